@@ -47,6 +47,17 @@ impl Problem {
         Problem { status: StatusCode::FORBIDDEN, kind: kind.to_owned(), message: message.into() }
     }
 
+    /// A parameter must have one of these values, or none.
+    pub fn unless_known(name: &str, value: &str, known: &[&str]) -> Result<(), Problem> {
+        if value.is_empty() || known.contains(&value) {
+            return Ok(());
+        }
+        Err(Problem::wrong(format!(
+            "{name}: {value:?} is unknown: use {}, or leave it out",
+            known.join(", ")
+        )))
+    }
+
     /// The cluster refused it with this code.
     pub fn refused(code: ErrorCode, message: String) -> Problem {
         Problem { status: status_of(code), kind: code.to_string(), message }

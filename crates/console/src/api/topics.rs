@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 
 use super::{Body, Done, Seen, answer, done};
 use crate::cluster::configs::{self, ConfigChanges, ConfigLine, Configured};
-use crate::cluster::messages::{self, MessageQuery, MessageToSend};
+use crate::cluster::messages::{self, MessageQuery, MessageToSend, TailQuery};
 use crate::cluster::topic::{self, Topic, TopicCreation};
 use crate::cluster::topics::{self, TopicList, TopicQuery};
 use crate::problem::ErrorAnswer;
@@ -172,7 +172,7 @@ pub async fn messages(
     get,
     path = "/api/v1/topics/{name}/tail",
     tag = "topics",
-    params(("name" = String, Path, description = "The topic"), MessageQuery),
+    params(("name" = String, Path, description = "The topic"), TailQuery),
     responses((status = 200, content_type = "text/event-stream", body = String), (status = "default", body = ErrorAnswer))
 )]
 pub async fn tail(
@@ -180,10 +180,10 @@ pub async fn tail(
     Seen(view): Seen,
     headers: HeaderMap,
     Path(name): Path<String>,
-    Query(query): Query<MessageQuery>,
+    Query(query): Query<TailQuery>,
 ) -> Response {
     let write = |message: &Message| thalweg_browse::show::to_json(message).to_string();
-    match tail::open(&console, &view, &headers, &name, &query, BTreeMap::new(), write).await {
+    match tail::open(&console, &view, &headers, &name, &query.into(), BTreeMap::new(), write).await {
         Ok(response) => response,
         Err(problem) => answer::<(), _>(problem.status, Err(problem)),
     }

@@ -11,6 +11,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::lags::LagPoint;
 use super::topics::page_of;
 use super::{View, ask_each, now_ms};
+use crate::problem::Problem;
 
 /// Groups whose lags are read together: what is in memory at once is bounded, however long the page.
 const LAGS_AT_ONCE: usize = 100;
@@ -117,7 +118,8 @@ pub fn kind(name: &str) -> String {
 }
 
 /// Reads a page of the list.
-pub async fn list(view: &Arc<View>, query: &GroupQuery) -> Result<GroupList, ClientError> {
+pub async fn list(view: &Arc<View>, query: &GroupQuery) -> Result<GroupList, Problem> {
+    Problem::unless_known("kind", &query.kind, &["classic", "consumer", "share", "streams"])?;
     let catalog = view.groups().await?;
     let filter = query.filter.trim().to_lowercase();
     let matches = |group: &&GroupLine| {

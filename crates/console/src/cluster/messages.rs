@@ -68,6 +68,38 @@ pub struct MessageQuery {
     pub shape: String,
 }
 
+/// Which new messages are asked for.
+#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct TailQuery {
+    /// The partition; all if empty.
+    #[param(required = false)]
+    pub partition: String,
+    /// The whole key.
+    #[param(required = false)]
+    pub key: String,
+    /// A part of the value.
+    #[param(required = false)]
+    pub text: String,
+    /// An expression of streams, such as `payload.amount > 1000`.
+    #[param(required = false)]
+    pub expression: String,
+    /// `on` hides records of open and aborted transactions.
+    #[param(required = false)]
+    pub committed: String,
+    /// `on` shows markers of transactions.
+    #[param(required = false)]
+    pub control: String,
+}
+
+impl From<TailQuery> for MessageQuery {
+    fn from(tail: TailQuery) -> MessageQuery {
+        let TailQuery { partition, key, text, expression, committed, control } = tail;
+        MessageQuery { partition, key, text, expression, committed, control, ..MessageQuery::default() }
+    }
+}
+
 /// A number; 0 of an empty field of a form.
 fn number_or_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
     let text = String::deserialize(deserializer)?;
@@ -104,8 +136,12 @@ impl MessageQuery {
                     Problem::wrong(format!("{:?} is not a time: use 2026-01-31 12:00, in UTC", self.at))
                 })?)
             }
-            _ => Start::Last(limit as u64),
+            other => {
+                Problem::unless_known("from", other, &["newest", "earliest", "offset", "time"])?;
+                Start::Last(limit as u64)
+            }
         };
+        Problem::unless_known("shape", &self.shape, &["auto", "json", "text", "hex"])?;
         if !self.partition.trim().is_empty() {
             let partition = number("Partition", &self.partition)?;
             query.partitions = vec![i32::try_from(partition).unwrap_or(-1)];
@@ -117,12 +153,12 @@ impl MessageQuery {
         query.filter.key = Some(&self.key).filter(|key| !key.is_empty()).map(|key| TextTest::equals(key));
         query.filter.value =
             Some(&self.text).filter(|text| !text.is_empty()).map(|text| TextTest::contains(text));
-        if !query.filter.is_empty() && self.from.is_empty() {
+        if !query.filter.is_empty() && matches!(query.start, Start::Last(_)) {
             // Among the newest, there may be no match.
             query.start = Start::Earliest;
         }
-        query.read_committed = self.committed == "on";
-        query.control = self.control == "on";
+        query.read_committed = is_on("committed", &self.committed)?;
+        query.control = is_on("control", &self.control)?;
         query.limits.matches = Some(limit);
         query.limits.bytes = Some(BYTES_MAX);
         query.limits.message_bytes = MESSAGE_BYTES;
@@ -288,11 +324,8 @@ pub async fn send(view: &View, topic: &str, message: MessageToSend) -> Result<Pr
 
 /// Whether a parameter is `on`.
 fn is_on(name: &str, text: &str) -> Result<bool, Problem> {
-    match text {
-        "on" => Ok(true),
-        "" | "off" => Ok(false),
-        _ => Err(Problem::wrong(format!("{name}: {text:?} is unknown: use on, or leave it out"))),
-    }
+    Problem::unless_known(name, text, &["on", "off"])?;
+    Ok(text == "on")
 }
 
 /// Why a search failed.

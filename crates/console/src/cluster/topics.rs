@@ -3,8 +3,8 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
+use crate::problem::Problem;
 use serde::{Deserialize, Serialize};
-use thalweg_client::ClientError;
 use utoipa::{IntoParams, ToSchema};
 
 use super::View;
@@ -77,7 +77,10 @@ pub struct TopicRow {
 }
 
 /// Reads a page of the list.
-pub async fn list(view: &Arc<View>, query: &TopicQuery) -> Result<TopicList, ClientError> {
+pub async fn list(view: &Arc<View>, query: &TopicQuery) -> Result<TopicList, Problem> {
+    Problem::unless_known("state", &query.state, &["under-replicated", "leaderless"])?;
+    Problem::unless_known("internal", &query.internal, &["on", "off"])?;
+    Problem::unless_known("sort", &query.sort, &["name", "partitions", "size", "rate"])?;
     let catalog = view.catalog().await?;
     let disks = view.disks().await?;
     let measured = view.rates();
