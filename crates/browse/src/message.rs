@@ -63,8 +63,10 @@ pub struct SchemaNote {
 /// A header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MessageHeader {
-    /// Its name, with invalid UTF-8 replaced.
+    /// Its name, or the beginning of it, with invalid UTF-8 replaced.
     pub name: String,
+    /// Bytes of the name that were not kept.
+    pub omitted_name_bytes: usize,
     /// Its value.
     pub value: Option<Content>,
 }
@@ -184,9 +186,10 @@ impl Message {
                 self.headers_omitted += 1;
                 continue;
             }
-            let name = String::from_utf8_lossy(&name[..name.len().min(HEADER_BYTES_MAX)]).into_owned();
-            self.headers
-                .push(MessageHeader { name, value: value.map(|value| Content::copy(value, bytes_max)) });
+            let omitted_name_bytes = name.len().saturating_sub(HEADER_BYTES_MAX);
+            let name = String::from_utf8_lossy(&name[..name.len() - omitted_name_bytes]).into_owned();
+            let value = value.map(|value| Content::copy(value, bytes_max));
+            self.headers.push(MessageHeader { name, omitted_name_bytes, value });
         }
     }
 
@@ -196,5 +199,38 @@ impl Message {
             |content: &Option<Content>| content.as_ref().map_or(0, |content| content.bytes.len() as u64);
         let headers = self.headers.iter().map(|header| header.name.len() as u64 + size(&header.value));
         size(&self.key) + size(&self.value) + headers.sum::<u64>()
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A message without content.
+    pub(crate) fn message(offset: i64) -> Message {
+        let batch = BatchFacts {
+            base_offset: Offset(offset),
+            records: 1,
+            size_bytes: 0,
+            compression: None,
+            timestamp_type: TimestampType::CreateTime,
+            leader_epoch: LeaderEpoch(0),
+            producer: None,
+            sequence: None,
+            is_transactional: false,
+            control: None,
+        };
+        Message {
+            topic: Arc::from("t"),
+            partition: 0,
+            offset: Offset(offset),
+            timestamp: 0,
+            key: None,
+            value: None,
+            headers: Vec::new(),
+            headers_omitted: 0,
+            is_masked: false,
+            batch,
+        }
     }
 }

@@ -108,11 +108,20 @@ fn hex(content: &Content) -> Shown {
     Shown { text, form: "hex", omitted_bytes: content.whole_bytes - bytes.len() }
 }
 
-/// A message as JSON: text where the bytes are UTF-8, else `{"base64": ...}`.
+/// A message as JSON: text where the bytes are UTF-8, else `{"base64": ...}`. What is cut off has its whole size beside it, as
+/// `value_bytes`, and headers that were not kept are counted.
 pub fn to_json(message: &Message) -> Value {
     let batch = &message.batch;
-    let headers =
-        message.headers.iter().map(|header| json!({"key": header.name, "value": optional(&header.value)}));
+    let headers = message.headers.iter().map(|header| {
+        let mut json = json!({"key": header.name, "value": optional(&header.value)});
+        if header.omitted_name_bytes > 0 {
+            json["key_bytes"] = (header.name.len() + header.omitted_name_bytes).into();
+        }
+        if let Some(value) = header.value.as_ref().filter(|value| value.omitted_bytes() > 0) {
+            json["value_bytes"] = value.whole_bytes.into();
+        }
+        json
+    });
     let mut json = json!({
         "topic": &*message.topic,
         "partition": message.partition,
@@ -187,6 +196,26 @@ mod tests {
         assert_eq!(shown(b"{broken", Form::Json), ("{broken".to_owned(), "text", 0));
         let expected = "00000000  00 01 41 ff                                       |..A.|\n";
         assert_eq!(shown(b"\0\x01A\xff", Form::Hex), (expected.to_owned(), "hex", 0));
+    }
+
+    #[test]
+    fn headers_that_are_cut_say_so() {
+        let mut message = crate::message::tests::message(0);
+        let (name, value) = (vec![b'n'; 5000], vec![b'v'; 500_000]);
+        let short = (&b"short"[..], Some(&b"x"[..]));
+        let headers =
+            [(&name[..], Some(&value[..])), short].into_iter().chain(std::iter::repeat_n(short, 498));
+        message.copy_headers(headers, 32 << 10);
+        let json = to_json(&message);
+        assert_eq!(
+            (&json["headers"][0]["key_bytes"], &json["headers"][0]["value_bytes"]),
+            (&5000.into(), &500_000.into())
+        );
+        assert_eq!(json["headers"][1], json!({"key": "short", "value": "x"}));
+        assert_eq!(
+            (json["headers"].as_array().map(Vec::len), &json["headers_omitted"]),
+            (Some(100), &400.into())
+        );
     }
 
     #[test]

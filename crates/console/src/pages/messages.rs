@@ -188,17 +188,30 @@ fn one(name: &str, message: &Message, shape: Shape) -> Markup {
                 None => p { span class="badge" { "no value" } },
             }
             @if !message.headers.is_empty() {
-                details { summary { (format::counted(message.headers.len(), "header")) }
+                details { summary {
+                        (format::counted(message.headers.len() + message.headers_omitted, "header"))
+                        @if message.headers_omitted > 0 { ", the first " (message.headers.len()) " of them" }
+                    }
                     dl class="facts" {
                         @for header in &message.headers {
-                            dt { bdi { (header.name) } }
-                            dd { @match &header.value { Some(value) => pre { (show(value, shape).text) }, None => span class="quiet" { "none" } } }
+                            dt { bdi { (header.name) } (more(header.omitted_name_bytes)) }
+                            dd { @match &header.value { Some(value) => (header_value(value, shape)), None => span class="quiet" { "none" } } }
                         }
                     }
                 }
             }
         }
     }
+}
+
+fn header_value(value: &Content, shape: Shape) -> Markup {
+    let shown = show(value, shape);
+    html! { pre { (shown.text) } (more(shown.omitted_bytes)) }
+}
+
+/// What is not shown.
+fn more(bytes: usize) -> Markup {
+    html! { @if bytes > 0 { span class="quiet" { " and " (format::bytes(bytes as u64)) " more" } } }
 }
 
 fn part(name: &str, content: &Content, shape: Shape) -> Markup {
@@ -208,7 +221,7 @@ fn part(name: &str, content: &Content, shape: Shape) -> Markup {
             span class="quiet" { (name) ", " (format::bytes(content.whole_bytes as u64)) @if shown.form != "text" { ", " (shown.form) }
                 @if let Some(schema) = &content.schema { ", schema " (schema.id) " (" (schema.kind) ")" @if let Some(problem) = &schema.problem { ": " (problem) } } }
             pre { (shown.text) }
-            @if shown.omitted_bytes > 0 { span class="quiet" { "and " (format::bytes(shown.omitted_bytes as u64)) " more" } }
+            (more(shown.omitted_bytes))
         }
     }
 }
