@@ -143,6 +143,13 @@ impl Filter {
             && self.until_ms.is_none_or(|until| timestamp < until)
     }
 
+    /// Whether a control record is taken, by its timestamp: its key and value are no message's, so that no condition of content
+    /// holds for it.
+    pub fn takes_marker(&self, timestamp: i64) -> bool {
+        let of_content = self.key.is_some() || self.value.is_some() || !self.headers.is_empty();
+        !of_content && self.expression.is_none() && self.takes_time(timestamp)
+    }
+
     /// Tests a message.
     #[inline]
     pub fn test(&self, candidate: &Candidate<'_>, scratch: &mut Scratch) -> Outcome {
@@ -189,5 +196,25 @@ fn message<'a>(candidate: &Candidate<'a>, expression: &Expression, scratch: &'a 
         headers,
         time_ms: candidate.timestamp,
         sequence: u64::try_from(candidate.offset).unwrap_or(0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn markers_meet_conditions_of_time_only() {
+        let none = Filter::default();
+        let timed = Filter { from_ms: Some(5), until_ms: Some(7), ..Filter::default() };
+        assert!(none.takes_marker(0) && timed.takes_marker(6) && !timed.takes_marker(7));
+        for filter in [
+            Filter { key: Some(TextTest::equals("zzz")), ..Filter::default() },
+            Filter { value: Some(TextTest::contains("z")), ..Filter::default() },
+            Filter { headers: vec![HeaderTest { name: "a".to_owned(), value: None }], ..Filter::default() },
+            Filter::expression("true").expect("an expression"),
+        ] {
+            assert!(!filter.takes_marker(0), "{filter:?}");
+        }
     }
 }

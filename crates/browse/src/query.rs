@@ -82,7 +82,7 @@ pub struct Query {
     pub filter: Filter,
     /// Whether records of open and aborted transactions are hidden.
     pub read_committed: bool,
-    /// Whether control records (transaction markers) are shown. The filter does not apply to them.
+    /// Whether control records (transaction markers) are shown. They have no content, so that a filter of content hides them.
     pub control: bool,
     /// Bounds.
     pub limits: Limits,

@@ -137,6 +137,9 @@ impl Scan<'_> {
         self.figures.bytes +=
             (record.key.map_or(0, <[u8]>::len) + record.value.map_or(0, <[u8]>::len)) as u64;
         if header.attributes.is_control() {
+            if !self.plan.filter.takes_marker(record.timestamp) {
+                return;
+            }
             let candidate = Candidate::of(record);
             let found = self.copy(at, header, record, &candidate, None, None);
             self.push(found);
