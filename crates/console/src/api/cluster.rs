@@ -69,7 +69,8 @@ pub async fn set_level(Seen(view): Seen, Body(change): Body<LevelChange>) -> Res
     responses((status = 200, body = Vec<ConfigLine>), (status = "default", body = ErrorAnswer))
 )]
 pub async fn configuration(Seen(view): Seen, Path(id): Path<i32>) -> Response {
-    answer(StatusCode::OK, configs::read(&view, &Configured::Broker(id)).await)
+    let lines = configs::read(&view, &Configured::Broker(id)).await;
+    answer(StatusCode::OK, lines.map_err(configs::problem))
 }
 
 /// Changes the configuration of a broker.
@@ -87,7 +88,8 @@ pub async fn configure(
     Body(changes): Body<ConfigChanges>,
 ) -> Response {
     let words = format!("The configuration of broker {id} was changed");
-    done(configs::alter(&view, &Configured::Broker(id), changes).await, words)
+    let altered = configs::alter(&view, &Configured::Broker(id), changes).await;
+    done(altered.map_err(configs::problem), words)
 }
 
 /// A page of transactional ids.

@@ -140,6 +140,11 @@ pub struct Messages {
     messages: Vec<serde_json::Value>,
     /// Records that were looked at.
     records: u64,
+    /// Those of them for which the expression has no value.
+    without_value: u64,
+    /// Why, for one of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    without_value_reason: Option<String>,
     /// Why the search ended.
     ended: &'static str,
 }
@@ -161,6 +166,8 @@ pub async fn messages(
     let found = found.map(|found| Messages {
         messages: found.messages.iter().map(thalweg_browse::show::to_json).collect(),
         records: found.progress.records,
+        without_value: found.progress.without_value,
+        without_value_reason: found.progress.without_value_reason,
         ended: found.ended,
     });
     answer(StatusCode::OK, found)

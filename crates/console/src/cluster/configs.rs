@@ -10,6 +10,7 @@ use thalweg_wire::request::describe_configs_response::DescribeConfigsResourceRes
 use utoipa::ToSchema;
 
 use super::View;
+use crate::problem::Problem;
 
 /// What has a configuration here.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,6 +120,14 @@ pub struct ConfigChanges {
     pub set: BTreeMap<String, String>,
     /// Properties to reset to their defaults.
     pub reset: Vec<String>,
+}
+
+/// Why a configuration is not read or changed: a broker that is not there is what was asked for.
+pub fn problem(error: ClientError) -> Problem {
+    match error {
+        ClientError::BrokerUnknown(unknown) => Problem::missing(unknown.to_string()),
+        error => error.into(),
+    }
 }
 
 /// Reads a configuration, in the order of names.

@@ -48,7 +48,7 @@ fn title(id: &str) -> String {
 
 /// Shows the configuration of one, or of all.
 pub async fn show(shell: Shell, Path(id): Path<String>, Query(shown): Query<Shown>) -> Response {
-    let lines = async { Ok::<_, Problem>(configs::read(shell.view(), &resource(&id)?).await?) };
+    let lines = async { configs::read(shell.view(), &resource(&id)?).await.map_err(configs::problem) };
     let body = lines.await.map(|lines| {
         html! {
             @if id == "all" { p class="quiet" { "What is set here counts for every broker that does not set it itself. Only what is set is listed." } }

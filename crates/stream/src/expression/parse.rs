@@ -55,6 +55,10 @@ fn place(text: &str, line: usize, column: usize) -> Option<usize> {
 /// The parser's message in plain words.
 fn reworded(message: &str) -> String {
     let message = message.trim_start_matches("Syntax error: ");
+    // The parser's own limit of depth comes with its state.
+    if message.contains("Recursion limit") {
+        return format!("it is nested too deep; the limit is {DEPTH_MAX}");
+    }
     let quoted = |part: &str| part.split('\'').nth(1).map(|token| token.trim().to_owned());
     let unexpected = ["token recognition error at: ", "mismatched input ", "extraneous input "]
         .into_iter()
@@ -141,6 +145,10 @@ mod tests {
                     assert!(!wrong.reason.is_empty() && wrong.at.is_none_or(|at| at <= text.len()), "{part}");
                 }
             }
+        }
+        for deep in ["(".repeat(200) + "1" + &")".repeat(200), "[".repeat(500)] {
+            let reason = tree(&deep).map(|_| ()).expect_err("it is deep").reason;
+            assert!(reason.starts_with("it is nested"), "{reason}");
         }
         let chain = |count: usize| tree(&("1+".repeat(count) + "1"));
         assert!(chain(DEPTH_MAX - 1).is_ok());

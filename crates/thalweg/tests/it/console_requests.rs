@@ -56,6 +56,8 @@ fn expressions_without_end_neither_stop_the_broker_nor_keep_the_places_of_search
         let path = format!("/api/v1/topics/orders/messages?from=earliest&expression={expression}");
         let (status, found) = ask(&node, "GET", &path, "");
         assert!(status == 200 && found["messages"] == json!([]), "{found}");
+        let reason = found["without_value_reason"].as_str().unwrap_or_default();
+        assert!(found["without_value"] == 1 && reason.contains("too much time or memory"), "{found}");
     }
     assert!(began.elapsed() < Duration::from_secs(25), "{:?}", began.elapsed());
     let (status, found) = ask(&node, "GET", "/api/v1/topics/orders/messages?from=earliest", "");
@@ -208,4 +210,110 @@ fn logins_last_as_long_as_the_user_does_and_changes_of_streams_are_audited() {
     assert_eq!(change("DestroyStream")["status"], "Failure");
     let failed = events.iter().filter(|event| event["metadata"]["event_code"] == "login.failed");
     assert_eq!(failed.filter(|event| event["user"]["uid"] == "User:bob").count(), 0, "{text}");
+}
+
+fn message_of(answer: &Value) -> &str {
+    answer["error"]["message"].as_str().unwrap_or_default()
+}
+
+#[test]
+fn wrong_requests_are_refused_in_words_and_change_nothing() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let node = Node::start(dir.path(), &[FREE_PORT]);
+    create_topic(&node, "orders");
+    let messages = "/api/v1/topics/orders/messages";
+    for (method, path, body, status, part) in [
+        ("POST", messages, r#"{"valeu": "x"}"#, 400, "valeu"),
+        ("POST", messages, "", 400, "value is missing"),
+        ("POST", messages, "{}", 400, "value is missing"),
+        ("POST", messages, "[]", 400, "a JSON object"),
+        ("POST", messages, r#"["k", "", "v", "", ""]"#, 400, "a JSON object"),
+        ("POST", messages, r#"{"tombstone": "maybe"}"#, 400, "tombstone"),
+        ("POST", "/api/v1/topics", r#"["arr", 1]"#, 400, "a JSON object"),
+        ("POST", "/api/v1/users", r#"["eve", "pw"]"#, 400, "a JSON object"),
+        ("GET", "/api/v1/topics?per_page=abc", "", 400, "per_page"),
+        ("GET", "/api/v1/topics?page=-1", "", 400, "page"),
+        ("GET", "/api/v1/topics?sort=bogus", "", 400, "sort"),
+        ("GET", "/api/v1/topics?state=bogus", "", 400, "state"),
+        ("GET", "/api/v1/groups?kind=bogus", "", 400, "kind"),
+        ("GET", "/api/v1/brokers/abc/configuration", "", 400, "abc"),
+        ("GET", "/api/v1/brokers/99/configuration", "", 404, "99"),
+        ("GET", "/api/v1/topics/%ff", "", 400, "UTF-8"),
+        ("PUT", "/api/v1/topics", "", 405, "PUT is not served at /api/v1/topics"),
+        ("GET", "/api/v1/topics/orders/messages?committed=maybe", "", 400, "committed"),
+        ("GET", "/api/v1/topics/orders/messages?control=maybe", "", 400, "control"),
+        ("GET", "/api/v1/topics/orders/messages?from=bogus", "", 400, "from"),
+        ("GET", "/api/v1/topics/orders/messages?shape=bogus", "", 400, "shape"),
+        ("GET", "/api/v1/topics/orders/messages?limit=x", "", 400, "limit"),
+        ("GET", "/api/v1/topics/orders/tail?from=earliest", "", 400, "from"),
+        ("GET", "/api/v1/topics/orders/tail?limit=5", "", 400, "limit"),
+        ("GET", "/api/v1/topics/nowhere/messages", "", 404, "nowhere"),
+        ("POST", "/api/v1/topics/nowhere/messages", r#"{"value": "x"}"#, 404, "nowhere"),
+    ] {
+        let (found, answer) = ask(&node, method, path, body);
+        assert!(
+            found == status && message_of(&answer).contains(part),
+            "{method} {path} {body}: {found} {answer}"
+        );
+    }
+    let (_, answer) = ask(&node, "GET", "/api/v1/topics/nowhere/messages", "");
+    assert_eq!(answer["error"]["kind"], "UNKNOWN_TOPIC_OR_PARTITION");
+    let large = format!(r#"{{"value": "{}"}}"#, "x".repeat(5 << 20));
+    let answer = node::ask(&node.http, "POST", messages, JSON, &large);
+    assert!(answer.status == 413 && answer.body.contains("\"error\""), "{} {}", answer.status, answer.body);
+    let (status, found) = ask(&node, "GET", &format!("{messages}?from=earliest&limit="), "");
+    assert!(status == 200 && found["messages"] == json!([]), "nothing was sent: {found}");
+
+    // A message without a value, and one with an empty one, on purpose.
+    for body in [r#"{"key": "k", "tombstone": "on"}"#, r#"{"value": ""}"#] {
+        assert_eq!(ask(&node, "POST", messages, body).0, 200, "{body}");
+    }
+    let (_, found) = ask(&node, "GET", &format!("{messages}?from=earliest"), "");
+    assert_eq!((&found["messages"][0]["value"], &found["messages"][1]["value"]), (&Value::Null, &json!("")));
+    for (expression, part) in [("1%2F0+%3D%3D+1", "ivision"), ("key.matches('%5B')", "regular expression")] {
+        let (status, found) = ask(&node, "GET", &format!("{messages}?expression={expression}"), "");
+        let reason = found["without_value_reason"].as_str().unwrap_or_default();
+        assert!(status == 200 && reason.contains(part), "{found}");
+    }
+}
+
+#[test]
+fn wrong_requests_of_people_are_answered_with_pages() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let node = Node::start(dir.path(), &[FREE_PORT]);
+    create_topic(&node, "t1");
+    let own = format!("{FORM}Origin: http://{}\r\n", node.http);
+    for (method, path, body, status, part) in [
+        ("GET", "/topics?page=x", "", 400, "page"),
+        ("GET", "/topics/%ff", "", 400, "UTF-8"),
+        ("PUT", "/topics", "", 405, "PUT is not served"),
+        ("POST", "/users", "name=ann", 400, "password"),
+        ("GET", "/topics/nowhere/messages", "", 404, "nowhere"),
+        ("GET", "/topics/t1/messages?committed=maybe", "", 400, "committed"),
+        ("GET", "/topics/t1/messages?limit=", "", 200, "Send a message"),
+    ] {
+        let answer = node::ask(&node.http, method, path, &own, body);
+        assert_eq!(answer.status, status, "{method} {path}: {}", answer.body);
+        assert!(answer.head.contains("content-type: text/html"), "{method} {path}: {}", answer.head);
+        assert!(
+            answer.body.contains("<html") && answer.body.contains(part),
+            "{method} {path}: {}",
+            answer.body
+        );
+        assert!(status != 405 || answer.head.contains("allow: get"), "{}", answer.head);
+    }
+}
+
+#[test]
+fn the_newest_messages_of_all_partitions_come_first() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let node = Node::start(dir.path(), &[FREE_PORT]);
+    create_topic(&node, "large");
+    let value = "x".repeat(40 << 10);
+    (0..140).for_each(|number| send(&node, "large", &format!("{number:03}{value}")));
+    let (_, found) = ask(&node, "GET", "/api/v1/topics/large/messages?limit=140", "");
+    let found = found["messages"].as_array().expect("a list");
+    let number = |message: &Value| message["value"].as_str().map(|value| value[..3].to_owned());
+    assert_eq!(number(&found[0]), Some("139".to_owned()), "the newest first");
+    assert!((100..140).contains(&found.len()), "{}", found.len());
 }
