@@ -24,12 +24,10 @@ use std::sync::Arc;
 use crate::page::{self, is_api};
 use crate::problem::Problem;
 use crate::session::{Person, basic};
-use crate::settings::{Hosts, Login};
+use crate::settings::{BODY_MAX, Hosts, Login};
 use crate::state::{Console, LoginProblem};
 use crate::{api, pages};
 
-/// The largest body of a request.
-pub const BODY_MAX: usize = 4 << 20;
 /// The longest text of a refusal.
 const REFUSAL_MAX: usize = 64 << 10;
 /// Only what this server serves, nothing inline, in no frame.

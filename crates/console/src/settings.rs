@@ -8,6 +8,8 @@ use thalweg_browse::{Masking, Registry};
 use thalweg_client::{ConnectionOptions, InvalidSetting, Properties};
 use thalweg_stream::host::rest::Starting;
 
+/// The largest body of a request.
+pub const BODY_MAX: usize = 4 << 20;
 /// How long the cluster may take for an answer; a person waits.
 const REQUEST_TIMEOUT_MS: &str = "15000";
 /// How long connecting may take.

@@ -22,10 +22,10 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::cluster::View;
-use crate::guard::BODY_MAX;
 use crate::page;
 use crate::problem::Problem;
 use crate::session::Person;
+use crate::settings::BODY_MAX;
 use crate::state::Console;
 
 /// What the document says about all of it.
