@@ -163,11 +163,16 @@ pub async fn messages(
     Query(query): Query<MessageQuery>,
 ) -> Response {
     let found = messages::search(&view, &name, &query, SEARCH_MAX).await;
+    // The expression is known to the client.
+    let without_expression = |reason: String| {
+        let rest = reason.strip_prefix(query.expression.trim()).map(|rest| rest.trim_start().to_owned());
+        rest.unwrap_or(reason)
+    };
     let found = found.map(|found| Messages {
         messages: found.messages.iter().map(thalweg_browse::show::to_json).collect(),
         records: found.progress.records,
         without_value: found.progress.without_value,
-        without_value_reason: found.progress.without_value_reason,
+        without_value_reason: found.progress.without_value_reason.map(without_expression),
         ended: found.ended,
     });
     answer(StatusCode::OK, found)
