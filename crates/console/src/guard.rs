@@ -153,7 +153,7 @@ fn check(guard: &Guard, method: &Method, uri: &Uri, headers: &HeaderMap) -> Resu
     let host = uri.authority().map(|authority| authority.as_str()).or(host).unwrap_or_default();
     if let Hosts::Local(names) = &guard.hosts
         && !is_local(host, |name| names.contains(name))
-        && !guard.console.as_ref().is_some_and(|console| console.user(headers).is_some())
+        && guard.console.as_ref().is_none_or(|console| console.user(headers).is_none())
     {
         let message = format!(
             "This console does not answer to the name {host:?}: another site may have pointed its name here. Use localhost or an IP \
