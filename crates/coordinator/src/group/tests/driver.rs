@@ -64,7 +64,7 @@ impl CoordinatorLog for MemoryLog {
         let end = Offset(*self.next_offset.lock());
         assert!(of.last_offset < end, "it was appended");
         Box::pin(async move {
-            acknowledges.wait_for(|&yes| yes).await.map_err(|_| WriteError::NotLeader)?;
+            drop(acknowledges.wait_for(|&yes| yes).await.map_err(|_| WriteError::NotLeader)?);
             Ok(end)
         })
     }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use clap::{ArgGroup, Args};
 use serde_json::json;
 use thalweg_client::{Admin, ClientError, ConfigResource, DescribeConfigs, OffsetSpec, TopicPartition};
+use thalweg_config::EffectiveTopicConfig;
 use thalweg_record::Offset;
 
 use crate::cli::connect::Connect;
@@ -48,7 +49,7 @@ pub struct Trim {
     output: Output,
 }
 
-const POLICY: &str = "cleanup.policy";
+const POLICY: &str = EffectiveTopicConfig::cleanup_policy.name();
 
 const COLUMNS: [Column<'_>; 5] = [
     ("TOPIC", "topic"),
