@@ -69,7 +69,7 @@ impl ConfigResource {
     }
 
     /// Where a value comes from that is set for the resource itself.
-    fn own_source(&self) -> ConfigSource {
+    pub fn own_source(&self) -> ConfigSource {
         match self {
             ConfigResource::Topic(_) => ConfigSource::Topic,
             ConfigResource::Broker(_) => ConfigSource::DynamicBroker,

@@ -123,7 +123,7 @@ settings! {
     DirectorySettings, DIRECTORIES "Data directories";
 
     "thalweg.log.dirs.add": Boolean = "false", ANY, Medium, ReadOnly, Served => adds: bool,
-        "Whether a directory of `log.dirs` that was never used may be added to others that were. Otherwise the start is refused, because its disk may not be mounted, and partitions whose only replica is there would begin anew. Set it for one start, with `--set`.",
+        "Whether a directory of `log.dirs` that was never used may be added to others that were. Otherwise the start is refused, because its disk may not be mounted, and partitions whose only replica is there would start empty. Set it for one start, with `--set`.",
         differs = "Kafka has no such key: a directory is added with `kafka-storage.sh format --ignore-formatted`, which works, too.";
 }
 

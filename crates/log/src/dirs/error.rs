@@ -77,7 +77,7 @@ pub struct WrongClusterId {
     pub expected: String,
 }
 
-/// A directory has no `meta.properties`, and others have been used. Partitions whose only log is in it would begin anew.
+/// A directory has no `meta.properties`, and others have been used. Partitions whose only log is in it would start empty.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "log directory {} (log.dirs) has no meta.properties, and {} has been used by this broker: if a disk is missing, mount it; if \

@@ -24,7 +24,7 @@ const UNITS_MAX: u64 = 32 << 20;
 const BYTES_PER_UNIT: u64 = 16;
 /// Bytes that are passed over, not parsed or copied, for one unit.
 const SCANNED_PER_UNIT: u64 = 64;
-/// An element of a list or a map is a box of its own.
+/// Each element of a list or a map is allocated separately.
 const ELEMENT_UNITS: u64 = 4;
 
 /// The reason of an evaluation that has used up its budget.

@@ -6,8 +6,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
 use thalweg_client::{
-    Admin, ConfigChange, ConfigEntry, ConfigOperation, ConfigResource, ConfigResourceKind, ConfigSource,
-    DescribeConfigs,
+    Admin, ConfigChange, ConfigEntry, ConfigOperation, ConfigResource, ConfigResourceKind, DescribeConfigs,
 };
 
 use super::connect::Connect;
@@ -378,14 +377,7 @@ async fn not_set<'a>(
     }
     let mut described = admin.describe_configs(std::slice::from_ref(resource)).await?;
     let entries = described.remove(resource).transpose()?.unwrap_or_default();
-    let own = match resource {
-        ConfigResource::Topic(_) => ConfigSource::Topic,
-        ConfigResource::Broker(_) => ConfigSource::DynamicBroker,
-        ConfigResource::BrokerDefaults => ConfigSource::DynamicBrokerDefaults,
-        ConfigResource::BrokerLogger(_) => ConfigSource::BrokerLogger,
-        ConfigResource::ClientMetrics(_) => ConfigSource::ClientMetrics,
-        ConfigResource::Group(_) => ConfigSource::Group,
-    };
+    let own = resource.own_source();
     let is_set = |key: &str| entries.get(key).is_some_and(|entry| entry.source == own);
     Ok(keys.iter().copied().filter(|key| !is_set(key)).collect())
 }

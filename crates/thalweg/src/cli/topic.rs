@@ -130,7 +130,7 @@ impl Delete {
         let unknown = ErrorCode::UnknownTopicOrPartition.code();
         let counted = response.responses.into_iter();
         let counted = counted.filter(|topic| !(self.if_exists && topic.error_code == unknown));
-        // The answer has no order of its own.
+        // The order of the answer means nothing.
         let results: BTreeMap<String, _> = counted
             .map(|deleted| {
                 let name = deleted.name.unwrap_or_default();
