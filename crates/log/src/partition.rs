@@ -59,7 +59,7 @@ pub use error::{
 pub use flush::FlushTarget;
 pub use load::OpenOptions;
 pub use read::LogSlice;
-pub use timestamps::{RecordScan, SearchTurn, TimestampSearch, TimestampedOffset};
+pub use timestamps::{NewestScan, RecordScan, SearchTurn, TimestampSearch, TimestampedOffset};
 
 use compact::Cleaning;
 use flush::Flushing;
