@@ -263,6 +263,14 @@ impl DirState {
         Ok(())
     }
 
+    /// Whether the log start is in the checkpoint, or needs no entry.
+    pub(crate) fn is_log_start_durable(&self, name: &TopicPartition, log_start: Offset) -> bool {
+        let written = self.written(Checkpoint::LogStart).lock().get(name).copied();
+        let partitions = self.partitions.lock();
+        let first_segment = partitions.get(name).map(|partition| partition.offsets.first_segment_offset());
+        written.into_iter().chain(first_segment).any(|start| start >= log_start)
+    }
+
     /// Writes up to where the logs are compacted.
     pub(crate) fn write_cleaner_checkpoint(&self) -> io::Result<()> {
         self.write_checkpoint(Checkpoint::Cleaner)

@@ -308,6 +308,12 @@ impl LogDirs {
         self.checkpoint(LOG_START_FILE, Checkpoint::LogStart);
     }
 
+    /// Whether a log starts at `log_start` or later after any stop: by the checkpoint, or since it has no earlier segment.
+    pub fn is_log_start_durable(&self, name: &TopicPartition, log_start: Offset) -> bool {
+        let dir = self.dirs.iter().find(|dir| dir.state.contains(name));
+        dir.is_some_and(|dir| dir.state.is_log_start_durable(name, log_start))
+    }
+
     fn checkpoint(&self, file: &str, checkpoint: Checkpoint) {
         for dir in self.online() {
             if let Err(error) = dir.state.write_checkpoint(checkpoint) {

@@ -11,6 +11,7 @@
 mod alter_partition;
 mod answer;
 mod directories;
+mod durability;
 mod fetcher;
 mod fetchers;
 mod moves;
