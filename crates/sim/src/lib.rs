@@ -12,6 +12,7 @@ mod check;
 mod clients;
 mod consumer_members;
 mod history;
+mod isolation;
 mod ledger;
 mod machine;
 mod members;

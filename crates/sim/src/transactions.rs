@@ -25,25 +25,60 @@ const END_VERSION: i16 = 5;
 /// The producer was fenced, or its transaction has ended without it: it restarts.
 struct Lost;
 
+/// The kind of a producer's transactions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// Several batches in any partitions; one in four is aborted.
+    Usual,
+    /// One batch in the first partition; two in three are aborted. A follower that was away for a second fetches many of
+    /// them at once, of which some overlap and others do not.
+    Hasty,
+}
+
+impl Pace {
+    fn batches(self, chance: &mut Chance) -> u64 {
+        match self {
+            Pace::Usual => chance.between(1, 4),
+            Pace::Hasty => 1,
+        }
+    }
+
+    fn partition(self, partitions: i32, chance: &mut Chance) -> i32 {
+        match self {
+            Pace::Usual => i32::try_from(chance.below(partitions.unsigned_abs().into())).unwrap_or(0),
+            Pace::Hasty => 0,
+        }
+    }
+
+    fn commits(self, chance: &mut Chance) -> bool {
+        match self {
+            Pace::Usual => !chance.one_in(4),
+            Pace::Hasty => chance.one_in(3),
+        }
+    }
+}
+
 struct Transactional {
     clients: Clients,
     cluster: Cluster,
     name: String,
     producer_id: i64,
     epoch: i16,
+    pace: Pace,
     /// Of the next record of each partition.
     sequences: BTreeMap<i32, i32>,
 }
 
 impl Clients {
     /// One transaction after the other.
-    pub(crate) async fn transact(self, id: u32) {
+    pub(crate) async fn transact(self, id: u32, pace: Pace) {
         let mut chance = Chance::new(self.seed, 3000 + u64::from(id));
         let name = format!("transactional-{id}");
         let cluster = self.cluster(&name).await;
         let sequences = BTreeMap::new();
         let clients = self.clone();
-        let mut producer = Transactional { clients, cluster, name, producer_id: -1, epoch: -1, sequences };
+        let mut producer =
+            Transactional { clients, cluster, name, producer_id: -1, epoch: -1, pace, sequences };
         producer.begin().await;
         let mut number = 0;
         while !self.ending.load(Ordering::SeqCst) {
@@ -112,9 +147,8 @@ impl Transactional {
     async fn transaction(&mut self, id: Id, chance: &mut Chance) -> Result<(), Lost> {
         let transaction = Transaction { fate: Fate::NotCommitted, records: BTreeMap::new() };
         self.with(id, |known| *known = transaction);
-        for _ in 0..chance.between(1, 4) {
-            let all = self.clients.partitions.unsigned_abs();
-            let partition = i32::try_from(chance.below(all.into())).unwrap_or(0);
+        for _ in 0..self.pace.batches(chance) {
+            let partition = self.pace.partition(self.clients.partitions, chance);
             let count = chance.between(1, 3);
             let len = usize::try_from(chance.below(200)).unwrap_or(0);
             let first = self.with(id, |known| known.records.get(&partition).copied().unwrap_or(0));
@@ -127,7 +161,7 @@ impl Transactional {
             // As if the process ended here.
             return Err(Lost);
         }
-        let commits = !chance.one_in(4);
+        let commits = self.pace.commits(chance);
         if commits {
             self.with(id, |known| known.fate = Fate::Unknown);
         }
