@@ -134,8 +134,8 @@ impl LogDirs {
         &self.failed
     }
 
-    /// The previous broker epoch, if all directories were cleanly closed with the same one: the broker may claim it
-    /// when it registers again.
+    /// The previous broker epoch, if all directories were cleanly closed with the same one, and all synced records are
+    /// there: the broker may claim it when it registers again.
     pub fn previous_broker_epoch(&self) -> Option<i64> {
         self.previous_broker_epoch
     }

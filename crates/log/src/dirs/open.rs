@@ -130,7 +130,9 @@ impl LogDirs {
         let (logs, futures) = open_partitions(&options, jobs, config_of);
         let futures = Mutex::new(futures.into_iter().map(|log| (log.name().clone(), log)).collect());
         let all_clean_with_one_epoch = failed.is_empty() && epochs.windows(2).all(|pair| pair[0] == pair[1]);
-        let previous_broker_epoch = if all_clean_with_one_epoch { epochs[0] } else { None };
+        // Records that were acknowledged may be missing, whatever the markers of a clean stop say (KIP-966).
+        let is_whole = logs.iter().all(|log| log.damage().is_none());
+        let previous_broker_epoch = if all_clean_with_one_epoch && is_whole { epochs[0] } else { None };
         let LogDirsOptions { node_id, disk, clock, .. } = options;
         // One that is not here may have moved to a directory that cannot be opened now.
         let lost = Mutex::new(if failed.is_empty() { lost } else { HashSet::default() });
