@@ -2,6 +2,7 @@
 //! replicas, and the effects of failing brokers.
 
 mod damage;
+mod damaged_replicas;
 mod eligible;
 mod failures;
 mod in_sync;
@@ -40,26 +41,35 @@ struct Cluster {
 impl Cluster {
     async fn start(properties: &[(&'static str, &'static str)]) -> Cluster {
         let data = || tempfile::tempdir().expect("a temporary directory");
-        let controller_dir = data();
+        let mut cluster = Cluster {
+            controller: None,
+            controller_dir: data(),
+            dirs: (0..3).map(|_| data()).collect(),
+            brokers: vec![None, None, None],
+            properties: properties.to_vec(),
+        };
+        cluster.begin_controller().await;
+        for id in 1..=3 {
+            cluster.begin(id).await;
+        }
+        cluster
+    }
+
+    /// Starts the controller, which does not run. Its port is another one each time.
+    async fn begin_controller(&mut self) {
         let mut alone = vec![
             ("process.roles", "controller"),
             ("node.id", "100"),
             ("listeners", "CONTROLLER://127.0.0.1:0"),
             ("auto.leader.rebalance.enable", "false"),
         ];
-        alone.extend(properties);
-        let controller = start_controller(configuration(controller_dir.path(), &alone)).await;
-        let mut cluster = Cluster {
-            controller: Some(controller.expect("the controller starts")),
-            controller_dir,
-            dirs: (0..3).map(|_| data()).collect(),
-            brokers: vec![None, None, None],
-            properties: properties.to_vec(),
-        };
-        for id in 1..=3 {
-            cluster.begin(id).await;
-        }
-        cluster
+        alone.extend(&self.properties);
+        let controller = start_controller(configuration(self.controller_dir.path(), &alone)).await;
+        self.controller = Some(controller.expect("the controller starts"));
+    }
+
+    async fn stop_controller(&mut self) {
+        self.controller.take().expect("the controller runs").stop().await;
     }
 
     /// Starts a broker that does not run.
@@ -104,8 +114,7 @@ impl Cluster {
                 self.stop(id).await;
             }
         }
-        let controller = self.controller.take().expect("the controller runs");
-        controller.stop().await;
+        self.stop_controller().await;
         self.controller_dir.close().expect("the directory can be removed");
     }
 
