@@ -346,16 +346,21 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// Takes over from an identical log, whose name it has received: producer state beyond the batches, leader
-    /// epochs, published offsets, and the end of the compacted part.
-    pub(crate) fn succeed(&mut self, old: &mut PartitionLog, dir: PathBuf) {
-        assert_eq!(self.log_end, old.log_end, "a log is only replaced by one with the same end");
+    /// The directory of the log has this name now.
+    pub(crate) fn move_to(&mut self, dir: PathBuf) {
         for doomed in &mut self.doomed {
             if let Some(file) = doomed.path.file_name() {
                 doomed.path = dir.join(file);
             }
         }
         self.home.dir = dir;
+    }
+
+    /// Takes over from an identical log, whose name it has received: producer state beyond the batches, leader
+    /// epochs, published offsets, and the end of the compacted part.
+    pub(crate) fn succeed(&mut self, old: &mut PartitionLog, dir: PathBuf) {
+        assert_eq!(self.log_end, old.log_end, "a log is only replaced by one with the same end");
+        self.move_to(dir);
         let snapshot_offset = self.producers.snapshot_offset();
         self.producers = std::mem::take(&mut old.producers);
         self.producers.set_snapshot_offset(snapshot_offset);

@@ -61,6 +61,12 @@ impl PartitionLog {
         self.health.poison.as_deref()
     }
 
+    /// Why nothing is appended: the log is closed, or its directory is offline.
+    pub fn failure(&self) -> Option<Arc<str>> {
+        let offline = || self.state.as_ref().and_then(|state| state.offline());
+        self.health.poison.clone().or_else(offline)
+    }
+
     /// Refuses all further appends; the log is still readable.
     pub(super) fn set_poison(&mut self, reason: String) {
         if self.health.poison.is_none() {

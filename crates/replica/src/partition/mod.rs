@@ -80,8 +80,8 @@ pub struct Partition {
     state: StateLock,
     /// The copy in another directory that will replace the log. Its lock is taken before that of the state.
     future: Mutex<Option<PartitionLog>>,
-    /// Whether there is one.
-    moving: AtomicBool,
+    /// Its directory, if there is one.
+    moves_to: Mutex<Option<Uuid>>,
     /// Whether a task copies to it.
     claimed: AtomicBool,
     flushing: Flushing,
@@ -167,7 +167,7 @@ impl Partition {
             context,
             state: StateLock::new(state),
             future: Mutex::new(None),
-            moving: AtomicBool::new(false),
+            moves_to: Mutex::new(None),
             claimed: AtomicBool::new(false),
             flushing: Flushing::default(),
             outgoing: Outgoing::default(),
