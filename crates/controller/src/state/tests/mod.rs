@@ -6,6 +6,7 @@ mod decisions;
 mod delegation_tokens;
 mod doubled;
 mod eligible;
+mod log_ends;
 mod oracle;
 mod replaced;
 mod sequences;
