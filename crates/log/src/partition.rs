@@ -58,6 +58,7 @@ pub use error::{
 };
 pub use flush::FlushTarget;
 pub use load::OpenOptions;
+pub(crate) use metadata::FILE as METADATA_FILE;
 pub use read::LogSlice;
 pub use timestamps::{RecordScan, SearchTurn, TimestampSearch, TimestampedOffset};
 

@@ -5,15 +5,19 @@
 //! A log may also be missing from an existing directory, for example if a partition's folder was removed. The
 //! controller would not notice: the replica would be in sync, or eligible, with an empty log. So before the broker
 //! may lead, it reports a directory that no broker has, and recreates the log once the image shows it.
+//!
+//! A directory without room takes no records that its partitions' leaders must append. The broker then reports the
+//! partitions that others can lead as lost (KIP-858), until there is room again.
 
 use super::Replication;
 use super::answer::backoff;
 use crate::isr_changes::PartitionKey;
+use crate::partition::Partition;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
-use thalweg_metadata::{BrokerId, Image, PartitionIndex};
+use thalweg_metadata::{BrokerId, DIRECTORY_LOST, Image, PartitionIndex};
 use thalweg_wire::request::AssignReplicasToDirsRequest;
 use thalweg_wire::request::assign_replicas_to_dirs_request::{DirectoryData, PartitionData, TopicData};
 use thalweg_wire::{ErrorCode, Message, Uuid};
@@ -35,6 +39,8 @@ pub struct DirectoryAssignments {
     reported: Notify,
     /// Replicas whose logs are gone, though the controller counts on them.
     lost: Mutex<BTreeSet<PartitionKey>>,
+    /// Replicas that are reported as lost while their directories have no room.
+    away: Mutex<BTreeSet<PartitionKey>>,
 }
 
 impl DirectoryAssignments {
@@ -47,6 +53,31 @@ impl DirectoryAssignments {
     /// The log of a replica is gone from a directory that is still there.
     pub fn report_lost(&self, topic_id: Uuid, partition: PartitionIndex) {
         self.lost.lock().insert((topic_id, partition));
+    }
+
+    /// Has another replica lead: this one is reported as lost until [`Replication::come_back`]. Returns whether it was
+    /// not before.
+    pub fn hand_over(&self, topic_id: Uuid, partition: PartitionIndex) -> bool {
+        let is_new = self.away.lock().insert((topic_id, partition));
+        if is_new {
+            self.report(topic_id, partition, DIRECTORY_LOST);
+        }
+        is_new
+    }
+
+    /// Whether a replica is handed over.
+    pub fn is_away(&self, topic_id: Uuid, partition: PartitionIndex) -> bool {
+        self.away.lock().contains(&(topic_id, partition))
+    }
+
+    /// The replicas that are handed over.
+    pub fn away(&self) -> Vec<PartitionKey> {
+        self.away.lock().iter().copied().collect()
+    }
+
+    /// Forgets a replica that is not on this broker any more.
+    pub fn forget_away(&self, topic_id: Uuid, partition: PartitionIndex) {
+        self.away.lock().remove(&(topic_id, partition));
     }
 
     async fn next(&self) -> Places {
@@ -70,6 +101,36 @@ impl DirectoryAssignments {
             waiting.entry(key).or_insert(directory);
         }
         self.reported.notify_one();
+    }
+}
+
+impl Replication {
+    /// Reports the directory of a partition's log, if the controller knows another.
+    pub fn report_directory(&self, partition: &Partition, known: Option<Uuid>) {
+        let (topic, index) = (partition.topic_id, partition.index);
+        if self.tracks_directories()
+            && !self.directories.is_away(topic, index)
+            && let Some(directory) = partition.unreported_directory(known)
+        {
+            self.directories.report(topic, index, directory);
+        }
+    }
+
+    /// Ends a hand-over: the controller may count on the replica again.
+    pub fn come_back(&self, partition: &Partition) {
+        self.directories.forget_away(partition.topic_id, partition.index);
+        self.report_directory(partition, None);
+    }
+
+    /// Whether the controller knows directories, by its metadata version.
+    pub fn tracks_directories(&self) -> bool {
+        self.image.get().features().metadata_version().is_some_and(|version| version.has_directories())
+    }
+
+    /// The directory of this broker's replica that the controller knows.
+    pub(super) fn known_directory(&self, partition: &Partition) -> Option<Uuid> {
+        let image = self.image.get();
+        image.partition_by_id(partition.topic_id, partition.index)?.directory(self.broker.node_id)
     }
 }
 
