@@ -130,8 +130,9 @@ impl FullDirectories {
             let found = broker.partitions.topic_by_id(topic).and_then(|topic| topic.partition(index));
             let Some(partition) = found else { continue };
             let directory = partition.with_log(|log| log.directory_id());
-            if directory.is_some_and(|directory| !self.seen.contains_key(&directory)) {
-                tracing::info!(?partition, "Log directory has room: taking part in replication again");
+            let has_room = directory.is_some_and(|directory| !self.seen.contains_key(&directory));
+            if has_room || registration.is_some_and(|registration| waits_for(registration, broker.node_id)) {
+                tracing::info!(?partition, has_room, "Taking part in replication again");
                 replication.come_back(&partition);
             }
         }
@@ -212,12 +213,14 @@ impl Stance {
 /// other.
 fn is_needed(image: &Image, node_id: BrokerId) -> bool {
     let mut partitions = image.topics().iter().flat_map(|topic| topic.partitions.values());
-    partitions.any(|partition| match partition.leader {
-        BrokerId::NONE => {
-            partition.isr.contains(&node_id) || partition.eligible_leader_replicas.contains(&node_id)
-        }
-        leader => leader == node_id && partition.isr.len() <= 1,
-    })
+    partitions.any(|partition| waits_for(partition, node_id) || who_leads(partition, node_id) == Leads::This)
+}
+
+/// Whether a partition has no leader, and this replica could be it.
+fn waits_for(partition: &PartitionRegistration, node_id: BrokerId) -> bool {
+    let is_counted =
+        partition.isr.contains(&node_id) || partition.eligible_leader_replicas.contains(&node_id);
+    partition.leader == BrokerId::NONE && is_counted
 }
 
 #[cfg(test)]

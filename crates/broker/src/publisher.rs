@@ -187,6 +187,7 @@ impl Publisher {
             return Ok(());
         }
         let opened = Arc::new(self.open(change, image)?);
+        self.note_loss(change, &opened);
         self.broker.partitions.insert(Arc::clone(&opened));
         self.resume_move(&opened);
         self.fetchers.follow(&opened, &change.registration);
@@ -201,16 +202,33 @@ impl Publisher {
         if !dirs.has_lost(&name) && dirs.directory_of_future(&name, change.topic.id).is_none() {
             return false;
         }
-        let (id, registration) = (self.broker.node_id, &change.registration);
         let is_found = self.found.lock().as_ref().is_some_and(|found| found.contains_key(&name));
+        !is_found && self.is_counted(change)
+    }
+
+    /// Whether the controller may elect the replica here, by what it knows, while others could have its records.
+    fn is_counted(&self, change: &LocalPartition) -> bool {
+        let (id, registration) = (self.broker.node_id, &change.registration);
         let counted =
             [&registration.isr, &registration.eligible_leader_replicas, &registration.last_known_elr];
         let online = self.broker.log_dirs.online_ids();
         let is_known = |directory: Uuid| !directory.is_reserved() && online.contains(&directory);
-        !is_found
-            && registration.replicas.len() > 1
+        registration.replicas.len() > 1
             && counted.iter().any(|replicas| replicas.contains(&id))
             && registration.directory(id).is_some_and(is_known)
+    }
+
+    /// A log that was found, and whose synced end is missing, gives up its place like one that is missing.
+    fn note_loss(&self, change: &LocalPartition, opened: &Partition) {
+        if !opened.is_damaged() {
+            return;
+        }
+        if self.is_counted(change) {
+            self.broker.replication.directories.report_damaged(change.topic.id, change.partition);
+        } else if change.registration.replicas.len() == 1 {
+            tracing::error!(partition = ?opened, "Synced records of a partition with one replica are missing, and cannot be fetched again");
+            opened.accept_loss();
+        }
     }
 
     /// Resumes a partition's move that was interrupted by the broker's stop.

@@ -41,11 +41,13 @@ mod clean_shutdown;
 mod error;
 mod meta_properties;
 mod moves;
+mod never_opened;
 mod open;
 
 pub use error::{
     BadMetaProperties, CreateError, DirectoryLocked, DirectoryOffline, DuplicateDirectoryId,
-    DuplicatePartition, EmptyDirectory, NoDirectory, OpenError, PartitionExists, WrongClusterId, WrongNodeId,
+    DuplicatePartition, EmptyDirectory, NoDirectory, OpenError, PartitionExists, UnidentifiedMetadataLog,
+    WrongClusterId, WrongNodeId,
 };
 pub use open::LogDirsOptions;
 
@@ -136,8 +138,8 @@ impl LogDirs {
         &self.failed
     }
 
-    /// The previous broker epoch, if all directories were cleanly closed with the same one: the broker may claim it
-    /// when it registers again.
+    /// The previous broker epoch, if all directories were cleanly closed with the same one, and all synced records are
+    /// there: the broker may claim it when it registers again.
     pub fn previous_broker_epoch(&self) -> Option<i64> {
         self.previous_broker_epoch
     }

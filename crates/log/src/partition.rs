@@ -57,6 +57,7 @@ pub use error::{
     OffsetsOutOfOrder, ReadError, UnexpectedEpoch, UnexpectedOffset,
 };
 pub use flush::FlushTarget;
+pub use health::Damage;
 pub use load::OpenOptions;
 pub(crate) use metadata::FILE as METADATA_FILE;
 pub use read::LogSlice;
@@ -410,10 +411,15 @@ impl PartitionLog {
             first_segment = first_segment.min(published.first_segment_offset());
         }
         published.first_segment.store(first_segment.0, Ordering::Relaxed);
-        published.recovery_point.store(self.flushing.recovery_point.0, Ordering::Relaxed);
+        let recovery_point = match self.damage() {
+            Some(Damage::Missing(known)) => known,
+            Some(Damage::Unreadable(_)) | None => self.flushing.recovery_point,
+        };
+        published.recovery_point.store(recovery_point.0, Ordering::Relaxed);
         published.high_watermark.store(self.high_watermark.0, Ordering::Relaxed);
         published.log_end.store(self.log_end.0, Ordering::Relaxed);
         published.cleaned_to.store(self.cleaning.cleaned_to.0, Ordering::Relaxed);
+        published.is_damaged.store(self.damage().is_some(), Ordering::Relaxed);
         published.size_bytes.store(i64::try_from(self.size_bytes()).unwrap_or(i64::MAX), Ordering::Relaxed);
     }
 

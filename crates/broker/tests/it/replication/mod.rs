@@ -2,6 +2,7 @@
 //! replicas, and the effects of failing brokers.
 
 mod damage;
+mod damaged_replicas;
 mod eligible;
 mod failures;
 mod full_disks;
@@ -122,8 +123,7 @@ impl Cluster {
                 self.stop(id).await;
             }
         }
-        let controller = self.controller.take().expect("the controller runs");
-        controller.stop().await;
+        self.stop_controller().await;
         self.controller_dir.close().expect("the directory can be removed");
     }
 
