@@ -29,11 +29,11 @@ pub async fn watch_directories(broker: &Broker, membership: &Membership, directo
     let mut stance = Stance::default();
     let mut full = FullDirectories::default();
     loop {
-        tokio::select! {
+        let is_in_time = tokio::select! {
             biased;
-            () = broker.log_dirs.troubled() => {}
-            () = tokio::time::sleep(DIRECTORY_CHECK) => {}
-        }
+            () = broker.log_dirs.troubled() => false,
+            () = tokio::time::sleep(DIRECTORY_CHECK) => true,
+        };
         let online = broker.log_dirs.online_ids();
         if online.is_empty() {
             return;
@@ -44,7 +44,10 @@ pub async fn watch_directories(broker: &Broker, membership: &Membership, directo
             membership.report_offline(failed.clone());
             reported = failed;
         }
-        broker.log_dirs.look_for_room();
+        // Not at once: a disk that lacks something other than bytes would be full again with the next append.
+        if is_in_time {
+            broker.log_dirs.look_for_room();
+        }
         let (image, is_full) = (broker.image(), broker.log_dirs.are_full());
         let lower = image.cluster().brokers.range(..broker.node_id).count();
         let withdrawn = stance.withdraws(is_full, is_needed(&image, broker.node_id), lower);
