@@ -70,7 +70,7 @@ impl Owing {
     }
 }
 
-/// Writes the checkpoint of log starts, if one of these partitions needs it. Returns those that need it still.
+/// Writes the checkpoint of log starts, if these partitions need it. Returns those whose log start is not in it yet.
 async fn write_log_starts(
     log_dirs: &Arc<LogDirs>,
     raised: Vec<(PartitionKey, Arc<Partition>)>,
@@ -80,12 +80,12 @@ async fn write_log_starts(
     }
     let dirs = Arc::clone(log_dirs);
     let written = log_dirs.disk().spawn(move || {
-        let needs_it =
-            |(_, partition): &&(PartitionKey, Arc<Partition>)| !has_durable_start(&dirs, partition);
-        if raised.iter().any(|raised| needs_it(&raised)) {
-            dirs.checkpoint_log_starts();
-        }
-        raised.iter().filter(needs_it).map(|(key, _)| *key).collect()
+        let written = dirs.checkpoint_log_starts();
+        let is_written = |partition: &Partition| {
+            let directory = partition.with_log(|log| log.directory_id());
+            directory.is_some_and(|directory| written.contains(&directory))
+        };
+        raised.iter().filter(|(_, partition)| !is_written(partition)).map(|(key, _)| *key).collect()
     });
     written.await.expect("writing a checkpoint does not panic")
 }
@@ -95,11 +95,6 @@ async fn flush(partition: &Arc<Partition>) -> bool {
     // A closed log has said why, and stays so.
     let is_closed = partition.with_log(|log| log.poison().is_some());
     !is_closed && Partition::flush_all(partition).await.is_ok()
-}
-
-fn has_durable_start(log_dirs: &LogDirs, partition: &Partition) -> bool {
-    let (name, log_start) = partition.with_log(|log| (log.name().clone(), log.log_start_offset()));
-    log_dirs.is_log_start_durable(&name, log_start)
 }
 
 #[cfg(test)]
@@ -151,13 +146,14 @@ mod tests {
         let (dir, faults) = (tempfile::tempdir().expect("a directory"), Arc::new(Faults::default()));
         let (log_dirs, partition) = followed(dir.path(), &faults);
         partition.with_log(|log| log.delete_records(Offset(4))).expect("deletes");
-        assert!(!has_durable_start(&log_dirs, &partition));
         let mut owing = Owing::default();
         owing.add(KEY, &partition, Owed { records: false, log_start: true });
         faults.set_free_bytes(Some(0));
         assert_eq!(owing.pay(&log_dirs, |_| true).await, [KEY], "the disk is full");
         faults.set_free_bytes(None);
         assert_eq!(owing.pay(&log_dirs, |_| true).await, []);
-        assert!(has_durable_start(&log_dirs, &partition));
+        let checkpoint = std::path::Path::new("log-start-offset-checkpoint");
+        let written = log_dirs.disk().read(&dir.path().join(checkpoint)).expect("it is there");
+        assert_eq!(String::from_utf8_lossy(&written), "0\n1\nt 0 4\n");
     }
 }
