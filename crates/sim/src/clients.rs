@@ -3,8 +3,8 @@
 
 use crate::chance::Chance;
 use crate::history::{Acknowledged, History, Name, TOPIC};
+use crate::pace::Pace;
 use crate::plan::Plan;
-use crate::transactions::Pace;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;

@@ -18,6 +18,7 @@ mod machine;
 mod members;
 mod network;
 mod operator;
+mod pace;
 mod panics;
 mod plan;
 mod share_ledger;

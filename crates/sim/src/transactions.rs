@@ -4,6 +4,7 @@
 use crate::chance::Chance;
 use crate::clients::{AGAIN, Clients};
 use crate::ledger::{Entry, Fate, Id, LEDGER, Transaction};
+use crate::pace::Pace;
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -24,39 +25,6 @@ const END_VERSION: i16 = 5;
 
 /// The producer was fenced, or its transaction has ended without it: it restarts.
 struct Lost;
-
-/// The kind of a producer's transactions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pace {
-    /// Several batches in any partitions; one in four is aborted.
-    Usual,
-    /// One batch in the first partition; two in three are aborted. A follower that was away for a second fetches many of
-    /// them at once, of which some overlap and others do not.
-    Hasty,
-}
-
-impl Pace {
-    fn batches(self, chance: &mut Chance) -> u64 {
-        match self {
-            Pace::Usual => chance.between(1, 4),
-            Pace::Hasty => 1,
-        }
-    }
-
-    fn partition(self, partitions: i32, chance: &mut Chance) -> i32 {
-        match self {
-            Pace::Usual => i32::try_from(chance.below(partitions.unsigned_abs().into())).unwrap_or(0),
-            Pace::Hasty => 0,
-        }
-    }
-
-    fn commits(self, chance: &mut Chance) -> bool {
-        match self {
-            Pace::Usual => !chance.one_in(4),
-            Pace::Hasty => chance.one_in(3),
-        }
-    }
-}
 
 struct Transactional {
     clients: Clients,
