@@ -59,6 +59,7 @@ pub use error::{
 pub use flush::FlushTarget;
 pub use health::Damage;
 pub use load::OpenOptions;
+pub(crate) use metadata::FILE as METADATA_FILE;
 pub use read::LogSlice;
 pub use timestamps::{RecordScan, SearchTurn, TimestampSearch, TimestampedOffset};
 

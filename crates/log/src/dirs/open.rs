@@ -121,9 +121,9 @@ impl LogDirs {
         let mut jobs = Vec::new();
         let mut epochs = Vec::new();
         let (mut deleted, mut lost) = (HashSet::default(), HashSet::default());
-        let failures = Arc::default();
+        let troubles = Arc::default();
         for Locked { path, lock, meta } in locked {
-            match open_dir(&options, &cluster_id, &path, meta, &mut deleted, &failures) {
+            match open_dir(&options, &cluster_id, &path, meta, &mut deleted, &troubles) {
                 Ok((state, found, epoch)) => {
                     lost.extend(state.missing(found.iter().map(|job| &job.name)));
                     jobs.extend(found);
@@ -158,7 +158,7 @@ impl LogDirs {
             futures,
             lost,
             changed: Notify::new(),
-            failures,
+            troubles,
             disk,
             clock,
         };
@@ -298,7 +298,7 @@ fn open_dir(
     path: &Path,
     meta: Option<MetaProperties>,
     deleted: &mut HashSet<String>,
-    failures: &Arc<Notify>,
+    troubles: &Arc<Notify>,
 ) -> std::io::Result<OpenedDir> {
     let disk = &options.disk;
     let meta = meta.unwrap_or_default();
@@ -307,7 +307,7 @@ fn open_dir(
         meta_properties::write(disk, path, cluster_id, options.node_id, id)?;
     }
     let marker = clean_shutdown::take(disk, path)?;
-    let state = Arc::new(DirState::new(id, path.to_owned(), disk, Arc::clone(failures)));
+    let state = Arc::new(DirState::new(id, path.to_owned(), disk, Arc::clone(troubles)));
     let recovery_points = state.read_checkpoint(Checkpoint::RecoveryPoint);
     let high_watermarks = state.read_checkpoint(Checkpoint::HighWatermark);
     let log_starts = state.read_checkpoint(Checkpoint::LogStart);

@@ -31,7 +31,7 @@ use tokio::time::Instant;
 const FETCH_VERSION_MIN: i16 = 13;
 /// How often to look whether the broker is registered.
 const BEFORE_REGISTRATION: Duration = Duration::from_millis(10);
-/// Pause of a partition whose copying is throttled.
+/// Pause of a partition whose copying is throttled, or whose disk is full.
 const HELD_BACK: Duration = Duration::from_millis(100);
 /// The times of ListOffsets that ask for the ends of a log.
 const LATEST: i64 = -1;
@@ -184,7 +184,11 @@ impl Fetcher {
     fn go_on(&mut self, key: PartitionKey, position: Result<FetchPosition, FollowError>) {
         let Some(followed) = self.followed.get_mut(&key) else { return };
         match position {
-            Ok(_) if followed.partition.is_held_back() => {
+            // One that is handed over for lack of room must not be taken for in sync, and then hold the leader up.
+            Ok(_)
+                if followed.partition.is_held_back()
+                    || self.replication.directories.is_away(key.0, key.1) =>
+            {
                 followed.rests_until = Some(Instant::now() + HELD_BACK);
                 self.session.remove(&key);
             }

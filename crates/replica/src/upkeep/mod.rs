@@ -94,7 +94,9 @@ impl Upkeep {
         every(tasks, self, log.recovery_point_checkpoint_interval, |b| {
             b.log_dirs.checkpoint_recovery_points()
         });
-        every(tasks, self, log.start_offset_checkpoint_interval, |b| b.log_dirs.checkpoint_log_starts());
+        every(tasks, self, log.start_offset_checkpoint_interval, |b| {
+            b.log_dirs.checkpoint_log_starts();
+        });
         let flushed = Arc::clone(self);
         let flush_check = log.flush_check_interval.unwrap_or(FLUSH_CHECK).max(Duration::from_millis(1));
         tasks.spawn(async move {
