@@ -25,7 +25,7 @@ mod waits;
 use descriptors::OpenFile;
 pub use descriptors::{Descriptors, OpenConnection, TooFewDescriptors, lacks_descriptors};
 pub use faults::Faults;
-pub use memory::{Draw, MemoryDisk};
+pub use memory::{Answer, Call, CallError, Draw, MemoryDisk};
 use memory::{MemoryFile, MemoryLock};
 use slow::{Operation, timed};
 pub(crate) use waits::check as check_may_wait;
@@ -45,9 +45,6 @@ const PRIVATE_MODE: u32 = 0o600;
 const OTHERS: u32 = 0o007;
 const OTHERS_WRITE: u32 = 0o002;
 const STICKY: u32 = 0o1000;
-
-/// The reported capacity of a disk in memory.
-const MEMORY_BYTES: u64 = 1 << 40;
 
 /// The file system, with faults injected when a test asks for them, or a disk in memory. Cheap to clone.
 #[derive(Clone, Debug, Default)]
@@ -357,8 +354,7 @@ impl Disk {
     pub fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         waits::check("Sync", dir);
         if let Some(memory) = &self.memory {
-            memory.sync_names();
-            return Ok(());
+            return memory.sync_dir(dir);
         }
         self.check_faults(dir, |faults| faults.before_open().and_then(|()| faults.before_sync()))?;
         fs::File::open(dir)?.sync_all()
@@ -369,8 +365,7 @@ impl Disk {
     pub fn sync_filesystem(&self, path: &Path) -> io::Result<()> {
         waits::check("Sync", path);
         if let Some(memory) = &self.memory {
-            memory.sync_all();
-            return Ok(());
+            return memory.sync_filesystem(path);
         }
         self.check_faults(path, |faults| faults.before_sync())?;
         Ok(rustix::fs::syncfs(fs::File::open(path)?)?)
@@ -378,8 +373,8 @@ impl Disk {
 
     /// Bytes of the volume of `path`, and bytes free on it.
     pub fn space(&self, path: &Path) -> io::Result<(u64, u64)> {
-        if self.memory.is_some() {
-            return Ok((MEMORY_BYTES, MEMORY_BYTES));
+        if let Some(memory) = &self.memory {
+            return Ok(memory.space(path));
         }
         let facts = rustix::fs::statvfs(path)?;
         Ok((facts.f_blocks.saturating_mul(facts.f_frsize), facts.f_bavail.saturating_mul(facts.f_frsize)))
@@ -518,7 +513,10 @@ impl LogFile {
 
     /// Gives blocks beyond the end of the file back, when it has any.
     pub fn release_beyond_end(&self) -> io::Result<()> {
-        let Open::File { file, .. } = &self.0 else { return Ok(()) };
+        let file = match &self.0 {
+            Open::File { file, .. } => file,
+            Open::Memory(memory) => return memory.release_beyond_end(),
+        };
         let metadata = file.metadata()?;
         let needed = metadata.len().next_multiple_of(BLOCK_BYTES_MAX);
         if metadata.blocks() * 512 > needed { self.set_len(metadata.len()) } else { Ok(()) }
@@ -557,7 +555,7 @@ impl LogFile {
             Open::File { file, .. } => {
                 Ok(rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, position, len)?)
             }
-            Open::Memory(_) => Ok(()),
+            Open::Memory(memory) => memory.preallocate(position, len),
         }
     }
 

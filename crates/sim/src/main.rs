@@ -4,8 +4,8 @@ use clap::Parser;
 use std::io::Write;
 use std::ops::Range;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicU64, Ordering};
-use thalweg_sim::{Outcome, Plan, run_plan};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use thalweg_sim::{FailedCall, Outcome, Plan, Trial, TrialOutcome, run_plan};
 
 /// Runs a cluster in simulation, once for each seed, and checks that no acknowledged record is lost, that groups of
 /// each protocol (classic, consumer, share, streams) keep their promises, and that the cluster recovers after the last
@@ -19,6 +19,15 @@ struct Arguments {
     /// Number of concurrent runs.
     #[arg(long, default_value_t = 1)]
     threads: usize,
+    /// In place of a cluster, a single broker whose disk fails one call: one run for every call of a seed's first run.
+    #[arg(long)]
+    failing_calls: bool,
+    /// Of the calls that may fail, only every Nth.
+    #[arg(long, default_value_t = 1, requires = "failing_calls")]
+    every: usize,
+    /// Only the call of this number.
+    #[arg(long, requires = "failing_calls")]
+    call: Option<usize>,
     /// Runs each seed twice and compares.
     #[arg(long)]
     twice: bool,
@@ -41,6 +50,9 @@ fn main() -> ExitCode {
     if arguments.log {
         let filter = tracing_subscriber::EnvFilter::from_default_env();
         tracing_subscriber::fmt().with_env_filter(filter).without_time().with_writer(std::io::stderr).init();
+    }
+    if arguments.failing_calls {
+        return fail_calls(&arguments);
     }
     let next = AtomicU64::new(arguments.seeds.start);
     let found = AtomicU64::new(0);
@@ -71,6 +83,64 @@ fn main() -> ExitCode {
     say(&format!("{seeds} seeds, {found} with violations"));
     say(&format!("{seeds} seeds, {restless} not at rest"));
     if found == 0 && restless == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Fails the calls to the disk, one in each run.
+fn fail_calls(arguments: &Arguments) -> ExitCode {
+    let (mut runs, mut found) = (0, 0);
+    for seed in arguments.seeds.clone() {
+        let whole = Trial::of(seed, None).run();
+        let (calls, acknowledged) = (whole.calls.len(), whole.acknowledged);
+        say(&format!("seed {seed}: {calls} calls, {acknowledged} acknowledged"));
+        for what in &whole.violations {
+            found += 1;
+            say(&format!("seed {seed} without a failure: VIOLATION: {what}"));
+        }
+        let numbers = match arguments.call {
+            Some(number) => vec![number],
+            None => {
+                let first = usize::try_from(seed).unwrap_or(0) % arguments.every.max(1);
+                (first..calls).step_by(arguments.every.max(1)).collect()
+            }
+        };
+        let next = AtomicUsize::new(0);
+        let wrong = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..arguments.threads.max(1) {
+                scope.spawn(|| {
+                    while let Some(&number) = numbers.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        let trial = Trial::of(seed, Some(number));
+                        let outcome = trial.run();
+                        wrong.fetch_add(usize::from(!outcome.violations.is_empty()), Ordering::Relaxed);
+                        print_trial(&trial, &outcome, arguments.call.is_some());
+                    }
+                });
+            }
+        });
+        runs += numbers.len();
+        found += wrong.into_inner();
+    }
+    say(&format!("{runs} runs, {found} with violations"));
+    if found == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn print_trial(trial: &Trial, outcome: &TrialOutcome, all: bool) {
+    let Some(FailedCall { number, error, half, ending }) = trial.failed else { return };
+    let call = outcome.failed.as_ref().map_or_else(
+        || "was not made".to_owned(),
+        |made| format!("{:?} of {} in life {}", made.call, made.path.display(), made.life),
+    );
+    if !all && outcome.violations.is_empty() {
+        return;
+    }
+    let half = if half { "half of it, then " } else { "" };
+    say(&format!("seed {} call {number}, {call}: {half}{error:?}, then {ending:?}", trial.seed));
+    for what in &outcome.violations {
+        say(&format!("  VIOLATION: {what}"));
+    }
+    for line in outcome.lines.iter().take(if all { usize::MAX } else { 6 }) {
+        say(&format!("  | {line}"));
+    }
 }
 
 /// The first difference between two runs of a seed.

@@ -1,0 +1,363 @@
+//! A trial of a single broker whose disk fails one call: load, the failure, the end of the process, a start, the audit.
+//!
+//! A broker with its controller runs on a disk in memory with two log directories, through several lives: each is loaded, and
+//! ends by a clean stop, by SIGKILL or by a loss of power. A run without a failure counts the calls to the disk. A run with one
+//! fails the call of a number, lets the life go on to its end, and starts the broker again. Then every acknowledged record that
+//! has not expired must be there, once, at its offset; every partition must take records; and a failure must have a line in the
+//! log.
+
+mod audit;
+mod books;
+mod lines;
+mod load;
+mod node;
+mod transactions;
+
+use crate::chance::Chance;
+use crate::machine::{Ended, SimMachine};
+use crate::network::{Delays, MachineId, Network};
+use crate::panics;
+use crate::plan::TICK_MS;
+use books::Books;
+use lines::Lines;
+use load::Load;
+use parking_lot::Mutex;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use thalweg_log::disk::{Answer, Call, CallError};
+
+/// The machine of the broker and its controller.
+const NODE: MachineId = 0;
+const CLIENTS: MachineId = 1;
+const NAMES: [&str; 2] = ["b1", "clients"];
+
+/// The lives of the broker before the last one, which is audited.
+const LIVES: usize = 3;
+/// A life whose load takes longer than this is ended.
+const LOAD_MS_MAX: u64 = 20_000;
+/// A clean stop may take this long.
+const STOP_MS_MAX: u64 = 15_000;
+/// The last life must serve within this time, and be audited.
+const START_MS_MAX: u64 = 30_000;
+const AUDIT_MS_MAX: u64 = 60_000;
+/// How long a process that ended stays down.
+const DOWN_MS: u64 = 200;
+
+/// How a life of the broker ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// The process is stopped, and closes its logs.
+    Stop,
+    /// SIGKILL: what was written stays.
+    Kill,
+    /// A loss of power: what was not synced may be lost.
+    PowerLoss,
+}
+
+/// The call that fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FailedCall {
+    /// Its number, from 0 on.
+    pub number: usize,
+    /// Its error.
+    pub error: CallError,
+    /// Whether half of it is done nevertheless.
+    pub half: bool,
+    /// How the life ends in which it happens.
+    pub ending: Ending,
+}
+
+/// A call of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MadeCall {
+    /// Its kind.
+    pub call: Call,
+    /// The file.
+    pub path: PathBuf,
+    /// In which life of the broker, from 0 on.
+    pub life: usize,
+}
+
+/// A trial.
+#[derive(Clone, Copy, Debug)]
+pub struct Trial {
+    /// Everything random follows from it.
+    pub seed: u64,
+    /// Whether each record is synced before it is acknowledged: power may be lost then.
+    pub flushes: bool,
+    /// The call that fails, if any.
+    pub failed: Option<FailedCall>,
+}
+
+/// The outcome of a trial.
+#[derive(Clone, Debug, Default)]
+pub struct TrialOutcome {
+    /// Violations of what was promised.
+    pub violations: Vec<String>,
+    /// All calls of the lives before the audited one.
+    pub calls: Vec<MadeCall>,
+    /// The call that failed.
+    pub failed: Option<MadeCall>,
+    /// The lines in the log since it failed, from INFO up.
+    pub lines: Vec<String>,
+    /// How many records were acknowledged.
+    pub acknowledged: u64,
+}
+
+/// The calls so far, and the one that fails.
+struct Watch {
+    calls: Vec<MadeCall>,
+    life: usize,
+    failing: Option<FailedCall>,
+    /// After a half call of a write, the rest of it fails.
+    rest_fails: bool,
+    failed: Option<MadeCall>,
+    lines: Lines,
+}
+
+struct Running {
+    trial: Trial,
+    network: Network,
+    node: SimMachine,
+    clients: SimMachine,
+    now_ms: u64,
+    books: Arc<Mutex<Books>>,
+    watch: Arc<Mutex<Watch>>,
+    chance: Chance,
+}
+
+impl FailedCall {
+    /// A failure of this call, drawn from a seed. Power may be lost only where everything acknowledged is synced.
+    pub fn draw(seed: u64, number: usize, flushes: bool) -> FailedCall {
+        let mut chance = Chance::new(seed ^ (number as u64).wrapping_mul(0x0100_0000_01b3), 10);
+        let errors = [CallError::NoSpace, CallError::InputOutput, CallError::Denied, CallError::TooManyOpen];
+        let endings = [Ending::Kill, Ending::Kill, Ending::Stop, Ending::PowerLoss];
+        let endings = if flushes { &endings[..] } else { &endings[..3] };
+        let (error, half) = (*chance.pick(&errors), chance.one_in(4));
+        FailedCall { number, error, half, ending: *chance.pick(endings) }
+    }
+}
+
+impl Trial {
+    /// The trial of a seed. In every second one records are synced before they are acknowledged.
+    pub fn of(seed: u64, failed: Option<usize>) -> Trial {
+        let flushes = seed % 2 == 1;
+        let failed = failed.map(|number| FailedCall::draw(seed, number, flushes));
+        Trial { seed, flushes, failed }
+    }
+
+    /// Runs it.
+    pub fn run(self) -> TrialOutcome {
+        thalweg_ids::seed_ids_of_this_thread(Some(self.seed));
+        thalweg_hash::seed_maps_of_this_thread(Some(self.seed));
+        panics::watch();
+        let lines = Lines::default();
+        let outcome = lines.clone().record(|| {
+            let mut running = Running::new(self, lines);
+            running.run();
+            running.outcome()
+        });
+        thalweg_ids::seed_ids_of_this_thread(None);
+        thalweg_hash::seed_maps_of_this_thread(None);
+        outcome
+    }
+}
+
+impl Watch {
+    fn answer(&mut self, call: Call, path: &Path) -> Answer {
+        if self.life >= LIVES {
+            return Answer::Works;
+        }
+        let number = self.calls.len();
+        self.calls.push(MadeCall { call, path: path.to_owned(), life: self.life });
+        let Some(failing) = self.failing else { return Answer::Works };
+        if std::mem::take(&mut self.rest_fails) && call == Call::Write {
+            return Answer::Fails(failing.error);
+        }
+        if number != failing.number {
+            return Answer::Works;
+        }
+        self.failed = self.calls.last().cloned();
+        self.lines.begin();
+        self.rest_fails = failing.half;
+        if failing.half { Answer::Half(failing.error) } else { Answer::Fails(failing.error) }
+    }
+}
+
+impl Running {
+    fn new(trial: Trial, lines: Lines) -> Running {
+        let delays = Delays { least_ms: TICK_MS, usual_ms: TICK_MS, long_one_in: 0, long_ms: TICK_MS };
+        let network = Network::new(trial.seed, &NAMES, delays);
+        let node = SimMachine::new(NODE, NAMES[NODE], &network);
+        let clients = SimMachine::new(CLIENTS, NAMES[CLIENTS], &network);
+        let watch = Watch {
+            calls: Vec::new(),
+            life: 0,
+            failing: trial.failed,
+            rest_fails: false,
+            failed: None,
+            lines,
+        };
+        let watch = Arc::new(Mutex::new(watch));
+        let watching = Arc::clone(&watch);
+        node.disk.watch_calls(move |call, path| watching.lock().answer(call, path));
+        let books = Arc::new(Mutex::new(Books::default()));
+        let chance = Chance::new(trial.seed, 9);
+        Running { trial, network, node, clients, now_ms: 0, books, watch, chance }
+    }
+
+    fn run(&mut self) {
+        for life in 0..LIVES {
+            self.watch.lock().life = life;
+            self.live(life);
+            if self.watch.lock().failed.is_some() {
+                break;
+            }
+        }
+        self.watch.lock().life = LIVES;
+        self.audit();
+    }
+
+    /// One life of the broker: start, load, end.
+    fn live(&mut self, life: usize) {
+        let load = Load::new(self.network.connector(CLIENTS), Arc::clone(&self.books), self.trial.seed, life);
+        self.start();
+        if !self.serves(START_MS_MAX) {
+            return self.end(Ending::Kill);
+        }
+        self.clients.start_program(self.now_ms, load.run());
+        let until_ms = self.now_ms + LOAD_MS_MAX;
+        let mut ended = false;
+        while self.now_ms < until_ms && self.clients.is_running() && !ended {
+            self.step();
+            ended = self.node.ended().is_some();
+        }
+        self.clients.kill();
+        if !ended && self.watch.lock().failed.is_some() {
+            self.probe();
+        }
+        let ending = match self.trial.failed {
+            Some(failed) if self.watch.lock().failed.is_some() => failed.ending,
+            _ if life == 0 => Ending::Stop,
+            _ if life == 1 || !self.trial.flushes => Ending::Kill,
+            _ => Ending::PowerLoss,
+        };
+        self.end(ending);
+    }
+
+    /// Every partition takes records, or has no leader, because its directory is off line.
+    fn probe(&mut self) {
+        let load =
+            Load::new(self.network.connector(CLIENTS), Arc::clone(&self.books), self.trial.seed, LIVES);
+        self.clients.start_program(self.now_ms, load.probe());
+        let until_ms = self.now_ms + LOAD_MS_MAX;
+        while self.now_ms < until_ms && self.clients.is_running() && self.node.ended().is_none() {
+            self.step();
+        }
+        if self.node.ended().is_some() {
+            // What it refused before it ended is no fault.
+            self.books.lock().stuck.clear();
+        }
+        self.clients.kill();
+    }
+
+    fn end(&mut self, ending: Ending) {
+        match ending {
+            Ending::Stop => {
+                self.node.stop();
+                let until_ms = self.now_ms + STOP_MS_MAX;
+                while self.now_ms < until_ms && self.node.ended().is_none() {
+                    self.step();
+                }
+                self.node.kill();
+            }
+            Ending::Kill => self.node.kill(),
+            Ending::PowerLoss => {
+                let chance = &mut self.chance;
+                self.node.lose_power(&mut |end| chance.below(end));
+            }
+        }
+        for _ in 0..DOWN_MS / TICK_MS {
+            self.step();
+        }
+    }
+
+    /// The last life, on a disk that works.
+    fn audit(&mut self) {
+        self.start();
+        if !self.serves(START_MS_MAX) {
+            let why = self.node.ended();
+            return self.books.lock().violation(format!("the broker does not start: {why:?}"));
+        }
+        let connector = self.network.connector(CLIENTS);
+        self.clients
+            .start_program(self.now_ms, audit::audit(connector, Arc::clone(&self.books), self.trial.seed));
+        let until_ms = self.now_ms + AUDIT_MS_MAX;
+        while self.clients.is_running() {
+            self.step();
+            if let Some(ended) = self.node.ended() {
+                return self.books.lock().violation(format!("the broker ended during the audit: {ended:?}"));
+            }
+            if self.now_ms > until_ms {
+                return self.books.lock().violation("the audit does not end".to_owned());
+            }
+        }
+    }
+
+    fn start(&mut self) {
+        self.network.power_on(NODE);
+        let properties = node::properties(self.trial.flushes);
+        self.node.start_node(self.now_ms, &properties);
+    }
+
+    /// Whether the broker serves in time.
+    fn serves(&mut self, within_ms: u64) -> bool {
+        let until_ms = self.now_ms + within_ms;
+        while self.now_ms < until_ms {
+            self.step();
+            if self.node.broker().is_some() {
+                return true;
+            }
+            if matches!(self.node.ended(), Some(Ended::Failed(_))) {
+                return false;
+            }
+        }
+        false
+    }
+
+    fn step(&mut self) {
+        self.now_ms += TICK_MS;
+        self.network.advance(self.now_ms);
+        self.node.run_until(self.now_ms);
+        self.clients.run_until(self.now_ms);
+    }
+
+    fn outcome(mut self) -> TrialOutcome {
+        self.clients.kill();
+        self.node.kill();
+        let mut watch = self.watch.lock();
+        let mut books = self.books.lock();
+        let mut violations = std::mem::take(&mut books.violations);
+        violations.extend(std::mem::take(&mut books.stuck));
+        violations.extend(panics::take());
+        let lines = watch.lines.since_begin();
+        if let Some(failed) = &watch.failed
+            && changes(failed.call)
+            && !lines.iter().any(|line| lines::is_warning(line))
+        {
+            violations.push("the log says nothing of the failure".to_owned());
+        }
+        TrialOutcome {
+            violations,
+            calls: std::mem::take(&mut watch.calls),
+            failed: watch.failed.take(),
+            lines,
+            acknowledged: books.acknowledged(),
+        }
+    }
+}
+
+/// Whether a call changes the disk. The failure of another may have no consequence.
+fn changes(call: Call) -> bool {
+    !matches!(call, Call::Open | Call::Read | Call::List | Call::Stat | Call::Allocate)
+}
