@@ -3,15 +3,17 @@
 
 use crate::history::{Acknowledged, Known, Name};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use thalweg_log::disk::MemoryDisk;
 use thalweg_record::{DecompressBuffer, batches, verify};
 
 /// The log of one replica: the bytes of its segments, one after the other.
 pub fn log_of(disk: &MemoryDisk, topic: &str, partition: i32) -> Vec<u8> {
-    let dir = PathBuf::from(format!("/data/{topic}-{partition}"));
-    let of_log =
-        |path: &PathBuf| path.parent() == Some(&dir) && path.extension().is_some_and(|end| end == "log");
+    let name = format!("{topic}-{partition}");
+    let of_log = |path: &PathBuf| {
+        let dir = path.parent().and_then(Path::file_name);
+        dir.is_some_and(|dir| *dir == *name) && path.extension().is_some_and(|end| end == "log")
+    };
     disk.files().into_iter().filter(|(path, _)| of_log(path)).flat_map(|(_, bytes)| bytes).collect()
 }
 

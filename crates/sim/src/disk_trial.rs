@@ -1,10 +1,11 @@
-//! A trial of a single broker whose disk fails one call: load, the failure, the end of the process, a start, the audit.
+//! A trial of a single broker whose disk fails one call, or fills up: load, the fault, the end of the process, a start, the
+//! audit.
 //!
 //! A broker with its controller runs on a disk in memory with two log directories, through several lives: each is loaded, and
 //! ends by a clean stop, by SIGKILL or by a loss of power. A run without a failure counts the calls to the disk. A run with one
 //! fails the call of a number, lets the life go on to its end, and starts the broker again. Then every acknowledged record that
 //! has not expired must be there, once, at its offset; every partition must take records; and a failure must have a line in the
-//! log.
+//! log. A run with a full directory frees it before the life ends: the partitions of the other one must not notice.
 
 mod audit;
 mod books;
@@ -21,6 +22,7 @@ use crate::plan::TICK_MS;
 use books::Books;
 use lines::Lines;
 use load::Load;
+use node::DIRS;
 use parking_lot::Mutex;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -78,6 +80,21 @@ pub struct MadeCall {
     pub life: usize,
 }
 
+/// A log directory that fills up in a life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FullDir {
+    /// The life.
+    pub life: usize,
+    /// Which directory.
+    pub dir: usize,
+    /// How long after the load began.
+    pub after_ms: u64,
+    /// The bytes that it has room for then.
+    pub room: u64,
+    /// How long it is full.
+    pub for_ms: u64,
+}
+
 /// A trial.
 #[derive(Clone, Copy, Debug)]
 pub struct Trial {
@@ -87,6 +104,8 @@ pub struct Trial {
     pub flushes: bool,
     /// The call that fails, if any.
     pub failed: Option<FailedCall>,
+    /// The directory that fills up, if any.
+    pub full: Option<FullDir>,
 }
 
 /// The outcome of a trial.
@@ -127,23 +146,52 @@ struct Running {
 }
 
 impl FailedCall {
-    /// A failure of this call, drawn from a seed. Power may be lost only where everything acknowledged is synced.
-    pub fn draw(seed: u64, number: usize, flushes: bool) -> FailedCall {
+    /// A failure of a call, drawn from a seed: an error that this kind of call can have.
+    pub fn draw(seed: u64, number: usize, made: &MadeCall, flushes: bool) -> FailedCall {
+        use CallError::{Denied, InputOutput, NoSpace, TooManyOpen};
         let mut chance = Chance::new(seed ^ (number as u64).wrapping_mul(0x0100_0000_01b3), 10);
-        let errors = [CallError::NoSpace, CallError::InputOutput, CallError::Denied, CallError::TooManyOpen];
+        let errors: &[CallError] = match made.call {
+            Call::Create => &[NoSpace, InputOutput, Denied, TooManyOpen],
+            Call::CreateDir | Call::Rename => &[NoSpace, InputOutput, Denied],
+            Call::Write => &[NoSpace, NoSpace, InputOutput],
+            Call::Truncate | Call::Allocate | Call::Sync | Call::SyncAll => &[NoSpace, InputOutput],
+            Call::SyncDir => &[InputOutput, TooManyOpen],
+            Call::Open | Call::List => &[InputOutput, Denied, TooManyOpen],
+            Call::Remove | Call::Stat => &[InputOutput, Denied],
+            Call::Read => &[InputOutput],
+        };
         let endings = [Ending::Kill, Ending::Kill, Ending::Stop, Ending::PowerLoss];
+        // Power may be lost only where everything acknowledged is synced.
         let endings = if flushes { &endings[..] } else { &endings[..3] };
-        let (error, half) = (*chance.pick(&errors), chance.one_in(4));
-        FailedCall { number, error, half, ending: *chance.pick(endings) }
+        let half = matches!(made.call, Call::Write | Call::Remove) && chance.one_in(3);
+        FailedCall { number, error: *chance.pick(errors), half, ending: *chance.pick(endings) }
     }
 }
 
 impl Trial {
-    /// The trial of a seed. In every second one records are synced before they are acknowledged.
-    pub fn of(seed: u64, failed: Option<usize>) -> Trial {
-        let flushes = seed % 2 == 1;
-        let failed = failed.map(|number| FailedCall::draw(seed, number, flushes));
-        Trial { seed, flushes, failed }
+    /// The trial of a seed without a failure. In every second one records are synced before they are acknowledged.
+    pub fn of(seed: u64) -> Trial {
+        Trial { seed, flushes: seed % 2 == 1, failed: None, full: None }
+    }
+
+    /// The same, in which a directory fills up.
+    pub fn with_full_dir(self) -> Trial {
+        let mut chance = Chance::new(self.seed, 11);
+        let below = |end: usize, chance: &mut Chance| usize::try_from(chance.below(end as u64)).unwrap_or(0);
+        let full = FullDir {
+            life: below(LIVES, &mut chance),
+            dir: below(DIRS.len(), &mut chance),
+            after_ms: chance.below(2_000),
+            room: chance.below(16_000),
+            for_ms: chance.between(500, 5_000),
+        };
+        Trial { full: Some(full), ..self }
+    }
+
+    /// The same, in which a call of the whole run fails.
+    pub fn failing(self, number: usize, whole: &TrialOutcome) -> Trial {
+        let failed = whole.calls.get(number);
+        Trial { failed: failed.map(|made| FailedCall::draw(self.seed, number, made, self.flushes)), ..self }
     }
 
     /// Runs it.
@@ -160,6 +208,35 @@ impl Trial {
         thalweg_ids::seed_ids_of_this_thread(None);
         thalweg_hash::seed_maps_of_this_thread(None);
         outcome
+    }
+}
+
+impl MadeCall {
+    /// What it does to which kind of file, without offsets and ids.
+    pub fn class(&self) -> String {
+        let name = self.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let parent =
+            self.path.parent().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
+        let parent = parent.unwrap_or_default();
+        let numbers = |text: &str| {
+            let mut class = String::new();
+            for part in text.split(['.', '-']) {
+                let is_id =
+                    part.len() > 20 || (!part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()));
+                class.push_str(if is_id { "#" } else { part });
+                class.push('.');
+            }
+            class
+        };
+        let place = match parent.as_str() {
+            "__cluster_metadata-0" => "metadata/",
+            "data" | "" => "",
+            "a" | "b" => "dir/",
+            _ if parent.ends_with("-future") => "future/",
+            _ if parent.ends_with("-delete") => "deleted/",
+            _ => "log/",
+        };
+        format!("{:?} {place}{}", self.call, numbers(&name).trim_end_matches('.'))
     }
 }
 
@@ -223,17 +300,30 @@ impl Running {
         let load = Load::new(self.network.connector(CLIENTS), Arc::clone(&self.books), self.trial.seed, life);
         self.start();
         if !self.serves(START_MS_MAX) {
+            self.note_end();
             return self.end(Ending::Kill);
         }
+        let full = self.trial.full.filter(|full| full.life == life);
         self.clients.start_program(self.now_ms, load.run());
-        let until_ms = self.now_ms + LOAD_MS_MAX;
+        let (began_ms, until_ms) = (self.now_ms, self.now_ms + LOAD_MS_MAX);
         let mut ended = false;
-        while self.now_ms < until_ms && self.clients.is_running() && !ended {
+        let freed_ms = full.map_or(0, |full| full.after_ms + full.for_ms);
+        while self.now_ms < until_ms && !ended {
+            let at_ms = self.now_ms - began_ms;
+            if at_ms > freed_ms && !self.clients.is_running() {
+                break;
+            }
+            full.iter().for_each(|full| self.fill(full, at_ms));
             self.step();
             ended = self.node.ended().is_some();
         }
         self.clients.kill();
-        if !ended && self.watch.lock().failed.is_some() {
+        self.note_end();
+        if let Some(full) = full {
+            self.node.disk.set_capacity(Path::new(DIRS[full.dir]), None);
+            self.refused_elsewhere(full);
+        }
+        if !ended && (full.is_some() || self.watch.lock().failed.is_some()) {
             self.probe();
         }
         let ending = match self.trial.failed {
@@ -243,6 +333,37 @@ impl Running {
             _ => Ending::PowerLoss,
         };
         self.end(ending);
+    }
+
+    /// Fills the directory when it is time, and frees it again.
+    fn fill(&self, full: &FullDir, at_ms: u64) {
+        let (disk, dir) = (&self.node.disk, Path::new(DIRS[full.dir]));
+        if (full.after_ms..full.after_ms + TICK_MS).contains(&at_ms) {
+            self.watch.lock().lines.begin();
+            disk.set_capacity(dir, Some(disk.used_bytes(dir) + full.room));
+        } else if at_ms >= full.after_ms + full.for_ms {
+            disk.set_capacity(dir, None);
+        }
+    }
+
+    /// What the partitions of the other directory refused while one was full. A broker that has ended has refused nothing.
+    fn refused_elsewhere(&self, full: FullDir) {
+        let mut books = self.books.lock();
+        let refused = std::mem::take(&mut books.refused);
+        if self.node.ended().is_some() {
+            return;
+        }
+        for (name, why) in refused {
+            let is_elsewhere = self.node.disk.files().iter().any(|(path, _)| {
+                let other = Path::new(DIRS[1 - full.dir]);
+                path.starts_with(other.join(format!("{name}-0")))
+            });
+            if is_elsewhere {
+                let (full, other) = (DIRS[full.dir], DIRS[1 - full.dir]);
+                books.violation(format!("{name}-0 in {other} refused while {full} was full: {why}"));
+                return;
+            }
+        }
     }
 
     /// Every partition takes records, or has no leader, because its directory is off line.
@@ -269,6 +390,7 @@ impl Running {
                 while self.now_ms < until_ms && self.node.ended().is_none() {
                     self.step();
                 }
+                self.note_end();
                 self.node.kill();
             }
             Ending::Kill => self.node.kill(),
@@ -330,6 +452,13 @@ impl Running {
         self.network.advance(self.now_ms);
         self.node.run_until(self.now_ms);
         self.clients.run_until(self.now_ms);
+    }
+
+    /// The reason why a process ended is the last that it says.
+    fn note_end(&self) {
+        if let Some(Ended::Failed(why)) = self.node.ended() {
+            tracing::error!(why, "Process ended");
+        }
     }
 
     fn outcome(mut self) -> TrialOutcome {

@@ -145,7 +145,7 @@ impl Auditor {
             }
             tokio::time::sleep(AGAIN).await;
         }
-        self.wrong(format!("{name}-0 takes no records after the start: {last:?}"));
+        self.wrong(format!("{name}-0 takes no records after the start: {last}"));
     }
 
     /// Created topics are there, deleted ones are not.
@@ -234,4 +234,73 @@ fn check_committed(sheet: &Sheet, found: &Found) -> Vec<String> {
         }
     }
     wrong
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::books::Sent;
+    use super::*;
+
+    /// Batches at these offsets; 0 where one was not acknowledged.
+    fn sheet(offsets: &[Option<i64>], fate: Fate) -> Sheet {
+        Sheet {
+            sent: offsets.iter().map(|&offset| Sent { offset, fate }).collect(),
+            delete_requested: 3,
+            delete_answered: 3,
+        }
+    }
+
+    /// The records of these batches, one after the other, from an offset on.
+    fn found(start: i64, batches: &[u64]) -> Found {
+        let records = batches.iter().flat_map(|&number| (0..RECORDS).map(move |record| (number, record)));
+        (start..).zip(records).collect()
+    }
+
+    #[test]
+    fn a_topic_as_it_should_be_passes() {
+        let sheet = sheet(&[Some(0), Some(3), None, Some(9)], Fate::Committed);
+        assert_eq!(check("t", Keeps::Undeleted, &sheet, &found(3, &[1, 2, 3]), (3, 12)), [""; 0]);
+        assert_eq!(check_committed(&sheet, &found(0, &[0, 1, 2, 3])), [""; 0]);
+    }
+
+    #[test]
+    fn each_way_to_break_a_promise_is_found() {
+        let sheet = sheet(&[Some(0), Some(3), None, Some(6)], Fate::Committed);
+        let cases: [(i64, &[u64], &str); 5] = [
+            (3, &[1], "3 of 6 acknowledged records are lost"),
+            (3, &[3, 1], "acknowledged records are lost or elsewhere"),
+            (3, &[1, 3, 3], "is there twice"),
+            (6, &[3], "3 of 6 acknowledged records are lost"),
+            (0, &[0, 1, 3], "although the records before 3 were deleted"),
+        ];
+        for (start, batches, told) in cases {
+            let end = start + i64::try_from(batches.len()).unwrap_or(0) * 3;
+            let wrong = check("t", Keeps::Undeleted, &sheet, &found(start, batches), (start, end));
+            assert!(wrong.iter().any(|what| what.contains(told)), "{batches:?} from {start}: {wrong:?}");
+        }
+        let hole = check("t", Keeps::Undeleted, &sheet, &found(3, &[1, 3]), (3, 12));
+        assert!(
+            hole.iter().any(|what| what.contains("6 records from 3 on, in a log from 3 to 12")),
+            "{hole:?}"
+        );
+    }
+
+    #[test]
+    fn aborted_records_that_are_shown_are_found() {
+        let shown = check_committed(&sheet(&[Some(0)], Fate::Aborted), &found(0, &[0]));
+        assert!(shown[0].contains("3 of 3 records of batch 0 at 0, Aborted"), "{shown:?}");
+        let hidden = check_committed(&sheet(&[Some(0)], Fate::Committed), &Found::new());
+        assert!(hidden[0].contains("0 of 3 records of batch 0 at 0, Committed"), "{hidden:?}");
+    }
+
+    #[test]
+    fn only_what_may_expire_may_be_gone() {
+        let offsets: Vec<_> = (0..10).map(|number| Some(number * 3)).collect();
+        let sheet = sheet(&offsets, Fate::Committed);
+        let newest: Vec<u64> = (5..10).collect();
+        assert_eq!(check("t", Keeps::Newest, &sheet, &found(15, &newest), (15, 30)), [""; 0]);
+        assert!(!check("t", Keeps::Newest, &sheet, &found(18, &newest[1..]), (18, 30)).is_empty());
+        // The last record of each of seven keys is in the last three batches.
+        assert_eq!(check("t", Keeps::LastOfKeys, &sheet, &found(21, &[7, 8, 9]), (0, 30)).len(), 1);
+    }
 }

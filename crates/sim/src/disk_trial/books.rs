@@ -47,6 +47,8 @@ pub(super) struct Books {
     /// Topics whose deletion was answered.
     pub(super) deleted: Vec<String>,
     pub(super) violations: Vec<String>,
+    /// Topics that do not move between directories and took no batch, and why.
+    pub(super) refused: Vec<(String, String)>,
     /// Partitions with a leader that refuses records after the failure.
     pub(super) stuck: Vec<String>,
 }

@@ -7,6 +7,7 @@ use super::transactions::Transactions;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_client::{
@@ -56,6 +57,16 @@ pub(super) enum Refusal {
     Unanswered(String),
 }
 
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::NoLeader => f.write_str("it has no leader"),
+            Refusal::Refused(code) => write!(f, "{code}"),
+            Refusal::Unanswered(why) => f.write_str(why),
+        }
+    }
+}
+
 impl Load {
     pub(super) fn new(connector: Connector, books: Arc<Mutex<Books>>, seed: u64, life: usize) -> Load {
         Load { connector, books, seed, life }
@@ -80,7 +91,10 @@ impl Load {
                     continue;
                 }
                 let producer = producers.entry(*name).or_insert(None);
-                if self.append(&cluster, name, producer).await.is_err() {
+                if let Err(refusal) = self.append(&cluster, name, producer).await {
+                    if !matches!(*name, "moved" | "compacted") {
+                        self.books.lock().refused.push(((*name).to_owned(), refusal.to_string()));
+                    }
                     silent.insert(*name);
                 }
             }
@@ -116,7 +130,7 @@ impl Load {
             match refusal {
                 None | Some(Refusal::NoLeader) => {}
                 Some(refusal) => {
-                    self.books.lock().stuck.push(format!("{name}-0 has a leader that refuses: {refusal:?}"));
+                    self.books.lock().stuck.push(format!("{name}-0 has a leader that refuses: {refusal}"));
                 }
             }
         }

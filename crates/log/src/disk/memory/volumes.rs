@@ -95,3 +95,72 @@ impl Content {
         self.blocks_bytes().saturating_add(free).saturating_sub(at).min(wanted)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use crate::disk::Disk;
+    use crate::disk::memory::{Answer, Call};
+
+    const DIR: &str = "/data";
+
+    fn disk() -> (std::sync::Arc<MemoryDisk>, Disk) {
+        let memory = MemoryDisk::new(Clock::manual(0));
+        let disk = Disk::in_memory(std::sync::Arc::clone(&memory));
+        disk.create_dir(Path::new(DIR)).expect("creates");
+        (memory, disk)
+    }
+
+    #[test]
+    fn a_full_volume_takes_what_fits_until_there_is_room_again() {
+        let (memory, disk) = disk();
+        let dir = Path::new(DIR);
+        let file = disk.open_or_create(&dir.join("file")).expect("creates");
+        memory.set_capacity(dir, Some(memory.used_bytes(dir) + PAGE as u64));
+        let error = file.write_all_at(&[1; 2 * PAGE], 0).expect_err("there is room for a half");
+        assert_eq!((error.kind(), file.len().expect("is open")), (io::ErrorKind::StorageFull, PAGE as u64));
+        assert_eq!(disk.space(dir).expect("is known").1, 0);
+        file.write_all_at(&[2; PAGE], 0).expect("what is there may be overwritten");
+        assert!(file.preallocate(PAGE as u64, 1).is_err() && disk.create_dir(&dir.join("sub")).is_ok());
+        disk.remove(&dir.join("file")).expect("is there");
+        let other = disk.open_or_create(&dir.join("other")).expect("creates");
+        other.write_all_at(&[3; PAGE], 0).expect("there is room again");
+        memory.set_capacity(dir, None);
+        other.write_all_at(&[3; 10 * PAGE], 0).expect("there is no limit");
+    }
+
+    #[test]
+    fn a_longer_name_may_need_a_block_of_its_directory() {
+        let (memory, disk) = disk();
+        let dir = Path::new(DIR);
+        let count = PAGE / (20 + NAME_BYTES);
+        let name = |number: usize| dir.join(format!("{number:020}"));
+        for number in 0..count {
+            disk.open_or_create(&name(number)).expect("creates");
+        }
+        memory.set_capacity(dir, Some(memory.used_bytes(dir)));
+        let to = dir.join(format!("{:020}.deleted", 0));
+        let error = disk.rename(&name(0), &to).expect_err("the directory is full");
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        disk.remove(&name(1)).expect("is there");
+        disk.remove(&name(2)).expect("is there");
+        disk.rename(&name(0), &to).expect("there is room in its block");
+    }
+
+    #[test]
+    fn a_watched_call_fails_as_it_is_told() {
+        let (memory, disk) = disk();
+        let path = Path::new(DIR).join("file");
+        let file = disk.open_or_create(&path).expect("creates");
+        memory.watch_calls(|call, _| match call {
+            Call::Write => Answer::Half(CallError::InputOutput),
+            Call::Rename => Answer::Fails(CallError::Denied),
+            _ => Answer::Works,
+        });
+        assert!(disk.rename(&path, &path.with_extension("new")).is_err() && disk.exists(&path));
+        // Half of the rest, again and again, until all is written.
+        file.write_all_at(&[1; 100], 0).expect("it is taken in parts");
+        assert_eq!(file.len().expect("is open"), 100);
+    }
+}
