@@ -10,14 +10,14 @@ import threading
 import time
 
 from broker import thalweg_binary
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import NewTopic
 from suite import until
 from writer import PADDING, Writer, read_all
 
 from damage import Damage, keep_copy, restore_all, restore_partitions
 from faults import say
-from movers import read_committed
+from movers import ends
 from network import Network
 from nodes import SESSION_S, Cluster
 from replicas import compare
@@ -227,12 +227,12 @@ class Damages:
             self.lead([leader, *(other for other in ids if other != leader)])
             for partition in range(PARTITIONS):
                 what = f"partition {partition} of {{}} on broker {leader}"
-                found = dict(read_all(self.cluster.bootstrap, KEPT, partition))
+                found = dict(patiently(lambda p=partition: read_all(self.cluster.bootstrap, KEPT, p)))
                 numbers = {offset: int(value.split(b" ", 1)[0]) for offset, value in found.items()}
                 lost = [n for n, at in acknowledged[partition].items() if at is not None and numbers.get(at) != n]
                 all_of_it = len(acknowledged[partition])
                 assert not lost, f"{what.format(KEPT)}: {len(lost)} of {all_of_it} records are lost, the first {lost[:3]}"
-                seen = read_committed(self.cluster.bootstrap, LEDGER, partition)
+                seen = patiently(lambda p=partition: read_committed(self.cluster, p))
                 self.ledger.check(seen, committed, what.format(LEDGER))
         return sum(map(len, acknowledged)) + len(committed) * PARTITIONS
 
@@ -269,6 +269,41 @@ class Damages:
         kept = self.audit()
         compare(self.cluster, seen, tuple(TOPICS))
         return kept
+
+
+def patiently(read, timeout=30):
+    """Reads, again where a new leader does not know yet what is committed."""
+    deadline = time.monotonic() + timeout
+    while True:
+        try:
+            return read()
+        except KafkaException as failure:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.5)
+
+
+def read_committed(cluster, partition, timeout=60):
+    """The numbers of the ledger's committed records, up to the last stable offset of now."""
+    place = TopicPartition(LEDGER, partition, 0)
+    end = ends(cluster.admin, [(LEDGER, partition)], IsolationLevel.READ_COMMITTED)[LEDGER, partition]
+    config = {"group.id": "check", "enable.auto.commit": False, "check.crcs": True, "log_level": 0}
+    reader = Consumer(
+        {"bootstrap.servers": cluster.bootstrap, "isolation.level": "read_committed", "enable.partition.eof": True, **config}
+    )
+    reader.assign([place])
+    found, at, deadline = [], 0, time.monotonic() + timeout
+    # Markers and aborted records have offsets, too: the end of the partition is told where they are the last.
+    while at < end:
+        assert time.monotonic() < deadline, f"{LEDGER}-{partition}: at {at} of {end} committed after {timeout} s"
+        for message in reader.consume(10_000, 0.2):
+            if message.error() and message.error().code() == KafkaError._PARTITION_EOF:
+                at = max(at, message.offset())
+            elif not message.error():
+                found.append(int(message.value().split(b" ", 1)[0]))
+                at = message.offset() + 1
+    reader.close()
+    return found
 
 
 def undergo(kind, directory, rounds, seed):

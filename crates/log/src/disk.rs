@@ -17,6 +17,7 @@ use rustix::fs::{FallocateFlags, FlockOperation};
 use tokio::task::JoinHandle;
 
 mod descriptors;
+mod failure;
 mod faults;
 mod memory;
 mod slow;
@@ -24,6 +25,7 @@ mod waits;
 
 use descriptors::OpenFile;
 pub use descriptors::{Descriptors, OpenConnection, TooFewDescriptors, lacks_descriptors};
+pub(crate) use failure::DirFailure;
 pub use faults::Faults;
 pub use memory::{Answer, Call, CallError, Draw, MemoryDisk};
 use memory::{MemoryFile, MemoryLock};
@@ -46,6 +48,9 @@ const OTHERS: u32 = 0o007;
 const OTHERS_WRITE: u32 = 0o002;
 const STICKY: u32 = 0o1000;
 
+/// The end of the name under which a file is written that will replace another.
+pub(crate) const TEMPORARY_SUFFIX: &str = ".tmp";
+
 /// The file system, with faults injected when a test asks for them, or a disk in memory. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Disk {
@@ -55,6 +60,8 @@ pub struct Disk {
     descriptors: Descriptors,
     /// Rebuildable files that did not fit on the disk, since the last report.
     missed_hints: Arc<AtomicU64>,
+    /// The log directory that failing calls take offline.
+    failure: Option<Arc<DirFailure>>,
 }
 
 /// A name in a directory.
@@ -108,6 +115,18 @@ impl Disk {
     /// A disk in memory.
     pub fn in_memory(memory: Arc<MemoryDisk>) -> Disk {
         Disk { memory: Some(memory), ..Disk::default() }
+    }
+
+    /// The same disk for a log directory, which failing calls take offline.
+    pub(crate) fn of_directory(&self, failure: Arc<DirFailure>) -> Disk {
+        Disk { failure: Some(failure), ..self.clone() }
+    }
+
+    fn noted<T>(&self, call: &str, path: &Path, result: io::Result<T>) -> io::Result<T> {
+        if let (Err(error), Some(failure)) = (&result, &self.failure) {
+            failure.note(&format!("{call} {}", path.display()), error);
+        }
+        result
     }
 
     /// Starts blocking disk work on a thread for blocking work. It completes even if the result is dropped. On a disk
@@ -171,24 +190,29 @@ impl Disk {
 
     fn create_with(&self, path: &Path, mode: u32) -> io::Result<LogFile> {
         if self.faults.is_some() && !path.exists() {
-            self.check_faults(path, |faults| faults.before_create())?;
+            self.noted("creating", path, self.check_faults(path, |faults| faults.before_create()))?;
         }
         self.open_with(path, Some(mode))
     }
 
     /// Opens a file, and creates one with the mode, if there is a mode.
-    #[expect(clippy::disallowed_types, reason = "this is the seam that opens files")]
     fn open_with(&self, path: &Path, mode: Option<u32>) -> io::Result<LogFile> {
+        let open = self.noted("opening", path, self.try_to_open(path, mode))?;
+        Ok(LogFile { open, failure: self.failure.clone() })
+    }
+
+    #[expect(clippy::disallowed_types, reason = "this is the seam that opens files")]
+    fn try_to_open(&self, path: &Path, mode: Option<u32>) -> io::Result<Open> {
         let create = mode.is_some();
         if let Some(memory) = &self.memory {
-            return Ok(LogFile(Open::Memory(memory.open(path, create)?)));
+            return Ok(Open::Memory(memory.open(path, create)?));
         }
         self.check_faults(path, |faults| faults.before_open())?;
         let mut options = fs::OpenOptions::new();
         options.read(true).write(true).create(create).truncate(false).mode(mode.unwrap_or(SHARED_MODE));
         let file = options.open(path)?;
         let faults = self.faults.clone().filter(|faults| faults.covers(path));
-        Ok(LogFile(Open::File { file, faults, _open: self.descriptors.open_file() }))
+        Ok(Open::File { file, faults, _open: self.descriptors.open_file() })
     }
 
     fn check_faults(&self, path: &Path, check: impl Fn(&Faults) -> io::Result<()>) -> io::Result<()> {
@@ -227,23 +251,29 @@ impl Disk {
     /// Replaces a file in one step: a reader, or a crash, sees the old content or the new, never a mixture.
     pub fn replace(&self, path: &Path, bytes: &[u8], durability: Durability) -> io::Result<()> {
         let mut temporary = OsString::from(path);
-        temporary.push(".tmp");
+        temporary.push(TEMPORARY_SUFFIX);
         let temporary = PathBuf::from(temporary);
         // A leftover file from an interrupted run has other content, which might be what reaches the disk.
         self.unlink(&temporary)?;
-        let file = self.open_or_create(&temporary)?;
-        file.write_all_at(bytes, 0)?;
-        if durability == Durability::Synced {
-            file.sync_data()?;
+        let written =
+            self.write_new(&temporary, bytes, durability).and_then(|()| self.rename(&temporary, path));
+        if written.is_err() {
+            // On a full disk it would take what little room is left. A start removes what stays.
+            let _ = self.unlink(&temporary);
+            return written;
         }
-        drop(file);
-        self.rename(&temporary, path)?;
         if durability == Durability::Synced
             && let Some(parent) = path.parent()
         {
             self.sync_dir(parent)?;
         }
         Ok(())
+    }
+
+    fn write_new(&self, path: &Path, bytes: &[u8], durability: Durability) -> io::Result<()> {
+        let file = self.open_or_create(path)?;
+        file.write_all_at(bytes, 0)?;
+        if durability == Durability::Synced { file.sync_data() } else { Ok(()) }
     }
 
     /// Length and time of change of a file.
@@ -304,7 +334,7 @@ impl Disk {
     /// Creates a directory and those above it. Returns whether it is new, and so empty.
     pub fn create_dir(&self, path: &Path) -> io::Result<bool> {
         if let Some(memory) = &self.memory {
-            return memory.create_dir(path);
+            return self.noted("creating", path, memory.create_dir(path));
         }
         self.check_faults(path, |faults| faults.before_create())?;
         let is_new = match fs::create_dir(path) {
@@ -312,16 +342,18 @@ impl Disk {
             // One above it is missing.
             Err(error) => error.kind() == io::ErrorKind::NotFound,
         };
-        fs::create_dir_all(path).map_err(|error| not_a_directory(path).unwrap_or(error))?;
+        let created = self.noted("creating", path, fs::create_dir_all(path));
+        created.map_err(|error| not_a_directory(path).unwrap_or(error))?;
         Ok(is_new)
     }
 
     /// Renames a file or directory.
     pub fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        match &self.memory {
+        let renamed = match &self.memory {
             Some(memory) => memory.rename(from, to),
             None => fs::rename(from, to),
-        }
+        };
+        self.noted("renaming", from, renamed)
     }
 
     /// Deletes a file; a missing one is no error.
@@ -334,19 +366,21 @@ impl Disk {
         if let Some(faults) = self.faults.as_ref().filter(|faults| faults.covers(path)) {
             faults.before_wait();
         }
-        ignore_missing(match &self.memory {
+        let removed = match &self.memory {
             Some(memory) => memory.remove(path),
             None => fs::remove_file(path),
-        })
+        };
+        ignore_missing(self.noted("removing", path, removed))
     }
 
     /// Deletes a directory and all in it; a missing one is no error.
     pub fn remove_dir(&self, path: &Path) -> io::Result<()> {
         waits::check("Removal", path);
-        ignore_missing(match &self.memory {
+        let removed = match &self.memory {
             Some(memory) => memory.remove(path),
             None => fs::remove_dir_all(path),
-        })
+        };
+        ignore_missing(self.noted("removing", path, removed))
     }
 
     /// Makes the names in a directory durable.
@@ -354,10 +388,12 @@ impl Disk {
     pub fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         waits::check("Sync", dir);
         if let Some(memory) = &self.memory {
-            return memory.sync_dir(dir);
+            return self.noted("a sync of", dir, memory.sync_dir(dir));
         }
-        self.check_faults(dir, |faults| faults.before_open().and_then(|()| faults.before_sync()))?;
-        fs::File::open(dir)?.sync_all()
+        let checked =
+            self.check_faults(dir, |faults| faults.before_open().and_then(|()| faults.before_sync()));
+        let synced = checked.and_then(|()| fs::File::open(dir)?.sync_all());
+        self.noted("a sync of", dir, synced)
     }
 
     /// Makes everything on the file system of `path` durable: cheaper than many single syncs.
@@ -365,10 +401,11 @@ impl Disk {
     pub fn sync_filesystem(&self, path: &Path) -> io::Result<()> {
         waits::check("Sync", path);
         if let Some(memory) = &self.memory {
-            return memory.sync_filesystem(path);
+            return self.noted("a sync of", path, memory.sync_filesystem(path));
         }
-        self.check_faults(path, |faults| faults.before_sync())?;
-        Ok(rustix::fs::syncfs(fs::File::open(path)?)?)
+        let checked = self.check_faults(path, |faults| faults.before_sync());
+        let synced = checked.and_then(|()| Ok(rustix::fs::syncfs(fs::File::open(path)?)?));
+        self.noted("a sync of", path, synced)
     }
 
     /// Bytes of the volume of `path`, and bytes free on it.
@@ -388,7 +425,7 @@ impl Disk {
         if let Some(memory) = &self.memory {
             return Ok(memory.lock(path)?.map(|lock| DirLock(Held::Memory { _lock: lock })));
         }
-        let LogFile(Open::File { file, .. }) = self.open_or_create(path)? else {
+        let Open::File { file, .. } = self.open_or_create(path)?.open else {
             unreachable!("a disk that is not in memory opens files of the machine");
         };
         let taken = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)
@@ -421,7 +458,11 @@ enum Held {
 
 /// An open file, read and written at positions. Its descriptor serves `sendfile` (see [`LogFile::descriptor`]).
 #[derive(Debug)]
-pub struct LogFile(Open);
+pub struct LogFile {
+    open: Open,
+    /// The log directory that failing calls take offline.
+    failure: Option<Arc<DirFailure>>,
+}
 
 #[derive(Debug)]
 #[expect(clippy::disallowed_types, reason = "this is the seam that owns files")]
@@ -431,9 +472,20 @@ enum Open {
 }
 
 impl LogFile {
+    fn noted<T>(&self, call: &str, result: io::Result<T>) -> io::Result<T> {
+        if let (Err(error), Some(failure)) = (&result, &self.failure) {
+            failure.note(call, error);
+        }
+        result
+    }
+
     /// Reads up to `buffer.len()` bytes at `position`; fewer only at the end of the file.
     pub fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
-        let file = match &self.0 {
+        self.noted("a read", self.try_to_read_at(buffer, position))
+    }
+
+    fn try_to_read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        let file = match &self.open {
             Open::File { file, .. } => file,
             Open::Memory(memory) => return memory.read_at(buffer, position),
         };
@@ -461,7 +513,7 @@ impl LogFile {
         IoSlice::advance_slices(&mut pieces, 0);
         while !pieces.is_empty() {
             let count = pieces.len().min(GATHER_MAX);
-            let written = match self.write_some(&pieces[..count], position) {
+            let written = match self.noted("a write", self.write_some(&pieces[..count], position)) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(written) => written,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -474,7 +526,7 @@ impl LogFile {
     }
 
     fn write_some(&self, pieces: &[IoSlice<'_>], position: u64) -> io::Result<usize> {
-        let (file, faults) = match &self.0 {
+        let (file, faults) = match &self.open {
             Open::File { file, faults, .. } => (file, faults),
             Open::Memory(memory) => return memory.write_some(pieces, position),
         };
@@ -499,10 +551,11 @@ impl LogFile {
 
     /// Cuts or extends the file. Cutting to the present length gives preallocated space back.
     pub fn set_len(&self, len: u64) -> io::Result<()> {
-        match &self.0 {
+        let set = match &self.open {
             Open::File { file, .. } => file.set_len(len),
             Open::Memory(memory) => memory.set_len(len),
-        }
+        };
+        self.noted("cutting or extending a file", set)
     }
 
     /// Truncates the file to `len`, if it is longer. Unlike [`LogFile::set_len`], it leaves a file of that length
@@ -513,9 +566,11 @@ impl LogFile {
 
     /// Gives blocks beyond the end of the file back, when it has any.
     pub fn release_beyond_end(&self) -> io::Result<()> {
-        let file = match &self.0 {
+        let file = match &self.open {
             Open::File { file, .. } => file,
-            Open::Memory(memory) => return memory.release_beyond_end(),
+            Open::Memory(memory) => {
+                return self.noted("cutting or extending a file", memory.release_beyond_end());
+            }
         };
         let metadata = file.metadata()?;
         let needed = metadata.len().next_multiple_of(BLOCK_BYTES_MAX);
@@ -524,7 +579,7 @@ impl LogFile {
 
     /// The length in bytes.
     pub fn len(&self) -> io::Result<u64> {
-        match &self.0 {
+        match &self.open {
             Open::File { file, .. } => Ok(file.metadata()?.len()),
             Open::Memory(memory) => memory.len(),
         }
@@ -538,20 +593,19 @@ impl LogFile {
     /// Makes the bytes, and the length needed to read them, durable.
     pub fn sync_data(&self) -> io::Result<()> {
         waits::check("Sync", Path::new("an open file"));
-        match &self.0 {
+        let synced = match &self.open {
             Open::File { file, faults, .. } => {
-                if let Some(faults) = faults {
-                    faults.before_sync()?;
-                }
-                timed(Operation::Sync, file, || file.sync_data())
+                let checked = faults.as_ref().map_or(Ok(()), |faults| faults.before_sync());
+                checked.and_then(|()| timed(Operation::Sync, file, || file.sync_data()))
             }
             Open::Memory(memory) => memory.sync_data(),
-        }
+        };
+        self.noted("a sync", synced)
     }
 
     /// Reserves blocks for `len` bytes from `position` on, without changing the length of the file.
     pub fn preallocate(&self, position: u64, len: u64) -> io::Result<()> {
-        match &self.0 {
+        match &self.open {
             Open::File { file, .. } => {
                 Ok(rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, position, len)?)
             }
@@ -561,7 +615,7 @@ impl LogFile {
 
     /// The kernel's descriptor; `None` for a file in memory.
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        match &self.0 {
+        match &self.open {
             Open::File { file, .. } => Some(file.as_fd()),
             Open::Memory(_) => None,
         }

@@ -61,14 +61,14 @@ pub use dir_state::PartitionDescription;
 pub use dirs::{
     BadMetaProperties, CreateError, DirDescription, DirectoryLocked, DirectoryOffline, DuplicateDirectoryId,
     DuplicatePartition, EmptyDirectory, FailedDir, LogDirs, LogDirsOptions, NoDirectory, OpenError,
-    PartitionExists, Volume, WrongClusterId, WrongNodeId,
+    PartitionExists, UnidentifiedMetadataLog, Volume, WrongClusterId, WrongNodeId,
 };
 pub use epochs::EpochEnd;
 pub use partition::{
-    AppendError, AppendInfo, AppendOptions, BatchTooLarge, CompactionSwap, DeleteRecordsError, Dirtiness,
-    ExpiredFiles, FlushTarget, LogError, LogSlice, OffsetOutOfRange, OffsetsMissing, OffsetsOutOfOrder,
-    OpenOptions, PartitionLog, ReadError, RecordScan, SearchTurn, TimestampSearch, TimestampedOffset,
-    UnexpectedEpoch, UnexpectedOffset,
+    AppendError, AppendInfo, AppendOptions, BatchTooLarge, CompactionSwap, Damage, DeleteRecordsError,
+    Dirtiness, ExpiredFiles, FlushTarget, LogError, LogSlice, OffsetOutOfRange, OffsetsMissing,
+    OffsetsOutOfOrder, OpenOptions, PartitionLog, ReadError, RecordScan, SearchTurn, TimestampSearch,
+    TimestampedOffset, UnexpectedEpoch, UnexpectedOffset,
 };
 pub use producers::{
     AppendOrigin, BatchMetadata, EndMarker, InvalidProducerEpoch, InvalidTransactionState,

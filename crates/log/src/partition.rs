@@ -57,6 +57,7 @@ pub use error::{
     OffsetsOutOfOrder, ReadError, UnexpectedEpoch, UnexpectedOffset,
 };
 pub use flush::FlushTarget;
+pub use health::Damage;
 pub use load::OpenOptions;
 pub use read::LogSlice;
 pub use timestamps::{RecordScan, SearchTurn, TimestampSearch, TimestampedOffset};
@@ -345,16 +346,21 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// Takes over from an identical log, whose name it has received: producer state beyond the batches, leader
-    /// epochs, published offsets, and the end of the compacted part.
-    pub(crate) fn succeed(&mut self, old: &mut PartitionLog, dir: PathBuf) {
-        assert_eq!(self.log_end, old.log_end, "a log is only replaced by one with the same end");
+    /// The directory of the log has this name now.
+    pub(crate) fn move_to(&mut self, dir: PathBuf) {
         for doomed in &mut self.doomed {
             if let Some(file) = doomed.path.file_name() {
                 doomed.path = dir.join(file);
             }
         }
         self.home.dir = dir;
+    }
+
+    /// Takes over from an identical log, whose name it has received: producer state beyond the batches, leader
+    /// epochs, published offsets, and the end of the compacted part.
+    pub(crate) fn succeed(&mut self, old: &mut PartitionLog, dir: PathBuf) {
+        assert_eq!(self.log_end, old.log_end, "a log is only replaced by one with the same end");
+        self.move_to(dir);
         let snapshot_offset = self.producers.snapshot_offset();
         self.producers = std::mem::take(&mut old.producers);
         self.producers.set_snapshot_offset(snapshot_offset);
@@ -404,10 +410,15 @@ impl PartitionLog {
             first_segment = first_segment.min(published.first_segment_offset());
         }
         published.first_segment.store(first_segment.0, Ordering::Relaxed);
-        published.recovery_point.store(self.flushing.recovery_point.0, Ordering::Relaxed);
+        let recovery_point = match self.damage() {
+            Some(Damage::Missing(known)) => known,
+            Some(Damage::Unreadable(_)) | None => self.flushing.recovery_point,
+        };
+        published.recovery_point.store(recovery_point.0, Ordering::Relaxed);
         published.high_watermark.store(self.high_watermark.0, Ordering::Relaxed);
         published.log_end.store(self.log_end.0, Ordering::Relaxed);
         published.cleaned_to.store(self.cleaning.cleaned_to.0, Ordering::Relaxed);
+        published.is_damaged.store(self.damage().is_some(), Ordering::Relaxed);
         published.size_bytes.store(i64::try_from(self.size_bytes()).unwrap_or(i64::MAX), Ordering::Relaxed);
     }
 

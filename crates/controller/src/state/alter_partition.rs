@@ -12,7 +12,7 @@ use thalweg_wire::request::alter_partition_response::{
     PartitionData as PartitionResult, TopicData as TopicResult,
 };
 use thalweg_wire::request::{AlterPartitionRequest, AlterPartitionResponse};
-use thalweg_wire::{ErrorCode, MetadataRecord};
+use thalweg_wire::{ErrorCode, MetadataRecord, Uuid};
 
 use super::partition_change::{Election, PartitionChange};
 use super::{ApiError, Outcome, State};
@@ -28,12 +28,17 @@ impl State {
         self.check_broker_epoch(broker, request.broker_epoch)?;
         let mut records = Vec::new();
         let mut topics = Vec::with_capacity(request.topics.len());
+        let mut decided: BTreeSet<(Uuid, i32)> = BTreeSet::new();
         for topic_data in &request.topics {
             let topic = self.image.topic_by_id(topic_data.topic_id);
             let mut partitions = Vec::with_capacity(topic_data.partitions.len());
             for data in &topic_data.partitions {
                 let outcome = match topic {
                     None => Err(ErrorCode::UnknownTopicId),
+                    // The proposal before it has changed the partition's epoch.
+                    Some(_) if !decided.insert((topic_data.topic_id, data.partition_index)) => {
+                        Err(ErrorCode::InvalidUpdateVersion)
+                    }
                     Some(topic) => self.propose(broker, topic, data, version, &mut records),
                 };
                 partitions.push(outcome.unwrap_or_else(|code| PartitionResult {
@@ -43,6 +48,15 @@ impl State {
                 }));
             }
             topics.push(TopicResult { topic_id: topic_data.topic_id, partitions });
+        }
+        let raised =
+            records.iter().filter(|record| matches!(record.record, MetadataRecord::Partition(_))).count();
+        if raised > 0 {
+            tracing::warn!(
+                %broker, partitions = raised,
+                "A broker has later leader epochs in its logs than this controller, whose metadata log must be an older copy: raised \
+                 them. Whatever else was changed since that copy is lost"
+            );
         }
         Ok(Outcome::new(records, AlterPartitionResponse { topics, ..Default::default() }))
     }
@@ -58,6 +72,10 @@ impl State {
         let index = PartitionIndex(data.partition_index);
         let partition = topic.partition(index).ok_or(ErrorCode::UnknownTopicOrPartition)?;
         let isr = proposed_isr(data, version);
+        if data.leader_epoch > partition.leader_epoch && partition.is_replica(broker) {
+            records.extend(self.raised(topic, index, partition, data.leader_epoch));
+            return Err(ErrorCode::NotController);
+        }
         self.check_proposal(broker, partition, data, &isr)?;
         let may_lead = |id: BrokerId| self.is_active(id);
         let mut change = PartitionChange::new(self, topic, index, partition, &may_lead);
@@ -73,7 +91,7 @@ impl State {
             let MetadataRecord::PartitionChange(change) = &record.record else {
                 unreachable!("a partition is changed by a PartitionChangeRecord")
             };
-            let merged = partition.merge(change).expect("a change that was just built fits its partition");
+            let merged = partition.merge(change).map_err(|_| ErrorCode::UnknownServerError)?;
             changed = Arc::new(merged);
             let new_leader = change.leader != NO_LEADER_CHANGE && change.leader != broker.0;
             records.push(record);

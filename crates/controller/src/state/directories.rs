@@ -1,8 +1,11 @@
 //! AssignReplicasToDirs: a broker reports the directories of its replicas.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use thalweg_metadata::{BrokerId, BrokerRegistration, PartitionIndex, PartitionRegistration};
+use thalweg_metadata::{
+    BrokerId, BrokerRegistration, DIRECTORY_LOST, PartitionIndex, PartitionRegistration, Topic,
+    VersionedRecord,
+};
 use thalweg_wire::request::assign_replicas_to_dirs_response::{
     DirectoryData, PartitionData, TopicData as TopicResult,
 };
@@ -16,7 +19,7 @@ use super::{ApiError, Outcome, State};
 impl State {
     /// AssignReplicasToDirs.
     pub fn assign_replicas_to_dirs(
-        &self,
+        &mut self,
         request: &AssignReplicasToDirsRequest,
     ) -> Result<Outcome<AssignReplicasToDirsResponse>, ApiError> {
         if !self.metadata_version().has_directories() {
@@ -24,9 +27,9 @@ impl State {
             return Err(ApiError::new(ErrorCode::UnsupportedVersion, message));
         }
         let broker = self.check_broker_epoch(BrokerId(request.broker_id), request.broker_epoch)?;
-        let may_lead = |id: BrokerId| self.is_active(id);
         let mut records = Vec::new();
-        let mut offline = Vec::new();
+        let mut offline: BTreeSet<(Uuid, PartitionIndex)> = BTreeSet::new();
+        let mut assigned: BTreeSet<(Uuid, PartitionIndex)> = BTreeSet::new();
         let mut directories = Vec::with_capacity(request.directories.len());
         let mut online: BTreeMap<Uuid, bool> = BTreeMap::new();
         for directory in &request.directories {
@@ -44,16 +47,12 @@ impl State {
                         Some((_, Some(registration))) if !registration.is_replica(broker.id) => {
                             ErrorCode::NotLeaderOrFollower
                         }
+                        // A replica is in one directory.
+                        Some(_) if !assigned.insert((asked.topic_id, index)) => ErrorCode::InvalidRequest,
                         Some((topic, Some(registration))) => {
-                            let mut change =
-                                PartitionChange::new(self, topic, index, registration, &may_lead);
-                            change.set_directory(broker.id, directory.id);
-                            if begins_again(&broker, registration) {
-                                change.lost = Some((broker.id, ReplicaLog::Gone));
-                            }
-                            records.extend(change.build());
+                            records.extend(self.assign(&broker, topic, index, registration, directory.id));
                             if !is_online {
-                                offline.push((topic.clone(), index, registration.clone()));
+                                offline.insert((asked.topic_id, index));
                             }
                             ErrorCode::None
                         }
@@ -64,15 +63,57 @@ impl State {
             }
             directories.push(DirectoryData { id: directory.id, topics });
         }
-        self.update_partitions(Moving::Leave(&[broker.id]), &offline, &mut records);
+        let id = broker.id;
+        // Records that do not fit are reported when they are prepared.
+        let left = self.staged(&records, |state| state.leave_offline(id, &offline));
+        records.extend(left.unwrap_or_default());
         Ok(Outcome::new(records, AssignReplicasToDirsResponse { directories, ..Default::default() }))
     }
 }
 
-/// Whether a broker that reports a replica's directory has begun its log again. The directory that is known is none of its
-/// online ones, so it did not move the log. No replica is taken into the ISR in such a directory: where this one is in sync or
-/// eligible, it became so with the log that it had before.
-fn begins_again(broker: &BrokerRegistration, partition: &PartitionRegistration) -> bool {
-    let is_away = |known| !broker.has_online_directory(known);
-    partition.replicas.len() > 1 && partition.directory(broker.id).is_some_and(is_away)
+impl State {
+    /// The record that puts a replica into a directory.
+    fn assign(
+        &self,
+        broker: &BrokerRegistration,
+        topic: &Topic,
+        index: PartitionIndex,
+        partition: &PartitionRegistration,
+        directory: Uuid,
+    ) -> Option<VersionedRecord> {
+        let may_lead = |id: BrokerId| self.is_active(id);
+        let mut change = PartitionChange::new(self, topic, index, partition, &may_lead);
+        change.set_directory(broker.id, directory);
+        let log = log_of(broker, partition);
+        change.lost = (log != ReplicaLog::Kept).then_some((broker.id, log));
+        change.build()
+    }
+
+    /// The records by which a broker leaves partitions whose replica it has put into a directory that is offline.
+    fn leave_offline(
+        &self,
+        broker: BrokerId,
+        offline: &BTreeSet<(Uuid, PartitionIndex)>,
+    ) -> Vec<VersionedRecord> {
+        let placed = offline.iter().filter_map(|(topic, index)| {
+            let topic = self.image.topic_by_id(*topic)?;
+            Some((topic.clone(), *index, topic.partition(*index)?.clone()))
+        });
+        let (placed, mut records): (Vec<_>, _) = (placed.collect(), Vec::new());
+        self.update_partitions(Moving::Leave(&[broker]), &placed, &mut records);
+        records
+    }
+}
+
+/// The log of a replica whose directory is reported. If the directory that is known is none of the broker's online ones, the
+/// log did not move from it: it begins again. No replica is taken into the ISR in such a directory: where this one is in sync
+/// or eligible, it became so with the log that it had before. In a lost directory is a log that has become incomplete under its
+/// broker, which says so by that.
+fn log_of(broker: &BrokerRegistration, partition: &PartitionRegistration) -> ReplicaLog {
+    match partition.directory(broker.id) {
+        _ if partition.replicas.len() == 1 => ReplicaLog::Kept,
+        Some(known) if known == DIRECTORY_LOST => ReplicaLog::Damaged,
+        Some(known) if !broker.has_online_directory(known) => ReplicaLog::Gone,
+        _ => ReplicaLog::Kept,
+    }
 }

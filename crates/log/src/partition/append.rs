@@ -259,8 +259,7 @@ impl PartitionLog {
     }
 
     pub(super) fn check_writable(&mut self) -> Result<(), AppendError> {
-        let offline = || self.state.as_ref().and_then(|state| state.offline());
-        if let Some(reason) = self.health.poison.clone().or_else(offline) {
+        if let Some(reason) = self.failure() {
             return Err(AppendError::Poisoned { reason });
         }
         match self.lower_recovery_point() {

@@ -18,14 +18,14 @@ use super::compact::Cleaning;
 use super::error::LogError;
 use super::examine::Oddities;
 use super::flush::Flushing;
-use super::health::Health;
+use super::health::{Damage, Health};
 use super::in_flight::recall_in_flight;
 use super::replay::{replay_epoch, replay_segments};
 use super::{PartitionLog, ReadHints, metadata};
 use crate::checkpoint::TXN_INDEX_FILE;
 use crate::clock::Clock;
 use crate::config::LogConfig;
-use crate::disk::{Durability, Listed};
+use crate::disk::{Durability, Listed, TEMPORARY_SUFFIX};
 use crate::epochs::LeaderEpochs;
 use crate::producers::{Producers, snapshot};
 use crate::published::PublishedOffsets;
@@ -50,9 +50,10 @@ pub struct OpenOptions {
     pub log_start: Offset,
     /// From the cleaner checkpoint.
     pub cleaned_to: Offset,
-    /// Whether all below the start of the latest leader epoch was synced before that epoch began, as in a log
-    /// with one writer that syncs before it leads. A log that ends below is not opened, instead of being cut.
-    pub reaches_latest_epoch: bool,
+    /// For a log with one writer, which syncs before it answers and before it begins an epoch: all below this offset,
+    /// and below the start of the latest epoch, was synced. Damage there, or before sound batches, is not cut: the
+    /// log is not opened.
+    pub synced_to: Option<Offset>,
 }
 
 impl OpenOptions {
@@ -65,7 +66,7 @@ impl OpenOptions {
             high_watermark: zero,
             log_start: zero,
             cleaned_to: zero,
-            reaches_latest_epoch: false,
+            synced_to: None,
         }
     }
 }
@@ -113,6 +114,7 @@ impl PartitionLog {
             snapshots: Vec::new(),
             log_end: Offset::ZERO,
             oddities: Oddities::default(),
+            damage: None,
             has_txn_checkpoint: false,
         };
         let mut log = loading.into_log(name, topic_id, config, clock, Offset::ZERO);
@@ -145,6 +147,7 @@ impl PartitionLog {
             snapshots: found.snapshots,
             log_end: Offset::ZERO,
             oddities: Oddities::default(),
+            damage: None,
             has_txn_checkpoint: found.txn_checkpoint,
             segments,
             home,
@@ -176,6 +179,7 @@ pub(super) struct Loading {
     pub(super) snapshots: Vec<Offset>,
     pub(super) log_end: Offset,
     pub(super) oddities: Oddities,
+    pub(super) damage: Option<Damage>,
     pub(super) has_txn_checkpoint: bool,
 }
 
@@ -206,7 +210,7 @@ impl Loading {
             hints: ReadHints::default(),
             flushing,
             cleaning: Cleaning::default(),
-            health: Health::new(self.oddities),
+            health: Health::new(self.oddities, self.damage),
             rewrites: 0,
             trim_seen_end: Offset::NONE,
             doomed: Vec::new(),
@@ -339,6 +343,10 @@ impl Loading {
 
     /// Whether the first batches that may be read belong to no known epoch.
     fn epochs_are_short(&mut self, log_start: Offset) -> bool {
+        // Where all records are deleted, there is no epoch left to know.
+        if log_start >= self.log_end {
+            return false;
+        }
         if self.epochs.earliest().is_some_and(|(_, start)| start <= log_start) {
             return false;
         }
@@ -385,7 +393,8 @@ fn sort_out(home: &Home) -> io::Result<Found> {
         if is_dir {
             continue;
         }
-        if name.ends_with(DELETED_SUFFIX) {
+        // Deleted files, and those that were being written when the process ended or the disk was full.
+        if name.ends_with(DELETED_SUFFIX) || name.ends_with(TEMPORARY_SUFFIX) {
             home.disk.remove(&home.dir.join(&name))?;
             continue;
         }

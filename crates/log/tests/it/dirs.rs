@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use thalweg_log::disk::{Descriptors, Disk, Faults};
 use thalweg_log::{
-    AppendError, Clock, CreateError, LogConfig, LogDirs, LogDirsOptions, OpenError, PartitionLog,
+    AppendError, Clock, CreateError, Damage, LogConfig, LogDirs, LogDirsOptions, OpenError, PartitionLog,
     TopicPartition, Uuid,
 };
 use thalweg_record::Offset;
@@ -281,6 +281,42 @@ fn truncation_lowers_the_recovery_point_on_disk() {
 }
 
 #[test]
+fn loss_of_synced_records_is_known_at_each_start_until_it_is_accepted() {
+    let dir = TempDir::new();
+    let (dirs, _) = open(options(&[dir.path()])).expect("opens");
+    let mut log = create(&dirs, 0);
+    (0..10).for_each(|_| drop(append(&mut log, &Spec::new(10).build())));
+    close(dirs, vec![log]);
+    let segment = dir.path().join(partition(0).dir_name()).join(log_name(0));
+    let half = std::fs::metadata(&segment).expect("there").len() / 2;
+    std::fs::OpenOptions::new().write(true).open(&segment).and_then(|file| file.set_len(half)).expect("cuts");
+    let mut end = None;
+    // After a clean stop, after another, and after a kill.
+    for is_closed in [true, false, true] {
+        let (dirs, logs) = open(options(&[dir.path()])).expect("opens");
+        assert_eq!(dirs.previous_broker_epoch(), None, "it has not all that it had in that epoch");
+        assert_eq!(logs[0].damage(), Some(Damage::Missing(Offset(100))));
+        assert!(logs[0].published().is_damaged());
+        assert_eq!(*end.get_or_insert(logs[0].log_end_offset()), logs[0].log_end_offset());
+        dirs.checkpoint_recovery_points();
+        if is_closed {
+            close(dirs, logs);
+        }
+    }
+    let (dirs, mut logs) = open(options(&[dir.path()])).expect("opens");
+    logs[0].drop_damage().expect("the checkpoint can be written");
+    assert_eq!((logs[0].damage(), logs[0].published().is_damaged()), (None, false));
+    assert_eq!(Some(logs[0].log_end_offset()), end);
+    append(&mut logs[0], &Spec::new(10).build());
+    drop((dirs, logs));
+    let (dirs, logs) = open(options(&[dir.path()])).expect("opens after a kill");
+    assert_eq!((logs[0].damage(), logs[0].log_end_offset().0), (None, end.expect("known").0 + 10));
+    close(dirs, logs);
+    let (dirs, logs) = open(options(&[dir.path()])).expect("opens");
+    assert_eq!((logs[0].damage(), dirs.previous_broker_epoch()), (None, Some(42)));
+}
+
+#[test]
 fn truncation_on_a_full_disk_blocks_appends_until_the_recovery_point_is_lowered() {
     let dir = TempDir::new();
     let faults = Arc::new(Faults::default());
@@ -313,6 +349,53 @@ fn a_directory_that_fails_does_not_take_the_others_with_it() {
     create(&dirs, 0);
     let none = open(options(&[&blocked]));
     assert!(matches!(none, Err(OpenError::NoDirectory(_))), "{:?}", none.err());
+}
+
+#[test]
+fn a_directory_that_failed_at_the_first_start_begins_at_a_later_one() {
+    let (one, two) = (TempDir::new(), TempDir::new());
+    let second = two.path().join("file");
+    for _ in 0..2 {
+        std::fs::write(&second, "in the way").expect("writes");
+        let (dirs, logs) = open(options(&[one.path(), &second])).expect("opens");
+        assert_eq!(dirs.online_ids().len(), 1);
+        close(dirs, logs);
+    }
+    std::fs::remove_file(&second).expect("removes");
+    let (dirs, logs) = open(options(&[one.path(), &second])).expect("it was never used");
+    assert_eq!(dirs.online_ids().len(), 2);
+    close(dirs, logs);
+    std::fs::remove_dir_all(&second).expect("removes");
+    let refused = open(options(&[one.path(), &second]));
+    assert!(matches!(refused, Err(OpenError::EmptyDirectory(_))), "{:?}", refused.err());
+}
+
+#[test]
+fn a_metadata_log_of_an_unknown_cluster_is_refused() {
+    for own_dir in [false, true] {
+        let (dir, other) = (TempDir::new(), TempDir::new());
+        let metadata = if own_dir { other.path() } else { dir.path() };
+        let of_controller =
+            || LogDirsOptions { metadata_log_dir: Some(metadata.to_owned()), ..options(&[dir.path()]) };
+        let (dirs, logs) = open(of_controller()).expect("a new one is begun");
+        let log = metadata.join("__cluster_metadata-0");
+        std::fs::create_dir(&log).expect("creates");
+        close(dirs, logs);
+        let meta = dir.path().join("meta.properties");
+        let kept = std::fs::read(&meta).expect("reads");
+        for file in ["meta.properties", "recovery-point-offset-checkpoint", ".kafka_cleanshutdown"] {
+            std::fs::remove_file(dir.path().join(file)).ok();
+        }
+        let (dirs, _) = open(of_controller()).expect("the metadata log is empty");
+        drop(dirs);
+        std::fs::write(log.join("00000000000000000000.log"), "records").expect("writes");
+        std::fs::remove_file(&meta).expect("removes");
+        let refused = open(of_controller()).expect_err("its brokers have another cluster.id").to_string();
+        assert!(refused.contains(&metadata.display().to_string()), "{refused}");
+        assert!(!meta.exists(), "nothing was written");
+        std::fs::write(&meta, kept).expect("writes");
+        open(of_controller()).expect("the cluster is known again");
+    }
 }
 
 #[test]

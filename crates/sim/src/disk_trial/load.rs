@@ -260,7 +260,11 @@ async fn create(admin: &Admin, topics: &[NewTopic]) -> bool {
 }
 
 async fn new_producer(cluster: &Cluster) -> Option<Producer> {
-    let request = InitProducerIdRequest { transaction_timeout_ms: 10_000, ..Default::default() };
+    let request = InitProducerIdRequest {
+        transactional_id: None,
+        transaction_timeout_ms: 10_000,
+        ..InitProducerIdRequest::default()
+    };
     for _ in 0..TRIES {
         if let Ok(answer) = cluster.send_any(&request).await
             && answer.error_code == 0
