@@ -47,7 +47,9 @@ class Damage:
         return self.source.choice(found) if found else None
 
     def partitions(self, node):
-        return [place for topic in self.topics for place in sorted(node.data.glob(f"{topic}-[0-9]*")) if place.is_dir()]
+        places = [place for topic in self.topics for place in sorted(node.data.glob(f"{topic}-[0-9]*"))]
+        # Not what was put aside, or waits to be deleted.
+        return [place for place in places if "." not in place.name]
 
     def cut(self, file):
         size = file.stat().st_size

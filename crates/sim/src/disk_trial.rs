@@ -37,6 +37,8 @@ const NAMES: [&str; 2] = ["b1", "clients"];
 const LIVES: usize = 3;
 /// A life whose load takes longer than this is ended.
 const LOAD_MS_MAX: u64 = 20_000;
+/// The same of the look whether every partition takes records.
+const PROBE_MS_MAX: u64 = 60_000;
 /// A clean stop may take this long.
 const STOP_MS_MAX: u64 = 15_000;
 /// The last life must serve within this time, and be audited.
@@ -371,7 +373,7 @@ impl Running {
         let load =
             Load::new(self.network.connector(CLIENTS), Arc::clone(&self.books), self.trial.seed, LIVES);
         self.clients.start_program(self.now_ms, load.probe());
-        let until_ms = self.now_ms + LOAD_MS_MAX;
+        let until_ms = self.now_ms + PROBE_MS_MAX;
         while self.now_ms < until_ms && self.clients.is_running() && self.node.ended().is_none() {
             self.step();
         }

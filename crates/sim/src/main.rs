@@ -33,6 +33,9 @@ struct Arguments {
     /// Of the calls that may fail, only every Nth.
     #[arg(long, default_value_t = 1, requires = "failing_calls")]
     every: usize,
+    /// Of the calls that may fail, only those of a kind and file whose name contains this, as "Rename log/" does.
+    #[arg(long, default_value = "", requires = "failing_calls")]
+    class: String,
     /// Only the call of this number.
     #[arg(long, requires = "failing_calls")]
     call: Option<usize>,
@@ -114,7 +117,8 @@ fn fail_calls(arguments: &Arguments) -> ExitCode {
             Some(number) => vec![number],
             None => {
                 let first = usize::try_from(seed).unwrap_or(0) % arguments.every.max(1);
-                (first..calls).step_by(arguments.every.max(1)).collect()
+                let every = (first..calls).step_by(arguments.every.max(1));
+                every.filter(|number| whole.calls[*number].class().contains(&arguments.class)).collect()
             }
         };
         let next = AtomicUsize::new(0);

@@ -17,6 +17,7 @@ use thalweg_record::{BatchBuilder, BatchOptions, Offset, ProducerEpoch, Producer
 use thalweg_wire::request::produce_request::{PartitionProduceData, TopicProduceData};
 use thalweg_wire::request::{InitProducerIdRequest, ProduceRequest};
 use thalweg_wire::{ErrorCode, Records};
+use tokio::time::Instant;
 
 /// Rounds of a life.
 const ROUNDS: usize = 12;
@@ -28,6 +29,8 @@ const REQUEST: Duration = Duration::from_millis(1_500);
 const AGAIN: Duration = Duration::from_millis(100);
 /// How often a request is tried.
 const TRIES: usize = 4;
+/// A partition must take records again this long after a failure: the broker tries to open one again every few seconds.
+const PATIENCE: Duration = Duration::from_secs(7);
 /// The newest Produce that names topics by their names.
 const PRODUCE_VERSION: i16 = 12;
 /// What Thalweg and Kafka call the time of a record that is not of interest here.
@@ -116,7 +119,8 @@ impl Load {
         for (name, _) in TOPICS {
             let fate = if name == LEDGER { Fate::Committed } else { Fate::Unknown };
             let mut refusal = None;
-            for _ in 0..TRIES {
+            let until = Instant::now() + PATIENCE;
+            while Instant::now() < until {
                 let batch = self.books.lock().send(name, fate);
                 match self.send(&cluster, name, batch, None).await {
                     Ok(()) => {
@@ -125,7 +129,7 @@ impl Load {
                     }
                     Err(error) => refusal = Some(error),
                 }
-                tokio::time::sleep(4 * AGAIN).await;
+                tokio::time::sleep(3 * AGAIN).await;
             }
             match refusal {
                 None | Some(Refusal::NoLeader) => {}
