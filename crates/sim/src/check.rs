@@ -3,7 +3,7 @@
 
 use crate::history::{Acknowledged, Known, Name};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use thalweg_log::disk::MemoryDisk;
 use thalweg_record::{DecompressBuffer, batches, verify};
 
@@ -18,9 +18,11 @@ pub fn txn_indexes_of(disk: &MemoryDisk, topic: &str, partition: i32) -> Vec<u8>
 }
 
 fn files_of(disk: &MemoryDisk, topic: &str, partition: i32, extension: &str) -> Vec<u8> {
-    let dir = PathBuf::from(format!("/data/{topic}-{partition}"));
-    let is_one =
-        |path: &PathBuf| path.parent() == Some(&dir) && path.extension().is_some_and(|end| end == extension);
+    let name = format!("{topic}-{partition}");
+    let is_one = |path: &PathBuf| {
+        let dir = path.parent().and_then(Path::file_name);
+        dir.is_some_and(|dir| *dir == *name) && path.extension().is_some_and(|end| end == extension)
+    };
     disk.files().into_iter().filter(|(path, _)| is_one(path)).flat_map(|(_, bytes)| bytes).collect()
 }
 

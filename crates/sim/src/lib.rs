@@ -11,6 +11,7 @@ mod chance;
 mod check;
 mod clients;
 mod consumer_members;
+mod disk_trial;
 mod history;
 mod isolation;
 mod ledger;
@@ -29,6 +30,7 @@ mod streams_members;
 mod streams_topology;
 mod transactions;
 
+pub use disk_trial::{Ending, FailedCall, MadeCall, Trial, TrialOutcome};
 pub use network::Delays;
 pub use plan::{Kind, Plan};
 pub use simulation::{Outcome, run, run_plan};

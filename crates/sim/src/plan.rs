@@ -37,6 +37,8 @@ pub enum Kind {
     Blackouts,
     /// The controller is paused for longer than a session.
     HeldController,
+    /// A log directory fills up, and has room again later.
+    FullDisks,
 }
 
 impl Kind {
@@ -98,6 +100,10 @@ pub struct Plan {
     pub rebalances: bool,
     /// `internal.segment.bytes` of the topic.
     pub segment_bytes: u32,
+    /// How many log directories each broker has.
+    pub dirs: usize,
+    /// Whether there is a topic whose partitions have one replica each.
+    pub has_lone_topic: bool,
     /// Whether every message is kept, to compare two runs.
     pub keeps_trace: bool,
     /// Whether syncs do nothing: a broken machine, which the check must find.
@@ -156,8 +162,40 @@ impl Plan {
             elr,
             rebalances: chance.one_in(2),
             segment_bytes: *chance.pick(&[20_000, 1_000_000]),
+            dirs: 1,
+            has_lone_topic: false,
             keeps_trace: false,
             syncs_lie: false,
+        }
+    }
+
+    /// The plan of a seed in which disks fill up: alone in half of the runs, which then check that writing goes on, or with a
+    /// few other faults.
+    pub fn with_full_disks(seed: u64) -> Plan {
+        let mut chance = Chance::new(seed, 8);
+        let mut kinds = vec![Kind::FullDisks];
+        if chance.one_in(2) {
+            let others = [Kind::Resets, Kind::Kills, Kind::Stops, Kind::Holds, Kind::SlowDisks];
+            kinds.extend((0..chance.between(1, 2)).map(|_| *chance.pick(&others)));
+        }
+        Plan {
+            kinds,
+            dirs: usize::try_from(chance.between(1, 2)).unwrap_or(1),
+            has_lone_topic: chance.one_in(2),
+            faults_ms: chance.between(30_000, 50_000),
+            pause_ms_max: *chance.pick(&[1_000, 4_000]),
+            segment_bytes: 20_000,
+            share_members: 0,
+            streams_members: 0,
+            ..Plan::of(seed)
+        }
+    }
+
+    /// The log directories of each broker.
+    pub fn dirs(&self) -> Vec<String> {
+        match self.dirs {
+            1 => vec!["/data".to_owned()],
+            count => (1..=count).map(|number| format!("/data/{number}")).collect(),
         }
     }
 

@@ -1,6 +1,7 @@
 //! One run of a cluster from a seed: start, faults while clients work, a quiet phase, the check.
 
 mod faults;
+mod full_disks;
 
 use crate::chance::Chance;
 use crate::check;
@@ -44,6 +45,8 @@ pub const CONTROLLER: MachineId = 0;
 pub const BROKERS: usize = 3;
 /// The machine of all clients.
 const CLIENTS: MachineId = 4;
+/// The topic whose partitions have one replica each.
+const LONE_TOPIC: &str = "lone";
 const NAMES: [&str; 5] = ["controller", "b1", "b2", "b3", "clients"];
 
 /// The cluster must recover within this time after the last fault.
@@ -540,7 +543,8 @@ impl Simulation {
 fn properties(id: MachineId, plan: &Plan) -> ServerProperties {
     let mut properties = ServerProperties::default();
     let mut set = |key: &str, value: &str| properties.set(key, value);
-    set(LogSettings::dirs.name(), "/data");
+    let dirs = if id == CONTROLLER { vec!["/data".to_owned()] } else { plan.dirs() };
+    set(LogSettings::dirs.name(), &dirs.join(","));
     set(ControllerSettings::session_timeout.name(), "3000");
     set(ControllerSettings::heartbeat_interval.name(), "500");
     set(TopicSettings::auto_create.name(), "false");
@@ -630,7 +634,13 @@ async fn create_topics(connector: &Connector, bootstrap: &[String], plan: &Plan)
         configs: configs.clone(),
         ..CreatableTopic::default()
     };
-    let topics = plan.topics().map(topic).collect();
+    let lone = plan.has_lone_topic.then(|| CreatableTopic {
+        name: LONE_TOPIC.to_owned(),
+        num_partitions: 3,
+        replication_factor: 1,
+        ..CreatableTopic::default()
+    });
+    let topics = plan.topics().map(topic).chain(lone).collect();
     let request = CreateTopicsRequest { topics, timeout_ms: 5000, ..Default::default() };
     let features = eligible_leader_replicas(plan.elr);
     loop {
