@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use thalweg_metadata::{
-    BrokerId, BrokerRegistration, DIRECTORY_LOST, PartitionIndex, PartitionRegistration, Topic, VersionedRecord,
+    BrokerId, BrokerRegistration, DIRECTORY_LOST, PartitionIndex, PartitionRegistration, Topic,
+    VersionedRecord,
 };
 use thalweg_wire::request::assign_replicas_to_dirs_response::{
     DirectoryData, PartitionData, TopicData as TopicResult,
