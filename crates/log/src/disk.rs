@@ -27,7 +27,7 @@ use descriptors::OpenFile;
 pub use descriptors::{Descriptors, OpenConnection, TooFewDescriptors, lacks_descriptors};
 pub(crate) use failure::DirFailure;
 pub use faults::Faults;
-pub use memory::{Draw, MemoryDisk};
+pub use memory::{Answer, Call, CallError, Draw, MemoryDisk};
 use memory::{MemoryFile, MemoryLock};
 use slow::{Operation, timed};
 pub(crate) use waits::check as check_may_wait;
@@ -50,9 +50,6 @@ const STICKY: u32 = 0o1000;
 
 /// The end of the name under which a file is written that will replace another.
 pub(crate) const TEMPORARY_SUFFIX: &str = ".tmp";
-
-/// The reported capacity of a disk in memory.
-const MEMORY_BYTES: u64 = 1 << 40;
 
 /// The file system, with faults injected when a test asks for them, or a disk in memory. Cheap to clone.
 #[derive(Clone, Debug, Default)]
@@ -337,7 +334,7 @@ impl Disk {
     /// Creates a directory and those above it. Returns whether it is new, and so empty.
     pub fn create_dir(&self, path: &Path) -> io::Result<bool> {
         if let Some(memory) = &self.memory {
-            return memory.create_dir(path);
+            return self.noted("creating", path, memory.create_dir(path));
         }
         self.check_faults(path, |faults| faults.before_create())?;
         let is_new = match fs::create_dir(path) {
@@ -391,8 +388,7 @@ impl Disk {
     pub fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         waits::check("Sync", dir);
         if let Some(memory) = &self.memory {
-            memory.sync_names();
-            return Ok(());
+            return self.noted("a sync of", dir, memory.sync_dir(dir));
         }
         let checked =
             self.check_faults(dir, |faults| faults.before_open().and_then(|()| faults.before_sync()));
@@ -405,8 +401,7 @@ impl Disk {
     pub fn sync_filesystem(&self, path: &Path) -> io::Result<()> {
         waits::check("Sync", path);
         if let Some(memory) = &self.memory {
-            memory.sync_all();
-            return Ok(());
+            return self.noted("a sync of", path, memory.sync_filesystem(path));
         }
         let checked = self.check_faults(path, |faults| faults.before_sync());
         let synced = checked.and_then(|()| Ok(rustix::fs::syncfs(fs::File::open(path)?)?));
@@ -415,8 +410,8 @@ impl Disk {
 
     /// Bytes of the volume of `path`, and bytes free on it.
     pub fn space(&self, path: &Path) -> io::Result<(u64, u64)> {
-        if self.memory.is_some() {
-            return Ok((MEMORY_BYTES, MEMORY_BYTES));
+        if let Some(memory) = &self.memory {
+            return Ok(memory.space(path));
         }
         let facts = rustix::fs::statvfs(path)?;
         let limit = self.faults.as_ref().and_then(|faults| faults.free_bytes()).unwrap_or(u64::MAX);
@@ -573,7 +568,12 @@ impl LogFile {
 
     /// Gives blocks beyond the end of the file back, when it has any.
     pub fn release_beyond_end(&self) -> io::Result<()> {
-        let Open::File { file, .. } = &self.open else { return Ok(()) };
+        let file = match &self.open {
+            Open::File { file, .. } => file,
+            Open::Memory(memory) => {
+                return self.noted("cutting or extending a file", memory.release_beyond_end());
+            }
+        };
         let metadata = file.metadata()?;
         let needed = metadata.len().next_multiple_of(BLOCK_BYTES_MAX);
         if metadata.blocks() * 512 > needed { self.set_len(metadata.len()) } else { Ok(()) }
@@ -611,7 +611,7 @@ impl LogFile {
             Open::File { file, .. } => {
                 Ok(rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, position, len)?)
             }
-            Open::Memory(_) => Ok(()),
+            Open::Memory(memory) => memory.preallocate(position, len),
         }
     }
 
