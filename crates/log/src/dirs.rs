@@ -246,14 +246,27 @@ impl LogDirs {
     }
 
     /// Deletes a partition: its directory is renamed to end with `-delete`, and removed later by
-    /// [`LogDirs::purge_deleted`]. The log is closed for appends.
+    /// [`LogDirs::purge_deleted`]. On a disk without room for the name its files are removed at once. The log is closed for
+    /// appends. After an error the directory is offline.
     pub fn delete(&self, log: &mut PartitionLog) -> io::Result<()> {
         let Some(state) = log.state().cloned() else { return Ok(()) };
-        state.unregister(log.name(), log.published());
         let renamed = state.path().join(log.name().delete_dir_name());
-        let due_ms = self.clock.now_ms().saturating_add(log.config().file_delete_delay_ms);
-        log.retire(&renamed)?;
-        state.doom(due_ms, renamed);
+        let due_ms = self.clock.elapsed_ms().saturating_add(log.config().file_delete_delay_ms);
+        let retired = match log.retire(&renamed) {
+            Err(error) if crate::disk::is_disk_full(&error) => log.retire_without_room(&renamed),
+            renamed => renamed.map(|()| true),
+        };
+        match retired {
+            Ok(true) => state.doom(due_ms, renamed),
+            Ok(false) => {
+                tracing::info!(path = %log.dir().display(), "Removed a deleted partition, without room for another name");
+            }
+            Err(error) => {
+                state.fail(&format!("deleting {} has failed: {error}", log.name()));
+                return Err(error);
+            }
+        }
+        state.unregister(log.name(), log.published());
         self.changed.notify_one();
         Ok(())
     }
@@ -262,9 +275,9 @@ impl LogDirs {
     /// kept. The log is closed for appends. Returns the new path.
     pub fn set_aside(&self, log: &mut PartitionLog) -> io::Result<PathBuf> {
         let Some(state) = log.state().cloned() else { return Err(io::ErrorKind::NotFound.into()) };
-        state.unregister(log.name(), log.published());
         let renamed = state.path().join(log.name().stray_dir_name());
         log.retire(&renamed)?;
+        state.unregister(log.name(), log.published());
         self.changed.notify_one();
         Ok(renamed)
     }
@@ -275,16 +288,16 @@ impl LogDirs {
         self.changed.notified().await;
     }
 
-    /// Removes the directories of deleted partitions whose delay has passed. May take long: call it where blocking is
-    /// allowed.
-    pub fn purge_deleted(&self, now_ms: i64) {
+    /// Removes the directories of deleted partitions whose delay has passed by [`Clock::elapsed_ms`]. May take long: call it
+    /// where blocking is allowed.
+    pub fn purge_deleted(&self, elapsed_ms: i64) {
         for dir in self.online() {
-            for path in dir.state.take_doomed(now_ms) {
+            for path in dir.state.take_doomed(elapsed_ms) {
                 match self.disk.remove_dir(&path) {
                     Ok(()) => tracing::info!(path = %path.display(), "Removed a deleted partition"),
                     Err(error) => {
                         tracing::warn!(path = %path.display(), %error, "Failed to remove a deleted partition, retrying later");
-                        dir.state.doom(now_ms.saturating_add(60_000), path);
+                        dir.state.doom(elapsed_ms.saturating_add(60_000), path);
                     }
                 }
             }

@@ -24,7 +24,8 @@ mod waits;
 
 use descriptors::OpenFile;
 pub use descriptors::{Descriptors, OpenConnection, TooFewDescriptors, lacks_descriptors};
-pub use faults::Faults;
+use faults::FaultyFile;
+pub use faults::{Call, Failure, Faults};
 pub use memory::{Draw, MemoryDisk};
 use memory::{MemoryFile, MemoryLock};
 use slow::{Operation, timed};
@@ -108,6 +109,11 @@ impl Disk {
         Disk { faults: Some(faults), ..Disk::default() }
     }
 
+    /// The same disk, with the faults that `faults` holds at each moment.
+    pub fn and_faults(self, faults: Arc<Faults>) -> Disk {
+        Disk { faults: Some(faults), ..self }
+    }
+
     /// A disk in memory.
     pub fn in_memory(memory: Arc<MemoryDisk>) -> Disk {
         Disk { memory: Some(memory), ..Disk::default() }
@@ -173,7 +179,8 @@ impl Disk {
     }
 
     fn create_with(&self, path: &Path, mode: u32) -> io::Result<LogFile> {
-        if self.faults.is_some() && !path.exists() {
+        if self.faults.is_some() && !self.exists(path) {
+            self.before(Call::Create, path)?;
             self.check_faults(path, |faults| faults.before_create())?;
         }
         self.open_with(path, Some(mode))
@@ -183,15 +190,20 @@ impl Disk {
     #[expect(clippy::disallowed_types, reason = "this is the seam that opens files")]
     fn open_with(&self, path: &Path, mode: Option<u32>) -> io::Result<LogFile> {
         let create = mode.is_some();
+        self.before(Call::Open, path)?;
+        let faults = self.faults.as_ref().map(|faults| Box::new(FaultyFile::new(faults, path)));
         if let Some(memory) = &self.memory {
-            return Ok(LogFile(Open::Memory(memory.open(path, create)?)));
+            return Ok(LogFile { open: Open::Memory(memory.open(path, create)?), faults });
         }
         self.check_faults(path, |faults| faults.before_open())?;
         let mut options = fs::OpenOptions::new();
         options.read(true).write(true).create(create).truncate(false).mode(mode.unwrap_or(SHARED_MODE));
         let file = options.open(path)?;
-        let faults = self.faults.clone().filter(|faults| faults.covers(path));
-        Ok(LogFile(Open::File { file, faults, _open: self.descriptors.open_file() }))
+        Ok(LogFile { open: Open::File { file, _open: self.descriptors.open_file() }, faults })
+    }
+
+    fn before(&self, call: Call, path: &Path) -> io::Result<()> {
+        self.faults.as_ref().map_or(Ok(()), |faults| faults.before(call, path))
     }
 
     fn check_faults(&self, path: &Path, check: impl Fn(&Faults) -> io::Result<()>) -> io::Result<()> {
@@ -203,6 +215,7 @@ impl Disk {
 
     /// The whole content of a small file.
     pub fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        self.before(Call::Read, path)?;
         match &self.memory {
             Some(memory) => memory.read(path),
             None => fs::read(path),
@@ -289,6 +302,7 @@ impl Disk {
 
     /// The names in a directory, in no order. Names that are not UTF-8 are none of ours and are left out.
     pub fn list(&self, dir: &Path) -> io::Result<Vec<Listed>> {
+        self.before(Call::List, dir)?;
         if let Some(memory) = &self.memory {
             return memory.list(dir);
         }
@@ -306,6 +320,7 @@ impl Disk {
 
     /// Creates a directory and those above it. Returns whether it is new, and so empty.
     pub fn create_dir(&self, path: &Path) -> io::Result<bool> {
+        self.before(Call::Create, path)?;
         if let Some(memory) = &self.memory {
             return memory.create_dir(path);
         }
@@ -321,6 +336,7 @@ impl Disk {
 
     /// Renames a file or directory.
     pub fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.before(Call::Rename, to)?;
         match &self.memory {
             Some(memory) => memory.rename(from, to),
             None => fs::rename(from, to),
@@ -334,6 +350,7 @@ impl Disk {
     }
 
     fn unlink(&self, path: &Path) -> io::Result<()> {
+        self.before(Call::Remove, path)?;
         if let Some(faults) = self.faults.as_ref().filter(|faults| faults.covers(path)) {
             faults.before_wait();
         }
@@ -346,6 +363,7 @@ impl Disk {
     /// Deletes a directory and all in it; a missing one is no error.
     pub fn remove_dir(&self, path: &Path) -> io::Result<()> {
         waits::check("Removal", path);
+        self.before(Call::Remove, path)?;
         ignore_missing(match &self.memory {
             Some(memory) => memory.remove(path),
             None => fs::remove_dir_all(path),
@@ -356,6 +374,7 @@ impl Disk {
     #[expect(clippy::disallowed_types, reason = "this is the seam that opens files")]
     pub fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         waits::check("Sync", dir);
+        self.before(Call::SyncNames, dir)?;
         if let Some(memory) = &self.memory {
             memory.sync_names();
             return Ok(());
@@ -368,6 +387,7 @@ impl Disk {
     #[expect(clippy::disallowed_types, reason = "this is the seam that opens files")]
     pub fn sync_filesystem(&self, path: &Path) -> io::Result<()> {
         waits::check("Sync", path);
+        self.before(Call::Sync, path)?;
         if let Some(memory) = &self.memory {
             memory.sync_all();
             return Ok(());
@@ -393,7 +413,7 @@ impl Disk {
         if let Some(memory) = &self.memory {
             return Ok(memory.lock(path)?.map(|lock| DirLock(Held::Memory { _lock: lock })));
         }
-        let LogFile(Open::File { file, .. }) = self.open_or_create(path)? else {
+        let Open::File { file, .. } = self.open_or_create(path)?.open else {
             unreachable!("a disk that is not in memory opens files of the machine");
         };
         let taken = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)
@@ -426,19 +446,27 @@ enum Held {
 
 /// An open file, read and written at positions. Its descriptor serves `sendfile` (see [`LogFile::descriptor`]).
 #[derive(Debug)]
-pub struct LogFile(Open);
+pub struct LogFile {
+    open: Open,
+    faults: Option<Box<FaultyFile>>,
+}
 
 #[derive(Debug)]
 #[expect(clippy::disallowed_types, reason = "this is the seam that owns files")]
 enum Open {
-    File { file: fs::File, faults: Option<Arc<Faults>>, _open: OpenFile },
+    File { file: fs::File, _open: OpenFile },
     Memory(MemoryFile),
 }
 
 impl LogFile {
+    fn before(&self, call: Call) -> io::Result<()> {
+        self.faults.as_ref().map_or(Ok(()), |faults| faults.before(call))
+    }
+
     /// Reads up to `buffer.len()` bytes at `position`; fewer only at the end of the file.
     pub fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
-        let file = match &self.0 {
+        self.before(Call::Read)?;
+        let file = match &self.open {
             Open::File { file, .. } => file,
             Open::Memory(memory) => return memory.read_at(buffer, position),
         };
@@ -479,32 +507,31 @@ impl LogFile {
     }
 
     fn write_some(&self, pieces: &[IoSlice<'_>], position: u64) -> io::Result<usize> {
-        let (file, faults) = match &self.0 {
-            Open::File { file, faults, .. } => (file, faults),
-            Open::Memory(memory) => return memory.write_some(pieces, position),
-        };
-        if let Some(faults) = faults {
+        if let Some(faults) = &self.faults {
             let wanted = pieces.iter().map(|piece| piece.len()).sum();
             let allowed = faults.before_write(wanted)?;
             if allowed < wanted {
                 // The faulty disk accepts a part: write from the front, like a disk that fills up.
-                let mut left = allowed;
-                let mut at = position;
-                for piece in pieces {
-                    let part = &piece[..piece.len().min(left)];
-                    file.write_all_at(part, at)?;
-                    at += part.len() as u64;
-                    left -= part.len();
-                }
-                return Ok(allowed);
+                let bytes: Vec<u8> =
+                    pieces.iter().flat_map(|piece| piece.iter().copied()).take(allowed).collect();
+                return self.write_pieces(&[IoSlice::new(&bytes)], position);
             }
         }
+        self.write_pieces(pieces, position)
+    }
+
+    fn write_pieces(&self, pieces: &[IoSlice<'_>], position: u64) -> io::Result<usize> {
+        let file = match &self.open {
+            Open::File { file, .. } => file,
+            Open::Memory(memory) => return memory.write_some(pieces, position),
+        };
         Ok(timed(Operation::Write, file, || rustix::io::pwritev(file, pieces, position))?)
     }
 
     /// Cuts or extends the file. Cutting to the present length gives preallocated space back.
     pub fn set_len(&self, len: u64) -> io::Result<()> {
-        match &self.0 {
+        self.before(Call::Cut)?;
+        match &self.open {
             Open::File { file, .. } => file.set_len(len),
             Open::Memory(memory) => memory.set_len(len),
         }
@@ -518,7 +545,7 @@ impl LogFile {
 
     /// Gives blocks beyond the end of the file back, when it has any.
     pub fn release_beyond_end(&self) -> io::Result<()> {
-        let Open::File { file, .. } = &self.0 else { return Ok(()) };
+        let Open::File { file, .. } = &self.open else { return Ok(()) };
         let metadata = file.metadata()?;
         let needed = metadata.len().next_multiple_of(BLOCK_BYTES_MAX);
         if metadata.blocks() * 512 > needed { self.set_len(metadata.len()) } else { Ok(()) }
@@ -526,7 +553,7 @@ impl LogFile {
 
     /// The length in bytes.
     pub fn len(&self) -> io::Result<u64> {
-        match &self.0 {
+        match &self.open {
             Open::File { file, .. } => Ok(file.metadata()?.len()),
             Open::Memory(memory) => memory.len(),
         }
@@ -540,20 +567,19 @@ impl LogFile {
     /// Makes the bytes, and the length needed to read them, durable.
     pub fn sync_data(&self) -> io::Result<()> {
         waits::check("Sync", Path::new("an open file"));
-        match &self.0 {
-            Open::File { file, faults, .. } => {
-                if let Some(faults) = faults {
-                    faults.before_sync()?;
-                }
-                timed(Operation::Sync, file, || file.sync_data())
-            }
+        if let Some(faults) = &self.faults {
+            faults.before_sync()?;
+        }
+        match &self.open {
+            Open::File { file, .. } => timed(Operation::Sync, file, || file.sync_data()),
             Open::Memory(memory) => memory.sync_data(),
         }
     }
 
     /// Reserves blocks for `len` bytes from `position` on, without changing the length of the file.
     pub fn preallocate(&self, position: u64, len: u64) -> io::Result<()> {
-        match &self.0 {
+        self.before(Call::Reserve)?;
+        match &self.open {
             Open::File { file, .. } => {
                 Ok(rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, position, len)?)
             }
@@ -563,7 +589,7 @@ impl LogFile {
 
     /// The kernel's descriptor; `None` for a file in memory.
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        match &self.0 {
+        match &self.open {
             Open::File { file, .. } => Some(file.as_fd()),
             Open::Memory(_) => None,
         }

@@ -263,7 +263,7 @@ impl PartitionLog {
         if let Some(reason) = self.health.poison.clone().or_else(offline) {
             return Err(AppendError::Poisoned { reason });
         }
-        match self.lower_recovery_point() {
+        match self.lower_checkpoints() {
             Err(error) if disk::is_disk_full(&error) => Err(self.lacks_room(error)),
             lowered => Ok(lowered.map_err(LogError::Io)?),
         }

@@ -27,6 +27,7 @@ use crate::clock::Clock;
 use crate::config::LogConfig;
 use crate::disk::{Durability, Listed};
 use crate::epochs::LeaderEpochs;
+use crate::producers::snapshot::BadSnapshot;
 use crate::producers::{Producers, snapshot};
 use crate::published::PublishedOffsets;
 use crate::scan::{HeaderScan, ScanError};
@@ -75,6 +76,8 @@ impl OpenOptions {
 struct Found {
     segments: BTreeMap<Offset, FoundFiles>,
     snapshots: Vec<Offset>,
+    /// Base offsets of segments that were deleted, and whose files were still there.
+    deleted: Vec<Offset>,
     /// Whether there is a checkpoint of the transaction indexes.
     txn_checkpoint: bool,
 }
@@ -144,7 +147,7 @@ impl PartitionLog {
             producers: Producers::starting_at(segments[0].base_offset.0),
             snapshots: found.snapshots,
             log_end: Offset::ZERO,
-            oddities: Oddities::default(),
+            oddities: Oddities { deleted: found.deleted, ..Oddities::default() },
             has_txn_checkpoint: found.txn_checkpoint,
             segments,
             home,
@@ -222,7 +225,7 @@ impl Loading {
         options: &OpenOptions,
         now_ms: i64,
     ) -> Result<(), LogError> {
-        let epochs = LeaderEpochs::load(&self.home.disk, &self.home.dir);
+        let epochs = LeaderEpochs::load(&self.home.disk, &self.home.dir)?;
         let epochs_are_known = epochs.is_some();
         self.epochs = epochs.unwrap_or_else(LeaderEpochs::empty);
         let clean_end = if options.clean { self.clean_end(name, options.recovery_point)? } else { None };
@@ -281,7 +284,7 @@ impl Loading {
     }
 
     /// Loads the newest complete snapshot that is not above `end`; deletes those above it, which describe truncated
-    /// batches.
+    /// batches. One that cannot be read may be complete: the batches that it stands for may be deleted.
     pub(super) fn load_producers(
         &mut self,
         config: &LogConfig,
@@ -304,6 +307,9 @@ impl Loading {
                         self.producers = producers;
                         return Ok(());
                     }
+                    Err(BadSnapshot::Io(error)) if error.kind() != io::ErrorKind::NotFound => {
+                        return Err(error.into());
+                    }
                     Err(error) => {
                         tracing::warn!(path = %path.display(), %error, "Ignored an invalid producer snapshot");
                     }
@@ -322,15 +328,15 @@ impl Loading {
             partition = %name, log_end = self.log_end.0, log_start = log_start.0,
             "Log ends below its start offset and restarts empty there"
         );
+        for snapshot in std::mem::take(&mut self.snapshots) {
+            self.home.disk.remove(&self.home.file(snapshot, SNAPSHOT_SUFFIX))?;
+        }
         for mut segment in std::mem::take(&mut self.segments) {
-            for path in segment.mark_deleted(&self.home, true)? {
+            for path in segment.mark_deleted(&self.home)? {
                 self.home.disk.remove(&path)?;
             }
         }
         self.segments.push(Segment::create(&self.home, log_start, now_ms)?);
-        for snapshot in std::mem::take(&mut self.snapshots) {
-            self.home.disk.remove(&self.home.file(snapshot, SNAPSHOT_SUFFIX))?;
-        }
         self.epochs.clear();
         self.producers = Producers::starting_at(log_start.0);
         self.log_end = log_start;
@@ -385,8 +391,10 @@ fn sort_out(home: &Home) -> io::Result<Found> {
         if is_dir {
             continue;
         }
-        if name.ends_with(DELETED_SUFFIX) {
+        if let Some(name_before) = name.strip_suffix(DELETED_SUFFIX) {
             home.disk.remove(&home.dir.join(&name))?;
+            let segment = split_name(name_before).filter(|(_, suffix)| *suffix == LOG_SUFFIX);
+            found.deleted.extend(segment.map(|(offset, _)| offset));
             continue;
         }
         found.txn_checkpoint |= name == TXN_INDEX_FILE;
