@@ -11,6 +11,7 @@ use crate::config_rules::BrokerConfigRules;
 use crate::connection_limits;
 use crate::http_access::HttpAccess;
 use crate::loading::Loading;
+use crate::log_ends::LogEnds;
 use crate::metrics::{Entrance, Metrics, Sources};
 use crate::opening::{self, DRAIN, StartError};
 use crate::quotas::throttle_time;
@@ -88,6 +89,8 @@ impl ControllerNode {
         let follow =
             follow_image(Arc::clone(&controller), Arc::clone(config), Arc::clone(&limits), stop.clone());
         listeners.spawn(follow);
+        let log_ends = LogEnds::new(Arc::clone(&controller), config, machine.network.connector().clone());
+        listeners.spawn(log_ends.run(stop.clone()));
         for listening in listening {
             // A token is for clients: at the controller it could make others.
             let authenticator = Authenticator::of(config, &listening.name, &images, &machine.clock, None);
@@ -186,6 +189,7 @@ fn options(
         supported_features: features::ranges(),
         bootstrap_features: features::of_new_clusters(),
         may_format,
+        compares_log_ends: true,
         clock: machine.clock.clone(),
         disk: machine.disk.clone(),
         ..ControllerOptions::of(config, log_dirs.cluster_id(), directory_id, dir)

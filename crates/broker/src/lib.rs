@@ -19,6 +19,7 @@ mod fetch_sessions;
 mod http_access;
 mod joining;
 mod loading;
+mod log_ends;
 pub mod metrics;
 mod opening;
 pub mod publisher;

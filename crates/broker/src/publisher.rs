@@ -12,7 +12,7 @@ use std::sync::Arc;
 use thalweg_coordinator::group::DeletedTopic;
 use thalweg_hash::{HashMap, HashSet};
 use thalweg_log::disk::Disk;
-use thalweg_log::{PartitionLog, TopicPartition};
+use thalweg_log::{CreateError, DirectoryOffline, PartitionLog, TopicPartition};
 use thalweg_membership::ImageListener;
 use thalweg_metadata::feature::SHARE_VERSION;
 use thalweg_metadata::topic_name::{OFFSETS, SHARE_STATE, TRANSACTIONS};
@@ -78,7 +78,7 @@ impl Publisher {
             }
             tracing::info!(topic = %change.topic.name, %partition, "Opened a partition after a retry");
             self.change_coordinator(&change);
-            self.tell_directory(&change, &image);
+            self.tell_directory(&change);
             false
         });
     }
@@ -119,7 +119,7 @@ impl Publisher {
     }
 
     /// Brings one partition in line.
-    fn apply(&self, change: &LocalPartition, image: &Image) -> Result<(), thalweg_log::CreateError> {
+    fn apply(&self, change: &LocalPartition, image: &Image) -> Result<(), CreateError> {
         let topic = self.broker.partitions.topic_by_id(change.topic.id);
         if let Some(partition) = topic.and_then(|topic| topic.partition(change.partition)) {
             partition.apply(&change.registration);
@@ -131,29 +131,48 @@ impl Publisher {
             return Ok(());
         }
         let opened = Arc::new(self.open(change, image)?);
+        self.note_loss(change, &opened);
         self.broker.partitions.insert(Arc::clone(&opened));
         self.resume_move(&opened);
         self.fetchers.follow(&opened, &change.registration);
         Ok(())
     }
 
-    /// Whether the controller counts on a log that is missing from its directory. It is recreated once the controller
-    /// knows.
+    /// Whether the controller counts on a log that is missing from its directory: it was removed, or the directory that
+    /// it was moving from is gone, and the copy may lack records. It is recreated once the controller knows.
     fn is_lost(&self, change: &LocalPartition) -> bool {
         let name = TopicPartition::new(&change.topic.name, change.partition.0);
-        if !self.broker.log_dirs.has_lost(&name) {
+        let dirs = &self.broker.log_dirs;
+        if !dirs.has_lost(&name) && dirs.directory_of_future(&name, change.topic.id).is_none() {
             return false;
         }
-        let (id, registration) = (self.broker.node_id, &change.registration);
         let is_found = self.found.lock().as_ref().is_some_and(|found| found.contains_key(&name));
+        !is_found && self.is_counted(change)
+    }
+
+    /// Whether the controller may elect the replica here, by what it knows, while others could have its records.
+    fn is_counted(&self, change: &LocalPartition) -> bool {
+        let (id, registration) = (self.broker.node_id, &change.registration);
         let counted =
             [&registration.isr, &registration.eligible_leader_replicas, &registration.last_known_elr];
         let online = self.broker.log_dirs.online_ids();
         let is_known = |directory: Uuid| !directory.is_reserved() && online.contains(&directory);
-        !is_found
-            && registration.replicas.len() > 1
+        registration.replicas.len() > 1
             && counted.iter().any(|replicas| replicas.contains(&id))
             && registration.directory(id).is_some_and(is_known)
+    }
+
+    /// A log that was found, and whose synced end is missing, gives up its place like one that is missing.
+    fn note_loss(&self, change: &LocalPartition, opened: &Partition) {
+        if !opened.is_damaged() {
+            return;
+        }
+        if self.is_counted(change) {
+            self.broker.replication.directories.report_damaged(change.topic.id, change.partition);
+        } else if change.registration.replicas.len() == 1 {
+            tracing::error!(partition = ?opened, "Synced records of a partition with one replica are missing, and cannot be fetched again");
+            opened.accept_loss();
+        }
     }
 
     /// Resumes a partition's move that was interrupted by the broker's stop.
@@ -162,34 +181,26 @@ impl Publisher {
         let Some(copy) = self.broker.log_dirs.take_future(&name) else { return };
         let Some(copy) = self.claim(copy, opened.topic_id) else { return };
         tracing::info!(partition = ?opened, path = %copy.dir().display(), copied_to = copy.log_end_offset().0, "Resumed a move to another log directory");
-        match opened.resume_move(copy) {
-            Ok(true) => self.broker.replication.moves.begin(Arc::clone(opened)),
-            Ok(false) => {}
-            Err(error) => {
-                tracing::error!(partition = ?opened, %error, "Failed to resume a move to another log directory")
-            }
+        if let Err(error) = self.broker.replication.resume_move(opened, copy) {
+            tracing::error!(partition = ?opened, %error, "Failed to resume a move to another log directory");
         }
     }
 
     /// Reports the directory of a replica to the controller, if the latest image differs.
-    fn tell_directory(&self, change: &LocalPartition, image: &Image) {
-        let tracked = image.features().metadata_version().is_some_and(|version| version.has_directories());
+    fn tell_directory(&self, change: &LocalPartition) {
         let topic = self.broker.partitions.topic_by_id(change.topic.id);
-        let partition = topic.and_then(|topic| topic.partition(change.partition));
-        let Some(partition) = partition.filter(|_| tracked) else { return };
-        let Some(actual) = partition.with_log(|log| log.directory_id()) else { return };
-        if change.registration.directory(self.broker.node_id) != Some(actual) {
-            self.broker.replication.directories.report(change.topic.id, change.partition, actual);
+        if let Some(partition) = topic.and_then(|topic| topic.partition(change.partition)) {
+            let known = change.registration.directory(self.broker.node_id);
+            self.broker.replication.report_directory(&partition, known);
         }
     }
 
-    fn open(&self, change: &LocalPartition, image: &Image) -> Result<Partition, thalweg_log::CreateError> {
+    fn open(&self, change: &LocalPartition, image: &Image) -> Result<Partition, CreateError> {
         let broker = &self.broker;
         let name = TopicPartition::new(&change.topic.name, change.partition.0);
         let (settings, config) = reconfigure::topic_config(broker, image, &change.topic.name);
-        let found = self.found.lock().as_mut().and_then(|found| found.remove(&name));
-        let log = match found.map(|log| self.claim(log, change.topic.id)) {
-            Some(Some(mut log)) => {
+        let log = match self.find(change, &name)? {
+            Some(mut log) => {
                 let is_compacted = config.cleanup_policy.compact;
                 log.set_config(config);
                 if !is_compacted && let Err(error) = log.end_at_gap() {
@@ -204,7 +215,7 @@ impl Publisher {
                 }
                 log
             }
-            Some(None) | None => {
+            None => {
                 let assigned = change.registration.directory(broker.node_id).filter(|id| !id.is_reserved());
                 let preferred = broker.replication.moves.take_preferred(change.topic.id, change.partition);
                 let directory = preferred.or(assigned);
@@ -225,6 +236,30 @@ impl Publisher {
         let (id, index, registration) = (change.topic.id, change.partition, &change.registration);
         let context = Arc::clone(&broker.replication.context);
         Ok(Partition::new(topic, id, index, context, log, settings, registration))
+    }
+
+    /// The log of a partition that was found on disk. Without one, the copy that the controller takes for the log,
+    /// unless the log may be in an offline directory.
+    fn find(
+        &self,
+        change: &LocalPartition,
+        name: &TopicPartition,
+    ) -> Result<Option<PartitionLog>, CreateError> {
+        let found = self.found.lock().as_mut().and_then(|found| found.remove(name));
+        if let Some(log) = found.and_then(|log| self.claim(log, change.topic.id)) {
+            return Ok(Some(log));
+        }
+        let (dirs, directory) = (&self.broker.log_dirs, change.registration.directory(self.broker.node_id));
+        let Some(of_copy) = dirs.directory_of_future(name, change.topic.id) else { return Ok(None) };
+        if !dirs.are_complete() {
+            return Err(DirectoryOffline { directory }.into());
+        }
+        if directory != Some(of_copy) {
+            return Ok(None);
+        }
+        let Some(copy) = dirs.promote_future(name)? else { return Ok(None) };
+        tracing::error!(partition = %name, path = %copy.dir().display(), log_end = copy.log_end_offset().0, "The log was moving and its directory is gone: its copy takes its place, and may lack the last records");
+        Ok(self.claim(copy, change.topic.id))
     }
 
     /// The log that was found, if it belongs to the topic; else it belongs to another of that name, and is set aside.
@@ -346,7 +381,7 @@ impl ImageListener for Publisher {
             self.broker.update_authorizer(delta, &image);
             self.broker.set_image(Arc::clone(&image));
             for change in local.leaders.iter().chain(&local.followers) {
-                self.tell_directory(change, &image);
+                self.tell_directory(change);
             }
             self.change_coordinators(&local, delta);
             let has_share_groups = |image: &Image| image.features().level(SHARE_VERSION) > 0;

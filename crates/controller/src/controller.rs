@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use thalweg_log::disk::Disk;
-use thalweg_metadata::Image;
+use thalweg_metadata::{Image, VersionedRecord};
 use thalweg_wire::frame;
 use thalweg_wire::request::{EnvelopeRequest, EnvelopeResponse};
 use thalweg_wire::{ApiKey, Decoder, ErrorCode, Message};
@@ -17,6 +18,7 @@ use crate::options::{ConfigRules, ControllerOptions};
 use crate::published::{ControllerFigures, Published};
 use crate::quorum::StartError;
 use crate::requester::Requester;
+use crate::state::{ComparedElection, Now, State, Undecided};
 
 /// Requests that may wait for the controller's task.
 const COMMANDS_MAX: usize = 1024;
@@ -159,6 +161,38 @@ impl Controller {
             },
         };
         dispatch::encode(&response, ApiKey::Envelope, version, prefix.correlation_id)
+    }
+
+    /// The partitions that have no leader and no replica that is known to be complete: somebody compares the ends of their
+    /// logs, and calls [`Controller::elect_compared`].
+    pub async fn undecided(&self) -> Result<Vec<Undecided>, HandleError> {
+        self.consult(|state, now| (Vec::new(), state.undecided(now))).await
+    }
+
+    /// Elects the replicas with the best logs. Returns the elections that were made: the others are void by now.
+    pub async fn elect_compared(
+        &self,
+        elections: Vec<ComparedElection>,
+    ) -> Result<Vec<ComparedElection>, HandleError> {
+        self.consult(move |state, _| state.elect_compared(&elections)).await
+    }
+
+    /// A decision without a request: the records, and an answer for this process, once they are committed.
+    async fn consult<T: Clone + Default + Send + 'static>(
+        &self,
+        decide: impl Fn(&State, Now) -> (Vec<VersionedRecord>, T) + Send + 'static,
+    ) -> Result<T, HandleError> {
+        let answer = Arc::new(Mutex::new(T::default()));
+        let place = Arc::clone(&answer);
+        let decide: dispatch::Decide = Box::new(move |state, now| {
+            let (records, answer) = decide(state, now);
+            *place.lock() = answer;
+            dispatch::Decision { records, answer: Ok(Bytes::new()), spent: None, rulings: None }
+        });
+        let ask = dispatch::Ask::Decide { decide, is_large: false };
+        self.ask(|reply| Command::Ask { ask, reply }).await?;
+        let answer = answer.lock().clone();
+        Ok(answer)
     }
 
     /// Waits until the controller has stopped, by [`Controller::shutdown`] or because its log cannot be written. A

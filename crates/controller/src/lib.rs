@@ -34,3 +34,4 @@ pub use options::{
 pub use published::{ControllerFigures, MutationFigures};
 pub use quorum::{QuorumStateError, SnapshotError, StartError};
 pub use requester::Requester;
+pub use state::{ComparedElection, Undecided};

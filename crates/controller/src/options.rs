@@ -57,6 +57,9 @@ pub struct ControllerOptions {
     /// `unclean.leader.election.interval.ms`: interval of elections outside the in-sync replicas, for leaderless
     /// partitions that allow it.
     pub unclean_election_interval: Duration,
+    /// Whether somebody compares the ends of logs where no replica is known to be complete (see [`crate::Undecided`]).
+    /// Otherwise the last leader leads.
+    pub compares_log_ends: bool,
     /// `controller.quota.window.num` and `controller.quota.window.size.seconds`.
     pub quota_window: Window,
     /// Delegation tokens.
@@ -107,6 +110,7 @@ impl ControllerOptions {
             rebalance_leaders: settings.rebalances_leaders,
             rebalance_interval: settings.leader_imbalance_check_interval,
             unclean_election_interval: settings.unclean_election_interval,
+            compares_log_ends: false,
             quota_window: Window::new(settings.quota_samples, settings.quota_sample),
             delegation_tokens: config.delegation_tokens.clone(),
             supported_features: default_supported_features(),

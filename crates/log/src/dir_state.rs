@@ -12,11 +12,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 use thalweg_hash::{HashMap, HashSet};
 use thalweg_record::Offset;
+use tokio::sync::Notify;
 
 use crate::checkpoint::{
     self, BadCheckpoint, CLEANER_FILE, HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE,
 };
-use crate::disk::Disk;
+use crate::disk::{DirFailure, Disk};
 use crate::published::PublishedOffsets;
 use crate::topic_partition::TopicPartition;
 use thalweg_ids::Uuid;
@@ -96,8 +97,7 @@ pub struct DirState {
     id: Uuid,
     path: PathBuf,
     disk: Disk,
-    is_offline: AtomicBool,
-    offline_reason: Mutex<Option<Arc<str>>>,
+    failure: Arc<DirFailure>,
     /// Whether an append has found no room, and none was seen since.
     is_full: AtomicBool,
     partitions: Mutex<HashMap<TopicPartition, Partition>>,
@@ -107,13 +107,14 @@ pub struct DirState {
 }
 
 impl DirState {
-    pub(crate) fn new(id: Uuid, path: PathBuf, disk: Disk) -> DirState {
+    /// A directory that is online. Of its failure, `failures` is notified.
+    pub(crate) fn new(id: Uuid, path: PathBuf, disk: &Disk, failures: Arc<Notify>) -> DirState {
+        let failure = DirFailure::new(path.clone(), failures);
         DirState {
             id,
             path,
-            disk,
-            is_offline: AtomicBool::new(false),
-            offline_reason: Mutex::new(None),
+            disk: disk.of_directory(Arc::clone(&failure)),
+            failure,
             is_full: AtomicBool::new(false),
             partitions: Mutex::default(),
             written: Default::default(),
@@ -130,22 +131,19 @@ impl DirState {
         &self.path
     }
 
+    /// The disk that the directory is on. Calls that fail take the directory offline.
+    pub(crate) fn disk(&self) -> &Disk {
+        &self.disk
+    }
+
     /// Why it is offline, when it is.
     pub fn offline(&self) -> Option<Arc<str>> {
-        if !self.is_offline.load(Ordering::Acquire) {
-            return None;
-        }
-        self.offline_reason.lock().clone()
+        self.failure.reason()
     }
 
     /// Takes it offline.
     pub(crate) fn fail(&self, reason: &str) {
-        let mut known = self.offline_reason.lock();
-        if known.is_none() {
-            tracing::error!(dir = %self.path.display(), reason, "Log directory is offline");
-            *known = Some(reason.into());
-            self.is_offline.store(true, Ordering::Release);
-        }
+        self.failure.fail(reason);
     }
 
     /// An append has found no room.

@@ -67,6 +67,8 @@ pub struct LogDirs {
     lost: Mutex<HashSet<TopicPartition>>,
     /// Notified when a partition is created, deleted or set aside.
     changed: Notify,
+    /// Notified when a directory fails.
+    failures: Arc<Notify>,
     disk: Disk,
     clock: Clock,
 }
@@ -134,8 +136,8 @@ impl LogDirs {
         &self.failed
     }
 
-    /// The previous broker epoch, if all directories were cleanly closed with the same one: the broker may claim it
-    /// when it registers again.
+    /// The previous broker epoch, if all directories were cleanly closed with the same one, and all synced records are
+    /// there: the broker may claim it when it registers again.
     pub fn previous_broker_epoch(&self) -> Option<i64> {
         self.previous_broker_epoch
     }
@@ -238,7 +240,7 @@ impl LogDirs {
     ) -> io::Result<PartitionLog> {
         // Checkpoints may still speak of an earlier partition of this name; they must not speak of this one.
         state.make_way(name)?;
-        let home = Home::new(self.disk.clone(), state.path().join(name.dir_name()));
+        let home = Home::new(state.disk().clone(), state.path().join(name.dir_name()));
         let mut log = PartitionLog::create(home, name.clone(), topic_id, config, self.clock.clone())?;
         log.attach(Arc::clone(state));
         state.register(name.clone(), Arc::clone(log.published()));
@@ -288,12 +290,17 @@ impl LogDirs {
         self.changed.notified().await;
     }
 
+    /// Returns once a directory has failed since the last call.
+    pub async fn failed_since(&self) {
+        self.failures.notified().await;
+    }
+
     /// Removes the directories of deleted partitions whose delay has passed by [`Clock::elapsed_ms`]. May take long: call it
     /// where blocking is allowed.
     pub fn purge_deleted(&self, elapsed_ms: i64) {
         for dir in self.online() {
             for path in dir.state.take_doomed(elapsed_ms) {
-                match self.disk.remove_dir(&path) {
+                match dir.state.disk().remove_dir(&path) {
                     Ok(()) => tracing::info!(path = %path.display(), "Removed a deleted partition"),
                     Err(error) => {
                         tracing::warn!(path = %path.display(), %error, "Failed to remove a deleted partition, retrying later");

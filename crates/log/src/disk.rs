@@ -11,12 +11,13 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustix::fs::{FallocateFlags, FlockOperation};
 use tokio::task::JoinHandle;
 
 mod descriptors;
+mod failure;
 mod faults;
 mod memory;
 mod slow;
@@ -24,6 +25,7 @@ mod waits;
 
 use descriptors::OpenFile;
 pub use descriptors::{Descriptors, OpenConnection, TooFewDescriptors, lacks_descriptors};
+pub(crate) use failure::DirFailure;
 use faults::FaultyFile;
 pub use faults::{Call, Failure, Faults};
 pub use memory::{Draw, MemoryDisk};
@@ -59,6 +61,8 @@ pub struct Disk {
     descriptors: Descriptors,
     /// Rebuildable files that did not fit on the disk, since the last report.
     missed_hints: Arc<AtomicU64>,
+    /// The log directory that failing calls take offline.
+    failure: Option<Arc<DirFailure>>,
 }
 
 /// A name in a directory.
@@ -117,6 +121,18 @@ impl Disk {
     /// A disk in memory.
     pub fn in_memory(memory: Arc<MemoryDisk>) -> Disk {
         Disk { memory: Some(memory), ..Disk::default() }
+    }
+
+    /// The same disk for a log directory, which failing calls take offline.
+    pub(crate) fn of_directory(&self, failure: Arc<DirFailure>) -> Disk {
+        Disk { failure: Some(failure), ..self.clone() }
+    }
+
+    fn noted<T>(&self, call: &str, path: &Path, result: io::Result<T>) -> io::Result<T> {
+        if let (Err(error), Some(failure)) = (&result, &self.failure) {
+            failure.note(&format!("{call} {}", path.display()), error);
+        }
+        result
     }
 
     /// Starts blocking disk work on a thread for blocking work. It completes even if the result is dropped. On a disk
@@ -180,26 +196,32 @@ impl Disk {
 
     fn create_with(&self, path: &Path, mode: u32) -> io::Result<LogFile> {
         if self.faults.is_some() && !self.exists(path) {
-            self.before(Call::Create, path)?;
-            self.check_faults(path, |faults| faults.before_create())?;
+            let checked = self.before(Call::Create, path);
+            let checked = checked.and_then(|()| self.check_faults(path, |faults| faults.before_create()));
+            self.noted("creating", path, checked)?;
         }
         self.open_with(path, Some(mode))
     }
 
     /// Opens a file, and creates one with the mode, if there is a mode.
-    #[expect(clippy::disallowed_types, reason = "this is the seam that opens files")]
     fn open_with(&self, path: &Path, mode: Option<u32>) -> io::Result<LogFile> {
+        let open = self.noted("opening", path, self.try_to_open(path, mode))?;
+        let faults = self.faults.as_ref().map(|faults| Box::new(FaultyFile::new(faults, path)));
+        Ok(LogFile { open, failure: self.failure.clone(), faults, is_short: AtomicBool::new(false) })
+    }
+
+    #[expect(clippy::disallowed_types, reason = "this is the seam that opens files")]
+    fn try_to_open(&self, path: &Path, mode: Option<u32>) -> io::Result<Open> {
         let create = mode.is_some();
         self.before(Call::Open, path)?;
-        let faults = self.faults.as_ref().map(|faults| Box::new(FaultyFile::new(faults, path)));
         if let Some(memory) = &self.memory {
-            return Ok(LogFile { open: Open::Memory(memory.open(path, create)?), faults });
+            return Ok(Open::Memory(memory.open(path, create)?));
         }
         self.check_faults(path, |faults| faults.before_open())?;
         let mut options = fs::OpenOptions::new();
         options.read(true).write(true).create(create).truncate(false).mode(mode.unwrap_or(SHARED_MODE));
         let file = options.open(path)?;
-        Ok(LogFile { open: Open::File { file, _open: self.descriptors.open_file() }, faults })
+        Ok(Open::File { file, _open: self.descriptors.open_file() })
     }
 
     fn before(&self, call: Call, path: &Path) -> io::Result<()> {
@@ -320,7 +342,7 @@ impl Disk {
 
     /// Creates a directory and those above it. Returns whether it is new, and so empty.
     pub fn create_dir(&self, path: &Path) -> io::Result<bool> {
-        self.before(Call::Create, path)?;
+        self.noted("creating", path, self.before(Call::Create, path))?;
         if let Some(memory) = &self.memory {
             return memory.create_dir(path);
         }
@@ -330,17 +352,18 @@ impl Disk {
             // One above it is missing.
             Err(error) => error.kind() == io::ErrorKind::NotFound,
         };
-        fs::create_dir_all(path).map_err(|error| not_a_directory(path).unwrap_or(error))?;
+        let created = self.noted("creating", path, fs::create_dir_all(path));
+        created.map_err(|error| not_a_directory(path).unwrap_or(error))?;
         Ok(is_new)
     }
 
     /// Renames a file or directory.
     pub fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.before(Call::Rename, to)?;
-        match &self.memory {
+        let renamed = self.before(Call::Rename, to).and_then(|()| match &self.memory {
             Some(memory) => memory.rename(from, to),
             None => fs::rename(from, to),
-        }
+        });
+        self.noted("renaming", from, renamed)
     }
 
     /// Deletes a file; a missing one is no error.
@@ -350,50 +373,53 @@ impl Disk {
     }
 
     fn unlink(&self, path: &Path) -> io::Result<()> {
-        self.before(Call::Remove, path)?;
         if let Some(faults) = self.faults.as_ref().filter(|faults| faults.covers(path)) {
             faults.before_wait();
         }
-        ignore_missing(match &self.memory {
+        let removed = self.before(Call::Remove, path).and_then(|()| match &self.memory {
             Some(memory) => memory.remove(path),
             None => fs::remove_file(path),
-        })
+        });
+        ignore_missing(self.noted("removing", path, removed))
     }
 
     /// Deletes a directory and all in it; a missing one is no error.
     pub fn remove_dir(&self, path: &Path) -> io::Result<()> {
         waits::check("Removal", path);
-        self.before(Call::Remove, path)?;
-        ignore_missing(match &self.memory {
+        let removed = self.before(Call::Remove, path).and_then(|()| match &self.memory {
             Some(memory) => memory.remove(path),
             None => fs::remove_dir_all(path),
-        })
+        });
+        ignore_missing(self.noted("removing", path, removed))
     }
 
     /// Makes the names in a directory durable.
     #[expect(clippy::disallowed_types, reason = "this is the seam that opens files")]
     pub fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         waits::check("Sync", dir);
-        self.before(Call::SyncNames, dir)?;
+        self.noted("a sync of", dir, self.before(Call::SyncNames, dir))?;
         if let Some(memory) = &self.memory {
             memory.sync_names();
             return Ok(());
         }
-        self.check_faults(dir, |faults| faults.before_open().and_then(|()| faults.before_sync()))?;
-        fs::File::open(dir)?.sync_all()
+        let checked =
+            self.check_faults(dir, |faults| faults.before_open().and_then(|()| faults.before_sync()));
+        let synced = checked.and_then(|()| fs::File::open(dir)?.sync_all());
+        self.noted("a sync of", dir, synced)
     }
 
     /// Makes everything on the file system of `path` durable: cheaper than many single syncs.
     #[expect(clippy::disallowed_types, reason = "this is the seam that opens files")]
     pub fn sync_filesystem(&self, path: &Path) -> io::Result<()> {
         waits::check("Sync", path);
-        self.before(Call::Sync, path)?;
+        self.noted("a sync of", path, self.before(Call::Sync, path))?;
         if let Some(memory) = &self.memory {
             memory.sync_all();
             return Ok(());
         }
-        self.check_faults(path, |faults| faults.before_sync())?;
-        Ok(rustix::fs::syncfs(fs::File::open(path)?)?)
+        let checked = self.check_faults(path, |faults| faults.before_sync());
+        let synced = checked.and_then(|()| Ok(rustix::fs::syncfs(fs::File::open(path)?)?));
+        self.noted("a sync of", path, synced)
     }
 
     /// Bytes of the volume of `path`, and bytes free on it.
@@ -448,7 +474,11 @@ enum Held {
 #[derive(Debug)]
 pub struct LogFile {
     open: Open,
+    /// The log directory that failing calls take offline.
+    failure: Option<Arc<DirFailure>>,
     faults: Option<Box<FaultyFile>>,
+    /// Whether a reader has found fewer bytes than it was told.
+    is_short: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -459,12 +489,23 @@ enum Open {
 }
 
 impl LogFile {
-    fn before(&self, call: Call) -> io::Result<()> {
-        self.faults.as_ref().map_or(Ok(()), |faults| faults.before(call))
+    fn noted<T>(&self, call: &str, result: io::Result<T>) -> io::Result<T> {
+        if let (Err(error), Some(failure)) = (&result, &self.failure) {
+            failure.note(call, error);
+        }
+        result
     }
 
     /// Reads up to `buffer.len()` bytes at `position`; fewer only at the end of the file.
     pub fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        self.noted("a read", self.try_to_read_at(buffer, position))
+    }
+
+    fn before(&self, call: Call) -> io::Result<()> {
+        self.faults.as_ref().map_or(Ok(()), |faults| faults.before(call))
+    }
+
+    fn try_to_read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
         self.before(Call::Read)?;
         let file = match &self.open {
             Open::File { file, .. } => file,
@@ -494,7 +535,7 @@ impl LogFile {
         IoSlice::advance_slices(&mut pieces, 0);
         while !pieces.is_empty() {
             let count = pieces.len().min(GATHER_MAX);
-            let written = match self.write_some(&pieces[..count], position) {
+            let written = match self.noted("a write", self.write_some(&pieces[..count], position)) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(written) => written,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -530,11 +571,31 @@ impl LogFile {
 
     /// Cuts or extends the file. Cutting to the present length gives preallocated space back.
     pub fn set_len(&self, len: u64) -> io::Result<()> {
-        self.before(Call::Cut)?;
-        match &self.open {
+        let set = self.before(Call::Cut).and_then(|()| match &self.open {
             Open::File { file, .. } => file.set_len(len),
             Open::Memory(memory) => memory.set_len(len),
-        }
+        });
+        self.noted("cutting or extending a file", set)
+    }
+
+    /// As [`LogFile::set_len`], but leaves a file alone that is shorter.
+    pub fn cut(&self, len: u64) -> io::Result<()> {
+        if self.len()? >= len { self.set_len(len) } else { Ok(()) }
+    }
+
+    /// A reader has found fewer bytes than it was told.
+    pub fn note_short(&self) {
+        self.is_short.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a reader has found fewer bytes than it was told.
+    pub(crate) fn is_short(&self) -> bool {
+        self.is_short.load(Ordering::Relaxed)
+    }
+
+    /// The length is looked at: what readers have found counts no more.
+    pub(crate) fn forget_short(&self) {
+        self.is_short.store(false, Ordering::Relaxed);
     }
 
     /// Truncates the file to `len`, if it is longer. Unlike [`LogFile::set_len`], it leaves a file of that length
@@ -567,13 +628,12 @@ impl LogFile {
     /// Makes the bytes, and the length needed to read them, durable.
     pub fn sync_data(&self) -> io::Result<()> {
         waits::check("Sync", Path::new("an open file"));
-        if let Some(faults) = &self.faults {
-            faults.before_sync()?;
-        }
-        match &self.open {
+        let checked = self.faults.as_ref().map_or(Ok(()), |faults| faults.before_sync());
+        let synced = checked.and_then(|()| match &self.open {
             Open::File { file, .. } => timed(Operation::Sync, file, || file.sync_data()),
             Open::Memory(memory) => memory.sync_data(),
-        }
+        });
+        self.noted("a sync", synced)
     }
 
     /// Reserves blocks for `len` bytes from `position` on, without changing the length of the file.

@@ -65,10 +65,10 @@ pub use dirs::{
 };
 pub use epochs::EpochEnd;
 pub use partition::{
-    AppendError, AppendInfo, AppendOptions, BatchTooLarge, CompactionSwap, DeleteRecordsError, Dirtiness,
-    ExpiredFiles, FlushTarget, LogError, LogSlice, OffsetOutOfRange, OffsetsMissing, OffsetsOutOfOrder,
-    OpenOptions, PartitionLog, ReadError, RecordScan, SearchTurn, TimestampSearch, TimestampedOffset,
-    UnexpectedEpoch, UnexpectedOffset,
+    AppendError, AppendInfo, AppendOptions, BatchTooLarge, CompactionSwap, Damage, DeleteRecordsError,
+    Dirtiness, ExpiredFiles, FlushTarget, LogError, LogSlice, OffsetOutOfRange, OffsetsMissing,
+    OffsetsOutOfOrder, OpenOptions, PartitionLog, ReadError, RecordScan, SearchTurn, TimestampSearch,
+    TimestampedOffset, UnexpectedEpoch, UnexpectedOffset,
 };
 pub use producers::{
     AppendOrigin, BatchMetadata, EndMarker, InvalidProducerEpoch, InvalidTransactionState,

@@ -57,6 +57,7 @@ pub use error::{
     OffsetsOutOfOrder, ReadError, UnexpectedEpoch, UnexpectedOffset,
 };
 pub use flush::FlushTarget;
+pub use health::Damage;
 pub use load::OpenOptions;
 pub use read::LogSlice;
 pub use timestamps::{RecordScan, SearchTurn, TimestampSearch, TimestampedOffset};
@@ -357,16 +358,21 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// Takes over from an identical log, whose name it has received: producer state beyond the batches, leader
-    /// epochs, published offsets, and the end of the compacted part.
-    pub(crate) fn succeed(&mut self, old: &mut PartitionLog, dir: PathBuf) {
-        assert_eq!(self.log_end, old.log_end, "a log is only replaced by one with the same end");
+    /// The directory of the log has this name now.
+    pub(crate) fn move_to(&mut self, dir: PathBuf) {
         for doomed in &mut self.doomed {
             if let Some(file) = doomed.path.file_name() {
                 doomed.path = dir.join(file);
             }
         }
         self.home.dir = dir;
+    }
+
+    /// Takes over from an identical log, whose name it has received: producer state beyond the batches, leader
+    /// epochs, published offsets, and the end of the compacted part.
+    pub(crate) fn succeed(&mut self, old: &mut PartitionLog, dir: PathBuf) {
+        assert_eq!(self.log_end, old.log_end, "a log is only replaced by one with the same end");
+        self.move_to(dir);
         let snapshot_offset = self.producers.snapshot_offset();
         self.producers = std::mem::take(&mut old.producers);
         self.producers.set_snapshot_offset(snapshot_offset);
@@ -434,10 +440,15 @@ impl PartitionLog {
             first_segment = first_segment.min(published.first_segment_offset());
         }
         published.first_segment.store(first_segment.0, Ordering::Relaxed);
-        published.recovery_point.store(self.flushing.recovery_point.0, Ordering::Relaxed);
+        let recovery_point = match self.damage() {
+            Some(Damage::Missing(known)) => known,
+            Some(Damage::Unreadable(_)) | None => self.flushing.recovery_point,
+        };
+        published.recovery_point.store(recovery_point.0, Ordering::Relaxed);
         published.high_watermark.store(self.high_watermark.0, Ordering::Relaxed);
         published.log_end.store(self.log_end.0, Ordering::Relaxed);
         published.cleaned_to.store(self.cleaning.cleaned_to.0, Ordering::Relaxed);
+        published.is_damaged.store(self.damage().is_some(), Ordering::Relaxed);
         published.size_bytes.store(i64::try_from(self.size_bytes()).unwrap_or(i64::MAX), Ordering::Relaxed);
     }
 
@@ -460,8 +471,9 @@ impl PartitionLog {
     }
 
     /// Trims the newest file to its batches if nothing was appended since the last call, because Kafka's tools cannot
-    /// read trailing zeros.
+    /// read trailing zeros. Looks first whether something else has cut it.
     pub fn trim_if_quiet(&mut self) -> io::Result<()> {
+        self.check_length(self.segments.len() - 1)?;
         let is_quiet = std::mem::replace(&mut self.trim_seen_end, self.log_end) == self.log_end;
         match self.segments.last_mut() {
             Some(active) if is_quiet && active.has_zeros() => active.trim(&self.home)?,

@@ -1,6 +1,6 @@
 //! The offsets of a log, for readers without its lock.
 
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use thalweg_record::Offset;
 
@@ -14,6 +14,7 @@ pub struct PublishedOffsets {
     pub(crate) log_end: AtomicI64,
     pub(crate) cleaned_to: AtomicI64,
     pub(crate) size_bytes: AtomicI64,
+    pub(crate) is_damaged: AtomicBool,
 }
 
 impl PublishedOffsets {
@@ -27,7 +28,7 @@ impl PublishedOffsets {
         Offset(self.first_segment.load(Ordering::Relaxed))
     }
 
-    /// All batches below it are on the medium.
+    /// All batches below it are on the medium, or were.
     pub fn recovery_point(&self) -> Offset {
         Offset(self.recovery_point.load(Ordering::Relaxed))
     }
@@ -47,9 +48,15 @@ impl PublishedOffsets {
         Offset(self.cleaned_to.load(Ordering::Relaxed))
     }
 
-    /// Marks everything as synced when the log is closed for appends.
+    /// Whether records are known to be missing or unreadable.
+    pub fn is_damaged(&self) -> bool {
+        self.is_damaged.load(Ordering::Relaxed)
+    }
+
+    /// Marks everything as synced when the log is closed for appends. A recovery point above the log end stays: records are
+    /// missing, and the next start must learn of it, too.
     pub(crate) fn set_all_recovered(&self) {
-        self.recovery_point.store(self.log_end.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.recovery_point.fetch_max(self.log_end.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
     /// Bytes of all segments.

@@ -22,6 +22,7 @@ use crate::index::{Index, OffsetEntry, TimeEntry};
 use crate::scan::{CorruptBatch, HeaderScan, Placed, ScanError};
 
 mod compared;
+mod length;
 mod recent;
 pub mod transactions;
 mod write;
@@ -109,6 +110,8 @@ pub struct Segment {
     recent: RecentBatches,
     ahead: write::Ahead,
     compared: Compared,
+    /// The fault of a file that something else has cut.
+    shortened: Option<CorruptBatch>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,6 +174,7 @@ impl Segment {
             recent: RecentBatches::after(None),
             ahead: write::Ahead::default(),
             compared: Compared::default(),
+            shortened: None,
         })
     }
 
@@ -196,6 +200,7 @@ impl Segment {
             recent: RecentBatches::after(Some(u32::MAX)),
             ahead: write::Ahead::default(),
             compared: Compared::found(size_bytes),
+            shortened: None,
         })
     }
 
@@ -215,6 +220,9 @@ impl Segment {
             return Ok(Arc::clone(file));
         }
         let file = Arc::new(home.disk.open(&home.file(self.base_offset, LOG_SUFFIX))?);
+        if self.shortened.is_none() {
+            self.compare_length(&file)?;
+        }
         self.file = Some(Arc::clone(&file));
         Ok(file)
     }

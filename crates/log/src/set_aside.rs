@@ -124,8 +124,9 @@ impl SetAside {
             let wanted =
                 usize::try_from(segment.size_bytes() - at).map_or(COPY_BYTES, |left| left.min(COPY_BYTES));
             let read = from.read_at(&mut chunk[..wanted], at)?;
+            // Something else has cut the file: there is no more to keep.
             if read == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
+                break;
             }
             to.write_all_at(&chunk[..read], at - position)?;
             at += read as u64;

@@ -2,11 +2,13 @@
 
 use crate::isr_changes::IsrChanges;
 use crate::leadership::IsrMember;
+use crate::stale_epochs::StaleEpochs;
 use crate::throttle::Throttle;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_histogram::Histogram;
 use thalweg_metadata::{BrokerId, ImageCell};
+use tokio::sync::Notify;
 
 #[derive(Debug)]
 pub struct ReplicaContext {
@@ -24,6 +26,10 @@ pub struct ReplicaContext {
     pub follower_throttle: Throttle,
     /// How long syncs of logs take.
     pub flushes: Histogram,
+    /// Partitions with leader epochs below those in their logs.
+    pub stale_epochs: StaleEpochs,
+    /// Notified when damage was found in a log.
+    pub damage_found: Notify,
 }
 
 impl ReplicaContext {

@@ -12,5 +12,6 @@ pub mod isr_changes;
 pub mod leadership;
 pub mod partition;
 pub mod replication;
+mod stale_epochs;
 pub mod throttle;
 pub mod upkeep;

@@ -86,15 +86,10 @@ fn begin(broker: &Broker, topic: &str, index: PartitionIndex, path: &Path) -> Re
     if !lies_there && !broker.log_dirs.are_complete() {
         return Err(ErrorCode::KafkaStorageError);
     }
-    match partition.begin_move(&broker.log_dirs, directory) {
-        Ok(true) => broker.replication.moves.begin(partition),
-        Ok(false) => {}
-        Err(error) => {
-            tracing::error!(?partition, path = %path.display(), %error, "Failed to start moving a partition to another log directory");
-            return Err(ErrorCode::KafkaStorageError);
-        }
-    }
-    Ok(())
+    broker.replication.begin_move(&partition, directory).map_err(|error| {
+        tracing::error!(?partition, path = %path.display(), %error, "Failed to start moving a partition to another log directory");
+        ErrorCode::KafkaStorageError
+    })
 }
 
 fn not_here(broker: &Broker, topic: &str, index: PartitionIndex, directory: Uuid) -> ErrorCode {

@@ -44,6 +44,15 @@ impl State {
             }
             topics.push(TopicResult { topic_id: topic_data.topic_id, partitions });
         }
+        let raised =
+            records.iter().filter(|record| matches!(record.record, MetadataRecord::Partition(_))).count();
+        if raised > 0 {
+            tracing::warn!(
+                %broker, partitions = raised,
+                "A broker has later leader epochs in its logs than this controller, whose metadata log must be an older copy: raised \
+                 them. Whatever else was changed since that copy is lost"
+            );
+        }
         Ok(Outcome::new(records, AlterPartitionResponse { topics, ..Default::default() }))
     }
 
@@ -58,6 +67,10 @@ impl State {
         let index = PartitionIndex(data.partition_index);
         let partition = topic.partition(index).ok_or(ErrorCode::UnknownTopicOrPartition)?;
         let isr = proposed_isr(data, version);
+        if data.leader_epoch > partition.leader_epoch && partition.is_replica(broker) {
+            records.extend(self.raised(topic, index, partition, data.leader_epoch));
+            return Err(ErrorCode::NotController);
+        }
         self.check_proposal(broker, partition, data, &isr)?;
         let may_lead = |id: BrokerId| self.is_active(id);
         let mut change = PartitionChange::new(self, topic, index, partition, &may_lead);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use thalweg_metadata::{BrokerId, BrokerRegistration, PartitionIndex, PartitionRegistration};
+use thalweg_metadata::{BrokerId, BrokerRegistration, DIRECTORY_LOST, PartitionIndex, PartitionRegistration};
 use thalweg_wire::request::assign_replicas_to_dirs_response::{
     DirectoryData, PartitionData, TopicData as TopicResult,
 };
@@ -48,9 +48,8 @@ impl State {
                             let mut change =
                                 PartitionChange::new(self, topic, index, registration, &may_lead);
                             change.set_directory(broker.id, directory.id);
-                            if begins_again(&broker, registration) {
-                                change.lost = Some((broker.id, ReplicaLog::Gone));
-                            }
+                            let log = log_of(&broker, registration);
+                            change.lost = (log != ReplicaLog::Kept).then_some((broker.id, log));
                             records.extend(change.build());
                             if !is_online {
                                 offline.push((topic.clone(), index, registration.clone()));
@@ -69,10 +68,15 @@ impl State {
     }
 }
 
-/// Whether a broker that reports a replica's directory has begun its log again. The directory that is known is none of its
-/// online ones, so it did not move the log. No replica is taken into the ISR in such a directory: where this one is in sync or
-/// eligible, it became so with the log that it had before.
-fn begins_again(broker: &BrokerRegistration, partition: &PartitionRegistration) -> bool {
-    let is_away = |known| !broker.has_online_directory(known);
-    partition.replicas.len() > 1 && partition.directory(broker.id).is_some_and(is_away)
+/// The log of a replica whose directory is reported. If the directory that is known is none of the broker's online ones, the
+/// log did not move from it: it begins again. No replica is taken into the ISR in such a directory: where this one is in sync
+/// or eligible, it became so with the log that it had before. In a lost directory is a log that has become incomplete under its
+/// broker, which says so by that.
+fn log_of(broker: &BrokerRegistration, partition: &PartitionRegistration) -> ReplicaLog {
+    match partition.directory(broker.id) {
+        _ if partition.replicas.len() == 1 => ReplicaLog::Kept,
+        Some(known) if known == DIRECTORY_LOST => ReplicaLog::Damaged,
+        Some(known) if !broker.has_online_directory(known) => ReplicaLog::Gone,
+        _ => ReplicaLog::Kept,
+    }
 }

@@ -70,7 +70,7 @@ pub(crate) struct Pass {
 type Placed = (Arc<Topic>, PartitionIndex, Arc<PartitionRegistration>);
 
 impl State {
-    fn partitions_where(&self, wanted: impl Fn(&PartitionRegistration) -> bool) -> Vec<Placed> {
+    pub(super) fn partitions_where(&self, wanted: impl Fn(&PartitionRegistration) -> bool) -> Vec<Placed> {
         let mut placed = Vec::new();
         for topic in self.image.topics().sorted() {
             for (index, partition) in &topic.partitions {
@@ -106,15 +106,15 @@ impl State {
 
     /// Whether a replica in sync must not lead yet. When the sessions of several brokers end together, nobody leads, and the
     /// ISR stays as it is. A member whose process stopped uncleanly meanwhile may lack acknowledged records that the
-    /// others have: it leads only when none is left whose process may still live. With eligible leader replicas it has
-    /// left the ISR.
+    /// others have: it leads only when none is left whose process may still live, or if its log is the best (`log_ends`). With
+    /// eligible leader replicas it has left the ISR.
     pub(super) fn waits_for_others(&self, replica: BrokerId, partition: &PartitionRegistration) -> bool {
         let may_return =
             |id: &BrokerId| *id != replica && !self.is_suspect(*id) && self.image.broker(*id).is_some();
         !self.has_elr()
             && !partition.has_leader()
             && self.is_suspect(replica)
-            && partition.isr.iter().any(may_return)
+            && (self.compares_log_ends(partition) || partition.isr.iter().any(may_return))
     }
 
     /// Whether a broker has returned after an unclean stop and is in no ISR by its own merit yet.

@@ -16,6 +16,7 @@ mod directories;
 mod elections;
 mod features;
 mod heartbeats;
+mod log_ends;
 mod mutations;
 mod names;
 mod partition_change;
@@ -45,6 +46,7 @@ use delegation_tokens::DelegationTokens;
 use heartbeats::Heartbeats;
 use mutations::Mutations;
 
+pub use log_ends::{ComparedElection, Undecided};
 pub(crate) use mutations::{MutationCall, Spent};
 pub(crate) use names::CLUSTER_METADATA_TOPIC;
 
@@ -163,6 +165,8 @@ pub(crate) struct State {
     mutations: Mutations,
     /// Brokers that returned after an unclean stop, as long as that matters: see [`State::waits_for_others`].
     suspects: BTreeSet<BrokerId>,
+    /// Whether log ends are compared before a replica leads that may lack records (`log_ends`).
+    compares_log_ends: bool,
     rng: SmallRng,
 }
 
@@ -188,6 +192,7 @@ impl State {
             heartbeats: Heartbeats::new(timeout),
             mutations: Mutations::new(options.quota_window),
             suspects: BTreeSet::new(),
+            compares_log_ends: options.compares_log_ends,
             rng: SmallRng::seed_from_u64(seed),
         }
     }

@@ -27,6 +27,8 @@ pub(super) enum Election {
     Online,
     /// As `Online`, and if none is in sync, any replica that lives.
     Unclean,
+    /// This replica, whose log was found to be the best.
+    Compared(BrokerId),
 }
 
 /// How much of a replica's log is there when its broker returns, from all of it to none.
@@ -36,6 +38,8 @@ pub(super) enum ReplicaLog {
     Kept,
     /// The broker did not stop cleanly: the end of its log may be missing.
     Suspect,
+    /// Its broker knows that records are missing or unreadable.
+    Damaged,
     /// It is in a directory that the broker currently lacks. If no other replica is known to be complete, it is
     /// remembered: the directory may return.
     Away,
@@ -167,7 +171,7 @@ impl<'a> PartitionChange<'a> {
         self.lost.map(|(_, log)| log)
     }
 
-    fn is_up(&self, replica: BrokerId) -> bool {
+    pub(super) fn is_up(&self, replica: BrokerId) -> bool {
         if !(self.may_lead)(replica) {
             return false;
         }
@@ -189,6 +193,9 @@ impl<'a> PartitionChange<'a> {
 
     /// The last leader, if there is no other candidate. It may lack records that others had acknowledged with it.
     fn last_leader(&self) -> Option<BrokerId> {
+        if self.election != Election::Unclean && self.state.compares_log_ends(self.partition) {
+            return None;
+        }
         let nobody_left = self.isr.is_empty() && self.elr.is_empty();
         let last = self.last_known.first().filter(|_| self.elr_below.is_some() && nobody_left);
         // A reassignment may have taken it away since.
@@ -197,6 +204,10 @@ impl<'a> PartitionChange<'a> {
 
     fn find_leader(&self) -> Elected {
         let clean = |leader| Elected { leader, unclean: false };
+        if let Election::Compared(best) = self.election {
+            let leader = if self.is_up(best) { best } else { BrokerId::NONE };
+            return Elected { leader, unclean: leader != BrokerId::NONE };
+        }
         let preferred = self.replicas.first().copied().filter(|_| self.election == Election::Preferred);
         if let Some(preferred) = preferred.filter(|id| self.can_lead(*id)) {
             return clean(preferred);
@@ -280,16 +291,21 @@ impl<'a> PartitionChange<'a> {
     /// Computes the candidates when no replica is in sync or eligible: the last leader first, as in Kafka, then those
     /// that were eligible until an unclean stop, as long as nothing is committed without them. The leader may have
     /// died with them, and the loss of its log may become known only later. A replica whose log is gone is the last
-    /// candidate, or none.
+    /// candidate, or none. Where the last candidate is damaged, all others are candidates, too.
     fn note_last_known(&mut self) {
         let Some(min_isr) = self.elr_below else { return };
         let Some((lost, log)) = self.lost else { return };
-        if log == ReplicaLog::Suspect {
+        if log <= ReplicaLog::Damaged {
             let partition = self.partition;
             let was_complete =
                 partition.isr.contains(&lost) || partition.eligible_leader_replicas.contains(&lost);
             if was_complete && self.isr.len() < min_isr && !self.last_known.contains(&lost) {
                 self.last_known.push(lost);
+            }
+            if log == ReplicaLog::Damaged && self.isr.is_empty() && self.elr.is_empty() {
+                // Any other may have more of the records.
+                let others = self.replicas.iter().filter(|id| !self.last_known.contains(id));
+                self.last_known.extend(others.copied().collect::<Vec<_>>());
             }
             return;
         }
@@ -311,7 +327,7 @@ impl<'a> PartitionChange<'a> {
         };
         if leader == BrokerId::NONE {
             let is_gone =
-                |id: &BrokerId| self.lost.is_some_and(|(lost, log)| lost == *id && log > ReplicaLog::Suspect);
+                |id: &BrokerId| self.lost.is_some_and(|(lost, log)| lost == *id && log > ReplicaLog::Damaged);
             let stay = self.partition.isr.iter().filter(|id| self.replicas.contains(id) && !is_gone(id));
             let stay: Vec<BrokerId> = stay.copied().collect();
             if !stay.is_empty() {

@@ -23,7 +23,6 @@ use super::open::Job;
 use super::{CreateError, DirectoryOffline, LogDirs};
 use crate::config::LogConfig;
 use crate::dir_state::{Checkpoint, DirState};
-use crate::disk::Disk;
 use crate::partition::PartitionLog;
 use crate::segment::Home;
 use crate::topic_partition::TopicPartition;
@@ -58,7 +57,7 @@ impl LogDirs {
         self.disk.descriptors().check_new_partition().map_err(io::Error::from)?;
         let state = &dir.state;
         state.make_way(name)?;
-        let home = Home::new(self.disk.clone(), state.path().join(name.future_dir_name()));
+        let home = Home::new(state.disk().clone(), state.path().join(name.future_dir_name()));
         let mut future = PartitionLog::create(home, name.clone(), topic_id, config, self.clock.clone())?;
         future.attach(Arc::clone(state));
         state.register_future(name.clone(), Arc::clone(future.published()));
@@ -68,6 +67,26 @@ impl LogDirs {
     /// The copy of a partition that was found when the directories were opened.
     pub fn take_future(&self, name: &TopicPartition) -> Option<PartitionLog> {
         self.futures.lock().remove(name)
+    }
+
+    /// The directory of such a copy of this topic that was not taken yet.
+    pub fn directory_of_future(&self, name: &TopicPartition, topic_id: Uuid) -> Option<Uuid> {
+        let futures = self.futures.lock();
+        let copy = futures.get(name).filter(|copy| copy.topic_id().is_none_or(|of| of == topic_id));
+        copy.and_then(|copy| copy.directory_id())
+    }
+
+    /// Makes such a copy the log, because the directory of the log is gone. Syncs its name.
+    pub fn promote_future(&self, name: &TopicPartition) -> io::Result<Option<PartitionLog>> {
+        let mut futures = self.futures.lock();
+        let Some(copy) = futures.get_mut(name) else { return Ok(None) };
+        let Some(state) = copy.state().cloned() else { return Ok(None) };
+        let place = state.path().join(name.dir_name());
+        state.disk().rename(copy.dir(), &place)?;
+        copy.move_to(place);
+        state.disk().sync_dir(state.path())?;
+        state.register(name.clone(), Arc::clone(copy.published()));
+        Ok(futures.remove(name))
     }
 
     /// All copies found when the directories were opened and not taken yet.
@@ -90,7 +109,8 @@ impl LogDirs {
             return Err(io::Error::other("the log and its copy do not lie in log directories"));
         };
         let places = Places {
-            disk: &self.disk,
+            old: &old,
+            new: &new,
             log: current.dir().to_owned(),
             retired: old.path().join(retired),
             copy: future.dir().to_owned(),
@@ -98,8 +118,8 @@ impl LogDirs {
         };
         // The promised log start offset must hold in the new directory too, even after a power failure right away.
         new.write_checkpoint(Checkpoint::LogStart)?;
-        if let Err(error) = places.change(&old, &new) {
-            if let Err(back) = places.change_back(old.path()) {
+        if let Err(error) = places.change() {
+            if let Err(back) = places.change_back() {
                 old.fail(&format!("{} cannot get its name back: {back}", places.log.display()));
             }
             return Err(error);
@@ -121,7 +141,8 @@ impl LogDirs {
 
 /// The names that directories have before and after a copy takes the place of a log.
 struct Places<'a> {
-    disk: &'a Disk,
+    old: &'a DirState,
+    new: &'a DirState,
     log: PathBuf,
     retired: PathBuf,
     copy: PathBuf,
@@ -129,34 +150,28 @@ struct Places<'a> {
 }
 
 impl Places<'_> {
-    fn change(&self, old: &DirState, new: &DirState) -> io::Result<()> {
-        let sync = |dir: &DirState| {
-            let failed = |error: &io::Error| {
-                dir.fail(&format!("a sync of {} has failed: {error}", dir.path().display()))
-            };
-            self.disk.sync_dir(dir.path()).inspect_err(failed)
-        };
-        self.disk.rename(&self.log, &self.retired)?;
-        sync(old)?;
-        self.disk.rename(&self.copy, &self.place)?;
-        sync(new)
+    fn change(&self) -> io::Result<()> {
+        self.old.disk().rename(&self.log, &self.retired)?;
+        self.old.disk().sync_dir(self.old.path())?;
+        self.new.disk().rename(&self.copy, &self.place)?;
+        self.new.disk().sync_dir(self.new.path())
     }
 
     /// Undoes the completed renames. The name of the log must be synced before it is used again.
-    fn change_back(&self, old: &Path) -> io::Result<()> {
-        if self.disk.exists(&self.place) {
-            self.disk.rename(&self.place, &self.copy)?;
+    fn change_back(&self) -> io::Result<()> {
+        if self.new.disk().exists(&self.place) {
+            self.new.disk().rename(&self.place, &self.copy)?;
         }
-        if self.disk.exists(&self.retired) {
-            self.disk.rename(&self.retired, &self.log)?;
-            self.disk.sync_dir(old)?;
+        if self.old.disk().exists(&self.retired) {
+            self.old.disk().rename(&self.retired, &self.log)?;
+            self.old.disk().sync_dir(self.old.path())?;
         }
         Ok(())
     }
 }
 
 /// Finishes an interrupted move: a copy whose log was renamed away becomes the log. Of several copies one is kept.
-pub(super) fn settle(disk: &Disk, jobs: &mut Vec<Job>, deleted: &HashSet<String>) {
+pub(super) fn settle(jobs: &mut Vec<Job>, deleted: &HashSet<String>) {
     let logs: HashSet<_> =
         jobs.iter().filter(|job| job.future.is_none()).map(|job| job.name.clone()).collect();
     for job in jobs.iter_mut().filter(|job| !logs.contains(&job.name)) {
@@ -166,6 +181,7 @@ pub(super) fn settle(disk: &Disk, jobs: &mut Vec<Job>, deleted: &HashSet<String>
             continue;
         }
         let place = job.state.path().join(job.name.dir_name());
+        let disk = job.state.disk();
         let placed = disk.rename(&copy, &place).and_then(|()| disk.sync_dir(job.state.path()));
         match placed {
             Ok(()) => {
@@ -188,7 +204,7 @@ pub(super) fn settle(disk: &Disk, jobs: &mut Vec<Job>, deleted: &HashSet<String>
         // records.
         tracing::warn!(path = %copy.display(), "Deleted a second copy of a partition");
         let retired = job.state.path().join(job.name.delete_dir_name());
-        match disk.rename(copy, &retired) {
+        match job.state.disk().rename(copy, &retired) {
             Ok(()) => job.state.doom(0, retired),
             Err(error) => tracing::warn!(path = %copy.display(), %error, "Failed to delete a second copy of a partition"),
         }

@@ -105,8 +105,9 @@ impl LogDirs {
         let mut epochs = Vec::new();
         let mut deleted = HashSet::default();
         let mut lost = HashSet::default();
+        let failures = Arc::default();
         for Locked { path, lock, meta } in locked {
-            match open_dir(&options, &cluster_id, &path, meta, &mut deleted) {
+            match open_dir(&options, &cluster_id, &path, meta, &mut deleted, &failures) {
                 Ok((state, found, epoch)) => {
                     lost.extend(state.missing(found.iter().map(|job| &job.name)));
                     jobs.extend(found);
@@ -122,7 +123,7 @@ impl LogDirs {
                 failed.iter().map(|dir| format!("{}: {}", dir.path.display(), dir.reason)).collect();
             return Err(NoDirectory { reasons: reasons.join("; ") }.into());
         }
-        moves::settle(&options.disk, &mut jobs, &deleted);
+        moves::settle(&mut jobs, &deleted);
         // A moved partition is in another directory; a copy may be all that is left of it, or replace it.
         for job in &jobs {
             lost.remove(&job.name);
@@ -130,7 +131,9 @@ impl LogDirs {
         let (logs, futures) = open_partitions(&options, jobs, config_of);
         let futures = Mutex::new(futures.into_iter().map(|log| (log.name().clone(), log)).collect());
         let all_clean_with_one_epoch = failed.is_empty() && epochs.windows(2).all(|pair| pair[0] == pair[1]);
-        let previous_broker_epoch = if all_clean_with_one_epoch { epochs[0] } else { None };
+        // Records that were acknowledged may be missing, whatever the markers of a clean stop say (KIP-966).
+        let is_whole = logs.iter().all(|log| log.damage().is_none());
+        let previous_broker_epoch = if all_clean_with_one_epoch && is_whole { epochs[0] } else { None };
         let LogDirsOptions { node_id, disk, clock, .. } = options;
         // One that is not here may have moved to a directory that cannot be opened now.
         let lost = Mutex::new(if failed.is_empty() { lost } else { HashSet::default() });
@@ -144,6 +147,7 @@ impl LogDirs {
             futures,
             lost,
             changed,
+            failures,
             disk,
             clock,
         };
@@ -224,6 +228,7 @@ fn open_dir(
     path: &Path,
     meta: Option<MetaProperties>,
     deleted: &mut HashSet<String>,
+    failures: &Arc<Notify>,
 ) -> std::io::Result<OpenedDir> {
     let disk = &options.disk;
     let meta = meta.unwrap_or_default();
@@ -232,7 +237,7 @@ fn open_dir(
         meta_properties::write(disk, path, cluster_id, options.node_id, id)?;
     }
     let marker = clean_shutdown::take(disk, path)?;
-    let state = Arc::new(DirState::new(id, path.to_owned(), disk.clone()));
+    let state = Arc::new(DirState::new(id, path.to_owned(), disk, Arc::clone(failures)));
     let recovery_points = state.read_checkpoint(Checkpoint::RecoveryPoint)?;
     let high_watermarks = state.read_checkpoint(Checkpoint::HighWatermark)?;
     let log_starts = state.read_checkpoint(Checkpoint::LogStart)?;
@@ -302,7 +307,7 @@ fn open_partitions(
         let mut opened = Vec::new();
         while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
             let dir = job.future.clone().unwrap_or_else(|| job.state.path().join(job.name.dir_name()));
-            let home = Home::new(options.disk.clone(), dir);
+            let home = Home::new(job.state.disk().clone(), dir);
             let (name, clock) = (job.name.clone(), options.clock.clone());
             match PartitionLog::open(home, name, config_of(&job.name), clock, &job.options) {
                 Ok(mut log) => {

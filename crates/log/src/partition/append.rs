@@ -259,8 +259,7 @@ impl PartitionLog {
     }
 
     pub(super) fn check_writable(&mut self) -> Result<(), AppendError> {
-        let offline = || self.state.as_ref().and_then(|state| state.offline());
-        if let Some(reason) = self.health.poison.clone().or_else(offline) {
+        if let Some(reason) = self.failure() {
             return Err(AppendError::Poisoned { reason });
         }
         match self.lower_checkpoints() {
@@ -400,6 +399,11 @@ impl PartitionLog {
         match result {
             Ok(()) => Ok(()),
             Err(WriteError::DiskFull(error)) => Err(self.lacks_room(error)),
+            Err(WriteError::Shortened(fault)) => {
+                let segment = self.active().base_offset;
+                self.note_shortened(segment, &fault);
+                Err(LogError::Corrupt { segment, fault }.into())
+            }
             // It could not be opened, so nothing was written.
             Err(WriteError::Failed(error)) if disk::lacks_descriptors(&error) => {
                 Err(LogError::Io(error).into())

@@ -1,17 +1,29 @@
-//! Whether a log can be written and read, and the failures that were already logged.
+//! Whether a log can be written and read, what is known to be wrong with its records, and the failures that were already
+//! logged.
 //!
-//! Owns: the reason why a log is closed for appends, and the last failures, so that each is logged once. Refuses:
-//! judging a failure: the failed operation knows whether the log can continue.
+//! Owns: the reason why a log is closed for appends, its known damage, and the last failures, so that each is logged once.
+//! Refuses: judging a failure: the failed operation knows whether the log can continue. Deciding what happens to a damaged
+//! replica: its broker does.
 
+use std::io;
 use std::sync::Arc;
 
 use thalweg_record::Offset;
 
-use super::PartitionLog;
 use super::append::AppendInfo;
-use super::error::AppendError;
+use super::error::{AppendError, LogError};
 use super::examine::Oddities;
+use super::{PartitionLog, ReadHints};
 use crate::scan::CorruptBatch;
+
+/// What is known to be wrong with the records of a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Damage {
+    /// Records that were on the medium are gone from the end: the log ends before this recovery point.
+    Missing(Offset),
+    /// A batch cannot be read. All below this offset, the base offset of its segment, is intact as far as is known.
+    Unreadable(Offset),
+}
 
 /// The health of one log.
 #[derive(Debug, Default)]
@@ -24,12 +36,23 @@ pub(super) struct Health {
     noted_damage: Option<(Offset, u64)>,
     /// Why the last append failed, if it did.
     failed_append: Option<Box<str>>,
+    /// What is known to be wrong with the records.
+    damage: Option<Damage>,
 }
 
 impl Health {
     /// The health of a log in which recovery found these anomalies.
-    pub(super) fn new(oddities: Oddities) -> Health {
-        Health { oddities, ..Health::default() }
+    pub(super) fn new(oddities: Oddities, damage: Option<Damage>) -> Health {
+        Health { oddities, damage, ..Health::default() }
+    }
+
+    /// The log was truncated to `end`. Missing records stay missing.
+    pub(super) fn on_truncation(&mut self, end: Offset) {
+        self.oddities.forget_from(end);
+        self.damage = self.damage.filter(|damage| match damage {
+            Damage::Missing(_) => true,
+            Damage::Unreadable(from) => *from < end,
+        });
     }
 }
 
@@ -37,6 +60,12 @@ impl PartitionLog {
     /// Why the log is closed for appends, if it is.
     pub fn poison(&self) -> Option<&str> {
         self.health.poison.as_deref()
+    }
+
+    /// Why nothing is appended: the log is closed, or its directory is offline.
+    pub fn failure(&self) -> Option<Arc<str>> {
+        let offline = || self.state.as_ref().and_then(|state| state.offline());
+        self.health.poison.clone().or_else(offline)
     }
 
     /// Refuses all further appends; the log is still readable.
@@ -72,12 +101,67 @@ impl PartitionLog {
         }
     }
 
+    /// What is known to be wrong with the records, if anything.
+    pub fn damage(&self) -> Option<Damage> {
+        self.health.damage
+    }
+
+    /// Notes an error that a reader of the log has met without its lock: it may be damage.
+    pub fn note_error(&mut self, error: &LogError) {
+        if let LogError::Corrupt { segment, fault } = error {
+            self.note_damage(*segment, fault);
+        }
+    }
+
+    /// Drops the known damage: unreadable records with all that follows them. Missing records are forgotten; until then the
+    /// checkpoint keeps the recovery point, from which the next start learns of the loss again.
+    pub fn drop_damage(&mut self) -> Result<(), LogError> {
+        match self.health.damage {
+            None => {}
+            Some(Damage::Missing(_)) => {
+                self.health.damage = None;
+                self.publish();
+                self.flushing.offsets_sank = true;
+                self.lower_checkpoints()?;
+            }
+            Some(Damage::Unreadable(from)) => {
+                self.truncate_to(from.max(self.log_start))?;
+                // If everything before the damage was truncated, too, the log ends below it.
+                self.health.damage = None;
+                self.publish();
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares the length of a segment that is open with that of its file.
+    pub(super) fn check_length(&mut self, index: usize) -> io::Result<()> {
+        let segment = &mut self.segments[index];
+        let base = segment.base_offset;
+        if let Some(fault) = segment.check_length()? {
+            self.note_shortened(base, &fault);
+        }
+        Ok(())
+    }
+
+    /// Something else has cut the file of a segment. Positions in it are not to be trusted.
+    pub(super) fn note_shortened(&mut self, segment: Offset, fault: &CorruptBatch) {
+        self.hints = ReadHints::default();
+        self.note_damage(segment, fault);
+    }
+
     /// Logs damage in a batch, once.
     pub(super) fn note_damage(&mut self, segment: Offset, fault: &CorruptBatch) {
         if self.health.noted_damage == Some((segment, fault.position)) {
             return;
         }
         self.health.noted_damage = Some((segment, fault.position));
+        let from = match self.health.damage {
+            Some(Damage::Unreadable(known)) => known.min(segment),
+            Some(Damage::Missing(_)) | None => segment,
+        };
+        self.health.damage = Some(Damage::Unreadable(from));
+        self.publish();
         tracing::error!(
             partition = %self.name, segment = segment.0, position = fault.position, %fault,
             "Batch is damaged and cannot be served"

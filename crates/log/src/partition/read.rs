@@ -131,6 +131,9 @@ impl PartitionLog {
         min_one_message: bool,
     ) -> Result<Option<Option<LogSlice>>, LogError> {
         let base = self.segments[index].base_offset;
+        if self.segments[index].is_suspect() {
+            self.check_length(index)?;
+        }
         let read = match self.sound_position_of(index, from, max_bytes) {
             Ok(None) => return Ok(None),
             Ok(Some(sound)) => self

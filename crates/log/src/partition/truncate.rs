@@ -367,7 +367,7 @@ impl PartitionLog {
     fn after_truncation(&mut self) {
         self.flushing.truncations += 1;
         self.rewrites += 1;
-        self.health.oddities.forget_from(self.log_end);
+        self.health.on_truncation(self.log_end);
         self.hints = ReadHints::default();
         self.flushing.names.note_change();
         self.cut_is_unsynced();

@@ -2,7 +2,7 @@
 //! nothing.
 
 use thalweg_log::disk::{Disk, MemoryDisk};
-use thalweg_log::{AppendError, AppendOptions, CleanupPolicy, LogConfig, OpenOptions, PartitionLog};
+use thalweg_log::{AppendError, AppendOptions, CleanupPolicy, Damage, LogConfig, OpenOptions, PartitionLog};
 use thalweg_record::{BatchHeader, ControlRecordType, LeaderEpoch, Offset, batches, verify};
 
 use crate::support::*;
@@ -231,6 +231,45 @@ fn a_flipped_header_bit_is_not_served_after_a_clean_stop() {
                 append_next(&mut log);
             }
         }
+    }
+}
+
+#[test]
+fn dropped_damage_can_be_fetched_again() {
+    for mut original in [Original::contiguous(), Original::compacted()] {
+        let mut damaged = 0;
+        for batch in samples(&original) {
+            for bit in (0..HEADER_BITS).step_by(3) {
+                original.flipped(batch, bit);
+                let what = format!("batch {batch}, bit {bit}");
+                let options = OpenOptions { recovery_point: original.end, ..OpenOptions::new(true) };
+                let mut log = original.bench.open(&options);
+                log.set_high_watermark(original.end);
+                let start = log.log_start_offset();
+                let (_, has_failed) = original.read(&mut log, start);
+                if !has_failed {
+                    continue;
+                }
+                damaged += 1;
+                assert!(matches!(log.damage(), Some(Damage::Unreadable(_))), "{what}: {:?}", log.damage());
+                assert!(log.published().is_damaged());
+                log.drop_damage().expect("it can be cut");
+                assert_eq!(
+                    (log.damage(), log.published().is_damaged(), log.poison()),
+                    (None, false, None),
+                    "{what}"
+                );
+                let (kept, has_failed) = original.read(&mut log, start);
+                assert!(!has_failed && kept.len() <= batch, "{what}: {} batches", kept.len());
+                for stored in &original.batches[kept.len()..] {
+                    log.append_as_follower(&stored.bytes, LeaderEpoch(9)).expect("it follows");
+                }
+                let (read, has_failed) = original.read(&mut log, start);
+                let whole: Vec<_> = original.batches.iter().map(|b| (b.header, b.bytes.clone())).collect();
+                assert!(!has_failed && read == whole, "{what}");
+            }
+        }
+        assert!(damaged > 20, "{damaged}");
     }
 }
 

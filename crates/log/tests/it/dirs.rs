@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use thalweg_log::disk::{Descriptors, Disk, Faults};
 use thalweg_log::{
-    AppendError, Clock, CreateError, LogConfig, LogDirs, LogDirsOptions, OpenError, PartitionLog,
+    AppendError, Clock, CreateError, Damage, LogConfig, LogDirs, LogDirsOptions, OpenError, PartitionLog,
     TopicPartition, Uuid,
 };
 use thalweg_record::Offset;
@@ -278,6 +278,42 @@ fn truncation_lowers_the_recovery_point_on_disk() {
     log.truncate_to(Offset(0)).expect("truncates");
     let text = std::fs::read_to_string(dir.path().join("recovery-point-offset-checkpoint")).expect("there");
     assert_eq!(text, "0\n1\ntopic-with.dots_and-dashes 0 0\n");
+}
+
+#[test]
+fn loss_of_synced_records_is_known_at_each_start_until_it_is_accepted() {
+    let dir = TempDir::new();
+    let (dirs, _) = open(options(&[dir.path()])).expect("opens");
+    let mut log = create(&dirs, 0);
+    (0..10).for_each(|_| drop(append(&mut log, &Spec::new(10).build())));
+    close(dirs, vec![log]);
+    let segment = dir.path().join(partition(0).dir_name()).join(log_name(0));
+    let half = std::fs::metadata(&segment).expect("there").len() / 2;
+    std::fs::OpenOptions::new().write(true).open(&segment).and_then(|file| file.set_len(half)).expect("cuts");
+    let mut end = None;
+    // After a clean stop, after another, and after a kill.
+    for is_closed in [true, false, true] {
+        let (dirs, logs) = open(options(&[dir.path()])).expect("opens");
+        assert_eq!(dirs.previous_broker_epoch(), None, "it has not all that it had in that epoch");
+        assert_eq!(logs[0].damage(), Some(Damage::Missing(Offset(100))));
+        assert!(logs[0].published().is_damaged());
+        assert_eq!(*end.get_or_insert(logs[0].log_end_offset()), logs[0].log_end_offset());
+        dirs.checkpoint_recovery_points();
+        if is_closed {
+            close(dirs, logs);
+        }
+    }
+    let (dirs, mut logs) = open(options(&[dir.path()])).expect("opens");
+    logs[0].drop_damage().expect("the checkpoint can be written");
+    assert_eq!((logs[0].damage(), logs[0].published().is_damaged()), (None, false));
+    assert_eq!(Some(logs[0].log_end_offset()), end);
+    append(&mut logs[0], &Spec::new(10).build());
+    drop((dirs, logs));
+    let (dirs, logs) = open(options(&[dir.path()])).expect("opens after a kill");
+    assert_eq!((logs[0].damage(), logs[0].log_end_offset().0), (None, end.expect("known").0 + 10));
+    close(dirs, logs);
+    let (dirs, logs) = open(options(&[dir.path()])).expect("opens");
+    assert_eq!((logs[0].damage(), dirs.previous_broker_epoch()), (None, Some(42)));
 }
 
 #[test]

@@ -43,11 +43,7 @@ impl Kept {
 
     /// Batches from this offset on need not be there any more.
     fn forget_from(&mut self, offset: Offset) {
-        self.acknowledged.retain(|_, _| true);
-        self.acknowledged = std::mem::take(&mut self.acknowledged)
-            .into_iter()
-            .filter(|(base, _)| *base + 8 <= offset.0)
-            .collect();
+        self.acknowledged.retain(|base, _| *base + RECORDS_MAX <= offset.0);
     }
 
     fn forget_below(&mut self, offset: Offset) {

@@ -19,6 +19,7 @@ mod reading;
 mod recovery;
 mod refused_calls;
 mod retention;
+mod shortened;
 mod support;
 mod timestamps;
 mod together;

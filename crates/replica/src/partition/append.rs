@@ -99,7 +99,7 @@ impl Partition {
             }
         }
         let mut state = self.state.lock();
-        state.check_leader(None).ok()?;
+        state.check_appends(None).ok()?;
         if acks == -1 && !state.has_min_isr() {
             return None;
         }
@@ -171,7 +171,7 @@ impl Partition {
         options: AppendOptions,
     ) -> Result<Appended, AppendError> {
         let mut state = self.state.lock();
-        state.check_leader(current_epoch)?;
+        state.check_appends(current_epoch)?;
         if acks == -1 && !state.has_min_isr() {
             return Err(AppendError::TooFewReplicas);
         }

@@ -99,10 +99,12 @@ impl Partition {
             state.traffic.fetch_requests += 1;
             state.traffic.failed_fetch_requests += u64::from(read.is_err());
         }
-        read.inspect_err(|error| {
-            if *error == FetchError::Storage {
+        read.inspect_err(|error| match error {
+            FetchError::Storage => {
                 tracing::error!(partition = ?self, offset = from.offset.0, "Failed to read a log");
             }
+            FetchError::Corrupt => self.context.damage_found.notify_one(),
+            FetchError::Role(_) | FetchError::UnknownFollower { .. } | FetchError::OutOfRange => {}
         })
     }
 

@@ -214,7 +214,7 @@ impl State {
     }
 
     /// A copy in another directory has to be cut, too.
-    fn note_cut(&mut self, to: Offset) {
+    pub(super) fn note_cut(&mut self, to: Offset) {
         self.cut_to = Some(self.cut_to.map_or(to, |cut_to| cut_to.min(to)));
     }
 

@@ -4,11 +4,21 @@ use super::role::{Leader, Role};
 use super::{DeleteError, FetchError, FetchFrom, FetchRead, Partition, RoleError, State};
 use crate::context::ReplicaContext;
 use crate::leadership::{ChangeOutcome, IsrChange, Leadership};
-use thalweg_metadata::{BrokerId, LeaderRecoveryState};
+use std::time::Duration;
+use thalweg_metadata::{BrokerId, LeaderRecoveryState, PartitionRegistration};
 use thalweg_record::{LeaderEpoch, Offset};
 use tokio::time::Instant;
 
+/// How long appends wait for a leader epoch above that of the last batch.
+const EPOCH_WAIT_MAX: Duration = Duration::from_secs(30);
+
 impl Partition {
+    /// The epoch of the log, if the registration has a lower one, and the registration.
+    pub fn stale_epoch(&self) -> Option<(LeaderEpoch, PartitionRegistration)> {
+        let state = self.state.lock();
+        state.stale_epoch().map(|epoch| (epoch, state.registration.clone()))
+    }
+
     /// Whether a change of the in-sync replicas is still pending, and not decided by the image.
     pub fn awaits(&self, change: &IsrChange) -> bool {
         let state = self.state.lock();
@@ -100,8 +110,12 @@ impl State {
     /// the preceding epochs that this broker has led without interruption.
     pub(super) fn begin_to_lead(&mut self, led_since: Option<LeaderEpoch>) {
         let epoch = self.leader_epoch();
-        self.log.assign_leader_epoch_start(epoch);
-        self.role = Role::Leader(Leader::new(self.log.log_end_offset(), led_since.unwrap_or(epoch)));
+        let mut leader = Leader::new(self.log.log_end_offset(), led_since.unwrap_or(epoch));
+        match self.stale_epoch() {
+            None => self.log.assign_leader_epoch_start(epoch),
+            Some(_) => leader.awaits_epoch = Some(Instant::now() + EPOCH_WAIT_MAX),
+        }
+        self.role = Role::Leader(leader);
         let registration = &self.registration;
         // After an unclean stop the controller elects an only replica like this too; no other could have had more.
         let alone = registration.replicas.len() == 1;
@@ -111,6 +125,27 @@ impl State {
                 "Became leader by unclean election: records that only other replicas had are lost"
             );
         }
+    }
+
+    /// The epoch of the last batch, if the registration has a lower one: the cluster's metadata is older than the log. Batches
+    /// with lower epochs must not follow it, or no follower can take them.
+    pub(super) fn stale_epoch(&self) -> Option<LeaderEpoch> {
+        self.log.latest_epoch().filter(|latest| *latest > self.leader_epoch())
+    }
+
+    /// Rejects appends that only a leader takes, or with another leader epoch, or while a higher epoch may come.
+    pub(super) fn check_appends(&mut self, current: Option<LeaderEpoch>) -> Result<(), RoleError> {
+        let Some(until) = self.check_leader(current)?.awaits_epoch else { return Ok(()) };
+        if Instant::now() < until {
+            return Err(RoleError::NotLeader);
+        }
+        let epoch = self.leader_epoch();
+        tracing::error!(partition = %self.log.name(), epoch = epoch.0, "Appending in a leader epoch below that of the last batch");
+        self.log.assign_leader_epoch_start(epoch);
+        if let Some(leader) = self.leader_mut() {
+            leader.awaits_epoch = None;
+        }
+        Ok(())
     }
 
     /// Applies the set of other replicas.
@@ -203,5 +238,52 @@ impl State {
         let is_more_stable = stable_before < before && log.last_stable_offset() > stable_before;
         leader.acks.reach(now, woken);
         self.tell_consumers(if is_more_stable { usize::MAX } else { bytes });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::partition::testing::{self, HangingDisk};
+    use crate::partition::{AppendError, OpeningBudget};
+    use bytes::Bytes;
+    use thalweg_metadata::PartitionEpoch;
+    use thalweg_record::{BatchBuilder, BatchOptions};
+
+    #[tokio::test(start_paused = true)]
+    async fn appends_wait_for_an_epoch_above_that_of_the_last_batch() {
+        let bench = HangingDisk::new();
+        let partition = &bench.partition;
+        let append = || {
+            let mut builder = BatchBuilder::new(BatchOptions::default());
+            builder.append(1, Some(b"key"), Some(b"value"), &[]).expect("fits");
+            let batch = Bytes::from(builder.build());
+            partition.append_from_client(&batch, 1, None, 1, &mut OpeningBudget::inline())
+        };
+        partition.apply(&testing::registration(testing::NODE, 7));
+        append().expect("it leads");
+        // The metadata goes back.
+        partition.state.lock().registration.leader_epoch = 2;
+        partition.apply(&PartitionRegistration {
+            partition_epoch: PartitionEpoch(8),
+            ..testing::registration(testing::NODE, 3)
+        });
+        assert_eq!(partition.stale_epoch().map(|(epoch, _)| epoch), Some(LeaderEpoch(7)));
+        assert!(matches!(append(), Err(AppendError::Role(RoleError::NotLeader))));
+        partition.apply(&PartitionRegistration {
+            partition_epoch: PartitionEpoch(9),
+            ..testing::registration(testing::NODE, 8)
+        });
+        assert_eq!(partition.stale_epoch(), None);
+        append().expect("the epoch is above all others");
+        // A controller that never raises it.
+        partition.state.lock().registration.leader_epoch = 2;
+        partition.apply(&PartitionRegistration {
+            partition_epoch: PartitionEpoch(10),
+            ..testing::registration(testing::NODE, 3)
+        });
+        assert!(append().is_err());
+        tokio::time::advance(EPOCH_WAIT_MAX).await;
+        append().expect("as before");
     }
 }

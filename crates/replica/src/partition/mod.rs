@@ -9,6 +9,7 @@
 
 mod acks;
 mod append;
+mod damage;
 mod durable;
 mod error;
 mod fetch;
@@ -33,6 +34,7 @@ mod waiter;
 mod watch;
 
 pub use append::{AppendAs, Appended, marker_batch};
+pub use damage::DamageStep;
 pub use durable::Durable;
 pub use error::{
     AckError, AppendError, DeleteError, FetchError, FlushError, OffsetsError, RoleError, Unreadable,
@@ -78,8 +80,8 @@ pub struct Partition {
     state: StateLock,
     /// The copy in another directory that will replace the log. Its lock is taken before that of the state.
     future: Mutex<Option<PartitionLog>>,
-    /// Whether there is one.
-    moving: AtomicBool,
+    /// Its directory, if there is one.
+    moves_to: Mutex<Option<Uuid>>,
     /// Whether a task copies to it.
     claimed: AtomicBool,
     flushing: Flushing,
@@ -165,7 +167,7 @@ impl Partition {
             context,
             state: StateLock::new(state),
             future: Mutex::new(None),
-            moving: AtomicBool::new(false),
+            moves_to: Mutex::new(None),
             claimed: AtomicBool::new(false),
             flushing: Flushing::default(),
             outgoing: Outgoing::default(),
@@ -235,6 +237,7 @@ impl Partition {
         let role_changes = new_epoch || led_since.is_some() != leads;
         if leads {
             if role_changes {
+                state.lead_despite_loss(self);
                 state.begin_to_lead(led_since.filter(|_| is_next));
             }
             state.know_followers(&self.context);
@@ -244,6 +247,12 @@ impl Partition {
             if new_epoch && registration.leader != BrokerId::NONE {
                 state.begin_to_follow(self);
             }
+        }
+        if !leads {
+            state.drop_damage(self);
+        }
+        if new_epoch && state.stale_epoch().is_some() {
+            self.context.stale_epochs.report((self.topic_id, self.index));
         }
         if role_changes {
             self.publish_settings(&state);

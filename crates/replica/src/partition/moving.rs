@@ -7,6 +7,9 @@
 //! The copy has its own lock, which is taken before the partition's: copying blocks no requests. Only at the end,
 //! when little is missing, both are held until that is copied and synced and the directories have changed their
 //! names: the one place where a partition's lock is held through syncs, once in a move.
+//!
+//! The switch waits for the controller's consent to the new directory. A replica must not be in sync in a directory
+//! that the controller does not know: the loss of that directory would go unnoticed.
 
 use super::truncation::truncation;
 use super::{Partition, State};
@@ -34,6 +37,8 @@ pub enum Progress {
     Copied(u64),
     /// Nothing is missing.
     CaughtUp,
+    /// The log has failed: it stays where it is until a restart, and so does the copy.
+    LogFailed,
     /// The copy has taken the place of the log.
     Moved,
     /// There is no copy any more.
@@ -99,7 +104,7 @@ impl Partition {
             (log.name().clone(), log.topic_id(), Arc::clone(log.config()))
         };
         *future = Some(dirs.create_future(&name, topic_id, config, directory)?);
-        self.move_begins(&mut self.state.lock());
+        self.move_begins(&mut self.state.lock(), Some(directory));
         Ok(self.claim())
     }
 
@@ -116,14 +121,15 @@ impl Partition {
             tracing::info!(partition = ?self, path = %copy.dir().display(), "Copy does not match its log, restarting it");
             take(&mut copy, Step::BeginAt(state.log.log_start_offset()))?;
         }
+        let directory = copy.directory_id();
         *future = Some(copy);
-        self.move_begins(&mut state);
+        self.move_begins(&mut state, directory);
         Ok(self.claim())
     }
 
-    fn move_begins(&self, state: &mut State) {
+    fn move_begins(&self, state: &mut State, directory: Option<Uuid>) {
         state.cut_to = None;
-        self.moving.store(true, Ordering::Relaxed);
+        *self.moves_to.lock() = directory;
     }
 
     /// Claims the copying for the caller; `false` if another task has it.
@@ -146,7 +152,7 @@ impl Partition {
 
     fn give_up(&self, future: &mut Option<PartitionLog>, dirs: &LogDirs) {
         let Some(mut copy) = future.take() else { return };
-        self.moving.store(false, Ordering::Relaxed);
+        *self.moves_to.lock() = None;
         tracing::info!(partition = ?self, path = %copy.dir().display(), "Abandoned a move to another log directory");
         if let Err(error) = dirs.delete(&mut copy) {
             tracing::error!(partition = ?self, %error, "Failed to delete the copy of a partition");
@@ -155,7 +161,22 @@ impl Partition {
 
     /// Whether the partition is being moved. Its log is not compacted then: a tombstone must not go before it is copied.
     pub fn is_moving(&self) -> bool {
-        self.moving.load(Ordering::Relaxed)
+        self.moves_to().is_some()
+    }
+
+    /// The directory that the partition moves to.
+    pub fn moves_to(&self) -> Option<Uuid> {
+        *self.moves_to.lock()
+    }
+
+    /// The directory to report to the controller, which knows `known`: that of the log, unless the controller has
+    /// consented to a move that is not over yet.
+    pub fn unreported_directory(&self, known: Option<Uuid>) -> Option<Uuid> {
+        let consented = known.is_some() && self.moves_to() == known;
+        let state = self.state.lock();
+        let actual = state.log.directory_id()?;
+        let will_move = consented && state.log.failure().is_none();
+        (known != Some(actual) && !will_move).then_some(actual)
     }
 
     /// Closes the copy, before the log is closed; the move continues at the next start.
@@ -170,6 +191,7 @@ impl Partition {
             self.give_up(&mut future, dirs);
         }
         match future.as_mut() {
+            Some(_) if self.state.lock().log.failure().is_some() => Ok(Progress::LogFailed),
             Some(copy) => self.copy_once(copy, bytes_max),
             None => Ok(self.is_over()),
         }
@@ -190,10 +212,15 @@ impl Partition {
         }
     }
 
-    /// Replaces the log by the copy, if little is missing. Blocks until all synced records are synced in the copy.
-    pub fn finish_move(&self, dirs: &LogDirs) -> Result<Progress, MoveError> {
+    /// Replaces the log by the copy in directory `to`, if little is missing. Blocks until all synced records are
+    /// synced in the copy.
+    pub fn finish_move(&self, dirs: &LogDirs, to: Uuid) -> Result<Progress, MoveError> {
         let mut future = self.future.lock();
         let Some(copy) = future.as_mut() else { return Ok(self.is_over()) };
+        if copy.directory_id() != Some(to) {
+            // Another move has taken its place.
+            return Ok(Progress::Copied(0));
+        }
         copy.flush()?;
         for _ in 0..CATCH_UPS_MAX {
             if self.copy_once(copy, TAIL_BYTES)? == Progress::CaughtUp {
@@ -202,16 +229,16 @@ impl Partition {
         }
         let mut state = self.state.lock();
         let _allowed = allow_waits("little is missing, and nothing may come between it and the exchange");
-        if state.is_retired() || state.log.poison().is_some() {
-            // A faulty copy is detected when it is copied again; a faulty log stays until a restart.
-            return Ok(Progress::CaughtUp);
+        if state.is_retired() || state.log.failure().is_some() {
+            // Noticed by the next step.
+            return Ok(Progress::Copied(0));
         }
         if let Some(copied) = state.copy_tail(copy)? {
             return Ok(Progress::Copied(copied));
         }
         dirs.replace(&mut state.log, copy)?;
         *future = None;
-        self.moving.store(false, Ordering::Relaxed);
+        *self.moves_to.lock() = None;
         self.claimed.store(false, Ordering::Relaxed);
         Ok(Progress::Moved)
     }

@@ -128,6 +128,7 @@ impl Partition {
             tracing::debug!(partition = ?self, %error, "Failed to search records");
             return Unreadable::Records;
         }
+        self.note_error(error);
         tracing::error!(partition = ?self, %error, "Failed to read a log");
         Unreadable::Storage
     }

@@ -5,6 +5,7 @@ use super::{RoleError, State};
 use crate::leadership::Leadership;
 use thalweg_log::OffsetsMissing;
 use thalweg_record::{LeaderEpoch, Offset};
+use tokio::time::Instant;
 
 /// The role of this broker, by the last applied registration.
 pub(super) enum Role {
@@ -29,6 +30,8 @@ pub(super) struct Leader {
     pub(super) acks: AckWaiters,
     /// Deletions that wait for the low watermark to rise.
     pub(super) deletions: AckWaiters,
+    /// Until when appends wait for a leader epoch above that of the last batch: see [`State::stale_epoch`].
+    pub(super) awaits_epoch: Option<Instant>,
 }
 
 /// A follower in one epoch.
@@ -48,6 +51,7 @@ impl Leader {
             unreplicated_bytes: 0,
             acks: AckWaiters::default(),
             deletions: AckWaiters::default(),
+            awaits_epoch: None,
         }
     }
 

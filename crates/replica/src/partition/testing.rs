@@ -22,6 +22,11 @@ const TOPIC: Uuid = Uuid(70);
 
 /// A partition around its log, led by this node.
 pub(crate) fn partition(log: PartitionLog, leader_epoch: i32) -> Partition {
+    partition_as(log, &registration(NODE, leader_epoch))
+}
+
+/// A partition around its log, as it is registered.
+pub(crate) fn partition_as(log: PartitionLog, registration: &PartitionRegistration) -> Partition {
     let config = BrokerConfig::new(&ServerProperties::default()).expect("the defaults are valid");
     let (settings, _) = config.topic_defaults.apply(&Default::default());
     let unlimited = || Throttle::new(u64::MAX, 1, Duration::from_secs(1));
@@ -33,9 +38,10 @@ pub(crate) fn partition(log: PartitionLog, leader_epoch: i32) -> Partition {
         leader_throttle: unlimited(),
         follower_throttle: unlimited(),
         flushes: thalweg_histogram::Histogram::of_times(),
+        stale_epochs: crate::stale_epochs::StaleEpochs::default(),
+        damage_found: tokio::sync::Notify::new(),
     });
-    let (index, registration) = (PartitionIndex(0), registration(NODE, leader_epoch));
-    Partition::new("t".into(), TOPIC, index, context, log, Arc::new(settings), &registration)
+    Partition::new("t".into(), TOPIC, PartitionIndex(0), context, log, Arc::new(settings), registration)
 }
 
 /// A registration with this node or another as the leader.

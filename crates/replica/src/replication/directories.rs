@@ -4,16 +4,18 @@
 //!
 //! A log may also be missing from an existing directory, for example if a partition's folder was removed. The
 //! controller would not notice: the replica would be in sync, or eligible, with an empty log. So before the broker
-//! may lead, it reports a directory that no broker has, and recreates the log once the image shows it.
+//! may lead, it reports a directory that no broker has, and recreates the log once the image shows it. For a log whose
+//! records are known to be missing or damaged (`damaged`) it reports Kafka's lost directory: nothing is in sync there either, and
+//! the controller knows that the log did not begin again.
 
 use super::Replication;
 use super::answer::backoff;
 use crate::isr_changes::PartitionKey;
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use thalweg_metadata::{BrokerId, Image, PartitionIndex};
+use thalweg_metadata::{BrokerId, DIRECTORY_LOST, Image, PartitionIndex};
 use thalweg_wire::request::AssignReplicasToDirsRequest;
 use thalweg_wire::request::assign_replicas_to_dirs_request::{DirectoryData, PartitionData, TopicData};
 use thalweg_wire::{ErrorCode, Message, Uuid};
@@ -26,15 +28,15 @@ const REQUEST_PARTITIONS_MAX: usize = 2250;
 const RETRY_MAX: Duration = Duration::from_secs(10);
 
 /// The directory of each replica.
-type Places = BTreeMap<PartitionKey, Uuid>;
+pub(super) type Places = BTreeMap<PartitionKey, Uuid>;
 
 /// Pending reports to the controller.
 #[derive(Debug, Default)]
 pub struct DirectoryAssignments {
     waiting: Mutex<Places>,
     reported: Notify,
-    /// Replicas whose logs are gone, though the controller counts on them.
-    lost: Mutex<BTreeSet<PartitionKey>>,
+    /// Replicas whose logs or records are gone, though the controller counts on them, and the directories to report.
+    lost: Mutex<Places>,
 }
 
 impl DirectoryAssignments {
@@ -46,7 +48,12 @@ impl DirectoryAssignments {
 
     /// The log of a replica is gone from a directory that is still there.
     pub fn report_lost(&self, topic_id: Uuid, partition: PartitionIndex) {
-        self.lost.lock().insert((topic_id, partition));
+        self.lost.lock().insert((topic_id, partition), Uuid::random());
+    }
+
+    /// The log of a replica is there, and its synced end is not.
+    pub fn report_damaged(&self, topic_id: Uuid, partition: PartitionIndex) {
+        self.lost.lock().insert((topic_id, partition), DIRECTORY_LOST);
     }
 
     async fn next(&self) -> Places {
@@ -99,20 +106,27 @@ pub async fn run(replication: Arc<Replication>) {
     }
 }
 
-/// Gives up the replicas whose logs are missing, before the broker may lead; retries until then.
+/// Gives up the replicas whose logs or records are missing, before the broker may lead; retries until then.
 pub async fn give_up_lost(replication: &Replication, until: Instant) -> Result<(), String> {
     let lost = std::mem::take(&mut *replication.directories.lost.lock());
-    let nowhere = Uuid::random();
-    let mut places: Places = lost.into_iter().map(|key| (key, nowhere)).collect();
-    if places.is_empty() {
+    if lost.is_empty() {
         return Ok(());
     }
-    let first = name_of(replication, places.keys().next().copied());
     tracing::error!(
-        partitions = places.len(),
-        first,
-        "Logs are missing from an existing directory: their replicas leave the in-sync set and restart empty"
+        partitions = lost.len(),
+        first = name_of(replication, lost.keys().next().copied()),
+        "Logs, or synced records of logs, are missing from an existing directory: their replicas leave the in-sync set"
     );
+    give_up(replication, lost, until).await
+}
+
+/// Takes replicas out of the in-sync set, and out of elections until their directories are reported again; retries until
+/// then.
+pub(super) async fn give_up(
+    replication: &Replication,
+    mut places: Places,
+    until: Instant,
+) -> Result<(), String> {
     let mut failures = 0;
     while !places.is_empty() {
         let rest = places.keys().nth(REQUEST_PARTITIONS_MAX).copied();

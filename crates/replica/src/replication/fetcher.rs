@@ -196,6 +196,13 @@ impl Fetcher {
         }
     }
 
+    /// Continues where the log ends now: it may have been cut since the fetch, because of damage.
+    fn go_on_at_end(&mut self, key: PartitionKey) {
+        let Some(followed) = self.followed.get(&key) else { return };
+        let position = followed.partition.fetch_position(followed.epoch);
+        self.go_on(key, position);
+    }
+
     fn end_rests(&mut self, now: Instant) {
         let rested: Vec<_> = self
             .followed
@@ -391,9 +398,9 @@ impl Fetcher {
                     self.go_on(key, Ok(next));
                 }
             }
-            Err(error @ FollowError::Void(_)) => {
+            Err(FollowError::Void(_)) => {
                 self.session.not_taken();
-                self.go_on(key, Err(error));
+                self.go_on_at_end(key);
             }
             Err(error) => {
                 // Log once per series of failures: retries continue as long as a disk is full.
@@ -437,7 +444,8 @@ impl Fetcher {
                 tracing::error!(topic = %key.0, partition = %key.1, %error, "Failed to truncate a log");
                 self.rest(key);
             }
-            position => self.go_on(key, position),
+            Err(FollowError::Void(_)) => self.go_on_at_end(key),
+            Ok(position) => self.go_on(key, Ok(position)),
         }
     }
 
@@ -462,15 +470,18 @@ impl Fetcher {
                 return;
             }
         };
-        tracing::info!(
-            ?partition,
-            leader = %self.leader,
-            epoch = epoch.0,
-            from = from.0,
-            start = start.0,
-            end = end.0,
-            "Leader's log does not contain the next offset"
-        );
+        let is_repeated = self.followed.get(&key).is_some_and(|followed| followed.failures > 0);
+        if !is_repeated {
+            tracing::warn!(
+                ?partition,
+                leader = %self.leader,
+                epoch = epoch.0,
+                from = from.0,
+                start = start.0,
+                end = end.0,
+                "Leader's log does not contain the next offset, or not the epoch of the last batch here"
+            );
+        }
         self.change_log(key, move || partition.reset_to_leader(epoch, from, start, end)).await;
         if let Some(followed) = self.followed.get_mut(&key) {
             followed.failures = followed.failures.saturating_add(1);

@@ -10,11 +10,13 @@
 
 mod alter_partition;
 mod answer;
+mod damaged;
 mod directories;
 mod fetcher;
 mod fetchers;
 mod moves;
 mod session;
+mod stale_epochs;
 
 pub use directories::{DirectoryAssignments, give_up_lost};
 pub use fetchers::Fetchers;
@@ -23,6 +25,7 @@ pub use moves::Moves;
 use crate::context::ReplicaContext;
 use crate::isr_changes::IsrChanges;
 use crate::partition::Partitions;
+use crate::stale_epochs::StaleEpochs;
 use crate::throttle::Throttle;
 use parking_lot::RwLock;
 use std::sync::Arc;
@@ -31,6 +34,7 @@ use thalweg_config::{LogSettings, ReplicationSettings};
 use thalweg_log::LogDirs;
 use thalweg_membership::{Peers, RegisteredBroker};
 use thalweg_metadata::ImageCell;
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -71,6 +75,8 @@ impl Replication {
             leader_throttle: throttle(settings.leader_throttled_rate),
             follower_throttle: throttle(settings.follower_throttled_rate),
             flushes: thalweg_histogram::Histogram::of_times(),
+            stale_epochs: StaleEpochs::default(),
+            damage_found: Notify::new(),
         });
         let moves = Moves::new(
             log.move_threads.unwrap_or(log.data_dirs().len()).max(1),
@@ -93,12 +99,15 @@ impl Replication {
         self.settings.read().clone()
     }
 
-    /// Starts background tasks: proposals and reports to the controller, and the check for lagging followers. They
+    /// Starts background tasks: proposals and reports to the controller, and the checks for damaged replicas and
+    /// lagging followers. They
     /// end when the set is dropped.
     pub fn start(self: &Arc<Self>, tasks: &mut JoinSet<()>) {
         tasks.spawn(alter_partition::run(Arc::clone(self)));
         tasks.spawn(directories::run(Arc::clone(self)));
         tasks.spawn(moves::run(Arc::clone(self)));
+        tasks.spawn(damaged::run(Arc::clone(self)));
+        tasks.spawn(stale_epochs::run(Arc::clone(self)));
         let partitions = Arc::clone(&self.partitions);
         // Half the time that a follower has, so that it leaves after one and a half times that at the latest.
         let period = (self.context.lag_time_max / 2).max(Duration::from_millis(1));

@@ -1,14 +1,16 @@
 //! Moving partitions between the log directories of this broker (KIP-113, Kafka's `ReplicaAlterLogDirsManager`).
 //!
-//! Each partition that moves has a task, which copies until its copy replaces the log, and then reports to the
-//! controller (KIP-858). At most `num.replica.alter.log.dirs.threads` of them run at a time, and all pause while they
-//! exceed `replica.alter.log.dirs.io.max.bytes.per.second`.
+//! Each partition that moves has a task. It copies until nothing is missing, reports the new directory to the
+//! controller (KIP-858), and lets the copy replace the log once the image shows that directory: the controller never
+//! counts on a directory that has lost the log. At most `num.replica.alter.log.dirs.threads` of them copy at a time,
+//! and all pause while they exceed `replica.alter.log.dirs.io.max.bytes.per.second`. A move that ends otherwise takes
+//! its report back.
 //!
-//! Owns: the schedule of copying, and the directories for partitions that are created later. Refuses: the copying
-//! itself; see [`crate::partition`].
+//! Owns: the schedule of copying, the controller's consent, and the directories for partitions that are created later.
+//! Refuses: the copying itself; see [`crate::partition`].
 //!
-//! Departure: Kafka reports to the controller before the switch, and a start after a crash in between uses the copy,
-//! which may lack later records. Here the controller is notified afterwards, and a start uses the log.
+//! Departure: in Kafka, a start after a crash between the consent and the switch uses the copy, which may lack later
+//! records. Here it uses the log, as long as its directory is there.
 
 use super::Replication;
 use super::answer::backoff;
@@ -19,7 +21,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_hash::HashMap;
-use thalweg_log::Uuid;
+use thalweg_log::{CreateError, PartitionLog, Uuid};
 use thalweg_metadata::{Image, PartitionIndex};
 use thalweg_wire::Uuid as TopicId;
 use tokio::sync::{Notify, Semaphore};
@@ -32,6 +34,12 @@ const COPY_BYTES: usize = 1024 * 1024;
 const HELD_BACK: Duration = Duration::from_millis(100);
 /// The longest rest after a failure.
 const RETRY_MAX: Duration = Duration::from_secs(10);
+/// How often to look whether the controller has consented.
+const CONSENT_CHECK: Duration = Duration::from_millis(20);
+/// How long to wait for the consent before copying what was appended meanwhile.
+const CONSENT_WAIT: Duration = Duration::from_secs(1);
+/// How long after a report to report again: a move that was abandoned has taken it back.
+const REPORT_AGAIN: Duration = Duration::from_secs(10);
 
 /// The moves of a broker.
 #[derive(Debug)]
@@ -55,7 +63,7 @@ impl Moves {
     }
 
     /// Starts a task for a partition with a copy.
-    pub fn begin(&self, partition: Arc<Partition>) {
+    fn begin(&self, partition: Arc<Partition>) {
         self.begun.lock().push(partition);
         self.news.notify_one();
     }
@@ -100,71 +108,166 @@ pub async fn run(replication: Arc<Replication>) {
     }
 }
 
+impl Replication {
+    /// Starts to move a partition to a directory of this broker, or abandons a move if it is there. Blocks.
+    pub fn begin_move(&self, partition: &Arc<Partition>, directory: Uuid) -> Result<(), CreateError> {
+        let before = partition.moves_to();
+        let begun = partition.begin_move(&self.log_dirs, directory);
+        if before.is_some_and(|before| before != directory) {
+            self.take_back(partition);
+        }
+        if begun? {
+            self.moves.begin(Arc::clone(partition));
+        }
+        Ok(())
+    }
+
+    /// Resumes a move of an earlier process. Blocks.
+    pub fn resume_move(&self, partition: &Arc<Partition>, copy: PartitionLog) -> Result<(), MoveError> {
+        if partition.resume_move(copy)? {
+            self.moves.begin(Arc::clone(partition));
+        }
+        Ok(())
+    }
+
+    /// Reports the directory of a partition's log, if the controller knows another.
+    pub fn report_directory(&self, partition: &Partition, known: Option<Uuid>) {
+        if let Some(directory) = partition.unreported_directory(known).filter(|_| self.tracks_directories()) {
+            self.directories.report(partition.topic_id, partition.index, directory);
+        }
+    }
+
+    /// Takes the report of a move back that was abandoned, whether it has arrived or not.
+    fn take_back(&self, partition: &Partition) {
+        self.report_directory(partition, None);
+    }
+
+    /// Whether the controller knows directories, by its metadata version.
+    fn tracks_directories(&self) -> bool {
+        self.image.get().features().metadata_version().is_some_and(|version| version.has_directories())
+    }
+
+    /// The directory of this broker's replica that the controller knows.
+    fn known_directory(&self, partition: &Partition) -> Option<Uuid> {
+        let image = self.image.get();
+        image.partition_by_id(partition.topic_id, partition.index)?.directory(self.broker.node_id)
+    }
+
+    fn has_consent(&self, partition: &Partition, to: Uuid) -> bool {
+        !self.tracks_directories() || self.known_directory(partition) == Some(to)
+    }
+}
+
+/// One partition's move.
+struct Move {
+    replication: Arc<Replication>,
+    partition: Arc<Partition>,
+    began: Instant,
+    failures: u32,
+    /// The directory that was reported last, and when.
+    reported: Option<(Uuid, Instant)>,
+}
+
 async fn move_one(replication: Arc<Replication>, partition: Arc<Partition>, slots: Arc<Semaphore>) {
-    let mut failures = 0;
     let began = Instant::now();
+    let mut this = Move { replication, partition, began, failures: 0, reported: None };
     loop {
-        if replication.moves.throttle.is_exceeded(Instant::now()) {
+        if this.replication.moves.throttle.is_exceeded(Instant::now()) {
             tokio::time::sleep(HELD_BACK).await;
             continue;
         }
         let slot = Arc::clone(&slots).acquire_owned().await.expect("the semaphore is never closed");
-        let (worker, moved) = (Arc::clone(&replication), Arc::clone(&partition));
-        let work = replication.log_dirs.disk().spawn(move || {
+        let (worker, moved) = (Arc::clone(&this.replication), Arc::clone(&this.partition));
+        let work = this.replication.log_dirs.disk().spawn(move || {
             let outcome = go_on(&worker, &moved);
             drop(slot);
             outcome
         });
         match work.await.expect("copying a log does not panic") {
-            Ok(Progress::Copied(bytes)) => {
-                failures = 0;
-                replication.moves.throttle.record(bytes, Instant::now());
-            }
-            Ok(Progress::Moved) => {
-                let (path, ms) = (partition.dir(), began.elapsed().as_millis());
-                tracing::info!(?partition, path = %path.display(), ms, "Moved a partition to another log directory");
-                tell(&replication, &partition);
-                return;
-            }
-            Ok(Progress::Over) => return,
-            // All is copied, and the log has failed, or is about to be deleted.
-            Ok(Progress::CaughtUp) => tokio::time::sleep(RETRY_MAX).await,
-            Err(error) if error.is_for_lack_of_room() => {
-                if failures == 0 {
-                    tracing::warn!(?partition, %error, "Move to another log directory waits for disk space");
+            Ok(progress) => {
+                if this.after(progress).await {
+                    return;
                 }
-                failures += 1;
-                tokio::time::sleep(backoff(failures, RETRY_MAX)).await;
             }
-            Err(error) => {
-                tracing::error!(?partition, %error, "Failed to move a partition to another log directory");
-                let (worker, given_up) = (Arc::clone(&replication), Arc::clone(&partition));
-                let work = replication.log_dirs.disk().spawn(move || given_up.cancel_move(&worker.log_dirs));
-                work.await.expect("giving up a move does not panic");
-            }
+            Err(error) => this.failed(error).await,
         }
     }
 }
 
-/// Copies once, and changes the places when nothing is missing.
-fn go_on(replication: &Replication, partition: &Partition) -> Result<Progress, MoveError> {
-    let limit = replication.moves.throttle.limit().and_then(|limit| usize::try_from(limit).ok());
-    let bytes_max = limit.map_or(COPY_BYTES, |limit| limit.clamp(1, COPY_BYTES));
-    match partition.copy_next(&replication.log_dirs, bytes_max)? {
-        Progress::CaughtUp => partition.finish_move(&replication.log_dirs),
-        progress => Ok(progress),
+impl Move {
+    /// Returns whether the move is over.
+    async fn after(&mut self, progress: Progress) -> bool {
+        let Move { replication, partition, .. } = self;
+        match progress {
+            Progress::Copied(bytes) => {
+                self.failures = 0;
+                replication.moves.throttle.record(bytes, Instant::now());
+            }
+            Progress::CaughtUp => self.wait_for_consent().await,
+            Progress::LogFailed => {
+                let known = replication.known_directory(partition);
+                replication.report_directory(partition, known);
+                tokio::time::sleep(RETRY_MAX).await;
+            }
+            Progress::Moved => {
+                let (path, ms) = (partition.dir(), self.began.elapsed().as_millis());
+                tracing::info!(?partition, path = %path.display(), ms, "Moved a partition to another log directory");
+                let known = replication.known_directory(partition);
+                replication.report_directory(partition, known);
+                return true;
+            }
+            Progress::Over => return true,
+        }
+        false
+    }
+
+    /// Has the controller told, and waits a little. Records appended meanwhile are copied by the next step.
+    async fn wait_for_consent(&mut self) {
+        let Some(to) = self.partition.moves_to() else { return };
+        let now = Instant::now();
+        if self.reported.is_none_or(|(reported, at)| reported != to || now >= at + REPORT_AGAIN) {
+            if self.reported.is_none_or(|(reported, _)| reported != to) {
+                tracing::info!(partition = ?self.partition, directory = %to, "Copied a partition to another log directory, waiting for the controller");
+            }
+            self.reported = Some((to, now));
+            self.replication.directories.report(self.partition.topic_id, self.partition.index, to);
+        }
+        while !self.replication.has_consent(&self.partition, to)
+            && self.partition.moves_to() == Some(to)
+            && now.elapsed() < CONSENT_WAIT
+        {
+            tokio::time::sleep(CONSENT_CHECK).await;
+        }
+    }
+
+    async fn failed(&mut self, error: MoveError) {
+        let Move { replication, partition, .. } = self;
+        if error.is_for_lack_of_room() {
+            if self.failures == 0 {
+                tracing::warn!(?partition, %error, "Move to another log directory waits for disk space");
+            }
+            self.failures += 1;
+            tokio::time::sleep(backoff(self.failures, RETRY_MAX)).await;
+            return;
+        }
+        tracing::error!(?partition, %error, "Failed to move a partition to another log directory");
+        let (worker, given_up) = (Arc::clone(replication), Arc::clone(partition));
+        let work = replication.log_dirs.disk().spawn(move || {
+            given_up.cancel_move(&worker.log_dirs);
+            worker.take_back(&given_up);
+        });
+        work.await.expect("giving up a move does not panic");
     }
 }
 
-/// Reports the partition's current directory to the controller.
-fn tell(replication: &Replication, partition: &Partition) {
-    let tracked = replication
-        .image
-        .get()
-        .features()
-        .metadata_version()
-        .is_some_and(|version| version.has_directories());
-    if let Some(directory) = partition.with_log(|log| log.directory_id()).filter(|_| tracked) {
-        replication.directories.report(partition.topic_id, partition.index, directory);
+/// Copies once, and changes the places when nothing is missing and the controller consents.
+fn go_on(replication: &Replication, partition: &Partition) -> Result<Progress, MoveError> {
+    let limit = replication.moves.throttle.limit().and_then(|limit| usize::try_from(limit).ok());
+    let bytes_max = limit.map_or(COPY_BYTES, |limit| limit.clamp(1, COPY_BYTES));
+    match (partition.copy_next(&replication.log_dirs, bytes_max)?, partition.moves_to()) {
+        (Progress::CaughtUp, Some(to)) if replication.has_consent(partition, to) => {
+            partition.finish_move(&replication.log_dirs, to)
+        }
+        (progress, _) => Ok(progress),
     }
 }

@@ -98,6 +98,7 @@ async fn dirtiest_first(upkeep: &Arc<Upkeep>, uncleanable: &mut Uncleanable) -> 
                 Ok(Some(dirtiness)) => found.push((dirtiness, partition)),
                 Ok(None) => {}
                 Err(error) => {
+                    partition.note_error(&error);
                     if matches!(error, LogError::Corrupt { .. }) {
                         known.insert(id(&partition));
                         surveyed.cleaner.gave_up(&partition.topic, partition.index, CORRUPT);
@@ -220,6 +221,7 @@ fn plan(
         }
         Ok(None) => Ok(None),
         Err(error) => {
+            partition.note_error(&error);
             tracing::error!(?partition, %error, "Failed to plan a compaction");
             if matches!(error, LogError::Corrupt { .. }) { Err(id(partition)) } else { Ok(None) }
         }
@@ -236,6 +238,9 @@ fn end(
         Some(Ok(outcome)) => return Ok(take_over(partition, job, outcome)),
         Some(Err(error @ (CompactionError::Corrupt { .. } | CompactionError::TooManyKeys { .. }))) => {
             tracing::error!(?partition, %error, "Log cannot be compacted and is skipped until the next start");
+            if let CompactionError::Corrupt { segment, fault } = error {
+                partition.note_error(&LogError::Corrupt { segment, fault });
+            }
             job.discard();
             return Err(id(partition));
         }

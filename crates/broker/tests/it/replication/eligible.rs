@@ -85,6 +85,24 @@ async fn remove_a_folder(checkpoint_interval_ms: &'static str, words: &str) {
     begin_and_find_all(cluster, &topic).await;
 }
 
+/// As after a crash between the controller's consent to a move and the switch, and the loss of the directory that the
+/// log was in: the copy may lack records.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn replica_of_which_only_a_copy_is_left_does_not_lead() {
+    let mut cluster = Cluster::start(&[("broker.session.timeout.ms", "2000")]).await;
+    let topic = cluster.create("topic", &[&[3, 2, 1]], &[("min.insync.replicas", "2")]).await;
+    for round in 0..10 {
+        cluster.put(&topic, 0, -1, format!("{round}").as_bytes()).await;
+    }
+    for id in 1..=3 {
+        cluster.kill(id).await;
+    }
+    let data = cluster.dirs[2].path();
+    let copy = data.join("topic-0.0123456789abcdef0123456789abcdef-future");
+    std::fs::rename(data.join("topic-0"), copy).expect("is renamed");
+    begin_and_find_all(cluster, &topic).await;
+}
+
 /// Starts all brokers, of which 3 has nothing left: 2 leads, and no replica lacks any of the ten records.
 async fn begin_and_find_all(mut cluster: Cluster, topic: &Topic) {
     for id in [3, 2, 1] {

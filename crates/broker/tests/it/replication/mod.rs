@@ -2,6 +2,7 @@
 //! replicas, and the effects of failing brokers.
 
 mod damage;
+mod damaged_replicas;
 mod eligible;
 mod failures;
 mod in_sync;
@@ -28,9 +29,13 @@ use tokio::time::Instant;
 /// Longer than anything here takes, on a machine that does much else.
 const PATIENCE: Duration = Duration::from_secs(90);
 
+const CONTROLLER: [(&str, &str); 3] =
+    [("process.roles", "controller"), ("node.id", "100"), ("auto.leader.rebalance.enable", "false")];
+
 /// Three brokers, 1 to 3, and a controller.
 struct Cluster {
     controller: Option<ControllerServer>,
+    controller_at: String,
     controller_dir: TempDir,
     dirs: Vec<TempDir>,
     brokers: Vec<Option<Running>>,
@@ -41,25 +46,35 @@ impl Cluster {
     async fn start(properties: &[(&'static str, &'static str)]) -> Cluster {
         let data = || tempfile::tempdir().expect("a temporary directory");
         let controller_dir = data();
-        let mut alone = vec![
-            ("process.roles", "controller"),
-            ("node.id", "100"),
-            ("listeners", "CONTROLLER://127.0.0.1:0"),
-            ("auto.leader.rebalance.enable", "false"),
-        ];
-        alone.extend(properties);
-        let controller = start_controller(configuration(controller_dir.path(), &alone)).await;
         let mut cluster = Cluster {
-            controller: Some(controller.expect("the controller starts")),
+            controller: None,
+            controller_at: "127.0.0.1:0".to_owned(),
             controller_dir,
             dirs: (0..3).map(|_| data()).collect(),
             brokers: vec![None, None, None],
             properties: properties.to_vec(),
         };
+        cluster.begin_controller().await;
         for id in 1..=3 {
             cluster.begin(id).await;
         }
         cluster
+    }
+
+    async fn stop_controller(&mut self) {
+        self.controller.take().expect("the controller runs").stop().await;
+    }
+
+    /// Starts the controller, where it was before.
+    async fn begin_controller(&mut self) {
+        let listener = format!("CONTROLLER://{}", self.controller_at);
+        let mut alone = CONTROLLER.to_vec();
+        alone.push(("listeners", &listener));
+        alone.extend(&self.properties);
+        let controller = start_controller(configuration(self.controller_dir.path(), &alone)).await;
+        let controller = controller.expect("the controller starts");
+        self.controller_at = controller.addresses[0].1[0].to_string();
+        self.controller = Some(controller);
     }
 
     /// Starts a broker that does not run.
@@ -70,13 +85,11 @@ impl Cluster {
     /// As [`Cluster::begin`], with additional properties.
     async fn begin_with(&mut self, id: usize, more: &[(&str, &str)]) {
         let node_id = id.to_string();
-        let controller = self.controller.as_ref().expect("the controller runs");
-        let controller = controller.addresses[0].1[0].to_string();
         let mut properties = vec![
             ("process.roles", "broker"),
             ("node.id", node_id.as_str()),
             ("broker.rack", ["a", "b", "c"][id - 1]),
-            ("controller.quorum.bootstrap.servers", controller.as_str()),
+            ("controller.quorum.bootstrap.servers", self.controller_at.as_str()),
             ("broker.heartbeat.interval.ms", "200"),
             ("log.retention.ms", "-1"),
         ];
@@ -104,8 +117,7 @@ impl Cluster {
                 self.stop(id).await;
             }
         }
-        let controller = self.controller.take().expect("the controller runs");
-        controller.stop().await;
+        self.stop_controller().await;
         self.controller_dir.close().expect("the directory can be removed");
     }
 

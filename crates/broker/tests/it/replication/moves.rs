@@ -204,6 +204,81 @@ async fn replicas_move_while_the_leader_is_killed_and_records_are_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn log_keeps_its_directory_until_the_controller_knows_the_next() {
+    let mut cluster = Cluster::start(&[]).await;
+    let others = [(); 3].map(|()| tempfile::tempdir().expect("a temporary directory"));
+    let paths = with_two_directories(&mut cluster, &others).await;
+    let topic = cluster.create("topic", &[&[1, 2]], &[("min.insync.replicas", "2")]).await;
+    for offset in 0..20 {
+        assert_eq!(cluster.put(&topic, 0, -1, b"value").await, offset);
+    }
+    wait_for("the directory in the image", || {
+        let (actual, known) = cluster_directory(&cluster, &topic);
+        actual == known
+    })
+    .await;
+    let (before, _) = cluster_directory(&cluster, &topic);
+    let replica = cluster.replica(1, &topic, 0);
+    let target = paths[0].split(',').find(|path| !replica.dir().starts_with(path)).expect("one of two");
+    cluster.stop_controller().await;
+    assert_eq!(alter(cluster.broker(1), target, &topic.name).await, ErrorCode::None);
+    // Much longer than the copying takes. Records written meanwhile are copied, too.
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    assert_eq!(cluster.put(&topic, 0, 1, b"value").await, 20);
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    assert!(replica.is_moving() && cluster_directory(&cluster, &topic) == (before, before));
+    cluster.begin_controller().await;
+    wait_for("the move", || {
+        let (actual, known) = cluster_directory(&cluster, &topic);
+        actual == known && actual != before
+    })
+    .await;
+    assert!(replica.dir().starts_with(target));
+    cluster.assert_same(&topic, 0, &[1, 2]).await;
+    cluster.stop_all().await;
+}
+
+/// Where broker 1 has its replica, and where it has it by the metadata.
+fn cluster_directory(cluster: &Cluster, topic: &Topic) -> (thalweg_log::Uuid, thalweg_log::Uuid) {
+    let actual = cluster.replica(1, topic, 0).with_log(|log| log.directory_id());
+    let known = cluster.registration(topic, 0).directory(BrokerId(1));
+    (actual.expect("in one of them"), known.expect("it has a replica"))
+}
+
+/// A move that is abandoned leaves no word of it with the controller.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn abandoned_moves_leave_the_directory_that_the_controller_knows() {
+    let mut cluster = Cluster::start(&[]).await;
+    let others = [(); 3].map(|()| tempfile::tempdir().expect("a temporary directory"));
+    let paths = with_two_directories(&mut cluster, &others).await;
+    let topic = cluster.create("topic", &[&[1, 2]], &[]).await;
+    cluster.put(&topic, 0, -1, b"value").await;
+    let replica = cluster.replica(1, &topic, 0);
+    let (here, there): (Vec<&str>, Vec<&str>) =
+        paths[0].split(',').partition(|path| replica.dir().starts_with(path));
+    wait_for("the directory in the image", || {
+        let (actual, known) = cluster_directory(&cluster, &topic);
+        actual == known
+    })
+    .await;
+    let before = cluster_directory(&cluster, &topic);
+    // The report of the move is on its way when the move is abandoned.
+    cluster.stop_controller().await;
+    assert_eq!(alter(cluster.broker(1), there[0], &topic.name).await, ErrorCode::None);
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(alter(cluster.broker(1), here[0], &topic.name).await, ErrorCode::None);
+    assert!(!replica.is_moving());
+    cluster.begin_controller().await;
+    let mark = cluster.create("mark", &[&[1]], &[]).await;
+    cluster.put(&mark, 0, -1, b"value").await;
+    wait_for("the directory of the log", || cluster_directory(&cluster, &topic) == before).await;
+    // It takes the way again, by the same task or another.
+    assert_eq!(alter(cluster.broker(1), there[0], &topic.name).await, ErrorCode::None);
+    wait_for("the move", || replica.dir().starts_with(there[0])).await;
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_replica_that_comes_goes_to_the_directory_that_was_asked_for() {
     let mut cluster = Cluster::start(&[]).await;
     let others = [(); 3].map(|()| tempfile::tempdir().expect("a temporary directory"));

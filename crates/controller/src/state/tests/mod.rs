@@ -5,6 +5,7 @@ mod credentials;
 mod decisions;
 mod delegation_tokens;
 mod eligible;
+mod log_ends;
 mod oracle;
 mod replaced;
 mod sequences;

@@ -234,7 +234,8 @@ impl History {
         };
         let before = self.partition.with_log(facts);
         let (from, synced) = self.partition.with_log(|log| (log.directory_id(), log.recovery_point()));
-        if self.partition.finish_move(&self.dirs).expect("it is copied") == Progress::Moved {
+        let Some(to) = self.partition.moves_to() else { return };
+        if self.partition.finish_move(&self.dirs, to).expect("it is copied") == Progress::Moved {
             self.moved += 1;
             let after = self.partition.with_log(facts);
             assert!(after.0 == before.0, "{} of {} batches", after.0.len(), before.0.len());
@@ -373,7 +374,8 @@ fn a_full_disk_holds_a_move_up_until_there_is_room() {
     append_batch(&partition, &one_record(), 0);
     assert!(copy_until_it_fails(&partition, &dirs).is_for_lack_of_room());
     faults.set_free_bytes(None);
-    while partition.finish_move(&dirs).expect("there is room") != Progress::Moved {}
+    let to = dirs.online_ids()[1];
+    while partition.finish_move(&dirs, to).expect("there is room") != Progress::Moved {}
     assert_eq!(partition.with_log(|log| log.directory_id()), Some(dirs.online_ids()[1]));
     assert_eq!(partition.with_log(stored).len(), 51);
     append_batch(&partition, &one_record(), 0);
@@ -392,7 +394,7 @@ fn a_disk_that_fails_under_the_copy_leaves_the_log_alone() {
             copy_until_it_fails(&partition, &dirs)
         } else {
             while partition.copy_next(&dirs, 1 << 20).expect("it is copied") != Progress::CaughtUp {}
-            partition.finish_move(&dirs).expect_err("a sync fails")
+            partition.finish_move(&dirs, ids[1]).expect_err("a sync fails")
         };
         assert!(!error.is_for_lack_of_room(), "{error}");
         partition.cancel_move(&dirs);
@@ -401,4 +403,23 @@ fn a_disk_that_fails_under_the_copy_leaves_the_log_alone() {
         append_batch(&partition, &one_record(), 0);
         assert_eq!(partition.with_log(stored).len(), 51);
     }
+}
+
+#[test]
+fn move_waits_in_the_directory_of_a_log_that_has_failed() {
+    let (_root, _faults, dirs, partition) = moving_with_faults();
+    let ids = dirs.online_ids();
+    while partition.copy_next(&dirs, 1 << 20).expect("it is copied") != Progress::CaughtUp {}
+    assert_eq!(partition.unreported_directory(Some(ids[0])), None);
+    assert_eq!(partition.unreported_directory(Some(ids[1])), None, "the controller consents to the move");
+    assert_eq!(
+        partition.finish_move(&dirs, ids[0]).expect("refused"),
+        Progress::Copied(0),
+        "not the copy's directory"
+    );
+    dirs.fail_directory(ids[0], "a test");
+    assert_eq!(partition.copy_next(&dirs, 1 << 20).expect("reads"), Progress::LogFailed);
+    assert_ne!(partition.finish_move(&dirs, ids[1]).expect("reads"), Progress::Moved);
+    assert_eq!(partition.unreported_directory(Some(ids[1])), Some(ids[0]), "the log stays where it is");
+    assert!(partition.is_moving(), "a restart continues");
 }

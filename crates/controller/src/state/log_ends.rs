@@ -1,0 +1,169 @@
+//! Elections by log ends, where what is known of replicas names no complete one (the recovery of KIP-966).
+//!
+//! After an unclean stop a replica may lack acknowledged records, and the last leader's log may be an older copy. So replicas
+//! that return are compared before one leads: the log with the highest leader epoch has what was acknowledged last, and of
+//! several the longest. A remembered replica is waited for.
+//!
+//! Owns: which partitions need that, whom to ask, and the records of the election. Refuses: asking, and the patience with
+//! which it waits: see [`crate::Controller::undecided`].
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use thalweg_metadata::{
+    BrokerId, PartitionEpoch, PartitionIndex, PartitionRegistration, Topic, VersionedRecord,
+};
+use thalweg_wire::Uuid;
+
+use super::partition_change::{Election, PartitionChange};
+use super::{Now, RECORDS_PER_REQUEST_MAX, State};
+
+/// A partition without a leader, and without a replica that is known to be complete.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Undecided {
+    /// The topic.
+    pub topic: Arc<str>,
+    /// Its id.
+    pub topic_id: Uuid,
+    /// The partition.
+    pub partition: PartitionIndex,
+    /// The epoch of its registration: an election for another is void.
+    pub partition_epoch: PartitionEpoch,
+    /// The replicas that may lead and can be asked for the end of their logs.
+    pub candidates: Vec<BrokerId>,
+    /// Replicas to wait for: they were complete, or are starting.
+    pub awaited: Vec<BrokerId>,
+    /// Who leads if the wait takes too long: the last leader, if it is up.
+    pub last_leader: Option<BrokerId>,
+}
+
+/// An election whose outcome was found by comparing logs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ComparedElection {
+    /// The topic.
+    pub topic_id: Uuid,
+    /// The partition.
+    pub partition: PartitionIndex,
+    /// As in [`Undecided`].
+    pub partition_epoch: PartitionEpoch,
+    /// The replica that leads from now on.
+    pub leader: BrokerId,
+}
+
+/// A leader epoch beyond this is no leader's: each election raises it by one.
+const EPOCH_MAX: i32 = i32::MAX / 2;
+
+impl State {
+    /// Whether leaders are elected by log ends where none is known to be complete.
+    pub fn compares_log_ends(&self, partition: &PartitionRegistration) -> bool {
+        self.compares_log_ends && partition.replicas.len() > 1
+    }
+
+    /// The partitions that need an election by log ends.
+    pub fn undecided(&self, now: Now) -> Vec<Undecided> {
+        let placed = self.partitions_where(|partition| self.is_undecided(partition));
+        let undecided = placed.into_iter().map(|(topic, index, partition)| {
+            let is_up = |id: BrokerId| self.is_up(&topic, index, &partition, id);
+            let remembered = match partition.isr.is_empty() {
+                true => &partition.last_known_elr,
+                false => &partition.isr,
+            };
+            let is_starting = |id: BrokerId| {
+                let broker = self.image.broker(id);
+                broker.is_some_and(|broker| self.heartbeats.has_valid_session(id, broker.epoch, now))
+            };
+            let is_awaited = |id: &BrokerId| remembered.contains(id) || is_starting(*id);
+            let (candidates, others): (Vec<_>, Vec<_>) =
+                partition.replicas.iter().copied().partition(|id| is_up(*id));
+            Undecided {
+                topic: Arc::clone(&topic.name),
+                topic_id: topic.id,
+                partition: index,
+                partition_epoch: partition.partition_epoch,
+                awaited: others.into_iter().filter(is_awaited).collect(),
+                last_leader: remembered.first().copied().filter(|id| candidates.contains(id)),
+                candidates,
+            }
+        });
+        undecided.collect()
+    }
+
+    fn is_undecided(&self, partition: &PartitionRegistration) -> bool {
+        let may_lack = |id: &BrokerId| !self.has_elr() && self.is_suspect(*id);
+        self.compares_log_ends(partition)
+            && !partition.has_leader()
+            && partition.eligible_leader_replicas.is_empty()
+            && partition.isr.iter().all(may_lack)
+            // Without any memory, the only complete log is gone: an operator decides.
+            && !(partition.isr.is_empty() && partition.last_known_elr.is_empty())
+    }
+
+    fn is_up(
+        &self,
+        topic: &Topic,
+        index: PartitionIndex,
+        partition: &PartitionRegistration,
+        id: BrokerId,
+    ) -> bool {
+        let may_lead = |id: BrokerId| self.is_active(id);
+        PartitionChange::new(self, topic, index, partition, &may_lead).is_up(id)
+    }
+
+    /// The partition with a leader epoch above one that a replica has in its log: this controller's log is an older copy. What
+    /// it remembers of complete replicas is out of date, too, so the best log leads.
+    pub fn raised(
+        &self,
+        topic: &Topic,
+        index: PartitionIndex,
+        partition: &PartitionRegistration,
+        seen: i32,
+    ) -> Option<VersionedRecord> {
+        let epoch = seen.checked_add(1).filter(|epoch| *epoch < EPOCH_MAX)?;
+        let mut raised = partition.clone();
+        raised.leader_epoch = epoch;
+        raised.partition_epoch = PartitionEpoch(partition.partition_epoch.0.wrapping_add(1));
+        if self.compares_log_ends(partition) && self.has_elr() {
+            let mut known = vec![partition.leader];
+            known.extend(partition.isr.iter().chain(&partition.eligible_leader_replicas).copied());
+            known.extend(partition.last_known_elr.iter().copied());
+            raised.last_known_elr.clear();
+            for id in known.into_iter().filter(|id| partition.is_replica(*id)) {
+                if !raised.last_known_elr.contains(&id) {
+                    raised.last_known_elr.push(id);
+                }
+            }
+            raised.leader = BrokerId::NONE;
+            raised.isr.clear();
+            raised.eligible_leader_replicas.clear();
+        }
+        Some(raised.to_record(topic.id, index, self.metadata_version()))
+    }
+
+    /// The records of elections that still fit, and those elections.
+    pub fn elect_compared(
+        &self,
+        elections: &[ComparedElection],
+    ) -> (Vec<VersionedRecord>, Vec<ComparedElection>) {
+        let may_lead = |id: BrokerId| self.is_active(id);
+        let (mut records, mut made) = (Vec::new(), Vec::new());
+        let mut seen = BTreeSet::new();
+        for election in elections.iter().take(RECORDS_PER_REQUEST_MAX) {
+            let Some(topic) = self.image.topic_by_id(election.topic_id) else { continue };
+            let Some(partition) = topic.partition(election.partition) else { continue };
+            let is_first = seen.insert((election.topic_id, election.partition));
+            if !is_first
+                || partition.partition_epoch != election.partition_epoch
+                || !self.is_undecided(partition)
+            {
+                continue;
+            }
+            let mut change = PartitionChange::new(self, topic, election.partition, partition, &may_lead);
+            change.election = Election::Compared(election.leader);
+            if let Some(record) = change.build() {
+                records.push(record);
+                made.push(election.clone());
+            }
+        }
+        (records, made)
+    }
+}

@@ -1,0 +1,231 @@
+//! Elections by log ends: the partitions that need one, the replicas to wait for, and the effect.
+
+use thalweg_metadata::{DIRECTORY_LOST, LeaderRecoveryState, PartitionEpoch};
+use thalweg_wire::request::UpdateFeaturesRequest;
+use thalweg_wire::request::update_features_request::FeatureUpdateKey;
+
+use super::steps::Cluster;
+use super::*;
+
+/// Brokers 1 to 3 with a topic of three replicas, and a controller that compares.
+fn bench(elr: i16, min_isr: &str) -> Bench {
+    let mut bench = Bench::new();
+    bench.state.compares_log_ends = true;
+    (1..=3).for_each(|id| bench.join(id));
+    let update = FeatureUpdateKey {
+        feature: feature::ELIGIBLE_LEADER_REPLICAS_VERSION.to_owned(),
+        max_version_level: elr,
+        upgrade_type: if elr == 0 { 2 } else { 1 },
+        ..Default::default()
+    };
+    let request = UpdateFeaturesRequest { feature_updates: vec![update], ..Default::default() };
+    assert_eq!(bench.call(request).error_code, 0);
+    bench.create("t", &[&[1, 2, 3]], &[(MIN_INSYNC_REPLICAS, min_isr)]);
+    bench
+}
+
+fn all_sessions_end(bench: &mut Bench) {
+    bench.now.monotonic_ms += SESSION_MS;
+    while bench.fence_stale() {}
+}
+
+fn directory(id: i32) -> u128 {
+    1000 + u128::from(id.unsigned_abs())
+}
+
+/// A new process registers after a kill, and is unfenced.
+fn returns(bench: &mut Bench, id: i32) {
+    bench.register(id, &[directory(id)]).expect("the session of the earlier process has ended");
+    assert!(!bench.beat(id, |_| {}).is_fenced);
+}
+
+/// A broker stops cleanly, and registers again as such.
+fn stops(bench: &mut Bench, id: i32) -> i64 {
+    let epoch = bench.image().broker(BrokerId(id)).expect("registered").epoch.0;
+    bench.beat(id, |request| request.want_fence = true);
+    epoch
+}
+
+/// The candidates, those that are waited for, and the last leader, of the only partition.
+fn undecided(bench: &Bench) -> Option<(Vec<i32>, Vec<i32>, Option<i32>)> {
+    let undecided = bench.state.undecided(bench.now);
+    assert!(undecided.len() <= 1, "{undecided:?}");
+    undecided.first().map(|one| {
+        let last = one.last_leader.map(|id| id.0);
+        (BrokerId::numbers(&one.candidates), BrokerId::numbers(&one.awaited), last)
+    })
+}
+
+/// Whether a replica becomes the leader by a comparison.
+fn elect(bench: &mut Bench, leader: i32, epoch: Option<PartitionEpoch>) -> bool {
+    let topic_id = bench.image().topic("t").expect("it is there").id;
+    let partition_epoch = epoch.unwrap_or(bench.partition("t", 0).partition_epoch);
+    let election = ComparedElection {
+        topic_id,
+        partition: PartitionIndex(0),
+        partition_epoch,
+        leader: BrokerId(leader),
+    };
+    let (records, made) = bench.state.elect_compared(&[election.clone(), election.clone()]);
+    assert!(records.len() == made.len() && made.len() <= 1, "an election that is listed twice is made once");
+    bench.apply(records);
+    !made.is_empty()
+}
+
+#[test]
+fn after_a_kill_of_all_the_best_log_leads_once_all_are_back() {
+    for (elr, min_isr) in [(0, "1"), (0, "2"), (1, "1"), (1, "2")] {
+        let mut bench = bench(elr, min_isr);
+        all_sessions_end(&mut bench);
+        for (count, id) in [1, 3, 2].into_iter().enumerate() {
+            assert_eq!(bench.partition("t", 0).leader, NO_LEADER, "elr {elr}, {count} are back");
+            returns(&mut bench, id);
+        }
+        assert_eq!(bench.partition("t", 0).leader, NO_LEADER, "elr {elr}: nobody leads by memory");
+        let (candidates, awaited, last) = undecided(&bench).expect("nothing is known");
+        assert_eq!((candidates, awaited, last), (vec![1, 2, 3], vec![], Some(1)), "elr {elr}");
+        let before = bench.partition("t", 0).partition_epoch;
+        assert!(!elect(&mut bench, 3, Some(PartitionEpoch(before.0 - 1))), "the partition has changed since");
+        assert!(elect(&mut bench, 3, None));
+        let partition = bench.partition("t", 0);
+        assert_eq!((partition.leader, partition.isr.clone()), (3, vec![3]), "elr {elr}");
+        assert_eq!(partition.leader_recovery_state, LeaderRecoveryState::Recovering);
+        assert!(partition.last_known_elr.is_empty() && partition.eligible_leader_replicas.is_empty());
+        assert_eq!(undecided(&bench), None);
+        assert!(!elect(&mut bench, 2, None), "it has a leader");
+    }
+}
+
+#[test]
+fn those_that_were_complete_or_are_starting_are_waited_for() {
+    let mut bench = bench(1, "2");
+    all_sessions_end(&mut bench);
+    for id in [1, 2] {
+        bench.register(id, &[directory(id)]).expect("its session has ended");
+    }
+    bench.register(3, &[directory(3)]).expect("its session has ended");
+    bench.beat(1, |_| {});
+    assert_eq!(undecided(&bench), Some((vec![1], vec![2, 3], Some(1))));
+    bench.beat(3, |_| {});
+    assert_eq!(undecided(&bench), Some((vec![1, 3], vec![2], Some(1))));
+}
+
+#[test]
+fn replica_outside_the_isr_is_compared_but_not_waited_for() {
+    let mut bench = bench(1, "1");
+    assert_eq!(bench.propose("t", &[1, 2]), ErrorCode::None);
+    all_sessions_end(&mut bench);
+    bench.now.monotonic_ms += SESSION_MS;
+    returns(&mut bench, 2);
+    returns(&mut bench, 1);
+    let found = undecided(&bench).expect("nobody is known to be complete");
+    assert_eq!(found, (vec![1, 2], vec![], Some(1)), "3 is dead");
+    returns(&mut bench, 3);
+    assert_eq!(undecided(&bench).expect("still").0, [1, 2, 3]);
+}
+
+#[test]
+fn damaged_last_replica_waits_for_all_others() {
+    let mut bench = bench(1, "1");
+    let epochs: Vec<i64> = [3, 2, 1].into_iter().map(|id| stops(&mut bench, id)).collect();
+    assert_eq!(bench.partition("t", 0).eligible_leader_replicas, [1]);
+    bench.now.monotonic_ms += SESSION_MS;
+    // It stopped cleanly, and does not claim so: its log has lost synced records since.
+    bench.register(1, &[directory(1)]).expect("its session has ended");
+    assert_eq!(bench.assign(1, DIRECTORY_LOST.0, "t"), ErrorCode::None);
+    assert!(!bench.beat(1, |_| {}).is_fenced);
+    assert_eq!(bench.assign(1, directory(1), "t"), ErrorCode::None);
+    assert_eq!(undecided(&bench), Some((vec![1], vec![2, 3], Some(1))));
+    for (id, previous_broker_epoch) in [(3, epochs[0]), (2, epochs[1])] {
+        let request =
+            BrokerRegistrationRequest { previous_broker_epoch, ..bench.registration(id, &[directory(id)]) };
+        assert_eq!(bench.call(request).error_code, 0);
+        bench.beat(id, |_| {});
+    }
+    assert_eq!(undecided(&bench), Some((vec![1, 2, 3], vec![], Some(1))));
+}
+
+#[test]
+fn damaged_leader_hands_over_and_is_neither_in_sync_nor_eligible() {
+    for (elr, min_isr) in [(0, "1"), (0, "2"), (1, "1"), (1, "2"), (1, "3")] {
+        let mut bench = bench(elr, min_isr);
+        assert_eq!(bench.partition("t", 0).leader, 1);
+        assert_eq!(bench.assign(1, DIRECTORY_LOST.0, "t"), ErrorCode::None);
+        let partition = bench.partition("t", 0);
+        assert_eq!((partition.leader, partition.isr), (2, vec![2, 3]), "elr {elr}");
+        assert_eq!(bench.propose("t", &[2, 3, 1]), ErrorCode::IneligibleReplica, "not from there");
+        assert_eq!(bench.assign(1, directory(1), "t"), ErrorCode::None);
+        let partition = bench.partition("t", 0);
+        assert!(partition.eligible_leader_replicas.is_empty(), "elr {elr}, {min_isr}");
+        assert_eq!(bench.propose("t", &[2, 3, 1]), ErrorCode::None, "it has fetched them again");
+    }
+}
+
+#[test]
+fn damaged_replica_without_which_records_are_lost_keeps_its_place() {
+    for elr in [0, 1] {
+        let mut bench = bench(elr, "1");
+        assert_eq!(bench.propose("t", &[1]), ErrorCode::None);
+        // Another was in sync when it asked.
+        assert_eq!(bench.assign(1, DIRECTORY_LOST.0, "t"), ErrorCode::None);
+        assert_eq!(bench.partition("t", 0).leader, NO_LEADER);
+        assert_eq!(bench.assign(1, directory(1), "t"), ErrorCode::None);
+        if elr == 0 {
+            assert_eq!(bench.partition("t", 0).isr, [1]);
+        } else {
+            assert_eq!(undecided(&bench), Some((vec![1, 2, 3], vec![], Some(1))), "the longest log leads");
+        }
+    }
+}
+
+#[test]
+fn only_complete_log_that_is_gone_leaves_the_choice_to_an_operator() {
+    let mut bench = bench(1, "1");
+    assert_eq!(bench.propose("t", &[1]), ErrorCode::None);
+    all_sessions_end(&mut bench);
+    bench.register(1, &[2001]).expect("its session has ended");
+    bench.assign(1, 2001, "t");
+    bench.beat(1, |_| {});
+    returns(&mut bench, 2);
+    returns(&mut bench, 3);
+    assert_eq!(undecided(&bench), None);
+    assert_eq!(bench.partition("t", 0).leader, NO_LEADER);
+}
+
+#[test]
+fn later_epoch_in_a_log_raises_that_of_its_partition() {
+    for (elr, replicas) in [(0, &[1, 2, 3][..]), (1, &[1, 2, 3]), (1, &[2])] {
+        let mut bench = bench(elr, "1");
+        bench.create("u", &[replicas], &[]);
+        let image = bench.image();
+        let (partition, topic_id) = (bench.partition("u", 0), image.topic("u").expect("it is there").id);
+        let broker_epoch = image.broker(BrokerId(2)).expect("registered").epoch.0;
+        let partition_epoch = partition.partition_epoch.0;
+        let report = |bench: &mut Bench, broker_epoch, leader_epoch| {
+            let data = PartitionData { leader_epoch, partition_epoch, ..Default::default() };
+            let topics = vec![TopicData { topic_id, partitions: vec![data.clone(), data] }];
+            let request = AlterPartitionRequest { broker_id: 2, broker_epoch, topics };
+            let outcome = bench.state.alter_partition(&request, 3);
+            bench.done(outcome).map(|answer| answer.topics[0].partitions[0].error_code)
+        };
+        let not_controller = Ok(ErrorCode::NotController.code());
+        assert_eq!(report(&mut bench, broker_epoch, i32::MAX), not_controller);
+        assert_eq!(report(&mut bench, broker_epoch, 1 << 30), not_controller);
+        assert_eq!(*bench.partition("u", 0), *partition, "that is no epoch");
+        assert_eq!(report(&mut bench, broker_epoch + 1, 17), Err(ErrorCode::StaleBrokerEpoch));
+        assert_eq!(report(&mut bench, broker_epoch, 17), not_controller);
+        let raised = bench.partition("u", 0);
+        assert_eq!(raised.leader_epoch, 18);
+        assert!(raised.partition_epoch > partition.partition_epoch);
+        if elr == 1 && replicas.len() > 1 {
+            assert_eq!(
+                (raised.leader, raised.last_known_elr),
+                (NO_LEADER, vec![1, 2, 3]),
+                "the best log leads"
+            );
+        } else {
+            assert_eq!((raised.leader, raised.isr), (partition.leader, partition.isr.clone()));
+        }
+        assert_eq!(report(&mut bench, broker_epoch, 17), Ok(ErrorCode::FencedLeaderEpoch.code()));
+    }
+}

@@ -1,0 +1,224 @@
+//! A replica whose records are known to be missing or unreadable ([`thalweg_log::Damage`]).
+//!
+//! Owns: the next step of such a replica. It leaves the in-sync and the eligible replicas first, so that it cannot lead, and
+//! then fetches the damaged range again. Refuses: giving up a replica without which records may be lost: while no other is
+//! in sync, it keeps its place.
+
+use super::{Partition, State};
+use thalweg_log::{Damage, LogError};
+use thalweg_metadata::{BrokerId, Image};
+
+/// The next step of a damaged replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DamageStep {
+    /// There is no other replica.
+    OnlyReplica,
+    /// It leads, and no other replica is in sync.
+    OnlyInSync,
+    /// Others have its records: it leaves the in-sync and the eligible replicas, and stops leading.
+    Leave,
+    /// It follows, and is not counted: the damaged range can be fetched again.
+    FetchAgain,
+    /// There is no leader.
+    Wait,
+}
+
+impl Partition {
+    /// Whether records are known to be missing or unreadable. Takes no lock.
+    pub fn is_damaged(&self) -> bool {
+        self.published.is_damaged()
+    }
+
+    /// What is known to be wrong, and what to do about it; `None` if nothing is.
+    pub fn damage_step(&self, image: &Image) -> Option<(Damage, DamageStep)> {
+        let state = self.state.lock();
+        let damage = state.log.damage()?;
+        let registration = &state.registration;
+        let is_up = |id: BrokerId| image.broker(id).is_some_and(|broker| broker.is_active());
+        let step = match registration.leader {
+            _ if registration.replicas.len() == 1 => DamageStep::OnlyReplica,
+            BrokerId::NONE => DamageStep::Wait,
+            leader if leader == self.node_id => {
+                let others = || registration.isr.iter().filter(|id| **id != self.node_id);
+                if others().any(|id| is_up(*id)) { DamageStep::Leave } else { DamageStep::OnlyInSync }
+            }
+            _ if state.is_counted(self.node_id) => DamageStep::Leave,
+            _ => DamageStep::FetchAgain,
+        };
+        Some((damage, step))
+    }
+
+    /// Drops the damaged range, if another broker leads and this replica is not counted.
+    pub fn fetch_damage_again(&self) {
+        self.state.lock().drop_damage(self);
+    }
+
+    /// Forgets that records are missing: nothing brings them back.
+    pub fn accept_loss(&self) {
+        let mut state = self.state.lock();
+        if let Some(Damage::Missing(_)) = state.log.damage() {
+            state.forget_damage(self);
+        }
+    }
+
+    /// Notes an error of a reader that had no lock: it may be damage.
+    pub fn note_error(&self, error: &LogError) {
+        self.state.lock().log.note_error(error);
+        if self.is_damaged() {
+            self.context.damage_found.notify_one();
+        }
+    }
+}
+
+impl State {
+    /// Whether the controller may elect this replica without loss, by what it knows.
+    fn is_counted(&self, node_id: BrokerId) -> bool {
+        let registration = &self.registration;
+        registration.isr.contains(&node_id) || registration.eligible_leader_replicas.contains(&node_id)
+    }
+
+    /// As [`Partition::fetch_damage_again`].
+    pub(super) fn drop_damage(&mut self, partition: &Partition) {
+        let Some(damage) = self.log.damage() else { return };
+        let leader = self.registration.leader;
+        let follows = leader != BrokerId::NONE && leader != partition.node_id && !self.is_retired();
+        if !follows || self.is_counted(partition.node_id) {
+            return;
+        }
+        tracing::warn!(
+            ?partition, %leader, ?damage, log_end = self.log.log_end_offset().0,
+            "Fetching damaged or missing records again from the leader"
+        );
+        if let Damage::Unreadable(from) = damage {
+            self.note_cut(from);
+        }
+        self.forget_damage(partition);
+    }
+
+    /// The controller has elected this replica, whose records are missing: it knows of none that has more.
+    pub(super) fn lead_despite_loss(&mut self, partition: &Partition) {
+        if let Some(Damage::Missing(recovery_point)) = self.log.damage() {
+            tracing::error!(
+                ?partition,
+                log_end = self.log.log_end_offset().0,
+                recovery_point = recovery_point.0,
+                epoch = self.leader_epoch().0,
+                "Became leader although synced records are missing here: they are lost if no other replica has them"
+            );
+            self.forget_damage(partition);
+        }
+    }
+
+    fn forget_damage(&mut self, partition: &Partition) {
+        if let Err(error) = self.log.drop_damage() {
+            tracing::error!(?partition, %error, "Failed to truncate a damaged log");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::partition::testing;
+    use std::sync::Arc;
+    use thalweg_log::{Clock, Home, LogConfig, OpenOptions, PartitionLog, TopicPartition, disk::Disk};
+    use thalweg_metadata::{Delta, PartitionEpoch, PartitionRegistration, Provenance};
+    use thalweg_record::{BatchBuilder, BatchOptions, LeaderEpoch, Offset};
+    use thalweg_wire::MetadataRecord;
+    use thalweg_wire::metadata::RegisterBrokerRecord;
+
+    const OTHER: BrokerId = BrokerId(2);
+    const EPOCH: i32 = 3;
+
+    /// An image in which the other broker is up, or fenced.
+    fn image(is_up: bool) -> Arc<Image> {
+        let mut delta = Delta::new(Arc::new(Image::empty()));
+        let record = RegisterBrokerRecord { broker_id: OTHER.0, fenced: !is_up, ..Default::default() };
+        delta.replay(&MetadataRecord::RegisterBroker(record)).expect("it fits");
+        delta.apply(Provenance::EMPTY)
+    }
+
+    /// A cleanly closed log of several segments, of which the second is garbage, or whose end is missing.
+    fn log(dir: &std::path::Path, is_cut: bool) -> PartitionLog {
+        let config = Arc::new(LogConfig { segment_bytes: 500, ..LogConfig::default() });
+        let (name, clock) = (TopicPartition::new("t", 0), Clock::manual(1_700_000_000_000));
+        let home = || Home::new(Disk::real(), dir.join("t-0"));
+        let mut log = PartitionLog::create(home(), name.clone(), None, Arc::clone(&config), clock.clone())
+            .expect("creates");
+        for _ in 0..20 {
+            let mut builder = BatchBuilder::new(BatchOptions::default());
+            builder.append(1, None, Some(&[b'v'; 100]), &[]).expect("fits");
+            log.append_as_leader(&builder.build(), LeaderEpoch(EPOCH), Default::default()).expect("accepted");
+        }
+        log.set_high_watermark(Offset(20));
+        log.close().expect("closes");
+        let segments = log.segment_offsets();
+        drop(log);
+        let damaged = if is_cut { segments[segments.len() - 1] } else { segments[1] };
+        let file = std::fs::OpenOptions::new()
+            .write(true)
+            .truncate(is_cut)
+            .open(dir.join(format!("t-0/{:020}.log", damaged.0)))
+            .expect("opens");
+        if !is_cut {
+            std::os::unix::fs::FileExt::write_all_at(&file, &[0xA5; 400], 0).expect("writes");
+        }
+        let options =
+            OpenOptions { recovery_point: Offset(20), high_watermark: Offset(20), ..OpenOptions::new(true) };
+        let mut log = PartitionLog::open(home(), name, config, clock, &options).expect("opens");
+        let read = log.read(damaged, 1 << 20, Offset(20), true);
+        assert_eq!(read.is_err(), !is_cut || log.log_end_offset() < damaged, "{read:?}");
+        log
+    }
+
+    fn registration(leader: BrokerId, isr: &[i32], epoch: i32) -> PartitionRegistration {
+        let replicas = vec![testing::NODE, OTHER];
+        let isr = BrokerId::list(isr);
+        let partition_epoch = PartitionEpoch(epoch);
+        PartitionRegistration { replicas, isr, partition_epoch, ..testing::registration(leader, epoch) }
+    }
+
+    #[tokio::test]
+    async fn leader_stays_until_another_is_in_sync_and_then_fetches_again() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let partition = testing::partition(log(dir.path(), false), EPOCH);
+        let step = |is_up| partition.damage_step(&image(is_up)).expect("it is damaged").1;
+        assert_eq!(step(true), DamageStep::OnlyReplica);
+        partition.apply(&registration(testing::NODE, &[1], 4));
+        assert_eq!(step(true), DamageStep::OnlyInSync);
+        partition.apply(&registration(testing::NODE, &[1, 2], 5));
+        assert_eq!((step(false), step(true)), (DamageStep::OnlyInSync, DamageStep::Leave));
+        partition.apply(&registration(BrokerId::NONE, &[1], 6));
+        assert_eq!(step(true), DamageStep::Wait);
+        partition.apply(&registration(OTHER, &[2, 1], 7));
+        assert_eq!(step(true), DamageStep::Leave, "it could be elected");
+        let eligible = PartitionRegistration {
+            eligible_leader_replicas: vec![testing::NODE],
+            ..registration(OTHER, &[2], 8)
+        };
+        partition.apply(&eligible);
+        assert_eq!(step(true), DamageStep::Leave, "it could still be elected");
+        assert_eq!(partition.published.log_end_offset(), Offset(20), "until then nothing is cut");
+        partition.apply(&registration(OTHER, &[2], 9));
+        assert_eq!(partition.damage_step(&image(true)), None);
+        let position = partition.fetch_position(LeaderEpoch(9)).expect("it follows");
+        assert!(position.offset > Offset::ZERO && position.offset < Offset(20), "{position:?}");
+    }
+
+    #[tokio::test]
+    async fn missing_end_is_forgotten_when_another_leads_or_this_one_is_elected() {
+        for leader in [OTHER, testing::NODE] {
+            let dir = tempfile::tempdir().expect("a temporary directory");
+            let log = log(dir.path(), true);
+            let end = log.log_end_offset();
+            assert!(end < Offset(20));
+            let partition = testing::partition_as(log, &registration(BrokerId::NONE, &[1], 4));
+            assert_eq!(partition.damage_step(&image(true)).expect("known").1, DamageStep::Wait);
+            assert!(partition.is_damaged());
+            partition.apply(&registration(leader, &[leader.0], 5));
+            assert!(!partition.is_damaged(), "{leader}");
+            assert_eq!(partition.published.log_end_offset(), end);
+            assert_eq!(partition.published.recovery_point(), end);
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Asks the controller for leader epochs above those in the logs, where the cluster's metadata has lower ones.
+//!
+//! A leader with an epoch that its log has passed is of no use: followers whose last batch is of a later epoch cannot compare
+//! their logs with it, and never join the ISR. The request is AlterPartition with the epoch of the log. The embedded controller
+//! then elects in a higher one; Apache Kafka's answer NOT_CONTROLLER, and change nothing.
+
+use super::Replication;
+use crate::isr_changes::PartitionKey;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+use thalweg_metadata::PartitionIndex;
+use thalweg_wire::Message;
+use thalweg_wire::request::AlterPartitionRequest;
+use thalweg_wire::request::alter_partition_request::{BrokerState, PartitionData, TopicData};
+
+/// How long partitions are collected for a request.
+const COLLECT: Duration = Duration::from_millis(100);
+/// How often the controller is asked, and how many times.
+const AGAIN: Duration = Duration::from_secs(2);
+const ATTEMPTS: u32 = 5;
+/// How many partitions go into one request.
+const REQUEST_PARTITIONS_MAX: usize = 2000;
+
+/// Runs as long as the broker.
+pub async fn run(replication: Arc<Replication>) {
+    loop {
+        let mut stale = replication.context.stale_epochs.next().await;
+        tokio::time::sleep(COLLECT).await;
+        for attempt in 0..ATTEMPTS {
+            let Some((request, first)) = request(&replication, &mut stale) else { break };
+            if attempt == 0 {
+                tracing::warn!(
+                    partitions = stale.len(),
+                    first,
+                    "Leader epochs in the cluster's metadata are below those in the logs: the metadata is older than the data, as \
+                     after an older copy of a controller's directory was restored. Asking the controller for later epochs"
+                );
+            }
+            let version = AlterPartitionRequest::MAX_VERSION;
+            if let Err(error) = replication.broker.controller.send(request, version).await {
+                tracing::warn!(%error, "Failed to ask for later leader epochs, retrying");
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
+        if let Some((_, first)) = request(&replication, &mut stale) {
+            tracing::error!(
+                partitions = stale.len(),
+                first,
+                "The controller did not raise leader epochs that are below those in the logs: these replicas cannot get in sync. \
+                 Restore the newest copy of the controllers' metadata, or move each partition's leadership until its epoch is higher"
+            );
+        }
+    }
+}
+
+/// The request, and the name of its first partition; keeps those in `stale` that still need it.
+fn request(
+    replication: &Replication,
+    stale: &mut BTreeSet<PartitionKey>,
+) -> Option<(AlterPartitionRequest, String)> {
+    let mut topics: Vec<TopicData> = Vec::new();
+    let (mut first, mut count) = (None, 0);
+    stale.retain(|(topic_id, index)| {
+        let topic = replication.partitions.topic_by_id(*topic_id);
+        let Some(partition) = topic.and_then(|topic| topic.partition(*index)) else { return false };
+        let Some(data) = data(*index, &partition) else { return false };
+        first.get_or_insert_with(|| format!("{partition:?}"));
+        count += 1;
+        if count > REQUEST_PARTITIONS_MAX {
+            return true;
+        }
+        match topics.last_mut().filter(|topic| topic.topic_id == *topic_id) {
+            Some(topic) => topic.partitions.push(data),
+            None => topics.push(TopicData { topic_id: *topic_id, partitions: vec![data] }),
+        }
+        true
+    });
+    let (broker_id, broker_epoch) = (replication.broker.node_id.0, replication.broker.epoch());
+    Some((AlterPartitionRequest { broker_id, broker_epoch, topics }, first?))
+}
+
+fn data(index: PartitionIndex, partition: &crate::partition::Partition) -> Option<PartitionData> {
+    let (epoch, registration) = partition.stale_epoch()?;
+    let members = registration.isr.iter().map(|id| BrokerState { broker_id: id.0, broker_epoch: -1 });
+    Some(PartitionData {
+        partition_index: index.0,
+        leader_epoch: epoch.0,
+        new_isr_with_epochs: members.collect(),
+        leader_recovery_state: registration.leader_recovery_state.id(),
+        partition_epoch: registration.partition_epoch.0,
+        ..PartitionData::default()
+    })
+}

@@ -1,0 +1,33 @@
+//! Partitions whose logs have a leader epoch above the one in the cluster's metadata, until that is raised: the metadata is
+//! older than the logs, as after a controller's directory was replaced by an earlier copy.
+
+use crate::isr_changes::PartitionKey;
+use parking_lot::Mutex;
+use std::collections::BTreeSet;
+use tokio::sync::Notify;
+
+/// The partitions that wait to be reported.
+#[derive(Debug, Default)]
+pub struct StaleEpochs {
+    waiting: Mutex<BTreeSet<PartitionKey>>,
+    reported: Notify,
+}
+
+impl StaleEpochs {
+    /// Reports a partition.
+    pub fn report(&self, key: PartitionKey) {
+        self.waiting.lock().insert(key);
+        self.reported.notify_one();
+    }
+
+    /// All that wait, as soon as there are some.
+    pub(crate) async fn next(&self) -> BTreeSet<PartitionKey> {
+        loop {
+            let waiting = std::mem::take(&mut *self.waiting.lock());
+            if !waiting.is_empty() {
+                return waiting;
+            }
+            self.reported.notified().await;
+        }
+    }
+}
