@@ -63,6 +63,11 @@ pub enum StartError {
         /// Their cluster.
         theirs: String,
     },
+    /// The embedded controller has ended before the broker had joined.
+    #[error(
+        "the embedded controller has ended, because its metadata log cannot be written; its errors are in the log"
+    )]
+    ControllerEnded,
     /// The configuration wants something that this version does not do.
     #[error("{0}")]
     Unsupported(String),
@@ -98,6 +103,7 @@ pub(crate) fn open_logs(
     options.threads = config.log.recovery_threads_per_dir * config.log.data_dirs().len();
     options.clock = machine.clock.clone();
     options.disk = machine.disk.clone();
+    options.metadata_log_dir = config.node.roles.controller.then(|| config.metadata_log_dir());
     options.cluster_id = cluster_id;
     options.adds = config.directories.adds;
     // The settings of topics become known with the first image; until then the broker's defaults apply.

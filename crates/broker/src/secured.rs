@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
-use thalweg_config::{BrokerConfig, Listener, TlsKeys};
+use thalweg_config::table::broker_key;
+use thalweg_config::{BrokerConfig, Listener, TlsKeys, Value};
 use thalweg_net::{CertificateObserver, HandshakeTurns, TlsListener};
 use thalweg_security::InvalidSetting;
 use thalweg_security::tls::{IncompatibleCertificate, ServerTls};
@@ -164,7 +165,10 @@ impl Secured {
     }
 
     fn compatible(&self, settings: &Settings) -> Result<ServerTls, TlsRefused> {
-        let is_true = |key: &str| settings.get(key).is_some_and(|value| value.trim() == "true");
+        let is_true = |name: &str| {
+            let value = broker_key(name).zip(settings.get(name)).map(|(key, text)| Value::parse(key, text));
+            value == Some(Ok(Value::Boolean(true)))
+        };
         let (dn, san) =
             (is_true(TlsKeys::allow_dn_changes.name()), is_true(TlsKeys::allow_san_changes.name()));
         let checked = take(settings).map_err(TlsRefusal::from).and_then(|tls| {

@@ -108,10 +108,18 @@ pub async fn start_on(
     let fetchers = Arc::new(Fetchers::new(Arc::clone(&broker.replication)));
     let publisher = Arc::new(Publisher::new(Arc::clone(&broker), Arc::clone(&fetchers), found));
     let options = membership_options(&config, &log_dirs, &listening);
-    let membership = match join(&broker, options, publisher.clone()).await {
+    let joined = tokio::select! {
+        biased;
+        // Nothing else would end the wait: the broker would ask a controller that is gone.
+        () = controller_ended(controller.as_ref()) => Err(StartError::ControllerEnded),
+        joined = join(&broker, options, publisher.clone()) => match joined {
+            Ok(membership) => Ok(membership),
+            Err(error) => Err(joining::refusal(&broker, error).await),
+        },
+    };
+    let membership = match joined {
         Ok(membership) => membership,
         Err(error) => {
-            let error = joining::refusal(&broker, error).await;
             close_unused(&broker, &publisher);
             if let Some(controller) = controller {
                 controller.stop().await;
@@ -249,6 +257,14 @@ async fn join(
     broker.log_dirs.forget_lost();
     membership.unfence().await?;
     Ok(membership)
+}
+
+/// Waits until the controller of this process has ended; for ever without one.
+async fn controller_ended(node: Option<&ControllerNode>) {
+    match node {
+        Some(node) => node.controller().stopped().await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Applies each new registration: a process that was paused may have had to register again.
@@ -413,14 +429,7 @@ impl Server {
             biased;
             () = watch_directories(&self.broker, &self.membership, &self.directories) => "every data directory has failed".to_owned(),
             error = self.membership.failed() => error.to_string(),
-            () = self.controller_ended() => "the embedded controller has ended".to_owned(),
-        }
-    }
-
-    async fn controller_ended(&self) {
-        match &self.controller {
-            Some(node) => node.controller().stopped().await,
-            None => std::future::pending().await,
+            () = controller_ended(self.controller.as_ref()) => "the embedded controller has ended".to_owned(),
         }
     }
 

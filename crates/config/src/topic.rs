@@ -6,6 +6,7 @@ use thalweg_log::LogConfig;
 
 use super::error::ConfigError;
 use super::key::{ConfigKey, Support};
+use super::setting::Setting;
 use super::table::{self, EffectiveTopicConfig};
 use super::topic_value::{CompressionType, TopicCompression};
 use super::value::Value;
@@ -78,6 +79,14 @@ impl TopicDefaults {
             errors.extend(set.err());
         }
         (merged, errors)
+    }
+}
+
+impl<T> Setting<T> {
+    /// The value of a topic's setting in this text, as it was set at run time; `None` if the key's check refuses it.
+    pub fn parse_for_topic(self, text: &str) -> Option<T> {
+        let key = table::topic_key(self.name())?;
+        Some(self.read(Some(&Value::parse(key, text).ok()?), key.unit))
     }
 }
 

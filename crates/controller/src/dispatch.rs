@@ -6,7 +6,6 @@ mod served;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use thalweg_metadata::VersionedRecord;
 use thalweg_security::quota::MutationQuota;
 use thalweg_wire::frame::{self, LENGTH_LEN};
 use thalweg_wire::request::{
@@ -24,13 +23,15 @@ use thalweg_wire::request::{
 use thalweg_wire::{ApiKey, DecodeError, Decoder, EncodeError, ErrorCode, Message, Refuse};
 
 use about::{api_version, api_versions, describe_cluster};
+#[cfg(test)]
+pub(crate) use served::served;
 pub use served::serves;
 pub(crate) use served::{AROUND_MAX, authorize, check_envelope};
-use served::{Place, elements_max, place};
+use served::{Place, elements_max, extent, place};
 
 use crate::asker::{Asker, Rulings};
 use crate::requester::Requester;
-use crate::state::{ApiError, MutationCall, Now, Outcome, Spent, State};
+use crate::state::{ApiError, Batch, MutationCall, Now, Outcome, Spent, State, Unwritable};
 
 /// Frames from this length on are read beside the workers, and decided beside the controller's task.
 const LARGE: usize = 16 * 1024;
@@ -62,7 +63,9 @@ pub(crate) enum Parsed {
 
 /// A pending decision: the records to write, and the frame to answer with once they are written.
 pub(crate) struct Decision {
-    pub records: Vec<VersionedRecord>,
+    pub batch: Batch,
+    /// Why the records of the decision cannot be written; it is refused then.
+    pub unwritable: Option<Unwritable>,
     pub answer: Result<Bytes, EncodeError>,
     /// What it uses of the client's quota of changes.
     pub spent: Option<Spent>,
@@ -331,9 +334,9 @@ where
     let is_large = call.is_large;
     let decide: Decide = Box::new(move |state, now| {
         let decided = authorize(R::KEY, state, &call.by).and_then(|()| decide(state, &request, now));
-        let Outcome { records, response } = decided.unwrap_or_else(|error| refused(&request, error, &call));
+        let (batch, unwritable, response) = prepare(state, &request, decided, &call);
         let answer = encoded(&response, R::KEY, call.version, call.correlation_id);
-        Decision { records, answer, spent: None, rulings: call.by.take_rulings() }
+        Decision { batch, unwritable, answer, spent: None, rulings: call.by.take_rulings() }
     });
     Ok(Ask::Decide { decide, is_large })
 }
@@ -359,19 +362,38 @@ where
         };
         let (mut quota, limited) = state.mutation_quota(&mutation, now);
         let decided = authorize(R::KEY, state, &call.by).and_then(|()| decide(state, &request, &mut quota));
-        let Outcome { records, mut response } =
-            decided.unwrap_or_else(|error| refused(&request, error, &call));
+        let (batch, unwritable, mut response) = prepare(state, &request, decided, &call);
         response.throttle(i32::try_from(quota.throttle_ms()).unwrap_or(i32::MAX));
         let spent = limited.map(|(sharers, limit)| Spent { sharers, limit, quota });
         let answer = encoded(&response, R::KEY, call.version, call.correlation_id);
-        Decision { records, answer, spent, rulings: call.by.take_rulings() }
+        Decision { batch, unwritable, answer, spent, rulings: call.by.take_rulings() }
     });
     Ok(Ask::Decide { decide, is_large })
 }
 
-fn refused<R: Refuse>(request: &R, error: ApiError, call: &Call) -> Outcome<R::Response> {
+/// Prepares the records of a decision. Those that cannot be written make a refusal of it.
+fn prepare<R: Refuse>(
+    state: &State,
+    request: &R,
+    decided: Result<Outcome<R::Response>, ApiError>,
+    call: &Call,
+) -> (Batch, Option<Unwritable>, R::Response) {
+    let Outcome { records, response } = match decided {
+        Ok(outcome) => outcome,
+        Err(error) => return (Batch::default(), None, refused(request, &error, call)),
+    };
+    match state.prepare(records, extent(R::KEY)) {
+        Ok(batch) => (batch, None, response),
+        Err(unwritable) => {
+            let answer = refused(request, &ApiError::from(&unwritable), call);
+            (Batch::default(), Some(unwritable), answer)
+        }
+    }
+}
+
+fn refused<R: Refuse>(request: &R, error: &ApiError, call: &Call) -> R::Response {
     tracing::debug!(api = ?R::KEY, code = %error.code, message = error.message, "Rejected a request");
-    Outcome::answer(request.refuse(error.code, error.message.as_deref(), call.version))
+    request.refuse(error.code, error.message.as_deref(), call.version)
 }
 
 /// An answer to a request that the quota of changes limits.

@@ -1,8 +1,8 @@
 //! The one task that owns the controller's state and its log.
 //!
 //! Its events: a request arrives, a sync ends, a snapshot is written, a deadline passes (a waiting Fetch, a broker's
-//! session, leader balancing, expired delegation tokens, a snapshot). A request is decided, its records are appended and replayed at once; they
-//! are synced in the background, and only then the answer is sent. Requests that arrive during a sync are decided and
+//! session, leader balancing, expired delegation tokens, a snapshot). A request is decided, its records are replayed on a
+//! copy of the image and appended; they are synced in the background, and only then the answer is sent. Requests that arrive during a sync are decided and
 //! appended meanwhile, and the next sync covers all of them. Large requests are decided on a separate thread
 //! (`drafts`).
 //!
@@ -28,7 +28,7 @@ use crate::quorum::{
     AppendFailure, FetchAsk, Leader, MetadataLog, Observers, Ready, describe_quorum, encode_batch,
     fetch_snapshot,
 };
-use crate::state::{ApiError, Now, Spent, State};
+use crate::state::{ApiError, Batch, Extent, Now, Spent, State, Unwritable};
 
 mod drafts;
 mod opening;
@@ -120,6 +120,8 @@ pub(crate) struct Driver {
     published: Arc<Published>,
     /// The last append found no room.
     is_full: bool,
+    /// The last decision that did not fit.
+    fault: Option<Unwritable>,
     dead: bool,
 }
 
@@ -139,27 +141,24 @@ impl Driver {
         Now { wall_ms: self.clock.now_ms(), monotonic_ms: self.sessions.elapsed_ms() }
     }
 
-    /// Appends records as one batch and replays them.
-    fn write(&mut self, records: &[VersionedRecord], now: Now) -> Result<(), AppendFailure> {
-        if records.is_empty() {
+    /// Appends a prepared batch, then adopts it.
+    fn write(&mut self, batch: Batch, now: Now) -> Result<(), AppendFailure> {
+        if batch.is_empty() {
             return Ok(());
         }
-        let values: Vec<Bytes> = records
-            .iter()
-            .map(|record| {
-                record.to_value().expect("the controller makes records that their version can hold")
-            })
-            .collect();
-        debug_assert_eq!(self.state.next_offset(), self.log.end_offset());
-        let batch = encode_batch(self.log.end_offset(), self.leader.epoch, now.wall_ms, &values);
-        self.log.append(&batch, self.leader.epoch)?;
+        let mut next = self.log.end_offset();
+        assert_eq!(batch.base_offset(), next, "a batch was prepared for the end of the log");
+        let mut encoded = Vec::with_capacity(batch.parts().len());
+        for values in batch.parts() {
+            encoded.push(encode_batch(next, self.leader.epoch, now.wall_ms, values));
+            next += i64::try_from(values.len()).expect("a batch has a bounded number of records");
+        }
+        self.log.append_all(&encoded, self.leader.epoch)?;
         if std::mem::take(&mut self.is_full) {
             tracing::warn!("The metadata log has room again");
         }
-        self.state
-            .apply(records, self.leader.epoch, now)
-            .expect("the controller makes records that fit its image");
-        self.published.wrote(records, self.log.end_offset());
+        self.published.wrote(batch.records(), next);
+        self.state.adopt(batch, self.leader.epoch, now);
         Ok(())
     }
 
@@ -269,14 +268,15 @@ impl Driver {
 
     /// Writes a decision, and answers when it is committed.
     fn carry_out(&mut self, decision: Decision, now: Now, reply: Reply) {
-        let Decision { records, answer, spent, rulings } = decision;
+        let Decision { batch, unwritable, answer, spent, rulings } = decision;
         self.spend(spent.as_ref());
         self.publish(rulings);
+        self.note_unwritable(unwritable.as_ref());
         let frame = match answer {
             Ok(frame) => frame,
             Err(error) => return send(reply, Err(error.into())),
         };
-        match self.write(&records, now) {
+        match self.write(batch, now) {
             Ok(()) => {}
             Err(AppendFailure::Full(error)) => {
                 self.published.disk_was_full();
@@ -289,6 +289,21 @@ impl Driver {
             }
         }
         self.answer_after(self.log.end_offset(), frame, reply);
+    }
+
+    /// Decides a request and appends its records, without a sync or an answer.
+    #[cfg(test)]
+    pub fn decide_unsynced(&mut self, decide: &Decide) -> Result<Bytes, Unwritable> {
+        let now = self.now();
+        let Decision { batch, unwritable, answer, .. } = decide(&mut self.state, now);
+        self.write(batch, now).expect("the disk has room");
+        unwritable.map_or_else(|| Ok(answer.expect("an answer can be written")), Err)
+    }
+
+    /// The image with all records so far.
+    #[cfg(test)]
+    pub fn image(&self) -> &Arc<Image> {
+        self.state.image()
     }
 
     /// Takes what a decision has used of its client's quota.
@@ -370,9 +385,12 @@ impl Driver {
             Ok(None) => {}
             Ok(Some(target)) => {
                 let image = self.state.image().clone();
-                let disk = target.disk().clone();
+                let (disk, recovery_point) = (target.disk().clone(), self.log.recovery_point());
                 let task = disk.spawn(move || {
                     let outcome = target.sync();
+                    if outcome.is_ok() {
+                        recovery_point.write(target.up_to());
+                    }
                     (target, outcome)
                 });
                 self.flush = Some(Flush { task, image });
@@ -453,7 +471,7 @@ impl Driver {
         }
         let now = self.now();
         if let Some(fencing) = self.state.fence_stale_brokers(now) {
-            if !self.write_of_itself(&fencing.records, now) {
+            if !self.write_of_itself(fencing.records, now) {
                 return;
             }
             self.published.sessions_ended(fencing.brokers);
@@ -463,27 +481,35 @@ impl Driver {
         }
         if self.rebalance_at.is_some_and(|at| at <= instant) {
             let pass = self.state.balance_leaders();
-            let more = self.write_of_itself(&pass.records, now) && pass.more;
+            let more = self.write_of_itself(pass.records, now) && pass.more;
             let next = |interval| instant.checked_add(if more { Duration::ZERO } else { interval });
             self.rebalance_at = self.rebalance_interval.and_then(next);
         }
         if self.unclean_election_at.is_some_and(|at| at <= instant) {
             let pass = self.state.elect_unclean_leaders();
-            let more = self.write_of_itself(&pass.records, now) && pass.more;
+            let more = self.write_of_itself(pass.records, now) && pass.more;
             let next = if more { Duration::ZERO } else { self.unclean_election_interval };
             self.unclean_election_at = instant.checked_add(next);
         }
         if self.expire_tokens_at.is_some_and(|at| at <= instant) {
             let expired = self.state.remove_expired_tokens(now);
-            let more = self.write_of_itself(&expired.records, now) && expired.more;
+            let more = self.write_of_itself(expired.records, now) && expired.more;
             let next = |interval| instant.checked_add(if more { Duration::ZERO } else { interval });
             self.expire_tokens_at = self.state.expire_tokens_interval().and_then(next);
         }
     }
 
     /// Writes records without a request. Returns whether it could.
-    fn write_of_itself(&mut self, records: &[VersionedRecord], now: Now) -> bool {
-        match self.write(records, now) {
+    fn write_of_itself(&mut self, records: Vec<VersionedRecord>, now: Now) -> bool {
+        let batch = match self.state.prepare(records, Extent::Several) {
+            Ok(batch) => batch,
+            Err(unwritable) => {
+                self.note_unwritable(Some(&unwritable));
+                self.state.postpone_sessions(now, RETRY);
+                return false;
+            }
+        };
+        match self.write(batch, now) {
             Ok(()) => true,
             Err(AppendFailure::Full(error)) => {
                 self.note_full(&error);
@@ -501,6 +527,18 @@ impl Driver {
     fn note_full(&mut self, error: &dyn std::fmt::Display) {
         if !std::mem::replace(&mut self.is_full, true) {
             tracing::error!(%error, "The metadata log has no room; requests are refused until it has");
+        }
+    }
+
+    /// Logs a decision that is wrong; once, while it is repeated.
+    fn note_unwritable(&mut self, unwritable: Option<&Unwritable>) {
+        let Some(fault) = unwritable.filter(|unwritable| unwritable.is_fault()) else { return };
+        if self.fault.as_ref() != Some(fault) {
+            tracing::error!(
+                offset = self.state.next_offset(), %fault,
+                "A decision does not fit the metadata image: refused it, and wrote nothing. Please report this"
+            );
+            self.fault = Some(fault.clone());
         }
     }
 

@@ -32,6 +32,6 @@ pub use options::{
     ConfigRefusal, ConfigRules, ControllerOptions, EffectiveConfig, default_supported_features,
 };
 pub use published::{ControllerFigures, MutationFigures};
-pub use quorum::{QuorumStateError, SnapshotError, StartError};
+pub use quorum::{QuorumStateError, Remedy, SNAPSHOT_BYTES_MAX, SnapshotError, StartError};
 pub use requester::Requester;
 pub use state::{ComparedElection, Undecided};

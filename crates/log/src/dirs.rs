@@ -41,11 +41,13 @@ mod clean_shutdown;
 mod error;
 mod meta_properties;
 mod moves;
+mod never_opened;
 mod open;
 
 pub use error::{
     BadMetaProperties, CreateError, DirectoryLocked, DirectoryOffline, DuplicateDirectoryId,
-    DuplicatePartition, EmptyDirectory, NoDirectory, OpenError, PartitionExists, WrongClusterId, WrongNodeId,
+    DuplicatePartition, EmptyDirectory, NoDirectory, OpenError, PartitionExists, UnidentifiedMetadataLog,
+    WrongClusterId, WrongNodeId,
 };
 pub use open::LogDirsOptions;
 

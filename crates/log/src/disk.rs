@@ -49,6 +49,9 @@ const OTHERS: u32 = 0o007;
 const OTHERS_WRITE: u32 = 0o002;
 const STICKY: u32 = 0o1000;
 
+/// The end of the name under which a file is written that will replace another.
+pub(crate) const TEMPORARY_SUFFIX: &str = ".tmp";
+
 /// The reported capacity of a disk in memory.
 const MEMORY_BYTES: u64 = 1 << 40;
 
@@ -265,23 +268,29 @@ impl Disk {
     /// Replaces a file in one step: a reader, or a crash, sees the old content or the new, never a mixture.
     pub fn replace(&self, path: &Path, bytes: &[u8], durability: Durability) -> io::Result<()> {
         let mut temporary = OsString::from(path);
-        temporary.push(".tmp");
+        temporary.push(TEMPORARY_SUFFIX);
         let temporary = PathBuf::from(temporary);
         // A leftover file from an interrupted run has other content, which might be what reaches the disk.
         self.unlink(&temporary)?;
-        let file = self.open_or_create(&temporary)?;
-        file.write_all_at(bytes, 0)?;
-        if durability == Durability::Synced {
-            file.sync_data()?;
+        let written =
+            self.write_new(&temporary, bytes, durability).and_then(|()| self.rename(&temporary, path));
+        if written.is_err() {
+            // On a full disk it would take what little room is left. A start removes what stays.
+            let _ = self.unlink(&temporary);
+            return written;
         }
-        drop(file);
-        self.rename(&temporary, path)?;
         if durability == Durability::Synced
             && let Some(parent) = path.parent()
         {
             self.sync_dir(parent)?;
         }
         Ok(())
+    }
+
+    fn write_new(&self, path: &Path, bytes: &[u8], durability: Durability) -> io::Result<()> {
+        let file = self.open_or_create(path)?;
+        file.write_all_at(bytes, 0)?;
+        if durability == Durability::Synced { file.sync_data() } else { Ok(()) }
     }
 
     /// Length and time of change of a file.

@@ -147,9 +147,10 @@ impl<'a> HeaderScan<'a> {
 /// purpose.
 const VERIFIED_PER_BYTE: u64 = 16;
 
-/// Whether a complete batch with a valid CRC starts between two positions of a file, with an offset that can follow
-/// `expected`: then the bytes before it are damage, not the end of the log. Also `true` if checking takes too long.
-pub fn has_batch(file: &LogFile, from: u64, to: u64, expected: Offset) -> io::Result<bool> {
+/// The position of the first complete batch with a valid CRC between two positions of a file, with an offset that can
+/// follow `expected`: the bytes before it are damage, not the end of the log. If checking takes too long, that of one
+/// whose CRC was not checked.
+pub fn find_batch(file: &LogFile, from: u64, to: u64, expected: Offset) -> io::Result<Option<u64>> {
     // A record takes more than a byte, so offsets rise by less than positions, unless they were compacted.
     let reach = i64::try_from(to - from).unwrap_or(i64::MAX);
     let offsets = expected.0..expected.0.saturating_add(reach);
@@ -170,11 +171,33 @@ pub fn has_batch(file: &LogFile, from: u64, to: u64, expected: Offset) -> io::Re
             let mut bytes = vec![0; size];
             let read = file.read_at(&mut bytes, position)?;
             if thalweg_record::verify(&bytes[..read]).is_ok() || left < size as u64 {
-                return Ok(true);
+                return Ok(Some(position));
             }
             left -= size as u64;
         }
         at += starts as u64;
+    }
+    Ok(None)
+}
+
+/// The unit in which a power failure loses what was not synced.
+const PAGE: u64 = 4096;
+
+/// Whether a power failure can explain the damage between two positions of a file, the second one of them the start of a
+/// sound batch: a page that did not reach the medium reads as zeros.
+pub fn lacks_page(file: &LogFile, from: u64, to: u64, expected: Offset) -> io::Result<bool> {
+    let mut at = from;
+    while let page_end = (at / PAGE + 1) * PAGE
+        && page_end <= to
+    {
+        // Most offsets begin with zeros.
+        let head = usize::try_from(page_end - at).unwrap_or(usize::MAX);
+        let begins_with_zeros = at == from
+            && expected.0.to_be_bytes().get(..head).is_some_and(|head| head.iter().all(|byte| *byte == 0));
+        if !begins_with_zeros && is_zeros(file, at, page_end)? {
+            return Ok(true);
+        }
+        at = page_end;
     }
     Ok(false)
 }

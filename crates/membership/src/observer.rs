@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use thalweg_controller::SNAPSHOT_BYTES_MAX;
 use thalweg_controller::batches::{MetadataBatch, MetadataBatchError};
 use thalweg_metadata::topic_name::CLUSTER_METADATA;
 use thalweg_metadata::{BrokerId, Delta, Image, Loader, Published, ReplayError};
@@ -27,8 +28,6 @@ const RETRY: Duration = Duration::from_millis(20);
 const TOLD_FAILURES: u32 = 20;
 /// Bytes of one Fetch.
 const FETCH_BYTES_MAX: i32 = 8 * 1024 * 1024;
-/// No snapshot is larger.
-const SNAPSHOT_BYTES_MAX: usize = 1024 * 1024 * 1024;
 /// Batches above the high watermark that are kept; beyond it they are dropped and fetched again.
 const TAIL_BATCHES_MAX: usize = 4096;
 
@@ -332,8 +331,8 @@ impl Observer {
                 Some(ErrorCode::None) => {}
                 other => return Err(Fault::Passing(format!("FetchSnapshot is answered with {other:?}"))),
             }
-            let Some(size) = usize::try_from(piece.size).ok().filter(|size| *size <= SNAPSHOT_BYTES_MAX)
-            else {
+            let size = u64::try_from(piece.size).ok().filter(|size| *size <= SNAPSHOT_BYTES_MAX);
+            let Some(size) = size.and_then(|size| usize::try_from(size).ok()) else {
                 return Err(ObserverError::SnapshotTooLarge { end_offset, epoch, size: piece.size }.into());
             };
             if let Records::Inline(part) = piece.unaligned_records {

@@ -1,6 +1,7 @@
 //! Configurations that were set at run time, for each resource.
 
 use crate::BrokerId;
+use crate::shards::Shards;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use thalweg_hash::HashMap;
@@ -104,10 +105,10 @@ pub fn edit_list(list: &str, named: &str, add: bool) -> String {
     left.join(",")
 }
 
-/// All configurations. A copy shares the maps of the resources.
+/// All configurations. A copy shares them, and a change copies a small part of the map.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Configs {
-    resources: HashMap<ConfigResource, Arc<ConfigMap>>,
+    resources: Shards<ConfigResource, Arc<ConfigMap>>,
 }
 
 impl Configs {
@@ -128,13 +129,16 @@ impl Configs {
 
     /// Whether nothing is set.
     pub fn is_empty(&self) -> bool {
-        self.resources.is_empty()
+        self.resources.len() == 0
     }
 
     pub(crate) fn set(&mut self, resource: &ConfigResource, name: &str, value: Option<&str>) {
         match value {
             Some(value) => {
-                let map = self.resources.entry(resource.clone()).or_default();
+                if self.resources.get(resource).is_none() {
+                    self.resources.insert(resource.clone(), Arc::default());
+                }
+                let map = self.resources.get_mut(resource).expect("it was just put there");
                 Arc::make_mut(map).insert(name.to_owned(), value.to_owned());
             }
             None => {

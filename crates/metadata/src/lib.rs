@@ -24,6 +24,7 @@ mod loader;
 mod partition;
 mod quotas;
 mod replay;
+mod shards;
 #[cfg(test)]
 mod tests;
 mod to_records;

@@ -1,9 +1,9 @@
 //! Topics and their partitions.
 
+use crate::shards::Shards;
 use crate::{PartitionIndex, PartitionRegistration, topic_name};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use thalweg_hash::HashMap;
 use thalweg_wire::Uuid;
 
 /// A topic.
@@ -24,11 +24,11 @@ impl Topic {
     }
 }
 
-/// All topics, by id and by name. A copy shares the topics.
+/// All topics, by id and by name. A copy shares them, and a change copies a small part of the maps.
 #[derive(Clone, Debug, Default)]
 pub struct Topics {
-    by_id: HashMap<Uuid, Arc<Topic>>,
-    by_name: HashMap<Arc<str>, Uuid>,
+    by_id: Shards<Uuid, Arc<Topic>>,
+    by_name: Shards<Arc<str>, Uuid>,
 }
 
 impl PartialEq for Topics {
@@ -59,24 +59,24 @@ impl Topics {
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.by_id.is_empty()
+        self.by_id.len() == 0
     }
 
     /// All topics, in no order.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Topic>> {
-        self.by_id.values()
+        self.by_id.iter().map(|(_, topic)| topic)
     }
 
     /// All topics in the order of their names.
     pub fn sorted(&self) -> Vec<&Arc<Topic>> {
-        let mut topics: Vec<_> = self.by_id.values().collect();
+        let mut topics: Vec<_> = self.iter().collect();
         topics.sort_by(|a, b| a.name.cmp(&b.name));
         topics
     }
 
     /// How many partitions all topics have.
     pub fn partition_count(&self) -> usize {
-        self.by_id.values().map(|topic| topic.partitions.len()).sum()
+        self.iter().map(|topic| topic.partitions.len()).sum()
     }
 
     pub(crate) fn insert(&mut self, topic: Topic) {

@@ -101,7 +101,7 @@ async fn add_to_one(
         let producer = Producer { id: transaction.producer_id, epoch: transaction.producer_epoch };
         let id = &transaction.transactional_id;
         let answers = if transaction.verify_only {
-            broker.transactions.verify_partitions(id, producer, &partitions)
+            broker.transactions.verify_partitions(id, producer, &partitions).await
         } else {
             let client_version = if version >= BETWEEN_BROKERS { NEWER } else { 0 };
             let added = broker.transactions.add_partitions(id, producer, &partitions, client_version).await;

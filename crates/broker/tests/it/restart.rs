@@ -2,13 +2,15 @@
 //! directories, taken while the broker writes to them.
 
 use crate::records::{Topic, batch, batch_at, get, put, values};
-use crate::running::{Running, is_coming_up};
+use crate::running::{Running, configuration, is_coming_up};
 use bytes::Bytes;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
+use thalweg_broker::{Loading, Machine, StartError, start_on};
 use thalweg_config::{BrokerConfig, ServerProperties};
+use thalweg_log::disk::{Disk, Faults};
 use thalweg_record::{BatchOptions, ProducerEpoch, ProducerId};
 use thalweg_wire::request::delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic};
 use thalweg_wire::request::describe_configs_request::DescribeConfigsResource;
@@ -199,8 +201,11 @@ async fn an_orderly_stop_keeps_everything() {
 
 fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).expect("a directory");
-    for entry in std::fs::read_dir(from).expect("a directory") {
-        let entry = entry.expect("an entry");
+    let entries = std::fs::read_dir(from).expect("a directory").map(|entry| entry.expect("an entry"));
+    let mut entries: Vec<_> = entries.collect();
+    // A crash never leaves a recovery point above what was written.
+    entries.sort_by_key(|entry| entry.file_name() != "recovery-point");
+    for entry in entries {
         let (path, to) = (entry.path(), to.join(entry.file_name()));
         if path.is_dir() {
             copy(&path, &to);
@@ -365,4 +370,30 @@ async fn data_that_the_metadata_does_not_know_is_never_deleted() {
     let broker = start(dir.path()).await;
     assert_eq!(values(&get(&broker, &topic, 0).await).len(), 2);
     broker.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_controller_that_ends_while_the_broker_joins_ends_the_start() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    start(dir.path()).await.stop().await;
+    let point = dir.path().join("__cluster_metadata-0/recovery-point");
+    let before = std::fs::read(&point).expect("it was written");
+    let faults = Arc::new(Faults::default());
+    faults.only("__cluster_metadata-0/00000000000000000000.log");
+    let machine = Machine { disk: Disk::with_faults(Arc::clone(&faults)), ..Machine::real() };
+    // The controller has opened its log once the recovery point moves. The next sync, of the broker's registration or of its
+    // unfencing, fails.
+    std::thread::spawn(move || {
+        while std::fs::read(&point).is_ok_and(|now| now == before) {
+            std::thread::yield_now();
+        }
+        faults.set_hanging(true);
+        faults.wait_until_hung();
+        faults.set_failing_syncs(true);
+        faults.set_hanging(false);
+    });
+    let (config, loading) = (configuration(dir.path(), &[]), Loading::default());
+    let started = tokio::time::timeout(Duration::from_secs(60), start_on(&machine, config, &loading)).await;
+    let started = started.expect("the start ends").map(drop);
+    assert!(matches!(started, Err(StartError::ControllerEnded)), "{started:?}");
 }

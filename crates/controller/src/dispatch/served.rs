@@ -7,7 +7,7 @@ use thalweg_wire::{ApiKey, ErrorCode};
 
 use crate::asker::Asker;
 use crate::requester::Requester;
-use crate::state::{ApiError, State};
+use crate::state::{ApiError, Extent, State};
 
 /// What the requester of an API must be allowed to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +77,7 @@ pub fn serves(api: ApiKey) -> bool {
 }
 
 /// The APIs, in the order of their keys.
-pub(super) fn served() -> impl Iterator<Item = ApiKey> {
+pub(crate) fn served() -> impl Iterator<Item = ApiKey> {
     SERVED.into_iter().map(|(api, _)| api)
 }
 
@@ -128,6 +128,18 @@ pub(super) fn elements_max(api: ApiKey) -> usize {
             ELEMENTS_OF_BROKERS_MAX
         }
         Place::Anywhere => ELEMENTS_MAX,
+    }
+}
+
+/// How many batches a decision may fill: those about a broker change all of its partitions.
+pub(super) fn extent(api: ApiKey) -> Extent {
+    match api {
+        ApiKey::BrokerRegistration
+        | ApiKey::BrokerHeartbeat
+        | ApiKey::UnregisterBroker
+        | ApiKey::AlterPartition
+        | ApiKey::AssignReplicasToDirs => Extent::Several,
+        _ => Extent::One,
     }
 }
 

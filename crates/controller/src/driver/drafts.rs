@@ -67,7 +67,7 @@ impl Driver {
         let task = disk.spawn(move || {
             let decision = decide(&mut state, now);
             // A request of a million names takes a while to free: do it here, if it is no longer needed.
-            let is_final = decision.records.is_empty() || decision.answer.is_err();
+            let is_final = decision.batch.is_empty() || decision.answer.is_err();
             Drafted { decision, decide: (!is_final).then_some(decide) }
         });
         self.drafts.running = Some(Draft { base, count, reply, task });
@@ -84,6 +84,7 @@ impl Driver {
             // It is right for the state that was copied, which is younger than the request.
             (None, answer) => {
                 self.publish(decision.rulings.take());
+                self.note_unwritable(decision.unwritable.as_ref());
                 match answer {
                     Ok(frame) => {
                         self.spend(decision.spent.as_ref());

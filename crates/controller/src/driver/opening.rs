@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use thalweg_metadata::{Endpoint, Image, VersionRange};
+use thalweg_metadata::{Endpoint, Image, VersionRange, VersionedRecord};
 use thalweg_record::ControlRecordType;
 use thalweg_wire::data::leader_change_message::Voter;
 use thalweg_wire::data::voters_record::{
@@ -21,7 +21,7 @@ use crate::quorum::{
     AppendFailure, Leader, MetadataLog, Observers, QuorumState, Recovered, StartError, encode_control_batch,
     formatted_with,
 };
-use crate::state::State;
+use crate::state::{Extent, Now, State};
 
 impl Driver {
     /// Opens the log and starts to lead. Blocks.
@@ -72,6 +72,7 @@ impl Driver {
             witness: options.witness.clone(),
             published: Arc::default(),
             is_full: false,
+            fault: None,
             dead: false,
         };
         driver.lead(&options, recovered)?;
@@ -111,9 +112,9 @@ impl Driver {
         let Recovered { image, registered_at, open_transaction, .. } = recovered;
         self.state.activate(image, self.log.end_offset(), registered_at, now);
         let records = self.state.activation_records(open_transaction);
-        self.write(&records, now).map_err(start_error)?;
+        self.write_first(records, now)?;
         let registration = self.state.register_controller(Uuid::random(), options.listeners.clone());
-        self.write(&[registration], now).map_err(start_error)?;
+        self.write_first(vec![registration], now)?;
         self.log.flush()?;
         self.commit(self.state.image().clone());
         self.published.lead(self.leader.epoch);
@@ -124,6 +125,14 @@ impl Driver {
             "Controller leads the metadata quorum"
         );
         Ok(())
+    }
+
+    fn write_first(&mut self, records: Vec<VersionedRecord>, now: Now) -> Result<(), StartError> {
+        let batch = self
+            .state
+            .prepare(records, Extent::One)
+            .map_err(|unwritable| StartError::FirstRecords { reason: unwritable.to_string() })?;
+        self.write(batch, now).map_err(start_error)
     }
 
     /// Starts the cluster with the records that its directory was formatted with, if any.

@@ -1,7 +1,7 @@
 //! The metadata log: opening and replaying, appending, syncing, reading, and deleting old parts.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -18,8 +18,9 @@ use thalweg_record::{
 };
 use thalweg_wire::{MetadataRecord, Uuid};
 
+use super::recovery_point::RecoveryPoint;
 use super::snapshot::{self, LoadedSnapshot};
-use super::{LOG_DIR, SnapshotContent, SnapshotError, SnapshotId, StartError};
+use super::{LOG_DIR, Remedy, SnapshotContent, SnapshotError, SnapshotId, StartError};
 use crate::batches::{self as metadata_batches, ControlRecord};
 use crate::options::ControllerOptions;
 
@@ -30,14 +31,18 @@ const LONG_REPLAY_BYTES: u64 = 256 * 1024;
 /// How much of the log's file is reserved ahead: it grows slowly.
 const PREALLOCATE_BYTES: u32 = 1024 * 1024;
 
-/// A batch of metadata records.
+/// The most bytes that a batch adds to its records, and a record to its value.
+pub(crate) const BATCH_OVERHEAD: usize = 128;
+pub(crate) const RECORD_OVERHEAD: usize = 24;
+
+/// A batch of metadata records, whose size the caller has bounded.
 pub(crate) fn encode_batch(base_offset: i64, epoch: i32, now_ms: i64, values: &[Bytes]) -> Bytes {
     let options = BatchOptions {
         base_offset: Offset(base_offset),
         leader_epoch: LeaderEpoch(epoch),
         ..BatchOptions::default()
     };
-    let size = values.iter().map(|value| value.len() + 24).sum::<usize>() + 128;
+    let size = values.iter().map(|value| value.len() + RECORD_OVERHEAD).sum::<usize>() + BATCH_OVERHEAD;
     let mut builder = BatchBuilder::with_capacity(options, size);
     for value in values {
         builder
@@ -103,6 +108,7 @@ pub(crate) struct MetadataLog {
     log: PartitionLog,
     dir: PathBuf,
     disk: Disk,
+    recovery_point: RecoveryPoint,
     /// Snapshots on disk with their sizes and ages, the bootstrap one left out.
     snapshots: BTreeMap<SnapshotId, SnapshotFile>,
     /// Bytes appended since the newest snapshot.
@@ -124,11 +130,13 @@ impl MetadataLog {
         let dir = options.metadata_log_dir.join(LOG_DIR);
         disk.create_dir(&dir).map_err(|error| StartError::Directory { dir: dir.clone(), error })?;
         let snapshots = find_snapshots(&disk, &dir)?;
-        let log = open_log(options, &dir)?;
+        let recovery_point = RecoveryPoint::new(disk.clone(), &dir);
+        let log = open_log(options, &dir, &recovery_point)?;
         let mut opened = MetadataLog {
             log,
             dir,
             disk,
+            recovery_point,
             snapshots,
             bytes_since_snapshot: 0,
             retention_bytes: options.retention_bytes,
@@ -194,6 +202,13 @@ impl MetadataLog {
                     })
                 })?;
                 let decoded = metadata_batches::decode(&batch, &mut buffer)?;
+                if decoded.base_offset > next {
+                    return Err(StartError::Gap {
+                        from: next,
+                        to: decoded.base_offset,
+                        dir: self.dir.clone(),
+                    });
+                }
                 for (offset, record) in (decoded.base_offset..).zip(&decoded.records) {
                     if let MetadataRecord::RegisterBroker(record) = record {
                         registered_at.insert(BrokerId(record.broker_id), offset);
@@ -205,7 +220,14 @@ impl MetadataLog {
                     }
                     voters = control.voters().or(voters);
                 }
-                loader.load(decoded.last, &decoded.records)?;
+                loader.load(decoded.last, [])?;
+                for (offset, record) in (decoded.base_offset..).zip(&decoded.records) {
+                    loader.load(decoded.last, [record]).map_err(|error| StartError::Replay {
+                        offset,
+                        error,
+                        remedy: self.remedy(decoded.base_offset),
+                    })?;
+                }
                 next = decoded.last.offset + 1;
             }
         }
@@ -219,6 +241,16 @@ impl MetadataLog {
         let image = loader.image().clone();
         let voters = voters.unwrap_or_default();
         Ok(Recovered { image, registered_at, open_transaction, kraft_version, voters })
+    }
+
+    /// How to go on without the batch at an offset, and what is behind it.
+    fn remedy(&mut self, base_offset: i64) -> Remedy {
+        let segments = self.log.segment_offsets();
+        let segment =
+            segments.into_iter().rev().find(|segment| segment.0 <= base_offset).unwrap_or(Offset::ZERO);
+        let found = self.log.read(Offset(base_offset), 1, self.log.log_end_offset(), true);
+        let position = found.ok().flatten().map_or(0, |slice| slice.position);
+        Remedy { dir: self.dir.clone(), segment: segment.0, position }
     }
 
     /// The offset of the next record.
@@ -265,6 +297,23 @@ impl MetadataLog {
         }
     }
 
+    /// Appends batches one after the other, all of them or none.
+    pub fn append_all(&mut self, batches: &[Bytes], epoch: i32) -> Result<(), AppendFailure> {
+        let before = self.log.log_end_offset();
+        for (index, batch) in batches.iter().enumerate() {
+            match self.append(batch, epoch) {
+                Ok(()) => {}
+                Err(AppendFailure::Full(error)) if index > 0 => {
+                    // None of them is synced or read by anybody yet.
+                    self.log.truncate_to(before).map_err(|error| AppendFailure::Dead(error.into()))?;
+                    return Err(AppendFailure::Full(error));
+                }
+                Err(failure) => return Err(failure),
+            }
+        }
+        Ok(())
+    }
+
     /// Whether the next start's replay would cost more than a snapshot now: a noticeable time, and more bytes than
     /// the snapshot.
     pub fn replay_is_long(&self) -> bool {
@@ -296,6 +345,7 @@ impl MetadataLog {
     /// Makes everything durable on the spot.
     pub fn flush(&mut self) -> Result<(), LogError> {
         self.log.flush()?;
+        self.recovery_point.write(self.log.log_end_offset());
         self.log.set_high_watermark(self.log.log_end_offset());
         Ok(())
     }
@@ -343,6 +393,11 @@ impl MetadataLog {
         let read = opened.read_at(&mut bytes, position)?;
         bytes.truncate(read);
         Ok(Some((bytes.into(), file.size)))
+    }
+
+    /// Where the end of a sync is recorded.
+    pub fn recovery_point(&self) -> RecoveryPoint {
+        self.recovery_point.clone()
     }
 
     /// The disk and the directory of snapshots.
@@ -431,12 +486,27 @@ pub(crate) fn formatted_with(
     snapshot::read_bootstrap(&options.disk, &bootstrap_file(options))
 }
 
+/// Adds to damage of the log where it is, and how to go on.
+fn start_error(dir: &Path, error: LogError) -> StartError {
+    match error {
+        LogError::Damaged { segment, offset, fault } => {
+            let position = fault.position;
+            let remedy = Remedy { dir: dir.to_owned(), segment: segment.0, position };
+            StartError::Damaged { offset: offset.0, reason: fault.reason.to_string(), remedy }
+        }
+        LogError::EndsEarly { log_end, synced_to } => {
+            StartError::EndsEarly { log_end: log_end.0, synced_to: synced_to.0, dir: dir.to_owned() }
+        }
+        other => other.into(),
+    }
+}
+
 /// The position of a loader, when the abort of its transaction is replayed before it is written.
 fn loader_position(loader: &Loader, log_end: i64) -> thalweg_metadata::Provenance {
     thalweg_metadata::Provenance { offset: log_end - 1, ..loader.image().provenance() }
 }
 
-fn find_snapshots(disk: &Disk, dir: &std::path::Path) -> std::io::Result<BTreeMap<SnapshotId, SnapshotFile>> {
+fn find_snapshots(disk: &Disk, dir: &Path) -> std::io::Result<BTreeMap<SnapshotId, SnapshotFile>> {
     let mut snapshots = BTreeMap::new();
     for listed in disk.list(dir)? {
         let path = dir.join(&listed.name);
@@ -452,7 +522,11 @@ fn find_snapshots(disk: &Disk, dir: &std::path::Path) -> std::io::Result<BTreeMa
     Ok(snapshots)
 }
 
-fn open_log(options: &ControllerOptions, dir: &std::path::Path) -> Result<PartitionLog, StartError> {
+fn open_log(
+    options: &ControllerOptions,
+    dir: &Path,
+    recovery_point: &RecoveryPoint,
+) -> Result<PartitionLog, StartError> {
     let config = Arc::new(LogConfig {
         segment_bytes: options.segment_bytes,
         segment_ms: options.segment_ms,
@@ -469,8 +543,9 @@ fn open_log(options: &ControllerOptions, dir: &std::path::Path) -> Result<Partit
     if has_segment {
         // Everything is read anyway, so everything is checked: a torn tail is truncated after any stop. Damage to
         // synced records is not a torn tail: without them, topics would be missing and their data treated as strays.
-        let found = OpenOptions { reaches_latest_epoch: true, ..OpenOptions::new(false) };
-        let mut log = PartitionLog::open(home, name, config, clock, &found)?;
+        let found = OpenOptions { synced_to: Some(recovery_point.read()?), ..OpenOptions::new(false) };
+        let opened = PartitionLog::open(home, name, config, clock, &found);
+        let mut log = opened.map_err(|error| start_error(dir, error))?;
         options.disk.tell_missed_hints();
         log.set_high_watermark(log.log_end_offset());
         return Ok(log);

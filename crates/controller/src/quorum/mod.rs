@@ -7,12 +7,14 @@
 //!     00000000000000000000.log .index ...        the log: one of ours (see `thalweg_log`)
 //!     <end offset>-<epoch>.checkpoint            snapshots (see `snapshot`)
 //!     quorum-state                               the epoch and its leader (see `quorum_state`)
+//!     recovery-point                             up to where the log is synced (see `recovery_point`)
 //! ```
 
 mod describe;
 mod fetch;
 mod log;
 mod quorum_state;
+mod recovery_point;
 mod snapshot;
 
 use std::io;
@@ -21,11 +23,12 @@ use std::path::PathBuf;
 pub(crate) use describe::describe_quorum;
 pub(crate) use fetch::{FetchAsk, Leader, Observers, Ready, fetch_snapshot};
 pub(crate) use log::{
-    AppendFailure, MetadataLog, Recovered, encode_batch, encode_control_batch, formatted_with,
+    AppendFailure, BATCH_OVERHEAD, MetadataLog, RECORD_OVERHEAD, Recovered, encode_batch,
+    encode_control_batch, formatted_with,
 };
 pub(crate) use quorum_state::QuorumState;
 pub use quorum_state::QuorumStateError;
-pub use snapshot::SnapshotError;
+pub use snapshot::{SNAPSHOT_BYTES_MAX, SnapshotError};
 pub(crate) use snapshot::{SnapshotContent, SnapshotId};
 
 use crate::batches::MetadataBatchError;
@@ -46,8 +49,26 @@ pub enum StartError {
     Append(#[from] thalweg_log::AppendError),
     #[error("the metadata log cannot be read: {0}")]
     Batch(#[from] MetadataBatchError),
-    #[error("the metadata log contains an invalid record: {0}")]
-    Replay(#[from] thalweg_metadata::ReplayError),
+    #[error(
+        "the metadata log contains a record that cannot be applied, at offset {offset}: {error}. {remedy}"
+    )]
+    Replay { offset: i64, error: thalweg_metadata::ReplayError, remedy: Remedy },
+    #[error("the metadata transaction of the metadata log does not fit together: {0}")]
+    Transaction(#[from] thalweg_metadata::ReplayError),
+    #[error("the metadata log is damaged at offset {offset}, and that is not its end: {reason}. {remedy}")]
+    Damaged { offset: i64, reason: String, remedy: Remedy },
+    #[error(
+        "the metadata log in {} ends at offset {log_end}, and had been synced up to {synced_to}: later changes are missing. Nothing \
+         was changed. Restore the directory from a copy of one moment; or, to go on with what is there, copy it, and delete \
+         leader-epoch-checkpoint and {} in it",
+        dir.display(), recovery_point::FILE
+    )]
+    EndsEarly { log_end: i64, synced_to: i64, dir: PathBuf },
+    #[error(
+        "the metadata log in {} lacks the offsets {from} to {to}, the last one excluded. Nothing was changed: restore the          directory from a copy",
+        dir.display()
+    )]
+    Gap { from: i64, to: i64, dir: PathBuf },
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
     #[error(transparent)]
@@ -83,8 +104,32 @@ pub enum StartError {
          or leave the directory to Apache Kafka's controllers and join them with process.roles=broker"
     )]
     UnservedFeature { feature: String, level: i16, served: i16 },
+    #[error("the first records of the cluster, or of this start, cannot be written: {reason}")]
+    FirstRecords { reason: String },
     #[error("the task that opens the metadata log has failed")]
     Task,
+}
+
+/// What an operator can do about a metadata log that cannot be read on from a batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remedy {
+    /// The directory of the log.
+    pub dir: PathBuf,
+    /// Base offset of the segment with the batch.
+    pub segment: i64,
+    /// Position of the batch in the segment.
+    pub position: u64,
+}
+
+impl std::fmt::Display for Remedy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Remedy { dir, segment, position } = self;
+        let (dir, recovery_point) = (dir.display(), recovery_point::FILE);
+        write!(
+            f,
+            "Nothing was changed. Restore {dir} from a copy; or, to go on without the changes from there on, copy {dir}, then              run truncate -s {position} {dir}/{segment:020}.log, and delete from {dir} leader-epoch-checkpoint,              {recovery_point}, and the files of later segments"
+        )
+    }
 }
 
 fn listed(ids: &[i32]) -> String {

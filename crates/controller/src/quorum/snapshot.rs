@@ -25,8 +25,9 @@ use crate::batches::{self as metadata_batches, ControlRecord, MetadataBatch, Met
 const SUFFIX: &str = ".checkpoint";
 /// The most bytes of values in one batch.
 const BATCH_BYTES_MAX: usize = 1024 * 1024;
-/// Larger files are not snapshots of this program, nor of any cluster that this process could hold.
-const FILE_BYTES_MAX: u64 = 2 * 1024 * 1024 * 1024;
+/// The largest snapshot, for those who write it and for those who read it: a larger one would stop every broker that
+/// starts. An image that needs more stays in the log.
+pub const SNAPSHOT_BYTES_MAX: u64 = 2 * 1024 * 1024 * 1024;
 
 /// A snapshot cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -43,6 +44,11 @@ pub enum SnapshotError {
     Incomplete { path: PathBuf },
     #[error("{} has {size} bytes, more than any snapshot", path.display())]
     TooLarge { path: PathBuf, size: u64 },
+    #[error(
+        "the metadata of the cluster needs more than the {SNAPSHOT_BYTES_MAX} bytes of a snapshot: it stays in the log, which \
+         grows, until topics, configurations, ACLs or credentials are removed"
+    )]
+    ImageTooLarge,
     #[error("an image cannot be written as records: {0}")]
     Encode(#[from] EncodeError),
 }
@@ -91,6 +97,10 @@ pub(crate) struct SnapshotContent {
 impl SnapshotContent {
     /// The bytes of the file.
     pub fn encode(&self) -> Result<Vec<u8>, SnapshotError> {
+        self.encode_within(SNAPSHOT_BYTES_MAX)
+    }
+
+    fn encode_within(&self, bytes_max: u64) -> Result<Vec<u8>, SnapshotError> {
         let header =
             SnapshotHeaderRecord { version: 0, last_contained_log_timestamp: self.last_timestamp_ms };
         let mut head = vec![(ControlRecordType::SnapshotHeader, header.to_bytes(0)?)];
@@ -104,10 +114,14 @@ impl SnapshotContent {
         };
         let mut at = push(&encode_control_batch(0, self.id.epoch, self.now_ms, &head), head.len());
         let mut values: Vec<Bytes> = Vec::new();
-        let mut size = 0;
+        let (mut size, mut written) = (0, 0);
         for record in &self.records {
             let value = record.to_value()?;
             if size + value.len() > BATCH_BYTES_MAX && !values.is_empty() {
+                written += size as u64;
+                if written > bytes_max {
+                    return Err(SnapshotError::ImageTooLarge);
+                }
                 at = push(&encode_batch(at, self.id.epoch, self.now_ms, &values), values.len());
                 values.clear();
                 size = 0;
@@ -121,6 +135,9 @@ impl SnapshotContent {
         let footer = SnapshotFooterRecord { version: 0 }.to_bytes(0)?;
         let tail = [(ControlRecordType::SnapshotFooter, footer)];
         push(&encode_control_batch(at, self.id.epoch, self.now_ms, &tail), 1);
+        if bytes.len() as u64 > bytes_max {
+            return Err(SnapshotError::ImageTooLarge);
+        }
         Ok(bytes)
     }
 
@@ -171,7 +188,7 @@ pub(crate) fn read_bootstrap(disk: &Disk, path: &Path) -> Result<Option<Vec<Meta
 fn read_file(disk: &Disk, path: &Path) -> Result<Vec<u8>, SnapshotError> {
     let io = |error| SnapshotError::Io { path: path.to_owned(), error };
     let size = disk.facts(path).map_err(io)?.len;
-    if size > FILE_BYTES_MAX {
+    if size > SNAPSHOT_BYTES_MAX {
         return Err(SnapshotError::TooLarge { path: path.to_owned(), size });
     }
     disk.read(path).map_err(io)
@@ -236,6 +253,26 @@ mod tests {
             ["bootstrap.checkpoint", "100-2.checkpoint", "00000000000000000100-0000000002.checkpoint.tmp"]
         {
             assert_eq!(SnapshotId::from_file_name(name), None);
+        }
+    }
+
+    #[test]
+    fn an_image_beyond_the_limit_makes_no_snapshot() {
+        let name = "x".repeat(1000);
+        let record = thalweg_wire::metadata::TopicRecord { name, topic_id: thalweg_wire::Uuid(7) };
+        let record = VersionedRecord::new(MetadataRecord::Topic(record), 0);
+        let content = SnapshotContent {
+            id: SnapshotId { end_offset: 9, epoch: 1 },
+            last_timestamp_ms: 5,
+            now_ms: 6,
+            quorum: Vec::new(),
+            records: vec![record; 5_000],
+        };
+        let bytes = content.encode().expect("it is far below the limit").len() as u64;
+        assert_eq!(content.encode_within(bytes).expect("it fits").len() as u64, bytes);
+        for bytes_max in [bytes - 1, bytes / 2, 0] {
+            let refused = content.encode_within(bytes_max);
+            assert!(matches!(refused, Err(SnapshotError::ImageTooLarge)), "{bytes_max}");
         }
     }
 

@@ -12,7 +12,7 @@ use thalweg_wire::request::alter_partition_response::{
     PartitionData as PartitionResult, TopicData as TopicResult,
 };
 use thalweg_wire::request::{AlterPartitionRequest, AlterPartitionResponse};
-use thalweg_wire::{ErrorCode, MetadataRecord};
+use thalweg_wire::{ErrorCode, MetadataRecord, Uuid};
 
 use super::partition_change::{Election, PartitionChange};
 use super::{ApiError, Outcome, State};
@@ -28,12 +28,17 @@ impl State {
         self.check_broker_epoch(broker, request.broker_epoch)?;
         let mut records = Vec::new();
         let mut topics = Vec::with_capacity(request.topics.len());
+        let mut decided: BTreeSet<(Uuid, i32)> = BTreeSet::new();
         for topic_data in &request.topics {
             let topic = self.image.topic_by_id(topic_data.topic_id);
             let mut partitions = Vec::with_capacity(topic_data.partitions.len());
             for data in &topic_data.partitions {
                 let outcome = match topic {
                     None => Err(ErrorCode::UnknownTopicId),
+                    // The proposal before it has changed the partition's epoch.
+                    Some(_) if !decided.insert((topic_data.topic_id, data.partition_index)) => {
+                        Err(ErrorCode::InvalidUpdateVersion)
+                    }
                     Some(topic) => self.propose(broker, topic, data, version, &mut records),
                 };
                 partitions.push(outcome.unwrap_or_else(|code| PartitionResult {
@@ -86,7 +91,7 @@ impl State {
             let MetadataRecord::PartitionChange(change) = &record.record else {
                 unreachable!("a partition is changed by a PartitionChangeRecord")
             };
-            let merged = partition.merge(change).expect("a change that was just built fits its partition");
+            let merged = partition.merge(change).map_err(|_| ErrorCode::UnknownServerError)?;
             changed = Arc::new(merged);
             let new_leader = change.leader != NO_LEADER_CHANGE && change.leader != broker.0;
             records.push(record);

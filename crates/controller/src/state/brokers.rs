@@ -229,8 +229,9 @@ impl State {
         // Directories first: a broker that is unfenced by this request must not lead partitions in a lost one.
         let mut records = self.directory_changes(&registration, request);
         if next != current {
+            // Records that do not fit are reported when they are prepared.
             let moved = self.staged(&records, |state| state.state_change(&registration, next));
-            records.extend(moved);
+            records.extend(moved.unwrap_or_default());
         }
         self.heartbeats.set_metadata_offset(id, request.current_metadata_offset);
         if next == BrokerState::ControlledShutdown {

@@ -1,7 +1,8 @@
 //! SCRAM credentials of users (Kafka's `ScramControlManager`, KIP-554). Clients send passwords salted and hashed; the
 //! stored keys verify a password, but cannot be used to log in, unlike the salted password.
 //!
-//! Departure: a salted password of no bytes is refused in words; Kafka answers UNKNOWN_SERVER_ERROR.
+//! Departures: a salted password of no bytes is refused in words; Kafka answers UNKNOWN_SERVER_ERROR. A long salt is
+//! refused: each user's is in the image of every node.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -17,6 +18,9 @@ use thalweg_wire::request::{AlterUserScramCredentialsRequest, AlterUserScramCred
 use thalweg_wire::{ErrorCode, MetadataRecord};
 
 use super::{ApiError, Outcome, RECORDS_PER_REQUEST_MAX, State};
+
+/// The longest salt; clients make salts of about 20 bytes.
+const SALT_BYTES_MAX: usize = 1024;
 
 impl State {
     /// Adds users to the first records of a new cluster.
@@ -90,6 +94,9 @@ impl State {
             Ok(iterations) if iterations >= ITERATIONS_MIN => iterations,
             _ => return unacceptable("Too few iterations"),
         };
+        if upsertion.salt.len() > SALT_BYTES_MAX {
+            return unacceptable(&format!("The salt must not be longer than {SALT_BYTES_MAX} bytes"));
+        }
         if upsertion.salted_password.is_empty() {
             return unacceptable("The salted password must not be empty");
         }

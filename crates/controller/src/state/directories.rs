@@ -1,8 +1,11 @@
 //! AssignReplicasToDirs: a broker reports the directories of its replicas.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use thalweg_metadata::{BrokerId, BrokerRegistration, DIRECTORY_LOST, PartitionIndex, PartitionRegistration};
+use thalweg_metadata::{
+    BrokerId, BrokerRegistration, DIRECTORY_LOST, PartitionIndex, PartitionRegistration, Topic,
+    VersionedRecord,
+};
 use thalweg_wire::request::assign_replicas_to_dirs_response::{
     DirectoryData, PartitionData, TopicData as TopicResult,
 };
@@ -16,7 +19,7 @@ use super::{ApiError, Outcome, State};
 impl State {
     /// AssignReplicasToDirs.
     pub fn assign_replicas_to_dirs(
-        &self,
+        &mut self,
         request: &AssignReplicasToDirsRequest,
     ) -> Result<Outcome<AssignReplicasToDirsResponse>, ApiError> {
         if !self.metadata_version().has_directories() {
@@ -24,9 +27,9 @@ impl State {
             return Err(ApiError::new(ErrorCode::UnsupportedVersion, message));
         }
         let broker = self.check_broker_epoch(BrokerId(request.broker_id), request.broker_epoch)?;
-        let may_lead = |id: BrokerId| self.is_active(id);
         let mut records = Vec::new();
-        let mut offline = Vec::new();
+        let mut offline: BTreeSet<(Uuid, PartitionIndex)> = BTreeSet::new();
+        let mut assigned: BTreeSet<(Uuid, PartitionIndex)> = BTreeSet::new();
         let mut directories = Vec::with_capacity(request.directories.len());
         let mut online: BTreeMap<Uuid, bool> = BTreeMap::new();
         for directory in &request.directories {
@@ -44,15 +47,12 @@ impl State {
                         Some((_, Some(registration))) if !registration.is_replica(broker.id) => {
                             ErrorCode::NotLeaderOrFollower
                         }
+                        // A replica is in one directory.
+                        Some(_) if !assigned.insert((asked.topic_id, index)) => ErrorCode::InvalidRequest,
                         Some((topic, Some(registration))) => {
-                            let mut change =
-                                PartitionChange::new(self, topic, index, registration, &may_lead);
-                            change.set_directory(broker.id, directory.id);
-                            let log = log_of(&broker, registration);
-                            change.lost = (log != ReplicaLog::Kept).then_some((broker.id, log));
-                            records.extend(change.build());
+                            records.extend(self.assign(&broker, topic, index, registration, directory.id));
                             if !is_online {
-                                offline.push((topic.clone(), index, registration.clone()));
+                                offline.insert((asked.topic_id, index));
                             }
                             ErrorCode::None
                         }
@@ -63,8 +63,45 @@ impl State {
             }
             directories.push(DirectoryData { id: directory.id, topics });
         }
-        self.update_partitions(Moving::Leave(&[broker.id]), &offline, &mut records);
+        let id = broker.id;
+        // Records that do not fit are reported when they are prepared.
+        let left = self.staged(&records, |state| state.leave_offline(id, &offline));
+        records.extend(left.unwrap_or_default());
         Ok(Outcome::new(records, AssignReplicasToDirsResponse { directories, ..Default::default() }))
+    }
+}
+
+impl State {
+    /// The record that puts a replica into a directory.
+    fn assign(
+        &self,
+        broker: &BrokerRegistration,
+        topic: &Topic,
+        index: PartitionIndex,
+        partition: &PartitionRegistration,
+        directory: Uuid,
+    ) -> Option<VersionedRecord> {
+        let may_lead = |id: BrokerId| self.is_active(id);
+        let mut change = PartitionChange::new(self, topic, index, partition, &may_lead);
+        change.set_directory(broker.id, directory);
+        let log = log_of(broker, partition);
+        change.lost = (log != ReplicaLog::Kept).then_some((broker.id, log));
+        change.build()
+    }
+
+    /// The records by which a broker leaves partitions whose replica it has put into a directory that is offline.
+    fn leave_offline(
+        &self,
+        broker: BrokerId,
+        offline: &BTreeSet<(Uuid, PartitionIndex)>,
+    ) -> Vec<VersionedRecord> {
+        let placed = offline.iter().filter_map(|(topic, index)| {
+            let topic = self.image.topic_by_id(*topic)?;
+            Some((topic.clone(), *index, topic.partition(*index)?.clone()))
+        });
+        let (placed, mut records): (Vec<_>, _) = (placed.collect(), Vec::new());
+        self.update_partitions(Moving::Leave(&[broker]), &placed, &mut records);
+        records
     }
 }
 

@@ -205,6 +205,7 @@ impl State {
         let mut records = Vec::new();
         let mut results = Vec::new();
         let mut words = Words::default();
+        let mut elected: BTreeSet<(&str, PartitionIndex)> = BTreeSet::new();
         match &request.topic_partitions {
             // All partitions; those that have their leader already are left out of the answer.
             None => {
@@ -219,6 +220,9 @@ impl State {
             Some(topics) => {
                 for topic in topics {
                     let partitions = topic.partitions.iter().copied().map(PartitionIndex);
+                    // A partition that stands there again has its leader already, or none for the same reason.
+                    let partitions =
+                        partitions.filter(|index| elected.insert((topic.topic.as_str(), *index)));
                     let result =
                         self.elect_in(&topic.topic, partitions, unclean, &mut records, &mut words)?;
                     results.push(result);

@@ -113,9 +113,12 @@ impl State {
         version: i16,
     ) -> Result<Outcome<UpdateFeaturesResponse>, ApiError> {
         let mut records = Vec::new();
-        let asked = request.feature_updates.iter().find(|u| u.feature == feature::METADATA_VERSION);
+        // The last of several updates of a feature counts, as in Kafka.
+        let updates: BTreeMap<&str, &FeatureUpdateKey> =
+            request.feature_updates.iter().map(|update| (&*update.feature, update)).collect();
+        let asked = updates.get(feature::METADATA_VERSION);
         let proposed = asked.map_or(self.metadata_version().level(), |u| u.max_version_level);
-        for update in &request.feature_updates {
+        for update in updates.values() {
             let updated = self.update_feature(update, proposed, version).map_err(|error| ApiError {
                 message: error.message.map(|why| format!("{ALL_OR_NONE}{why}")),
                 ..error
@@ -128,7 +131,7 @@ impl State {
         let on = |update: &FeatureUpdateKey| {
             update.feature == feature::ELIGIBLE_LEADER_REPLICAS_VERSION && update.max_version_level > 0
         };
-        if request.feature_updates.iter().any(on) {
+        if updates.values().any(|update| on(update)) {
             records.splice(0..0, self.elr_safety_records());
         }
         if request.validate_only {
@@ -137,9 +140,8 @@ impl State {
         // From version 2 on success is reported once, for all.
         let results = match version {
             2.. => Vec::new(),
-            _ => request
-                .feature_updates
-                .iter()
+            _ => updates
+                .values()
                 .map(|update| UpdatableFeatureResult {
                     feature: update.feature.clone(),
                     ..Default::default()

@@ -1,10 +1,11 @@
 //! The controller's decisions, pure: a request, the time, and the image make records and a response. No I/O, no
-//! clock, no waiting. Records are replayed into the image as soon as they are made; the response must be held back
-//! until they are committed, which is the driver's business.
+//! clock, no waiting. Records are replayed on a copy of the image before they are appended ([`Batch`]); the response must
+//! be held back until they are committed, which is the driver's business.
 
 mod acls;
 mod alter_partition;
 mod authorization;
+mod batch;
 mod brokers;
 mod configs;
 mod create_partitions;
@@ -32,20 +33,21 @@ use std::sync::Arc;
 
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
-use thalweg_config::EffectiveTopicConfig;
+use thalweg_config::{EffectiveTopicConfig, Setting};
 use thalweg_hash::HashMap;
 use thalweg_metadata::{
-    BrokerId, ConfigMap, ConfigResource, ConfigResourceKind, Delta, Image, MetadataVersion, Provenance,
-    ReplayError, Topic, VersionRange, VersionedRecord, feature,
+    BrokerId, ConfigMap, ConfigResource, ConfigResourceKind, Image, MetadataVersion, Topic, VersionRange,
+    VersionedRecord, feature,
 };
 use thalweg_security::acl::Authorizer;
-use thalweg_wire::{ErrorCode, MetadataRecord};
+use thalweg_wire::ErrorCode;
 
 use crate::options::{ConfigRules, ControllerOptions};
 use delegation_tokens::DelegationTokens;
 use heartbeats::Heartbeats;
 use mutations::Mutations;
 
+pub(crate) use batch::{Batch, Extent, Unwritable};
 pub use log_ends::{ComparedElection, Undecided};
 pub(crate) use mutations::{MutationCall, Spent};
 pub(crate) use names::CLUSTER_METADATA_TOPIC;
@@ -148,6 +150,8 @@ pub(crate) struct State {
     default_num_partitions: i32,
     default_replication_factor: i16,
     delete_topics: bool,
+    /// The size of a segment of the log, which a batch cannot exceed.
+    segment_bytes: usize,
     supported_features: BTreeMap<String, VersionRange>,
     /// The first records of a new cluster.
     bootstrap: Vec<VersionedRecord>,
@@ -180,6 +184,7 @@ impl State {
             default_num_partitions: options.default_num_partitions,
             default_replication_factor: options.default_replication_factor,
             delete_topics: options.delete_topics,
+            segment_bytes: usize::try_from(options.segment_bytes).unwrap_or(usize::MAX),
             supported_features: options.supported_features.clone(),
             bootstrap: features::of_new_cluster(&options.bootstrap_features),
             kraft_version: 1,
@@ -246,69 +251,20 @@ impl State {
         }
     }
 
-    /// Replays new records, at consecutive offsets from `next_offset`.
-    pub fn apply(&mut self, records: &[VersionedRecord], epoch: i32, now: Now) -> Result<(), ReplayError> {
-        if records.is_empty() {
-            return Ok(());
-        }
-        let mut delta = Delta::new(self.image.clone());
-        for (offset, record) in (self.next_offset..).zip(records) {
-            match &record.record {
-                MetadataRecord::BeginTransaction(_)
-                | MetadataRecord::EndTransaction(_)
-                | MetadataRecord::AbortTransaction(_) => continue,
-                MetadataRecord::RegisterBroker(r) => {
-                    let id = BrokerId(r.broker_id);
-                    self.registered_at.insert(id, offset);
-                    if self.image.broker(id).is_some_and(|b| b.epoch.0 != r.broker_epoch) {
-                        // The session was that of an earlier process.
-                        self.heartbeats.remove(id);
-                    }
-                }
-                MetadataRecord::UnregisterBroker(r) => {
-                    self.registered_at.remove(&BrokerId(r.broker_id));
-                }
-                MetadataRecord::DelegationToken(r) => self.tokens.add(&r.token_id),
-                MetadataRecord::RemoveDelegationToken(r) => self.tokens.remove(&r.token_id),
-                _ => {}
-            }
-            delta.replay(&record.record)?;
-        }
-        let count = i64::try_from(records.len()).expect("a request makes a bounded number of records");
-        self.next_offset += count;
-        let brokers = delta.changes().brokers.clone();
-        let has_new_quotas = delta.changes().quotas;
-        if let Some(authorizer) = &mut self.authorizer {
-            delta.image().update_authorizer(authorizer, delta.base(), &delta.changes().acls);
-        }
-        self.image =
-            delta.apply(Provenance { offset: self.next_offset - 1, epoch, timestamp_ms: now.wall_ms });
-        if has_new_quotas {
-            self.mutations.set(self.image.quotas());
-        }
-        for id in brokers {
-            match self.image.broker(id) {
-                Some(broker) => self.heartbeats.register(id, broker.fenced),
-                None => self.heartbeats.remove(id),
-            }
-        }
-        Ok(())
-    }
-
     /// Runs a decision as if these unwritten records had been written.
-    fn staged<R>(&mut self, records: &[VersionedRecord], decide: impl FnOnce(&State) -> R) -> R {
+    fn staged<R>(
+        &mut self,
+        records: &[VersionedRecord],
+        decide: impl FnOnce(&State) -> R,
+    ) -> Result<R, Unwritable> {
         if records.is_empty() {
-            return decide(self);
+            return Ok(decide(self));
         }
-        let before = self.image.clone();
-        let mut delta = Delta::new(before.clone());
-        for record in records {
-            delta.replay(&record.record).expect("records that were just made fit the image that they change");
-        }
-        self.image = delta.apply(before.provenance());
+        let staged = self.replayed(records)?.apply(self.image.provenance());
+        let before = std::mem::replace(&mut self.image, staged);
         let decided = decide(self);
         self.image = before;
-        decided
+        Ok(decided)
     }
 
     /// When some session will end, on the clock of sessions, if none is renewed.
@@ -349,20 +305,23 @@ impl State {
         self.image.broker(broker).is_some_and(|broker| broker.is_active())
     }
 
-    /// A setting of a topic: set for it, for this broker, for all brokers, or by default.
-    fn topic_config(&self, topic: &str, name: &str) -> Option<String> {
-        let configs = self.image.configs();
+    /// A setting of a topic: set for it, for this broker, for all brokers, or by default. Texts are stored as they were
+    /// typed, and read by the table that has checked them; one that it refuses counts as not set, as in brokers.
+    fn topic_setting<T>(&self, topic: &str, setting: Setting<T>) -> Option<T> {
+        let (configs, name) = (self.image.configs(), setting.name());
         let resources = [
             ConfigResource::topic(topic),
             ConfigResource::broker(BrokerId(self.node_id)),
             ConfigResource::brokers(),
         ];
         for resource in &resources {
-            if let Some(value) = configs.value(resource, name) {
-                return Some(value.to_owned());
+            let set = configs.value(resource, name).and_then(|text| setting.parse_for_topic(text));
+            if set.is_some() {
+                return set;
             }
         }
-        self.rules.default_value(ConfigResourceKind::Topic, name)
+        let default = self.rules.default_value(ConfigResourceKind::Topic, name)?;
+        setting.parse_for_topic(&default)
     }
 
     /// Whether eligible leader replicas are kept.
@@ -372,14 +331,13 @@ impl State {
 
     /// `min.insync.replicas` of a topic, which cannot be more than it has replicas.
     fn effective_min_isr(&self, topic: &Topic) -> usize {
-        let set = self.topic_config(&topic.name, MIN_INSYNC_REPLICAS).and_then(|value| value.parse().ok());
+        let set = self.topic_setting(&topic.name, EffectiveTopicConfig::min_insync_replicas);
         let replicas = topic.partitions.values().next().map_or(1, |partition| partition.replicas.len());
-        set.unwrap_or(1).min(replicas)
+        set.and_then(|set| usize::try_from(set).ok()).unwrap_or(1).min(replicas)
     }
 
     fn unclean_election_enabled(&self, topic: &str) -> bool {
-        let name = EffectiveTopicConfig::unclean_leader_election_enable.name();
-        self.topic_config(topic, name).as_deref() == Some("true")
+        self.topic_setting(topic, EffectiveTopicConfig::unclean_leader_election_enable).unwrap_or(false)
     }
 
     fn config_map(&self, resource: &ConfigResource) -> Arc<ConfigMap> {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use thalweg_hash::HashSet;
 use thalweg_metadata::{BrokerId, PartitionIndex, PartitionRegistration, Topic, VersionedRecord};
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::alter_partition_reassignments_request::ReassignablePartition;
@@ -28,10 +29,14 @@ impl State {
         let mut records = Vec::new();
         let mut responses = Vec::with_capacity(request.topics.len());
         let mut words = Words::default();
+        let repeated = repeated(request);
         for topic in &request.topics {
             let mut partitions = Vec::with_capacity(topic.partitions.len());
             for target in &topic.partitions {
-                let outcome = self.reassign(&topic.name, target, request.allow_replication_factor_change);
+                let outcome = match repeated.contains(&(&*topic.name, target.partition_index)) {
+                    true => Err(ApiError::new(ErrorCode::InvalidRequest, "Duplicate partition.")),
+                    false => self.reassign(&topic.name, target, request.allow_replication_factor_change),
+                };
                 let (error_code, error_message) = match outcome {
                     Ok(record) => {
                         records.extend(record);
@@ -180,6 +185,21 @@ impl State {
         }
         ListPartitionReassignmentsResponse { topics, error_message: None, ..Default::default() }
     }
+}
+
+/// The partitions that a request has more than once. Each of their targets would be decided by the same assignment, so that
+/// all are refused; Kafka's controller stops.
+fn repeated(request: &AlterPartitionReassignmentsRequest) -> HashSet<(&str, i32)> {
+    let (mut seen, mut repeated) = (HashSet::default(), HashSet::default());
+    for topic in &request.topics {
+        for partition in &topic.partitions {
+            let named = (&*topic.name, partition.partition_index);
+            if !seen.insert(named) {
+                repeated.insert(named);
+            }
+        }
+    }
+    repeated
 }
 
 fn ongoing(

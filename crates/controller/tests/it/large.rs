@@ -6,12 +6,18 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use thalweg_controller::ControllerOptions;
+use thalweg_controller::batches::MetadataBatch;
+use thalweg_log::disk::{Disk, Faults};
+use thalweg_metadata::BrokerId;
 use thalweg_wire::frame::{self, LENGTH_LEN};
 use thalweg_wire::request::create_topics_request::CreatableTopic;
-use thalweg_wire::request::{ApiVersionsRequest, CreateTopicsRequest, DeleteTopicsRequest};
-use thalweg_wire::{ErrorCode, Uuid};
+use thalweg_wire::request::{
+    ApiVersionsRequest, CreateTopicsRequest, DeleteTopicsRequest, UnregisterBrokerRequest,
+};
+use thalweg_wire::{ErrorCode, MetadataRecord, Uuid};
 
-use crate::support::{Bench, NODE};
+use crate::support::{Bench, NODE, batches_of};
 
 fn topic(name: String) -> CreatableTopic {
     CreatableTopic { name, num_partitions: 1, replication_factor: 1, ..Default::default() }
@@ -107,4 +113,79 @@ async fn every_request_of_a_burst_is_answered() {
     for answer in asked {
         assert_eq!(answer.await.expect("does not panic").expect("an answer"), 0);
     }
+}
+
+/// Topics with 100 partitions each, on brokers 1 and 2.
+async fn create_many(bench: &Bench, topics: usize) {
+    for index in 0..topics {
+        let created = bench.create(&format!("t{index}"), 100, 2).await;
+        assert_eq!(created.topics[0].error_code, 0, "{:?}", created.topics[0].error_message);
+    }
+}
+
+fn segment(bytes: u32) -> impl FnOnce(&mut ControllerOptions) {
+    move |options| options.segment_bytes = bytes
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_beyond_a_batch_of_the_log_is_refused_and_others_go_on() {
+    let bench = Bench::with(segment(50_000)).await;
+    bench.join(NODE).await;
+    let topics = (0..2_000).map(|index| topic(format!("topic-{index}"))).collect();
+    let refused = bench.send(CreateTopicsRequest { topics, ..Default::default() }).await;
+    assert_eq!(refused.topics.len(), 2_000);
+    for topic in &refused.topics {
+        assert_eq!(ErrorCode::from_i16(topic.error_code), Some(ErrorCode::PolicyViolation), "{topic:?}");
+    }
+    assert_eq!(bench.create("topic-7", 1, 1).await.topics[0].error_code, 0);
+    let bench = bench.restart().await;
+    assert_eq!(bench.image().await.topics().len(), 1);
+}
+
+#[tokio::test]
+async fn the_end_of_a_broker_with_many_partitions_is_one_transaction_of_several_batches() {
+    let bench = Bench::with(segment(20_000)).await;
+    bench.join(1).await;
+    bench.join(2).await;
+    create_many(&bench, 10).await;
+    let epoch = bench.epoch().await;
+    let before = bench.fetch(epoch, 0, 0, 0).await.high_watermark;
+    let gone = bench.send(UnregisterBrokerRequest { broker_id: 2 }).await;
+    assert_eq!(gone.error_code, 0);
+    let mut written: Vec<MetadataBatch> = Vec::new();
+    let mut next = before;
+    while next < bench.fetch(epoch, before, epoch, 0).await.high_watermark {
+        written.extend(batches_of(&bench.fetch(epoch, next, epoch, 0).await));
+        next = written.last().expect("there are more").last.offset + 1;
+    }
+    assert!(written.len() > 1, "{}", written.len());
+    let records: Vec<_> = written.iter().flat_map(|batch| &batch.records).collect();
+    assert!(matches!(records.first(), Some(MetadataRecord::BeginTransaction(_))));
+    assert!(matches!(records.last(), Some(MetadataRecord::EndTransaction(_))));
+    let image = bench.image().await;
+    let bench = bench.restart().await;
+    assert!(bench.image().await.topics() == image.topics());
+    for topic in image.topics().iter() {
+        assert!(topic.partitions.values().all(|p| p.leader.0 == 1 && p.isr == [p.leader]), "{topic:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_disk_that_fills_up_within_several_batches_keeps_none_of_them() {
+    let faults = Arc::new(Faults::default());
+    let disk = Disk::with_faults(Arc::clone(&faults));
+    let bench = Bench::with(|options| (options.segment_bytes, options.disk) = (20_000, disk)).await;
+    bench.join(1).await;
+    bench.join(2).await;
+    create_many(&bench, 10).await;
+    let before = bench.image().await;
+    faults.set_free_bytes(Some(30_000));
+    let request = UnregisterBrokerRequest { broker_id: 2 };
+    assert!(bench.send_version(request.clone(), 0).await.is_err());
+    faults.set_free_bytes(None);
+    assert!(bench.image().await.topics() == before.topics());
+    let bench = bench.restart().await;
+    assert!(bench.image().await.topics() == before.topics());
+    assert_eq!(bench.send(request).await.error_code, 0);
+    assert!(bench.image().await.broker(BrokerId(2)).is_none());
 }

@@ -62,10 +62,8 @@ async fn a_log_that_is_cut_at_any_byte_is_opened_up_to_its_last_whole_batch() {
     let mut cuts: Vec<usize> = (0..bytes.len()).step_by(37).collect();
     cuts.extend(boundaries.iter().map(|(end, _)| *end));
     for cut in cuts {
-        let dir = tempfile::tempdir().unwrap();
-        copy(bench.dir.path(), dir.path());
-        let log = dir.path().join("__cluster_metadata-0/00000000000000000000.log");
-        std::fs::write(&log, &bytes[..cut]).unwrap();
+        // Nothing says that more was synced.
+        let dir = damaged(&bench, &bytes[..cut], true);
         let controller = open(dir.path()).await;
         let restarted = Bench { dir, controller };
         let whole =
@@ -80,22 +78,142 @@ async fn a_log_that_is_cut_at_any_byte_is_opened_up_to_its_last_whole_batch() {
     }
 }
 
-#[tokio::test]
-async fn a_flipped_bit_is_never_replayed() {
-    let bench = Bench::new().await;
-    bench.join(1).await;
-    bench.create("a", 1, 1).await;
-    bench.create("b", 1, 1).await;
+const LOG: &str = "__cluster_metadata-0/00000000000000000000.log";
+
+/// A copy of a log whose file is other bytes, without the recovery point if `forgets_it`: it may not survive a power
+/// failure.
+fn damaged(bench: &Bench, bytes: &[u8], forgets_it: bool) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     copy(bench.dir.path(), dir.path());
-    let log = dir.path().join("__cluster_metadata-0/00000000000000000000.log");
-    let mut bytes = std::fs::read(&log).unwrap();
-    let at = bytes.len() - 10;
-    bytes[at] ^= 0x40;
-    std::fs::write(&log, bytes).unwrap();
-    let controller = open(dir.path()).await;
-    let image = Bench { dir, controller }.image().await;
-    assert!(image.topic("a").is_some() && image.topic("b").is_none());
+    std::fs::write(dir.path().join(LOG), bytes).unwrap();
+    if forgets_it {
+        std::fs::remove_file(dir.path().join("__cluster_metadata-0/recovery-point")).unwrap();
+    }
+    dir
+}
+
+/// The damage that a start refuses.
+async fn refused(dir: &std::path::Path) -> (i64, thalweg_controller::Remedy) {
+    match Controller::start(options(dir), Arc::new(Rules)).await.map(drop) {
+        Err(StartError::Damaged { offset, remedy, .. }) => (offset, remedy),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A log of one epoch, its bytes, and the position and offset of each of its batches.
+async fn one_epoch() -> (Bench, Vec<u8>, Vec<(usize, i64)>) {
+    let bench = Bench::new().await;
+    bench.join(1).await;
+    for name in ["a", "b", "c"] {
+        bench.create(name, 1, 1).await;
+    }
+    let bytes = std::fs::read(bench.dir.path().join(LOG)).unwrap();
+    let mut at = 0;
+    let batches = thalweg_record::batches(&bytes).map_while(Result::ok).map(|batch| {
+        let position = at;
+        at += batch.bytes.len();
+        (position, batch.header.base_offset.0)
+    });
+    let batches = batches.collect();
+    (bench, bytes, batches)
+}
+
+#[tokio::test]
+async fn a_flipped_bit_before_sound_batches_refuses_the_start_and_names_the_offset() {
+    let (bench, bytes, batches) = one_epoch().await;
+    for (index, (position, offset)) in batches.iter().enumerate().take(batches.len() - 1) {
+        let end = batches[index + 1].0;
+        for (at, forgets_it) in
+            [(position + 20, false), (end - 1, false), (position + 20, true), (end - 1, true)]
+        {
+            let mut flipped = bytes.clone();
+            flipped[at] ^= 0x40;
+            let dir = damaged(&bench, &flipped, forgets_it);
+            let (named, remedy) = refused(dir.path()).await;
+            assert_eq!((named, remedy.position), (*offset, *position as u64));
+            assert!(std::fs::read(dir.path().join(LOG)).unwrap() == flipped, "the file is kept");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_log_goes_on_as_its_error_says() {
+    let (bench, mut bytes, batches) = one_epoch().await;
+    let &(position, _) = batches.last().unwrap();
+    bytes[position - 1] ^= 0x40;
+    let dir = damaged(&bench, &bytes, false);
+    let (_, remedy) = refused(dir.path()).await;
+    assert!(remedy.to_string().contains(&format!("truncate -s {} ", remedy.position)), "{remedy}");
+    let log = std::fs::OpenOptions::new().write(true).open(dir.path().join(LOG)).unwrap();
+    log.set_len(remedy.position).unwrap();
+    for file in ["leader-epoch-checkpoint", "recovery-point"] {
+        std::fs::remove_file(remedy.dir.join(file)).unwrap();
+    }
+    let image = Bench { controller: open(dir.path()).await, dir }.image().await;
+    assert!(image.topic("a").is_some() && image.topic("c").is_none());
+}
+
+#[tokio::test]
+async fn damage_to_the_last_batch_is_a_torn_tail_unless_it_was_synced() {
+    let (bench, mut bytes, batches) = one_epoch().await;
+    let &(_, offset) = batches.last().unwrap();
+    let end = batches.last().unwrap().0 + 10;
+    bytes[end] ^= 0x40;
+    assert_eq!(refused(damaged(&bench, &bytes, false).path()).await.0, offset);
+    let dir = damaged(&bench, &bytes, true);
+    let image = Bench { controller: open(dir.path()).await, dir }.image().await;
+    assert!(image.topic("b").is_some() && image.topic("c").is_none());
+}
+
+/// A power failure may persist the pages of a file in any order.
+#[tokio::test]
+async fn a_page_that_did_not_reach_the_medium_is_no_damage_unless_it_was_synced() {
+    let bench = Bench::new().await;
+    bench.join(1).await;
+    for index in 0..200 {
+        bench.create(&format!("t{index}"), 1, 1).await;
+    }
+    let mut bytes = std::fs::read(bench.dir.path().join(LOG)).unwrap();
+    assert!(bytes.len() > 4 * 4096);
+    bytes[2 * 4096..3 * 4096].fill(0);
+    refused(damaged(&bench, &bytes, false).path()).await;
+    let dir = damaged(&bench, &bytes, true);
+    let topics = Bench { controller: open(dir.path()).await, dir }.image().await.topics().len();
+    assert!((10..190).contains(&topics), "{topics}");
+}
+
+#[tokio::test]
+async fn a_record_that_cannot_be_applied_is_named_with_the_way_on() {
+    let (bench, bytes, batches) = one_epoch().await;
+    // A change of a topic that does not exist, behind all others.
+    let next = bench.fetch(1, 0, 0, 0).await.high_watermark;
+    bench.controller.shutdown().await;
+    let record = thalweg_wire::metadata::RemoveTopicRecord { topic_id: thalweg_wire::Uuid(4242) };
+    let record = thalweg_metadata::VersionedRecord::new(thalweg_wire::MetadataRecord::RemoveTopic(record), 0);
+    let options_of_batch = thalweg_record::BatchOptions {
+        base_offset: thalweg_record::Offset(next),
+        leader_epoch: thalweg_record::LeaderEpoch(1),
+        ..Default::default()
+    };
+    let mut builder = thalweg_record::BatchBuilder::with_capacity(options_of_batch, 512);
+    builder.append(0, None, Some(&record.to_value().unwrap()), &[]).unwrap();
+    let whole = std::fs::read(bench.dir.path().join(LOG)).unwrap();
+    let end =
+        thalweg_record::batches(&whole).map_while(Result::ok).map(|batch| batch.bytes.len()).sum::<usize>();
+    assert!(end >= batches.last().unwrap().0 && whole[..batches[1].0] == bytes[..batches[1].0]);
+    let dir = damaged(&bench, &[&whole[..end], &builder.build()[..]].concat(), false);
+    match Controller::start(options(dir.path()), Arc::new(Rules)).await.map(drop) {
+        Err(StartError::Replay { offset, remedy, .. }) => {
+            assert_eq!((offset, remedy.position, remedy.segment), (next, end as u64, 0));
+        }
+        other => panic!("{other:?}"),
+    }
+    let log = std::fs::OpenOptions::new().write(true).open(dir.path().join(LOG)).unwrap();
+    log.set_len(end as u64).unwrap();
+    for file in ["leader-epoch-checkpoint", "recovery-point"] {
+        std::fs::remove_file(dir.path().join("__cluster_metadata-0").join(file)).unwrap();
+    }
+    assert_eq!(Bench { controller: open(dir.path()).await, dir }.image().await.topics().len(), 3);
 }
 
 #[tokio::test]
@@ -133,7 +251,7 @@ async fn damage_to_what_an_earlier_start_has_read_is_no_torn_tail() {
                 let image = Bench { dir, controller: Arc::new(controller) }.image().await;
                 assert!(image.topic("a").is_some() && image.topic("b").is_some());
             }
-            Err(StartError::Log(error)) => {
+            Err(error @ (StartError::Damaged { .. } | StartError::EndsEarly { .. })) => {
                 refused += 1;
                 assert!(std::fs::read(&log).unwrap() == bytes, "nothing is cut: {error}");
             }

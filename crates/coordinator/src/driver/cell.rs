@@ -1,7 +1,8 @@
 //! One shard with its lock: appends its writes under the lock, and sends its answers to waiting requests.
 
+use super::answers::{Acknowledged, HeldAnswers};
 use super::shards::Driver;
-use super::{Appended, Moment, Piece, ReplayError, Shard, Ticket, Unavailable, WriteError};
+use super::{Appended, Failing, Moment, Piece, ReplayError, Shard, Ticket, Unavailable, WriteError};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::fmt;
@@ -45,6 +46,7 @@ pub(super) enum Progress {
 
 struct Active<S: Shard> {
     shard: S,
+    held: HeldAnswers<S::Answer>,
     replies: Replies<S::Answer>,
     /// Writes that are not acknowledged, in the order of the log.
     awaited: VecDeque<Appended>,
@@ -95,27 +97,37 @@ impl<S: Shard> Cell<S> {
         let (_, turn) = self.driver.turn();
         let mut shard = S::new(&self.driver.shared, self.leader_epoch, turn);
         let mut buffer = DecompressBuffer::default();
+        let mut acknowledged_before = Offset(0);
         let mut each = |piece: Piece<'_>| {
             piece.check()?;
+            acknowledged_before = piece.acknowledged_before;
             shard.replay(piece, &mut buffer, turn)
         };
         let replayed = self.driver.log.replay(self.partition, &mut each);
         self.driver.loads.record_time(begun.elapsed());
         match replayed {
-            Ok(unacknowledged) => self.loaded(shard, unacknowledged),
+            Ok(unacknowledged) => self.loaded(shard, acknowledged_before, unacknowledged),
             Err(error) => self.fail(&error),
         }
     }
 
-    fn loaded(self: &Arc<Cell<S>>, mut shard: S, unacknowledged: Option<Appended>) {
+    fn loaded(
+        self: &Arc<Cell<S>>,
+        mut shard: S,
+        acknowledged_before: Offset,
+        unacknowledged: Option<Appended>,
+    ) {
         let mut state = self.state.lock();
         if matches!(*state, State::Loading) {
             let (now, turn) = self.driver.turn();
-            shard.loaded(unacknowledged.map(|appended| appended.last_offset.0), turn);
+            let unacknowledged_to = unacknowledged.map(|appended| appended.last_offset.0);
+            let replicated_to = acknowledged_before.0 - 1;
+            let held = HeldAnswers::new(unacknowledged_to.unwrap_or(replicated_to), replicated_to);
+            shard.loaded(unacknowledged_to, turn);
             let awaited = unacknowledged.into_iter().collect();
-            let mut active = Active { shard, replies: HashMap::default(), awaited, is_followed: false };
-            let answers = self.finish_turn(&mut active, now, turn);
-            debug_assert!(answers.is_empty(), "nobody has asked yet");
+            let mut active = Active { shard, held, replies: HashMap::default(), awaited, is_followed: false };
+            self.finish_turn(&mut active, now, turn);
+            debug_assert_eq!(active.held.drain().count(), 0, "nobody has asked yet");
             self.tell("Loaded", active.shard.count());
             *state = State::Active(Box::new(active));
         }
@@ -138,9 +150,12 @@ impl<S: Shard> Cell<S> {
     pub(super) fn unload(&self) {
         self.next_deadline_ms.store(i64::MAX, Ordering::Release);
         if let State::Active(active) = std::mem::replace(&mut *self.state.lock(), State::Gone) {
-            let Active { shard, mut replies, .. } = *active;
+            let Active { mut shard, mut held, mut replies, .. } = *active;
             self.tell("Unloaded", shard.count());
-            reply(&mut replies, shard.unload());
+            shard.unload();
+            held.take_in(shard.answers(), i64::MAX);
+            held.fail_all(WriteError::NotLeader);
+            reply(&mut replies, &mut held);
         }
     }
 
@@ -151,8 +166,13 @@ impl<S: Shard> Cell<S> {
         }
     }
 
-    /// Looks at the shard, without a turn.
-    pub(crate) fn read<R>(&self, read: impl FnOnce(&S) -> R) -> Result<R, Unavailable> {
+    /// Looks at the acknowledged state of the shard, without a turn.
+    pub(crate) fn read<R>(&self, read: impl FnOnce(&S) -> Acknowledged<R>) -> Result<R, Unavailable> {
+        self.peek(|shard| read(shard).into_inner())
+    }
+
+    /// Looks at the shard as it is. This is for figures, and for finding out what to ask: clients see nothing of it.
+    pub(crate) fn peek<R>(&self, read: impl FnOnce(&S) -> R) -> Result<R, Unavailable> {
         match &*self.state.lock() {
             State::Active(active) => Ok(read(&active.shard)),
             other => Err(other.error()),
@@ -165,8 +185,8 @@ impl<S: Shard> Cell<S> {
         if let State::Active(active) = &mut *state {
             let (now, turn) = self.driver.turn();
             change(&mut active.shard, turn);
-            let answers = self.finish_turn(active, now, turn);
-            reply(&mut active.replies, answers);
+            self.finish_turn(active, now, turn);
+            reply(&mut active.replies, &mut active.held);
         }
     }
 
@@ -184,36 +204,33 @@ impl<S: Shard> Cell<S> {
             };
             let (now, turn) = self.driver.turn();
             request(&mut active.shard, ticket, turn);
-            let mut answers = self.finish_turn(active, now, turn);
-            if let Some(own) = answers.iter().position(|(released, _)| *released == ticket) {
-                let (_, answer) = answers.swap_remove(own);
-                reply(&mut active.replies, answers);
+            self.finish_turn(active, now, turn);
+            let own = active.held.take(ticket);
+            reply(&mut active.replies, &mut active.held);
+            if let Some(answer) = own {
                 return Ok(answer);
             }
             let (sender, receiver) = oneshot::channel();
             active.replies.insert(ticket, sender);
-            reply(&mut active.replies, answers);
             receiver
         };
         receiver.await.map_err(|_| Unavailable::NotCoordinator)
     }
 
-    /// Appends the shard's writes, runs what is due, passes on other effects, and collects the answers.
-    fn finish_turn(
-        self: &Arc<Cell<S>>,
-        active: &mut Active<S>,
-        now: Moment,
-        turn: S::Turn,
-    ) -> Vec<(Ticket, S::Answer)> {
-        let Active { shard, awaited, is_followed, .. } = active;
+    /// Appends the shard's writes, collects the answers, runs what is due, and passes on other effects.
+    fn finish_turn(self: &Arc<Cell<S>>, active: &mut Active<S>, now: Moment, turn: S::Turn) {
+        let Active { shard, held, awaited, is_followed, .. } = active;
+        let expires_ms = now.monotonic_ms.saturating_add(S::answer_timeout_ms(&self.driver.shared));
         loop {
             while let Some(write) = shard.next_write() {
                 match self.append(&write, awaited, now) {
                     Ok(appended) => {
                         let last_offset = appended.last_offset.0;
                         shard.written(write, last_offset, turn);
+                        held.written(last_offset);
                         if awaited.is_empty() && appended.is_replicated && appended.is_flushed {
                             shard.acknowledged(last_offset, turn);
+                            held.acknowledged(last_offset);
                         } else {
                             awaited.push_back(appended);
                         }
@@ -221,20 +238,21 @@ impl<S: Shard> Cell<S> {
                     Err(error) => shard.refused(write, error, turn),
                 }
             }
+            held.take_in(shard.answers(), expires_ms);
             if shard.next_deadline_ms() > now.monotonic_ms || !shard.expire_next(turn) {
                 break;
             }
         }
+        held.expire(now.monotonic_ms);
         if !awaited.is_empty() && !std::mem::replace(is_followed, true) {
             self.driver.runtime.spawn(Arc::clone(self).follow());
         }
         let is_wanted = shard.pass_on(&self.driver.shared, self);
-        let next_ms = shard.next_deadline_ms();
+        let next_ms = shard.next_deadline_ms().min(held.next_deadline_ms());
         let is_nearer = self.next_deadline_ms.swap(next_ms, Ordering::AcqRel) > next_ms;
         if is_nearer || is_wanted {
             self.driver.wake.notify_one();
         }
-        shard.take_released()
     }
 
     fn append(
@@ -279,13 +297,17 @@ impl<S: Shard> Cell<S> {
                     last_offset = next.last_offset;
                 }
                 active.shard.acknowledged(last_offset.0, turn);
+                active.held.acknowledged(last_offset.0);
             }
             // The shard is about to be unloaded, which answers all.
             Err(WriteError::NotLeader) => active.awaited.clear(),
-            Err(error) => active.shard.unacknowledged(first.last_offset.0, error, turn),
+            Err(error) => {
+                active.shard.unacknowledged(first.last_offset.0, error, turn);
+                active.held.unacknowledged(first.last_offset.0, error);
+            }
         }
-        let answers = self.finish_turn(active, now, turn);
-        reply(&mut active.replies, answers);
+        self.finish_turn(active, now, turn);
+        reply(&mut active.replies, &mut active.held);
     }
 }
 
@@ -301,8 +323,8 @@ impl<S: Shard> State<S> {
 }
 
 /// Sends answers to waiting requests, if they still wait.
-fn reply<A>(replies: &mut Replies<A>, answers: Vec<(Ticket, A)>) {
-    for (ticket, answer) in answers {
+fn reply<A: Failing>(replies: &mut Replies<A>, held: &mut HeldAnswers<A>) {
+    for (ticket, answer) in held.drain() {
         if let Some(sender) = replies.remove(&ticket) {
             let _ = sender.send(answer);
         }

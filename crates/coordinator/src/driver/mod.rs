@@ -9,15 +9,22 @@
 //!            one each
 //! ```
 //!
+//! An answer carries the part of the log that it rests on, and the driver holds it back until the replicas have that
+//! (`answers`): no client acts on a state that the next coordinator may not know.
+//!
 //! A shard's lock is held while its writes are appended. So none of `Shards`' functions may be called while a lock is held
 //! that [`CoordinatorLog::append`] takes.
 
+mod answers;
 mod cell;
 mod error;
 mod log;
 mod placement;
 mod shards;
 
+#[cfg(test)]
+pub(crate) use answers::HeldAnswers;
+pub(crate) use answers::{Acknowledged, Answers, Basis, Failing};
 pub(crate) use cell::Cell;
 pub use error::{RequestError, Unavailable, WriteError};
 pub use log::{Appended, CoordinatorLog, Piece, RecordDecodeError, ReplayError};
@@ -51,7 +58,9 @@ pub struct Ticket(pub u64);
 ///
 /// It is driven in turns. A turn is one call that may change something: a request, a deadline, an acknowledgement.
 /// After each, the driver takes its writes ([`Shard::next_write`]), appends them in order and reports the outcome
-/// ([`Shard::written`] or [`Shard::refused`]), runs everything that is due, and takes the answers.
+/// ([`Shard::written`] or [`Shard::refused`]), takes the answers, and runs everything that is due.
+///
+/// A shard changes when a write is in the log or acknowledged, and not before: a write that is refused leaves nothing behind.
 pub(crate) trait Shard: Send + Sized + 'static {
     /// What it stores, for log lines.
     const KEEPS: &'static str;
@@ -62,7 +71,7 @@ pub(crate) trait Shard: Send + Sized + 'static {
     /// The content of one batch to append.
     type Write;
     /// The answer to a request.
-    type Answer: Send + 'static;
+    type Answer: Failing;
 
     /// The context of a turn now.
     fn turn(shared: &Self::Shared, now: Moment) -> Self::Turn;
@@ -102,10 +111,12 @@ pub(crate) trait Shard: Send + Sized + 'static {
     fn next_deadline_ms(&self) -> i64;
     /// Does one thing that is due, and returns whether there was one.
     fn expire_next(&mut self, turn: Self::Turn) -> bool;
-    /// The answers that may go out.
-    fn take_released(&mut self) -> Vec<(Ticket, Self::Answer)>;
+    /// The answers that it has given, which the driver takes.
+    fn answers(&mut self) -> &mut Answers<Self::Answer>;
+    /// How long an answer may wait for what it rests on, in milliseconds.
+    fn answer_timeout_ms(shared: &Self::Shared) -> i64;
     /// Passes on effects of a turn other than writes and answers. Returns whether they must wake [`Shards::sleep`].
     fn pass_on(&mut self, shared: &Self::Shared, cell: &Arc<Cell<Self>>) -> bool;
-    /// Unloads the shard: waiting requests are redirected. Returns the answers.
-    fn unload(self) -> Vec<(Ticket, Self::Answer)>;
+    /// Unloads the shard: waiting requests are redirected.
+    fn unload(&mut self);
 }

@@ -2,7 +2,7 @@
 //! until the next deadline. It decides nothing.
 
 use super::cell::Progress;
-use super::{Cell, CoordinatorLog, Moment, Shard, Ticket, Unavailable};
+use super::{Acknowledged, Cell, CoordinatorLog, Moment, Shard, Ticket, Unavailable};
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -227,7 +227,7 @@ impl<S: Shard> Shards<S> {
     }
 
     /// Reads each serving shard. Returns an error if a shard is not loaded; partitions led elsewhere are skipped.
-    pub(crate) fn read_all<R>(&self, read: impl Fn(&S) -> R) -> Result<Vec<R>, Unavailable> {
+    pub(crate) fn read_all<R>(&self, read: impl Fn(&S) -> Acknowledged<R>) -> Result<Vec<R>, Unavailable> {
         let seen = self.all().into_iter().map(|cell| cell.read(&read));
         seen.filter(|seen| !matches!(seen, Err(Unavailable::NotCoordinator))).collect()
     }

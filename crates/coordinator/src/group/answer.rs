@@ -4,7 +4,7 @@ use super::consumer::HeartbeatError;
 use super::error::MembershipError;
 use super::share::ShareAnswer;
 use super::streams::StreamsAnswer;
-use crate::driver::WriteError;
+use crate::driver::{Failing, WriteError};
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -86,9 +86,8 @@ pub enum Answer {
     TransactionEnded(Result<(), WriteError>),
 }
 
-impl Answer {
-    /// The answer to the same request when its write failed.
-    pub fn failed(self, error: WriteError) -> Answer {
+impl Failing for Answer {
+    fn failed(self, error: WriteError) -> Answer {
         let code = error.code();
         let error_code = code.code();
         match self {

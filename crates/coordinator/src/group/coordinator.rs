@@ -15,7 +15,8 @@ use super::config::{ConsumerGroupTimes, GroupConfig, ShareGroupTimes, StreamsGro
 use super::shard::{EndOfTransaction, GroupFigures, Shard, ShardContext};
 use super::topics::{DeletedTopic, Topics};
 use crate::driver::{
-    CoordinatorLog, LoadFigures, Moment, RequestError, Shards, Ticket, Unavailable, partition_for,
+    Acknowledged, CoordinatorLog, LoadFigures, Moment, RequestError, Shards, Ticket, Unavailable,
+    partition_for,
 };
 use std::fmt;
 use std::sync::Arc;
@@ -75,7 +76,7 @@ impl GroupCoordinator {
     /// Topics are gone: offsets that were committed for them go too.
     pub fn on_topics_deleted(&self, topics: &[DeletedTopic]) {
         for cell in self.shards.all() {
-            cell.turn(|shard, now| shard.topics_deleted(topics, now));
+            cell.turn(|shard, _| shard.topics_deleted(topics));
         }
     }
 
@@ -165,7 +166,7 @@ impl GroupCoordinator {
 
     /// The groups that this broker coordinates, with their committed offsets.
     pub fn figures(&self) -> Vec<GroupFigures> {
-        self.shards.all().iter().filter_map(|cell| cell.read(Shard::figures).ok()).flatten().collect()
+        self.shards.all().iter().filter_map(|cell| cell.peek(Shard::figures).ok()).flatten().collect()
     }
 
     /// The partitions of `__consumer_offsets` that this broker leads.
@@ -173,8 +174,12 @@ impl GroupCoordinator {
         self.shards.load_figures()
     }
 
-    /// Looks at the shard of a group, without a turn.
-    fn read<R>(&self, group_id: &str, read: impl FnOnce(&Shard) -> R) -> Result<R, Unavailable> {
+    /// Looks at the acknowledged state of a group, without a turn.
+    fn read<R>(
+        &self,
+        group_id: &str,
+        read: impl FnOnce(&Shard) -> Acknowledged<R>,
+    ) -> Result<R, Unavailable> {
         self.shards.cell(self.partition_for(group_id))?.read(read)
     }
 

@@ -1,8 +1,8 @@
 //! All groups and offsets of one partition of `__consumer_offsets`: a state machine without clock, I/O or waiting.
 //!
-//! It is driven in turns (`crate::driver::Shard`). The rule for answers: an answer with a write waits for its
-//! acknowledgement, and any other waits for all earlier writes. So clients never see a state that a failing broker
-//! could lose. Only reads are answered at once, from the acknowledged state.
+//! It is driven in turns (`crate::driver::Shard`). An answer with a write waits for its acknowledgement, and any other rests
+//! on all earlier writes. So clients never see a state that a failing broker could lose. Only reads are answered at once,
+//! from the acknowledged state.
 
 mod admin;
 mod commit;
@@ -32,7 +32,7 @@ use super::record::CoordinatorRecord;
 use super::timed::Timed;
 use super::timers::Timers;
 use super::topics::Topics;
-use crate::driver::{self, AppendAs, Cell, Moment, Piece, ReplayError, Ticket, WriteError};
+use crate::driver::{self, Answers, AppendAs, Basis, Cell, Moment, Piece, ReplayError, Ticket, WriteError};
 use bytes::Bytes;
 use parking_lot::RwLock;
 use std::collections::VecDeque;
@@ -43,12 +43,11 @@ use thalweg_log::disk::Disk;
 use thalweg_record::{DecompressBuffer, ProducerId};
 use tokio::runtime::Handle;
 
-/// A write or answer that waits for an acknowledgement.
+/// A write that waits for its acknowledgement.
 #[derive(Debug)]
 struct Pending {
     last_offset: i64,
     expires_ms: i64,
-    is_write: bool,
     answers: Vec<(Ticket, Answer)>,
     completion: Option<Completion>,
 }
@@ -165,9 +164,7 @@ pub struct Shard {
     timers: Timers,
     writes: VecDeque<Write>,
     pending: VecDeque<Pending>,
-    /// The offset of the last record that is written and not acknowledged, whether or not an answer waits for it any longer.
-    unacknowledged_to: Option<i64>,
-    released: Vec<(Ticket, Answer)>,
+    answers: Answers<Answer>,
     next_cleanup_ms: i64,
 }
 
@@ -195,8 +192,7 @@ impl driver::Shard for Shard {
             timers: Timers::default(),
             writes: VecDeque::new(),
             pending: VecDeque::new(),
-            unacknowledged_to: None,
-            released: Vec::new(),
+            answers: Answers::default(),
             // The first look for expired offsets is one interval away.
             next_cleanup_ms: now.monotonic_ms.saturating_add(config.offsets_retention_check_interval_ms),
         }
@@ -211,8 +207,7 @@ impl driver::Shard for Shard {
         self.replay_batches(piece, buffer, now)
     }
 
-    fn loaded(&mut self, unacknowledged_to: Option<i64>, now: Moment) {
-        self.unacknowledged_to = unacknowledged_to;
+    fn loaded(&mut self, _: Option<i64>, now: Moment) {
         self.start_sessions(now);
     }
 
@@ -255,8 +250,12 @@ impl driver::Shard for Shard {
         self.writes.pop_front()
     }
 
-    fn take_released(&mut self) -> Vec<(Ticket, Answer)> {
-        std::mem::take(&mut self.released)
+    fn answers(&mut self) -> &mut Answers<Answer> {
+        &mut self.answers
+    }
+
+    fn answer_timeout_ms(context: &Arc<ShardContext>) -> i64 {
+        context.config.commit_timeout_ms
     }
 
     fn written(&mut self, mut write: Write, last_offset: i64, now: Moment) {
@@ -279,10 +278,9 @@ impl driver::Shard for Shard {
         if let Some(after) = write.after {
             self.after_write(after, now);
         }
-        self.unacknowledged_to = Some(last_offset);
         let (answers, completion) = (write.answers, write.completion);
-        let expires_ms = self.expiry_of_write(now);
-        self.pending.push_back(Pending { last_offset, expires_ms, is_write: true, answers, completion });
+        let expires_ms = now.monotonic_ms.saturating_add(self.context.config.commit_timeout_ms);
+        self.pending.push_back(Pending { last_offset, expires_ms, answers, completion });
     }
 
     fn refused(&mut self, write: Write, error: WriteError, now: Moment) {
@@ -294,9 +292,9 @@ impl driver::Shard for Shard {
         self.replicated(last_offset);
         while self.pending.front().is_some_and(|pending| pending.last_offset <= last_offset) {
             let pending = self.pending.pop_front().expect("it was just looked at");
-            self.released.extend(pending.answers);
+            self.give(pending.answers, Basis::up_to(pending.last_offset));
             if let Some(completion) = pending.completion {
-                self.complete(completion, Ok(()), now);
+                self.complete(completion, Ok(pending.last_offset), now);
             }
         }
     }
@@ -312,17 +310,18 @@ impl driver::Shard for Shard {
         }
     }
 
-    fn unload(mut self) -> Vec<(Ticket, Answer)> {
+    fn unload(&mut self) {
         let error = WriteError::NotLeader;
         let waiting = self.pending.drain(..).flat_map(|pending| pending.answers);
         let unwritten = self.writes.drain(..).flat_map(|write| write.answers);
-        let waiting: Vec<_> = waiting.chain(unwritten).map(|(t, answer)| (t, answer.failed(error))).collect();
-        self.released.extend(waiting);
+        for (ticket, answer) in waiting.chain(unwritten) {
+            self.answers.fail(ticket, answer, error);
+        }
         for slot in self.groups.values_mut() {
             let Some(group) = slot.latest_mut() else { continue };
-            refuse_waiting(&mut self.released, group.dissolve(&mut self.timers), error.into());
+            let waiting = group.dissolve(&mut self.timers);
+            refuse_waiting(&mut self.answers, waiting, error.into(), Basis::failed(error));
         }
-        self.released
     }
 }
 
@@ -360,7 +359,7 @@ impl Shard {
     }
 
     /// Applies a group's decision.
-    fn settle(&mut self, effects: Effects, now: Moment) {
+    fn settle(&mut self, effects: Effects) {
         match effects.write {
             Some((record, completion)) => self.writes.push_back(Write {
                 records: vec![record],
@@ -371,7 +370,7 @@ impl Shard {
                 after: None,
                 is_applied: false,
             }),
-            None => self.release_after_writes(effects.answers, now),
+            None => self.release_after_writes(effects.answers),
         }
     }
 
@@ -381,10 +380,9 @@ impl Shard {
         records: Vec<CoordinatorRecord>,
         producer: Option<TransactionalProducer>,
         answers: Vec<(Ticket, Answer)>,
-        now: Moment,
     ) {
         if records.is_empty() {
-            return self.release_after_writes(answers, now);
+            return self.release_after_writes(answers);
         }
         let (marker, completion, after) = (None, None, None);
         let is_applied = true;
@@ -401,16 +399,15 @@ impl Shard {
     ) {
         if records.is_empty() {
             self.after_write(after, now);
-            return self.release_after_writes(answers, now);
+            return self.release_after_writes(answers);
         }
-        self.write(records, None, answers, now);
+        self.write(records, None, answers);
         self.writes.back_mut().expect("it was just added").after = Some(after);
     }
 
     /// The replicas have the log up to this offset: readers see it.
     fn replicated(&mut self, last_offset: i64) {
         self.offsets.acknowledge(last_offset);
-        self.unacknowledged_to = self.unacknowledged_to.filter(|to| *to > last_offset);
         while self.unacknowledged_groups.front().is_some_and(|&(at, _)| at <= last_offset) {
             let (_, group) = self.unacknowledged_groups.pop_front().expect("it was just looked at");
             if let Some(slot) = self.groups.get_mut(&group) {
@@ -422,28 +419,24 @@ impl Shard {
         }
     }
 
-    /// Releases answers once all that was written before is acknowledged.
-    fn release_after_writes(&mut self, answers: Vec<(Ticket, Answer)>, now: Moment) {
-        if answers.is_empty() {
-            return;
-        }
-        if let Some(write) = self.writes.back_mut() {
-            write.answers.extend(answers);
-        } else if let Some(last_offset) = self.unacknowledged_to {
-            let expires_ms = self.expiry_of_write(now);
-            let (is_write, completion) = (false, None);
-            self.pending.push_back(Pending { last_offset, expires_ms, is_write, answers, completion });
-        } else {
-            self.released.extend(answers);
+    /// Gives answers that rest on all that was written before.
+    fn release_after_writes(&mut self, answers: Vec<(Ticket, Answer)>) {
+        match self.writes.back_mut() {
+            Some(write) => write.answers.extend(answers),
+            None => self.give(answers, Basis::LATEST),
         }
     }
 
-    fn expiry_of_write(&self, now: Moment) -> i64 {
-        now.monotonic_ms.saturating_add(self.context.config.commit_timeout_ms)
+    fn give(&mut self, answers: Vec<(Ticket, Answer)>, basis: Basis) {
+        for (ticket, answer) in answers {
+            self.answers.give(ticket, answer, basis);
+        }
     }
 
-    /// Completes a group's record after its acknowledgement or failure. Its answers need not wait any longer.
-    fn complete(&mut self, completion: Completion, result: Result<(), WriteError>, now: Moment) {
+    /// Completes a group's record after its acknowledgement up to an offset, or its failure.
+    fn complete(&mut self, completion: Completion, result: Result<i64, WriteError>, now: Moment) {
+        let basis = result.map_or_else(Basis::failed, Basis::up_to);
+        let result = result.map(|_| ());
         let group = completion.group().clone();
         let decided = self.with_group(&group, now, |group, cx| match completion {
             Completion::NewGroup { ticket, .. } => {
@@ -463,9 +456,9 @@ impl Shard {
         });
         let Some(((), effects)) = decided else { return };
         if effects.write.is_some() {
-            self.settle(effects, now);
+            self.settle(effects);
         } else {
-            self.released.extend(effects.answers);
+            self.give(effects.answers, basis);
         }
     }
 
@@ -477,7 +470,9 @@ impl Shard {
         now: Moment,
         never_happened: bool,
     ) {
-        self.released.extend(answers.into_iter().map(|(ticket, answer)| (ticket, answer.failed(error))));
+        for (ticket, answer) in answers {
+            self.answers.fail(ticket, answer, error);
+        }
         match completion {
             Some(Completion::NewGroup { group, replaced, .. }) if never_happened => {
                 self.discard_group(&group, replaced, error);
@@ -491,7 +486,8 @@ impl Shard {
     fn discard_group(&mut self, id: &str, replaced: Option<Group>, error: WriteError) {
         let Some(slot) = self.groups.get_mut(id) else { return };
         if let Some(mut group) = slot.set(replaced) {
-            refuse_waiting(&mut self.released, group.dissolve(&mut self.timers), error.into());
+            let waiting = group.dissolve(&mut self.timers);
+            refuse_waiting(&mut self.answers, waiting, error.into(), Basis::failed(error));
         }
         if slot.is_gone() {
             self.groups.remove(id);
@@ -504,12 +500,15 @@ fn visible_group<'a>((id, slot): (&'a Arc<str>, &'a Timed<Group>)) -> Option<(&'
 }
 
 fn refuse_waiting(
-    released: &mut Vec<(Ticket, Answer)>,
+    answers: &mut Answers<Answer>,
     (joins, syncs): (Vec<Ticket>, Vec<Ticket>),
     error: MembershipError,
+    basis: Basis,
 ) {
-    let join = Answer::JoinGroup(join_error("", error));
-    let sync = Answer::SyncGroup(sync_error(error));
-    released.extend(joins.into_iter().map(|ticket| (ticket, join.clone())));
-    released.extend(syncs.into_iter().map(|ticket| (ticket, sync.clone())));
+    for ticket in joins {
+        answers.give(ticket, Answer::JoinGroup(join_error("", error)), basis);
+    }
+    for ticket in syncs {
+        answers.give(ticket, Answer::SyncGroup(sync_error(error)), basis);
+    }
 }

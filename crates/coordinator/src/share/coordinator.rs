@@ -3,10 +3,10 @@
 
 use super::config::ShareConfig;
 use super::error::StateError;
-use super::request::{Answer, Ask, Done};
+use super::request::{Answer, Ask, Outcomes};
 use super::shard::{Shard, ShardContext};
-use crate::driver::{CoordinatorLog, LoadFigures, Shards, partition_for};
-use futures_util::future::join_all;
+use crate::driver::{CoordinatorLog, LoadFigures, RequestError, Shards, partition_for};
+use futures_util::future::{join, join_all};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,7 +17,6 @@ use thalweg_log::disk::Disk;
 use thalweg_metadata::PartitionIndex;
 use thalweg_share::ShareKey;
 use thalweg_wire::Uuid;
-use tokio::time::Instant;
 
 /// The coordinator's view of the cluster.
 pub trait Cluster: Send + Sync + 'static {
@@ -107,17 +106,19 @@ impl ShareCoordinator {
     /// Runs due work in time, as long as it is polled.
     pub async fn run(&self) {
         let interval = self.shards.shared().config.prune_interval;
-        let mut prune_at = Instant::now() + interval;
-        loop {
-            tokio::select! {
-                biased;
-                () = tokio::time::sleep_until(prune_at) => {
-                    self.prune().await;
-                    prune_at = Instant::now() + interval;
-                }
-                () = self.shards.sleep() => {}
+        let pruning = async {
+            loop {
+                tokio::time::sleep(interval).await;
+                self.prune().await;
             }
-        }
+        };
+        // Pruning waits for the shards, whose deadlines come meanwhile.
+        let keeping_time = async {
+            loop {
+                self.shards.sleep().await;
+            }
+        };
+        join::<_, _>(pruning, keeping_time).await;
     }
 
     /// Lets every shard go: the broker stops.
@@ -127,8 +128,9 @@ impl ShareCoordinator {
 
     /// Has the records deleted that no shard needs.
     pub async fn prune(&self) {
-        for (partition, cell) in self.shards.by_partition() {
-            let Ok(Some(offset)) = cell.read(Shard::redundant_before) else { continue };
+        for (partition, _) in self.shards.by_partition() {
+            let asked = self.shards.ask(partition, |shard, ticket, _| shard.find_redundant(ticket));
+            let Ok(Answer::RedundantBefore(Some(offset))) = asked.await else { continue };
             if self.pruned.lock().get(&partition) == Some(&offset) {
                 continue;
             }
@@ -143,8 +145,8 @@ impl ShareCoordinator {
     }
 
     /// Serves requests for share partitions, and answers in their order.
-    pub async fn serve(&self, asks: &[(ShareKey, Ask)]) -> Answer {
-        let mut answers: Vec<Option<Result<Done, StateError>>> = vec![None; asks.len()];
+    pub async fn serve(&self, asks: &[(ShareKey, Ask)]) -> Outcomes {
+        let mut answers: Vec<Option<_>> = vec![None; asks.len()];
         // A share partition that is named again comes after its first request.
         let mut rounds: Vec<BTreeMap<PartitionIndex, Vec<usize>>> = Vec::new();
         let mut seen: HashMap<&ShareKey, usize> = HashMap::default();
@@ -160,8 +162,12 @@ impl ShareCoordinator {
             let served = round.into_iter().map(|(partition, places)| async move {
                 let some: Vec<&(ShareKey, Ask)> = places.iter().map(|place| &asks[*place]).collect();
                 let asked = self.shards.ask(partition, |shard, ticket, now| shard.serve(&some, ticket, now));
-                let answer = asked.await.unwrap_or_else(|error| vec![Err(error.into()); places.len()]);
-                (places, answer)
+                let outcomes = match asked.await {
+                    Ok(Answer::Outcomes(outcomes)) => outcomes,
+                    Ok(_) => vec![Err(StateError::from(RequestError::WrongAnswer)); places.len()],
+                    Err(error) => vec![Err(error.into()); places.len()],
+                };
+                (places, outcomes)
             });
             for (places, answer) in join_all(served).await {
                 for (place, one) in places.into_iter().zip(answer) {

@@ -2,6 +2,7 @@
 
 use super::error::StateError;
 use super::runs::Run;
+use crate::driver::{Failing, WriteError};
 use thalweg_share::{StateSummary, StateUpdate};
 
 /// A request for one share partition.
@@ -75,5 +76,24 @@ pub enum Done {
     Summary(StateSummary),
 }
 
-/// The answers for several share partitions, in the order of the request.
-pub type Answer = Vec<Result<Done, StateError>>;
+/// The outcomes for several share partitions, in the order of the request.
+pub type Outcomes = Vec<Result<Done, StateError>>;
+
+/// A shard's answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// To a request for share partitions.
+    Outcomes(Outcomes),
+    /// The offset before which no record is needed, if there are such records.
+    RedundantBefore(Option<i64>),
+}
+
+impl Failing for Answer {
+    fn failed(self, error: WriteError) -> Answer {
+        match self {
+            // A refusal rests on the state as well.
+            Answer::Outcomes(outcomes) => Answer::Outcomes(vec![Err(error.into()); outcomes.len()]),
+            Answer::RedundantBefore(_) => Answer::RedundantBefore(None),
+        }
+    }
+}

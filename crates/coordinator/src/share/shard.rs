@@ -2,7 +2,7 @@
 //! (Kafka's `ShareCoordinatorShard`).
 //!
 //! It is driven in turns (`crate::driver::Shard`). A decision becomes a record, which changes the state when it is in the
-//! log; the answer waits for its acknowledgement, and an answer without a record for that of all earlier ones. After a
+//! log; the answer waits for its acknowledgement, and an answer without a record rests on all earlier ones. After a
 //! number of updates of a share partition a snapshot takes the place of the next; what is before the oldest snapshot of
 //! all is no longer needed ([`Shard::redundant_before`]).
 
@@ -12,10 +12,11 @@ mod upkeep;
 use super::config::ShareConfig;
 use super::coordinator::Cluster;
 use super::entry::Entry;
-use super::error::StateError;
 use super::record::ShareRecord;
-use super::request::{Answer, Ask, Done};
-use crate::driver::{self, AppendAs, BATCH_BYTES, Cell, Moment, Piece, ReplayError, Ticket, WriteError};
+use super::request::{Answer, Ask, Done, Outcomes};
+use crate::driver::{
+    self, Answers, AppendAs, BATCH_BYTES, Basis, Cell, Moment, Piece, ReplayError, Ticket, WriteError,
+};
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::fmt;
@@ -53,21 +54,22 @@ pub(crate) struct Write {
 /// A request that is to be answered, and the places in it that a write is for.
 type Asked = (Ticket, Vec<usize>);
 
-/// A write, or an answer without one, that waits for an acknowledgement.
+/// A write that waits for its acknowledgement.
 #[derive(Debug)]
 struct Pending {
     last_offset: i64,
     expires_ms: i64,
-    is_write: bool,
     request: Option<Asked>,
 }
 
-/// A request that waits.
+/// A request whose writes wait.
 #[derive(Debug)]
 struct Waiting {
-    answer: Answer,
+    outcomes: Outcomes,
     /// Writes that are not acknowledged.
     writes: usize,
+    /// Whether all outcomes are those of writes. Others rest on the state.
+    is_written: bool,
 }
 
 /// See the head of this module.
@@ -78,13 +80,10 @@ pub(crate) struct Shard {
     /// The offset of the last tombstone.
     deleted_at: i64,
     writes: VecDeque<Write>,
-    /// Writes that are not acknowledged, with the requests that wait for them. A request without records waits for the
-    /// last of them.
+    /// Writes that are not acknowledged, with the requests that wait for them.
     pending: VecDeque<Pending>,
-    /// The offset of the last record that is written and not acknowledged, whether or not an answer waits for it any longer.
-    unacknowledged_to: Option<i64>,
     waiting: HashMap<Ticket, Waiting>,
-    released: Vec<(Ticket, Answer)>,
+    answers: Answers<Answer>,
     next_cold_check_ms: i64,
 }
 
@@ -107,9 +106,8 @@ impl driver::Shard for Shard {
             deleted_at: 0,
             writes: VecDeque::new(),
             pending: VecDeque::new(),
-            unacknowledged_to: None,
             waiting: HashMap::default(),
-            released: Vec::new(),
+            answers: Answers::default(),
         }
     }
 
@@ -142,9 +140,7 @@ impl driver::Shard for Shard {
         Ok(())
     }
 
-    fn loaded(&mut self, unacknowledged_to: Option<i64>, _: Moment) {
-        self.unacknowledged_to = unacknowledged_to;
-    }
+    fn loaded(&mut self, _: Option<i64>, _: Moment) {}
 
     fn count(&self) -> usize {
         self.entries.len()
@@ -175,8 +171,8 @@ impl driver::Shard for Shard {
         for (record, offset) in write.records.into_iter().zip(last_offset - count + 1..) {
             self.apply(record, offset);
         }
-        self.unacknowledged_to = Some(last_offset);
-        self.await_acknowledgement(last_offset, true, write.request, now);
+        let expires_ms = now.monotonic_ms.saturating_add(self.context.config.write_timeout_ms);
+        self.pending.push_back(Pending { last_offset, expires_ms, request: write.request });
     }
 
     fn refused(&mut self, write: Write, error: WriteError, _: Moment) {
@@ -185,18 +181,13 @@ impl driver::Shard for Shard {
     }
 
     fn acknowledged(&mut self, last_offset: i64, _: Moment) {
-        self.unacknowledged_to = self.unacknowledged_to.filter(|to| *to > last_offset);
         while self.pending.front().is_some_and(|pending| pending.last_offset <= last_offset) {
             let pending = self.pending.pop_front().expect("it was just looked at");
-            self.settle(pending.request, Ok(()));
+            self.settle(pending.request, Ok(pending.last_offset));
         }
     }
 
     fn unacknowledged(&mut self, last_offset: i64, error: WriteError, _: Moment) {
-        // Otherwise the medium has refused it, and the replicas may still get it.
-        if error == WriteError::TooFewReplicas {
-            self.unacknowledged_to = self.unacknowledged_to.filter(|to| *to > last_offset);
-        }
         while self.pending.front().is_some_and(|pending| pending.last_offset <= last_offset) {
             let pending = self.pending.pop_front().expect("it was just looked at");
             self.settle(pending.request, Err(error));
@@ -211,12 +202,10 @@ impl driver::Shard for Shard {
     fn expire_next(&mut self, now: Moment) -> bool {
         let is_over = |pending: &mut Pending| pending.expires_ms <= now.monotonic_ms;
         if let Some(pending) = self.pending.pop_front_if(is_over) {
-            if pending.is_write {
-                tracing::warn!(
-                    offset = pending.last_offset,
-                    "Share coordinator write was not acknowledged in time (share.coordinator.write.timeout.ms)"
-                );
-            }
+            tracing::warn!(
+                offset = pending.last_offset,
+                "Share coordinator write was not acknowledged in time (share.coordinator.write.timeout.ms)"
+            );
             self.settle(pending.request, Err(WriteError::TimedOut));
             return true;
         }
@@ -229,20 +218,22 @@ impl driver::Shard for Shard {
         true
     }
 
-    fn take_released(&mut self) -> Vec<(Ticket, Answer)> {
-        std::mem::take(&mut self.released)
+    fn answers(&mut self) -> &mut Answers<Answer> {
+        &mut self.answers
+    }
+
+    fn answer_timeout_ms(context: &Arc<ShardContext>) -> i64 {
+        context.config.write_timeout_ms
     }
 
     fn pass_on(&mut self, _: &Arc<ShardContext>, _: &Arc<Cell<Shard>>) -> bool {
         false
     }
 
-    fn unload(mut self) -> Vec<(Ticket, Answer)> {
-        let error = StateError::from(WriteError::NotLeader);
-        let waiting = self.waiting.into_iter();
-        let answers = waiting.map(|(ticket, waiting)| (ticket, vec![Err(error); waiting.answer.len()]));
-        self.released.extend(answers);
-        self.released
+    fn unload(&mut self) {
+        for (ticket, waiting) in self.waiting.drain() {
+            self.answers.fail(ticket, Answer::Outcomes(waiting.outcomes), WriteError::NotLeader);
+        }
     }
 }
 
@@ -265,63 +256,49 @@ impl Shard {
         }
     }
 
-    /// A request waits until everything up to an offset is acknowledged, or for the time that a write has.
-    fn await_acknowledgement(
-        &mut self,
-        last_offset: i64,
-        is_write: bool,
-        request: Option<Asked>,
-        now: Moment,
-    ) {
-        let expires_ms = now.monotonic_ms.saturating_add(self.context.config.write_timeout_ms);
-        self.pending.push_back(Pending { last_offset, expires_ms, is_write, request });
-    }
-
-    /// A write is done, or is not: the request's answers at these places may go out once it has no other.
-    fn settle(&mut self, request: Option<Asked>, result: Result<(), WriteError>) {
+    /// A write is acknowledged up to an offset, or is not: the request's outcomes at these places are known, and it is answered
+    /// once it has no other.
+    fn settle(&mut self, request: Option<Asked>, result: Result<i64, WriteError>) {
         let Some((ticket, places)) = request else { return };
         let Some(waiting) = self.waiting.get_mut(&ticket) else { return };
         if let Err(error) = result {
             for place in places {
-                waiting.answer[place] = Err(error.into());
+                waiting.outcomes[place] = Err(error.into());
             }
         }
         waiting.writes -= 1;
         if waiting.writes == 0
             && let Some(waiting) = self.waiting.remove(&ticket)
         {
-            self.released.push((ticket, waiting.answer));
+            let basis = match result {
+                Ok(last_offset) => Basis::up_to(last_offset),
+                Err(error) if waiting.is_written => Basis::failed(error),
+                Err(_) => Basis::LATEST,
+            };
+            self.answers.give(ticket, Answer::Outcomes(waiting.outcomes), basis);
         }
     }
 
     /// Decides about share partitions, each of which is named once.
     pub(super) fn serve(&mut self, asks: &[&(ShareKey, Ask)], ticket: Ticket, now: Moment) {
-        let mut answer = Answer::with_capacity(asks.len());
+        let mut outcomes = Outcomes::with_capacity(asks.len());
         let mut writes: Vec<Write> = Vec::new();
-        // What has no record waits for earlier writes, as it rests on them; its error is theirs.
-        let mut without_record = Vec::new();
+        let mut is_written = true;
         for (place, (key, ask)) in asks.iter().enumerate() {
             let decided = self.decide(key, ask, now).and_then(|(done, record)| {
-                match record {
-                    Some(record) => add(&mut writes, record, Some((ticket, place)))?,
-                    None => without_record.push(place),
+                is_written &= record.is_some();
+                if let Some(record) = record {
+                    add(&mut writes, record, Some((ticket, place)))?;
                 }
                 Ok(done)
             });
-            answer.push(decided);
+            is_written &= decided.is_ok();
+            outcomes.push(decided);
         }
-        let mut count = writes.len();
-        if let Some(last_offset) = self.unacknowledged_to
-            && !without_record.is_empty()
-        {
-            self.await_acknowledgement(last_offset, false, Some((ticket, without_record)), now);
-            count += 1;
+        if writes.is_empty() {
+            return self.answers.give(ticket, Answer::Outcomes(outcomes), Basis::LATEST);
         }
-        if count == 0 {
-            self.released.push((ticket, answer));
-            return;
-        }
-        self.waiting.insert(ticket, Waiting { answer, writes: count });
+        self.waiting.insert(ticket, Waiting { outcomes, writes: writes.len(), is_written });
         self.writes.extend(writes);
     }
 

@@ -50,7 +50,7 @@ impl ShareGroups {
                     }
                 }
             }
-            None => match parts.groups.initialized_share_partitions(&answer.group_id) {
+            None => match parts.groups.initialized_share_partitions(&answer.group_id).await {
                 Ok(initialized) => wanted.extend(initialized.into_iter().filter_map(|(id, partitions)| {
                     Some((id, topics.name(id)?, partitions.into_iter().collect()))
                 })),

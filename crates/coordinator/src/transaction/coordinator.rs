@@ -1,7 +1,7 @@
 //! The broker's interface to the transaction coordinator. It makes no decisions about transactions: it passes
 //! requests to the shards of their ids, and gets producer ids for them.
 
-use super::answer::{Answer, Producer};
+use super::answer::{Answer, Producer, Verified};
 use super::config::TransactionConfig;
 use super::error::{NoProducerIds, TransactionError};
 use super::markers::MarkerQueue;
@@ -183,19 +183,19 @@ impl TransactionCoordinator {
         });
         match asked.await? {
             Answer::Added(result) => result,
-            Answer::Producer(_) | Answer::NeedsProducerId => Err(RequestError::WrongAnswer.into()),
+            _ => Err(RequestError::WrongAnswer.into()),
         }
     }
 
-    /// AddPartitionsToTxn that only asks: an answer for each partition, in their order, or one for all.
-    pub fn verify_partitions(
-        &self,
-        id: &str,
-        producer: Producer,
-        partitions: &Partitions,
-    ) -> Result<Vec<Result<(), TransactionError>>, TransactionError> {
-        let cell = self.shards.cell(self.partition(id)?)?;
-        cell.read(|shard| shard.verify_partitions(id, producer, partitions.iter()))?
+    /// AddPartitionsToTxn that only asks.
+    pub async fn verify_partitions(&self, id: &str, producer: Producer, partitions: &Partitions) -> Verified {
+        let asked = self.shards.ask(self.partition(id)?, |shard, ticket, _| {
+            shard.verify_partitions(id, producer, partitions, ticket);
+        });
+        match asked.await? {
+            Answer::Verified(verified) => verified,
+            _ => Err(RequestError::WrongAnswer.into()),
+        }
     }
 
     /// EndTxn. Returns the producer that the client continues with, if its version expects it.
@@ -215,10 +215,9 @@ impl TransactionCoordinator {
 
     /// DescribeTransactions, one id.
     pub fn describe(&self, id: &str) -> Described {
-        let described = self.partition(id).and_then(|partition| {
-            let cell = self.shards.cell(partition)?;
-            Ok(cell.read(|shard| shard.describe(id))?)
-        });
+        let described = self
+            .partition(id)
+            .and_then(|partition| Ok(self.shards.cell(partition)?.read(|shard| shard.describe(id))??));
         described.unwrap_or_else(|error| Described {
             transactional_id: id.to_owned(),
             error_code: error.code().code(),
@@ -230,7 +229,8 @@ impl TransactionCoordinator {
     pub fn list(&self, filter: &TransactionFilter) -> Result<Vec<Listed>, Unavailable> {
         let now = self.shards.now();
         let listed = self.shards.read_all(|shard| shard.list(filter, now))?;
-        Ok(listed.into_iter().flatten().collect())
+        let listed: Result<Vec<_>, Unavailable> = listed.into_iter().collect();
+        Ok(listed?.into_iter().flatten().collect())
     }
 
     /// The partitions of `__transaction_state` that this broker leads.
@@ -244,7 +244,7 @@ impl TransactionCoordinator {
         let mut figures = TransactionFigures::default();
         for cell in self.shards.all() {
             // One that is not loaded has none yet.
-            let _ = cell.read(|shard| shard.count_into(&mut figures, now));
+            let _ = cell.peek(|shard| shard.count_into(&mut figures, now));
         }
         figures
     }
@@ -273,7 +273,7 @@ impl TransactionCoordinator {
         }
         match answer {
             Answer::Producer(result) => result,
-            Answer::Added(_) | Answer::NeedsProducerId => Err(RequestError::WrongAnswer.into()),
+            _ => Err(RequestError::WrongAnswer.into()),
         }
     }
 }

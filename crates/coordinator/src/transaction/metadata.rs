@@ -175,6 +175,15 @@ impl TransactionMetadata {
         }
     }
 
+    /// The same in the next epoch, which the producer does not know: it can write no more.
+    pub fn fenced(self) -> TransactionMetadata {
+        TransactionMetadata {
+            producer_epoch: self.producer_epoch.saturating_add(1),
+            last_producer_epoch: NO_PRODUCER_EPOCH,
+            ..self
+        }
+    }
+
     /// All markers are written.
     pub fn completed(&self, now_ms: i64) -> TransactionMetadata {
         let (producer_id, producer_epoch) = self.producer_after_end();

@@ -32,7 +32,7 @@ mod state;
 mod tests;
 mod verifier;
 
-pub use answer::{Answer, Producer};
+pub use answer::{Answer, Producer, Verified};
 pub use config::TransactionConfig;
 pub use coordinator::{Cluster, TransactionCoordinator, TwoPhaseCommit};
 pub use error::{MarkerError, NoProducerIds, TransactionError, VerificationError};

@@ -3,8 +3,9 @@
 //! It is driven in turns (`crate::driver::Shard`). Besides writes and answers, a turn produces the markers to be sent
 //! ([`Shard::take_orders`]) and the ids that wait for a producer id ([`Shard::take_needing_ids`]).
 //!
-//! An id changes when its record is acknowledged, and has at most one pending change. So neither an answer nor a
-//! state seen by the next request is lost with a failing broker.
+//! An id changes when its record is acknowledged, and has at most one pending change. What was loaded may not be acknowledged
+//! yet: each answer rests on the record that the id's state follows from, and waits for it. So neither an answer nor a state
+//! seen by the next request is lost with a failing broker.
 
 mod admin;
 mod end;
@@ -23,7 +24,9 @@ use super::coordinator::ShardContext;
 use super::metadata::{EPOCH_PER_TRANSACTION, TransactionMetadata};
 use super::record::{encode_key, encode_value};
 use super::state::{Outcome, TransactionState};
-use crate::driver::{self, AppendAs, BATCH_BYTES, Cell, Moment, Piece, ReplayError, Ticket, WriteError};
+use crate::driver::{
+    self, Answers, AppendAs, BATCH_BYTES, Basis, Cell, Moment, Piece, ReplayError, Ticket, WriteError,
+};
 use bytes::Bytes;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -56,12 +59,7 @@ pub struct Write {
 #[derive(Debug)]
 enum Change {
     /// An id changes to its next state.
-    To {
-        id: Arc<str>,
-        target: Box<TransactionMetadata>,
-        /// Whether the epoch was raised in memory already, to fence the producer.
-        fences: bool,
-    },
+    To { id: Arc<str>, target: Box<TransactionMetadata> },
     /// Ids expire.
     Forget(Vec<Arc<str>>),
 }
@@ -77,15 +75,15 @@ struct Pending {
 #[derive(Debug)]
 struct Entry {
     current: TransactionMetadata,
+    /// The offset of the record that the state follows from. An id whose first record is not acknowledged has none.
+    at: Option<i64>,
     /// The state of the pending change.
     pending: Option<TransactionState>,
-    /// Whether the epoch was raised to fence a producer and could not be written: it is not raised again.
-    has_failed_fence: bool,
 }
 
 impl Entry {
-    fn new(current: TransactionMetadata) -> Entry {
-        Entry { current, pending: None, has_failed_fence: false }
+    fn new(current: TransactionMetadata, at: Option<i64>) -> Entry {
+        Entry { current, at, pending: None }
     }
 }
 
@@ -115,6 +113,8 @@ pub struct Shard {
     /// The leader epoch of the partition.
     coordinator_epoch: i32,
     entries: HashMap<Arc<str>, Entry>,
+    /// The offset of the last record by which an id was forgotten.
+    forgotten_at: i64,
     /// Transactions by the moment at which they have taken too long.
     ongoing: BTreeSet<(i64, Arc<str>)>,
     writes: VecDeque<Write>,
@@ -124,7 +124,7 @@ pub struct Shard {
     take_up_at: Option<i64>,
     /// Completions that could not be written, and when they are written again.
     retries: VecDeque<(i64, Arc<str>)>,
-    released: Vec<(Ticket, Answer)>,
+    answers: Answers<Answer>,
     orders: Vec<MarkerOrder>,
     needing_ids: Vec<Arc<str>>,
     next_timeout_check_ms: i64,
@@ -198,8 +198,12 @@ impl driver::Shard for Shard {
         self.writes.pop_front()
     }
 
-    fn take_released(&mut self) -> Vec<(Ticket, Answer)> {
-        std::mem::take(&mut self.released)
+    fn answers(&mut self) -> &mut Answers<Answer> {
+        &mut self.answers
+    }
+
+    fn answer_timeout_ms(context: &ShardContext) -> i64 {
+        context.config.write_timeout_ms
     }
 
     fn written(&mut self, write: Write, last_offset: i64, turn: Turn) {
@@ -215,7 +219,7 @@ impl driver::Shard for Shard {
         self.replicated(last_offset, turn);
         while self.pending.front().is_some_and(|pending| pending.last_offset <= last_offset) {
             let pending = self.pending.pop_front().expect("it was just looked at");
-            self.happens(pending.write, turn);
+            self.happens(pending.write, pending.last_offset, turn);
         }
     }
 
@@ -229,11 +233,11 @@ impl driver::Shard for Shard {
         }
     }
 
-    fn unload(mut self) -> Vec<(Ticket, Answer)> {
-        let waiting = self.pending.into_iter().map(|pending| pending.write).chain(self.writes);
-        let answers = waiting.filter_map(|write| write.answer);
-        self.released.extend(answers.map(|(ticket, answer)| (ticket, answer.failed(WriteError::NotLeader))));
-        self.released
+    fn unload(&mut self) {
+        let waiting = self.pending.drain(..).map(|pending| pending.write).chain(self.writes.drain(..));
+        for (ticket, answer) in waiting.filter_map(|write| write.answer) {
+            self.answers.fail(ticket, answer, WriteError::NotLeader);
+        }
     }
 }
 
@@ -246,12 +250,13 @@ impl Shard {
             config,
             coordinator_epoch,
             entries: HashMap::default(),
+            forgotten_at: -1,
             ongoing: BTreeSet::new(),
             writes: VecDeque::new(),
             pending: VecDeque::new(),
             take_up_at: None,
             retries: VecDeque::new(),
-            released: Vec::new(),
+            answers: Answers::default(),
             orders: Vec::new(),
             needing_ids: Vec::new(),
             next_timeout_check_ms,
@@ -260,8 +265,17 @@ impl Shard {
     }
 
     /// The state of an id.
+    #[cfg(test)]
     pub fn metadata(&self, id: &str) -> Option<&TransactionMetadata> {
         self.entries.get(id).map(|entry| &entry.current)
+    }
+
+    /// An id with its state, and what an answer about it rests on.
+    fn find(&self, id: &str) -> (Basis, Option<(&Arc<str>, &Entry)>) {
+        let found = self.entries.get_key_value(id);
+        // An id that is not there rests on its tombstone. One without a record is busy, whatever becomes of its write.
+        let at = found.map_or(self.forgotten_at, |(_, entry)| entry.at.unwrap_or(self.forgotten_at));
+        (Basis::up_to(at), found)
     }
 
     /// The markers to be sent. [`Shard::markers_written`] reports their outcome.
@@ -275,8 +289,8 @@ impl Shard {
         std::mem::take(&mut self.needing_ids)
     }
 
-    fn answer(&mut self, ticket: Ticket, answer: Answer) {
-        self.released.push((ticket, answer));
+    fn answer(&mut self, ticket: Ticket, answer: Answer, basis: Basis) {
+        self.answers.give(ticket, answer, basis);
     }
 
     /// Writes the next state of an id, which is busy until that is acknowledged.
@@ -284,20 +298,21 @@ impl Shard {
         &mut self,
         id: &Arc<str>,
         target: TransactionMetadata,
-        fences: bool,
         answer: Option<(Ticket, Answer)>,
         turn: Turn,
     ) {
         let encoded =
             encode_key(id).and_then(|key| Ok((key, Some(encode_value(&target, turn.transaction_version)?))));
         let Ok(record) = encoded else {
-            self.released.extend(answer.map(|(t, answer)| (t, answer.failed(WriteError::Unencodable))));
-            return;
+            if let Some((ticket, answer)) = answer {
+                self.answers.fail(ticket, answer, WriteError::Unencodable);
+            }
+            return self.end_pending(id);
         };
         let entry = self.entries.get_mut(id).expect("what changes is there");
         debug_assert!(entry.pending.is_none_or(|pending| pending == target.state), "one change at a time");
         entry.pending = Some(target.state);
-        let change = Change::To { id: id.clone(), target: Box::new(target), fences };
+        let change = Change::To { id: id.clone(), target: Box::new(target) };
         self.writes.push_back(Write { records: vec![record], change, answer });
     }
 
@@ -308,20 +323,29 @@ impl Shard {
         }
     }
 
-    /// Applies an acknowledged write.
-    fn happens(&mut self, write: Write, turn: Turn) {
-        self.released.extend(write.answer);
+    /// An id has no pending change any more. One that no record tells of is not there.
+    fn end_pending(&mut self, id: &Arc<str>) {
+        let Some(entry) = self.entries.get_mut(id) else { return };
+        entry.pending = None;
+        if entry.at.is_none() {
+            self.entries.remove(id);
+        }
+    }
+
+    /// Applies an acknowledged write, which ends at an offset.
+    fn happens(&mut self, write: Write, last_offset: i64, turn: Turn) {
+        if let Some((ticket, answer)) = write.answer {
+            self.answer(ticket, answer, Basis::up_to(last_offset));
+        }
         match write.change {
-            Change::To { id, target, .. } => {
+            Change::To { id, target } => {
                 let Some(entry) = self.entries.get_mut(&id) else { return };
-                entry.pending = None;
-                if target.state.is_prepared() {
-                    entry.has_failed_fence = false;
-                }
+                (entry.pending, entry.at) = (None, Some(last_offset));
                 self.replace(&id, *target);
                 self.complete_if_prepared(&id, turn);
             }
             Change::Forget(ids) => {
+                self.forgotten_at = last_offset;
                 for id in ids {
                     self.entries.remove(&id);
                 }
@@ -330,10 +354,11 @@ impl Shard {
     }
 
     fn failed(&mut self, write: Write, error: WriteError, turn: Turn) {
-        self.released.extend(write.answer.map(|(ticket, answer)| (ticket, answer.failed(error))));
+        if let Some((ticket, answer)) = write.answer {
+            self.answers.fail(ticket, answer, error);
+        }
         match write.change {
-            Change::To { id, target, fences } => {
-                let Some(entry) = self.entries.get_mut(&id) else { return };
+            Change::To { id, target } => {
                 if matches!(target.state, TransactionState::CompleteCommit | TransactionState::CompleteAbort)
                 {
                     // All partitions have the marker; only the log does not have it yet.
@@ -341,17 +366,11 @@ impl Shard {
                     return;
                 }
                 tracing::info!(transactional_id = &*id, %error, "Failed to write a transaction change");
-                entry.pending = None;
-                // With an epoch per transaction the epoch is raised again each time, because it was not stored.
-                entry.has_failed_fence |= fences && target.client_version < EPOCH_PER_TRANSACTION;
+                self.end_pending(&id);
             }
             Change::Forget(ids) => {
                 tracing::info!(ids = ids.len(), %error, "Failed to remove expired transactional ids");
-                for id in ids {
-                    if let Some(entry) = self.entries.get_mut(&id) {
-                        entry.pending = None;
-                    }
-                }
+                ids.iter().for_each(|id| self.end_pending(id));
             }
         }
     }

@@ -206,7 +206,7 @@ impl Verifier {
             return self.ask_elsewhere(leader, question, answered).await;
         }
         if verify_only {
-            let verified = self.transactions.verify_partitions(id, producer, &partitions);
+            let verified = self.transactions.verify_partitions(id, producer, &partitions).await;
             let code = |verified: Result<(), TransactionError>| {
                 verified.err().map_or(ErrorCode::None, TransactionError::code)
             };

@@ -30,6 +30,9 @@ pub enum OpenError {
     /// One is empty, and others are not.
     #[error(transparent)]
     EmptyDirectory(#[from] EmptyDirectory),
+    /// One has the metadata log of an unknown cluster.
+    #[error(transparent)]
+    UnidentifiedMetadataLog(#[from] UnidentifiedMetadataLog),
     /// None can be used.
     #[error(transparent)]
     NoDirectory(#[from] NoDirectory),
@@ -90,6 +93,21 @@ pub struct EmptyDirectory {
     pub path: PathBuf,
     /// One that has been used.
     pub used: PathBuf,
+}
+
+/// A directory has a metadata log, and no `meta.properties` says of which cluster.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{} (metadata.log.dir, log.dirs) has a metadata log with records, and no meta.properties that names its cluster: with a new \
+     cluster.id, none of its brokers could join. Restore meta.properties from a copy, or write it again: version=1, \
+     node.id={node_id}, and the cluster.id that meta.properties of a broker has; for a new cluster, give an empty directory",
+    path.display()
+)]
+pub struct UnidentifiedMetadataLog {
+    /// The directory.
+    pub path: PathBuf,
+    /// `node.id`.
+    pub node_id: i32,
 }
 
 /// A `meta.properties` that makes no sense.

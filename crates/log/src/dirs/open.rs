@@ -4,6 +4,7 @@
 //! changed; the checkpoints; then the partitions, in parallel. Refuses: directories of another node or cluster. A
 //! directory that cannot be used is reported and skipped; the others continue.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,17 +15,17 @@ use thalweg_record::Offset;
 
 use super::error::{
     DirectoryLocked, DuplicateDirectoryId, DuplicatePartition, EmptyDirectory, NoDirectory, OpenError,
-    WrongClusterId, WrongNodeId,
+    UnidentifiedMetadataLog, WrongClusterId, WrongNodeId,
 };
 use super::meta_properties::{self, MetaProperties};
-use super::{FailedDir, LOCK_FILE, LogDir, LogDirs, NO_CHECKPOINT, clean_shutdown, moves};
+use super::{FailedDir, LOCK_FILE, LogDir, LogDirs, NO_CHECKPOINT, clean_shutdown, moves, never_opened};
 use crate::checkpoint::{CLEANER_FILE, LOG_START_FILE, RECOVERY_POINT_FILE};
 use crate::clock::Clock;
 use crate::config::LogConfig;
 use crate::dir_state::{Checkpoint, DirState};
 use crate::disk::{DirLock, Disk};
 use crate::partition::{OpenOptions, PartitionLog};
-use crate::segment::Home;
+use crate::segment::{Home, LOG_SUFFIX};
 use crate::topic_partition::{DELETE_DIR_SUFFIX, STRAY_DIR_SUFFIX, TopicPartition};
 use thalweg_ids::Uuid;
 use tokio::sync::Notify;
@@ -37,6 +38,8 @@ const CLUSTER_METADATA_TOPIC: &str = "__cluster_metadata";
 pub struct LogDirsOptions {
     /// `log.dirs`.
     pub dirs: Vec<PathBuf>,
+    /// The directory of the metadata log, for a controller.
+    pub metadata_log_dir: Option<PathBuf>,
     /// `node.id`.
     pub node_id: i32,
     /// The cluster's id, when it is known; otherwise it is read from the directories, or made up.
@@ -56,7 +59,16 @@ impl LogDirsOptions {
     pub fn new(dirs: Vec<PathBuf>, node_id: i32) -> LogDirsOptions {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let (disk, clock) = (Disk::real(), Clock::system());
-        LogDirsOptions { dirs, node_id, cluster_id: None, adds: false, threads, disk, clock }
+        LogDirsOptions {
+            dirs,
+            metadata_log_dir: None,
+            node_id,
+            cluster_id: None,
+            adds: false,
+            threads,
+            disk,
+            clock,
+        }
     }
 }
 
@@ -96,9 +108,15 @@ impl LogDirs {
                 Err(reason) => fail(&mut failed, path, reason),
             }
         }
+        check_metadata_log(&options, &locked)?;
         let cluster_id = agree_on_cluster(&options, &locked)?;
+        let mut never_opened: BTreeSet<String> =
+            locked.iter().flat_map(|dir| never_opened::read(&options.disk, &dir.path)).collect();
         if !options.adds {
-            check_none_is_empty(&options.disk, &locked)?;
+            check_none_is_empty(&options.disk, &locked, &never_opened)?;
+        }
+        if locked.iter().all(|dir| dir.meta.is_none()) {
+            never_opened.extend(options.dirs.iter().map(|dir| never_opened::named(dir)));
         }
         let mut dirs = Vec::new();
         let mut jobs = Vec::new();
@@ -123,6 +141,7 @@ impl LogDirs {
                 failed.iter().map(|dir| format!("{}: {}", dir.path.display(), dir.reason)).collect();
             return Err(NoDirectory { reasons: reasons.join("; ") }.into());
         }
+        note_never_opened(&options.disk, &dirs, never_opened);
         moves::settle(&mut jobs, &deleted);
         // A moved partition is in another directory; a copy may be all that is left of it, or replace it.
         for job in &jobs {
@@ -206,18 +225,67 @@ fn agree_on_cluster(options: &LogDirsOptions, locked: &[Locked]) -> Result<Strin
     Ok(cluster_id.unwrap_or_else(|| Uuid::random().to_string()))
 }
 
+/// Refuses a metadata log of a cluster that nothing names: a new cluster id would not be that of its brokers.
+fn check_metadata_log(options: &LogDirsOptions, locked: &[Locked]) -> Result<(), OpenError> {
+    let is_named =
+        |meta: &Option<MetaProperties>| meta.as_ref().is_some_and(|meta| meta.cluster_id.is_some());
+    if locked.iter().any(|dir| is_named(&dir.meta)) {
+        return Ok(());
+    }
+    let own = options.metadata_log_dir.iter().map(PathBuf::as_path);
+    for dir in own.chain(locked.iter().map(|dir| &*dir.path)) {
+        let meta = match meta_properties::read(&options.disk, dir) {
+            Ok(meta) => meta,
+            Err(meta_properties::ReadError::Bad(error)) => return Err(error.into()),
+            // The controller reports what it cannot read.
+            Err(meta_properties::ReadError::Io(_)) => None,
+        };
+        if !is_named(&meta) && has_metadata_log(&options.disk, dir) {
+            return Err(UnidentifiedMetadataLog { path: dir.to_owned(), node_id: options.node_id }.into());
+        }
+    }
+    Ok(())
+}
+
+/// Whether a directory has a metadata log with records, or a snapshot of one.
+fn has_metadata_log(disk: &Disk, dir: &Path) -> bool {
+    let log = dir.join(format!("{CLUSTER_METADATA_TOPIC}-0"));
+    let is_written = |name: &str| disk.facts(&log.join(name)).is_ok_and(|facts| facts.len > 0);
+    let is_snapshot =
+        |name: &str| name.ends_with(".checkpoint") && !name.starts_with("00000000000000000000-");
+    disk.list(&log).is_ok_and(|listed| {
+        listed.iter().any(|l| is_snapshot(&l.name) || (l.name.ends_with(LOG_SUFFIX) && is_written(&l.name)))
+    })
+}
+
 /// Refuses a directory that was never used beside one that was: its disk may not be mounted. The first start may have been
 /// interrupted between two directories; then none has a checkpoint, or the marker of a clean stop.
-fn check_none_is_empty(disk: &Disk, locked: &[Locked]) -> Result<(), EmptyDirectory> {
+fn check_none_is_empty(
+    disk: &Disk,
+    locked: &[Locked],
+    never_opened: &BTreeSet<String>,
+) -> Result<(), EmptyDirectory> {
     let has = |dir: &Locked, file| disk.exists(&dir.path.join(file));
-    let was_used = |dir: &&Locked| has(dir, RECOVERY_POINT_FILE) || has(dir, clean_shutdown::FILE);
-    let empty = locked.iter().find(|dir| dir.meta.is_none());
+    let was_used = |dir: &&Locked| {
+        has(dir, RECOVERY_POINT_FILE) || has(dir, clean_shutdown::FILE) || has_metadata_log(disk, &dir.path)
+    };
+    let is_expected =
+        |dir: &Locked| never_opened.contains(&never_opened::named(&dir.path)) && !was_used(&dir);
+    let empty = locked.iter().find(|dir| dir.meta.is_none() && !is_expected(dir));
     match (empty, locked.iter().find(was_used)) {
         (Some(empty), Some(used)) => {
             Err(EmptyDirectory { path: empty.path.clone(), used: used.path.clone() })
         }
         _ => Ok(()),
     }
+}
+
+/// Notes in each directory which of the others still wait for their first start.
+fn note_never_opened(disk: &Disk, dirs: &[LogDir], mut never_opened: BTreeSet<String>) {
+    for dir in dirs {
+        never_opened.remove(&never_opened::named(dir.state.path()));
+    }
+    dirs.iter().for_each(|dir| never_opened::write(disk, dir.state.path(), &never_opened));
 }
 
 type OpenedDir = (Arc<DirState>, Vec<Job>, Option<i64>);
@@ -272,7 +340,7 @@ fn open_dir(
             high_watermark: of(&high_watermarks),
             log_start: of(&log_starts),
             cleaned_to: of(&cleaned),
-            reaches_latest_epoch: false,
+            synced_to: None,
         };
         jobs.push(Job { state: Arc::clone(&state), name, future, options });
     }

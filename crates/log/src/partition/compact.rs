@@ -403,11 +403,11 @@ fn paths(home: &Home, base: Offset, suffix: &'static str) -> [PathBuf; 4] {
 
 /// Declares a new segment whole. With the last of the renames the replacement has begun.
 fn begin_swap(home: &Home, base: Offset) -> io::Result<()> {
-    let swaps = paths(home, base, SWAP_SUFFIX);
-    for (cleaned, swap) in paths(home, base, CLEANED_SUFFIX).iter().zip(&swaps) {
-        rename_if_exists(&home.disk, cleaned, swap)?;
-    }
-    Ok(())
+    let [cleaned, swaps] = [CLEANED_SUFFIX, SWAP_SUFFIX].map(|suffix| paths(home, base, suffix));
+    let mut pairs = cleaned.iter().zip(&swaps);
+    // The batches must be there: the old ones go.
+    pairs.next().map_or(Ok(()), |(cleaned, swap)| home.disk.rename(cleaned, swap))?;
+    pairs.try_for_each(|(cleaned, swap)| rename_if_exists(&home.disk, cleaned, swap).map(drop))
 }
 
 /// Removes a new segment that could not be declared whole. A restart on the way finds one that is not whole: its batches go

@@ -85,6 +85,16 @@ pub enum LogError {
         /// The fault.
         reason: String,
     },
+    /// The log is damaged where it does not end: it was synced there, or sound batches follow. It is kept as it is.
+    #[error("records are damaged from offset {offset} on, in segment {segment}: {fault}")]
+    Damaged {
+        /// Base offset of the segment.
+        segment: Offset,
+        /// The first offset that cannot be read.
+        offset: Offset,
+        /// Where, and how.
+        fault: CorruptBatch,
+    },
     /// Batches that had been synced are gone from the end of the log.
     #[error("the log ends at offset {log_end}, and had been synced up to offset {synced_to}")]
     EndsEarly {

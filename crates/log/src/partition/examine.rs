@@ -190,6 +190,13 @@ pub(super) fn examine(region: Region<'_>) -> io::Result<Examined> {
         before = Some(batch);
         current = next;
     }
+    // Where what follows is no batch, the length of the last one may be wrong.
+    if current.is_none()
+        && examined.end < region.to.min(region.size_bytes)
+        && let Some(before) = &before
+    {
+        examined.fault = region.damage_in(before)?;
+    }
     Ok(examined)
 }
 

@@ -25,7 +25,7 @@ use super::{PartitionLog, ReadHints, metadata};
 use crate::checkpoint::TXN_INDEX_FILE;
 use crate::clock::Clock;
 use crate::config::LogConfig;
-use crate::disk::{Durability, Listed};
+use crate::disk::{Durability, Listed, TEMPORARY_SUFFIX};
 use crate::epochs::LeaderEpochs;
 use crate::producers::snapshot::BadSnapshot;
 use crate::producers::{Producers, snapshot};
@@ -51,9 +51,10 @@ pub struct OpenOptions {
     pub log_start: Offset,
     /// From the cleaner checkpoint.
     pub cleaned_to: Offset,
-    /// Whether all below the start of the latest leader epoch was synced before that epoch began, as in a log
-    /// with one writer that syncs before it leads. A log that ends below is not opened, instead of being cut.
-    pub reaches_latest_epoch: bool,
+    /// For a log with one writer, which syncs before it answers and before it begins an epoch: all below this offset,
+    /// and below the start of the latest epoch, was synced. Damage there, or before sound batches, is not cut: the
+    /// log is not opened.
+    pub synced_to: Option<Offset>,
 }
 
 impl OpenOptions {
@@ -66,7 +67,7 @@ impl OpenOptions {
             high_watermark: zero,
             log_start: zero,
             cleaned_to: zero,
-            reaches_latest_epoch: false,
+            synced_to: None,
         }
     }
 }
@@ -348,6 +349,10 @@ impl Loading {
 
     /// Whether the first batches that may be read belong to no known epoch.
     fn epochs_are_short(&mut self, log_start: Offset) -> bool {
+        // Where all records are deleted, there is no epoch left to know.
+        if log_start >= self.log_end {
+            return false;
+        }
         if self.epochs.earliest().is_some_and(|(_, start)| start <= log_start) {
             return false;
         }
@@ -392,6 +397,11 @@ fn sort_out(home: &Home) -> io::Result<Found> {
     let listed = crate::compaction::settle_swaps(home, home.disk.list(&home.dir)?)?;
     for Listed { name, is_dir } in listed {
         if is_dir {
+            continue;
+        }
+        // Those that were being written when the process ended, or the disk was full.
+        if name.ends_with(TEMPORARY_SUFFIX) {
+            home.disk.remove(&home.dir.join(&name))?;
             continue;
         }
         if let Some(name_before) = name.strip_suffix(DELETED_SUFFIX) {

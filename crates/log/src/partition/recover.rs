@@ -3,6 +3,8 @@
 //! Owns: finding the log end, and rebuilding what depends on it. Refuses: keeping anything after the first incomplete
 //! or invalid batch. Truncated bytes are logged, and kept beside the log if they contain batches.
 
+use std::io;
+
 use thalweg_record::Offset;
 
 use super::error::LogError;
@@ -15,7 +17,9 @@ use crate::config::LogConfig;
 use crate::disk::{Durability, LogFile};
 use crate::epochs::LeaderEpochs;
 use crate::producers::{Producers, snapshot};
-use crate::scan::{BatchFault, BatchScan, CorruptBatch, HeaderScan, Placed, ScanError, has_batch, is_zeros};
+use crate::scan::{
+    BatchFault, BatchScan, CorruptBatch, HeaderScan, Placed, ScanError, find_batch, is_zeros, lacks_page,
+};
 use crate::segment::transactions::AbortedTransaction;
 use crate::segment::{Home, SNAPSHOT_SUFFIX, Segment, check_order};
 use crate::set_aside::SetAside;
@@ -31,10 +35,8 @@ impl Loading {
         now_ms: i64,
     ) -> Result<(), LogError> {
         let recovery_point = options.recovery_point;
-        let synced_to = match self.epochs.entries().last() {
-            Some(&(_, start)) if options.reaches_latest_epoch => start,
-            _ => Offset::ZERO,
-        };
+        let latest_epoch = self.epochs.entries().last().map_or(Offset::ZERO, |(_, start)| *start);
+        let synced_to = options.synced_to.map_or(Offset::ZERO, |synced_to| synced_to.max(latest_epoch));
         let first = self.segments.partition_point(|segment| segment.base_offset <= recovery_point);
         let first = first.saturating_sub(1);
         if let Some(before) = first.checked_sub(1) {
@@ -50,13 +52,18 @@ impl Loading {
         let mut index = first;
         while index < self.segments.len() {
             let examined = self.examine_segment(index, name, options, &known_epochs)?;
-            let cut_bytes =
-                self.recover_segment(index, name, config, recovery_point, synced_to, examined.fault)?;
+            let cut_bytes = self.recover_segment(index, name, config, options, synced_to, examined.fault)?;
             index += 1;
             self.drop_unused(index, name)?;
             let next = self.segments.get(index).map(|segment| segment.base_offset);
             // A segment that starts below the end of the one before was left behind, and has reappeared.
-            if cut_bytes > 0 || next.is_some_and(|next| next < self.log_end) {
+            let is_left_behind = next.is_some_and(|next| next < self.log_end);
+            // A log with one writer has no gaps.
+            let is_behind_gap = options.synced_to.is_some() && next.is_some_and(|next| next > self.log_end);
+            if is_behind_gap && self.log_end < synced_to {
+                break;
+            }
+            if cut_bytes > 0 || is_left_behind || is_behind_gap {
                 self.set_segments_aside(index, name)?;
             }
         }
@@ -188,7 +195,7 @@ impl Loading {
         index: usize,
         name: &TopicPartition,
         config: &LogConfig,
-        recovery_point: Offset,
+        options: &OpenOptions,
         synced_to: Offset,
         fault: Option<CorruptBatch>,
     ) -> Result<u64, LogError> {
@@ -211,7 +218,7 @@ impl Loading {
         };
         let readable_bytes = fault.as_ref().map_or(size_bytes, |fault| fault.position);
         let outcome = recovery
-            .skim(&file, readable_bytes, recovery_point)
+            .skim(&file, readable_bytes, options.recovery_point)
             .and_then(|()| recovery.check_rest(&file, readable_bytes))
             .and_then(|()| fault.map_or(Ok(()), |fault| Err(fault.into())));
         let (log_end, valid_bytes, aborted) = (recovery.expected, recovery.valid_bytes, recovery.aborted);
@@ -225,14 +232,22 @@ impl Loading {
             Ok(()) => {}
             Err(ScanError::Io(error)) => return Err(error.into()),
             Err(ScanError::Corrupt(fault)) if log_end < synced_to || is_synced(&fault, synced_to) => {
-                return Err(LogError::Corrupt { segment: segment.base_offset, fault });
+                return Err(LogError::Damaged { segment: segment.base_offset, offset: log_end, fault });
             }
             // Space prepared for later appends: nothing is lost.
             Err(ScanError::Corrupt(_)) if follows && is_zeros(&file, valid_bytes, size_bytes)? => {
                 cut_bytes = 0;
             }
             Err(ScanError::Corrupt(_)) if is_leftover => cut_bytes = 0,
-            Err(ScanError::Corrupt(fault)) if has_batch(&file, valid_bytes + 1, size_bytes, log_end)? => {
+            Err(ScanError::Corrupt(fault))
+                if options.synced_to.is_some()
+                    && is_no_tail(&file, &fault, valid_bytes, size_bytes, log_end, limit)? =>
+            {
+                return Err(LogError::Damaged { segment: segment.base_offset, offset: log_end, fault });
+            }
+            Err(ScanError::Corrupt(fault))
+                if find_batch(&file, valid_bytes + 1, size_bytes, log_end)?.is_some() =>
+            {
                 let aside = SetAside::keep_end(&self.home, name, segment, valid_bytes, log_end)?;
                 tracing::error!(
                     partition = %name, segment = segment.base_offset.0, %fault, cut_bytes, log_end = log_end.0,
@@ -289,6 +304,25 @@ impl Loading {
 fn is_synced(fault: &CorruptBatch, synced_to: Offset) -> bool {
     synced_to > Offset::ZERO
         && matches!(fault.reason, BatchFault::OffsetsOutOfOrder { base_offset, .. } if base_offset < synced_to.0)
+}
+
+/// Whether damage in a log with one writer is not the end of what a crash left: sound batches follow, in the segment or in
+/// the next, and no page is missing that would explain it.
+fn is_no_tail(
+    file: &LogFile,
+    fault: &CorruptBatch,
+    from: u64,
+    size_bytes: u64,
+    log_end: Offset,
+    next_segment: Option<Offset>,
+) -> io::Result<bool> {
+    let is_torn = matches!(fault.reason, BatchFault::Torn { .. });
+    let next = match find_batch(file, from + 1, size_bytes, log_end)? {
+        Some(next) => next,
+        None if next_segment.is_some() && !is_torn => size_bytes,
+        None => return Ok(false),
+    };
+    Ok(!lacks_page(file, from, next, log_end)?)
 }
 
 /// A segment while it is recovered.

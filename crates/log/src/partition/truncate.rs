@@ -15,7 +15,7 @@ use crate::disk::{self, Durability};
 use crate::producers::snapshot::BadSnapshot;
 use crate::producers::{Producers, snapshot};
 use crate::scan::ScanError;
-use crate::segment::{self, SNAPSHOT_SUFFIX, Segment};
+use crate::segment::{self, LOG_SUFFIX, SNAPSHOT_SUFFIX, Segment};
 use crate::set_aside::SetAside;
 
 /// Why syncs happen under the partition's lock here.
@@ -99,27 +99,30 @@ impl PartitionLog {
     /// then a copy of the end of the segment with `offset`.
     fn set_aside_from(&mut self, offset: Offset) -> Result<(), NotCut> {
         let (high_watermark, log_end) = (self.high_watermark, self.log_end);
-        let kept = self.segments.partition_point(|segment| segment.base_offset <= offset);
         let aside = SetAside::create(&self.home, &self.name).map_err(LogError::Io)?;
-        let moved = self.move_aside(&aside, kept.max(1));
-        let outcome = match &moved {
-            Ok(_) if kept == 0 => aside.take_files(&mut self.segments[0]),
-            Ok(_) => self.copy_end(&aside, kept - 1, offset),
-            Err(_) => Ok(()),
-        };
-        if matches!(moved, Ok(0))
-            && let Err(error) = outcome
-        {
+        let filled = self.fill(&aside, offset);
+        if filled.is_err() && self.home.disk.list(aside.dir()).is_ok_and(|names| names.is_empty()) {
             aside.discard();
-            return Err(LogError::Io(error).into());
+            return filled;
         }
         tracing::error!(
             partition = %self.name, offset = offset.0, high_watermark = high_watermark.0, log_end = log_end.0,
             kept_in = %aside.dir().display(), "Truncated a log below its high watermark; set aside the truncated records"
         );
-        moved?;
-        outcome.map_err(LogError::Io)?;
-        Ok(())
+        filled
+    }
+
+    fn fill(&mut self, aside: &SetAside, offset: Offset) -> Result<(), NotCut> {
+        let kept = self.segments.partition_point(|segment| segment.base_offset <= offset);
+        self.move_aside(aside, kept.max(1))?;
+        if let Some(index) = self.floor_index(offset) {
+            return Ok(self.copy_end(aside, index, offset).map_err(LogError::Io)?);
+        }
+        let log = self.home.file(self.segments[0].base_offset, LOG_SUFFIX);
+        aside.take_files(&mut self.segments[0]).map_err(|error| {
+            let is_whole = self.home.disk.exists(&log);
+            NotCut { error: error.into(), is_whole }
+        })
     }
 
     fn copy_end(&mut self, aside: &SetAside, index: usize, offset: Offset) -> io::Result<()> {

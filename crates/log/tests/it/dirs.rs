@@ -352,6 +352,53 @@ fn a_directory_that_fails_does_not_take_the_others_with_it() {
 }
 
 #[test]
+fn a_directory_that_failed_at_the_first_start_begins_at_a_later_one() {
+    let (one, two) = (TempDir::new(), TempDir::new());
+    let second = two.path().join("file");
+    for _ in 0..2 {
+        std::fs::write(&second, "in the way").expect("writes");
+        let (dirs, logs) = open(options(&[one.path(), &second])).expect("opens");
+        assert_eq!(dirs.online_ids().len(), 1);
+        close(dirs, logs);
+    }
+    std::fs::remove_file(&second).expect("removes");
+    let (dirs, logs) = open(options(&[one.path(), &second])).expect("it was never used");
+    assert_eq!(dirs.online_ids().len(), 2);
+    close(dirs, logs);
+    std::fs::remove_dir_all(&second).expect("removes");
+    let refused = open(options(&[one.path(), &second]));
+    assert!(matches!(refused, Err(OpenError::EmptyDirectory(_))), "{:?}", refused.err());
+}
+
+#[test]
+fn a_metadata_log_of_an_unknown_cluster_is_refused() {
+    for own_dir in [false, true] {
+        let (dir, other) = (TempDir::new(), TempDir::new());
+        let metadata = if own_dir { other.path() } else { dir.path() };
+        let of_controller =
+            || LogDirsOptions { metadata_log_dir: Some(metadata.to_owned()), ..options(&[dir.path()]) };
+        let (dirs, logs) = open(of_controller()).expect("a new one is begun");
+        let log = metadata.join("__cluster_metadata-0");
+        std::fs::create_dir(&log).expect("creates");
+        close(dirs, logs);
+        let meta = dir.path().join("meta.properties");
+        let kept = std::fs::read(&meta).expect("reads");
+        for file in ["meta.properties", "recovery-point-offset-checkpoint", ".kafka_cleanshutdown"] {
+            std::fs::remove_file(dir.path().join(file)).ok();
+        }
+        let (dirs, _) = open(of_controller()).expect("the metadata log is empty");
+        drop(dirs);
+        std::fs::write(log.join("00000000000000000000.log"), "records").expect("writes");
+        std::fs::remove_file(&meta).expect("removes");
+        let refused = open(of_controller()).expect_err("its brokers have another cluster.id").to_string();
+        assert!(refused.contains(&metadata.display().to_string()), "{refused}");
+        assert!(!meta.exists(), "nothing was written");
+        std::fs::write(&meta, kept).expect("writes");
+        open(of_controller()).expect("the cluster is known again");
+    }
+}
+
+#[test]
 fn a_partition_without_directory_is_recreated_unless_a_directory_is_offline() {
     let (one, two) = (TempDir::new(), TempDir::new());
     let (dirs, _) = open(options(&[one.path(), two.path()])).expect("opens");

@@ -37,6 +37,19 @@ fn epochs_end_where_the_next_begins_after_any_stop() {
 }
 
 #[test]
+fn epochs_of_deleted_records_are_not_rebuilt() {
+    let bench = Bench::new();
+    let mut log = epoch_log(&bench);
+    log.set_high_watermark(Offset(10));
+    log.delete_records(Offset(10)).expect("deletes");
+    log.close().expect("closes");
+    let end = Offset(10);
+    let log = bench.open(&OpenOptions { log_start: end, recovery_point: end, ..OpenOptions::new(true) });
+    assert_eq!((log.log_start_offset(), log.log_end_offset()), (end, end));
+    assert_eq!(log.leader_epochs(), []);
+}
+
+#[test]
 fn truncation_drops_records_epochs_and_producer_state() {
     for segment_bytes in [1 << 20, 250] {
         for target in 0..=10 {

@@ -1,5 +1,8 @@
 //! Opening after a stop at any byte, and with invalid files.
 
+use std::sync::Arc;
+
+use thalweg_log::disk::{Disk, Durability, Faults};
 use thalweg_log::{LogConfig, OpenOptions};
 use thalweg_record::{BatchHeader, Offset, batches};
 
@@ -28,6 +31,23 @@ fn ends(log: &[u8]) -> Vec<(usize, Offset)> {
             (at, batch.header.next_offset())
         })
         .collect()
+}
+
+#[test]
+fn files_that_were_being_written_do_not_stay() {
+    let bench = Bench::new();
+    fill(&bench, 3);
+    let left = |bench: &Bench| bench.names().into_iter().filter(|name| name.ends_with(".tmp")).count();
+    bench.write_file("00000000000000000002.snapshot.tmp", b"half");
+    bench.write_file("leader-epoch-checkpoint.tmp", b"");
+    assert_eq!(left(&bench), 2);
+    bench.open_unclean();
+    assert_eq!(left(&bench), 0);
+    let faults = Arc::new(Faults::default());
+    faults.set_free_bytes(Some(5));
+    let disk = Disk::with_faults(faults);
+    disk.replace(&bench.file("checkpoint"), b"0123456789", Durability::Synced).expect_err("the disk is full");
+    assert_eq!(left(&bench), 0);
 }
 
 #[test]

@@ -304,7 +304,7 @@ fn checkpoint_that_cannot_be_read_is_not_overwritten() {
         disk: Disk::in_memory(Arc::clone(&machine.disk)).and_faults(Arc::clone(&machine.faults)),
         ..LogDirsOptions::new(vec![Path::new("/data").to_path_buf()], 1)
     };
-    LogDirs::open(options, |_| Arc::default()).err().expect("the directory cannot be opened");
+    LogDirs::open(options, |_| Arc::default()).expect_err("the directory cannot be opened");
     let (_dirs, log) = machine.restart();
     assert_eq!(log.log_start_offset(), Offset(6));
 }

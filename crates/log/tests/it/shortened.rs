@@ -81,7 +81,7 @@ fn reader_that_finds_too_little_has_the_file_looked_at() {
     let slice = log.read(Offset(0), 1 << 20, Offset(20), true).expect("is read").expect("there is something");
     // A file that the log itself has cut meanwhile is not short.
     slice.file.note_short();
-    assert_eq!(served(&mut log).1, false);
+    assert!(!served(&mut log).1);
     assert_eq!(log.damage(), None);
     cut(&bench, log.size_bytes() / 2);
     slice.file.note_short();

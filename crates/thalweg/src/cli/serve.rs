@@ -1,5 +1,6 @@
 //! `thalweg serve`: a broker, a controller, or both, in the foreground, until it is stopped.
 
+mod early;
 mod exposure;
 mod first_users;
 mod secured;
@@ -11,6 +12,7 @@ use crate::http::{self, HttpListening, HttpServer};
 use crate::logging::{self, LogFormat};
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
+use early::StoppedEarly;
 use first_users::first_users;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use secured::Secured;
@@ -117,13 +119,7 @@ impl Serve {
             .context("Cannot start the runtime")?;
         let bars = bars.clone();
         let asked = Asked { config, secured, is_http_offered };
-        let served =
-            runtime.block_on(async move { tokio::spawn(serve(asked, started, bars, loggers)).await? });
-        if served.as_ref().is_err_and(|error| error.is::<StoppedEarly>()) {
-            // A thread may be in the middle of a recovery, which the next start does again.
-            runtime.shutdown_background();
-        }
-        served
+        early::run(runtime, serve(asked, started, bars, loggers))
     }
 
     /// The properties of the file, changed by options.
@@ -243,11 +239,6 @@ fn check_streams(config: &BrokerConfig) -> Result<()> {
     }
     Ok(())
 }
-
-/// A signal arrived before the broker served.
-#[derive(Debug, thiserror::Error)]
-#[error("stopped by a signal before the start was complete; the next start recovers the logs again")]
-struct StoppedEarly;
 
 /// The listener for an address. An empty host means every interface: then the machine's name is advertised, because
 /// clients cannot connect to 0.0.0.0.
@@ -426,11 +417,14 @@ async fn serve(asked: Asked, started: Instant, bars: MultiProgress, loggers: Arc
     tokio::spawn(logging::limit::report());
     // On its own task, because it blocks while it opens logs.
     let starting = tokio::spawn(async move { Node::start(config, &loading, loggers).await });
+    let start = starting.abort_handle();
     let node = tokio::select! {
         node = starting => node?.map_err(anyhow::Error::from),
         _ = terminate.recv() => Err(StoppedEarly.into()),
         _ = interrupt.recv() => Err(StoppedEarly.into()),
     };
+    // After a signal it goes no further than its recovery.
+    start.abort();
     // Wait for it, so that the bar is gone before the next line.
     shown.abort();
     let _ = shown.await;

@@ -144,7 +144,7 @@ fn ask<R: Request>(bench: &mut Bench, requester: &Requester, request: &R) -> R::
         panic!("{:?} is not decided", R::KEY);
     };
     let decision = decide(&mut bench.state, bench.now);
-    bench.apply(decision.records);
+    bench.adopt(decision.batch);
     let answer = decision.answer.expect("it can be written");
     frame::decode_response::<R>(answer, R::MAX_VERSION).expect("it can be read").1
 }

@@ -88,7 +88,7 @@ fn a_user_is_altered_once_in_a_request() {
 }
 
 #[test]
-fn credentials_that_kafka_refuses_are_refused() {
+fn unusable_credentials_are_refused() {
     let mut bench = Bench::new();
     let refused = [
         (upsertion("", SHA_256, 4096), ErrorCode::UnacceptableCredential),
@@ -96,6 +96,10 @@ fn credentials_that_kafka_refuses_are_refused() {
         (upsertion("user", 3, 4096), ErrorCode::UnsupportedSaslMechanism),
         (upsertion("user", SHA_256, 4095), ErrorCode::UnacceptableCredential),
         (upsertion("user", SHA_512, 16_385), ErrorCode::UnacceptableCredential),
+        (
+            ScramCredentialUpsertion { salt: vec![7; 1025].into(), ..upsertion("user", SHA_256, 4096) },
+            ErrorCode::UnacceptableCredential,
+        ),
         (
             ScramCredentialUpsertion { salted_password: Bytes::new(), ..upsertion("user", SHA_256, 4096) },
             ErrorCode::UnacceptableCredential,

@@ -219,15 +219,8 @@ fn a_leader_outside_the_isr_is_looked_for_once_that_is_allowed() {
     assert_eq!(bench.propose("t", &[1]), ErrorCode::None);
     bench.beat(1, |request| request.want_fence = true);
     assert!(bench.state.elect_unclean_leaders().records.is_empty(), "nobody allows it");
-    let config = AlterableConfig {
-        name: "unclean.leader.election.enable".to_owned(),
-        config_operation: 0,
-        value: Some("true".to_owned()),
-    };
-    let resource =
-        AlterConfigsResource { resource_type: 2, resource_name: "t".to_owned(), configs: vec![config] };
-    let request = IncrementalAlterConfigsRequest { resources: vec![resource], ..Default::default() };
-    bench.call(request);
+    // As Kafka's own tests write it.
+    configure(&mut bench, "unclean.leader.election.enable", " True");
     assert_eq!(bench.partition("t", 0).leader, NO_LEADER, "allowing it elects nobody yet");
     let pass = bench.state.elect_unclean_leaders();
     assert!(!pass.more);
@@ -237,6 +230,31 @@ fn a_leader_outside_the_isr_is_looked_for_once_that_is_allowed() {
     assert_eq!(partition.leader_recovery_state, LeaderRecoveryState::Recovering);
     assert_eq!(bench.propose("t", &[2]), ErrorCode::None);
     assert!(bench.state.elect_unclean_leaders().records.is_empty());
+}
+
+fn configure(bench: &mut Bench, name: &str, value: &str) {
+    let config =
+        AlterableConfig { name: name.to_owned(), config_operation: 0, value: Some(value.to_owned()) };
+    let resource =
+        AlterConfigsResource { resource_type: 2, resource_name: "t".to_owned(), configs: vec![config] };
+    let request = IncrementalAlterConfigsRequest { resources: vec![resource], ..Default::default() };
+    bench.call(request);
+}
+
+#[test]
+fn settings_are_read_without_regard_to_blanks() {
+    let mut bench = Bench::new();
+    (1..=3).for_each(|id| bench.join(id));
+    bench.create("t", &[&[1, 2, 3]], &[]);
+    let topic = bench.image().topic("t").expect("it is there").clone();
+    for (value, wanted) in [(" 2", 2), ("+3\t", 3), ("two", 1), ("0", 1), ("9", 3)] {
+        configure(&mut bench, "min.insync.replicas", value);
+        assert_eq!(bench.state.effective_min_isr(&topic), wanted, "{value:?}");
+    }
+    for (value, wanted) in [("TRUE", true), ("False", false), ("true ", true), ("yes", false)] {
+        configure(&mut bench, "unclean.leader.election.enable", value);
+        assert_eq!(bench.state.unclean_election_enabled("t"), wanted, "{value:?}");
+    }
 }
 
 #[test]

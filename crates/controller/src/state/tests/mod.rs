@@ -4,6 +4,7 @@ mod acls;
 mod credentials;
 mod decisions;
 mod delegation_tokens;
+mod doubled;
 mod eligible;
 mod log_ends;
 mod oracle;
@@ -36,7 +37,7 @@ use thalweg_wire::request::{
     AlterPartitionReassignmentsRequest, AlterPartitionRequest, AssignReplicasToDirsRequest,
     BrokerHeartbeatRequest, BrokerHeartbeatResponse, BrokerRegistrationRequest, CreateTopicsRequest,
 };
-use thalweg_wire::{ErrorCode, Request, Uuid, frame};
+use thalweg_wire::{ErrorCode, MetadataRecord, Request, Uuid, frame};
 
 use super::*;
 use crate::dispatch;
@@ -105,10 +106,16 @@ impl Bench {
         if records.is_empty() {
             return;
         }
-        for record in &records {
-            record.to_value().expect("the version holds the record");
+        let batch = self.state.prepare(records, Extent::Several).expect("records fit");
+        self.adopt(batch);
+    }
+
+    fn adopt(&mut self, batch: Batch) {
+        if batch.is_empty() {
+            return;
         }
-        self.state.apply(&records, EPOCH, self.now).expect("records fit");
+        let records = batch.records().to_vec();
+        self.state.adopt(batch, EPOCH, self.now);
         let last = self.state.image().provenance();
         self.replayed.load(last, records.iter().map(|record| &record.record)).expect("records fit");
         self.replayed.publish();
@@ -322,7 +329,8 @@ impl steps::Cluster for Bench {
             panic!("{:?} is not decided by the state", R::KEY)
         };
         let decision = decide(&mut self.state, self.now);
-        self.apply(decision.records);
+        assert_eq!(decision.unwritable, None);
+        self.adopt(decision.batch);
         let answer = decision.answer.expect("a response can be written");
         frame::decode_response::<R>(answer, version).expect("a response can be read").1
     }

@@ -26,7 +26,7 @@ fn distinct(ids: &[BrokerId]) -> bool {
 }
 
 /// What holds of every image.
-fn check(image: &Image) {
+pub(super) fn check(image: &Image) {
     for topic in image.topics().iter() {
         for p in topic.partitions.values() {
             let replicas_only = |ids: &[BrokerId]| ids.iter().all(|id| p.is_replica(*id));

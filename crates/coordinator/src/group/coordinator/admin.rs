@@ -3,7 +3,7 @@
 use super::super::answer::Answer;
 use super::super::error::ViewError;
 use super::GroupCoordinator;
-use crate::driver::RequestError;
+use crate::driver::{Acknowledged, RequestError};
 use std::collections::BTreeMap;
 use thalweg_hash::HashSet;
 use thalweg_metadata::PartitionIndex;
@@ -21,8 +21,9 @@ const DELETED_AT_ONCE: usize = 500;
 impl GroupCoordinator {
     /// ListGroups, versions 0 to 5.
     pub async fn list_groups(&self, request: ListGroupsRequest, _version: i16) -> ListGroupsResponse {
-        let listed =
-            self.shards.read_all(|shard| shard.list_groups(&request.states_filter, &request.types_filter));
+        let listed = self.shards.read_all(|shard| {
+            Acknowledged::of(shard.list_groups(&request.states_filter, &request.types_filter))
+        });
         match listed {
             Ok(groups) => {
                 ListGroupsResponse { groups: groups.into_iter().flatten().collect(), ..Default::default() }
@@ -39,7 +40,8 @@ impl GroupCoordinator {
     ) -> DescribeGroupsResponse {
         let mut room = AnswerRoom::default();
         let describe = |id: &String| {
-            let described = self.read(id, |shard| shard.describe_group(id, version)).map_err(ViewError::from);
+            let described = self.read(id, |shard| Acknowledged::of(shard.describe_group(id, version)));
+            let described = described.map_err(ViewError::from);
             // The answer is full: a group is described completely or not at all.
             let described = described.and_then(|group| match room.take(answer_bytes(&group)) {
                 true => Ok(group),
@@ -73,7 +75,7 @@ impl GroupCoordinator {
                 let failed = |id: &String| DeletableGroupResult { group_id: id.clone(), error_code };
                 ids.iter().map(failed).collect()
             };
-            let asked = self.ask(&ids[0], |shard, ticket, now| shard.delete_groups(ids, ticket, now));
+            let asked = self.ask(&ids[0], |shard, ticket, _| shard.delete_groups(ids, ticket));
             response.results.extend(match asked.await {
                 Ok(Answer::DeleteGroups(results)) => results,
                 Ok(_) => failed(RequestError::WrongAnswer),

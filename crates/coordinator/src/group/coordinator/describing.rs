@@ -4,7 +4,7 @@ use super::super::answer::Answer;
 use super::super::error::ViewError;
 use super::super::shard::Shard;
 use super::GroupCoordinator;
-use crate::driver::{Moment, RequestError, Ticket};
+use crate::driver::{RequestError, Ticket};
 use thalweg_hash::HashSet;
 use thalweg_net::answer_parts::AnswerRoom;
 use thalweg_wire::ErrorCode;
@@ -26,7 +26,7 @@ impl GroupCoordinator {
     pub(super) async fn describe_each<G: Described>(
         &self,
         ids: Vec<String>,
-        request: impl Fn(&mut Shard, &[String], Ticket, Moment),
+        request: impl Fn(&mut Shard, &[String], Ticket),
     ) -> Vec<G> {
         let (mut groups, mut room, mut seen) = (Vec::new(), AnswerRoom::default(), HashSet::default());
         for id in ids {
@@ -39,7 +39,7 @@ impl GroupCoordinator {
                 continue;
             }
             let asked = [id.clone()];
-            let answer = self.ask(&id, |shard, ticket, now| request(shard, &asked, ticket, now)).await;
+            let answer = self.ask(&id, |shard, ticket, _| request(shard, &asked, ticket)).await;
             let described = match answer.map(G::of) {
                 Ok(described) => {
                     described.and_then(|mut groups| groups.pop()).ok_or(RequestError::WrongAnswer)

@@ -271,16 +271,13 @@ impl GroupCoordinator {
             OffsetFetchResponseGroup { group_id: request.group_id.clone(), ..Default::default() };
         for topics in pieces {
             request.topics = topics;
-            let piece = if require_stable {
-                let asked = self.ask(&request.group_id, |shard, ticket, now| {
-                    shard.fetch_stable_offsets(&request, ticket, now);
-                });
-                match asked.await? {
-                    Answer::OffsetFetch(group) => group,
-                    _ => return Err(RequestError::WrongAnswer.into()),
-                }
-            } else {
-                self.read(&request.group_id, |shard| shard.fetch_offsets(&request))?
+            let shown = match require_stable {
+                true => None,
+                false => self.read(&request.group_id, |shard| shard.show_offsets(&request))?,
+            };
+            let piece = match shown {
+                Some(piece) => piece,
+                None => self.ask_for_offsets(&request, require_stable).await?,
             };
             if piece.error_code != ErrorCode::None.code() {
                 return Ok(piece);
@@ -291,6 +288,20 @@ impl GroupCoordinator {
             bounds::join_pieces(&mut fetched.topics, piece.topics);
         }
         Ok(fetched)
+    }
+
+    async fn ask_for_offsets(
+        &self,
+        request: &OffsetFetchRequestGroup,
+        require_stable: bool,
+    ) -> Result<OffsetFetchResponseGroup, ViewError> {
+        let asked = self.ask(&request.group_id, |shard, ticket, _| {
+            shard.fetch_offsets_after_writes(request, require_stable, ticket);
+        });
+        match asked.await? {
+            Answer::OffsetFetch(group) => Ok(group),
+            _ => Err(RequestError::WrongAnswer.into()),
+        }
     }
 
     /// OffsetDelete, version 0.
@@ -324,8 +335,7 @@ impl GroupCoordinator {
             }
         }
         request.topics.retain(|topic| !topic.partitions.is_empty());
-        let asked =
-            self.ask(&request.group_id, |shard, ticket, now| shard.delete_offsets(&request, ticket, now));
+        let asked = self.ask(&request.group_id, |shard, ticket, _| shard.delete_offsets(&request, ticket));
         let mut response = match asked.await {
             Ok(Answer::OffsetDelete(response)) => response,
             Ok(_) => return failed(RequestError::WrongAnswer.code()),

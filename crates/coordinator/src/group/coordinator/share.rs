@@ -52,12 +52,17 @@ impl GroupCoordinator {
 
     /// Whether the name is a share group's, as far as is known here.
     pub(crate) fn is_share_group(&self, id: &str) -> bool {
-        self.read(id, |shard| shard.is_share_group(id)).unwrap_or(false)
+        let cell = self.shards.cell(self.partition_for(id));
+        cell.and_then(|cell| cell.peek(|shard| shard.is_share_group(id))).unwrap_or(false)
     }
 
     /// The share partitions of a group that are initialized.
-    pub(crate) fn initialized_share_partitions(&self, id: &str) -> Result<Partitions, RequestError> {
-        Ok(self.read(id, |shard| shard.initialized_share_partitions(id))?)
+    pub(crate) async fn initialized_share_partitions(&self, id: &str) -> Result<Partitions, RequestError> {
+        let asked = self.ask_share(id, |shard, ticket, _| shard.show_initialized(id, ticket));
+        match asked.await? {
+            ShareAnswer::Initialized(result) => Ok(result?),
+            _ => Err(RequestError::WrongAnswer),
+        }
     }
 
     /// AlterShareGroupOffsets: what is to be answered, and initialized.

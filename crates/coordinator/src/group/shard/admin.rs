@@ -6,7 +6,7 @@ use super::super::record::CoordinatorRecord;
 use super::super::timed::Timed;
 use super::super::topics::DeletedTopic;
 use super::Shard;
-use crate::driver::{Moment, Ticket};
+use crate::driver::Ticket;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::delete_groups_response::DeletableGroupResult;
 use thalweg_wire::request::describe_groups_response::DescribedGroup;
@@ -58,7 +58,7 @@ impl Shard {
     }
 
     /// A DeleteGroups request for groups of this shard. A group without members is deleted, with its offsets.
-    pub fn delete_groups(&mut self, ids: &[String], ticket: Ticket, now: Moment) {
+    pub fn delete_groups(&mut self, ids: &[String], ticket: Ticket) {
         let mut records = Vec::new();
         let mut results = Vec::with_capacity(ids.len());
         for id in ids {
@@ -73,24 +73,24 @@ impl Shard {
             };
             results.push(DeletableGroupResult { group_id: id.clone(), error_code: error.code() });
         }
-        self.write(records, None, vec![(ticket, Answer::DeleteGroups(results))], now);
+        self.write(records, None, vec![(ticket, Answer::DeleteGroups(results))]);
     }
 
     /// Topics were deleted: delete their committed offsets.
-    pub fn topics_deleted(&mut self, topics: &[DeletedTopic], now: Moment) {
+    pub fn topics_deleted(&mut self, topics: &[DeletedTopic]) {
         let records =
             topics.iter().flat_map(|topic| self.offsets.tombstones_of_topic(&topic.name, topic.id)).collect();
-        self.write_tombstones(records, now);
+        self.write_tombstones(records);
         let states = self.share_states_of_deleted(topics);
-        self.write_tombstones(states, now);
+        self.write_tombstones(states);
     }
 
     /// Writes records that no request waits for, as tombstones, in batches of bounded size.
-    pub(super) fn write_tombstones(&mut self, records: Vec<CoordinatorRecord>, now: Moment) {
+    pub(super) fn write_tombstones(&mut self, records: Vec<CoordinatorRecord>) {
         let mut records = records.into_iter().peekable();
         while records.peek().is_some() {
             let batch = records.by_ref().take(TOMBSTONES_PER_BATCH).collect();
-            self.write(batch, None, Vec::new(), now);
+            self.write(batch, None, Vec::new());
         }
     }
 }

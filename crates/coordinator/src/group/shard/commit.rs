@@ -8,7 +8,7 @@ use super::super::kind::Group;
 use super::super::offsets::{OffsetAndMetadata, TransactionOutcome, View};
 use super::super::record::CoordinatorRecord;
 use super::{EndOfTransaction, Shard, TransactionalProducer, Write};
-use crate::driver::{Moment, Ticket};
+use crate::driver::{Acknowledged, Moment, Ticket};
 use thalweg_log::VerificationGuard;
 use thalweg_metadata::PartitionIndex;
 use thalweg_record::{ProducerEpoch, ProducerId};
@@ -65,7 +65,7 @@ impl Shard {
             let (name, topic_id) = (topic.name.clone(), topic.topic_id);
             response.topics.push(OffsetCommitResponseTopic { name, topic_id, partitions });
         }
-        self.write(records, None, vec![(ticket, Answer::OffsetCommit(response))], now);
+        self.write(records, None, vec![(ticket, Answer::OffsetCommit(response))]);
     }
 
     fn validate_commit(
@@ -153,7 +153,7 @@ impl Shard {
         }
         let (id, epoch) = (ProducerId(request.producer_id), ProducerEpoch(request.producer_epoch));
         let producer = TransactionalProducer { id, epoch, guard };
-        self.write(records, Some(producer), vec![(ticket, Answer::TxnOffsetCommit(response))], now);
+        self.write(records, Some(producer), vec![(ticket, Answer::TxnOffsetCommit(response))]);
     }
 
     fn validate_transactional_commit(
@@ -220,16 +220,34 @@ impl Shard {
         metadata.is_some_and(is_too_long).then_some(CommitError::MetadataTooLarge)
     }
 
-    /// An OffsetFetch request for one group: answered at once, from the acknowledged state.
-    pub fn fetch_offsets(&self, request: &OffsetFetchRequestGroup) -> OffsetFetchResponseGroup {
+    /// An OffsetFetch request for one group: answered at once, from the acknowledged state. Nothing, if its sender's
+    /// membership refuses it: that may not be acknowledged, and the request is to be made with a ticket.
+    pub(in super::super) fn show_offsets(
+        &self,
+        request: &OffsetFetchRequestGroup,
+    ) -> Acknowledged<Option<OffsetFetchResponseGroup>> {
+        let group = self.fetch_offsets(request);
+        Acknowledged::of((group.error_code == ErrorCode::None.code()).then_some(group))
+    }
+
+    pub(in super::super) fn fetch_offsets(
+        &self,
+        request: &OffsetFetchRequestGroup,
+    ) -> OffsetFetchResponseGroup {
         self.offsets_of(request, View::Acknowledged)
     }
 
-    /// An OffsetFetch request that wants nothing that could still change: offsets of open transactions are
-    /// UNSTABLE_OFFSET_COMMIT, and the answer waits for the commits before it.
-    pub fn fetch_stable_offsets(&mut self, request: &OffsetFetchRequestGroup, ticket: Ticket, now: Moment) {
-        let group = self.offsets_of(request, View::Latest);
-        self.release_after_writes(vec![(ticket, Answer::OffsetFetch(group))], now);
+    /// The same request, answered when the commits before it are acknowledged. If it is to be stable, it wants nothing that
+    /// could still change: offsets of open transactions are UNSTABLE_OFFSET_COMMIT.
+    pub fn fetch_offsets_after_writes(
+        &mut self,
+        request: &OffsetFetchRequestGroup,
+        is_stable: bool,
+        ticket: Ticket,
+    ) {
+        let view = if is_stable { View::Latest } else { View::Acknowledged };
+        let group = self.offsets_of(request, view);
+        self.release_after_writes(vec![(ticket, Answer::OffsetFetch(group))]);
     }
 
     fn offsets_of(&self, request: &OffsetFetchRequestGroup, view: View) -> OffsetFetchResponseGroup {
@@ -277,7 +295,7 @@ impl Shard {
     }
 
     /// An OffsetDelete request for topics and partitions that exist. Offsets of topics that members read stay.
-    pub fn delete_offsets(&mut self, request: &OffsetDeleteRequest, ticket: Ticket, now: Moment) {
+    pub fn delete_offsets(&mut self, request: &OffsetDeleteRequest, ticket: Ticket) {
         let id = request.group_id.as_str();
         let mut records = Vec::new();
         let mut response = OffsetDeleteResponse::default();
@@ -306,7 +324,7 @@ impl Shard {
                 }
             }
         }
-        self.write(records, None, vec![(ticket, Answer::OffsetDelete(response))], now);
+        self.write(records, None, vec![(ticket, Answer::OffsetDelete(response))]);
     }
 }
 

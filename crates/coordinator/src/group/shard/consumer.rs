@@ -15,7 +15,7 @@ use super::super::timers::Timer;
 use super::super::topics::Topics;
 use super::write::After;
 use super::{Shard, refuse_waiting};
-use crate::driver::{Moment, Ticket};
+use crate::driver::{Basis, Moment, Ticket};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use thalweg_wire::ErrorCode;
@@ -51,7 +51,7 @@ impl Shard {
             }
             Err(error) => {
                 let answers = vec![(ticket, Answer::ConsumerHeartbeat(error.response()))];
-                self.release_after_writes(answers, now);
+                self.release_after_writes(answers);
             }
         }
     }
@@ -111,7 +111,8 @@ impl Shard {
         let classic = self.groups.get_mut(id).and_then(Timed::latest_mut).and_then(Group::classic_mut);
         if let Some(group) = classic {
             let waiting = group.dissolve(&mut self.timers);
-            refuse_waiting(&mut self.released, waiting, MembershipError::RebalanceInProgress);
+            let error = MembershipError::RebalanceInProgress;
+            refuse_waiting(&mut self.answers, waiting, error, Basis::LATEST);
         }
     }
 
@@ -182,7 +183,7 @@ impl Shard {
                     }
                 });
                 if let Some(((), effects)) = decided {
-                    self.settle(effects, now);
+                    self.settle(effects);
                 }
             }
         }
@@ -271,7 +272,7 @@ impl Shard {
     }
 
     /// Consumer groups in detail, as they are when all that was decided is acknowledged.
-    pub fn describe_consumer_groups(&mut self, ids: &[String], ticket: Ticket, now: Moment) {
+    pub fn describe_consumer_groups(&mut self, ids: &[String], ticket: Ticket) {
         let (config, topics) = (&self.context.config.consumer, &*self.context.topics);
         let assignor = config.assignors.first().copied().unwrap_or(ServerAssignor::Uniform);
         let not_found = |id: &String, what| DescribedGroup {
@@ -286,7 +287,7 @@ impl Shard {
             None => not_found(id, "not found"),
         };
         let described = ids.iter().map(describe).collect();
-        self.release_after_writes(vec![(ticket, Answer::ConsumerDescribe(described))], now);
+        self.release_after_writes(vec![(ticket, Answer::ConsumerDescribe(described))]);
     }
 
     /// A JoinGroup request to a consumer group.
@@ -305,7 +306,7 @@ impl Shard {
             }
             Err(error) => {
                 let refusal = Answer::JoinGroup(join_error(&request.member_id, error));
-                self.release_after_writes(vec![(joining.ticket, refusal)], now);
+                self.release_after_writes(vec![(joining.ticket, refusal)]);
             }
         }
     }
@@ -316,7 +317,7 @@ impl Shard {
         let (result, changes) = group.sync_classic(request, scene.topics);
         self.after_write(After::Changes(id, changes), now);
         let answer = Answer::SyncGroup(result.unwrap_or_else(sync_error));
-        self.release_after_writes(vec![(ticket, answer)], now);
+        self.release_after_writes(vec![(ticket, answer)]);
     }
 
     /// A Heartbeat request to a consumer group.
@@ -331,7 +332,7 @@ impl Shard {
         self.after_write(After::Changes(id, changes), now);
         let error_code = result.err().map_or(ErrorCode::None, MembershipError::code).code();
         let response = HeartbeatResponse { error_code, ..HeartbeatResponse::default() };
-        self.release_after_writes(vec![(ticket, Answer::Heartbeat(response))], now);
+        self.release_after_writes(vec![(ticket, Answer::Heartbeat(response))]);
     }
 
     /// A LeaveGroup request to a consumer group.

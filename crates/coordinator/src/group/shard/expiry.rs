@@ -18,12 +18,10 @@ impl Shard {
     pub(super) fn expire_one(&mut self, now: Moment) -> bool {
         let is_over = |pending: &mut Pending| pending.expires_ms <= now.monotonic_ms;
         if let Some(pending) = self.pending.pop_front_if(is_over) {
-            if pending.is_write {
-                tracing::warn!(
-                    offset = pending.last_offset,
-                    "Group coordinator write was not acknowledged in time (offsets.commit.timeout.ms)"
-                );
-            }
+            tracing::warn!(
+                offset = pending.last_offset,
+                "Group coordinator write was not acknowledged in time (offsets.commit.timeout.ms)"
+            );
             self.fail(pending.answers, pending.completion, WriteError::TimedOut, now, false);
             return true;
         }
@@ -68,7 +66,7 @@ impl Shard {
             }
         };
         if let Some(((), effects)) = decided {
-            self.settle(effects, now);
+            self.settle(effects);
         }
     }
 
@@ -100,6 +98,6 @@ impl Shard {
         if !records.is_empty() {
             tracing::info!(records = records.len(), "Removing expired offsets and empty groups");
         }
-        self.write_tombstones(records, now);
+        self.write_tombstones(records);
     }
 }

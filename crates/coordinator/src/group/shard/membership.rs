@@ -38,14 +38,14 @@ impl Shard {
             }
             Some(group) if group.share().is_some() || !group.is_empty() => {
                 let refusal = join_error("", MembershipError::InconsistentProtocol);
-                return self.release_after_writes(vec![(ticket, Answer::JoinGroup(refusal))], now);
+                return self.release_after_writes(vec![(ticket, Answer::JoinGroup(refusal))]);
             }
             // A group of another kind without members gives its name to the classic one.
             Some(_) | None => true,
         };
         if is_new && !request.member_id.is_empty() {
             let refusal = join_error(&request.member_id, MembershipError::UnknownMember);
-            return self.release_after_writes(vec![(ticket, Answer::JoinGroup(refusal))], now);
+            return self.release_after_writes(vec![(ticket, Answer::JoinGroup(refusal))]);
         }
         let mut replaced = None;
         if is_new {
@@ -66,7 +66,7 @@ impl Shard {
             }
         });
         let ((), effects) = decided.expect("the group exists, or was just made");
-        self.settle(effects, now);
+        self.settle(effects);
         if !tombstones.is_empty()
             && let Some(write) = self.writes.back_mut()
         {
@@ -89,10 +89,10 @@ impl Shard {
             return self.sync_consumer_group(request, ticket, now);
         }
         match self.with_group(&request.group_id, now, |group, cx| group.sync(cx, request, given, ticket)) {
-            Some(((), effects)) => self.settle(effects, now),
+            Some(((), effects)) => self.settle(effects),
             None => {
                 let refusal = Answer::SyncGroup(sync_error(MembershipError::UnknownMember));
-                self.release_after_writes(vec![(ticket, refusal)], now);
+                self.release_after_writes(vec![(ticket, refusal)]);
             }
         }
     }
@@ -106,7 +106,7 @@ impl Shard {
         let result = beat.map_or(Err(MembershipError::UnknownMember), |(result, _)| result);
         let error_code = result.err().map_or(ErrorCode::None, MembershipError::code).code();
         let response = HeartbeatResponse { error_code, ..HeartbeatResponse::default() };
-        self.release_after_writes(vec![(ticket, Answer::Heartbeat(response))], now);
+        self.release_after_writes(vec![(ticket, Answer::Heartbeat(response))]);
     }
 
     /// A LeaveGroup request, in the form of version 3 and later.
@@ -123,10 +123,10 @@ impl Shard {
             };
             let members = request.members.iter().map(refuse).collect();
             let response = LeaveGroupResponse { members, ..LeaveGroupResponse::default() };
-            return self.release_after_writes(vec![(ticket, Answer::LeaveGroup(response))], now);
+            return self.release_after_writes(vec![(ticket, Answer::LeaveGroup(response))]);
         };
         let response = LeaveGroupResponse { members, ..LeaveGroupResponse::default() };
         effects.answers.push((ticket, Answer::LeaveGroup(response)));
-        self.settle(effects, now);
+        self.settle(effects);
     }
 }

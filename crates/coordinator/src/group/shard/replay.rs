@@ -7,7 +7,7 @@ use super::super::kind::Group;
 use super::super::offsets::{OffsetAndMetadata, TransactionOutcome};
 use super::super::record::CoordinatorRecord;
 use super::{Shard, refuse_waiting};
-use crate::driver::{Moment, Piece, ReplayError};
+use crate::driver::{Basis, Moment, Piece, ReplayError};
 use std::sync::Arc;
 use thalweg_metadata::PartitionIndex;
 use thalweg_record::{Batch, ControlRecordType, DecompressBuffer, ProducerId, batches};
@@ -79,7 +79,7 @@ impl Shard {
                 }
             });
             let ((), effects) = decided.unwrap_or(((), Effects::default()));
-            self.settle(effects, now);
+            self.settle(effects);
             self.start_consumer_sessions(&id, now);
             self.start_share_sessions(&id, now);
             self.start_streams_deadlines(&id, now);
@@ -164,7 +164,8 @@ impl Shard {
         let key = key.clone();
         let slot = self.groups.get_mut(id).expect("it was just found");
         let Some(group) = slot.latest_mut() else { return };
-        refuse_waiting(&mut self.released, group.dissolve(&mut self.timers), MembershipError::UnknownMember);
+        let (waiting, basis) = (group.dissolve(&mut self.timers), at.map_or(Basis::LATEST, Basis::up_to));
+        refuse_waiting(&mut self.answers, waiting, MembershipError::UnknownMember, basis);
         match at {
             Some(at) => {
                 slot.change(None);

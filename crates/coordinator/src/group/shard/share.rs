@@ -40,10 +40,10 @@ impl Shard {
                 let answers = vec![(ticket, Answer::Share(answer))];
                 match after {
                     Some(after) => self.write_group(records, after, answers, now),
-                    None => self.write(records, None, answers, now),
+                    None => self.write(records, None, answers),
                 }
             }
-            Err(error) => self.answer_share(ShareAnswer::Heartbeat(error.response(), None), ticket, now),
+            Err(error) => self.answer_share(ShareAnswer::Heartbeat(error.response(), None), ticket),
         }
     }
 
@@ -112,18 +112,18 @@ impl Shard {
         self.group(id).and_then(Group::share).map(ShareGroup::initialized).unwrap_or_default()
     }
 
-    fn answer_share(&mut self, answer: ShareAnswer, ticket: Ticket, now: Moment) {
-        self.release_after_writes(vec![(ticket, Answer::Share(answer))], now);
+    /// Answers with the same.
+    pub(in super::super) fn show_initialized(&mut self, id: &str, ticket: Ticket) {
+        let initialized = self.initialized_share_partitions(id);
+        self.answer_share(ShareAnswer::Initialized(Ok(initialized)), ticket);
     }
 
-    fn write_share(
-        &mut self,
-        records: Vec<CoordinatorRecord>,
-        answer: ShareAnswer,
-        ticket: Ticket,
-        now: Moment,
-    ) {
-        self.write(records, None, vec![(ticket, Answer::Share(answer))], now);
+    fn answer_share(&mut self, answer: ShareAnswer, ticket: Ticket) {
+        self.release_after_writes(vec![(ticket, Answer::Share(answer))]);
+    }
+
+    fn write_share(&mut self, records: Vec<CoordinatorRecord>, answer: ShareAnswer, ticket: Ticket) {
+        self.write(records, None, vec![(ticket, Answer::Share(answer))]);
     }
 
     /// A member of a share group was heard of.
@@ -162,7 +162,7 @@ impl Shard {
         };
         let group = self.groups.get_mut(id).and_then(Timed::latest_mut).and_then(Group::share_mut);
         let records = group.and_then(|group| group.session_over(scene, &mut self.timers, timer));
-        self.write(records.unwrap_or_default(), None, Vec::new(), now);
+        self.write(records.unwrap_or_default(), None, Vec::new());
     }
 
     /// A group follows a record. `at` is where the log acknowledges it, when readers must wait for that.
@@ -190,7 +190,7 @@ impl Shard {
     }
 
     /// Share groups in detail, as they are when all that was decided is acknowledged.
-    pub(in super::super) fn describe_share_groups(&mut self, ids: &[String], ticket: Ticket, now: Moment) {
+    pub(in super::super) fn describe_share_groups(&mut self, ids: &[String], ticket: Ticket) {
         let topics = &*self.context.topics;
         let describe = |id: &String| match self.group(id) {
             Some(Group::Share(group)) => group.describe(topics),
@@ -208,7 +208,7 @@ impl Shard {
             }
         };
         let described = ids.iter().map(describe).collect();
-        self.answer_share(ShareAnswer::Described(described), ticket, now);
+        self.answer_share(ShareAnswer::Described(described), ticket);
     }
 
     /// An AlterShareGroupOffsets request.
@@ -226,7 +226,7 @@ impl Shard {
             self.share_group(id, now).and_then(|(_, group, scene)| group.alter_offsets(&scene, topics))
         };
         let (records, altered) = split(altered);
-        self.write_share(records, ShareAnswer::Altered(altered), ticket, now);
+        self.write_share(records, ShareAnswer::Altered(altered), ticket);
     }
 
     /// A DeleteShareGroupOffsets request.
@@ -240,7 +240,7 @@ impl Shard {
         let deleted =
             self.share_group(id, now).and_then(|(_, group, scene)| group.delete_offsets(&scene, names));
         let (records, deleted) = split(deleted);
-        self.write_share(records, ShareAnswer::DeletedOffsets(deleted), ticket, now);
+        self.write_share(records, ShareAnswer::DeletedOffsets(deleted), ticket);
     }
 
     /// The states of topics were deleted at the share coordinator.
@@ -255,7 +255,7 @@ impl Shard {
             Ok((_, group, scene)) => group.offsets_deleted(topics, scene.topics),
             Err(_) => Vec::new(),
         };
-        self.write_share(records, ShareAnswer::Noted(Ok(())), ticket, now);
+        self.write_share(records, ShareAnswer::Noted(Ok(())), ticket);
     }
 
     /// A share group is about to be deleted.
@@ -263,7 +263,7 @@ impl Shard {
         let deleted =
             self.share_group(id, now).and_then(|(_, group, scene)| group.delete_states(scene.topics));
         let (records, states) = split(deleted);
-        self.write_share(records, ShareAnswer::DeletedStates(states), ticket, now);
+        self.write_share(records, ShareAnswer::DeletedStates(states), ticket);
     }
 
     /// The share coordinator has initialized partitions, or has not.
@@ -280,7 +280,7 @@ impl Shard {
             // The group was deleted meanwhile.
             Err(_) => Vec::new(),
         };
-        self.write_share(records, ShareAnswer::Noted(Ok(())), ticket, now);
+        self.write_share(records, ShareAnswer::Noted(Ok(())), ticket);
     }
 
     /// The records by which share groups forget the states of topics that are gone.

@@ -38,7 +38,7 @@ impl Shard {
             }
             Err(error) => {
                 let answers = vec![(ticket, Answer::Streams(StreamsAnswer::refused(&error)))];
-                self.release_after_writes(answers, now);
+                self.release_after_writes(answers);
             }
         }
     }
@@ -145,7 +145,7 @@ impl Shard {
         };
         let group = self.groups.get_mut(id).and_then(Timed::latest_mut).and_then(Group::streams_mut);
         let records = group.and_then(|group| decide(group, &scene, &mut self.timers));
-        self.write(records.unwrap_or_default(), None, Vec::new(), now);
+        self.write(records.unwrap_or_default(), None, Vec::new());
     }
 
     /// The log is replayed: members have a whole session to be heard of, and the whole time to give up tasks.
@@ -178,7 +178,7 @@ impl Shard {
     }
 
     /// Streams groups in detail, as they are when all that was decided is acknowledged.
-    pub(in super::super) fn describe_streams_groups(&mut self, ids: &[String], ticket: Ticket, now: Moment) {
+    pub(in super::super) fn describe_streams_groups(&mut self, ids: &[String], ticket: Ticket) {
         let not_found = |id: &String, what| DescribedGroup {
             group_id: id.clone(),
             error_code: ErrorCode::GroupIdNotFound.code(),
@@ -191,7 +191,7 @@ impl Shard {
             None => not_found(id, "not found"),
         };
         let described = StreamsAnswer::Described(ids.iter().map(describe).collect());
-        self.release_after_writes(vec![(ticket, Answer::Streams(described))], now);
+        self.release_after_writes(vec![(ticket, Answer::Streams(described))]);
     }
 }
 

@@ -11,6 +11,8 @@ use thalweg_wire::request::share_group_describe_response::DescribedGroup;
 pub enum ShareAnswer {
     /// To a heartbeat, with what the share coordinator is to do.
     Heartbeat(ShareGroupHeartbeatResponse, Option<Initialization>),
+    /// The share partitions that are initialized.
+    Initialized(Result<Partitions, WriteError>),
     /// Groups in detail.
     Described(Vec<DescribedGroup>),
     /// Offsets are to be set.
@@ -30,6 +32,7 @@ impl ShareAnswer {
             ShareAnswer::Heartbeat(..) => {
                 ShareAnswer::Heartbeat(ShareGroupError::from(error).response(), None)
             }
+            ShareAnswer::Initialized(_) => ShareAnswer::Initialized(Err(error)),
             ShareAnswer::Described(groups) => {
                 let failed = |group: DescribedGroup| DescribedGroup {
                     group_id: group.group_id,

@@ -20,7 +20,7 @@ use thalweg_wire::{ErrorCode, Uuid};
 
 fn fetch_stable(h: &mut Harness, group: &str) -> Option<OffsetFetchResponseGroup> {
     let request = fetch_request(group, 0);
-    let ticket = h.turn(|shard, ticket, now| shard.fetch_stable_offsets(&request, ticket, now));
+    let ticket = h.turn(|shard, ticket, _| shard.fetch_offsets_after_writes(&request, true, ticket));
     match h.answer(ticket)? {
         Answer::OffsetFetch(group) => Some(group.clone()),
         other => panic!("{other:?}"),
@@ -40,7 +40,7 @@ fn delete_offset(h: &mut Harness, partition_index: i32) -> ErrorCode {
     let partitions = vec![OffsetDeleteRequestPartition { partition_index }];
     let topics = vec![OffsetDeleteRequestTopic { name: "t".to_owned(), partitions }];
     let request = OffsetDeleteRequest { group_id: GROUP.to_owned(), topics };
-    let ticket = h.turn(|shard, ticket, now| shard.delete_offsets(&request, ticket, now));
+    let ticket = h.turn(|shard, ticket, _| shard.delete_offsets(&request, ticket));
     match h.answer(ticket) {
         Some(Answer::OffsetDelete(response)) if response.error_code != 0 => error(response.error_code),
         Some(Answer::OffsetDelete(response)) => error(response.topics[0].partitions[0].error_code),
@@ -76,7 +76,7 @@ fn end_transaction(h: &mut Harness, producer_id: i64, outcome: TransactionOutcom
 
 fn delete_groups(h: &mut Harness, ids: &[&str]) -> Vec<ErrorCode> {
     let ids: Vec<String> = ids.iter().map(|&id| id.to_owned()).collect();
-    let ticket = h.turn(|shard, ticket, now| shard.delete_groups(&ids, ticket, now));
+    let ticket = h.turn(|shard, ticket, _| shard.delete_groups(&ids, ticket));
     match h.answer(ticket) {
         Some(Answer::DeleteGroups(results)) => results.iter().map(|r| error(r.error_code)).collect(),
         other => panic!("{other:?}"),
@@ -246,7 +246,7 @@ fn a_deleted_group_can_be_read_until_its_end_is_acknowledged() {
     h.commit(Commit::default());
     h.holds = true;
     let ids = vec![GROUP.to_owned()];
-    h.turn(|shard, ticket, now| shard.delete_groups(&ids, ticket, now));
+    h.turn(|shard, ticket, _| shard.delete_groups(&ids, ticket));
     assert_eq!((h.state(GROUP).as_str(), h.fetch(GROUP, 0)), ("Empty", 1));
     // Writers see the new state, and may recreate the group.
     let again = h.send_join(Join { version: 3, ..Join::default() });
@@ -263,9 +263,9 @@ fn offsets_go_with_their_topic_and_not_with_its_namesake() {
     let mut h = Harness::new();
     h.commit(Commit::default());
     let deleted = |id| [DeletedTopic { name: "t".to_owned(), id: Uuid(id) }];
-    h.turn(|shard, _, now| shard.topics_deleted(&deleted(8), now));
+    h.turn(|shard, _, _| shard.topics_deleted(&deleted(8)));
     assert_eq!(h.fetch(GROUP, 0), 1);
-    h.turn(|shard, _, now| shard.topics_deleted(&deleted(7), now));
+    h.turn(|shard, _, _| shard.topics_deleted(&deleted(7)));
     assert_eq!(h.fetch(GROUP, 0), -1);
     assert_eq!(h.records().last(), Some(&CoordinatorRecord::offset_tombstone(GROUP, "t", PartitionIndex(0))));
 }

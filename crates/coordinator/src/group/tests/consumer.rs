@@ -138,7 +138,7 @@ impl Harness {
 
     pub(super) fn described(&mut self) -> DescribedGroup {
         let ids = [GROUP.to_owned()];
-        let ticket = self.turn(|shard, ticket, now| shard.describe_consumer_groups(&ids, ticket, now));
+        let ticket = self.turn(|shard, ticket, _| shard.describe_consumer_groups(&ids, ticket));
         match self.answer(ticket) {
             Some(Answer::ConsumerDescribe(groups)) => groups[0].clone(),
             other => panic!("a description was answered by {other:?}"),
@@ -497,12 +497,12 @@ fn offsets_of_subscribed_topics_and_groups_with_members_stay() {
             partitions: vec![OffsetDeleteRequestPartition { partition_index: 0 }],
         }],
     };
-    let ticket = h.turn(|shard, ticket, now| shard.delete_offsets(&request, ticket, now));
+    let ticket = h.turn(|shard, ticket, _| shard.delete_offsets(&request, ticket));
     let Some(Answer::OffsetDelete(response)) = h.answer(ticket) else { panic!("it is answered") };
     assert_eq!(error(response.topics[0].partitions[0].error_code), ErrorCode::GroupSubscribedToTopic);
     let delete = |h: &mut Harness| {
         let ids = [GROUP.to_owned()];
-        let ticket = h.turn(|shard, ticket, now| shard.delete_groups(&ids, ticket, now));
+        let ticket = h.turn(|shard, ticket, _| shard.delete_groups(&ids, ticket));
         match h.answer(ticket) {
             Some(Answer::DeleteGroups(results)) => error(results[0].error_code),
             other => panic!("{other:?}"),

@@ -77,8 +77,8 @@ fn a_transaction_that_kafka_left_open_is_open() {
     for log in [PLAIN, ZSTD] {
         let mut shard = load(log);
         let request = fetch_request("open", 0);
-        shard.fetch_stable_offsets(&request, Ticket(1), moment(0));
-        let answers = format!("{:?}", shard.take_released());
+        shard.fetch_offsets_after_writes(&request, true, Ticket(1));
+        let answers = format!("{:?}", shard.answers());
         assert!(answers.contains("error_code: 88"), "UNSTABLE_OFFSET_COMMIT: {answers}");
         let open: Vec<_> = (0..10).map(ProducerId).collect();
         open.into_iter().for_each(|id| end(&mut shard, id));

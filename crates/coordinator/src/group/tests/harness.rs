@@ -6,7 +6,7 @@ use super::super::offsets::TransactionOutcome;
 use super::super::record::CoordinatorRecord;
 use super::super::shard::{Shard, ShardContext};
 use super::super::topics::{TopicPlacement, Topics};
-use crate::driver::{Moment, Piece, Shard as _, Ticket, WriteError};
+use crate::driver::{HeldAnswers, Moment, Piece, Shard as _, Ticket, WriteError};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
@@ -93,6 +93,8 @@ pub(super) struct Harness {
     /// The next appends fail with this.
     pub(super) refuses: Option<WriteError>,
     next_ticket: u64,
+    /// Answers that wait for the log.
+    waiting: HeldAnswers<Answer>,
     answers: BTreeMap<Ticket, Answer>,
     /// All answers, in order, for tests that check all of them.
     pub(super) answered: Vec<(Ticket, Answer)>,
@@ -120,6 +122,7 @@ impl Harness {
             acknowledged: -1,
             refuses: None,
             next_ticket: 0,
+            waiting: HeldAnswers::new(-1, -1),
             answers: BTreeMap::new(),
             answered: Vec::new(),
         }
@@ -152,6 +155,7 @@ impl Harness {
         self.shard = self.reloaded();
         self.held.clear();
         self.acknowledged = self.next_offset - 1;
+        self.waiting = HeldAnswers::new(self.acknowledged, self.acknowledged);
         self.finish_turn();
     }
 
@@ -214,14 +218,18 @@ impl Harness {
             self.next_offset = last + 1;
             self.log.push(builder.build());
             self.shard.written(write, last, now);
+            self.waiting.written(last);
             if self.holds {
                 self.held.push_back(last);
             } else {
                 self.acknowledged = last;
                 self.shard.acknowledged(last, now);
+                self.waiting.acknowledged(last);
             }
         }
-        for (ticket, answer) in self.shard.take_released() {
+        let expires_ms = self.now_ms + Shard::answer_timeout_ms(&self.context);
+        self.waiting.take_in(self.shard.answers(), expires_ms);
+        for (ticket, answer) in self.waiting.drain() {
             let earlier = self.answers.insert(ticket, answer.clone());
             assert_eq!(earlier, None, "{ticket:?} was answered before");
             self.answered.push((ticket, answer));
@@ -233,6 +241,7 @@ impl Harness {
         let Some(last) = self.held.pop_front() else { return false };
         self.acknowledged = last;
         self.shard.acknowledged(last, self.now());
+        self.waiting.acknowledged(last);
         self.finish_turn();
         true
     }
@@ -240,10 +249,15 @@ impl Harness {
     /// Advances the time, and runs due work in time.
     pub(super) fn advance(&mut self, ms: i64) {
         let until_ms = self.now_ms + ms;
-        while self.shard.next_deadline_ms() <= until_ms {
-            self.now_ms = self.now_ms.max(self.shard.next_deadline_ms());
+        let next_ms = |h: &Harness| h.shard.next_deadline_ms().min(h.waiting.next_deadline_ms());
+        while next_ms(self) <= until_ms {
+            self.now_ms = self.now_ms.max(next_ms(self));
             let now = self.now();
-            assert!(self.shard.expire_next(now), "a deadline that comes has something to do");
+            if self.waiting.next_deadline_ms() <= self.now_ms {
+                self.waiting.expire(self.now_ms);
+            } else {
+                assert!(self.shard.expire_next(now), "a deadline that comes has something to do");
+            }
             self.finish_turn();
         }
         self.now_ms = until_ms;

@@ -370,7 +370,7 @@ fn nonsense_does_no_harm() {
                 4 => tickets.push(h.send_commit(Commit { member_id: &id, generation, ..Commit::default() })),
                 5 => {
                     let ids = vec![super::harness::GROUP.to_owned()];
-                    tickets.push(h.turn(|shard, ticket, now| shard.delete_groups(&ids, ticket, now)));
+                    tickets.push(h.turn(|shard, ticket, _| shard.delete_groups(&ids, ticket)));
                 }
                 6 => drop(h.acknowledge()),
                 _ => h.advance(rng.random_range(0..20_000)),

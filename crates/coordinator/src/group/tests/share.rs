@@ -127,7 +127,7 @@ impl Scene {
 
     fn described(&mut self) -> DescribedGroup {
         let ids = [GROUP.to_owned()];
-        let ticket = self.harness.turn(|shard, ticket, now| shard.describe_share_groups(&ids, ticket, now));
+        let ticket = self.harness.turn(|shard, ticket, _| shard.describe_share_groups(&ids, ticket));
         match self.share(ticket) {
             ShareAnswer::Described(mut groups) => groups.pop().expect("one"),
             other => panic!("{other:?}"),
@@ -343,7 +343,7 @@ fn a_group_loses_its_states_and_then_itself() {
     assert_eq!(delete_states(&mut scene), Ok(partitions(&[(7, &[0, 1])])));
     assert_eq!(delete_states(&mut scene), Ok(partitions(&[(7, &[0, 1])])), "until it is done");
     let ids = [GROUP.to_owned()];
-    scene.harness.turn(|shard, ticket, now| shard.delete_groups(&ids, ticket, now));
+    scene.harness.turn(|shard, ticket, _| shard.delete_groups(&ids, ticket));
     assert_eq!(scene.described().error_code, ErrorCode::GroupIdNotFound.code());
     assert!(!scene.harness.reloaded().is_share_group(GROUP));
     let last = scene.harness.records().pop().expect("tombstones");
@@ -359,7 +359,7 @@ fn the_states_of_a_deleted_topic_are_forgotten() {
     let mut one = scene.joined("one", &["t", "u"]);
     scene.harness.topics.delete("t");
     let deleted = [super::super::topics::DeletedTopic { name: "t".to_owned(), id: Uuid(7) }];
-    scene.harness.turn(|shard, _, now| shard.topics_deleted(&deleted, now));
+    scene.harness.turn(|shard, _, _| shard.topics_deleted(&deleted));
     scene.harness.turn(|shard, _, _| shard.topics_changed(&["t".to_owned()], false));
     assert_eq!(scene.initialized(), partitions(&[(8, &[0])]));
     scene.harness.advance(1_000);

@@ -218,7 +218,7 @@ impl Scene {
 
     fn described(&mut self) -> DescribedGroup {
         let ids = [GROUP.to_owned()];
-        let ticket = self.harness.turn(|shard, ticket, now| shard.describe_streams_groups(&ids, ticket, now));
+        let ticket = self.harness.turn(|shard, ticket, _| shard.describe_streams_groups(&ids, ticket));
         match self.streams(ticket) {
             StreamsAnswer::Described(mut groups) => groups.pop().expect("one"),
             other => panic!("{other:?}"),
@@ -634,7 +634,7 @@ fn a_group_without_members_can_be_deleted() {
     scene.settle(&mut [&mut one]);
     let ids = [GROUP.to_owned()];
     let delete = |scene: &mut Scene| {
-        let ticket = scene.harness.turn(|shard, ticket, now| shard.delete_groups(&ids, ticket, now));
+        let ticket = scene.harness.turn(|shard, ticket, _| shard.delete_groups(&ids, ticket));
         match scene.harness.answer(ticket) {
             Some(Answer::DeleteGroups(results)) => results[0].error_code,
             other => panic!("{other:?}"),

@@ -2,8 +2,9 @@
 //! and the offset before which nothing is needed (Kafka's `ShareCoordinatorOffsetsManager`).
 
 use super::super::record::ShareRecord;
+use super::super::request::Answer;
 use super::{Shard, Write, add};
-use crate::driver::Moment;
+use crate::driver::{Basis, Moment, Ticket};
 use thalweg_hash::HashSet;
 use thalweg_share::ShareKey;
 use thalweg_wire::Uuid;
@@ -41,6 +42,11 @@ impl Shard {
             }
         }
         self.writes.extend(writes);
+    }
+
+    /// Answers with the offset before which no record is needed. It rests on the snapshots behind it.
+    pub(in super::super) fn find_redundant(&mut self, ticket: Ticket) {
+        self.answers.give(ticket, Answer::RedundantBefore(self.redundant_before()), Basis::LATEST);
     }
 
     /// The offset before which no record is needed; none, if every record may be.

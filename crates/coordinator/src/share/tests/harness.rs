@@ -2,9 +2,9 @@
 
 use super::super::config::ShareConfig;
 use super::super::coordinator::Cluster;
-use super::super::request::{Answer, Ask};
+use super::super::request::{Answer, Ask, Outcomes};
 use super::super::shard::{Shard, ShardContext};
-use crate::driver::{Moment, Piece, Shard as _, Ticket, WriteError};
+use crate::driver::{HeldAnswers, Moment, Piece, Shard as _, Ticket, WriteError};
 use bytes::Bytes;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -43,7 +43,11 @@ pub(super) struct Harness {
     /// The next appends fail with this.
     pub(super) refuses: Option<WriteError>,
     next_ticket: u64,
-    pub(super) answers: BTreeMap<Ticket, Answer>,
+    /// Answers that wait for the log.
+    waiting: HeldAnswers<Answer>,
+    pub(super) answers: BTreeMap<Ticket, Outcomes>,
+    /// The last answer to [`Shard::find_redundant`].
+    pub(super) redundant_before: Option<i64>,
 }
 
 impl Harness {
@@ -61,7 +65,9 @@ impl Harness {
             held: VecDeque::new(),
             refuses: None,
             next_ticket: 0,
+            waiting: HeldAnswers::new(-1, -1),
             answers: BTreeMap::new(),
+            redundant_before: None,
         }
     }
 
@@ -103,21 +109,36 @@ impl Harness {
             self.next_offset = last_offset + 1;
             self.log.push(batch.clone());
             self.shard.written(write, last_offset, now);
+            self.waiting.written(last_offset);
             if self.holds {
                 self.held.push_back(last_offset);
             } else {
                 self.shard.acknowledged(last_offset, now);
+                self.waiting.acknowledged(last_offset);
             }
         }
-        self.answers.extend(self.shard.take_released());
+        let expires_ms = self.now_ms + Shard::answer_timeout_ms(&self.context);
+        self.waiting.take_in(self.shard.answers(), expires_ms);
+        for (ticket, answer) in self.waiting.drain() {
+            match answer {
+                Answer::Outcomes(outcomes) => drop(self.answers.insert(ticket, outcomes)),
+                Answer::RedundantBefore(offset) => self.redundant_before = offset,
+            }
+        }
     }
 
     /// The oldest held batch counts, or never will.
     pub(super) fn acknowledge(&mut self, result: Result<(), WriteError>) {
         let last_offset = self.held.pop_front().expect("a held batch");
         match result {
-            Ok(()) => self.shard.acknowledged(last_offset, moment(self.now_ms)),
-            Err(error) => self.shard.unacknowledged(last_offset, error, moment(self.now_ms)),
+            Ok(()) => {
+                self.shard.acknowledged(last_offset, moment(self.now_ms));
+                self.waiting.acknowledged(last_offset);
+            }
+            Err(error) => {
+                self.shard.unacknowledged(last_offset, error, moment(self.now_ms));
+                self.waiting.unacknowledged(last_offset, error);
+            }
         }
         self.finish_turn();
     }
@@ -129,7 +150,7 @@ impl Harness {
     }
 
     /// Asks, and has the answer.
-    pub(super) fn ask(&mut self, key: &ShareKey, ask: Ask) -> <Answer as IntoIterator>::Item {
+    pub(super) fn ask(&mut self, key: &ShareKey, ask: Ask) -> <Outcomes as IntoIterator>::Item {
         let ticket = self.begin(&[(key.clone(), ask)]);
         let mut answer = self.answers.remove(&ticket).expect("an answer at once");
         answer.pop().expect("one")
@@ -141,6 +162,8 @@ impl Harness {
         while self.shard.next_deadline_ms() <= self.now_ms && self.shard.expire_next(moment(self.now_ms)) {
             self.finish_turn();
         }
+        self.waiting.expire(self.now_ms);
+        self.finish_turn();
     }
 
     /// The records of the log from a batch on: keys and values.

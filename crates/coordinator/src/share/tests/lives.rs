@@ -166,6 +166,30 @@ fn a_read_waits_for_a_write_that_the_medium_refused() {
 }
 
 #[test]
+fn a_refusal_waits_for_the_state_that_it_rests_on() {
+    let mut harness = initialized(500);
+    let g = key("g", 7, 0);
+    harness.holds = true;
+    harness.begin(&[(g.clone(), Ask::Read { leader_epoch: 3 })]);
+    let fenced = harness.begin(&[(g, Ask::Read { leader_epoch: 2 })]);
+    assert!(harness.answers.is_empty(), "another coordinator may not know of the newer leader");
+    harness.acknowledge(Ok(()));
+    assert_eq!(harness.answers.remove(&fenced), Some(vec![Err(StateError::FencedLeaderEpoch)]));
+}
+
+#[test]
+fn no_record_is_redundant_before_the_replicas_have_the_snapshot_in_its_place() {
+    let mut harness = initialized(0);
+    let g = key("g", 7, 0);
+    harness.holds = true;
+    harness.begin(&[(g, write(0, 0, Vec::new()))]);
+    harness.turn(|shard, ticket, _| shard.find_redundant(ticket));
+    assert_eq!(harness.redundant_before, None);
+    harness.acknowledge(Ok(()));
+    assert_eq!(harness.redundant_before, Some(1));
+}
+
+#[test]
 fn records_before_the_oldest_snapshot_are_redundant() {
     let mut harness = initialized(2);
     let (g, h) = (key("g", 7, 0), key("h", 7, 0));

@@ -1,8 +1,9 @@
-//! DescribeTransactions and ListTransactions (KIP-664): the state as it is acknowledged.
+//! DescribeTransactions and ListTransactions (KIP-664): the state as it is acknowledged. Until all that was loaded is, the
+//! coordinator is still loading for them.
 
 use super::super::state::TransactionState;
-use super::Shard;
-use crate::driver::Moment;
+use super::{Shard, TransactionMetadata};
+use crate::driver::{Acknowledged, Moment, Unavailable};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use thalweg_hash::HashSet;
@@ -49,33 +50,20 @@ impl Shard {
     }
 
     /// One id.
-    pub fn describe(&self, id: &str) -> Described {
-        let Some(current) = self.metadata(id) else {
-            let error_code = ErrorCode::TransactionalIdNotFound.code();
-            return Described { transactional_id: id.to_owned(), error_code, ..Described::default() };
-        };
-        let mut topics: Vec<TopicData> = Vec::new();
-        for (topic, partition) in &current.partitions {
-            match topics.last_mut().filter(|last| *last.topic == **topic) {
-                Some(last) => last.partitions.push(partition.0),
-                None => topics.push(TopicData { topic: topic.to_string(), partitions: vec![partition.0] }),
-            }
-        }
-        Described {
-            error_code: ErrorCode::None.code(),
-            transactional_id: id.to_owned(),
-            transaction_state: current.state.name().to_owned(),
-            transaction_timeout_ms: current.timeout_ms,
-            transaction_start_time_ms: current.start_ms,
-            producer_id: current.producer_id,
-            producer_epoch: current.producer_epoch,
-            topics,
-        }
+    pub(crate) fn describe(&self, id: &str) -> Shown<Described> {
+        self.show(|| {
+            let known = self.entries.get(id).filter(|entry| entry.at.is_some());
+            let Some(entry) = known else {
+                let error_code = ErrorCode::TransactionalIdNotFound.code();
+                return Described { transactional_id: id.to_owned(), error_code, ..Described::default() };
+            };
+            described(id, &entry.current)
+        })
     }
 
     /// All ids that pass the filter.
-    pub fn list(&self, filter: &TransactionFilter, now: Moment) -> Vec<Listed> {
-        let passes = |id: &Arc<str>, current: &super::TransactionMetadata| {
+    pub(crate) fn list(&self, filter: &TransactionFilter, now: Moment) -> Shown<Vec<Listed>> {
+        let passes = |id: &Arc<str>, current: &TransactionMetadata| {
             filter.states.as_ref().is_none_or(|states| states.contains(&current.state))
                 && (filter.producer_ids.is_empty() || filter.producer_ids.contains(&current.producer_id))
                 && filter
@@ -83,17 +71,46 @@ impl Shard {
                     .is_none_or(|longest| now.wall_ms.saturating_sub(current.start_ms) > longest)
                 && filter.pattern.as_ref().is_none_or(|pattern| pattern.is_match(id))
         };
-        let mut listed: Vec<Listed> = self
-            .entries
-            .iter()
-            .filter(|(id, entry)| passes(id, &entry.current))
-            .map(|(id, entry)| Listed {
-                transactional_id: id.to_string(),
-                producer_id: entry.current.producer_id,
-                transaction_state: entry.current.state.name().to_owned(),
-            })
-            .collect();
-        listed.sort_unstable_by(|one, other| one.transactional_id.cmp(&other.transactional_id));
-        listed
+        self.show(|| {
+            let known = self.entries.iter().filter(|(_, entry)| entry.at.is_some());
+            let mut listed: Vec<Listed> = known
+                .filter(|(id, entry)| passes(id, &entry.current))
+                .map(|(id, entry)| Listed {
+                    transactional_id: id.to_string(),
+                    producer_id: entry.current.producer_id,
+                    transaction_state: entry.current.state.name().to_owned(),
+                })
+                .collect();
+            listed.sort_unstable_by(|one, other| one.transactional_id.cmp(&other.transactional_id));
+            listed
+        })
+    }
+
+    fn show<T>(&self, view: impl FnOnce() -> T) -> Shown<T> {
+        let is_acknowledged = self.take_up_at.is_none();
+        Acknowledged::of(if is_acknowledged { Ok(view()) } else { Err(Unavailable::Loading) })
+    }
+}
+
+/// What a reader sees; nothing yet, while another coordinator may not know all that was loaded.
+type Shown<T> = Acknowledged<Result<T, Unavailable>>;
+
+fn described(id: &str, current: &TransactionMetadata) -> Described {
+    let mut topics: Vec<TopicData> = Vec::new();
+    for (topic, partition) in &current.partitions {
+        match topics.last_mut().filter(|last| *last.topic == **topic) {
+            Some(last) => last.partitions.push(partition.0),
+            None => topics.push(TopicData { topic: topic.to_string(), partitions: vec![partition.0] }),
+        }
+    }
+    Described {
+        error_code: ErrorCode::None.code(),
+        transactional_id: id.to_owned(),
+        transaction_state: current.state.name().to_owned(),
+        transaction_timeout_ms: current.timeout_ms,
+        transaction_start_time_ms: current.start_ms,
+        producer_id: current.producer_id,
+        producer_epoch: current.producer_epoch,
+        topics,
     }
 }

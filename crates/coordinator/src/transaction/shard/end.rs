@@ -45,8 +45,9 @@ impl Shard {
     /// as for [`Shard::init_producer_id`].
     pub fn end_transaction(&mut self, request: &EndRequest, new_id: Option<i64>, ticket: Ticket, turn: Turn) {
         let refuse = |error| Answer::Producer(Err(error));
-        let Some((id, entry)) = self.entries.get_key_value(request.id.as_str()) else {
-            return self.answer(ticket, refuse(TransactionError::UnknownProducer));
+        let (basis, found) = self.find(&request.id);
+        let Some((id, entry)) = found else {
+            return self.answer(ticket, refuse(TransactionError::UnknownProducer), basis);
         };
         let (id, current) = (id.clone(), &entry.current);
         let has_own_epoch = request.client_version >= EPOCH_PER_TRANSACTION;
@@ -57,18 +58,18 @@ impl Shard {
             judge_older(current, is_busy, request)
         };
         match judged {
-            Err(error) => self.answer(ticket, refuse(error)),
+            Err(error) => self.answer(ticket, refuse(error), basis),
             Ok(Verdict::Again) => {
                 let producer = match has_own_epoch {
                     true => Producer { id: current.producer_id, epoch: current.producer_epoch },
                     false => Producer::NONE,
                 };
-                self.answer(ticket, Answer::Producer(Ok(producer)));
+                self.answer(ticket, Answer::Producer(Ok(producer)), basis);
             }
             Ok(Verdict::Decide { .. })
                 if has_own_epoch && current.is_epoch_exhausted() && new_id.is_none() =>
             {
-                self.answer(ticket, Answer::NeedsProducerId);
+                self.answer(ticket, Answer::NeedsProducerId, basis);
             }
             Ok(Verdict::Decide { is_empty }) => {
                 let answer = Some((ticket, Answer::Producer(Ok(Producer::NONE))));
@@ -78,8 +79,8 @@ impl Shard {
         }
     }
 
-    /// Writes the decision. An answer without a producer gets the one that the client continues with, if the protocol
-    /// returns it.
+    /// Writes the decision, which may fence the transaction's producer. An answer without a producer gets the one that the
+    /// client continues with, if the protocol returns it.
     #[expect(clippy::too_many_arguments, reason = "what a decision consists of; it is made in three places")]
     pub(super) fn decide(
         &mut self,
@@ -100,7 +101,9 @@ impl Shard {
         };
         // By the older protocol the level is not kept.
         let level = if has_own_epoch { client_version } else { 0 };
-        let target = current.decided(outcome, level, next_id, is_empty, turn.now.wall_ms);
+        let decided = current.decided(outcome, level, next_id, is_empty, turn.now.wall_ms);
+        // With an epoch per transaction, the decision has raised the epoch already.
+        let target = if fences && !has_own_epoch { decided.fenced() } else { decided };
         let answer = match answer {
             Some((ticket, Answer::Producer(Ok(_)))) if has_own_epoch => {
                 let (id, epoch) = target.producer_after_end();
@@ -108,7 +111,7 @@ impl Shard {
             }
             answer => answer,
         };
-        self.change(id, target, fences, answer, turn);
+        self.change(id, target, answer, turn);
     }
 
     /// After a decision: sends its markers; without any the transaction is complete. The id stays busy meanwhile.
@@ -122,7 +125,7 @@ impl Shard {
         };
         let completed = current.completed(turn.now.wall_ms);
         if current.partitions.is_empty() {
-            return self.change(id, completed, false, None, turn);
+            return self.change(id, completed, None, turn);
         }
         entry.pending = Some(completed.state);
         self.orders.push(MarkerOrder {
@@ -155,7 +158,7 @@ impl Shard {
         let current = &self.entries[id].current;
         if current.state.is_prepared() && current.partitions.is_empty() {
             let completed = current.completed(turn.now.wall_ms);
-            self.change(id, completed, false, None, turn);
+            self.change(id, completed, None, turn);
         }
     }
 }

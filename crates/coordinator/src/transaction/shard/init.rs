@@ -28,19 +28,23 @@ impl Shard {
         ticket: Ticket,
         turn: Turn,
     ) {
-        let id: Arc<str> = match self.entries.get_key_value(request.id.as_str()) {
+        let (basis, found) = self.find(&request.id);
+        let id: Arc<str> = match found {
             Some((id, _)) => id.clone(),
             None => {
-                let Some(new_id) = new_id else { return self.answer(ticket, Answer::NeedsProducerId) };
+                let Some(new_id) = new_id else {
+                    return self.answer(ticket, Answer::NeedsProducerId, basis);
+                };
                 let id: Arc<str> = request.id.as_str().into();
                 let fresh = TransactionMetadata::new(new_id, request.timeout_ms, turn.now.wall_ms);
-                self.entries.insert(id.clone(), Entry::new(fresh));
+                // It is busy until its record is written, and goes again if it cannot be.
+                self.entries.insert(id.clone(), Entry::new(fresh, None));
                 id
             }
         };
         let entry = &self.entries[&id];
         if let Err(error) = check(entry, request) {
-            return self.answer(ticket, Answer::Producer(Err(error)));
+            return self.answer(ticket, Answer::Producer(Err(error)), basis);
         }
         if entry.current.state == TransactionState::Ongoing {
             // The client retries, and finds the transaction aborted.
@@ -50,7 +54,9 @@ impl Shard {
         let (current, now_ms) = (&entry.current, turn.now.wall_ms);
         let has_last_epoch = request.expected.is_none_or(|expected| expected.epoch == current.producer_epoch);
         let target = if current.is_epoch_exhausted() && has_last_epoch {
-            let Some(new_id) = new_id else { return self.answer(ticket, Answer::NeedsProducerId) };
+            let Some(new_id) = new_id else {
+                return self.answer(ticket, Answer::NeedsProducerId, basis);
+            };
             Ok(current.rotated(new_id, request.timeout_ms, request.expected.is_some(), now_ms))
         } else if current.is_epoch_exhausted() && !is_repeated(current, request) {
             // An epoch that is neither this nor the previous one.
@@ -59,10 +65,10 @@ impl Shard {
             current.initialised(request.timeout_ms, request.expected.map(|expected| expected.epoch), now_ms)
         };
         match target {
-            Err(error) => self.answer(ticket, Answer::Producer(Err(error))),
+            Err(error) => self.answer(ticket, Answer::Producer(Err(error)), basis),
             Ok(target) => {
                 let producer = Producer { id: target.producer_id, epoch: target.producer_epoch };
-                self.change(&id, target, false, Some((ticket, Answer::Producer(Ok(producer)))), turn);
+                self.change(&id, target, Some((ticket, Answer::Producer(Ok(producer)))), turn);
             }
         }
     }
@@ -75,16 +81,13 @@ impl Shard {
         answer: Option<(Ticket, Answer)>,
         turn: Turn,
     ) {
-        let entry = self.entries.get_mut(id).expect("whose transaction is aborted is there");
+        let entry = &self.entries[id];
         debug_assert_eq!(entry.current.state, TransactionState::Ongoing);
-        if turn.transaction_version < super::EPOCH_PER_TRANSACTION {
-            if !entry.has_failed_fence {
-                entry.current.producer_epoch = entry.current.producer_epoch.saturating_add(1);
-            }
-            entry.current.last_producer_epoch = NO_PRODUCER_EPOCH;
-        } else if entry.current.is_epoch_exhausted() && new_id.is_none() {
+        let has_own_epoch = turn.transaction_version >= super::EPOCH_PER_TRANSACTION;
+        if has_own_epoch && entry.current.is_epoch_exhausted() && new_id.is_none() {
+            let (basis, _) = self.find(id);
             match answer {
-                Some((ticket, _)) => self.answer(ticket, Answer::NeedsProducerId),
+                Some((ticket, _)) => self.answer(ticket, Answer::NeedsProducerId, basis),
                 None => self.needing_ids.push(id.clone()),
             }
             return;

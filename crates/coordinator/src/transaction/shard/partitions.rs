@@ -1,7 +1,6 @@
 //! AddPartitionsToTxn and AddOffsetsToTxn, and the verification of partitions for leaders.
 
-use super::super::answer::Answer;
-use super::super::answer::Producer;
+use super::super::answer::{Answer, Producer, Verified};
 use super::super::error::TransactionError;
 use super::super::metadata::Partitions;
 use super::super::state::TransactionState;
@@ -21,39 +20,41 @@ impl Shard {
         ticket: Ticket,
         turn: Turn,
     ) {
-        let Some((id, entry)) = self.entries.get_key_value(id) else {
-            return self.answer(ticket, Answer::Added(Err(TransactionError::UnknownProducer)));
+        let (basis, found) = self.find(id);
+        let Some((id, entry)) = found else {
+            return self.answer(ticket, Answer::Added(Err(TransactionError::UnknownProducer)), basis);
         };
         if entry.pending.is_some() {
-            return self.answer(ticket, Answer::Added(Err(TransactionError::Busy)));
+            return self.answer(ticket, Answer::Added(Err(TransactionError::Busy)), basis);
         }
         if let Err(error) = check(entry, producer) {
-            return self.answer(ticket, Answer::Added(Err(error)));
+            return self.answer(ticket, Answer::Added(Err(error)), basis);
         }
         let current = &entry.current;
         if current.state == TransactionState::Ongoing && current.partitions.is_superset(added) {
-            return self.answer(ticket, Answer::Added(Ok(())));
+            return self.answer(ticket, Answer::Added(Ok(())), basis);
         }
         let (id, target): (Arc<str>, _) =
             (id.clone(), current.with_partitions(added, client_version, turn.now.wall_ms));
-        self.change(&id, target, false, Some((ticket, Answer::Added(Ok(())))), turn);
+        self.change(&id, target, Some((ticket, Answer::Added(Ok(())))), turn);
     }
 
     /// Whether the open transaction writes to the partitions: a result for each, in their order, or one for all.
-    pub fn verify_partitions<'a>(
-        &self,
-        id: &str,
-        producer: Producer,
-        asked: impl Iterator<Item = &'a (Arc<str>, PartitionIndex)>,
-    ) -> Result<Vec<Result<(), TransactionError>>, TransactionError> {
-        let entry = self.entries.get(id).ok_or(TransactionError::UnknownProducer)?;
-        check(entry, producer)?;
-        let verify = |partition: &(Arc<str>, PartitionIndex)| {
-            let is_added = entry.current.partitions.contains(partition);
-            if is_added { Ok(()) } else { Err(TransactionError::PartitionNotAdded) }
-        };
-        Ok(asked.map(verify).collect())
+    pub fn verify_partitions(&mut self, id: &str, producer: Producer, asked: &Partitions, ticket: Ticket) {
+        let (basis, found) = self.find(id);
+        let verified = verify(found.map(|(_, entry)| entry), producer, asked);
+        self.answer(ticket, Answer::Verified(verified), basis);
     }
+}
+
+fn verify(entry: Option<&Entry>, producer: Producer, asked: &Partitions) -> Verified {
+    let entry = entry.ok_or(TransactionError::UnknownProducer)?;
+    check(entry, producer)?;
+    let verify = |partition: &(Arc<str>, PartitionIndex)| {
+        let is_added = entry.current.partitions.contains(partition);
+        if is_added { Ok(()) } else { Err(TransactionError::PartitionNotAdded) }
+    };
+    Ok(asked.iter().map(verify).collect())
 }
 
 /// Rejects requests that are not from the id's producer, and all requests while a transaction ends.

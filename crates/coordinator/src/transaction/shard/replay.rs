@@ -32,8 +32,11 @@ impl Shard {
                 };
                 let id: Arc<str> = decoded.id.into();
                 match decoded.metadata {
-                    Some(metadata) => drop(self.entries.insert(id, Entry::new(metadata))),
-                    None => drop(self.entries.remove(&id)),
+                    Some(metadata) => drop(self.entries.insert(id, Entry::new(metadata, Some(offset)))),
+                    None => {
+                        self.entries.remove(&id);
+                        self.forgotten_at = offset;
+                    }
                 }
             }
         }

@@ -1,9 +1,8 @@
 //! How transactions begin and end, by both protocols.
 
 use super::super::answer::Producer;
-use super::super::error::TransactionError;
 use super::super::state::{Outcome, TransactionState};
-use super::harness::{EPOCH, Harness, ID, named};
+use super::harness::{EPOCH, Harness, named};
 use crate::driver::WriteError;
 use thalweg_wire::ErrorCode;
 
@@ -219,21 +218,19 @@ fn the_last_epoch_is_followed_by_a_new_producer_id() {
 fn a_partition_is_of_the_transaction_that_it_was_added_to() {
     let mut h = Harness::new();
     let producer = h.init();
-    let verify = |h: &Harness, producer, partitions: &[(&str, i32)]| {
-        let verified = h.shard.verify_partitions(ID, producer, named(partitions).iter());
-        let code =
-            |one: Result<(), TransactionError>| one.err().map_or(ErrorCode::None, TransactionError::code);
-        verified.map(|all| all.into_iter().map(code).collect::<Vec<_>>()).map_err(TransactionError::code)
+    let verify = |h: &mut Harness, producer, partitions: &[(&str, i32)]| {
+        let ticket = h.send_verify(producer, partitions);
+        h.verified(ticket)
     };
-    assert_eq!(verify(&h, producer, &[("t", 0)]), Ok(vec![ErrorCode::TransactionAbortable]));
+    assert_eq!(verify(&mut h, producer, &[("t", 0)]), Ok(vec![ErrorCode::TransactionAbortable]));
     h.add(producer, &[("t", 0)]).expect("added");
-    let both = verify(&h, producer, &[("t", 0), ("t", 1)]);
+    let both = verify(&mut h, producer, &[("t", 0), ("t", 1)]);
     assert_eq!(both, Ok(vec![ErrorCode::None, ErrorCode::TransactionAbortable]));
     let stranger = Producer { id: producer.id + 1, ..producer };
-    assert_eq!(verify(&h, stranger, &[("t", 0)]), Err(ErrorCode::InvalidProducerIdMapping));
+    assert_eq!(verify(&mut h, stranger, &[("t", 0)]), Err(ErrorCode::InvalidProducerIdMapping));
     let of_the_past = Producer { epoch: producer.epoch - 1, ..producer };
-    assert_eq!(verify(&h, of_the_past, &[("t", 0)]), Err(ErrorCode::ProducerFenced));
+    assert_eq!(verify(&mut h, of_the_past, &[("t", 0)]), Err(ErrorCode::ProducerFenced));
     h.keeps_markers = true;
     let after = h.end(producer, Outcome::Commit).expect("decided");
-    assert_eq!(verify(&h, after, &[("t", 0)]), Err(ErrorCode::ConcurrentTransactions));
+    assert_eq!(verify(&mut h, after, &[("t", 0)]), Err(ErrorCode::ConcurrentTransactions));
 }

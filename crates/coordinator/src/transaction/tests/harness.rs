@@ -7,12 +7,12 @@ use super::super::error::TransactionError;
 use super::super::metadata::{Partitions, TransactionMetadata};
 use super::super::shard::{EndRequest, InitRequest, MarkerOrder, Shard, Turn};
 use super::super::state::{Outcome, TransactionState};
-use crate::driver::{Moment, Piece, Shard as _, Ticket, WriteError};
+use crate::driver::{HeldAnswers, Moment, Piece, Shard as _, Ticket, WriteError};
 use bytes::Bytes;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use thalweg_metadata::PartitionIndex;
-use thalweg_record::{BatchBuilder, BatchOptions, DecompressBuffer, Offset};
+use thalweg_record::{BatchBuilder, BatchOptions, DecompressBuffer, Offset, batches};
 use thalweg_wire::ErrorCode;
 
 /// The transactional id that most tests are about.
@@ -34,6 +34,8 @@ pub(super) struct Harness {
     pub(super) holds: bool,
     /// Last offsets of batches that do not count yet.
     pub(super) held: VecDeque<i64>,
+    /// The last offset that the replicas have.
+    acknowledged_to: i64,
     /// The next appends fail with this.
     pub(super) refuses: Option<WriteError>,
     /// Whether markers wait for [`Harness::write_markers`].
@@ -42,6 +44,8 @@ pub(super) struct Harness {
     /// The markers in the partitions, in order.
     pub(super) markers: Vec<MarkerOrder>,
     next_ticket: u64,
+    /// Answers that wait for the log.
+    waiting: HeldAnswers<Answer>,
     pub(super) next_producer_id: i64,
     pub(super) answers: BTreeMap<Ticket, Answer>,
 }
@@ -69,11 +73,13 @@ impl Harness {
             next_offset: 0,
             holds: false,
             held: VecDeque::new(),
+            acknowledged_to: -1,
             refuses: None,
             keeps_markers: false,
             orders: Vec::new(),
             markers: Vec::new(),
             next_ticket: 0,
+            waiting: HeldAnswers::new(-1, -1),
             next_producer_id: 1000,
             answers: BTreeMap::new(),
         }
@@ -101,18 +107,42 @@ impl Harness {
         self.shard = self.reloaded(self.epoch);
         self.held.clear();
         self.orders.clear();
+        self.acknowledged_to = self.next_offset - 1;
+        self.waiting = HeldAnswers::new(self.acknowledged_to, self.acknowledged_to);
         self.shard.loaded(None, self.now());
         self.finish_turn();
+    }
+
+    /// How many batches are not acknowledged.
+    pub(super) fn unacknowledged(&self) -> usize {
+        self.log.iter().filter(|batch| end(batch) > self.acknowledged_to).count()
     }
 
     /// The same, and the last record that it has loaded waits for [`Harness::acknowledge`].
     pub(super) fn restart_behind(&mut self) {
         let last = self.next_offset - 1;
+        self.acknowledged_to = last - 1;
+        self.waiting = HeldAnswers::new(last, self.acknowledged_to);
         self.epoch += 1;
         self.shard = self.reloaded(self.epoch);
         self.held = VecDeque::from([last]);
         self.orders.clear();
         self.shard.loaded(Some(last), self.now());
+        self.finish_turn();
+    }
+
+    /// Another broker is elected, which has some of the batches that are not acknowledged; the others are lost.
+    pub(super) fn fail_over(&mut self, kept: usize) {
+        let acknowledged_to = self.acknowledged_to;
+        self.log.truncate(self.log.len() - self.unacknowledged() + kept);
+        let last = self.log.last().map_or(-1, end);
+        self.next_offset = last + 1;
+        self.epoch += 1;
+        self.shard = self.reloaded(self.epoch);
+        self.waiting = HeldAnswers::new(last, acknowledged_to.min(last));
+        self.orders.clear();
+        self.held = VecDeque::from_iter((last > acknowledged_to).then_some(last));
+        self.shard.loaded(self.held.front().copied(), self.now());
         self.finish_turn();
     }
 
@@ -129,7 +159,8 @@ impl Harness {
     fn finish_turn(&mut self) {
         loop {
             self.append_writes();
-            for (ticket, answer) in self.shard.take_released() {
+            self.waiting.take_in(self.shard.answers(), self.now_ms + self.config.write_timeout_ms);
+            for (ticket, answer) in self.waiting.drain() {
                 let earlier = self.answers.insert(ticket, answer);
                 assert_eq!(earlier, None, "{ticket:?} was answered before");
             }
@@ -165,10 +196,13 @@ impl Harness {
             self.next_offset = last + 1;
             self.log.push(builder.build());
             self.shard.written(write, last, now);
-            if self.holds {
+            self.waiting.written(last);
+            if self.holds || !self.held.is_empty() {
                 self.held.push_back(last);
             } else {
+                self.acknowledged_to = last;
                 self.shard.acknowledged(last, now);
+                self.waiting.acknowledged(last);
             }
         }
     }
@@ -190,8 +224,10 @@ impl Harness {
     /// The oldest write that does not count yet does.
     pub(super) fn acknowledge(&mut self) -> bool {
         let Some(last) = self.held.pop_front() else { return false };
+        self.acknowledged_to = last;
         let now = self.now();
         self.shard.acknowledged(last, now);
+        self.waiting.acknowledged(last);
         self.finish_turn();
         true
     }
@@ -201,16 +237,22 @@ impl Harness {
         let last = self.held.pop_front().expect("a write waits");
         let now = self.now();
         self.shard.unacknowledged(last, error, now);
+        self.waiting.unacknowledged(last, error);
         self.finish_turn();
     }
 
     /// Advances the time, and runs due work in time.
     pub(super) fn advance(&mut self, ms: i64) {
         let until_ms = self.now_ms + ms;
-        while self.shard.next_deadline_ms() <= until_ms {
-            self.now_ms = self.now_ms.max(self.shard.next_deadline_ms());
+        let next_ms = |h: &Harness| h.shard.next_deadline_ms().min(h.waiting.next_deadline_ms());
+        while next_ms(self) <= until_ms {
+            self.now_ms = self.now_ms.max(next_ms(self));
             let now = self.now();
-            assert!(self.shard.expire_next(now), "a deadline that comes has something to do");
+            if self.waiting.next_deadline_ms() <= self.now_ms {
+                self.waiting.expire(self.now_ms);
+            } else {
+                assert!(self.shard.expire_next(now), "a deadline that comes has something to do");
+            }
             self.finish_turn();
         }
         self.now_ms = until_ms;
@@ -268,6 +310,23 @@ impl Harness {
         }
     }
 
+    pub(super) fn send_verify(&mut self, producer: Producer, partitions: &[(&str, i32)]) -> Ticket {
+        let asked = named(partitions);
+        self.turn(|shard, ticket, _| shard.verify_partitions(ID, producer, &asked, ticket))
+    }
+
+    /// A code for each partition, or one for all.
+    pub(super) fn verified(&self, ticket: Ticket) -> Result<Vec<ErrorCode>, ErrorCode> {
+        let code = |result: &Result<(), TransactionError>| {
+            result.err().map_or(ErrorCode::None, TransactionError::code)
+        };
+        match self.answers.get(&ticket) {
+            Some(Answer::Verified(Ok(all))) => Ok(all.iter().map(code).collect()),
+            Some(Answer::Verified(Err(error))) => Err(error.code()),
+            other => panic!("{other:?}"),
+        }
+    }
+
     pub(super) fn send_end(&mut self, producer: Producer, outcome: Outcome) -> Ticket {
         let request = EndRequest { id: ID.to_owned(), producer, outcome, client_version: self.level };
         self.with_id(|shard, new_id, ticket, turn| shard.end_transaction(&request, new_id, ticket, turn))
@@ -300,6 +359,11 @@ impl Harness {
         self.restart();
         Producer { id: metadata.producer_id, epoch }
     }
+}
+
+/// The last offset of a batch.
+fn end(batch: &Bytes) -> i64 {
+    batches(batch).next().expect("one").expect("whole").header.last_offset().0
 }
 
 pub(super) fn named(partitions: &[(&str, i32)]) -> Partitions {

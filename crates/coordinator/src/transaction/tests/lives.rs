@@ -1,6 +1,6 @@
 //! The life of a transactional id: takeover, timeout, expiry.
 
-use super::super::answer::{Answer, Producer};
+use super::super::answer::Producer;
 use super::super::config::TransactionConfig;
 use super::super::shard::TransactionFilter;
 use super::super::state::{Outcome, TransactionState};
@@ -161,10 +161,8 @@ fn who_waits_is_sent_elsewhere_when_the_shard_goes() {
     let producer = h.init();
     h.holds = true;
     let ticket = h.send_add(producer, &[("t", 0)]);
-    let Harness { shard, .. } = h;
-    let answers = shard.unload();
-    let [(answered, Answer::Added(Err(error)))] = answers.as_slice() else { panic!("{answers:?}") };
-    assert_eq!((*answered, error.code()), (ticket, ErrorCode::NotCoordinator));
+    h.turn(|shard, _, _| shard.unload());
+    assert_eq!(h.added(ticket), Err(ErrorCode::NotCoordinator));
 }
 
 #[test]
@@ -176,7 +174,7 @@ fn ids_are_listed_by_what_is_asked_for() {
     let other = h.producer(other).expect("nothing is in the way");
     h.advance(500);
     let list = |h: &Harness, filter: TransactionFilter| {
-        let listed = h.shard.list(&filter, moment(h.now_ms));
+        let listed = h.shard.list(&filter, moment(h.now_ms)).into_inner().expect("all is acknowledged");
         listed.into_iter().map(|listed| listed.transactional_id).collect::<Vec<_>>()
     };
     assert_eq!(list(&h, TransactionFilter::default()), ["app", "other"]);
@@ -193,9 +191,10 @@ fn ids_are_listed_by_what_is_asked_for() {
         let filter = TransactionFilter { states: states.clone(), longer_than_ms, ..Default::default() };
         assert_eq!(list(&h, filter).len(), expected);
     }
-    let described = h.shard.describe(ID);
+    let describe = |id: &str| h.shard.describe(id).into_inner().expect("all is acknowledged");
+    let described = describe(ID);
     assert_eq!((described.transaction_state.as_str(), described.producer_id), ("Ongoing", producer.id));
     assert_eq!(described.topics[0].partitions, [0, 1]);
-    let unknown = h.shard.describe("nobody").error_code;
+    let unknown = describe("nobody").error_code;
     assert_eq!(unknown, ErrorCode::TransactionalIdNotFound.code());
 }

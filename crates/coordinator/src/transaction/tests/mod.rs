@@ -5,3 +5,4 @@ mod harness;
 mod lives;
 mod random;
 mod records;
+mod successions;

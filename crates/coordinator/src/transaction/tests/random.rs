@@ -8,7 +8,7 @@ use super::harness::{Harness, ID};
 use crate::driver::{RequestError, Ticket, WriteError};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 const STEPS: usize = 400;
 
@@ -17,20 +17,29 @@ const STEPS: usize = 400;
 struct Client {
     producer: Option<Producer>,
     is_open: bool,
+    /// The partitions that it was told to be in its transaction.
+    added: BTreeSet<i32>,
 }
 
 struct History {
+    seed: u64,
     h: Harness,
     rng: StdRng,
     clients: [Client; 2],
-    /// The epochs of each producer whose transactions were reported as committed.
-    committed: BTreeSet<(i64, i16)>,
+    /// The epochs of each producer whose transactions were reported as committed, with their partitions.
+    committed: BTreeMap<(i64, i16), BTreeSet<i32>>,
 }
 
 impl History {
     fn new(seed: u64, level: i16) -> History {
         let rng = StdRng::seed_from_u64(seed);
-        History { h: Harness::at_level(level), rng, clients: Default::default(), committed: BTreeSet::new() }
+        History {
+            seed,
+            h: Harness::at_level(level),
+            rng,
+            clients: Default::default(),
+            committed: BTreeMap::new(),
+        }
     }
 
     /// The answer to a request, unless its acknowledgement is late or missing.
@@ -45,12 +54,17 @@ impl History {
                 _ => drop(self.h.acknowledge()),
             }
         }
-        self.h.answers.get(&ticket).copied()
+        self.h.answers.get(&ticket).cloned()
     }
 
+    /// Another coordinator has all of the log, or only a part of what was not acknowledged.
     fn restart(&mut self) {
         self.h.holds = false;
-        self.h.restart();
+        if self.rng.random_bool(0.3) {
+            return self.h.restart();
+        }
+        let kept = self.rng.random_range(0..=self.h.unacknowledged());
+        self.h.fail_over(kept);
     }
 
     fn step(&mut self) {
@@ -75,7 +89,7 @@ impl History {
         let known = self.clients[client].producer;
         let expected = if self.rng.random_bool(0.5) { known } else { None };
         let ticket = self.h.send_init(ID, expected);
-        self.clients[client].is_open = false;
+        self.clients[client] = Client { producer: known, ..Client::default() };
         if let Some(Answer::Producer(Ok(producer))) = self.answer(ticket) {
             self.clients[client].producer = Some(producer);
         }
@@ -87,6 +101,7 @@ impl History {
         let ticket = self.h.send_add(producer, &[("t", partition)]);
         if let Some(Answer::Added(Ok(()))) = self.answer(ticket) {
             self.clients[client].is_open = true;
+            self.clients[client].added.insert(partition);
         }
     }
 
@@ -100,8 +115,9 @@ impl History {
             let ticket = self.h.send_end(producer, outcome);
             match self.answer(ticket) {
                 Some(Answer::Producer(Ok(next))) => {
+                    let added = std::mem::take(&mut self.clients[client].added);
                     if outcome == Outcome::Commit {
-                        self.committed.insert((producer.id, producer.epoch));
+                        self.committed.insert((producer.id, producer.epoch), added);
                     }
                     self.clients[client].is_open = false;
                     if next != Producer::NONE {
@@ -117,6 +133,11 @@ impl History {
                     if self.rng.random_bool(0.5) {
                         self.h.write_markers();
                     }
+                }
+                Some(Answer::Producer(Err(TransactionError::InvalidState)))
+                    if self.h.metadata().producer_epoch == producer.epoch =>
+                {
+                    panic!("seed {}: the transaction of {producer:?} is not there", self.seed);
                 }
                 _ => {
                     self.clients[client] = Client::default();
@@ -151,16 +172,24 @@ impl History {
     /// With an epoch per transaction, markers identify their transaction: it has one outcome, the one that the client
     /// was told.
     fn check_markers(&self, seed: u64) {
-        let mut outcomes = std::collections::BTreeMap::new();
+        let mut outcomes = BTreeMap::new();
+        let mut ended: BTreeMap<_, BTreeSet<i32>> = BTreeMap::new();
         for marker in &self.h.markers {
             let key = (marker.producer_id, marker.producer_epoch);
+            let partitions = marker.partitions.iter().map(|(_, partition)| partition.0);
+            ended.entry(key).or_default().extend(partitions);
             let earlier = outcomes.insert(key, marker.outcome);
             assert!(
                 earlier.is_none_or(|earlier| earlier == marker.outcome),
                 "seed {seed}: {key:?} has two outcomes"
             );
         }
-        for (id, epoch) in &self.committed {
+        for ((id, epoch), added) in &self.committed {
+            let ended = ended.get(&(*id, epoch + 1));
+            assert!(
+                ended.is_some_and(|ended| ended.is_superset(added)),
+                "seed {seed}: {id} in epoch {epoch}: {added:?} were told to be added, {ended:?} have a marker"
+            );
             let outcome = outcomes.get(&(*id, epoch + 1));
             assert_eq!(
                 outcome,

@@ -1,0 +1,61 @@
+//! `recovery-point`: the offset below which the metadata log is on the medium, and its records are committed.
+//!
+//! ```text
+//! 00000000000000000123<newline>
+//! ```
+//! Overwritten after each sync and never synced itself: after a crash of the process it is exact, after a power failure
+//! it may be older, or of no use. Kafka has no such file and ignores it.
+//!
+//! Owns: the format. Refuses: trust in a file of another form; recovery then goes by the batches alone.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use thalweg_log::disk::Disk;
+use thalweg_record::Offset;
+
+pub(crate) const FILE: &str = "recovery-point";
+
+/// The file of one log.
+#[derive(Clone, Debug)]
+pub(crate) struct RecoveryPoint {
+    disk: Disk,
+    path: PathBuf,
+}
+
+impl RecoveryPoint {
+    pub fn new(disk: Disk, dir: &Path) -> RecoveryPoint {
+        RecoveryPoint { disk, path: dir.join(FILE) }
+    }
+
+    /// The recorded offset; zero without one.
+    pub fn read(&self) -> io::Result<Offset> {
+        let bytes = self.disk.read_if_exists(&self.path)?.unwrap_or_default();
+        Ok(parse(&bytes).unwrap_or(Offset::ZERO))
+    }
+
+    /// Records that everything below an offset was synced. An older record does no harm.
+    pub fn write(&self, offset: Offset) {
+        if let Err(error) = self.disk.overwrite(&self.path, format!("{:020}\n", offset.0).as_bytes()) {
+            tracing::debug!(path = %self.path.display(), %error, "Failed to record the recovery point");
+        }
+    }
+}
+
+fn parse(bytes: &[u8]) -> Option<Offset> {
+    let digits = bytes.strip_suffix(b"\n").filter(|digits| digits.len() == 20)?;
+    std::str::from_utf8(digits).ok()?.parse().ok().map(Offset)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_another_form_is_of_no_use() {
+        assert_eq!(parse(b"00000000000000000123\n"), Some(Offset(123)));
+        for bytes in [&b""[..], b"00000000000000000123", b"123\n", b"000000000000000001\0\0\n"] {
+            assert_eq!(parse(bytes), None);
+        }
+    }
+}

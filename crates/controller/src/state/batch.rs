@@ -1,0 +1,230 @@
+//! A batch of records that fits: encoded, bounded, and replayed on a copy of the image, before anything is written.
+//!
+//! Owns: the order of a change. Records are prepared first, appended second, adopted last, so that a log holds no
+//! record that its image cannot take. Refuses: records that do not fit, and more of them than one batch may hold. The
+//! copy shares all that the records do not touch.
+
+use bytes::Bytes;
+use thalweg_metadata::{BrokerId, Delta, Provenance, ReplayError, VersionedRecord};
+use thalweg_wire::metadata::{BeginTransactionRecord, EndTransactionRecord};
+use thalweg_wire::{EncodeError, ErrorCode, MetadataRecord};
+
+use super::{ApiError, Now, State};
+use crate::quorum::{BATCH_OVERHEAD, RECORD_OVERHEAD};
+
+/// The most bytes of a batch, however large segments are (Kafka's `MAX_BATCH_SIZE_BYTES`).
+const BATCH_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// How many batches the records of one decision may fill.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// One: a request of a client, which is refused if it makes more.
+    One,
+    /// As many as it takes, in one metadata transaction (KIP-868). The size of the cluster bounds them: a broker
+    /// that goes changes all of its partitions.
+    Several,
+}
+
+/// Records that cannot be written. Nothing has changed.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub(crate) enum Unwritable {
+    /// A decision made a record that does not fit the image or the records before it.
+    #[error("record {index} of {count}, {record:?}, does not fit: {error}")]
+    Unfit { index: usize, count: usize, record: Box<MetadataRecord>, error: ReplayError },
+    /// A record that its version cannot hold.
+    #[error("record {index} of {count}, {record:?}, cannot be encoded: {error}")]
+    Unencodable { index: usize, count: usize, record: Box<MetadataRecord>, error: EncodeError },
+    /// More than a batch holds.
+    #[error("{bytes} bytes of records, more than the {max} of a batch of the metadata log")]
+    TooLarge { bytes: usize, max: usize },
+}
+
+impl Unwritable {
+    /// Whether the decision is wrong, not the request.
+    pub fn is_fault(&self) -> bool {
+        !matches!(self, Unwritable::TooLarge { .. })
+    }
+}
+
+impl From<&Unwritable> for ApiError {
+    fn from(unwritable: &Unwritable) -> ApiError {
+        match unwritable {
+            Unwritable::TooLarge { .. } => super::too_many_records(),
+            Unwritable::Unfit { .. } | Unwritable::Unencodable { .. } => {
+                let message =
+                    "The controller's decision does not fit the cluster's metadata; nothing was changed.";
+                ApiError::new(ErrorCode::UnknownServerError, message)
+            }
+        }
+    }
+}
+
+/// Records that fit the state that prepared them.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    /// Offset of the first record.
+    base_offset: i64,
+    records: Vec<VersionedRecord>,
+    /// The encoded records; mostly in one part, otherwise each part is a batch of the log.
+    parts: Vec<Vec<Bytes>>,
+    /// The image after them.
+    delta: Option<Delta>,
+}
+
+impl Batch {
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    /// The offset of its first record.
+    pub fn base_offset(&self) -> i64 {
+        self.base_offset
+    }
+
+    pub fn records(&self) -> &[VersionedRecord] {
+        &self.records
+    }
+
+    /// The encoded records of each batch.
+    pub fn parts(&self) -> &[Vec<Bytes>] {
+        &self.parts
+    }
+}
+
+impl State {
+    /// Encodes records and replays them on a copy of the image. This state stays as it is.
+    pub fn prepare(&self, records: Vec<VersionedRecord>, extent: Extent) -> Result<Batch, Unwritable> {
+        let base_offset = self.next_offset;
+        if records.is_empty() {
+            return Ok(Batch { base_offset, ..Batch::default() });
+        }
+        let max = BATCH_BYTES_MAX.min(self.segment_bytes).saturating_sub(BATCH_OVERHEAD);
+        let mut records = records;
+        let mut parts = split(encode(&records)?, max)?;
+        if parts.len() > 1 {
+            if extent == Extent::One {
+                let bytes = parts.iter().flatten().map(|value| value.len() + RECORD_OVERHEAD).sum();
+                return Err(Unwritable::TooLarge { bytes, max });
+            }
+            if self.metadata_version().has_transactions() {
+                bracket(&mut records);
+                parts = split(encode(&records)?, max)?;
+            }
+        }
+        let delta = self.replayed(&records)?;
+        Ok(Batch { base_offset, records, parts, delta: Some(delta) })
+    }
+
+    /// The image with more records, as a delta. Brackets of transactions do not concern it.
+    pub(super) fn replayed(&self, records: &[VersionedRecord]) -> Result<Delta, Unwritable> {
+        let mut delta = Delta::new(self.image.clone());
+        for (index, VersionedRecord { record, .. }) in records.iter().enumerate() {
+            if is_bracket(record) {
+                continue;
+            }
+            delta.replay(record).map_err(|error| Unwritable::Unfit {
+                index,
+                count: records.len(),
+                record: Box::new(record.clone()),
+                error,
+            })?;
+        }
+        Ok(delta)
+    }
+
+    /// Takes over the outcome of a prepared batch, which was appended with this epoch.
+    pub fn adopt(&mut self, batch: Batch, epoch: i32, now: Now) {
+        let Batch { base_offset, records, delta, .. } = batch;
+        let Some(mut delta) = delta else { return };
+        assert_eq!(base_offset, self.next_offset, "a batch is adopted by the state that prepared it");
+        for (offset, record) in (base_offset..).zip(&records) {
+            self.note(&record.record, offset);
+        }
+        self.next_offset +=
+            i64::try_from(records.len()).expect("a decision makes a bounded number of records");
+        let brokers = delta.changes().brokers.clone();
+        let has_new_quotas = delta.changes().quotas;
+        if let Some(authorizer) = &mut self.authorizer {
+            delta.image().update_authorizer(authorizer, delta.base(), &delta.changes().acls);
+        }
+        self.image =
+            delta.apply(Provenance { offset: self.next_offset - 1, epoch, timestamp_ms: now.wall_ms });
+        if has_new_quotas {
+            self.mutations.set(self.image.quotas());
+        }
+        for id in brokers {
+            match self.image.broker(id) {
+                Some(broker) => self.heartbeats.register(id, broker.fenced),
+                None => self.heartbeats.remove(id),
+            }
+        }
+    }
+
+    /// Updates the state outside the image, which is that before the record's batch.
+    fn note(&mut self, record: &MetadataRecord, offset: i64) {
+        match record {
+            MetadataRecord::RegisterBroker(r) => {
+                let id = BrokerId(r.broker_id);
+                self.registered_at.insert(id, offset);
+                if self.image.broker(id).is_some_and(|b| b.epoch.0 != r.broker_epoch) {
+                    // The session was that of an earlier process.
+                    self.heartbeats.remove(id);
+                }
+            }
+            MetadataRecord::UnregisterBroker(r) => {
+                self.registered_at.remove(&BrokerId(r.broker_id));
+            }
+            MetadataRecord::DelegationToken(r) => self.tokens.add(&r.token_id),
+            MetadataRecord::RemoveDelegationToken(r) => self.tokens.remove(&r.token_id),
+            _ => {}
+        }
+    }
+}
+
+fn is_bracket(record: &MetadataRecord) -> bool {
+    matches!(
+        record,
+        MetadataRecord::BeginTransaction(_)
+            | MetadataRecord::EndTransaction(_)
+            | MetadataRecord::AbortTransaction(_)
+    )
+}
+
+fn encode(records: &[VersionedRecord]) -> Result<Vec<Bytes>, Unwritable> {
+    let encoded = records.iter().enumerate().map(|(index, record)| {
+        record.to_value().map_err(|error| Unwritable::Unencodable {
+            index,
+            count: records.len(),
+            record: Box::new(record.record.clone()),
+            error,
+        })
+    });
+    encoded.collect()
+}
+
+/// Puts the values into as few batches as they need, in their order.
+fn split(values: Vec<Bytes>, max: usize) -> Result<Vec<Vec<Bytes>>, Unwritable> {
+    let mut parts: Vec<Vec<Bytes>> = vec![Vec::new()];
+    let mut filled = 0;
+    for value in values {
+        let bytes = value.len() + RECORD_OVERHEAD;
+        if bytes > max {
+            return Err(Unwritable::TooLarge { bytes, max });
+        }
+        if filled + bytes > max {
+            parts.push(Vec::new());
+            filled = 0;
+        }
+        filled += bytes;
+        parts.last_mut().expect("there is a part").push(value);
+    }
+    Ok(parts)
+}
+
+/// Makes one metadata transaction of the records.
+fn bracket(records: &mut Vec<VersionedRecord>) {
+    let begin = BeginTransactionRecord { name: Some("Large change".to_owned()) };
+    records.insert(0, VersionedRecord::new(MetadataRecord::BeginTransaction(begin), 0));
+    let end = MetadataRecord::EndTransaction(EndTransactionRecord::default());
+    records.push(VersionedRecord::new(end, 0));
+}

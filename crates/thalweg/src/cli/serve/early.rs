@@ -1,0 +1,67 @@
+//! A stop by a signal before the node serves. The start may be in the middle of a recovery then, on a thread that nothing can
+//! interrupt; the process ends without it, and the next start recovers again.
+
+use anyhow::Result;
+use tokio::runtime::Runtime;
+
+/// A signal arrived before the broker served.
+#[derive(Debug, thiserror::Error)]
+#[error("stopped by a signal before the start was complete; the next start recovers the logs again")]
+pub(super) struct StoppedEarly;
+
+/// Runs a node until its end. After an early stop the start may still run; everything else has ended.
+pub(super) fn run(runtime: Runtime, life: impl Future<Output = Result<()>> + Send + 'static) -> Result<()> {
+    let ended = runtime.block_on(async move { tokio::spawn(life).await? });
+    if ended.as_ref().is_err_and(|error| error.is::<StoppedEarly>()) {
+        // It goes with the process. Shut down now, it would leave a start without a clock that leaves its recovery before the
+        // process has ended: its next timer would panic.
+        std::mem::forget(runtime);
+    }
+    ended
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    /// Reports whether its task has panicked.
+    struct Ended(mpsc::SyncSender<bool>);
+
+    impl Drop for Ended {
+        fn drop(&mut self) {
+            let _ = self.0.send(std::thread::panicking());
+        }
+    }
+
+    #[test]
+    fn a_start_that_leaves_its_recovery_after_an_early_stop_does_not_panic() {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .expect("it starts");
+        let (recovered, recovery) = mpsc::sync_channel::<()>(1);
+        let (ended, end) = mpsc::sync_channel(1);
+        let life = async move {
+            let (begun, beginning) = tokio::sync::oneshot::channel();
+            let start = async move {
+                let _ended = Ended(ended);
+                tokio::task::block_in_place(|| {
+                    begun.send(()).expect("the node waits for it");
+                    recovery.recv().expect("the recovery ends");
+                });
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            };
+            drop(tokio::spawn(start));
+            beginning.await.expect("the recovery begins");
+            Err(StoppedEarly.into())
+        };
+        assert!(run(runtime, life).is_err_and(|error| error.is::<StoppedEarly>()));
+        // A runtime that is shut down in the background needs a moment for it.
+        assert!(end.recv_timeout(Duration::from_millis(200)).is_err(), "it recovers");
+        recovered.send(()).expect("it is in its recovery");
+        assert_eq!(end.recv_timeout(Duration::from_secs(30)), Ok(false), "the start did not panic");
+    }
+}
