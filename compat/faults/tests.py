@@ -11,6 +11,7 @@ import time
 
 from certificate_tests import *  # noqa: F403
 from consumer_protocol_tests import *  # noqa: F403
+from damage_tests import *  # noqa: F403
 from faults import say
 from loss_tests import *  # noqa: F403
 from moves import reassign

@@ -27,8 +27,8 @@ use descriptors::OpenFile;
 pub use descriptors::{Descriptors, OpenConnection, TooFewDescriptors, lacks_descriptors};
 pub(crate) use failure::DirFailure;
 use faults::FaultyFile;
-pub use faults::{Call, Failure, Faults};
-pub use memory::{Draw, MemoryDisk};
+pub use faults::{Failure, Faults, FaultyCall};
+pub use memory::{Answer, Call, CallError, Draw, MemoryDisk};
 use memory::{MemoryFile, MemoryLock};
 use slow::{Operation, timed};
 pub(crate) use waits::check as check_may_wait;
@@ -51,9 +51,6 @@ const STICKY: u32 = 0o1000;
 
 /// The end of the name under which a file is written that will replace another.
 pub(crate) const TEMPORARY_SUFFIX: &str = ".tmp";
-
-/// The reported capacity of a disk in memory.
-const MEMORY_BYTES: u64 = 1 << 40;
 
 /// The file system, with faults injected when a test asks for them, or a disk in memory. Cheap to clone.
 #[derive(Clone, Debug, Default)]
@@ -199,7 +196,7 @@ impl Disk {
 
     fn create_with(&self, path: &Path, mode: u32) -> io::Result<LogFile> {
         if self.faults.is_some() && !self.exists(path) {
-            let checked = self.before(Call::Create, path);
+            let checked = self.before(FaultyCall::Create, path);
             let checked = checked.and_then(|()| self.check_faults(path, |faults| faults.before_create()));
             self.noted("creating", path, checked)?;
         }
@@ -216,7 +213,7 @@ impl Disk {
     #[expect(clippy::disallowed_types, reason = "this is the seam that opens files")]
     fn try_to_open(&self, path: &Path, mode: Option<u32>) -> io::Result<Open> {
         let create = mode.is_some();
-        self.before(Call::Open, path)?;
+        self.before(FaultyCall::Open, path)?;
         if let Some(memory) = &self.memory {
             return Ok(Open::Memory(memory.open(path, create)?));
         }
@@ -227,7 +224,7 @@ impl Disk {
         Ok(Open::File { file, _open: self.descriptors.open_file() })
     }
 
-    fn before(&self, call: Call, path: &Path) -> io::Result<()> {
+    fn before(&self, call: FaultyCall, path: &Path) -> io::Result<()> {
         self.faults.as_ref().map_or(Ok(()), |faults| faults.before(call, path))
     }
 
@@ -240,7 +237,7 @@ impl Disk {
 
     /// The whole content of a small file.
     pub fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        self.before(Call::Read, path)?;
+        self.before(FaultyCall::Read, path)?;
         match &self.memory {
             Some(memory) => memory.read(path),
             None => fs::read(path),
@@ -333,7 +330,7 @@ impl Disk {
 
     /// The names in a directory, in no order. Names that are not UTF-8 are none of ours and are left out.
     pub fn list(&self, dir: &Path) -> io::Result<Vec<Listed>> {
-        self.before(Call::List, dir)?;
+        self.before(FaultyCall::List, dir)?;
         if let Some(memory) = &self.memory {
             return memory.list(dir);
         }
@@ -351,9 +348,9 @@ impl Disk {
 
     /// Creates a directory and those above it. Returns whether it is new, and so empty.
     pub fn create_dir(&self, path: &Path) -> io::Result<bool> {
-        self.noted("creating", path, self.before(Call::Create, path))?;
+        self.noted("creating", path, self.before(FaultyCall::Create, path))?;
         if let Some(memory) = &self.memory {
-            return memory.create_dir(path);
+            return self.noted("creating", path, memory.create_dir(path));
         }
         self.check_faults(path, |faults| faults.before_create())?;
         let is_new = match fs::create_dir(path) {
@@ -368,7 +365,7 @@ impl Disk {
 
     /// Renames a file or directory.
     pub fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let renamed = self.before(Call::Rename, to).and_then(|()| match &self.memory {
+        let renamed = self.before(FaultyCall::Rename, to).and_then(|()| match &self.memory {
             Some(memory) => memory.rename(from, to),
             None => fs::rename(from, to),
         });
@@ -385,7 +382,7 @@ impl Disk {
         if let Some(faults) = self.faults.as_ref().filter(|faults| faults.covers(path)) {
             faults.before_wait();
         }
-        let removed = self.before(Call::Remove, path).and_then(|()| match &self.memory {
+        let removed = self.before(FaultyCall::Remove, path).and_then(|()| match &self.memory {
             Some(memory) => memory.remove(path),
             None => fs::remove_file(path),
         });
@@ -395,7 +392,7 @@ impl Disk {
     /// Deletes a directory and all in it; a missing one is no error.
     pub fn remove_dir(&self, path: &Path) -> io::Result<()> {
         waits::check("Removal", path);
-        let removed = self.before(Call::Remove, path).and_then(|()| match &self.memory {
+        let removed = self.before(FaultyCall::Remove, path).and_then(|()| match &self.memory {
             Some(memory) => memory.remove(path),
             None => fs::remove_dir_all(path),
         });
@@ -406,10 +403,9 @@ impl Disk {
     #[expect(clippy::disallowed_types, reason = "this is the seam that opens files")]
     pub fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         waits::check("Sync", dir);
-        self.noted("a sync of", dir, self.before(Call::SyncNames, dir))?;
+        self.noted("a sync of", dir, self.before(FaultyCall::SyncNames, dir))?;
         if let Some(memory) = &self.memory {
-            memory.sync_names();
-            return Ok(());
+            return self.noted("a sync of", dir, memory.sync_dir(dir));
         }
         let checked =
             self.check_faults(dir, |faults| faults.before_open().and_then(|()| faults.before_sync()));
@@ -421,10 +417,9 @@ impl Disk {
     #[expect(clippy::disallowed_types, reason = "this is the seam that opens files")]
     pub fn sync_filesystem(&self, path: &Path) -> io::Result<()> {
         waits::check("Sync", path);
-        self.noted("a sync of", path, self.before(Call::Sync, path))?;
+        self.noted("a sync of", path, self.before(FaultyCall::Sync, path))?;
         if let Some(memory) = &self.memory {
-            memory.sync_all();
-            return Ok(());
+            return self.noted("a sync of", path, memory.sync_filesystem(path));
         }
         let checked = self.check_faults(path, |faults| faults.before_sync());
         let synced = checked.and_then(|()| Ok(rustix::fs::syncfs(fs::File::open(path)?)?));
@@ -433,11 +428,13 @@ impl Disk {
 
     /// Bytes of the volume of `path`, and bytes free on it.
     pub fn space(&self, path: &Path) -> io::Result<(u64, u64)> {
-        if self.memory.is_some() {
-            return Ok((MEMORY_BYTES, MEMORY_BYTES));
+        if let Some(memory) = &self.memory {
+            return Ok(memory.space(path));
         }
         let facts = rustix::fs::statvfs(path)?;
-        Ok((facts.f_blocks.saturating_mul(facts.f_frsize), facts.f_bavail.saturating_mul(facts.f_frsize)))
+        let limit = self.faults.as_ref().and_then(|faults| faults.free_bytes()).unwrap_or(u64::MAX);
+        let free = facts.f_bavail.saturating_mul(facts.f_frsize).min(limit);
+        Ok((facts.f_blocks.saturating_mul(facts.f_frsize), free))
     }
 
     /// Takes the lock file of a log directory; `None` if another process, or another part of this one, holds it.
@@ -510,12 +507,12 @@ impl LogFile {
         self.noted("a read", self.try_to_read_at(buffer, position))
     }
 
-    fn before(&self, call: Call) -> io::Result<()> {
+    fn before(&self, call: FaultyCall) -> io::Result<()> {
         self.faults.as_ref().map_or(Ok(()), |faults| faults.before(call))
     }
 
     fn try_to_read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
-        self.before(Call::Read)?;
+        self.before(FaultyCall::Read)?;
         let file = match &self.open {
             Open::File { file, .. } => file,
             Open::Memory(memory) => return memory.read_at(buffer, position),
@@ -580,7 +577,7 @@ impl LogFile {
 
     /// Cuts or extends the file. Cutting to the present length gives preallocated space back.
     pub fn set_len(&self, len: u64) -> io::Result<()> {
-        let set = self.before(Call::Cut).and_then(|()| match &self.open {
+        let set = self.before(FaultyCall::Cut).and_then(|()| match &self.open {
             Open::File { file, .. } => file.set_len(len),
             Open::Memory(memory) => memory.set_len(len),
         });
@@ -615,7 +612,12 @@ impl LogFile {
 
     /// Gives blocks beyond the end of the file back, when it has any.
     pub fn release_beyond_end(&self) -> io::Result<()> {
-        let Open::File { file, .. } = &self.open else { return Ok(()) };
+        let file = match &self.open {
+            Open::File { file, .. } => file,
+            Open::Memory(memory) => {
+                return self.noted("cutting or extending a file", memory.release_beyond_end());
+            }
+        };
         let metadata = file.metadata()?;
         let needed = metadata.len().next_multiple_of(BLOCK_BYTES_MAX);
         if metadata.blocks() * 512 > needed { self.set_len(metadata.len()) } else { Ok(()) }
@@ -647,12 +649,12 @@ impl LogFile {
 
     /// Reserves blocks for `len` bytes from `position` on, without changing the length of the file.
     pub fn preallocate(&self, position: u64, len: u64) -> io::Result<()> {
-        self.before(Call::Reserve)?;
+        self.before(FaultyCall::Reserve)?;
         match &self.open {
             Open::File { file, .. } => {
                 Ok(rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, position, len)?)
             }
-            Open::Memory(_) => Ok(()),
+            Open::Memory(memory) => memory.preallocate(position, len),
         }
     }
 

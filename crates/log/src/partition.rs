@@ -49,6 +49,7 @@ mod timestamps;
 mod together;
 mod truncate;
 mod txn_index;
+mod txn_rebuild;
 
 pub use append::{AppendInfo, AppendOptions};
 pub use compact::{CompactionSwap, Dirtiness};
@@ -59,13 +60,16 @@ pub use error::{
 pub use flush::FlushTarget;
 pub use health::Damage;
 pub use load::OpenOptions;
+pub(crate) use metadata::FILE as METADATA_FILE;
 pub use read::LogSlice;
-pub use timestamps::{RecordScan, SearchTurn, TimestampSearch, TimestampedOffset};
+pub use timestamps::{NewestScan, RecordScan, SearchTurn, TimestampSearch, TimestampedOffset};
+pub use txn_rebuild::{TxnIndexRebuild, UnverifiedTxnIndexes};
 
 use compact::Cleaning;
 use flush::Flushing;
 use health::Health;
 use read::ReadHints;
+use txn_rebuild::Unverified;
 
 /// A file on its way out.
 #[derive(Debug)]
@@ -95,6 +99,7 @@ pub struct PartitionLog {
     hints: ReadHints,
     flushing: Flushing,
     cleaning: Cleaning,
+    unverified: Unverified,
     health: Health,
     /// Counts truncations and compactions, for searches that release the lock between steps.
     rewrites: u64,
@@ -393,24 +398,6 @@ impl PartitionLog {
         self.health.poison = Some("the partition is in another log directory".into());
         self.home.dir = renamed;
         self.doomed.clear();
-    }
-
-    /// As [`PartitionLog::retire`], after that found no room for the name. The log's own files make it, those of the oldest
-    /// segment first, so that a stop on the way leaves a log. Returns whether there is a directory left.
-    pub(crate) fn retire_without_room(&mut self, renamed: &Path) -> io::Result<bool> {
-        let _allowed = disk::allow_waits("nothing can be appended until there is room");
-        for segment in std::mem::take(&mut self.segments) {
-            let base = segment.base_offset;
-            drop(segment);
-            for path in Segment::paths(&self.home, base) {
-                self.home.disk.remove(&path)?;
-            }
-            match self.retire(renamed) {
-                Err(error) if disk::is_disk_full(&error) => {}
-                renamed => return renamed.map(|()| true),
-            }
-        }
-        self.home.disk.remove_dir(&self.home.dir).map(|()| false)
     }
 
     /// Moves the directory to a name under which it will be removed; nothing is appended any more.

@@ -1,11 +1,13 @@
 //! Runs seeds of the simulation, several at once, and prints those that found something.
 
 use clap::Parser;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::ops::Range;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicU64, Ordering};
-use thalweg_sim::{Outcome, Plan, run_plan};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use thalweg_sim::{FailedCall, MadeCall, Outcome, Plan, Trial, TrialOutcome, run_plan};
 
 /// Runs a cluster in simulation, once for each seed, and checks that no acknowledged record is lost, that groups of
 /// each protocol (classic, consumer, share, streams) keep their promises, and that the cluster recovers after the last
@@ -19,6 +21,24 @@ struct Arguments {
     /// Number of concurrent runs.
     #[arg(long, default_value_t = 1)]
     threads: usize,
+    /// Log directories fill up, and have room again.
+    #[arg(long)]
+    full_disks: bool,
+    /// In place of a cluster, a single broker of which one log directory fills up.
+    #[arg(long)]
+    full_dir: bool,
+    /// In place of a cluster, a single broker whose disk fails one call: one run for every call of a seed's first run.
+    #[arg(long)]
+    failing_calls: bool,
+    /// Of the calls that may fail, only every Nth.
+    #[arg(long, default_value_t = 1, requires = "failing_calls")]
+    every: usize,
+    /// Of the calls that may fail, only those of a kind and file whose name contains this, as "Rename log/" does.
+    #[arg(long, default_value = "", requires = "failing_calls")]
+    class: String,
+    /// Only the call of this number.
+    #[arg(long, requires = "failing_calls")]
+    call: Option<usize>,
     /// Runs each seed twice and compares.
     #[arg(long)]
     twice: bool,
@@ -42,6 +62,12 @@ fn main() -> ExitCode {
         let filter = tracing_subscriber::EnvFilter::from_default_env();
         tracing_subscriber::fmt().with_env_filter(filter).without_time().with_writer(std::io::stderr).init();
     }
+    if arguments.full_dir {
+        return fill_dirs(&arguments);
+    }
+    if arguments.failing_calls {
+        return fail_calls(&arguments);
+    }
     let next = AtomicU64::new(arguments.seeds.start);
     let found = AtomicU64::new(0);
     let restless = AtomicU64::new(0);
@@ -53,7 +79,9 @@ fn main() -> ExitCode {
                     if !arguments.seeds.contains(&seed) {
                         return;
                     }
-                    let plan = Plan { keeps_trace: arguments.twice, ..Plan::of(seed) };
+                    let plan =
+                        if arguments.full_disks { Plan::with_full_disks(seed) } else { Plan::of(seed) };
+                    let plan = Plan { keeps_trace: arguments.twice, ..plan };
                     let mut outcome = run_plan(seed, plan.clone());
                     if arguments.twice {
                         let second = run_plan(seed, plan);
@@ -71,6 +99,96 @@ fn main() -> ExitCode {
     say(&format!("{seeds} seeds, {found} with violations"));
     say(&format!("{seeds} seeds, {restless} not at rest"));
     if found == 0 && restless == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Fails the calls to the disk, one in each run.
+fn fail_calls(arguments: &Arguments) -> ExitCode {
+    let (mut runs, mut found) = (0, 0);
+    let kinds: Mutex<BTreeMap<String, usize>> = Mutex::default();
+    for seed in arguments.seeds.clone() {
+        let whole = Trial::of(seed).run();
+        let (calls, acknowledged) = (whole.calls.len(), whole.acknowledged);
+        say(&format!("seed {seed}: {calls} calls, {acknowledged} acknowledged"));
+        for what in &whole.violations {
+            found += 1;
+            say(&format!("seed {seed} without a failure: VIOLATION: {what}"));
+        }
+        let numbers = match arguments.call {
+            Some(number) => vec![number],
+            None => {
+                let first = usize::try_from(seed).unwrap_or(0) % arguments.every.max(1);
+                let every = (first..calls).step_by(arguments.every.max(1));
+                every.filter(|number| whole.calls[*number].class().contains(&arguments.class)).collect()
+            }
+        };
+        let next = AtomicUsize::new(0);
+        let wrong = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..arguments.threads.max(1) {
+                scope.spawn(|| {
+                    while let Some(&number) = numbers.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        let trial = Trial::of(seed).failing(number, &whole);
+                        let outcome = trial.run();
+                        for what in &outcome.violations {
+                            let class = outcome.failed.as_ref().map(MadeCall::class).unwrap_or_default();
+                            *kinds.lock().entry(format!("{class}: {}", kind_of(what))).or_insert(0) += 1;
+                        }
+                        wrong.fetch_add(usize::from(!outcome.violations.is_empty()), Ordering::Relaxed);
+                        print_trial(&trial, &outcome, arguments.call.is_some());
+                    }
+                });
+            }
+        });
+        runs += numbers.len();
+        found += wrong.into_inner();
+    }
+    for (kind, count) in kinds.into_inner() {
+        say(&format!("{count:5} {kind}"));
+    }
+    say(&format!("{runs} runs, {found} with violations"));
+    if found == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Fills a log directory of a single broker, in one run for each seed.
+fn fill_dirs(arguments: &Arguments) -> ExitCode {
+    let mut found = 0;
+    for seed in arguments.seeds.clone() {
+        let trial = Trial::of(seed).with_full_dir();
+        let outcome = trial.run();
+        say(&format!("seed {seed}: {} acknowledged, {:?}", outcome.acknowledged, trial.full));
+        found += usize::from(!outcome.violations.is_empty());
+        for what in &outcome.violations {
+            say(&format!("  VIOLATION: {what}"));
+        }
+        let shown = if arguments.log { usize::MAX } else { 6 * usize::from(!outcome.violations.is_empty()) };
+        outcome.lines.iter().take(shown).for_each(|line| say(&format!("  | {line}")));
+    }
+    say(&format!("{found} seeds with violations"));
+    if found == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// A violation without its numbers.
+fn kind_of(what: &str) -> String {
+    what.chars().filter(|letter| !letter.is_ascii_digit()).take(90).collect::<String>().replace('\n', " ")
+}
+
+fn print_trial(trial: &Trial, outcome: &TrialOutcome, all: bool) {
+    let Some(FailedCall { number, error, half, ending }) = trial.failed else { return };
+    let call = outcome.failed.as_ref().map_or_else(
+        || "was not made".to_owned(),
+        |made| format!("{:?} of {} in life {}", made.call, made.path.display(), made.life),
+    );
+    if !all && outcome.violations.is_empty() {
+        return;
+    }
+    let half = if half { "half of it, then " } else { "" };
+    say(&format!("seed {} call {number}, {call}: {half}{error:?}, then {ending:?}", trial.seed));
+    for what in &outcome.violations {
+        say(&format!("  VIOLATION: {what}"));
+    }
+    for line in outcome.lines.iter().take(if all { usize::MAX } else { 6 }) {
+        say(&format!("  | {line}"));
+    }
 }
 
 /// The first difference between two runs of a seed.

@@ -37,6 +37,8 @@ pub enum Kind {
     Blackouts,
     /// The controller is paused for longer than a session.
     HeldController,
+    /// A log directory fills up, and has room again later.
+    FullDisks,
 }
 
 impl Kind {
@@ -79,6 +81,9 @@ pub struct Plan {
     pub mixes: bool,
     /// Producers of transactions, to their own topic. Most runs have none, so that these runs do not change.
     pub transactional: u32,
+    /// More of them, with short transactions that are often aborted, so that a follower that catches up fetches several in
+    /// one answer. Most runs have none, so that these runs do not change.
+    pub crowd: u32,
     /// Delays of messages.
     pub delays: Delays,
     /// Duration of the faults.
@@ -95,6 +100,10 @@ pub struct Plan {
     pub rebalances: bool,
     /// `internal.segment.bytes` of the topic.
     pub segment_bytes: u32,
+    /// How many log directories each broker has.
+    pub dirs: usize,
+    /// Whether there is a topic whose partitions have one replica each.
+    pub has_lone_topic: bool,
     /// Whether every message is kept, to compare two runs.
     pub keeps_trace: bool,
     /// Whether syncs do nothing: a broken machine, which the check must find.
@@ -139,6 +148,7 @@ impl Plan {
             repartitions: i32::try_from(repartitions).unwrap_or(0),
             mixes: consumer.one_in(3),
             transactional: u32::try_from(transactional).unwrap_or(0),
+            crowd: if Chance::new(seed, 8).one_in(3) { 2 } else { 0 },
             delays: Delays {
                 least_ms: TICK_MS,
                 usual_ms: if slow { 40 } else { 10 },
@@ -152,8 +162,40 @@ impl Plan {
             elr,
             rebalances: chance.one_in(2),
             segment_bytes: *chance.pick(&[20_000, 1_000_000]),
+            dirs: 1,
+            has_lone_topic: false,
             keeps_trace: false,
             syncs_lie: false,
+        }
+    }
+
+    /// The plan of a seed in which disks fill up: alone in half of the runs, which then check that writing goes on, or with a
+    /// few other faults.
+    pub fn with_full_disks(seed: u64) -> Plan {
+        let mut chance = Chance::new(seed, 8);
+        let mut kinds = vec![Kind::FullDisks];
+        if chance.one_in(2) {
+            let others = [Kind::Resets, Kind::Kills, Kind::Stops, Kind::Holds, Kind::SlowDisks];
+            kinds.extend((0..chance.between(1, 2)).map(|_| *chance.pick(&others)));
+        }
+        Plan {
+            kinds,
+            dirs: usize::try_from(chance.between(1, 2)).unwrap_or(1),
+            has_lone_topic: chance.one_in(2),
+            faults_ms: chance.between(30_000, 50_000),
+            pause_ms_max: *chance.pick(&[1_000, 4_000]),
+            segment_bytes: 20_000,
+            share_members: 0,
+            streams_members: 0,
+            ..Plan::of(seed)
+        }
+    }
+
+    /// The log directories of each broker.
+    pub fn dirs(&self) -> Vec<String> {
+        match self.dirs {
+            1 => vec!["/data".to_owned()],
+            count => (1..=count).map(|number| format!("/data/{number}")).collect(),
         }
     }
 
@@ -169,6 +211,11 @@ impl Plan {
 
     /// The topics of all clients, without those that the streams group has created.
     pub fn topics(&self) -> impl Iterator<Item = &'static str> {
-        [TOPIC].into_iter().chain((self.transactional > 0).then_some(LEDGER))
+        [TOPIC].into_iter().chain(self.has_transactions().then_some(LEDGER))
+    }
+
+    /// Whether there are producers of transactions.
+    pub fn has_transactions(&self) -> bool {
+        self.transactional + self.crowd > 0
     }
 }

@@ -1,12 +1,14 @@
 //! One run of a cluster from a seed: start, faults while clients work, a quiet phase, the check.
 
 mod faults;
+mod full_disks;
 
 use crate::chance::Chance;
 use crate::check;
 use crate::clients::Clients;
 use crate::consumer_members;
 use crate::history::{History, TOPIC};
+use crate::isolation;
 use crate::ledger::LEDGER;
 use crate::machine::{Ended, SimMachine};
 use crate::network::{MachineId, Network};
@@ -43,6 +45,8 @@ pub const CONTROLLER: MachineId = 0;
 pub const BROKERS: usize = 3;
 /// The machine of all clients.
 const CLIENTS: MachineId = 4;
+/// The topic whose partitions have one replica each.
+const LONE_TOPIC: &str = "lone";
 const NAMES: [&str; 5] = ["controller", "b1", "b2", "b3", "clients"];
 
 /// The cluster must recover within this time after the last fault.
@@ -385,7 +389,7 @@ impl Simulation {
                     "partition {partition}: the share group has settled {described} of {end}"
                 ));
             }
-            if self.plan.transactional > 0 {
+            if self.plan.has_transactions() {
                 let end = match self.end_of(LEDGER, partition) {
                     Ok(end) => end,
                     Err(why) => return Some(why),
@@ -471,6 +475,9 @@ impl Simulation {
                     let logs: Vec<_> = replicas.map(|(id, name)| (name, log(id, topic))).collect();
                     wrong.extend(check::differences(topic, partition, &logs));
                 }
+                if self.plan.has_transactions() {
+                    wrong.extend(self.check_isolation(partition));
+                }
             }
             // Without a leader it is unknown which replica is right.
             if let Some(leader) = self.leader(partition) {
@@ -486,6 +493,24 @@ impl Simulation {
         }
         wrong.extend(self.history.with(|known| known.ledger.check(self.unrest.is_none())));
         wrong.into_iter().for_each(|what| self.history.violation(what));
+    }
+
+    /// Compares the transaction indexes of a partition's replicas, and reads committed records from each.
+    fn check_isolation(&self, partition: i32) -> Vec<String> {
+        let mut wrong = Vec::new();
+        let mut indexes = Vec::new();
+        for (id, name) in self.replicas(LEDGER, partition) {
+            let disk = &self.machines[id].disk;
+            indexes.push((name.clone(), check::txn_indexes_of(disk, LEDGER, partition)));
+            let broker = self.machines[id].broker();
+            let replica = broker.and_then(|broker| broker.partitions.get(LEDGER, PartitionIndex(partition)));
+            if let Some(replica) = replica {
+                let fault = isolation::check(&replica, &check::log_of(disk, LEDGER, partition));
+                wrong.extend(fault.map(|fault| format!("{LEDGER}-{partition} on {name}: {fault}")));
+            }
+        }
+        wrong.extend(check::index_differences(LEDGER, partition, &indexes));
+        wrong
     }
 
     fn outcome(&self, seed: u64, faults: u64) -> Outcome {
@@ -518,7 +543,8 @@ impl Simulation {
 fn properties(id: MachineId, plan: &Plan) -> ServerProperties {
     let mut properties = ServerProperties::default();
     let mut set = |key: &str, value: &str| properties.set(key, value);
-    set(LogSettings::dirs.name(), "/data");
+    let dirs = if id == CONTROLLER { vec!["/data".to_owned()] } else { plan.dirs() };
+    set(LogSettings::dirs.name(), &dirs.join(","));
     set(ControllerSettings::session_timeout.name(), "3000");
     set(ControllerSettings::heartbeat_interval.name(), "500");
     set(TopicSettings::auto_create.name(), "false");
@@ -608,7 +634,13 @@ async fn create_topics(connector: &Connector, bootstrap: &[String], plan: &Plan)
         configs: configs.clone(),
         ..CreatableTopic::default()
     };
-    let topics = plan.topics().map(topic).collect();
+    let lone = plan.has_lone_topic.then(|| CreatableTopic {
+        name: LONE_TOPIC.to_owned(),
+        num_partitions: 3,
+        replication_factor: 1,
+        ..CreatableTopic::default()
+    });
+    let topics = plan.topics().map(topic).chain(lone).collect();
     let request = CreateTopicsRequest { topics, timeout_ms: 5000, ..Default::default() };
     let features = eligible_leader_replicas(plan.elr);
     loop {

@@ -31,8 +31,10 @@ pub struct Undecided {
     pub partition_epoch: PartitionEpoch,
     /// The replicas that may lead and can be asked for the end of their logs.
     pub candidates: Vec<BrokerId>,
-    /// Replicas to wait for: they were complete, or are starting.
+    /// Remembered replicas that are not up: they were complete.
     pub awaited: Vec<BrokerId>,
+    /// Others that are not up, and whose brokers are alive, as when they start.
+    pub starting: Vec<BrokerId>,
     /// Who leads if the wait takes too long: the last leader, if it is up.
     pub last_leader: Option<BrokerId>,
 }
@@ -72,7 +74,6 @@ impl State {
                 let broker = self.image.broker(id);
                 broker.is_some_and(|broker| self.heartbeats.has_valid_session(id, broker.epoch, now))
             };
-            let is_awaited = |id: &BrokerId| remembered.contains(id) || is_starting(*id);
             let (candidates, others): (Vec<_>, Vec<_>) =
                 partition.replicas.iter().copied().partition(|id| is_up(*id));
             Undecided {
@@ -80,7 +81,11 @@ impl State {
                 topic_id: topic.id,
                 partition: index,
                 partition_epoch: partition.partition_epoch,
-                awaited: others.into_iter().filter(is_awaited).collect(),
+                awaited: others.iter().copied().filter(|id| remembered.contains(id)).collect(),
+                starting: others
+                    .into_iter()
+                    .filter(|id| !remembered.contains(id) && is_starting(*id))
+                    .collect(),
                 last_leader: remembered.first().copied().filter(|id| candidates.contains(id)),
                 candidates,
             }

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 /// A kind of call to the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Call {
+pub enum FaultyCall {
     /// Opening a file that is not there, or creating a directory.
     Create,
     Open,
@@ -53,15 +53,32 @@ impl Failure {
     }
 
     /// Whether a call of this kind can fail so.
-    fn can_strike(self, call: Call) -> bool {
+    fn can_strike(self, call: FaultyCall) -> bool {
         match self {
-            Failure::NoSpace => matches!(call, Call::Create | Call::Write | Call::Reserve | Call::Rename),
+            Failure::NoSpace => matches!(
+                call,
+                FaultyCall::Create | FaultyCall::Write | FaultyCall::Reserve | FaultyCall::Rename
+            ),
             Failure::InputOutput => true,
             Failure::NoAccess => {
-                matches!(call, Call::Create | Call::Open | Call::List | Call::Rename | Call::Remove)
+                matches!(
+                    call,
+                    FaultyCall::Create
+                        | FaultyCall::Open
+                        | FaultyCall::List
+                        | FaultyCall::Rename
+                        | FaultyCall::Remove
+                )
             }
             Failure::TooManyFiles => {
-                matches!(call, Call::Create | Call::Open | Call::List | Call::Read | Call::SyncNames)
+                matches!(
+                    call,
+                    FaultyCall::Create
+                        | FaultyCall::Open
+                        | FaultyCall::List
+                        | FaultyCall::Read
+                        | FaultyCall::SyncNames
+                )
             }
         }
     }
@@ -93,7 +110,7 @@ struct Plan {
 
 #[derive(Debug)]
 struct Rule {
-    call: Call,
+    call: FaultyCall,
     suffix: String,
     failure: Failure,
 }
@@ -107,6 +124,11 @@ impl Faults {
     /// Leaves room for `free_bytes` more bytes, after which the disk is full; `None` removes the limit.
     pub fn set_free_bytes(&self, free_bytes: Option<u64>) {
         self.plan.lock().free_bytes = free_bytes;
+    }
+
+    /// The room that is left, if it is limited.
+    pub(super) fn free_bytes(&self) -> Option<u64> {
+        self.plan.lock().free_bytes
     }
 
     /// Makes every write fail with an input/output error, or heals them.
@@ -125,7 +147,7 @@ impl Faults {
     }
 
     /// Makes every call of this kind fail for paths that end with `suffix`, until [`Faults::heal`].
-    pub fn fail(&self, call: Call, suffix: &str, failure: Failure) {
+    pub fn fail(&self, call: FaultyCall, suffix: &str, failure: Failure) {
         self.plan.lock().rules.push(Rule { call, suffix: suffix.to_owned(), failure });
     }
 
@@ -146,7 +168,7 @@ impl Faults {
         plan.once = None;
     }
 
-    pub(super) fn before(&self, call: Call, path: &Path) -> io::Result<()> {
+    pub(super) fn before(&self, call: FaultyCall, path: &Path) -> io::Result<()> {
         let mut plan = self.plan.lock();
         if let Some((left, failure)) = plan.once
             && failure.can_strike(call)
@@ -233,18 +255,18 @@ impl FaultyFile {
         FaultyFile { faults: Arc::clone(faults), path: path.to_owned(), is_covered: faults.covers(path) }
     }
 
-    pub(super) fn before(&self, call: Call) -> io::Result<()> {
+    pub(super) fn before(&self, call: FaultyCall) -> io::Result<()> {
         self.faults.before(call, &self.path)
     }
 
     /// How many of the bytes may be written.
     pub(super) fn before_write(&self, wanted: usize) -> io::Result<usize> {
-        self.before(Call::Write)?;
+        self.before(FaultyCall::Write)?;
         if self.is_covered { self.faults.before_write(wanted) } else { Ok(wanted) }
     }
 
     pub(super) fn before_sync(&self) -> io::Result<()> {
-        self.before(Call::Sync)?;
+        self.before(FaultyCall::Sync)?;
         if self.is_covered { self.faults.before_sync() } else { Ok(()) }
     }
 }

@@ -1,11 +1,14 @@
 //! A disk in memory that loses unsynced data at a power failure, like a real one.
 //!
 //! Owns: files with visible and synced content, names with unsynced changes, and faults: slow work, syncs that lie,
-//! power failures. Refuses: randomness; the caller provides it at a power failure.
+//! power failures, failing calls, full volumes. Refuses: randomness; the caller provides it at a power failure.
 //!
 //! It behaves like a journaling file system: changes of names are persisted in order, by any sync, or only by a sync
 //! of the directory, as POSIX allows ([`MemoryDisk::set_names_apart`]). Bytes are persisted in any order, page by
 //! page; other pages keep their old content, or are zero.
+
+mod calls;
+mod volumes;
 
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
@@ -18,9 +21,15 @@ use parking_lot::Mutex;
 
 use super::{FileFacts, Listed};
 use crate::clock::Clock;
+use calls::Calls;
+pub use calls::{Answer, Call, CallError};
+use volumes::Volumes;
 
 /// The unit that is persisted as a whole.
 const PAGE: usize = 4096;
+
+/// The reported capacity where there is no limit.
+const MEMORY_BYTES: u64 = 1 << 40;
 
 /// Returns a random number below the given one.
 pub type Draw<'a> = &'a mut dyn FnMut(u64) -> u64;
@@ -36,6 +45,8 @@ pub struct MemoryDisk {
     syncs_lie: AtomicBool,
     names_apart: AtomicBool,
     delays: Mutex<Option<Delays>>,
+    calls: Calls,
+    volumes: Mutex<Volumes>,
 }
 
 impl std::fmt::Debug for MemoryDisk {
@@ -74,6 +85,8 @@ struct Content {
     written: Vec<(usize, usize)>,
     /// The least length since the last sync, where the file was cut.
     cut_to: Option<usize>,
+    /// The end of the blocks that are reserved beyond the content; 0 where none are.
+    reserved: usize,
     modified_ms: i64,
 }
 
@@ -82,6 +95,7 @@ struct Content {
 pub(super) struct MemoryFile {
     disk: Arc<MemoryDisk>,
     content: Arc<Mutex<Content>>,
+    path: PathBuf,
     life: u64,
 }
 
@@ -109,6 +123,8 @@ impl MemoryDisk {
             syncs_lie: AtomicBool::new(false),
             names_apart: AtomicBool::new(false),
             delays: Mutex::new(None),
+            calls: Calls::default(),
+            volumes: Mutex::default(),
         })
     }
 
@@ -167,6 +183,8 @@ impl MemoryDisk {
 
     pub(super) fn open(self: &Arc<Self>, path: &Path, create: bool) -> io::Result<MemoryFile> {
         let mut names = self.names.lock();
+        let is_new = create && !names.seen.contains_key(path);
+        self.begin(if is_new { Call::Create } else { Call::Open }, path)?;
         let content = match names.seen.get(path) {
             Some(Entry::File(content)) => Arc::clone(content),
             Some(Entry::Dir) => return Err(io::ErrorKind::IsADirectory.into()),
@@ -175,16 +193,19 @@ impl MemoryDisk {
                 if !path.parent().is_some_and(|parent| matches!(names.seen.get(parent), Some(Entry::Dir))) {
                     return Err(io::ErrorKind::NotFound.into());
                 }
+                self.check_name(&names, path)?;
                 let content = Content { modified_ms: self.clock.now_ms(), ..Content::default() };
                 let content = Arc::new(Mutex::new(content));
                 names.change(Change::Add(path.to_owned(), Entry::File(Arc::clone(&content))));
                 content
             }
         };
-        Ok(MemoryFile { disk: Arc::clone(self), content, life: self.life.load(Ordering::SeqCst) })
+        let (path, life) = (path.to_owned(), self.life.load(Ordering::SeqCst));
+        Ok(MemoryFile { disk: Arc::clone(self), content, path, life })
     }
 
     pub(super) fn facts(&self, path: &Path) -> io::Result<FileFacts> {
+        self.begin(Call::Stat, path)?;
         match self.names.lock().seen.get(path) {
             Some(Entry::File(content)) => {
                 let content = content.lock();
@@ -196,6 +217,7 @@ impl MemoryDisk {
     }
 
     pub(super) fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        self.begin(Call::Open, path)?;
         match self.names.lock().seen.get(path) {
             Some(Entry::File(content)) => Ok(content.lock().seen.clone()),
             Some(Entry::Dir) => Err(io::ErrorKind::IsADirectory.into()),
@@ -208,6 +230,7 @@ impl MemoryDisk {
     }
 
     pub(super) fn list(&self, dir: &Path) -> io::Result<Vec<Listed>> {
+        self.begin(Call::List, dir)?;
         let names = self.names.lock();
         if !matches!(names.seen.get(dir), Some(Entry::Dir)) {
             return Err(io::ErrorKind::NotFound.into());
@@ -221,21 +244,25 @@ impl MemoryDisk {
     }
 
     pub(super) fn create_dir(&self, path: &Path) -> io::Result<bool> {
+        self.begin(Call::CreateDir, path)?;
         let mut names = self.names.lock();
         let missing: Vec<PathBuf> =
             path.ancestors().take_while(|part| !names.seen.contains_key(*part)).map(Path::to_owned).collect();
         let is_new = !missing.is_empty();
         for dir in missing.into_iter().rev() {
+            self.check_name(&names, &dir)?;
             names.change(Change::Add(dir, Entry::Dir));
         }
         Ok(is_new)
     }
 
     pub(super) fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.begin(Call::Rename, from)?;
         let mut names = self.names.lock();
         if !names.seen.contains_key(from) {
             return Err(io::ErrorKind::NotFound.into());
         }
+        self.check_name(&names, to)?;
         names.change(Change::Rename(from.to_owned(), to.to_owned()));
         Ok(())
     }
@@ -245,19 +272,49 @@ impl MemoryDisk {
         if !names.seen.contains_key(path) {
             return Err(io::ErrorKind::NotFound.into());
         }
+        match self.answer(Call::Remove, path) {
+            Answer::Works => {}
+            Answer::Fails(error) => return Err(error.into()),
+            Answer::Half(error) => {
+                let within: Vec<PathBuf> = names
+                    .seen
+                    .keys()
+                    .filter(|name| name.starts_with(path) && *name != path)
+                    .cloned()
+                    .collect();
+                for file in within.iter().take(within.len().div_ceil(2)) {
+                    names.change(Change::Remove(file.clone()));
+                }
+                return Err(error.into());
+            }
+        }
         names.change(Change::Remove(path.to_owned()));
         Ok(())
     }
 
+    /// Makes the names in a directory durable, and with them all others.
+    pub(super) fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.begin(Call::SyncDir, dir)?;
+        self.sync_names();
+        Ok(())
+    }
+
+    /// Makes everything durable.
+    pub(super) fn sync_filesystem(&self, path: &Path) -> io::Result<()> {
+        self.begin(Call::SyncAll, path)?;
+        self.sync_all();
+        Ok(())
+    }
+
     /// Brings the changes of names to the medium.
-    pub(super) fn sync_names(&self) {
+    fn sync_names(&self) {
         if !self.syncs_lie.load(Ordering::SeqCst) {
             self.names.lock().sync();
         }
     }
 
     /// Brings everything to the medium.
-    pub(super) fn sync_all(&self) {
+    fn sync_all(&self) {
         if self.syncs_lie.load(Ordering::SeqCst) {
             return;
         }
@@ -340,6 +397,7 @@ impl Content {
     }
 
     fn set_len(&mut self, len: usize) {
+        self.reserved = 0;
         if len < self.seen.len() {
             self.cut_to = Some(self.cut_to.map_or(len, |cut| cut.min(len)));
         }
@@ -402,6 +460,7 @@ impl MemoryFile {
 
     pub(super) fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
         self.is_alive()?;
+        self.disk.begin(Call::Read, &self.path)?;
         let content = self.content.lock();
         let at = usize::try_from(position).unwrap_or(usize::MAX).min(content.seen.len());
         let count = buffer.len().min(content.seen.len() - at);
@@ -411,19 +470,55 @@ impl MemoryFile {
 
     pub(super) fn write_some(&self, pieces: &[IoSlice<'_>], position: u64) -> io::Result<usize> {
         self.is_alive()?;
+        let all = pieces.iter().map(|piece| piece.len()).sum::<usize>();
+        let wanted = match self.disk.answer(Call::Write, &self.path) {
+            Answer::Works => all,
+            Answer::Half(_) => all.div_ceil(2),
+            Answer::Fails(error) => return Err(error.into()),
+        };
+        let free_bytes = self.disk.free_bytes(&self.path);
         let mut content = self.content.lock();
-        content.modified_ms = self.disk.clock.now_ms();
         let start = usize::try_from(position).map_err(|_| io::ErrorKind::FileTooLarge)?;
+        let mut left = content.room(start, wanted, free_bytes);
+        if left == 0 && wanted > 0 {
+            return Err(CallError::NoSpace.into());
+        }
+        content.modified_ms = self.disk.clock.now_ms();
         let mut at = start;
         for piece in pieces {
-            content.write(piece, at);
-            at += piece.len();
+            let part = &piece[..piece.len().min(left)];
+            content.write(part, at);
+            at += part.len();
+            left -= part.len();
         }
         Ok(at - start)
     }
 
+    /// Reserves blocks without changing the length.
+    pub(super) fn preallocate(&self, position: u64, len: u64) -> io::Result<()> {
+        self.is_alive()?;
+        self.disk.begin(Call::Allocate, &self.path)?;
+        let free_bytes = self.disk.free_bytes(&self.path);
+        let mut content = self.content.lock();
+        let at = usize::try_from(position).map_err(|_| io::ErrorKind::FileTooLarge)?;
+        let len = usize::try_from(len).map_err(|_| io::ErrorKind::FileTooLarge)?;
+        if content.room(at, len, free_bytes) < len {
+            return Err(CallError::NoSpace.into());
+        }
+        content.reserved = content.reserved.max(at + len);
+        Ok(())
+    }
+
+    /// Gives blocks beyond the end back.
+    pub(super) fn release_beyond_end(&self) -> io::Result<()> {
+        let len = self.len()?;
+        let has_more = self.content.lock().reserved > usize::try_from(len).unwrap_or(usize::MAX);
+        if has_more { self.set_len(len) } else { Ok(()) }
+    }
+
     pub(super) fn set_len(&self, len: u64) -> io::Result<()> {
         self.is_alive()?;
+        self.disk.begin(Call::Truncate, &self.path)?;
         self.content.lock().set_len(usize::try_from(len).map_err(|_| io::ErrorKind::FileTooLarge)?);
         Ok(())
     }
@@ -435,6 +530,7 @@ impl MemoryFile {
 
     pub(super) fn sync_data(&self) -> io::Result<()> {
         self.is_alive()?;
+        self.disk.begin(Call::Sync, &self.path)?;
         if !self.disk.syncs_lie.load(Ordering::SeqCst) {
             // The journal is written first, and with it the name of the file.
             if !self.disk.names_apart.load(Ordering::SeqCst) {

@@ -23,4 +23,5 @@ mod shortened;
 mod support;
 mod timestamps;
 mod together;
+mod transactions;
 mod truncation;

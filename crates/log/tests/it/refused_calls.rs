@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use thalweg_log::disk::{Call, Disk, Failure, Faults, MemoryDisk};
+use thalweg_log::disk::{Disk, Failure, Faults, FaultyCall, MemoryDisk};
 use thalweg_log::{
     CleanupPolicy, Clock, LogConfig, LogDirs, LogDirsOptions, LogError, PartitionLog, TopicPartition, Uuid,
 };
@@ -83,7 +83,7 @@ fn retention_stops_at_a_segment_that_cannot_be_renamed() {
         let (dirs, _) = machine.open();
         let mut log = machine.create(&dirs);
         fill(&mut log, 10);
-        machine.faults.fail(Call::Rename, &format!("{refused:020}.log.deleted"), Failure::InputOutput);
+        machine.faults.fail(FaultyCall::Rename, &format!("{refused:020}.log.deleted"), Failure::InputOutput);
         let failed = log.delete_old_segments(NOW_MS + 9_003);
         assert!(matches!(failed, Err(LogError::Io(_))), "{failed:?}");
         assert_eq!(log.segment_offsets()[0], Offset(refused));
@@ -106,7 +106,7 @@ fn deleted_records_leave_no_hole_after_a_failed_rename() {
     let (dirs, _) = machine.open();
     let mut log = machine.create(&dirs);
     fill(&mut log, 10);
-    machine.faults.fail(Call::Rename, "00000000000000000004.log.deleted", Failure::InputOutput);
+    machine.faults.fail(FaultyCall::Rename, "00000000000000000004.log.deleted", Failure::InputOutput);
     log.delete_records(Offset(18)).expect_err("a rename has failed");
     drop((dirs, log));
     let (_dirs, mut log) = machine.restart();
@@ -119,7 +119,7 @@ fn retention_frees_a_disk_without_room_for_names() {
     let (dirs, _) = machine.open();
     let mut log = machine.create(&dirs);
     fill(&mut log, 10);
-    machine.faults.fail(Call::Rename, ".deleted", Failure::NoSpace);
+    machine.faults.fail(FaultyCall::Rename, ".deleted", Failure::NoSpace);
     assert_eq!(log.delete_old_segments(NOW_MS + 9_003).expect("files are removed at once"), 7);
     assert!(log.poison().is_none());
     let files = machine.names().into_iter().filter(|name| name.ends_with(".log"));
@@ -129,7 +129,7 @@ fn retention_frees_a_disk_without_room_for_names() {
     // The active segment goes too once its successor has room, and until then it stays as the last.
     machine.clock.advance_ms(1_000_000);
     log.set_high_watermark(Offset(41));
-    machine.faults.fail(Call::Create, ".log", Failure::NoSpace);
+    machine.faults.fail(FaultyCall::Create, ".log", Failure::NoSpace);
     assert_eq!(log.delete_old_segments(machine.clock.now_ms()).expect("others went"), 3);
     assert_eq!(offsets(&mut log), [40]);
     log.delete_old_segments(machine.clock.now_ms()).expect_err("there is no room for another segment");
@@ -192,7 +192,7 @@ fn empty_segment_of_a_failed_roll_takes_nothing_with_it() {
 
 #[test]
 fn truncation_of_acknowledged_records_waits_for_room() {
-    for refused in [Call::Write, Call::Create, Call::Rename] {
+    for refused in [FaultyCall::Write, FaultyCall::Create, FaultyCall::Rename] {
         let machine = Machine::new(LogConfig { segment_bytes: 1000, ..config() });
         let (dirs, _) = machine.open();
         let mut log = machine.create(&dirs);
@@ -201,7 +201,7 @@ fn truncation_of_acknowledged_records_waits_for_room() {
         let (last, to) = (segments[segments.len() - 1], segments[1] + 5);
         let before = offsets(&mut log);
         let suffix =
-            if refused == Call::Rename { format!("{:020}.log", segments[2].0) } else { String::new() };
+            if refused == FaultyCall::Rename { format!("{:020}.log", segments[2].0) } else { String::new() };
         machine.faults.fail(refused, &suffix, Failure::NoSpace);
         for _ in 0..3 {
             let failed = log.truncate_to(to);
@@ -212,7 +212,7 @@ fn truncation_of_acknowledged_records_waits_for_room() {
         assert!(strays <= 5 * segments.len(), "attempts do not pile up");
         // What is left in the log is served, and is there after a crash.
         let end = log.log_end_offset();
-        assert!(end > to && (refused == Call::Create || end <= last), "{refused:?}: {end}");
+        assert!(end > to && (refused == FaultyCall::Create || end <= last), "{refused:?}: {end}");
         let left: Vec<i64> = before.iter().copied().filter(|base| *base < end.0).collect();
         assert_eq!(offsets(&mut log), left);
         machine.faults.heal();
@@ -238,7 +238,7 @@ fn lack_of_descriptors_does_not_stop_a_log_that_is_to_be_truncated() {
     fill(&mut log, 20);
     log.set_high_watermark(Offset(0));
     log.release_idle_resources().expect("closes");
-    machine.faults.fail(Call::Open, "", Failure::TooManyFiles);
+    machine.faults.fail(FaultyCall::Open, "", Failure::TooManyFiles);
     log.truncate_to(Offset(10)).expect_err("no file can be opened");
     assert_eq!((log.poison(), log.log_end_offset()), (None, Offset(80)));
     machine.faults.heal();
@@ -253,7 +253,7 @@ fn restart_of_a_log_elsewhere_happens_as_a_whole_or_not_at_all() {
     let mut log = machine.create(&dirs);
     fill(&mut log, 10);
     let before = offsets(&mut log);
-    machine.faults.fail(Call::Remove, "00000000000000000008.snapshot", Failure::InputOutput);
+    machine.faults.fail(FaultyCall::Remove, "00000000000000000008.snapshot", Failure::InputOutput);
     log.truncate_fully_and_start_at(Offset(100), None).expect_err("a snapshot cannot be removed");
     assert_eq!((offsets(&mut log), log.log_end_offset()), (before.clone(), Offset(40)));
     assert!(log.poison().is_some());
@@ -279,7 +279,7 @@ fn snapshot_that_cannot_be_read_is_not_deleted() {
     drop((dirs, log));
     machine.disk.end_process();
     for failure in [Failure::TooManyFiles, Failure::InputOutput] {
-        machine.faults.fail(Call::Read, ".snapshot", failure);
+        machine.faults.fail(FaultyCall::Read, ".snapshot", failure);
         let (dirs, logs) = machine.open();
         assert!(logs.is_empty() && dirs.describe()[0].offline.is_some(), "{failure:?}");
         machine.faults.heal();
@@ -299,7 +299,7 @@ fn checkpoint_that_cannot_be_read_is_not_overwritten() {
     dirs.checkpoint_log_starts();
     drop((dirs, log));
     machine.disk.end_process();
-    machine.faults.fail(Call::Read, "log-start-offset-checkpoint", Failure::InputOutput);
+    machine.faults.fail(FaultyCall::Read, "log-start-offset-checkpoint", Failure::InputOutput);
     let options = LogDirsOptions {
         disk: Disk::in_memory(Arc::clone(&machine.disk)).and_faults(Arc::clone(&machine.faults)),
         ..LogDirsOptions::new(vec![Path::new("/data").to_path_buf()], 1)
@@ -321,7 +321,7 @@ fn deleted_files_wait_by_elapsed_time_and_are_tried_again() {
     assert!(count > 0);
     machine.clock.set_ms(1_000);
     machine.clock.advance_ms(500);
-    machine.faults.fail(Call::Remove, ".log.deleted", Failure::InputOutput);
+    machine.faults.fail(FaultyCall::Remove, ".log.deleted", Failure::InputOutput);
     log.purge_deleted(machine.clock.elapsed_ms());
     assert!(waiting() > 0 && waiting() < count, "the delay has passed although the wall clock was set back");
     machine.faults.heal();
@@ -339,7 +339,7 @@ fn index_of_a_deleted_segment_is_removed_later() {
     let (_dirs, _) = machine.open();
     let mut log = machine.create(&_dirs);
     fill(&mut log, 20);
-    machine.faults.fail(Call::Rename, ".index.deleted", Failure::InputOutput);
+    machine.faults.fail(FaultyCall::Rename, ".index.deleted", Failure::InputOutput);
     assert!(log.delete_old_segments(NOW_MS + 19_003).expect("deletes") > 1);
     machine.faults.heal();
     let index = || machine.names().iter().any(|name| name.ends_with("00000000000000000000.index"));
@@ -413,7 +413,7 @@ fn compaction_without_room_for_names_changes_nothing() {
         let before = headers(&mut log);
         let job = log.plan_compaction(NOW_MS).expect("plans").expect("it is dirty");
         let outcome = job.run().expect("compacts");
-        machine.faults.fail(Call::Rename, suffix, Failure::NoSpace);
+        machine.faults.fail(FaultyCall::Rename, suffix, Failure::NoSpace);
         let swap = log.finish_compaction(&job, outcome).expect("a full disk is no failure");
         assert!(swap.is_none() && log.poison().is_none());
         job.discard();
@@ -433,7 +433,7 @@ fn compaction_without_room_for_names_changes_nothing() {
 #[test]
 fn compaction_goes_on_where_old_segments_cannot_be_renamed() {
     let (machine, dirs, mut log) = compactable();
-    machine.faults.fail(Call::Rename, ".deleted", Failure::NoSpace);
+    machine.faults.fail(FaultyCall::Rename, ".deleted", Failure::NoSpace);
     let before = log.size_bytes();
     compact(&mut log, NOW_MS).expect("old files are replaced and removed");
     assert!(log.poison().is_none() && log.size_bytes() < before);
@@ -453,7 +453,7 @@ fn compaction_with_room_for_some_segments_replaces_these() {
         machine.names().into_iter().filter(|name| name.ends_with(".log.cleaned")).collect();
     swaps.sort();
     assert!(swaps.len() > 2, "{swaps:?}");
-    machine.faults.fail(Call::Rename, &swaps[1].replace(".cleaned", ".swap"), Failure::NoSpace);
+    machine.faults.fail(FaultyCall::Rename, &swaps[1].replace(".cleaned", ".swap"), Failure::NoSpace);
     let last_of_keys = last_of_keys(&mut log);
     let mut swap = log.finish_compaction(&job, outcome).expect("no failure").expect("one was replaced");
     let synced = swap.sync();
@@ -503,52 +503,6 @@ fn last_of_keys(log: &mut PartitionLog) -> std::collections::BTreeMap<Vec<u8>, i
         }
     }
     last
-}
-
-#[test]
-fn partition_is_deleted_without_room_for_its_name() {
-    for room_after in [0, 3] {
-        let machine = Machine::new(config());
-        let (dirs, _) = machine.open();
-        let mut log = machine.create(&dirs);
-        fill(&mut log, 10);
-        machine.faults.fail(Call::Rename, "-delete", Failure::NoSpace);
-        if room_after > 0 {
-            machine.faults.heal();
-            machine.faults.fail_once_after(0, Failure::NoSpace);
-        }
-        dirs.delete(&mut log).expect("its files make room");
-        assert!(dirs.describe()[0].offline.is_none());
-        assert!(log.append_as_leader(&Spec::new(1).build(), LeaderEpoch(0), Default::default()).is_err());
-        drop(log);
-        // The name is free.
-        let mut log = machine.create(&dirs);
-        append(&mut log, &Spec::new(2).build());
-        dirs.purge_deleted(i64::MAX);
-        drop((dirs, log));
-        let (_dirs, mut log) = machine.restart();
-        assert_eq!(offsets(&mut log), [0]);
-        assert!(machine.names().iter().all(|name| !name.contains("-delete") && !name.contains("-stray")));
-    }
-}
-
-#[test]
-fn directory_is_offline_where_a_partition_cannot_be_deleted() {
-    let machine = Machine::new(config());
-    let (dirs, _) = machine.open();
-    let mut log = machine.create(&dirs);
-    fill(&mut log, 3);
-    machine.faults.fail(Call::Rename, "-delete", Failure::InputOutput);
-    dirs.delete(&mut log).expect_err("the name cannot be changed");
-    assert!(dirs.describe()[0].offline.is_some());
-    assert_eq!(
-        dirs.directory_of(&TopicPartition::new("t", 0)),
-        Some(dirs.describe()[0].id),
-        "it is still there"
-    );
-    machine.faults.heal();
-    dirs.delete(&mut log).expect("another attempt");
-    assert_eq!(dirs.directory_of(&TopicPartition::new("t", 0)), None);
 }
 
 #[test]

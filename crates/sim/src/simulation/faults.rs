@@ -1,5 +1,6 @@
 //! The faults of a simulation, and their times.
 
+use super::full_disks::FullDisks;
 use super::{BROKERS, CONTROLLER, Simulation};
 use crate::chance::Chance;
 use crate::network::MachineId;
@@ -23,12 +24,23 @@ pub struct Faults {
     lost_power: Vec<(MachineId, i64)>,
     /// The same of the broker whose disk was replaced last.
     replaced: Option<(MachineId, i64)>,
+    full_disks: FullDisks,
 }
 
 impl Faults {
     /// Random faults.
     pub fn new(chance: Chance, plan: Plan) -> Faults {
-        Faults { chance, plan, next_ms: 0, heals_ms: None, count: 0, lost_power: Vec::new(), replaced: None }
+        let is_alone = plan.kinds.iter().all(|kind| *kind == Kind::FullDisks);
+        Faults {
+            chance,
+            plan,
+            next_ms: 0,
+            heals_ms: None,
+            count: 0,
+            lost_power: Vec::new(),
+            replaced: None,
+            full_disks: FullDisks::new(is_alone),
+        }
     }
 
     /// Number of faults.
@@ -48,6 +60,7 @@ impl Faults {
             self.heals_ms = None;
             simulation.network.heal();
         }
+        self.full_disks.advance(simulation);
         if now_ms < self.next_ms || self.plan.kinds.is_empty() {
             return;
         }
@@ -74,12 +87,14 @@ impl Faults {
             }
             Kind::Blackouts => self.black_out(simulation),
             Kind::HeldController => self.hold_controller(simulation),
+            Kind::FullDisks => self.full_disks.fill(simulation, &mut self.chance, &self.plan),
         }
     }
 
     /// Ends all faults: heals cuts, starts stopped processes.
     pub fn end(&mut self, simulation: &mut Simulation) {
         simulation.network.heal();
+        self.full_disks.free_all(simulation);
         for id in CONTROLLER..=BROKERS {
             simulation.machines[id].disk.set_delays(|| Duration::ZERO);
             simulation.machines[id].hold_until(0);

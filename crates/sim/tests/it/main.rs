@@ -1,5 +1,6 @@
 //! The simulation, over seeds: the same way each time, nothing acknowledged is lost, and a broken disk is found out.
 
+mod disk_trials;
 mod regressions;
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,0 +1,494 @@
+//! A trial of a single broker whose disk fails one call, or fills up: load, the fault, the end of the process, a start, the
+//! audit.
+//!
+//! A broker with its controller runs on a disk in memory with two log directories, through several lives: each is loaded, and
+//! ends by a clean stop, by SIGKILL or by a loss of power. A run without a failure counts the calls to the disk. A run with one
+//! fails the call of a number, lets the life go on to its end, and starts the broker again. Then every acknowledged record that
+//! has not expired must be there, once, at its offset; every partition must take records; and a failure must have a line in the
+//! log. A run with a full directory frees it before the life ends: the partitions of the other one must not notice.
+
+mod audit;
+mod books;
+mod lines;
+mod load;
+mod node;
+mod transactions;
+
+use crate::chance::Chance;
+use crate::machine::{Ended, SimMachine};
+use crate::network::{Delays, MachineId, Network};
+use crate::panics;
+use crate::plan::TICK_MS;
+use books::Books;
+use lines::Lines;
+use load::Load;
+use node::DIRS;
+use parking_lot::Mutex;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use thalweg_log::disk::{Answer, Call, CallError};
+
+/// The machine of the broker and its controller.
+const NODE: MachineId = 0;
+const CLIENTS: MachineId = 1;
+const NAMES: [&str; 2] = ["b1", "clients"];
+
+/// The lives of the broker before the last one, which is audited.
+const LIVES: usize = 3;
+/// A life whose load takes longer than this is ended.
+const LOAD_MS_MAX: u64 = 20_000;
+/// The same of the look whether every partition takes records.
+const PROBE_MS_MAX: u64 = 60_000;
+/// A clean stop may take this long.
+const STOP_MS_MAX: u64 = 15_000;
+/// The last life must serve within this time, and be audited.
+const START_MS_MAX: u64 = 30_000;
+const AUDIT_MS_MAX: u64 = 60_000;
+/// How long a process that ended stays down.
+const DOWN_MS: u64 = 200;
+
+/// How a life of the broker ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// The process is stopped, and closes its logs.
+    Stop,
+    /// SIGKILL: what was written stays.
+    Kill,
+    /// A loss of power: what was not synced may be lost.
+    PowerLoss,
+}
+
+/// The call that fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FailedCall {
+    /// Its number, from 0 on.
+    pub number: usize,
+    /// Its error.
+    pub error: CallError,
+    /// Whether half of it is done nevertheless.
+    pub half: bool,
+    /// How the life ends in which it happens.
+    pub ending: Ending,
+}
+
+/// A call of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MadeCall {
+    /// Its kind.
+    pub call: Call,
+    /// The file.
+    pub path: PathBuf,
+    /// In which life of the broker, from 0 on.
+    pub life: usize,
+}
+
+/// A log directory that fills up in a life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FullDir {
+    /// The life.
+    pub life: usize,
+    /// Which directory.
+    pub dir: usize,
+    /// How long after the load began.
+    pub after_ms: u64,
+    /// The bytes that it has room for then.
+    pub room: u64,
+    /// How long it is full.
+    pub for_ms: u64,
+}
+
+/// A trial.
+#[derive(Clone, Copy, Debug)]
+pub struct Trial {
+    /// Everything random follows from it.
+    pub seed: u64,
+    /// Whether each record is synced before it is acknowledged: power may be lost then.
+    pub flushes: bool,
+    /// The call that fails, if any.
+    pub failed: Option<FailedCall>,
+    /// The directory that fills up, if any.
+    pub full: Option<FullDir>,
+}
+
+/// The outcome of a trial.
+#[derive(Clone, Debug, Default)]
+pub struct TrialOutcome {
+    /// Violations of what was promised.
+    pub violations: Vec<String>,
+    /// All calls of the lives before the audited one.
+    pub calls: Vec<MadeCall>,
+    /// The call that failed.
+    pub failed: Option<MadeCall>,
+    /// The lines in the log since it failed, from INFO up.
+    pub lines: Vec<String>,
+    /// How many records were acknowledged.
+    pub acknowledged: u64,
+}
+
+/// The calls so far, and the one that fails.
+struct Watch {
+    calls: Vec<MadeCall>,
+    life: usize,
+    failing: Option<FailedCall>,
+    /// After a half call of a write, the rest of it fails.
+    rest_fails: bool,
+    failed: Option<MadeCall>,
+    lines: Lines,
+}
+
+struct Running {
+    trial: Trial,
+    network: Network,
+    node: SimMachine,
+    clients: SimMachine,
+    now_ms: u64,
+    books: Arc<Mutex<Books>>,
+    watch: Arc<Mutex<Watch>>,
+    chance: Chance,
+}
+
+impl FailedCall {
+    /// A failure of a call, drawn from a seed: an error that this kind of call can have.
+    pub fn draw(seed: u64, number: usize, made: &MadeCall, flushes: bool) -> FailedCall {
+        use CallError::{Denied, InputOutput, NoSpace, TooManyOpen};
+        let mut chance = Chance::new(seed ^ (number as u64).wrapping_mul(0x0100_0000_01b3), 10);
+        let errors: &[CallError] = match made.call {
+            Call::Create => &[NoSpace, InputOutput, Denied, TooManyOpen],
+            Call::CreateDir | Call::Rename => &[NoSpace, InputOutput, Denied],
+            Call::Write => &[NoSpace, NoSpace, InputOutput],
+            Call::Truncate | Call::Allocate | Call::Sync | Call::SyncAll => &[NoSpace, InputOutput],
+            Call::SyncDir => &[InputOutput, TooManyOpen],
+            Call::Open | Call::List => &[InputOutput, Denied, TooManyOpen],
+            Call::Remove | Call::Stat => &[InputOutput, Denied],
+            Call::Read => &[InputOutput],
+        };
+        let endings = [Ending::Kill, Ending::Kill, Ending::Stop, Ending::PowerLoss];
+        // Power may be lost only where everything acknowledged is synced.
+        let endings = if flushes { &endings[..] } else { &endings[..3] };
+        let half = matches!(made.call, Call::Write | Call::Remove) && chance.one_in(3);
+        FailedCall { number, error: *chance.pick(errors), half, ending: *chance.pick(endings) }
+    }
+}
+
+impl Trial {
+    /// The trial of a seed without a failure. In every second one records are synced before they are acknowledged.
+    pub fn of(seed: u64) -> Trial {
+        Trial { seed, flushes: seed % 2 == 1, failed: None, full: None }
+    }
+
+    /// The same, in which a directory fills up.
+    pub fn with_full_dir(self) -> Trial {
+        let mut chance = Chance::new(self.seed, 11);
+        let below = |end: usize, chance: &mut Chance| usize::try_from(chance.below(end as u64)).unwrap_or(0);
+        let full = FullDir {
+            life: below(LIVES, &mut chance),
+            dir: below(DIRS.len(), &mut chance),
+            after_ms: chance.below(2_000),
+            room: chance.below(16_000),
+            for_ms: chance.between(500, 5_000),
+        };
+        Trial { full: Some(full), ..self }
+    }
+
+    /// The same, in which a call of the whole run fails.
+    pub fn failing(self, number: usize, whole: &TrialOutcome) -> Trial {
+        let failed = whole.calls.get(number);
+        Trial { failed: failed.map(|made| FailedCall::draw(self.seed, number, made, self.flushes)), ..self }
+    }
+
+    /// Runs it.
+    pub fn run(self) -> TrialOutcome {
+        thalweg_ids::seed_ids_of_this_thread(Some(self.seed));
+        thalweg_hash::seed_maps_of_this_thread(Some(self.seed));
+        panics::watch();
+        let lines = Lines::default();
+        let outcome = lines.clone().record(|| {
+            let mut running = Running::new(self, lines);
+            running.run();
+            running.outcome()
+        });
+        thalweg_ids::seed_ids_of_this_thread(None);
+        thalweg_hash::seed_maps_of_this_thread(None);
+        outcome
+    }
+}
+
+impl MadeCall {
+    /// What it does to which kind of file, without offsets and ids.
+    pub fn class(&self) -> String {
+        let name = self.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let parent =
+            self.path.parent().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
+        let parent = parent.unwrap_or_default();
+        let numbers = |text: &str| {
+            let mut class = String::new();
+            for part in text.split(['.', '-']) {
+                let is_id =
+                    part.len() > 20 || (!part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()));
+                class.push_str(if is_id { "#" } else { part });
+                class.push('.');
+            }
+            class
+        };
+        let place = match parent.as_str() {
+            "__cluster_metadata-0" => "metadata/",
+            "data" | "" => "",
+            "a" | "b" => "dir/",
+            _ if parent.ends_with("-future") => "future/",
+            _ if parent.ends_with("-delete") => "deleted/",
+            _ => "log/",
+        };
+        format!("{:?} {place}{}", self.call, numbers(&name).trim_end_matches('.'))
+    }
+}
+
+impl Watch {
+    fn answer(&mut self, call: Call, path: &Path) -> Answer {
+        if self.life >= LIVES {
+            return Answer::Works;
+        }
+        let number = self.calls.len();
+        self.calls.push(MadeCall { call, path: path.to_owned(), life: self.life });
+        let Some(failing) = self.failing else { return Answer::Works };
+        if std::mem::take(&mut self.rest_fails) && call == Call::Write {
+            return Answer::Fails(failing.error);
+        }
+        if number != failing.number {
+            return Answer::Works;
+        }
+        self.failed = self.calls.last().cloned();
+        self.lines.begin();
+        self.rest_fails = failing.half;
+        if failing.half { Answer::Half(failing.error) } else { Answer::Fails(failing.error) }
+    }
+}
+
+impl Running {
+    fn new(trial: Trial, lines: Lines) -> Running {
+        let delays = Delays { least_ms: TICK_MS, usual_ms: TICK_MS, long_one_in: 0, long_ms: TICK_MS };
+        let network = Network::new(trial.seed, &NAMES, delays);
+        let node = SimMachine::new(NODE, NAMES[NODE], &network);
+        let clients = SimMachine::new(CLIENTS, NAMES[CLIENTS], &network);
+        let watch = Watch {
+            calls: Vec::new(),
+            life: 0,
+            failing: trial.failed,
+            rest_fails: false,
+            failed: None,
+            lines,
+        };
+        let watch = Arc::new(Mutex::new(watch));
+        let watching = Arc::clone(&watch);
+        node.disk.watch_calls(move |call, path| watching.lock().answer(call, path));
+        let books = Arc::new(Mutex::new(Books::default()));
+        let chance = Chance::new(trial.seed, 9);
+        Running { trial, network, node, clients, now_ms: 0, books, watch, chance }
+    }
+
+    fn run(&mut self) {
+        for life in 0..LIVES {
+            self.watch.lock().life = life;
+            self.live(life);
+            if self.watch.lock().failed.is_some() {
+                break;
+            }
+        }
+        self.watch.lock().life = LIVES;
+        self.audit();
+    }
+
+    /// One life of the broker: start, load, end.
+    fn live(&mut self, life: usize) {
+        let load = Load::new(self.network.connector(CLIENTS), Arc::clone(&self.books), self.trial.seed, life);
+        self.start();
+        if !self.serves(START_MS_MAX) {
+            self.note_end();
+            return self.end(Ending::Kill);
+        }
+        let full = self.trial.full.filter(|full| full.life == life);
+        self.clients.start_program(self.now_ms, load.run());
+        let (began_ms, until_ms) = (self.now_ms, self.now_ms + LOAD_MS_MAX);
+        let mut ended = false;
+        let freed_ms = full.map_or(0, |full| full.after_ms + full.for_ms);
+        while self.now_ms < until_ms && !ended {
+            let at_ms = self.now_ms - began_ms;
+            if at_ms > freed_ms && !self.clients.is_running() {
+                break;
+            }
+            full.iter().for_each(|full| self.fill(full, at_ms));
+            self.step();
+            ended = self.node.ended().is_some();
+        }
+        self.clients.kill();
+        self.note_end();
+        if let Some(full) = full {
+            self.node.disk.set_capacity(Path::new(DIRS[full.dir]), None);
+            self.refused_elsewhere(full);
+        }
+        if !ended && (full.is_some() || self.watch.lock().failed.is_some()) {
+            self.probe();
+        }
+        let ending = match self.trial.failed {
+            Some(failed) if self.watch.lock().failed.is_some() => failed.ending,
+            _ if life == 0 => Ending::Stop,
+            _ if life == 1 || !self.trial.flushes => Ending::Kill,
+            _ => Ending::PowerLoss,
+        };
+        self.end(ending);
+    }
+
+    /// Fills the directory when it is time, and frees it again.
+    fn fill(&self, full: &FullDir, at_ms: u64) {
+        let (disk, dir) = (&self.node.disk, Path::new(DIRS[full.dir]));
+        if (full.after_ms..full.after_ms + TICK_MS).contains(&at_ms) {
+            self.watch.lock().lines.begin();
+            disk.set_capacity(dir, Some(disk.used_bytes(dir) + full.room));
+        } else if at_ms >= full.after_ms + full.for_ms {
+            disk.set_capacity(dir, None);
+        }
+    }
+
+    /// What the partitions of the other directory refused while one was full. A broker that has ended has refused nothing.
+    fn refused_elsewhere(&self, full: FullDir) {
+        let mut books = self.books.lock();
+        let refused = std::mem::take(&mut books.refused);
+        if self.node.ended().is_some() {
+            return;
+        }
+        for (name, why) in refused {
+            let is_elsewhere = self.node.disk.files().iter().any(|(path, _)| {
+                let other = Path::new(DIRS[1 - full.dir]);
+                path.starts_with(other.join(format!("{name}-0")))
+            });
+            if is_elsewhere {
+                let (full, other) = (DIRS[full.dir], DIRS[1 - full.dir]);
+                books.violation(format!("{name}-0 in {other} refused while {full} was full: {why}"));
+                return;
+            }
+        }
+    }
+
+    /// Every partition takes records, or has no leader, because its directory is off line.
+    fn probe(&mut self) {
+        let load =
+            Load::new(self.network.connector(CLIENTS), Arc::clone(&self.books), self.trial.seed, LIVES);
+        self.clients.start_program(self.now_ms, load.probe());
+        let until_ms = self.now_ms + PROBE_MS_MAX;
+        while self.now_ms < until_ms && self.clients.is_running() && self.node.ended().is_none() {
+            self.step();
+        }
+        if self.node.ended().is_some() {
+            // What it refused before it ended is no fault.
+            self.books.lock().stuck.clear();
+        }
+        self.clients.kill();
+    }
+
+    fn end(&mut self, ending: Ending) {
+        match ending {
+            Ending::Stop => {
+                self.node.stop();
+                let until_ms = self.now_ms + STOP_MS_MAX;
+                while self.now_ms < until_ms && self.node.ended().is_none() {
+                    self.step();
+                }
+                self.note_end();
+                self.node.kill();
+            }
+            Ending::Kill => self.node.kill(),
+            Ending::PowerLoss => {
+                let chance = &mut self.chance;
+                self.node.lose_power(&mut |end| chance.below(end));
+            }
+        }
+        for _ in 0..DOWN_MS / TICK_MS {
+            self.step();
+        }
+    }
+
+    /// The last life, on a disk that works.
+    fn audit(&mut self) {
+        self.start();
+        if !self.serves(START_MS_MAX) {
+            let why = self.node.ended();
+            return self.books.lock().violation(format!("the broker does not start: {why:?}"));
+        }
+        let connector = self.network.connector(CLIENTS);
+        self.clients
+            .start_program(self.now_ms, audit::audit(connector, Arc::clone(&self.books), self.trial.seed));
+        let until_ms = self.now_ms + AUDIT_MS_MAX;
+        while self.clients.is_running() {
+            self.step();
+            if let Some(ended) = self.node.ended() {
+                return self.books.lock().violation(format!("the broker ended during the audit: {ended:?}"));
+            }
+            if self.now_ms > until_ms {
+                return self.books.lock().violation("the audit does not end".to_owned());
+            }
+        }
+    }
+
+    fn start(&mut self) {
+        self.network.power_on(NODE);
+        let properties = node::properties(self.trial.flushes);
+        self.node.start_node(self.now_ms, &properties);
+    }
+
+    /// Whether the broker serves in time.
+    fn serves(&mut self, within_ms: u64) -> bool {
+        let until_ms = self.now_ms + within_ms;
+        while self.now_ms < until_ms {
+            self.step();
+            if self.node.broker().is_some() {
+                return true;
+            }
+            if matches!(self.node.ended(), Some(Ended::Failed(_))) {
+                return false;
+            }
+        }
+        false
+    }
+
+    fn step(&mut self) {
+        self.now_ms += TICK_MS;
+        self.network.advance(self.now_ms);
+        self.node.run_until(self.now_ms);
+        self.clients.run_until(self.now_ms);
+    }
+
+    /// The reason why a process ended is the last that it says.
+    fn note_end(&self) {
+        if let Some(Ended::Failed(why)) = self.node.ended() {
+            tracing::error!(why, "Process ended");
+        }
+    }
+
+    fn outcome(mut self) -> TrialOutcome {
+        self.clients.kill();
+        self.node.kill();
+        let mut watch = self.watch.lock();
+        let mut books = self.books.lock();
+        let mut violations = std::mem::take(&mut books.violations);
+        violations.extend(std::mem::take(&mut books.stuck));
+        violations.extend(panics::take());
+        let lines = watch.lines.since_begin();
+        if let Some(failed) = &watch.failed
+            && changes(failed.call)
+            && !lines.iter().any(|line| lines::is_warning(line))
+        {
+            violations.push("the log says nothing of the failure".to_owned());
+        }
+        TrialOutcome {
+            violations,
+            calls: std::mem::take(&mut watch.calls),
+            failed: watch.failed.take(),
+            lines,
+            acknowledged: books.acknowledged(),
+        }
+    }
+}
+
+/// Whether a call changes the disk. The failure of another may have no consequence.
+fn changes(call: Call) -> bool {
+    !matches!(call, Call::Open | Call::Read | Call::List | Call::Stat | Call::Allocate)
+}

@@ -1,0 +1,335 @@
+//! The load of a life: records to every topic, deletions, moves between directories, topics that come and go, transactions.
+//! Every request is tried a few times; a topic that takes nothing is left alone for the rest of the life.
+
+use super::books::{Books, Fate, RECORDS, key, value};
+use super::node::{DIRS, Keeps, LEDGER, TOPICS, topic};
+use super::transactions::Transactions;
+use bytes::Bytes;
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+use thalweg_client::{
+    Admin, ClientError, Cluster, ConnectionOptions, Connector, NewTopic, Replica, TopicPartition,
+};
+use thalweg_record::{BatchBuilder, BatchOptions, Offset, ProducerEpoch, ProducerId};
+use thalweg_wire::request::produce_request::{PartitionProduceData, TopicProduceData};
+use thalweg_wire::request::{InitProducerIdRequest, ProduceRequest};
+use thalweg_wire::{ErrorCode, Records};
+use tokio::time::Instant;
+
+/// Rounds of a life.
+const ROUNDS: usize = 12;
+/// Time between two rounds.
+const ROUND: Duration = Duration::from_millis(120);
+/// A request may take this long.
+const REQUEST: Duration = Duration::from_millis(1_500);
+/// A failed request is tried again after this.
+const AGAIN: Duration = Duration::from_millis(100);
+/// How often a request is tried.
+const TRIES: usize = 4;
+/// A partition must take records again this long after a failure: the broker tries to open one again every few seconds.
+const PATIENCE: Duration = Duration::from_secs(7);
+/// The newest Produce that names topics by their names.
+const PRODUCE_VERSION: i16 = 12;
+/// What Thalweg and Kafka call the time of a record that is not of interest here.
+const TIMESTAMP: i64 = 1_800_000_000_000;
+
+/// A client of a life.
+pub(super) struct Load {
+    pub(super) connector: Connector,
+    pub(super) books: Arc<Mutex<Books>>,
+    pub(super) seed: u64,
+    pub(super) life: usize,
+}
+
+/// An idempotent producer of one partition.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Producer {
+    pub(super) id: i64,
+    pub(super) epoch: i16,
+    pub(super) sequence: i32,
+}
+
+/// Why a batch was not acknowledged.
+#[derive(Debug)]
+pub(super) enum Refusal {
+    NoLeader,
+    Refused(ErrorCode),
+    Unanswered(String),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::NoLeader => f.write_str("it has no leader"),
+            Refusal::Refused(code) => write!(f, "{code}"),
+            Refusal::Unanswered(why) => f.write_str(why),
+        }
+    }
+}
+
+impl Load {
+    pub(super) fn new(connector: Connector, books: Arc<Mutex<Books>>, seed: u64, life: usize) -> Load {
+        Load { connector, books, seed, life }
+    }
+
+    /// Loads the broker, once.
+    pub(super) async fn run(self) {
+        let cluster = connect(&self.connector).await;
+        let admin = Admin::new(cluster.clone()).with_timeout(REQUEST);
+        if self.life == 0 {
+            let all: Vec<_> = TOPICS.iter().map(|(name, keeps)| topic(name, *keeps)).collect();
+            create(&admin, &all).await;
+        }
+        let brief = format!("brief-{}", self.life);
+        self.create_brief(&admin, &brief).await;
+        let mut producers = BTreeMap::new();
+        let mut transactions = Transactions::begin(&cluster, Arc::clone(&self.books)).await;
+        let mut silent = BTreeSet::new();
+        for round in 0..ROUNDS {
+            for (name, _) in TOPICS.iter().filter(|(name, _)| *name != LEDGER) {
+                if silent.contains(name) {
+                    continue;
+                }
+                let producer = producers.entry(*name).or_insert(None);
+                if let Err(refusal) = self.append(&cluster, name, producer).await {
+                    if !matches!(*name, "moved" | "compacted") {
+                        self.books.lock().refused.push(((*name).to_owned(), refusal.to_string()));
+                    }
+                    silent.insert(*name);
+                }
+            }
+            transactions.round(round).await;
+            if round % 3 == 2 {
+                self.delete_records(&admin).await;
+            }
+            if round == ROUNDS / 2 {
+                self.move_logs(&admin).await;
+                self.delete_brief(&admin, &brief).await;
+            }
+            tokio::time::sleep(ROUND).await;
+        }
+    }
+
+    /// Whether every partition takes records again.
+    pub(super) async fn probe(self) {
+        let cluster = connect(&self.connector).await;
+        for (name, _) in TOPICS {
+            let fate = if name == LEDGER { Fate::Committed } else { Fate::Unknown };
+            let mut refusal = None;
+            let until = Instant::now() + PATIENCE;
+            while Instant::now() < until {
+                let batch = self.books.lock().send(name, fate);
+                match self.send(&cluster, name, batch, None).await {
+                    Ok(()) => {
+                        refusal = None;
+                        break;
+                    }
+                    Err(error) => refusal = Some(error),
+                }
+                tokio::time::sleep(3 * AGAIN).await;
+            }
+            match refusal {
+                None | Some(Refusal::NoLeader) => {}
+                Some(refusal) => {
+                    self.books.lock().stuck.push(format!("{name}-0 has a leader that refuses: {refusal}"));
+                }
+            }
+        }
+    }
+
+    /// One batch of an idempotent producer, which is replaced when it had to give a batch up.
+    async fn append(
+        &self,
+        cluster: &Cluster,
+        name: &str,
+        producer: &mut Option<Producer>,
+    ) -> Result<(), Refusal> {
+        if producer.is_none() {
+            *producer = new_producer(cluster).await;
+        }
+        // A batch without a producer id could not be tried again.
+        let mut last = Refusal::Unanswered("there is no producer id".to_owned());
+        if producer.is_none() {
+            return Err(last);
+        }
+        let number = self.books.lock().send(name, Fate::Committed);
+        for _ in 0..TRIES {
+            match self.send(cluster, name, number, *producer).await {
+                Ok(()) => {
+                    if let Some(producer) = producer {
+                        producer.sequence += i32::try_from(RECORDS).unwrap_or(0);
+                    }
+                    return Ok(());
+                }
+                Err(refusal) => last = refusal,
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
+        *producer = None;
+        Err(last)
+    }
+
+    async fn send(
+        &self,
+        cluster: &Cluster,
+        name: &str,
+        number: u64,
+        producer: Option<Producer>,
+    ) -> Result<(), Refusal> {
+        let offset = produce(cluster, name, number, producer, None).await?;
+        self.books.lock().sheet(name).sent[usize::try_from(number).unwrap_or(0)].offset = Some(offset);
+        Ok(())
+    }
+
+    async fn delete_records(&self, admin: &Admin) {
+        let before = {
+            let mut books = self.books.lock();
+            let sheet = books.sheet("cut");
+            let last = sheet.sent.iter().rev().filter_map(|sent| sent.offset).nth(2);
+            let Some(before) = last else { return };
+            sheet.delete_requested = sheet.delete_requested.max(before);
+            before
+        };
+        let at = TopicPartition::new("cut", 0);
+        let request = BTreeMap::from([(at.clone(), Offset(before))]);
+        if let Ok(outcomes) = admin.delete_records(&request).await
+            && let Some(Ok(_)) = outcomes.get(&at)
+        {
+            let mut books = self.books.lock();
+            let sheet = books.sheet("cut");
+            sheet.delete_answered = sheet.delete_answered.max(before);
+        }
+    }
+
+    /// Moves logs to the other directory: in every life to the next.
+    async fn move_logs(&self, admin: &Admin) {
+        for (place, name) in [(0, "moved"), (1, LEDGER), (1, "compacted")] {
+            let dir = DIRS[(self.life + place + usize::try_from(self.seed % 2).unwrap_or(0)) % 2];
+            let replica = Replica { broker: 1, at: TopicPartition::new(name, 0) };
+            let _ = admin.alter_replica_log_dirs(&BTreeMap::from([(replica, dir.to_owned())])).await;
+        }
+    }
+
+    async fn create_brief(&self, admin: &Admin, name: &str) {
+        if create(admin, &[topic(name, Keeps::All)]).await {
+            self.books.lock().created.push(name.to_owned());
+            let mut producer = None;
+            let _ = self.append(admin.cluster(), name, &mut producer).await;
+        }
+    }
+
+    async fn delete_brief(&self, admin: &Admin, name: &str) {
+        self.books.lock().created.retain(|created| created != name);
+        let names = [name.to_owned()];
+        for _ in 0..TRIES {
+            if let Ok(outcomes) = admin.delete_topics(&names).await {
+                if outcomes.values().all(Result::is_ok) {
+                    self.books.lock().deleted.push(name.to_owned());
+                }
+                return;
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
+    }
+}
+
+/// Connects, as long as it takes.
+pub(super) async fn connect(connector: &Connector) -> Cluster {
+    let options = ConnectionOptions {
+        connect_timeout: Duration::from_secs(1),
+        request_timeout: REQUEST,
+        ..ConnectionOptions::default()
+    };
+    let bootstrap = [format!("{}:9092", super::NAMES[super::NODE])];
+    loop {
+        if let Ok(cluster) = Cluster::connect_by(connector.clone(), &bootstrap, &options).await {
+            return cluster;
+        }
+        tokio::time::sleep(AGAIN).await;
+    }
+}
+
+/// Creates topics; whether that was answered for all of them.
+async fn create(admin: &Admin, topics: &[NewTopic]) -> bool {
+    for _ in 0..TRIES {
+        if let Ok(outcomes) = admin.create_topics(topics, false).await {
+            return outcomes.values().all(Result::is_ok);
+        }
+        tokio::time::sleep(AGAIN).await;
+    }
+    false
+}
+
+async fn new_producer(cluster: &Cluster) -> Option<Producer> {
+    let request = InitProducerIdRequest {
+        transactional_id: None,
+        transaction_timeout_ms: 10_000,
+        ..InitProducerIdRequest::default()
+    };
+    for _ in 0..TRIES {
+        if let Ok(answer) = cluster.send_any(&request).await
+            && answer.error_code == 0
+        {
+            return Some(Producer { id: answer.producer_id, epoch: answer.producer_epoch, sequence: 0 });
+        }
+        tokio::time::sleep(AGAIN).await;
+    }
+    None
+}
+
+/// Sends a batch to its leader. Returns its offset.
+pub(super) async fn produce(
+    cluster: &Cluster,
+    name: &str,
+    number: u64,
+    producer: Option<Producer>,
+    transactional_id: Option<&str>,
+) -> Result<i64, Refusal> {
+    let unanswered = |error: ClientError| Refusal::Unanswered(error.to_string());
+    let mut leader = cluster.metadata().leader(name, 0);
+    if leader.is_none() {
+        cluster.refresh(&[name.to_owned()], false).await.map_err(unanswered)?;
+        leader = cluster.metadata().leader(name, 0);
+    }
+    let connection = cluster.broker(leader.ok_or(Refusal::NoLeader)?).await.map_err(unanswered)?;
+    let records = Records::Inline(batch(name, number, producer, transactional_id.is_some()));
+    let data = PartitionProduceData { index: 0, records: Some(records) };
+    let topic =
+        TopicProduceData { name: name.to_owned(), partition_data: vec![data], ..TopicProduceData::default() };
+    let request = ProduceRequest {
+        transactional_id: transactional_id.map(str::to_owned),
+        acks: -1,
+        timeout_ms: 1_000,
+        topic_data: vec![topic],
+    };
+    let answer = connection.send_at(&request, PRODUCE_VERSION).await.map_err(unanswered)?;
+    let partition = answer.responses.first().and_then(|topic| topic.partition_responses.first());
+    let Some(partition) = partition else { return Err(Refusal::Unanswered("an empty answer".to_owned())) };
+    if partition.error_code == 0 {
+        return Ok(partition.base_offset);
+    }
+    let code = ErrorCode::from_i16(partition.error_code).unwrap_or(ErrorCode::UnknownServerError);
+    cluster.refresh(&[name.to_owned()], false).await.map_err(unanswered)?;
+    match cluster.metadata().leader(name, 0) {
+        None => Err(Refusal::NoLeader),
+        Some(_) => Err(Refusal::Refused(code)),
+    }
+}
+
+fn batch(name: &str, number: u64, producer: Option<Producer>, transactional: bool) -> Bytes {
+    let mut options = BatchOptions { transactional, ..BatchOptions::default() };
+    if let Some(producer) = producer {
+        options.producer_id = ProducerId(producer.id);
+        options.producer_epoch = ProducerEpoch(producer.epoch);
+        options.base_sequence = producer.sequence;
+    }
+    let mut builder = BatchBuilder::new(options);
+    for record in 0..RECORDS {
+        let (key, value) = (key(number, record), value(name, number, record));
+        builder.append(TIMESTAMP, Some(&key), Some(&value), &[]).expect("it fits");
+    }
+    builder.build()
+}
