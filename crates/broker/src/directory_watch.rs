@@ -1,21 +1,39 @@
-//! Handles failed and full data directories: failed ones are reported to the controller, and the broker hands
-//! leadership over while none has room. Refuses to hand over partitions without another replica: if disks fill up
-//! together, each partition keeps a leader for reads, and for writes once that one has room.
+//! Handles failed and full data directories: failed ones are reported to the controller, and others lead what finds no
+//! room here.
+//!
+//! Owns: the decision, for the whole broker while none of its directories has room and each of its partitions has
+//! another leader, and otherwise partition by partition. Refuses to hand over partitions without another replica in
+//! sync: if disks fill up together, each partition keeps a leader for reads, and for writes once that one has room.
 
 use crate::broker::Broker;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
+use thalweg_log::Uuid;
 use thalweg_membership::Membership;
-use thalweg_metadata::{BrokerId, Image};
+use thalweg_metadata::{BrokerId, Image, PartitionIndex, PartitionRegistration};
+use thalweg_replica::partition::Partition;
+use tokio::time::Instant;
 
 /// Interval of the check.
 const DIRECTORY_CHECK: Duration = Duration::from_secs(1);
+/// How long a directory has had room before its partitions come back: one that fills up again at once, as where it lacks
+/// something other than bytes, must not move its leaders each second.
+const CALM: Duration = Duration::from_secs(10);
+/// How many partitions a line of the log names.
+const NAMED_MAX: usize = 10;
 
 /// Watches the directories that were online at the start; returns when none is left.
-pub async fn watch_directories(broker: &Broker, membership: &Membership, directories: &[thalweg_log::Uuid]) {
+pub async fn watch_directories(broker: &Broker, membership: &Membership, directories: &[Uuid]) {
     let mut reported = Vec::new();
     let mut stance = Stance::default();
+    let mut full = FullDirectories::default();
     loop {
-        tokio::time::sleep(DIRECTORY_CHECK).await;
+        let is_in_time = tokio::select! {
+            biased;
+            () = broker.log_dirs.troubled() => false,
+            () = tokio::time::sleep(DIRECTORY_CHECK) => true,
+        };
         let online = broker.log_dirs.online_ids();
         if online.is_empty() {
             return;
@@ -26,14 +44,131 @@ pub async fn watch_directories(broker: &Broker, membership: &Membership, directo
             membership.report_offline(failed.clone());
             reported = failed;
         }
-        broker.log_dirs.look_for_room();
+        // Not at once: a disk that lacks something other than bytes would be full again with the next append.
+        if is_in_time {
+            broker.log_dirs.look_for_room();
+        }
         let (image, is_full) = (broker.image(), broker.log_dirs.are_full());
         let lower = image.cluster().brokers.range(..broker.node_id).count();
         let withdrawn = stance.withdraws(is_full, is_needed(&image, broker.node_id), lower);
         if membership.withdraw(withdrawn) {
             tell(withdrawn, is_full);
         }
+        full.relieve(broker, &image, withdrawn);
     }
+}
+
+/// Whose turn it is to lead a partition of this broker whose directory is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Leads {
+    /// Another replica that is in sync.
+    Another,
+    /// This one: no other is in sync.
+    This,
+    /// Another replica leads already, or none.
+    Anyway,
+}
+
+fn who_leads(partition: &PartitionRegistration, node_id: BrokerId) -> Leads {
+    match partition.leader {
+        leader if leader != node_id => Leads::Anyway,
+        _ if partition.isr.len() > 1 => Leads::Another,
+        _ => Leads::This,
+    }
+}
+
+/// The directories without room, and what was done about their partitions.
+#[derive(Debug, Default)]
+struct FullDirectories {
+    /// When each was seen without room last.
+    seen: BTreeMap<Uuid, Instant>,
+    /// The partitions that stay, as the last line of the log has them.
+    staying: BTreeSet<(Uuid, PartitionIndex)>,
+}
+
+impl FullDirectories {
+    /// Hands over the partitions that others can lead, and takes back those whose directories have had room for a while.
+    fn relieve(&mut self, broker: &Broker, image: &Image, withdrawn: bool) {
+        let now = Instant::now();
+        let full = broker.log_dirs.full_ids();
+        self.seen.extend(full.iter().map(|id| (*id, now)));
+        self.seen.retain(|_, at| now.duration_since(*at) < CALM);
+        self.take_back(broker, image);
+        if full.is_empty() || withdrawn {
+            self.staying.clear();
+            return;
+        }
+        let (mut handed_over, mut stay) = (Vec::new(), Vec::new());
+        for partition in broker.partitions.all() {
+            let directory = partition.with_log(|log| log.directory_id());
+            let registration = image.partition_by_id(partition.topic_id, partition.index);
+            let Some(registration) = registration.filter(|_| directory.is_some_and(|id| full.contains(&id)))
+            else {
+                continue;
+            };
+            let directories = &broker.replication.directories;
+            match who_leads(registration, broker.node_id) {
+                Leads::Another if !broker.replication.tracks_directories() => stay.push(partition),
+                Leads::Another => {
+                    if directories.hand_over(partition.topic_id, partition.index) {
+                        handed_over.push(partition);
+                    }
+                }
+                Leads::This => stay.push(partition),
+                Leads::Anyway => {}
+            }
+        }
+        self.say(broker, &handed_over, &stay);
+    }
+
+    fn take_back(&self, broker: &Broker, image: &Image) {
+        let replication = &broker.replication;
+        for (topic, index) in replication.directories.away() {
+            let registration = image.partition_by_id(topic, index);
+            if registration.is_none_or(|registration| !registration.is_replica(broker.node_id)) {
+                replication.directories.forget_away(topic, index);
+                continue;
+            }
+            // One that could not be created for lack of room is tried again elsewhere.
+            let found = broker.partitions.topic_by_id(topic).and_then(|topic| topic.partition(index));
+            let Some(partition) = found else { continue };
+            let directory = partition.with_log(|log| log.directory_id());
+            let has_room = directory.is_some_and(|directory| !self.seen.contains_key(&directory));
+            if has_room || registration.is_some_and(|registration| waits_for(registration, broker.node_id)) {
+                tracing::info!(?partition, has_room, "Taking part in replication again");
+                replication.come_back(&partition);
+            }
+        }
+    }
+
+    /// One line for all, when something has changed.
+    fn say(&mut self, broker: &Broker, handed_over: &[Arc<Partition>], stay: &[Arc<Partition>]) {
+        let staying: BTreeSet<_> =
+            stay.iter().map(|partition| (partition.topic_id, partition.index)).collect();
+        let is_news = !handed_over.is_empty() || !staying.is_subset(&self.staying);
+        self.staying = staying;
+        if !is_news {
+            return;
+        }
+        let why = match broker.replication.tracks_directories() {
+            true => "no other replica is in sync",
+            false => "the metadata version knows no directories",
+        };
+        tracing::warn!(
+            handed_over = handed_over.len(),
+            partitions = %names(handed_over),
+            staying = stay.len(),
+            stay = %names(stay),
+            why,
+            "Log directories without room: other brokers lead their partitions, except those that stay"
+        );
+    }
+}
+
+fn names(partitions: &[Arc<Partition>]) -> String {
+    let named: Vec<_> = partitions.iter().take(NAMED_MAX).map(|partition| format!("{partition:?}")).collect();
+    let more = if partitions.len() > NAMED_MAX { ", ..." } else { "" };
+    format!("{}{more}", named.join(", "))
 }
 
 fn tell(withdrawn: bool, is_full: bool) {
@@ -81,18 +216,19 @@ impl Stance {
 /// other.
 fn is_needed(image: &Image, node_id: BrokerId) -> bool {
     let mut partitions = image.topics().iter().flat_map(|topic| topic.partitions.values());
-    partitions.any(|partition| match partition.leader {
-        BrokerId::NONE => {
-            partition.isr.contains(&node_id) || partition.eligible_leader_replicas.contains(&node_id)
-        }
-        leader => leader == node_id && partition.isr.len() <= 1,
-    })
+    partitions.any(|partition| waits_for(partition, node_id) || who_leads(partition, node_id) == Leads::This)
+}
+
+/// Whether a partition has no leader, and this replica could be it.
+fn waits_for(partition: &PartitionRegistration, node_id: BrokerId) -> bool {
+    let is_counted =
+        partition.isr.contains(&node_id) || partition.eligible_leader_replicas.contains(&node_id);
+    partition.leader == BrokerId::NONE && is_counted
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
     use thalweg_metadata::{Delta, Provenance};
     use thalweg_wire::metadata::{PartitionRecord, TopicRecord};
     use thalweg_wire::{MetadataRecord, Uuid};
@@ -116,6 +252,19 @@ mod tests {
         assert!(!is_needed(&image(&[(1, &[1, 2]), (2, &[2])]), BrokerId(1)));
         assert!(is_needed(&image(&[(1, &[1, 2]), (1, &[1])]), BrokerId(1)));
         assert!(!is_needed(&image(&[]), BrokerId(1)), "it leads nothing");
+    }
+
+    #[test]
+    fn partitions_of_a_full_directory_stay_only_if_no_other_is_in_sync() {
+        let image = image(&[(1, &[1, 2]), (1, &[1]), (2, &[1, 2]), (BrokerId::NONE.0, &[1])]);
+        let leads = |index| {
+            let partition = image.partition("t", PartitionIndex(index)).expect("it is there");
+            who_leads(partition, BrokerId(1))
+        };
+        assert_eq!(
+            (0..4).map(leads).collect::<Vec<_>>(),
+            [Leads::Another, Leads::This, Leads::Anyway, Leads::Anyway]
+        );
     }
 
     /// Two brokers that check at the same time, where either can be spared.

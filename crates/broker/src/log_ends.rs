@@ -1,8 +1,8 @@
 //! Compares the ends of logs where the controller of this process knows no complete replica, so that the best one leads.
 //!
 //! Every replica that is up is asked for its last leader epoch and its log end: ListOffsets as a debugging client, which any
-//! replica answers, Apache Kafka's brokers, too. The highest epoch has what was acknowledged last; in one epoch, the longest
-//! log has all.
+//! replica answers. The highest epoch has what was acknowledged last; in one epoch, the longest log has all. Apache Kafka's
+//! brokers answer with the epoch of the registration in place of the log's: with them, it is the last leader that leads.
 //!
 //! Owns: the patience. A remembered replica is waited for, up to `unclean.leader.election.interval.ms`; then the last leader
 //! leads, or a better one of those that answer. Refuses: deciding
@@ -28,6 +28,8 @@ const AGAIN: Duration = Duration::from_millis(500);
 const REST: Duration = Duration::from_millis(100);
 /// Partitions of one request, and of one round.
 const PARTITIONS_MAX: usize = 1000;
+/// How long replicas that are starting are waited for, if they were not complete.
+const STARTING_MAX: Duration = Duration::from_secs(20);
 /// How long a replica may take to answer.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// The replica id of a debugging client, and the time that asks for the log end.
@@ -54,6 +56,8 @@ pub(crate) struct LogEnds {
     patience: Duration,
     /// Since when each partition has been undecided, and whether it was logged that replicas are waited for.
     since: BTreeMap<Key, (Instant, bool)>,
+    /// Brokers that have not answered, and of which that was logged.
+    silent: BTreeSet<BrokerId>,
 }
 
 impl LogEnds {
@@ -68,7 +72,7 @@ impl LogEnds {
         let image = ImageCell::new();
         let peers = Peers::new(options, connector, Arc::clone(&image));
         let patience = config.controller.unclean_election_interval;
-        LogEnds { controller, peers, image, patience, since: BTreeMap::new() }
+        LogEnds { controller, peers, image, patience, since: BTreeMap::new(), silent: BTreeSet::new() }
     }
 
     /// Runs until the controller stops.
@@ -79,20 +83,19 @@ impl LogEnds {
             let image = controller.image();
             let needs = needs_leaders(&image);
             self.image.set(image);
-            if needs && self.round().await.is_err() {
-                return;
-            }
-            let again = async {
-                match needs {
-                    true => tokio::time::sleep(AGAIN).await,
-                    false => std::future::pending().await,
+            let round = async {
+                if !needs {
+                    return std::future::pending().await;
                 }
+                let done = self.round().await;
+                tokio::time::sleep(AGAIN).await;
+                done
             };
             tokio::select! {
                 biased;
                 stopped = stopping.changed() => if stopped.is_err() { return },
-                () = changed => tokio::time::sleep(REST).await,
-                () = again => {}
+                done = round => if done.is_err() { return },
+                () = changed, if !needs => tokio::time::sleep(REST).await,
             }
         }
     }
@@ -103,19 +106,26 @@ impl LogEnds {
         let now = Instant::now();
         let keys: BTreeSet<Key> = undecided.iter().map(key).collect();
         self.since.retain(|key, _| keys.contains(key));
-        let mut ready = Vec::new();
+        let (mut ready, mut waiting) = (Vec::new(), Vec::new());
         for one in undecided.into_iter().filter(|one| !one.candidates.is_empty()) {
             let (since, said) = self.since.entry(key(&one)).or_insert((now, false));
             let waited = now.saturating_duration_since(*since);
-            if one.awaited.is_empty() || (waited >= self.patience && one.last_leader.is_some()) {
+            let are_there = one.awaited.is_empty() && (one.starting.is_empty() || waited >= STARTING_MAX);
+            if are_there || (waited >= self.patience && one.last_leader.is_some()) {
                 ready.push((one, waited));
             } else if !std::mem::replace(said, true) {
-                tracing::warn!(
-                    topic = &*one.topic, partition = %one.partition,
-                    candidates = ?BrokerId::numbers(&one.candidates), awaited = ?BrokerId::numbers(&one.awaited),
-                    "No replica is known to have all acknowledged records: waiting for others, to compare their logs"
-                );
+                waiting.push(one);
             }
+        }
+        if let Some(first) = waiting.first() {
+            tracing::warn!(
+                partitions = waiting.len(),
+                first = format!("{}-{}", first.topic, first.partition),
+                candidates = ?BrokerId::numbers(&first.candidates),
+                awaited = ?BrokerId::numbers(&first.awaited),
+                starting = ?BrokerId::numbers(&first.starting),
+                "No replica is known to have all acknowledged records: waiting for others, to compare their logs"
+            );
         }
         ready.truncate(PARTITIONS_MAX);
         let answers = self.ask(ready.iter().map(|(one, _)| one)).await;
@@ -153,26 +163,32 @@ impl LogEnds {
     }
 
     /// Asks every candidate for its log ends.
-    async fn ask(&self, undecided: impl Iterator<Item = &Undecided>) -> Answers {
+    async fn ask(&mut self, undecided: impl Iterator<Item = &Undecided>) -> Answers {
         let mut by_broker: BTreeMap<BrokerId, Vec<Key>> = BTreeMap::new();
         for one in undecided {
             for candidate in &one.candidates {
                 by_broker.entry(*candidate).or_default().push(key(one));
             }
         }
+        let this = &*self;
         let asked = by_broker.iter().map(|(broker, keys)| async move {
-            let answer = self.ask_broker(*broker, keys).await;
+            let answer = this.ask_broker(*broker, keys).await;
             (*broker, answer)
         });
+        let asked = futures_util::future::join_all(asked).await;
         let mut answers = Answers::new();
-        for (broker, answer) in futures_util::future::join_all(asked).await {
+        for (broker, answer) in asked {
             match answer {
                 Ok(ends) => {
+                    self.silent.remove(&broker);
                     for (key, end) in ends {
                         answers.entry(key).or_default().insert(broker, end);
                     }
                 }
-                Err(error) => tracing::warn!(%broker, error, "A replica did not return its log ends"),
+                Err(error) if self.silent.insert(broker) => {
+                    tracing::warn!(%broker, error, "A broker did not return the log ends of its replicas, retrying");
+                }
+                Err(_) => {}
             }
         }
         answers
@@ -222,6 +238,9 @@ fn needs_leaders(image: &Image) -> bool {
 /// The replica with the best log, once all that can be known is; of equal ones the last leader. When the wait is over, it is the
 /// last leader unless another has shown to be better.
 fn choose(one: &Undecided, ends: &BTreeMap<BrokerId, LogEnd>, is_over: bool) -> Option<BrokerId> {
+    // The epoch of the registration is in no log: the answer does not say which epoch the log ends with.
+    let ends: BTreeMap<BrokerId, LogEnd> =
+        ends.iter().map(|(id, end)| (*id, *end)).filter(|(_, end)| end.epoch != one.leader_epoch).collect();
     let is_complete = one.awaited.is_empty() && one.candidates.iter().all(|id| ends.contains_key(id));
     if !is_complete && !is_over {
         return None;
@@ -232,7 +251,7 @@ fn choose(one: &Undecided, ends: &BTreeMap<BrokerId, LogEnd>, is_over: bool) -> 
     let preferred = |id: BrokerId| {
         (Some(id) == one.last_leader, std::cmp::Reverse(one.candidates.iter().position(|known| *known == id)))
     };
-    ends.iter().max_by_key(|(id, end)| (**end, preferred(**id))).map(|(id, _)| *id)
+    ends.into_iter().max_by_key(|(id, end)| (*end, preferred(*id))).map(|(id, _)| id)
 }
 
 fn say(one: &Undecided, leader: BrokerId, ends: &BTreeMap<BrokerId, LogEnd>) {
@@ -258,8 +277,10 @@ mod tests {
             topic_id: thalweg_wire::Uuid(7),
             partition: PartitionIndex(0),
             partition_epoch: PartitionEpoch(1),
+            leader_epoch: 9,
             candidates: BrokerId::list(candidates),
             awaited: BrokerId::list(awaited),
+            starting: Vec::new(),
             last_leader: last_leader.map(BrokerId),
         }
     }
@@ -279,6 +300,16 @@ mod tests {
         assert_eq!(of(&[(1, 5, 804), (2, 5, 804), (3, 5, 804)]), Some(3));
         assert_eq!(of(&[(1, 5, 804), (2, 5, 804), (3, 5, 1)]), Some(1), "the preferred one");
         assert_eq!(of(&[(1, 5, 804), (3, 5, 1)]), None, "not all have answered");
+    }
+
+    #[test]
+    fn log_whose_last_epoch_is_not_known_does_not_win() {
+        let all = undecided(&[1, 2], &[], Some(1));
+        let found = ends(&[(1, 5, 1000), (2, 9, 400)]);
+        assert_eq!(choose(&all, &found, false), None);
+        assert_eq!(choose(&all, &found, true), Some(BrokerId(1)));
+        let found = ends(&[(1, 9, 400), (2, 5, 1000)]);
+        assert_eq!(choose(&all, &found, true), Some(BrokerId(1)), "the last leader, as in Apache Kafka");
     }
 
     #[test]

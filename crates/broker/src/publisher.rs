@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use thalweg_coordinator::group::DeletedTopic;
 use thalweg_hash::{HashMap, HashSet};
-use thalweg_log::disk::Disk;
+use thalweg_log::disk::{Disk, is_disk_full};
 use thalweg_log::{CreateError, DirectoryOffline, PartitionLog, TopicPartition};
 use thalweg_membership::ImageListener;
 use thalweg_metadata::feature::SHARE_VERSION;
@@ -33,13 +33,24 @@ pub struct Publisher {
     /// The partitions that could not be opened, as on a full disk, and are tried again. Its lock is held for a whole
     /// change, so that none happens beside another.
     unopened: Mutex<Unopened>,
+    /// The partitions that could not be deleted, and are tried again: their names cannot be used before.
+    undeleted: Mutex<Vec<Arc<Partition>>>,
+    /// The logs that could not be set aside, and are tried again.
+    strays: Mutex<Vec<PartitionLog>>,
 }
 
 impl Publisher {
     /// A publisher for a broker that found these logs at its start.
     pub fn new(broker: Arc<Broker>, fetchers: Arc<Fetchers>, found: Vec<PartitionLog>) -> Self {
         let found = found.into_iter().map(|log| (log.name().clone(), log)).collect();
-        Self { broker, fetchers, found: Mutex::new(Some(found)), unopened: Mutex::default() }
+        Self {
+            broker,
+            fetchers,
+            found: Mutex::new(Some(found)),
+            unopened: Mutex::default(),
+            undeleted: Mutex::default(),
+            strays: Mutex::default(),
+        }
     }
 
     /// The disk that the partitions are on.
@@ -57,12 +68,54 @@ impl Publisher {
                 let (topic, partition) = (&change.topic.name, change.partition);
                 tracing::error!(%topic, %partition, %error, "Failed to open a partition, retrying");
                 unopened.insert((change.topic.id, partition));
+                if matches!(&error, CreateError::Io(error) if is_disk_full(error)) {
+                    self.hand_over(change);
+                }
             }
         }
     }
 
-    /// Retries opening failed partitions: there may be disk space by now. Blocks.
-    pub fn retry_failed_opens(&self) {
+    /// A partition that finds no room here is led by another replica, if one is in sync.
+    fn hand_over(&self, change: &LocalPartition) {
+        let registration = &change.registration;
+        let replication = &self.broker.replication;
+        if registration.leader == self.broker.node_id
+            && registration.isr.len() > 1
+            && replication.tracks_directories()
+        {
+            replication.directories.hand_over(change.topic.id, change.partition);
+        }
+    }
+
+    /// Retries what failed: there may be disk space by now. Blocks.
+    pub fn retry_failed(&self) {
+        self.retry_deletions();
+        self.retry_opens();
+    }
+
+    fn retry_deletions(&self) {
+        let _no_change_beside = self.unopened.lock();
+        let dirs = &self.broker.log_dirs;
+        self.undeleted.lock().retain(|partition| {
+            if let Err(error) = dirs.empty(&partition.dir()) {
+                tracing::debug!(?partition, %error, "Failed to empty a deleted partition");
+            }
+            let deleted = partition.with_log(|log| dirs.delete(log));
+            if deleted.is_ok() {
+                tracing::info!(?partition, "Deleted a partition after a retry");
+            }
+            deleted.is_err()
+        });
+        self.strays.lock().retain_mut(|log| match dirs.set_aside(log) {
+            Ok(path) => {
+                tracing::warn!(partition = %log.name(), path = %path.display(), "Set aside a log after a retry");
+                false
+            }
+            Err(_) => true,
+        });
+    }
+
+    fn retry_opens(&self) {
         let mut unopened = self.unopened.lock();
         if unopened.is_empty() {
             return;
@@ -114,7 +167,10 @@ impl Publisher {
         partition.end_move(&self.broker.log_dirs);
         match partition.with_log(|log| self.broker.log_dirs.delete(log)) {
             Ok(()) => tracing::info!(?partition, "Deleted a partition"),
-            Err(error) => tracing::error!(?partition, %error, "Failed to delete a partition"),
+            Err(error) => {
+                tracing::error!(?partition, %error, "Failed to delete a partition, retrying");
+                self.undeleted.lock().push(partition);
+            }
         }
     }
 
@@ -297,7 +353,10 @@ impl Publisher {
                 %partition, path = %path.display(),
                 "Set aside a log that belongs to no topic of the cluster, or is a leftover copy; delete it if it is not needed"
             ),
-            Err(error) => tracing::error!(%partition, %error, "Failed to set a log aside"),
+            Err(error) => {
+                tracing::error!(%partition, %error, "Failed to set a log aside, retrying");
+                self.strays.lock().push(log);
+            }
         }
     }
 

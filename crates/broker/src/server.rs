@@ -136,7 +136,7 @@ pub async fn start_on(
     let files_watched = Arc::clone(&secured).watch(stopping.subscribe());
     let mut housekeeping = keep_house(&broker);
     housekeeping.spawn(files_watched);
-    housekeeping.spawn(retry_failed_opens(publisher));
+    housekeeping.spawn(retry_failed(publisher));
     housekeeping.spawn(note_epochs(Arc::clone(&broker), membership.epochs()));
     let metrics = metrics(&broker, controller.as_ref(), entrance, &config, &connections);
     metrics.start(&mut housekeeping, log_dirs.cluster_id(), config.node.id);
@@ -282,13 +282,13 @@ async fn create_share_state_topic(broker: Arc<Broker>) {
     }
 }
 
-/// Periodically retries opening partitions that failed to open.
-async fn retry_failed_opens(publisher: Arc<Publisher>) {
+/// Periodically retries opening and deleting partitions where that has failed.
+async fn retry_failed(publisher: Arc<Publisher>) {
     loop {
         tokio::time::sleep(OPEN_AGAIN).await;
         let (publisher, disk) = (Arc::clone(&publisher), publisher.disk().clone());
-        if disk.spawn(move || publisher.retry_failed_opens()).await.is_err() {
-            tracing::error!("Reopening partitions panicked, retrying later");
+        if disk.spawn(move || publisher.retry_failed()).await.is_err() {
+            tracing::error!("Retrying partitions panicked, retrying later");
         }
     }
 }

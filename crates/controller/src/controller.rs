@@ -18,7 +18,7 @@ use crate::options::{ConfigRules, ControllerOptions};
 use crate::published::{ControllerFigures, Published};
 use crate::quorum::StartError;
 use crate::requester::Requester;
-use crate::state::{ComparedElection, Now, State, Undecided};
+use crate::state::{Batch, ComparedElection, Extent, Now, State, Undecided};
 
 /// Requests that may wait for the controller's task.
 const COMMANDS_MAX: usize = 1024;
@@ -186,8 +186,13 @@ impl Controller {
         let place = Arc::clone(&answer);
         let decide: dispatch::Decide = Box::new(move |state, now| {
             let (records, answer) = decide(state, now);
-            *place.lock() = answer;
-            dispatch::Decision { records, answer: Ok(Bytes::new()), spent: None, rulings: None }
+            let (batch, unwritable) = match state.prepare(records, Extent::Several) {
+                Ok(batch) => (batch, None),
+                Err(unwritable) => (Batch::default(), Some(unwritable)),
+            };
+            // What cannot be written is not done.
+            *place.lock() = if unwritable.is_some() { T::default() } else { answer };
+            dispatch::Decision { batch, unwritable, answer: Ok(Bytes::new()), spent: None, rulings: None }
         });
         let ask = dispatch::Ask::Decide { decide, is_large: false };
         self.ask(|reply| Command::Ask { ask, reply }).await?;

@@ -1,7 +1,7 @@
 //! The line-based checkpoint files of Kafka.
 //!
 //! ```text
-//! <version>            always 0
+//! <version>            0; 1 in a partition's transaction-index-checkpoint
 //! <number of entries>
 //! <entry>              one a line: "topic partition offset" in a log directory's offset checkpoints,
 //! ...                  "epoch startOffset" in a partition's leader-epoch-checkpoint
@@ -35,6 +35,8 @@ pub const LEADER_EPOCH_FILE: &str = "leader-epoch-checkpoint";
 pub const TXN_INDEX_FILE: &str = "transaction-index-checkpoint";
 
 const VERSION: &str = "0";
+/// The version of the checkpoint of transaction indexes, which is Thalweg's own.
+const TXN_INDEX_VERSION: &str = "1";
 
 /// Why a checkpoint file is of no use.
 #[derive(Debug, thiserror::Error)]
@@ -64,14 +66,26 @@ fn read_entries<T>(
     path: &Path,
     parse: impl Fn(&str) -> Option<T>,
 ) -> Result<Vec<T>, BadCheckpoint> {
-    let Some(bytes) = disk.read_if_exists(path)? else { return Ok(Vec::new()) };
-    if bytes.is_empty() {
-        return Ok(Vec::new());
+    match read_text(disk, path)? {
+        Some(text) => parse_entries(&text, VERSION, parse),
+        None => Ok(Vec::new()),
     }
-    let text = String::from_utf8(bytes).map_err(|_| BadCheckpoint::Malformed { line: 1 })?;
+}
+
+/// The content of a checkpoint file; `None` if it is empty or missing.
+fn read_text(disk: &Disk, path: &Path) -> Result<Option<String>, BadCheckpoint> {
+    let bytes = disk.read_if_exists(path)?.filter(|bytes| !bytes.is_empty());
+    bytes.map(|bytes| String::from_utf8(bytes).map_err(|_| BadCheckpoint::Malformed { line: 1 })).transpose()
+}
+
+fn parse_entries<T>(
+    text: &str,
+    version: &str,
+    parse: impl Fn(&str) -> Option<T>,
+) -> Result<Vec<T>, BadCheckpoint> {
     let is_whole = text.ends_with('\n');
     let mut lines = text.lines();
-    if lines.next() != Some(VERSION) {
+    if lines.next() != Some(version) {
         return Err(BadCheckpoint::Malformed { line: 1 });
     }
     let announced: usize =
@@ -160,22 +174,58 @@ pub struct TxnIndexSum {
     pub crc: u32,
 }
 
-/// Reads the checkpoint of a partition's transaction indexes, by the base offsets of their segments.
-pub fn read_txn_indexes(disk: &Disk, path: &Path) -> Result<BTreeMap<Offset, TxnIndexSum>, BadCheckpoint> {
-    let entries = read_entries(disk, path, |line| {
-        let mut words = line.split_ascii_whitespace();
-        let base: i64 = words.next()?.parse().ok()?;
-        let sum = TxnIndexSum { bytes: words.next()?.parse().ok()?, crc: words.next()?.parse().ok()? };
-        words.next().is_none().then_some((Offset(base), sum))
+/// The checkpoint of a partition's transaction indexes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TxnIndexes {
+    /// No index below this offset lacks an entry; the last record before it has this leader epoch. `None` if that is not
+    /// known, as after an earlier version of Thalweg.
+    pub complete: Option<(Offset, LeaderEpoch)>,
+    /// The indexes by the base offsets of their segments.
+    pub sums: BTreeMap<Offset, TxnIndexSum>,
+}
+
+enum TxnIndexLine {
+    Complete(Offset, LeaderEpoch),
+    Sum(Offset, TxnIndexSum),
+}
+
+/// Reads the checkpoint of a partition's transaction indexes, of this version or the one before.
+pub fn read_txn_indexes(disk: &Disk, path: &Path) -> Result<TxnIndexes, BadCheckpoint> {
+    let Some(text) = read_text(disk, path)? else { return Ok(TxnIndexes::default()) };
+    let version = if text.lines().next() == Some(VERSION) { VERSION } else { TXN_INDEX_VERSION };
+    let lines = parse_entries(&text, version, |line| {
+        let words: Vec<&str> = line.split_ascii_whitespace().collect();
+        match words[..] {
+            [base, bytes, crc] => {
+                let sum = TxnIndexSum { bytes: bytes.parse().ok()?, crc: crc.parse().ok()? };
+                Some(TxnIndexLine::Sum(Offset(base.parse().ok()?), sum))
+            }
+            [end, epoch] if version == TXN_INDEX_VERSION => {
+                Some(TxnIndexLine::Complete(Offset(end.parse().ok()?), LeaderEpoch(epoch.parse().ok()?)))
+            }
+            _ => None,
+        }
     })?;
-    Ok(entries.into_iter().collect())
+    let mut known = TxnIndexes::default();
+    for line in lines {
+        match line {
+            TxnIndexLine::Complete(end, epoch) => known.complete = Some((end, epoch)),
+            TxnIndexLine::Sum(base, sum) => drop(known.sums.insert(base, sum)),
+        }
+    }
+    Ok(known)
 }
 
 /// Replaces the checkpoint of a partition's transaction indexes.
-pub fn write_txn_indexes(disk: &Disk, path: &Path, sums: &BTreeMap<Offset, TxnIndexSum>) -> io::Result<()> {
-    let mut text = head(sums.len());
-    for (base, TxnIndexSum { bytes, crc }) in sums {
-        writeln!(text, "{base} {bytes} {crc}").expect("writing to a string does not fail");
+pub fn write_txn_indexes(disk: &Disk, path: &Path, known: &TxnIndexes) -> io::Result<()> {
+    let entries = known.sums.len() + usize::from(known.complete.is_some());
+    let mut text = format!("{TXN_INDEX_VERSION}\n{entries}\n");
+    let written = "writing to a string does not fail";
+    if let Some((end, epoch)) = known.complete {
+        writeln!(text, "{end} {epoch}").expect(written);
+    }
+    for (base, TxnIndexSum { bytes, crc }) in &known.sums {
+        writeln!(text, "{base} {bytes} {crc}").expect(written);
     }
     disk.overwrite(path, text.as_bytes())
 }

@@ -89,7 +89,7 @@ pub struct DirState {
     path: PathBuf,
     disk: Disk,
     failure: Arc<DirFailure>,
-    /// Whether an append has found no room, and none was seen since.
+    /// Whether a write has found no room, and none was seen since.
     is_full: AtomicBool,
     partitions: Mutex<HashMap<TopicPartition, Partition>>,
     /// The content of each checkpoint file, in the order of [`Checkpoint::ALL`]. The lock is held while writing.
@@ -98,9 +98,9 @@ pub struct DirState {
 }
 
 impl DirState {
-    /// A directory that is online. Of its failure, `failures` is notified.
-    pub(crate) fn new(id: Uuid, path: PathBuf, disk: &Disk, failures: Arc<Notify>) -> DirState {
-        let failure = DirFailure::new(path.clone(), failures);
+    /// A directory that is online. Of its failure, and of a lack of room, `troubles` is notified.
+    pub(crate) fn new(id: Uuid, path: PathBuf, disk: &Disk, troubles: Arc<Notify>) -> DirState {
+        let failure = DirFailure::new(path.clone(), troubles);
         DirState {
             id,
             path,
@@ -137,10 +137,11 @@ impl DirState {
         self.failure.fail(reason);
     }
 
-    /// An append has found no room.
+    /// A write has found no room.
     pub(crate) fn note_full(&self) {
         if !self.is_full.swap(true, Ordering::AcqRel) {
             tracing::warn!(dir = %self.path.display(), "Disk is full, appends are refused until there is room");
+            self.failure.tell();
         }
     }
 
@@ -150,11 +151,21 @@ impl DirState {
 
     /// Looks whether there is room again, where there was none.
     pub(crate) fn look_for_room(&self) {
-        let Ok((size, free)) = self.disk.space(&self.path) else { return };
-        if self.is_full() && free >= (size / ROOM_SHARE).min(ROOM_BYTES) {
+        if let Some(free) = self.room().filter(|_| self.is_full()) {
             tracing::info!(dir = %self.path.display(), free, "Disk has room again");
             self.is_full.store(false, Ordering::Release);
         }
+    }
+
+    /// Whether there is room for another partition.
+    pub(crate) fn has_room(&self) -> bool {
+        !self.is_full() && self.room().is_some()
+    }
+
+    /// The bytes free, if they are enough; the most where nobody knows.
+    fn room(&self) -> Option<u64> {
+        let (size, free) = self.disk.space(&self.path).unwrap_or((u64::MAX, u64::MAX));
+        (free >= (size / ROOM_SHARE).min(ROOM_BYTES)).then_some(free)
     }
 
     pub(crate) fn partitions(&self) -> Vec<PartitionDescription> {
@@ -198,8 +209,10 @@ impl DirState {
     }
 
     /// Records that a log has been closed.
-    pub(crate) fn set_closed(&self, name: &TopicPartition) {
-        if let Some(partition) = self.partitions.lock().get_mut(name) {
+    pub(crate) fn set_closed(&self, name: &TopicPartition, offsets: &Arc<PublishedOffsets>) {
+        let mut partitions = self.partitions.lock();
+        if let Some(partition) = partitions.get_mut(name).filter(|known| Arc::ptr_eq(&known.offsets, offsets))
+        {
             partition.closed = true;
         }
     }

@@ -31,7 +31,7 @@ use crate::clock::Clock;
 use crate::config::LogConfig;
 use crate::dir_state::{Checkpoint, DirState, PartitionDescription};
 use crate::disk::{DirLock, Disk};
-use crate::partition::PartitionLog;
+use crate::partition::{METADATA_FILE, PartitionLog};
 use crate::segment::Home;
 use crate::topic_partition::TopicPartition;
 use thalweg_ids::Uuid;
@@ -69,8 +69,8 @@ pub struct LogDirs {
     lost: Mutex<HashSet<TopicPartition>>,
     /// Notified when a partition is created, deleted or set aside.
     changed: Notify,
-    /// Notified when a directory fails.
-    failures: Arc<Notify>,
+    /// Notified when a directory fails or becomes full.
+    troubles: Arc<Notify>,
     disk: Disk,
     clock: Clock,
 }
@@ -194,9 +194,10 @@ impl LogDirs {
         self.lost.lock().clear();
     }
 
-    /// Creates a partition: in the directory with the given id, or in the one with the fewest partitions. If its
-    /// directory is gone, as after the replacement of a disk, it is created in another, unless it may be in an
-    /// offline directory: restarting empty beside it would lose its data.
+    /// Creates a partition: in the directory with the given id, or in the one with the fewest partitions. Directories
+    /// without room come last, and the next is tried where one has none. If its directory is gone, as after the
+    /// replacement of a disk, it is created in another, unless it may be in an offline directory: restarting empty
+    /// beside it would lose its data.
     pub fn create(
         &self,
         name: &TopicPartition,
@@ -208,29 +209,43 @@ impl LogDirs {
             let (name, path) = (name.clone(), there.state.path().to_owned());
             return Err(PartitionExists { name, path }.into());
         }
-        let dir = match directory.map(|id| self.online().find(|dir| dir.state.id() == id)) {
-            Some(Some(asked_for)) => Some(asked_for),
-            Some(None) if !self.are_all_online() => None,
-            Some(None) | None => self.online().min_by_key(|dir| dir.state.partition_count()),
+        let dirs = match directory.map(|id| self.online().find(|dir| dir.state.id() == id)) {
+            Some(Some(asked_for)) => vec![asked_for],
+            Some(None) if !self.are_all_online() => Vec::new(),
+            Some(None) | None => self.by_preference(),
         };
-        let Some(dir) = dir else { return Err(DirectoryOffline { directory }.into()) };
         self.disk.descriptors().check_new_partition().map_err(io::Error::from)?;
-        match self.create_in(&dir.state, name, topic_id, config) {
-            Ok(log) => {
-                self.changed.notify_one();
-                Ok(log)
-            }
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                let (name, path) = (name.clone(), dir.state.path().to_owned());
-                Err(PartitionExists { name, path }.into())
-            }
-            Err(error) => {
-                if !crate::disk::is_shortage(&error) {
-                    dir.state.fail(&format!("creating {name} has failed: {error}"));
+        let mut refused = CreateError::from(DirectoryOffline { directory });
+        for dir in dirs {
+            match self.create_in(&dir.state, name, topic_id, Arc::clone(&config)) {
+                Ok(log) => {
+                    self.changed.notify_one();
+                    return Ok(log);
                 }
-                Err(error.into())
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    let (name, path) = (name.clone(), dir.state.path().to_owned());
+                    return Err(PartitionExists { name, path }.into());
+                }
+                Err(error) => {
+                    if crate::disk::is_disk_full(&error) {
+                        dir.state.note_full();
+                    } else if !crate::disk::is_shortage(&error) {
+                        dir.state.fail(&format!("creating {name} has failed: {error}"));
+                    }
+                    refused = error.into();
+                }
             }
         }
+        Err(refused)
+    }
+
+    /// The directories for a new partition: those with room first, then those with few partitions.
+    fn by_preference(&self) -> Vec<&LogDir> {
+        let mut dirs: Vec<_> = self.online().collect();
+        if dirs.len() > 1 {
+            dirs.sort_by_cached_key(|dir| (!dir.state.has_room(), dir.state.partition_count()));
+        }
+        dirs
     }
 
     fn create_in(
@@ -250,15 +265,36 @@ impl LogDirs {
     }
 
     /// Deletes a partition: its directory is renamed to end with `-delete`, and removed later by
-    /// [`LogDirs::purge_deleted`]. The log is closed for appends.
+    /// [`LogDirs::purge_deleted`]. The log is closed for appends. After an error it can be tried again; without room
+    /// for the longer name, [`LogDirs::empty`] makes some.
     pub fn delete(&self, log: &mut PartitionLog) -> io::Result<()> {
         let Some(state) = log.state().cloned() else { return Ok(()) };
-        state.unregister(log.name(), log.published());
+        state.set_closed(log.name(), log.published());
         let renamed = state.path().join(log.name().delete_dir_name());
         let due_ms = self.clock.now_ms().saturating_add(log.config().file_delete_delay_ms);
-        log.retire(&renamed)?;
-        state.doom(due_ms, renamed);
+        match log.retire(&renamed) {
+            // Somebody else has removed it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            retired => {
+                retired?;
+                state.doom(due_ms, renamed);
+            }
+        }
+        // Not before: another log of this name, in another directory, would keep the next start from telling them apart.
+        state.unregister(log.name(), log.published());
         self.changed.notify_one();
+        Ok(())
+    }
+
+    /// Removes the files of a partition that is deleted, apart from the one with the topic id: without it, what is
+    /// left after a crash could be taken for another topic's. For a full disk that has no room for another name.
+    /// Call it without the partition's lock.
+    pub fn empty(&self, partition: &Path) -> io::Result<()> {
+        for listed in self.disk.list(partition)? {
+            if listed.name != METADATA_FILE {
+                self.disk.remove(&partition.join(&listed.name))?;
+            }
+        }
         Ok(())
     }
 
@@ -266,9 +302,10 @@ impl LogDirs {
     /// kept. The log is closed for appends. Returns the new path.
     pub fn set_aside(&self, log: &mut PartitionLog) -> io::Result<PathBuf> {
         let Some(state) = log.state().cloned() else { return Err(io::ErrorKind::NotFound.into()) };
-        state.unregister(log.name(), log.published());
+        state.set_closed(log.name(), log.published());
         let renamed = state.path().join(log.name().stray_dir_name());
         log.retire(&renamed)?;
+        state.unregister(log.name(), log.published());
         self.changed.notify_one();
         Ok(renamed)
     }
@@ -279,9 +316,9 @@ impl LogDirs {
         self.changed.notified().await;
     }
 
-    /// Returns once a directory has failed since the last call.
-    pub async fn failed_since(&self) {
-        self.failures.notified().await;
+    /// Returns once a directory has failed or become full since the last call.
+    pub async fn troubled(&self) {
+        self.troubles.notified().await;
     }
 
     /// Removes the directories of deleted partitions whose delay has passed. May take long: call it where blocking is
@@ -311,22 +348,24 @@ impl LogDirs {
         self.disk.tell_missed_hints();
     }
 
-    /// Writes the log starts (Kafka: every 60 s). After DeleteRecords, call it before answering if the records
-    /// must stay deleted through a crash.
-    pub fn checkpoint_log_starts(&self) {
-        self.checkpoint(LOG_START_FILE, Checkpoint::LogStart);
+    /// Writes the log starts (Kafka: every 60 s). Returns the directories whose log starts are on the medium. After
+    /// DeleteRecords, call it before answering if the records must stay deleted through a crash.
+    pub fn checkpoint_log_starts(&self) -> Vec<Uuid> {
+        self.checkpoint(LOG_START_FILE, Checkpoint::LogStart)
     }
 
-    fn checkpoint(&self, file: &str, checkpoint: Checkpoint) {
+    fn checkpoint(&self, file: &str, checkpoint: Checkpoint) -> Vec<Uuid> {
+        let mut written = Vec::new();
         for dir in self.online() {
-            if let Err(error) = dir.state.write_checkpoint(checkpoint) {
-                if crate::disk::is_shortage(&error) {
+            match dir.state.write_checkpoint(checkpoint) {
+                Ok(()) => written.push(dir.state.id()),
+                Err(error) if crate::disk::is_shortage(&error) => {
                     tracing::warn!(dir = %dir.state.path().display(), file, %error, "Failed to write a checkpoint");
-                } else {
-                    dir.state.fail(&format!("writing {file} has failed: {error}"));
                 }
+                Err(error) => dir.state.fail(&format!("writing {file} has failed: {error}")),
             }
         }
+        written
     }
 
     /// Closes the directories. Every log must have been closed ([`PartitionLog::close`]) for its directory to count
@@ -372,6 +411,11 @@ impl LogDirs {
     /// Whether appends find no room in any directory. [`LogDirs::look_for_room`] finds out when that is over.
     pub fn are_full(&self) -> bool {
         self.online().next().is_some() && self.online().all(|dir| dir.state.is_full())
+    }
+
+    /// The directories in which appends find no room.
+    pub fn full_ids(&self) -> Vec<Uuid> {
+        self.online().filter(|dir| dir.state.is_full()).map(|dir| dir.state.id()).collect()
     }
 
     /// Looks whether there is room again in directories that were full.

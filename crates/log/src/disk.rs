@@ -414,7 +414,9 @@ impl Disk {
             return Ok(memory.space(path));
         }
         let facts = rustix::fs::statvfs(path)?;
-        Ok((facts.f_blocks.saturating_mul(facts.f_frsize), facts.f_bavail.saturating_mul(facts.f_frsize)))
+        let limit = self.faults.as_ref().and_then(|faults| faults.free_bytes()).unwrap_or(u64::MAX);
+        let free = facts.f_bavail.saturating_mul(facts.f_frsize).min(limit);
+        Ok((facts.f_blocks.saturating_mul(facts.f_frsize), free))
     }
 
     /// Takes the lock file of a log directory; `None` if another process, or another part of this one, holds it.

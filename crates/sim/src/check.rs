@@ -9,12 +9,21 @@ use thalweg_record::{DecompressBuffer, batches, verify};
 
 /// The log of one replica: the bytes of its segments, one after the other.
 pub fn log_of(disk: &MemoryDisk, topic: &str, partition: i32) -> Vec<u8> {
+    files_of(disk, topic, partition, "log")
+}
+
+/// The transaction indexes of one replica, one after the other. Replicas need not roll segments at the same offsets.
+pub fn txn_indexes_of(disk: &MemoryDisk, topic: &str, partition: i32) -> Vec<u8> {
+    files_of(disk, topic, partition, "txnindex")
+}
+
+fn files_of(disk: &MemoryDisk, topic: &str, partition: i32, extension: &str) -> Vec<u8> {
     let name = format!("{topic}-{partition}");
-    let of_log = |path: &PathBuf| {
+    let is_one = |path: &PathBuf| {
         let dir = path.parent().and_then(Path::file_name);
-        dir.is_some_and(|dir| *dir == *name) && path.extension().is_some_and(|end| end == "log")
+        dir.is_some_and(|dir| *dir == *name) && path.extension().is_some_and(|end| end == extension)
     };
-    disk.files().into_iter().filter(|(path, _)| of_log(path)).flat_map(|(_, bytes)| bytes).collect()
+    disk.files().into_iter().filter(|(path, _)| is_one(path)).flat_map(|(_, bytes)| bytes).collect()
 }
 
 /// The records of a log, by their offsets.
@@ -48,13 +57,22 @@ fn records(partition: i32, log: &[u8]) -> Result<BTreeMap<i64, Name>, String> {
 
 /// Where the logs of a partition's replicas differ, named by their machines.
 pub fn differences(topic: &str, partition: i32, replicas: &[(String, Vec<u8>)]) -> Vec<String> {
+    differences_in("logs", topic, partition, replicas)
+}
+
+/// Where the transaction indexes of a partition's replicas differ.
+pub fn index_differences(topic: &str, partition: i32, replicas: &[(String, Vec<u8>)]) -> Vec<String> {
+    differences_in("transaction indexes", topic, partition, replicas)
+}
+
+fn differences_in(what: &str, topic: &str, partition: i32, replicas: &[(String, Vec<u8>)]) -> Vec<String> {
     let Some(((first, log), others)) = replicas.split_first() else { return Vec::new() };
     let different = others.iter().filter(|(_, bytes)| bytes != log);
     let difference = |(other, bytes): &(String, Vec<u8>)| {
         let at = bytes.iter().zip(log).take_while(|(a, b)| a == b).count();
         let (len, other_len) = (log.len(), bytes.len());
         format!(
-            "{topic}-{partition}: the logs on {first} ({len} bytes) and {other} ({other_len}) differ from byte {at} on"
+            "{topic}-{partition}: the {what} on {first} ({len} bytes) and {other} ({other_len}) differ from byte {at} on"
         )
     };
     different.map(difference).collect()

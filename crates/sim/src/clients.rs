@@ -3,6 +3,7 @@
 
 use crate::chance::Chance;
 use crate::history::{Acknowledged, History, Name, TOPIC};
+use crate::pace::Pace;
 use crate::plan::Plan;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -55,10 +56,10 @@ pub struct Clients {
 impl Clients {
     /// Runs the plan's clients, as long as it is polled.
     pub async fn run(self, plan: &Plan) {
-        let Plan { producers, consumers, members, transactional, .. } = *plan;
+        let Plan { producers, consumers, members, transactional, crowd, .. } = *plan;
         let Plan { consumer_members, share_members, streams_members, .. } = *plan;
         let mut tasks = tokio::task::JoinSet::new();
-        self.producing.store((producers + transactional) as usize, Ordering::SeqCst);
+        self.producing.store((producers + transactional + crowd) as usize, Ordering::SeqCst);
         for id in 0..producers {
             tasks.spawn(self.clone().produce(id));
         }
@@ -83,10 +84,11 @@ impl Clients {
         if streams_members > 0 {
             tasks.spawn(self.clone().watch_streams());
         }
-        for id in 0..transactional {
-            tasks.spawn(self.clone().transact(id));
+        for id in 0..transactional + crowd {
+            let pace = if id < transactional { Pace::Usual } else { Pace::Hasty };
+            tasks.spawn(self.clone().transact(id, pace));
         }
-        if transactional > 0 {
+        if plan.has_transactions() {
             tasks.spawn(self.clone().audit());
         }
         while tasks.join_next().await.is_some() {}

@@ -81,6 +81,9 @@ pub struct Plan {
     pub mixes: bool,
     /// Producers of transactions, to their own topic. Most runs have none, so that these runs do not change.
     pub transactional: u32,
+    /// More of them, with short transactions that are often aborted, so that a follower that catches up fetches several in
+    /// one answer. Most runs have none, so that these runs do not change.
+    pub crowd: u32,
     /// Delays of messages.
     pub delays: Delays,
     /// Duration of the faults.
@@ -145,6 +148,7 @@ impl Plan {
             repartitions: i32::try_from(repartitions).unwrap_or(0),
             mixes: consumer.one_in(3),
             transactional: u32::try_from(transactional).unwrap_or(0),
+            crowd: if Chance::new(seed, 8).one_in(3) { 2 } else { 0 },
             delays: Delays {
                 least_ms: TICK_MS,
                 usual_ms: if slow { 40 } else { 10 },
@@ -207,6 +211,11 @@ impl Plan {
 
     /// The topics of all clients, without those that the streams group has created.
     pub fn topics(&self) -> impl Iterator<Item = &'static str> {
-        [TOPIC].into_iter().chain((self.transactional > 0).then_some(LEDGER))
+        [TOPIC].into_iter().chain(self.has_transactions().then_some(LEDGER))
+    }
+
+    /// Whether there are producers of transactions.
+    pub fn has_transactions(&self) -> bool {
+        self.transactional + self.crowd > 0
     }
 }

@@ -8,6 +8,7 @@ use crate::check;
 use crate::clients::Clients;
 use crate::consumer_members;
 use crate::history::{History, TOPIC};
+use crate::isolation;
 use crate::ledger::LEDGER;
 use crate::machine::{Ended, SimMachine};
 use crate::network::{MachineId, Network};
@@ -388,7 +389,7 @@ impl Simulation {
                     "partition {partition}: the share group has settled {described} of {end}"
                 ));
             }
-            if self.plan.transactional > 0 {
+            if self.plan.has_transactions() {
                 let end = match self.end_of(LEDGER, partition) {
                     Ok(end) => end,
                     Err(why) => return Some(why),
@@ -474,6 +475,9 @@ impl Simulation {
                     let logs: Vec<_> = replicas.map(|(id, name)| (name, log(id, topic))).collect();
                     wrong.extend(check::differences(topic, partition, &logs));
                 }
+                if self.plan.has_transactions() {
+                    wrong.extend(self.check_isolation(partition));
+                }
             }
             // Without a leader it is unknown which replica is right.
             if let Some(leader) = self.leader(partition) {
@@ -489,6 +493,24 @@ impl Simulation {
         }
         wrong.extend(self.history.with(|known| known.ledger.check(self.unrest.is_none())));
         wrong.into_iter().for_each(|what| self.history.violation(what));
+    }
+
+    /// Compares the transaction indexes of a partition's replicas, and reads committed records from each.
+    fn check_isolation(&self, partition: i32) -> Vec<String> {
+        let mut wrong = Vec::new();
+        let mut indexes = Vec::new();
+        for (id, name) in self.replicas(LEDGER, partition) {
+            let disk = &self.machines[id].disk;
+            indexes.push((name.clone(), check::txn_indexes_of(disk, LEDGER, partition)));
+            let broker = self.machines[id].broker();
+            let replica = broker.and_then(|broker| broker.partitions.get(LEDGER, PartitionIndex(partition)));
+            if let Some(replica) = replica {
+                let fault = isolation::check(&replica, &check::log_of(disk, LEDGER, partition));
+                wrong.extend(fault.map(|fault| format!("{LEDGER}-{partition} on {name}: {fault}")));
+            }
+        }
+        wrong.extend(check::index_differences(LEDGER, partition, &indexes));
+        wrong
     }
 
     fn outcome(&self, seed: u64, faults: u64) -> Outcome {

@@ -4,6 +4,7 @@
 use crate::chance::Chance;
 use crate::clients::{AGAIN, Clients};
 use crate::ledger::{Entry, Fate, Id, LEDGER, Transaction};
+use crate::pace::Pace;
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -31,19 +32,21 @@ struct Transactional {
     name: String,
     producer_id: i64,
     epoch: i16,
+    pace: Pace,
     /// Of the next record of each partition.
     sequences: BTreeMap<i32, i32>,
 }
 
 impl Clients {
     /// One transaction after the other.
-    pub(crate) async fn transact(self, id: u32) {
+    pub(crate) async fn transact(self, id: u32, pace: Pace) {
         let mut chance = Chance::new(self.seed, 3000 + u64::from(id));
         let name = format!("transactional-{id}");
         let cluster = self.cluster(&name).await;
         let sequences = BTreeMap::new();
         let clients = self.clone();
-        let mut producer = Transactional { clients, cluster, name, producer_id: -1, epoch: -1, sequences };
+        let mut producer =
+            Transactional { clients, cluster, name, producer_id: -1, epoch: -1, pace, sequences };
         producer.begin().await;
         let mut number = 0;
         while !self.ending.load(Ordering::SeqCst) {
@@ -112,9 +115,8 @@ impl Transactional {
     async fn transaction(&mut self, id: Id, chance: &mut Chance) -> Result<(), Lost> {
         let transaction = Transaction { fate: Fate::NotCommitted, records: BTreeMap::new() };
         self.with(id, |known| *known = transaction);
-        for _ in 0..chance.between(1, 4) {
-            let all = self.clients.partitions.unsigned_abs();
-            let partition = i32::try_from(chance.below(all.into())).unwrap_or(0);
+        for _ in 0..self.pace.batches(chance) {
+            let partition = self.pace.partition(self.clients.partitions, chance);
             let count = chance.between(1, 3);
             let len = usize::try_from(chance.below(200)).unwrap_or(0);
             let first = self.with(id, |known| known.records.get(&partition).copied().unwrap_or(0));
@@ -127,7 +129,7 @@ impl Transactional {
             // As if the process ended here.
             return Err(Lost);
         }
-        let commits = !chance.one_in(4);
+        let commits = self.pace.commits(chance);
         if commits {
             self.with(id, |known| known.fate = Fate::Unknown);
         }

@@ -105,7 +105,10 @@ const LAW: &[(&str, &[&str])] = &[
     ),
     ("thalweg-security", &[]),
     ("thalweg-share", &["ids"]),
-    ("thalweg-sim", &["broker", "client", "config", "hash", "ids", "log", "net", "record", "wire"]),
+    (
+        "thalweg-sim",
+        &["broker", "client", "config", "hash", "ids", "log", "net", "record", "replica", "wire"],
+    ),
     ("thalweg-stream", &["client", "record", "wire"]),
     ("thalweg-watch", &[]),
     ("thalweg-wire", &["ids"]),

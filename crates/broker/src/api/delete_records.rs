@@ -3,7 +3,8 @@
 //!
 //! An offset of -1 means the high watermark. The answer is the low watermark: the lowest start among the replicas.
 //! Refused: internal topics (INVALID_TOPIC_EXCEPTION), topics that are compacted and not deleted (POLICY_VIOLATION),
-//! and offsets beyond the high watermark (OFFSET_OUT_OF_RANGE).
+//! and offsets beyond the high watermark (OFFSET_OUT_OF_RANGE). Where the new start cannot be written, as on a full disk,
+//! the answer is KAFKA_STORAGE_ERROR.
 //!
 //! The answer waits until every replica that is alive has dropped the records (REQUEST_TIMED_OUT if that takes too long).
 //!
@@ -83,9 +84,23 @@ fn delete(broker: &Broker, permissions: &Permissions, request: DeleteRecordsRequ
         outcomes.push((topic.name, partitions));
     }
     if moved {
-        broker.log_dirs.checkpoint_log_starts();
+        let written = broker.log_dirs.checkpoint_log_starts();
+        outcomes.iter_mut().flat_map(|(_, partitions)| partitions).for_each(|(_, deleted)| {
+            if deleted.as_ref().is_ok_and(|deleted| !deleted.is_on_medium(&written)) {
+                *deleted = Err(ErrorCode::KafkaStorageError);
+            }
+        });
     }
     outcomes
+}
+
+impl Deleted {
+    /// Whether the new log start is on the medium, when it is in these directories. Where it is not, a crash brings the
+    /// records back; the client may ask again.
+    fn is_on_medium(&self, written: &[thalweg_log::Uuid]) -> bool {
+        let directory = self.partition.with_log(|log| log.directory_id());
+        directory.is_some_and(|directory| written.contains(&directory))
+    }
 }
 
 /// As in Kafka: a repeated partition is processed once, with the last offset.

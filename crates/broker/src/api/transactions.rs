@@ -8,6 +8,7 @@ use super::Call;
 use super::access::not_on_cluster;
 use crate::authorization::{Denials, Permissions};
 use crate::broker::Broker;
+use futures_util::future::join_all;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use thalweg_coordinator::transaction::{
@@ -50,11 +51,10 @@ pub async fn add_partitions(
         if !call.permissions.may_on_cluster(Operation::ClusterAction) {
             return not_on_cluster(&request, version);
         }
-        let mut results_by_transaction = Vec::with_capacity(request.transactions.len());
-        for transaction in &request.transactions {
-            let none = Denials::default();
-            results_by_transaction.push(add_to_one(&broker, version, transaction, &none).await);
-        }
+        // Together: one whose coordinator waits for its replicas must not delay the others.
+        let none = Denials::default();
+        let adding = request.transactions.iter().map(|one| add_to_one(&broker, version, one, &none));
+        let results_by_transaction = join_all(adding).await;
         return AddPartitionsToTxnResponse { results_by_transaction, ..Default::default() };
     }
     let transaction = AddPartitionsToTxnTransaction {

@@ -1,7 +1,7 @@
 //! A broker on a free port of this machine, with its own data, and a connection to it.
 
 use std::path::Path;
-use thalweg_broker::{Server, start};
+use thalweg_broker::{Loading, Machine, Server, start_on};
 use thalweg_client::{Connection, ConnectionOptions};
 use thalweg_config::{BrokerConfig, ServerProperties};
 use thalweg_log::disk::Disk;
@@ -31,8 +31,14 @@ pub fn configuration(dir: &Path, properties: &[(&str, &str)]) -> BrokerConfig {
 impl Running {
     /// Starts a broker with its data in `dir` and these properties.
     pub async fn start(dir: &Path, properties: &[(&str, &str)]) -> Running {
+        Self::start_on(&Machine::real(), dir, properties).await
+    }
+
+    /// As [`Running::start`], on this machine.
+    pub async fn start_on(machine: &Machine, dir: &Path, properties: &[(&str, &str)]) -> Running {
         let config = configuration(dir, properties);
-        let server = start(config).await.expect("the broker starts");
+        let server =
+            Box::pin(start_on(machine, config, &Loading::default())).await.expect("the broker starts");
         let address = server.addresses[0].1[0].to_string();
         let connected = Connection::connect(&address, &ConnectionOptions::default()).await;
         Running { server, address, connection: connected.expect("the broker answers") }

@@ -144,8 +144,8 @@ async fn a_damaged_log_goes_on_as_its_error_says() {
     let dir = damaged(&bench, &bytes, false);
     let (_, remedy) = refused(dir.path()).await;
     assert!(remedy.to_string().contains(&format!("truncate -s {} ", remedy.position)), "{remedy}");
-    let log = std::fs::OpenOptions::new().write(true).open(dir.path().join(LOG)).unwrap();
-    log.set_len(remedy.position).unwrap();
+    bytes.truncate(usize::try_from(remedy.position).unwrap());
+    std::fs::write(dir.path().join(LOG), bytes).unwrap();
     for file in ["leader-epoch-checkpoint", "recovery-point"] {
         std::fs::remove_file(remedy.dir.join(file)).unwrap();
     }
@@ -208,8 +208,7 @@ async fn a_record_that_cannot_be_applied_is_named_with_the_way_on() {
         }
         other => panic!("{other:?}"),
     }
-    let log = std::fs::OpenOptions::new().write(true).open(dir.path().join(LOG)).unwrap();
-    log.set_len(end as u64).unwrap();
+    std::fs::write(dir.path().join(LOG), &whole[..end]).unwrap();
     for file in ["leader-epoch-checkpoint", "recovery-point"] {
         std::fs::remove_file(dir.path().join("__cluster_metadata-0").join(file)).unwrap();
     }

@@ -121,7 +121,7 @@ impl<S: Shard> Cell<S> {
         if matches!(*state, State::Loading) {
             let (now, turn) = self.driver.turn();
             let unacknowledged_to = unacknowledged.map(|appended| appended.last_offset.0);
-            let replicated_to = acknowledged_before.0 - 1;
+            let replicated_to = acknowledged_before.0.max(0) - 1;
             let held = HeldAnswers::new(unacknowledged_to.unwrap_or(replicated_to), replicated_to);
             shard.loaded(unacknowledged_to, turn);
             let awaited = unacknowledged.into_iter().collect();

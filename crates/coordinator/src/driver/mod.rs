@@ -19,6 +19,8 @@ mod answers;
 mod cell;
 mod error;
 mod log;
+#[cfg(test)]
+mod memory_log;
 mod placement;
 mod shards;
 
@@ -28,6 +30,8 @@ pub(crate) use answers::{Acknowledged, Answers, Basis, Failing};
 pub(crate) use cell::Cell;
 pub use error::{RequestError, Unavailable, WriteError};
 pub use log::{Appended, CoordinatorLog, Piece, RecordDecodeError, ReplayError};
+#[cfg(test)]
+pub(crate) use memory_log::MemoryLog;
 pub use placement::partition_for;
 pub use shards::LoadFigures;
 pub(crate) use shards::Shards;

@@ -10,6 +10,7 @@ use super::shard::{EndRequest, InitRequest, Shard, TransactionFigures, Transacti
 use crate::driver::{
     Cell, CoordinatorLog, LoadFigures, RequestError, Shards, Ticket, Unavailable, partition_for,
 };
+use futures_util::future::join;
 use parking_lot::Mutex;
 use std::fmt;
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use thalweg_log::disk::Disk;
 use thalweg_metadata::PartitionIndex;
 use thalweg_wire::request::describe_transactions_response::TransactionState as Described;
 use thalweg_wire::request::list_transactions_response::TransactionState as Listed;
+use tokio::sync::Notify;
 
 /// The coordinator's view of the cluster.
 pub trait Cluster: Send + Sync + 'static {
@@ -113,20 +115,32 @@ impl TransactionCoordinator {
         I: Fn() -> F,
         F: Future<Output = Result<i64, NoProducerIds>>,
     {
-        loop {
-            self.shards.sleep().await;
-            // Timed-out transactions whose producers have used up their epochs: each is aborted under a new producer
-            // id. Failures are found again at the next check.
-            let needing = std::mem::take(&mut *self.shards.shared().needing_ids.lock());
-            for (cell, id) in needing {
-                match new_id().await {
-                    Ok(new_id) => cell.turn(|shard, turn| shard.abort_timed_out(&id, Some(new_id), turn)),
-                    Err(error) => {
-                        tracing::warn!(transactional_id = &*id, %error, "Abort of a timed-out transaction waits for a producer id");
+        let wanted = Notify::new();
+        let keeping_time = async {
+            loop {
+                self.shards.sleep().await;
+                if !self.shards.shared().needing_ids.lock().is_empty() {
+                    wanted.notify_one();
+                }
+            }
+        };
+        // Timed-out transactions whose producers have used up their epochs: each is aborted under a new producer id. Failures
+        // are found again at the next check. The controller may take its time, and deadlines come meanwhile.
+        let aborting = async {
+            loop {
+                wanted.notified().await;
+                let needing = std::mem::take(&mut *self.shards.shared().needing_ids.lock());
+                for (cell, id) in needing {
+                    match new_id().await {
+                        Ok(new_id) => cell.turn(|shard, turn| shard.abort_timed_out(&id, Some(new_id), turn)),
+                        Err(error) => {
+                            tracing::warn!(transactional_id = &*id, %error, "Abort of a timed-out transaction waits for a producer id");
+                        }
                     }
                 }
             }
-        }
+        };
+        join(aborting, keeping_time).await;
     }
 
     /// Lets every shard go: the broker stops.

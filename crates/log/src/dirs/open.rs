@@ -100,8 +100,7 @@ impl LogDirs {
         options: LogDirsOptions,
         config_of: impl Fn(&TopicPartition) -> Arc<LogConfig> + Sync,
     ) -> Result<(LogDirs, Vec<PartitionLog>), OpenError> {
-        let mut failed = Vec::new();
-        let mut locked = Vec::new();
+        let (mut failed, mut locked) = (Vec::new(), Vec::new());
         for path in &options.dirs {
             match lock_dir(&options.disk, path)? {
                 Ok(dir) => locked.push(dir),
@@ -121,11 +120,10 @@ impl LogDirs {
         let mut dirs = Vec::new();
         let mut jobs = Vec::new();
         let mut epochs = Vec::new();
-        let mut deleted = HashSet::default();
-        let mut lost = HashSet::default();
-        let failures = Arc::default();
+        let (mut deleted, mut lost) = (HashSet::default(), HashSet::default());
+        let troubles = Arc::default();
         for Locked { path, lock, meta } in locked {
-            match open_dir(&options, &cluster_id, &path, meta, &mut deleted, &failures) {
+            match open_dir(&options, &cluster_id, &path, meta, &mut deleted, &troubles) {
                 Ok((state, found, epoch)) => {
                     lost.extend(state.missing(found.iter().map(|job| &job.name)));
                     jobs.extend(found);
@@ -137,9 +135,7 @@ impl LogDirs {
         }
         check_duplicates(&dirs, &jobs)?;
         if dirs.is_empty() {
-            let reasons: Vec<_> =
-                failed.iter().map(|dir| format!("{}: {}", dir.path.display(), dir.reason)).collect();
-            return Err(NoDirectory { reasons: reasons.join("; ") }.into());
+            return Err(no_directory(&failed).into());
         }
         note_never_opened(&options.disk, &dirs, never_opened);
         moves::settle(&mut jobs, &deleted);
@@ -149,14 +145,10 @@ impl LogDirs {
         }
         let (logs, futures) = open_partitions(&options, jobs, config_of);
         let futures = Mutex::new(futures.into_iter().map(|log| (log.name().clone(), log)).collect());
-        let all_clean_with_one_epoch = failed.is_empty() && epochs.windows(2).all(|pair| pair[0] == pair[1]);
-        // Records that were acknowledged may be missing, whatever the markers of a clean stop say (KIP-966).
-        let is_whole = logs.iter().all(|log| log.damage().is_none());
-        let previous_broker_epoch = if all_clean_with_one_epoch && is_whole { epochs[0] } else { None };
+        let previous_broker_epoch = epoch_of(&epochs, &logs).filter(|_| failed.is_empty());
         let LogDirsOptions { node_id, disk, clock, .. } = options;
         // One that is not here may have moved to a directory that cannot be opened now.
         let lost = Mutex::new(if failed.is_empty() { lost } else { HashSet::default() });
-        let changed = Notify::new();
         let dirs = LogDirs {
             cluster_id,
             node_id,
@@ -165,8 +157,8 @@ impl LogDirs {
             previous_broker_epoch,
             futures,
             lost,
-            changed,
-            failures,
+            changed: Notify::new(),
+            troubles,
             disk,
             clock,
         };
@@ -174,6 +166,19 @@ impl LogDirs {
         dirs.checkpoint_recovery_points();
         Ok((dirs, logs))
     }
+}
+
+fn no_directory(failed: &[FailedDir]) -> NoDirectory {
+    let reasons = failed.iter().map(|dir| format!("{}: {}", dir.path.display(), dir.reason));
+    NoDirectory { reasons: reasons.collect::<Vec<_>>().join("; ") }
+}
+
+/// The epoch with which every directory was cleanly closed. Records that were acknowledged may be missing nevertheless: then
+/// the broker must not claim it (KIP-966).
+fn epoch_of(epochs: &[Option<i64>], logs: &[PartitionLog]) -> Option<i64> {
+    let is_one = epochs.windows(2).all(|pair| pair[0] == pair[1]);
+    let is_whole = logs.iter().all(|log| log.damage().is_none());
+    epochs.first().copied().flatten().filter(|_| is_one && is_whole)
 }
 
 fn fail(failed: &mut Vec<FailedDir>, path: &Path, reason: String) {
@@ -293,7 +298,7 @@ fn open_dir(
     path: &Path,
     meta: Option<MetaProperties>,
     deleted: &mut HashSet<String>,
-    failures: &Arc<Notify>,
+    troubles: &Arc<Notify>,
 ) -> std::io::Result<OpenedDir> {
     let disk = &options.disk;
     let meta = meta.unwrap_or_default();
@@ -302,7 +307,7 @@ fn open_dir(
         meta_properties::write(disk, path, cluster_id, options.node_id, id)?;
     }
     let marker = clean_shutdown::take(disk, path)?;
-    let state = Arc::new(DirState::new(id, path.to_owned(), disk, Arc::clone(failures)));
+    let state = Arc::new(DirState::new(id, path.to_owned(), disk, Arc::clone(troubles)));
     let recovery_points = state.read_checkpoint(Checkpoint::RecoveryPoint);
     let high_watermarks = state.read_checkpoint(Checkpoint::HighWatermark);
     let log_starts = state.read_checkpoint(Checkpoint::LogStart);

@@ -38,6 +38,11 @@ impl DirFailure {
         self.reason.lock().clone()
     }
 
+    /// Has the watcher of the directories look at once.
+    pub(crate) fn tell(&self) {
+        self.news.notify_one();
+    }
+
     /// Takes the directory offline.
     pub(crate) fn fail(&self, reason: &str) {
         let mut known = self.reason.lock();
@@ -45,7 +50,7 @@ impl DirFailure {
             tracing::error!(dir = %self.path.display(), reason, "Log directory is offline");
             *known = Some(reason.into());
             self.is_offline.store(true, Ordering::Release);
-            self.news.notify_one();
+            self.tell();
         }
     }
 

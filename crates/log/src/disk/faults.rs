@@ -38,6 +38,11 @@ impl Faults {
         self.plan.lock().free_bytes = free_bytes;
     }
 
+    /// The room that is left, if it is limited.
+    pub(super) fn free_bytes(&self) -> Option<u64> {
+        self.plan.lock().free_bytes
+    }
+
     /// Makes every write fail with an input/output error, or heals them.
     pub fn set_failing_writes(&self, failing: bool) {
         self.plan.lock().failing_writes = failing;

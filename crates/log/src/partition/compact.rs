@@ -58,6 +58,15 @@ pub(super) struct Cleaning {
     pub(super) unread_named_to: Offset,
 }
 
+impl Cleaning {
+    /// Keeps segments from being replaced or deleted for as long as the result exists.
+    pub(super) fn begin(&mut self) -> Arc<()> {
+        let exclusion = Arc::new(());
+        self.running = Arc::downgrade(&exclusion);
+        exclusion
+    }
+}
+
 /// The part that a job may compact, and its urgency.
 struct Cleanable {
     dirtiness: Dirtiness,
@@ -129,6 +138,10 @@ impl PartitionLog {
         if !self.config.cleanup_policy.compact || self.health.poison.is_some() || self.is_being_compacted() {
             return Ok(None);
         }
+        if self.unverified_txn_indexes().is_some() {
+            // Aborted records would be kept in place of committed ones.
+            return Ok(None);
+        }
         let active_base = self.active().base_offset;
         let in_range = self.cleaning.cleaned_to >= self.log_start && self.cleaning.cleaned_to <= active_base;
         let first_dirty = if in_range { self.cleaning.cleaned_to } else { self.log_start };
@@ -164,8 +177,7 @@ impl PartitionLog {
             let last = entry.last_data_offset();
             (id, LastRecord { offset: (last >= 0).then_some(Offset(last)), epoch: entry.epoch })
         });
-        let exclusion = Arc::new(());
-        self.cleaning.running = Arc::downgrade(&exclusion);
+        let exclusion = self.cleaning.begin();
         Ok(Some(CompactionJob {
             home: self.home.clone(),
             config: self.config.clone(),
@@ -284,6 +296,8 @@ impl PartitionLog {
         if swap.truncations == self.flushing.truncations {
             self.cleaning.cleaned_to = swap.cleaned_to;
             self.cleaning.unread_named_to = self.cleaning.unread_named_to.max(swap.newly_unread.end);
+            // The first compaction gives the log a checkpoint that vouches for it.
+            self.note_txn_indexes();
         }
         self.publish();
         let CompactionStats { keys, bytes_before, bytes_after, .. } = stats;

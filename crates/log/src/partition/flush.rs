@@ -271,7 +271,7 @@ impl PartitionLog {
         self.publish();
         self.health.poison = Some("the log is closed".into());
         if let Some(state) = &self.state {
-            state.set_closed(&self.name);
+            state.set_closed(&self.name, &self.published);
         }
         Ok(())
     }

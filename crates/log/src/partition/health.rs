@@ -7,13 +7,13 @@
 
 use std::sync::Arc;
 
-use thalweg_record::Offset;
+use thalweg_record::{BatchError, Offset};
 
 use super::PartitionLog;
 use super::append::AppendInfo;
 use super::error::{AppendError, LogError};
 use super::examine::Oddities;
-use crate::scan::CorruptBatch;
+use crate::scan::{BatchFault, CorruptBatch};
 
 /// What is known to be wrong with the records of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +48,7 @@ impl Health {
     /// The log was truncated to `end`. Missing records stay missing.
     pub(super) fn on_truncation(&mut self, end: Offset) {
         self.oddities.forget_from(end);
+        self.noted_damage = None;
         self.damage = self.damage.filter(|damage| match damage {
             Damage::Missing(_) => true,
             Damage::Unreadable(from) => *from < end,
@@ -139,15 +140,26 @@ impl PartitionLog {
             return;
         }
         self.health.noted_damage = Some((segment, fault.position));
+        if is_damage(&fault.reason) {
+            self.set_unreadable(segment);
+        }
+        tracing::error!(
+            partition = %self.name, segment = segment.0, position = fault.position, %fault,
+            "Batch is damaged and cannot be served"
+        );
+    }
+
+    fn set_unreadable(&mut self, segment: Offset) {
         let from = match self.health.damage {
             Some(Damage::Unreadable(known)) => known.min(segment),
             Some(Damage::Missing(_)) | None => segment,
         };
         self.health.damage = Some(Damage::Unreadable(from));
         self.publish();
-        tracing::error!(
-            partition = %self.name, segment = segment.0, position = fault.position, %fault,
-            "Batch is damaged and cannot be served"
-        );
     }
+}
+
+/// Whether another replica may have better bytes. Batches of old formats are stored as they were written.
+fn is_damage(fault: &BatchFault) -> bool {
+    !matches!(fault, BatchFault::Batch(BatchError::LegacyMagic(_)))
 }

@@ -21,6 +21,8 @@ use super::flush::Flushing;
 use super::health::{Damage, Health};
 use super::in_flight::recall_in_flight;
 use super::replay::{replay_epoch, replay_segments};
+use super::txn_index::FoundTxnIndexes;
+use super::txn_rebuild::Unverified;
 use super::{PartitionLog, ReadHints, metadata};
 use crate::checkpoint::TXN_INDEX_FILE;
 use crate::clock::Clock;
@@ -115,7 +117,7 @@ impl PartitionLog {
             log_end: Offset::ZERO,
             oddities: Oddities::default(),
             damage: None,
-            has_txn_checkpoint: false,
+            txn_indexes: FoundTxnIndexes::default(),
         };
         let mut log = loading.into_log(name, topic_id, config, clock, Offset::ZERO);
         log.note_unsynced_names();
@@ -148,12 +150,14 @@ impl PartitionLog {
             log_end: Offset::ZERO,
             oddities: Oddities::default(),
             damage: None,
-            has_txn_checkpoint: found.txn_checkpoint,
+            txn_indexes: FoundTxnIndexes { has_checkpoint: found.txn_checkpoint, ..Default::default() },
             segments,
             home,
         };
         loading.load(&name, &config, options, now_ms)?;
         let log_start = options.log_start.max(loading.segments[0].base_offset).min(loading.log_end);
+        let unverified_to = loading.unverified_txn_indexes_to(options.cleaned_to);
+        let are_txn_indexes_stale = loading.txn_indexes.is_stale;
         let mut log = loading.into_log(name, topic_id, config, clock, log_start);
         log.flushing.recovery_point = if options.clean { log.log_end } else { options.recovery_point };
         if !options.clean {
@@ -162,6 +166,10 @@ impl PartitionLog {
             log.note_unsynced_names();
         }
         log.cleaning.cleaned_to = options.cleaned_to.min(log.log_end);
+        log.unverified.end = unverified_to;
+        if are_txn_indexes_stale {
+            log.note_txn_indexes();
+        }
         log.epochs.truncate_from_start(log_start);
         log.producers.on_log_start(log_start.0);
         log.set_high_watermark(options.high_watermark);
@@ -180,7 +188,7 @@ pub(super) struct Loading {
     pub(super) log_end: Offset,
     pub(super) oddities: Oddities,
     pub(super) damage: Option<Damage>,
-    pub(super) has_txn_checkpoint: bool,
+    pub(super) txn_indexes: FoundTxnIndexes,
 }
 
 impl Loading {
@@ -210,6 +218,7 @@ impl Loading {
             hints: ReadHints::default(),
             flushing,
             cleaning: Cleaning::default(),
+            unverified: Unverified::default(),
             health: Health::new(self.oddities, self.damage),
             rewrites: 0,
             trim_seen_end: Offset::NONE,

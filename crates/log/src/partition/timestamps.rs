@@ -7,7 +7,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use thalweg_record::{Batch, DecompressBuffer, LeaderEpoch, Offset, RecordError};
+use thalweg_record::{Batch, DecompressBuffer, LeaderEpoch, NO_TIMESTAMP, Offset, RecordError};
 
 use super::PartitionLog;
 use super::error::LogError;
@@ -62,6 +62,16 @@ impl TimestampSearch {
     fn new(wanted: Wanted) -> TimestampSearch {
         TimestampSearch { wanted, next: Offset::ZERO, newest: None, rewrites: None }
     }
+
+    /// Takes the newest timestamp of more batches, and an offset that has it. Earlier batches come first.
+    pub fn take(&mut self, newest: Option<(i64, Offset)>) {
+        let newest = newest.filter(|&(timestamp, _)| timestamp >= 0);
+        if let Some((timestamp, _)) = newest
+            && self.newest.is_none_or(|(known, _)| timestamp > known)
+        {
+            self.newest = newest;
+        }
+    }
 }
 
 /// The result of a step under the lock.
@@ -73,6 +83,8 @@ pub enum SearchTurn {
     GoOn,
     /// The record is here, or in a later segment.
     Scan(RecordScan),
+    /// The search needs the newest of these batches ([`TimestampSearch::take`]) and another turn.
+    Newest(NewestScan),
 }
 
 /// Batches of one segment that may hold the record.
@@ -87,6 +99,10 @@ pub struct RecordScan {
     exactly: bool,
     from: Offset,
 }
+
+/// The batches of the segment with the log start, when its newest record is below the log start.
+#[derive(Debug)]
+pub struct NewestScan(RecordScan);
 
 impl PartitionLog {
     /// Continues a search. It restarts if the log was truncated or compacted since the last step.
@@ -113,17 +129,44 @@ impl PartitionLog {
                 }
                 Wanted::NotBefore(_) => {}
                 Wanted::Newest => {
-                    let segment = &mut self.segments[index];
-                    let base = segment.base_offset;
-                    let (timestamp, offset) =
-                        segment.max_timestamp(&self.home).map_err(LogError::in_segment(base))?;
-                    if timestamp >= 0 && search.newest.is_none_or(|(known, _)| timestamp > known) {
-                        search.newest = Some((timestamp, offset));
+                    let (timestamp, offset) = self.newest_in(index)?;
+                    if timestamp >= 0 && self.is_below_log_start(index, offset)? {
+                        return self.scan_behind_log_start(index);
                     }
+                    search.take(Some((timestamp, offset)));
                 }
             }
         }
         Ok(SearchTurn::GoOn)
+    }
+
+    /// The newest timestamp of a segment, and an offset of the batch that has it.
+    fn newest_in(&mut self, index: usize) -> Result<(i64, Offset), LogError> {
+        let segment = &mut self.segments[index];
+        let base = segment.base_offset;
+        segment.max_timestamp(&self.home).map_err(LogError::in_segment(base))
+    }
+
+    /// Whether the batch with `offset` begins below the log start.
+    fn is_below_log_start(&mut self, index: usize, offset: Offset) -> Result<bool, LogError> {
+        let segment = &mut self.segments[index];
+        let base = segment.base_offset;
+        if base >= self.log_start || offset < self.log_start {
+            return Ok(base < self.log_start);
+        }
+        let found = segment.locate(&self.home, offset).map_err(LogError::in_segment(base))?;
+        Ok(found.is_none_or(|found| base + i64::from(found.relative_base) < self.log_start))
+    }
+
+    fn scan_behind_log_start(&mut self, index: usize) -> Result<SearchTurn, LogError> {
+        let segment = &mut self.segments[index];
+        let base = segment.base_offset;
+        let found = segment.locate(&self.home, self.log_start).map_err(LogError::in_segment(base))?;
+        let position = found.map_or(segment.size_bytes(), |found| found.position);
+        match self.scan(index, position, NO_TIMESTAMP, false)? {
+            SearchTurn::Scan(scan) => Ok(SearchTurn::Newest(NewestScan(scan))),
+            other => Ok(other),
+        }
     }
 
     /// Whether a failed scan may have read truncated bytes, so that the search must continue.
@@ -187,6 +230,10 @@ impl PartitionLog {
                 SearchTurn::Nothing => return Ok(None),
                 SearchTurn::GoOn => None,
                 SearchTurn::Scan(scan) => scan.run()?,
+                SearchTurn::Newest(scan) => {
+                    search.take(scan.run()?);
+                    None
+                }
             };
             if found.is_some() {
                 return Ok(found);
@@ -201,46 +248,84 @@ impl RecordScan {
     pub fn run(&self) -> Result<Option<TimestampedOffset>, LogError> {
         check_may_wait("A search", Path::new("a segment"));
         let mut scan = HeaderScan::new(&self.file, self.position, self.size_bytes);
-        let mut buffer = DecompressBuffer::default();
+        let mut found = None;
         while let Some(placed) = scan.next().map_err(LogError::in_segment(self.segment))? {
             if !self.may_hold(&placed) {
                 continue;
             }
-            let mut bytes = vec![0; placed.header.size_bytes()];
-            let read = self.file.read_at(&mut bytes, placed.position)?;
-            let corrupt = |reason| LogError::Corrupt {
-                segment: self.segment,
-                fault: CorruptBatch { position: placed.position, reason },
-            };
-            let batch = Batch::parse(&bytes[..read]).map_err(|error| corrupt(BatchFault::Batch(error)))?;
-            // The CRC distinguishes a damaged disk from a producer that sent malformed records.
-            let unreadable = |error: RecordError| match thalweg_record::verify(batch.bytes) {
-                Err(damage) => corrupt(BatchFault::Batch(damage)),
-                Ok(_) => LogError::UnreadableRecords {
-                    base_offset: placed.header.base_offset,
-                    reason: error.to_string(),
-                },
-            };
-            for record in batch.records(&mut buffer).map_err(unreadable)? {
-                let record = record.map_err(unreadable)?;
-                if self.fits(record.timestamp) && record.offset >= self.from {
-                    let epoch = placed.header.leader_epoch;
-                    return Ok(Some(TimestampedOffset {
-                        offset: record.offset,
-                        timestamp: record.timestamp,
-                        leader_epoch: (epoch != LeaderEpoch::NONE).then_some(epoch),
-                    }));
+            self.visit(&placed, |record| {
+                if found.is_none() && self.fits(record.timestamp) {
+                    found = Some(record);
                 }
+            })?;
+            if found.is_some() {
+                break;
             }
         }
-        Ok(None)
+        Ok(found)
+    }
+
+    /// Reads the records of a batch from the log start on.
+    fn visit(&self, placed: &Placed, mut visit: impl FnMut(TimestampedOffset)) -> Result<(), LogError> {
+        let mut buffer = DecompressBuffer::default();
+        let mut bytes = vec![0; placed.header.size_bytes()];
+        let read = self.file.read_at(&mut bytes, placed.position)?;
+        let corrupt = |reason| LogError::Corrupt {
+            segment: self.segment,
+            fault: CorruptBatch { position: placed.position, reason },
+        };
+        let batch = Batch::parse(&bytes[..read]).map_err(|error| corrupt(BatchFault::Batch(error)))?;
+        // The CRC distinguishes a damaged disk from a producer that sent malformed records.
+        let unreadable = |error: RecordError| match thalweg_record::verify(batch.bytes) {
+            Err(damage) => corrupt(BatchFault::Batch(damage)),
+            Ok(_) => LogError::UnreadableRecords {
+                base_offset: placed.header.base_offset,
+                reason: error.to_string(),
+            },
+        };
+        let epoch = placed.header.leader_epoch;
+        for record in batch.records(&mut buffer).map_err(unreadable)? {
+            let record = record.map_err(unreadable)?;
+            if record.offset >= self.from {
+                visit(TimestampedOffset {
+                    offset: record.offset,
+                    timestamp: record.timestamp,
+                    leader_epoch: (epoch != LeaderEpoch::NONE).then_some(epoch),
+                });
+            }
+        }
+        Ok(())
     }
 
     fn may_hold(&self, batch: &Placed) -> bool {
-        self.fits(batch.header.max_timestamp) && batch.header.last_offset() >= self.from
+        batch.header.max_timestamp >= self.timestamp && batch.header.last_offset() >= self.from
     }
 
     fn fits(&self, timestamp: i64) -> bool {
         if self.exactly { timestamp == self.timestamp } else { timestamp >= self.timestamp }
+    }
+}
+
+impl NewestScan {
+    /// The newest timestamp from the log start on, and an offset that has it. Reads headers, and the records of the batch
+    /// that contains the log start. Call it without the partition's lock.
+    pub fn run(&self) -> Result<Option<(i64, Offset)>, LogError> {
+        let NewestScan(batches) = self;
+        check_may_wait("A search", Path::new("a segment"));
+        let mut scan = HeaderScan::new(&batches.file, batches.position, batches.size_bytes);
+        let mut newest: Option<(i64, Offset)> = None;
+        let mut take = |timestamp, offset| {
+            if newest.is_none_or(|(known, _)| timestamp > known) {
+                newest = Some((timestamp, offset));
+            }
+        };
+        while let Some(placed) = scan.next().map_err(LogError::in_segment(batches.segment))? {
+            if placed.header.base_offset >= batches.from {
+                take(placed.header.max_timestamp, placed.header.last_offset());
+            } else if placed.header.last_offset() >= batches.from {
+                batches.visit(&placed, |record| take(record.timestamp, record.offset))?;
+            }
+        }
+        Ok(newest)
     }
 }

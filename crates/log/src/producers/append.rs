@@ -4,9 +4,9 @@
 //! Owns: the rules for epochs, sequences, duplicates and transactions. Refuses: changing anything before the
 //! batches are written; what it prepares is applied afterwards.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
-use thalweg_hash::HashMap;
+use thalweg_hash::{HashMap, HashSet};
 use thalweg_record::{BatchHeader, NO_SEQUENCE, Offset, ProducerEpoch, ProducerId};
 
 use super::error::{
@@ -103,29 +103,34 @@ impl PreparedAppend {
 
 impl Producers {
     /// The entries that the transaction index needs for the transactions aborted by a prepared append, before it is
-    /// applied.
+    /// applied. Each is as of its own marker, however many batches are appended together: so the indexes of all
+    /// replicas are the same.
     pub fn aborted_by(&self, prepared: &PreparedAppend) -> Vec<AbortedTransaction> {
         if !prepared.completed.iter().any(|completed| completed.aborted) {
             return Vec::new();
         }
-        let mut ongoing: BTreeMap<i64, ProducerId> =
-            self.ongoing.iter().map(|(&first, transaction)| (first, transaction.producer_id)).collect();
-        for producer in &prepared.producers {
-            ongoing.extend(producer.started.iter().map(|&first| (first, producer.producer_id)));
-        }
+        let mut ended = HashSet::default();
+        let mut open_before = self.ongoing.keys().copied().peekable();
+        let mut started: BTreeSet<i64> =
+            prepared.producers.iter().flat_map(|producer| producer.started.iter().copied()).collect();
         let mut aborted = Vec::new();
         for completed in &prepared.completed {
-            let others = ongoing.iter().find(|&(_, &producer_id)| producer_id != completed.producer_id);
-            let last_stable_offset = others.map_or(completed.last_offset + 1, |(&first, _)| first);
-            ongoing.remove(&completed.first_offset);
-            if completed.aborted {
-                aborted.push(AbortedTransaction {
-                    producer_id: completed.producer_id,
-                    first_offset: Offset(completed.first_offset),
-                    last_offset: Offset(completed.last_offset),
-                    last_stable_offset: Offset(last_stable_offset),
-                });
+            if !started.remove(&completed.first_offset) {
+                ended.insert(completed.first_offset);
             }
+            while open_before.next_if(|first| ended.contains(first)).is_some() {}
+            if !completed.aborted {
+                continue;
+            }
+            // A transaction that begins behind the marker was not open at the marker.
+            let begun = started.first().copied().filter(|&first| first < completed.last_offset);
+            let first_open = open_before.peek().copied().into_iter().chain(begun).min();
+            aborted.push(AbortedTransaction {
+                producer_id: completed.producer_id,
+                first_offset: Offset(completed.first_offset),
+                last_offset: Offset(completed.last_offset),
+                last_stable_offset: Offset(first_open.unwrap_or(completed.last_offset + 1)),
+            });
         }
         aborted
     }

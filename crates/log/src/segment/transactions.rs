@@ -6,9 +6,14 @@
 //!   producer id        i64
 //!   first offset       i64
 //!   last offset        i64   that of the marker
-//!   last stable offset i64   as it was once the marker was applied
+//!   last stable offset i64   as it was once the marker was applied: at most the offset behind the marker
 //! ```
 //! The file exists only when the segment has such a transaction.
+//!
+//! Readers stop at the first entry whose last stable offset reaches their bound. A replica of Apache Kafka, or of an
+//! earlier Thalweg, that appends several transactions at once records, for a marker at which no transaction is open, the
+//! beginning of one behind it. Such an offset is above the one behind the marker, which is the right one then: that one
+//! is read in its place.
 //!
 //! Owns: the format and the search. Refuses: caching its entries; it is read when a consumer asks for committed data and
 //! the segment has the file at all.
@@ -63,12 +68,21 @@ impl Segment {
     /// Replaces the content of the transaction index. Does not write if it is unchanged, so that a full disk does not
     /// matter.
     pub fn replace_aborted(&mut self, home: &Home, aborted: &[AbortedTransaction]) -> io::Result<()> {
-        if self.aborted_transactions(home)? != aborted {
+        let path = home.file(self.base_offset, TXN_INDEX_SUFFIX);
+        let found = if self.has_txn_index { home.disk.read_if_exists(&path)? } else { None };
+        let bytes: Vec<u8> = aborted.iter().flat_map(encode).collect();
+        if found.unwrap_or_default() != bytes {
             self.txn_index_sum = None;
-            replace(&home.disk, &home.file(self.base_offset, TXN_INDEX_SUFFIX), aborted)?;
+            replace(&home.disk, &path, &bytes)?;
             self.has_txn_index = !aborted.is_empty();
         }
         Ok(())
+    }
+
+    /// Corrects last stable offsets that lie behind their markers.
+    pub fn correct_aborted(&mut self, home: &Home) -> io::Result<()> {
+        let known = self.aborted_transactions(home)?;
+        self.replace_aborted(home, &known)
     }
 
     /// Drops the aborted transactions whose marker is not below `offset`.
@@ -105,12 +119,8 @@ fn append(disk: &Disk, path: &Path, entries: &[AbortedTransaction]) -> io::Resul
 
 /// Replaces the entries of the index file; without any, removes it. It is overwritten in place, which works on a full
 /// disk too: after a stop in the middle, the segment is recovered and its index rebuilt.
-fn replace(disk: &Disk, path: &Path, entries: &[AbortedTransaction]) -> io::Result<()> {
-    if entries.is_empty() {
-        return disk.remove(path);
-    }
-    let bytes: Vec<u8> = entries.iter().flat_map(encode).collect();
-    disk.overwrite(path, &bytes)
+fn replace(disk: &Disk, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    if bytes.is_empty() { disk.remove(path) } else { disk.overwrite(path, bytes) }
 }
 
 /// All entries; bytes after the last whole one, or of an unknown version, are left out.
@@ -133,10 +143,11 @@ fn decode(entry: &[u8]) -> Option<AbortedTransaction> {
     if entry.first_chunk() != Some(&[0, 0]) {
         return None;
     }
+    let last_offset = field(18)?;
     Some(AbortedTransaction {
         producer_id: ProducerId(field(2)?),
         first_offset: Offset(field(10)?),
-        last_offset: Offset(field(18)?),
-        last_stable_offset: Offset(field(26)?),
+        last_offset: Offset(last_offset),
+        last_stable_offset: Offset(field(26)?.min(last_offset.saturating_add(1))),
     })
 }

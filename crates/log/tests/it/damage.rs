@@ -246,12 +246,10 @@ fn dropped_damage_can_be_fetched_again() {
                 let mut log = original.bench.open(&options);
                 log.set_high_watermark(original.end);
                 let start = log.log_start_offset();
-                let (_, has_failed) = original.read(&mut log, start);
-                if !has_failed {
-                    continue;
-                }
-                damaged += 1;
-                assert!(matches!(log.damage(), Some(Damage::Unreadable(_))), "{what}: {:?}", log.damage());
+                original.read(&mut log, start);
+                // A wrong CRC is found by the reader only.
+                let Some(damage) = log.damage() else { continue };
+                damaged += usize::from(matches!(damage, Damage::Unreadable(_)));
                 assert!(log.published().is_damaged());
                 log.drop_damage().expect("it can be cut");
                 assert_eq!(

@@ -8,7 +8,7 @@ use thalweg_log::{
     AppendError, Clock, CreateError, Damage, LogConfig, LogDirs, LogDirsOptions, OpenError, PartitionLog,
     TopicPartition, Uuid,
 };
-use thalweg_record::Offset;
+use thalweg_record::{LeaderEpoch, Offset};
 
 use crate::support::*;
 
@@ -234,10 +234,7 @@ fn a_deleted_partition_goes_and_a_new_one_of_its_name_inherits_nothing() {
     dirs.checkpoint_recovery_points();
     dirs.checkpoint_log_starts();
     dirs.delete(&mut log).expect("deletes");
-    assert!(
-        log.append_as_leader(&Spec::new(1).build(), thalweg_record::LeaderEpoch(0), Default::default())
-            .is_err()
-    );
+    assert!(log.append_as_leader(&Spec::new(1).build(), LeaderEpoch(0), Default::default()).is_err());
     let listed = || -> Vec<PathBuf> {
         let entries = std::fs::read_dir(dir.path()).expect("lists");
         entries.map(|entry| entry.expect("an entry").path()).filter(|path| path.is_dir()).collect()
@@ -285,11 +282,13 @@ fn loss_of_synced_records_is_known_at_each_start_until_it_is_accepted() {
     let dir = TempDir::new();
     let (dirs, _) = open(options(&[dir.path()])).expect("opens");
     let mut log = create(&dirs, 0);
-    (0..10).for_each(|_| drop(append(&mut log, &Spec::new(10).build())));
+    for _ in 0..10 {
+        append(&mut log, &Spec::new(10).build());
+    }
     close(dirs, vec![log]);
     let segment = dir.path().join(partition(0).dir_name()).join(log_name(0));
     let half = std::fs::metadata(&segment).expect("there").len() / 2;
-    std::fs::OpenOptions::new().write(true).open(&segment).and_then(|file| file.set_len(half)).expect("cuts");
+    Disk::real().open(&segment).and_then(|file| file.set_len(half)).expect("cuts");
     let mut end = None;
     // After a clean stop, after another, and after a kill.
     for is_closed in [true, false, true] {
@@ -330,7 +329,7 @@ fn truncation_on_a_full_disk_blocks_appends_until_the_recovery_point_is_lowered(
     faults.set_free_bytes(Some(0));
     log.truncate_to(Offset(0)).expect("truncates");
     let next = Spec::new(1).build();
-    let refused = log.append_as_leader(&next, thalweg_record::LeaderEpoch(0), Default::default());
+    let refused = log.append_as_leader(&next, LeaderEpoch(0), Default::default());
     assert!(matches!(refused, Err(AppendError::DiskFull(_))), "{refused:?}");
     faults.set_free_bytes(None);
     append(&mut log, &next);
@@ -424,8 +423,7 @@ fn a_full_disk_is_known_as_full_until_there_is_room() {
     let mut log = create(&dirs, 0);
     assert!(!dirs.are_full());
     faults.set_free_bytes(Some(0));
-    log.append_as_leader(&Spec::new(1).build(), thalweg_record::LeaderEpoch(0), Default::default())
-        .expect_err("no room");
+    log.append_as_leader(&Spec::new(1).build(), LeaderEpoch(0), Default::default()).expect_err("no room");
     assert!(dirs.are_full());
     faults.set_free_bytes(None);
     dirs.look_for_room();
@@ -466,7 +464,7 @@ fn a_failed_write_takes_its_directory_offline() {
     let mut log = create(&dirs, 0);
     let failing = dirs.directory_of(log.name()).expect("registered");
     faults.set_failing_writes(true);
-    log.append_as_leader(&Spec::new(1).build(), thalweg_record::LeaderEpoch(0), Default::default())
+    log.append_as_leader(&Spec::new(1).build(), LeaderEpoch(0), Default::default())
         .expect_err("the write fails");
     faults.set_failing_writes(false);
     assert!(!dirs.online_ids().contains(&failing));
@@ -477,6 +475,119 @@ fn a_failed_write_takes_its_directory_offline() {
     }
     let refused = dirs.create(&partition(9), None, Arc::default(), Some(failing));
     assert!(matches!(refused, Err(CreateError::Offline(_))), "{refused:?}");
+}
+
+/// Whatever finds the disk failing, as a leader or as a follower: nobody has to ask for a checkpoint first.
+#[test]
+fn any_failing_call_takes_its_directory_offline() {
+    type Work = fn(&mut PartitionLog);
+    let lead: Work = |log| {
+        let batch = Spec::new(1).value_bytes(100).build();
+        log.append_as_leader(&batch, LeaderEpoch(1), Default::default()).expect_err("the disk fails");
+    };
+    let follow: Work = |log| {
+        let batch = Spec::new(1).value_bytes(100).at(3, 1).build();
+        log.append_as_follower(&batch, LeaderEpoch(1)).expect_err("the disk fails");
+    };
+    let flush: Work = |log| drop(log.flush());
+    let cut: Work = |log| drop(log.truncate_to(Offset(1)));
+    let close: Work = |log| drop(log.close());
+    for (what, suffix, work) in [
+        ("a leader's roll", "3.log", lead),
+        ("a follower's roll", "3.log", follow),
+        ("a leader's epochs", "leader-epoch-checkpoint", lead),
+        ("a follower's epochs", "leader-epoch-checkpoint", follow),
+        ("a flush", "", flush),
+        ("a truncation", "", cut),
+        ("a close", ".snapshot.tmp", close),
+    ] {
+        let (one, two) = (TempDir::new(), TempDir::new());
+        let faults = Arc::new(Faults::default());
+        let disk = Disk::with_faults(Arc::clone(&faults));
+        let (dirs, _) = open(LogDirsOptions { disk, ..options(&[one.path(), two.path()]) }).expect("opens");
+        let config = Arc::new(LogConfig { segment_bytes: 400, ..LogConfig::default() });
+        let mut log = dirs.create(&partition(0), None, config, None).expect("creates");
+        for sequence in 0..3 {
+            append(&mut log, &Spec::new(1).producer(7, 0, sequence).build());
+        }
+        let failing = log.directory_id().expect("it is in one of them");
+        faults.only(suffix);
+        faults.set_failing_writes(true);
+        faults.set_failing_syncs(true);
+        work(&mut log);
+        let described = dirs.describe().into_iter().find(|dir| dir.id == failing).expect("listed");
+        assert!(described.offline.is_some(), "{what}");
+        assert_eq!(dirs.online_ids().len(), 1, "{what}: the other goes on");
+    }
+}
+
+#[test]
+fn new_partition_goes_where_there_is_room() {
+    let (one, two) = (TempDir::new(), TempDir::new());
+    let faults = Arc::new(Faults::default());
+    let disk = Disk::with_faults(Arc::clone(&faults));
+    let (dirs, _) = open(LogDirsOptions { disk, ..options(&[one.path(), two.path()]) }).expect("opens");
+    let ids = dirs.online_ids();
+    let in_dir = |index, id| dirs.create(&partition(index), None, Arc::default(), Some(id)).expect("creates");
+    let mut alone = in_dir(0, ids[0]);
+    (1..5).for_each(|index| drop(in_dir(index, ids[1])));
+    faults.set_free_bytes(Some(0));
+    alone.append_as_leader(&Spec::new(1).build(), LeaderEpoch(0), Default::default()).expect_err("no room");
+    assert_eq!(dirs.full_ids(), ids[..1]);
+    faults.set_free_bytes(None);
+    assert_eq!(create(&dirs, 5).directory_id(), Some(ids[1]), "though it has more partitions");
+    dirs.look_for_room();
+    assert_eq!(create(&dirs, 6).directory_id(), Some(ids[0]));
+    // The next is tried where one cannot take it.
+    std::fs::remove_dir_all(one.path()).expect("removes");
+    std::fs::write(one.path(), "in the way").expect("writes");
+    assert_eq!(create(&dirs, 7).directory_id(), Some(ids[1]));
+    assert_eq!(dirs.online_ids(), ids[1..]);
+}
+
+/// As on a disk that has no room for the longer name.
+#[test]
+fn deletion_that_fails_keeps_the_name_until_it_succeeds() {
+    let root = TempDir::new();
+    let [one, two, away] = ["one", "two", "away"].map(|name| root.path().join(name));
+    let (dirs, _) = open(options(&[&one, &two])).expect("opens");
+    let ids = dirs.online_ids();
+    let make = |id| dirs.create(&partition(0), Some(Uuid::random()), Arc::default(), Some(id));
+    let mut log = make(ids[0]).expect("creates");
+    append(&mut log, &Spec::new(1).build());
+    std::fs::rename(&one, &away).expect("is renamed");
+    std::fs::write(&one, "in the way").expect("writes");
+    dirs.delete(&mut log).expect_err("its directory is not there");
+    let again = make(ids[1]);
+    assert!(matches!(again, Err(CreateError::Exists(_))), "the next start would find two: {again:?}");
+    std::fs::remove_file(&one).expect("removes");
+    std::fs::rename(&away, &one).expect("is renamed");
+    dirs.empty(log.dir()).expect("makes room");
+    let left = std::fs::read_dir(log.dir()).expect("lists");
+    let left: Vec<_> = left.map(|entry| entry.expect("a name").file_name()).collect();
+    assert_eq!(left, ["partition.metadata"], "it tells the folder from one of another topic");
+    dirs.delete(&mut log).expect("is tried again");
+    assert!(!one.join(partition(0).dir_name()).exists());
+    make(ids[1]).expect("the name can be used again");
+}
+
+#[test]
+fn checkpoint_says_which_directories_have_their_log_starts() {
+    let (one, two) = (TempDir::new(), TempDir::new());
+    let faults = Arc::new(Faults::default());
+    faults.only("log-start-offset-checkpoint.tmp");
+    let disk = Disk::with_faults(Arc::clone(&faults));
+    let (dirs, _) = open(LogDirsOptions { disk, ..options(&[one.path(), two.path()]) }).expect("opens");
+    let mut log = create(&dirs, 0);
+    append(&mut log, &Spec::new(3).build());
+    log.set_high_watermark(Offset(3));
+    log.delete_records(Offset(2)).expect("deletes");
+    let there = log.directory_id().expect("it is in one of them");
+    faults.set_free_bytes(Some(0));
+    assert!(!dirs.checkpoint_log_starts().contains(&there), "no room");
+    assert_eq!(dirs.online_ids().len(), 2);
+    faults.set_free_bytes(None);
+    assert_eq!(dirs.checkpoint_log_starts().len(), 2);
 }
 
 #[test]

@@ -20,4 +20,5 @@ mod retention;
 mod support;
 mod timestamps;
 mod together;
+mod transactions;
 mod truncation;

@@ -371,8 +371,7 @@ fn hostile_directories_are_opened_without_a_panic() {
             }
             bench.write_file(name, &bytes);
         }
-        let (name, config) =
-            (thalweg_log::TopicPartition::new("t", 0), std::sync::Arc::new(bench.config.clone()));
+        let (name, config) = (thalweg_log::TopicPartition::new("t", 0), Arc::new(bench.config.clone()));
         let options = OpenOptions::new(round % 2 == 0);
         let opened =
             thalweg_log::PartitionLog::open(bench.home(), name, config, bench.clock.clone(), &options);

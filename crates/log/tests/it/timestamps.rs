@@ -1,7 +1,7 @@
 //! Finding records by their time.
 
 use thalweg_log::{LogConfig, LogError, TimestampedOffset};
-use thalweg_record::{Compression, LeaderEpoch, Offset};
+use thalweg_record::{BatchBuilder, BatchOptions, Compression, LeaderEpoch, Offset};
 
 use crate::support::*;
 
@@ -84,4 +84,42 @@ fn an_empty_log_has_no_times() {
     let mut log = Bench::new().create();
     assert_eq!(log.offset_for_timestamp(0).expect("searches"), None);
     assert_eq!(log.max_timestamp_offset().expect("searches"), None);
+}
+
+#[test]
+fn the_newest_record_is_looked_for_from_the_log_start_on() {
+    for segment_bytes in [400, 1 << 20] {
+        let bench = Bench::with(LogConfig { segment_bytes, index_interval_bytes: 0, ..LogConfig::default() });
+        let mut log = bench.create();
+        // Offsets 0 to 2, 3 to 5, 6 to 8, 9 to 11; within a batch times rise.
+        for time in [NOW_MS + 5_000, NOW_MS + 9_000, NOW_MS + 1_000, NOW_MS + 3_000] {
+            append(&mut log, &Spec::new(3).timestamp(time).build());
+        }
+        log.set_high_watermark(log.log_end_offset());
+        let after = |log_start: i64| match log_start {
+            0..=5 => found(5, NOW_MS + 9_002),
+            6..=11 => found(11, NOW_MS + 3_002),
+            _ => None,
+        };
+        for log_start in 0..=12 {
+            log.delete_records(Offset(log_start)).expect("deletes");
+            let newest = log.max_timestamp_offset().expect("searches");
+            assert_eq!(newest, after(log_start), "from {log_start} on, segments of {segment_bytes} bytes");
+        }
+    }
+    // Within a batch times fall.
+    let bench = Bench::new();
+    let mut log = bench.create();
+    let mut builder = BatchBuilder::new(BatchOptions::default());
+    for time in [9, 5, 7, 1] {
+        builder.append(NOW_MS + time, None, None, &[]).expect("fits");
+    }
+    append(&mut log, &builder.build());
+    log.set_high_watermark(log.log_end_offset());
+    for (log_start, newest) in
+        [(0, found(0, NOW_MS + 9)), (1, found(2, NOW_MS + 7)), (3, found(3, NOW_MS + 1))]
+    {
+        log.delete_records(Offset(log_start)).expect("deletes");
+        assert_eq!(log.max_timestamp_offset().expect("searches"), newest, "from {log_start} on");
+    }
 }

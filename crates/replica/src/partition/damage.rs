@@ -155,14 +155,14 @@ mod tests {
         let segments = log.segment_offsets();
         drop(log);
         let damaged = if is_cut { segments[segments.len() - 1] } else { segments[1] };
-        let file = std::fs::OpenOptions::new()
-            .write(true)
-            .truncate(is_cut)
-            .open(dir.join(format!("t-0/{:020}.log", damaged.0)))
-            .expect("opens");
-        if !is_cut {
-            std::os::unix::fs::FileExt::write_all_at(&file, &[0xA5; 400], 0).expect("writes");
+        let path = dir.join(format!("t-0/{:020}.log", damaged.0));
+        let mut bytes = std::fs::read(&path).expect("the segment is there");
+        if is_cut {
+            bytes.clear();
+        } else {
+            bytes.fill(0xA5);
         }
+        std::fs::write(path, bytes).expect("writes");
         let options =
             OpenOptions { recovery_point: Offset(20), high_watermark: Offset(20), ..OpenOptions::new(true) };
         let mut log = PartitionLog::open(home(), name, config, clock, &options).expect("opens");

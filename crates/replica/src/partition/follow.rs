@@ -31,6 +31,8 @@ pub struct Replicated {
     pub next: FetchPosition,
     /// Whether the flush policy wants the records on the medium before the leader may count on them.
     pub flush_due: bool,
+    /// Whether the log start has risen to the leader's.
+    pub log_start_rose: bool,
 }
 
 /// A follower's log did not change as the leader's answer wants it.
@@ -94,8 +96,10 @@ impl Partition {
         if let Some(follower) = state.follower_mut() {
             follower.leader_high_watermark = high_watermark;
         }
+        let start_before = state.log.log_start_offset();
         state.take_over(self, high_watermark, log_start_offset);
-        Ok(Replicated { next: state.fetch_position(), flush_due })
+        let next = state.fetch_position();
+        Ok(Replicated { next, flush_due, log_start_rose: next.log_start_offset > start_before })
     }
 
     /// Truncates records that the leader lacks, by the end of the largest common epoch there (KIP-595).

@@ -77,12 +77,16 @@ impl Partition {
     fn search(&self, search: &mut TimestampSearch) -> Result<Option<TimestampedOffset>, LogError> {
         loop {
             let turn = self.state.lock().log.search_on(search)?;
-            let scan = match turn {
+            let found = match turn {
                 SearchTurn::Nothing => return Ok(None),
                 SearchTurn::GoOn => continue,
-                SearchTurn::Scan(scan) => scan,
+                SearchTurn::Scan(scan) => scan.run(),
+                SearchTurn::Newest(scan) => scan.run().map(|newest| {
+                    search.take(newest);
+                    None
+                }),
             };
-            match scan.run() {
+            match found {
                 Ok(None) => {}
                 Ok(found) => return Ok(found),
                 // Batches truncated meanwhile are not damage.

@@ -7,12 +7,16 @@
 //! may lead, it reports a directory that no broker has, and recreates the log once the image shows it. For a log whose
 //! records are known to be missing or damaged (`damaged`) it reports Kafka's lost directory: nothing is in sync there either, and
 //! the controller knows that the log did not begin again.
+//!
+//! A directory without room takes no records that its partitions' leaders must append. The broker then reports the
+//! partitions that others can lead as lost (KIP-858), until there is room again.
 
 use super::Replication;
 use super::answer::backoff;
 use crate::isr_changes::PartitionKey;
+use crate::partition::Partition;
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_metadata::{BrokerId, DIRECTORY_LOST, Image, PartitionIndex};
@@ -37,6 +41,8 @@ pub struct DirectoryAssignments {
     reported: Notify,
     /// Replicas whose logs or records are gone, though the controller counts on them, and the directories to report.
     lost: Mutex<Places>,
+    /// Replicas that are reported as lost while their directories have no room.
+    away: Mutex<BTreeSet<PartitionKey>>,
 }
 
 impl DirectoryAssignments {
@@ -54,6 +60,31 @@ impl DirectoryAssignments {
     /// The log of a replica is there, and its synced end is not.
     pub fn report_damaged(&self, topic_id: Uuid, partition: PartitionIndex) {
         self.lost.lock().insert((topic_id, partition), DIRECTORY_LOST);
+    }
+
+    /// Has another replica lead: this one is reported as lost until [`Replication::come_back`]. Returns whether it was
+    /// not before.
+    pub fn hand_over(&self, topic_id: Uuid, partition: PartitionIndex) -> bool {
+        let is_new = self.away.lock().insert((topic_id, partition));
+        if is_new {
+            self.report(topic_id, partition, DIRECTORY_LOST);
+        }
+        is_new
+    }
+
+    /// Whether a replica is handed over.
+    pub fn is_away(&self, topic_id: Uuid, partition: PartitionIndex) -> bool {
+        self.away.lock().contains(&(topic_id, partition))
+    }
+
+    /// The replicas that are handed over.
+    pub fn away(&self) -> Vec<PartitionKey> {
+        self.away.lock().iter().copied().collect()
+    }
+
+    /// Forgets a replica that is not on this broker any more.
+    pub fn forget_away(&self, topic_id: Uuid, partition: PartitionIndex) {
+        self.away.lock().remove(&(topic_id, partition));
     }
 
     async fn next(&self) -> Places {
@@ -77,6 +108,36 @@ impl DirectoryAssignments {
             waiting.entry(key).or_insert(directory);
         }
         self.reported.notify_one();
+    }
+}
+
+impl Replication {
+    /// Reports the directory of a partition's log, if the controller knows another.
+    pub fn report_directory(&self, partition: &Partition, known: Option<Uuid>) {
+        let (topic, index) = (partition.topic_id, partition.index);
+        if self.tracks_directories()
+            && !self.directories.is_away(topic, index)
+            && let Some(directory) = partition.unreported_directory(known)
+        {
+            self.directories.report(topic, index, directory);
+        }
+    }
+
+    /// Ends a hand-over: the controller may count on the replica again.
+    pub fn come_back(&self, partition: &Partition) {
+        self.directories.forget_away(partition.topic_id, partition.index);
+        self.report_directory(partition, None);
+    }
+
+    /// Whether the controller knows directories, by its metadata version.
+    pub fn tracks_directories(&self) -> bool {
+        self.image.get().features().metadata_version().is_some_and(|version| version.has_directories())
+    }
+
+    /// The directory of this broker's replica that the controller knows.
+    pub(super) fn known_directory(&self, partition: &Partition) -> Option<Uuid> {
+        let image = self.image.get();
+        image.partition_by_id(partition.topic_id, partition.index)?.directory(self.broker.node_id)
     }
 }
 

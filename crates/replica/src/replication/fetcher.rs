@@ -5,6 +5,7 @@
 
 use super::Replication;
 use super::answer::{Verdict, backoff, judge};
+use super::durability::{Owed, Owing};
 use super::session::FetchSession;
 use crate::isr_changes::PartitionKey;
 use crate::partition::{FetchPosition, FollowError, Partition, Replicated};
@@ -31,7 +32,7 @@ use tokio::time::Instant;
 const FETCH_VERSION_MIN: i16 = 13;
 /// How often to look whether the broker is registered.
 const BEFORE_REGISTRATION: Duration = Duration::from_millis(10);
-/// Pause of a partition whose copying is throttled.
+/// Pause of a partition whose copying is throttled, or whose disk is full.
 const HELD_BACK: Duration = Duration::from_millis(100);
 /// The times of ListOffsets that ask for the ends of a log.
 const LATEST: i64 = -1;
@@ -95,6 +96,7 @@ pub(super) struct Fetcher {
     inbox: Arc<Inbox>,
     stopping: watch::Receiver<bool>,
     followed: BTreeMap<PartitionKey, Followed>,
+    owing: Owing,
     session: FetchSession,
     connection: Option<Connection>,
     failures: u32,
@@ -107,8 +109,8 @@ impl Fetcher {
         inbox: Arc<Inbox>,
         stopping: watch::Receiver<bool>,
     ) -> Self {
-        let (followed, session) = (BTreeMap::new(), FetchSession::default());
-        Self { replication, leader, inbox, stopping, followed, session, connection: None, failures: 0 }
+        let (followed, owing, session) = (BTreeMap::new(), Owing::default(), FetchSession::default());
+        Self { replication, leader, inbox, stopping, followed, owing, session, connection: None, failures: 0 }
     }
 
     /// Lives until the broker stops.
@@ -117,6 +119,7 @@ impl Fetcher {
         while !*stopping.borrow() {
             self.take_inbox();
             self.end_rests(Instant::now());
+            self.make_durable().await;
             if self.replication.broker.epoch() < 0 {
                 // Before the registration there is no epoch to fetch with.
                 self.pause(Some(Instant::now() + BEFORE_REGISTRATION)).await;
@@ -165,6 +168,7 @@ impl Fetcher {
         for (key, change) in changes {
             let Some(Follow { partition, epoch }) = change else {
                 self.followed.remove(&key);
+                self.owing.forget(&key);
                 self.session.remove(&key);
                 continue;
             };
@@ -174,6 +178,8 @@ impl Fetcher {
             }
             tracing::debug!(?partition, leader = %self.leader, epoch = epoch.0, "Follows");
             let position = partition.fetch_position(epoch);
+            let records = partition.with_log(|log| log.flush_is_due());
+            self.owing.add(key, &partition, Owed { records, log_start: false });
             let followed = Followed { partition, epoch, failures: 0, rests_until: None, stopped: false };
             self.followed.insert(key, followed);
             self.go_on(key, position);
@@ -184,7 +190,11 @@ impl Fetcher {
     fn go_on(&mut self, key: PartitionKey, position: Result<FetchPosition, FollowError>) {
         let Some(followed) = self.followed.get_mut(&key) else { return };
         match position {
-            Ok(_) if followed.partition.is_held_back() => {
+            // One that is handed over for lack of room must not be taken for in sync, and then hold the leader up.
+            Ok(_)
+                if followed.partition.is_held_back()
+                    || self.replication.directories.is_away(key.0, key.1) =>
+            {
                 followed.rests_until = Some(Instant::now() + HELD_BACK);
                 self.session.remove(&key);
             }
@@ -215,6 +225,15 @@ impl Fetcher {
             .collect();
         for (key, position) in rested {
             self.go_on(key, position);
+        }
+    }
+
+    /// Makes durable what the next fetch reports. A partition where that fails is not fetched until it succeeds.
+    async fn make_durable(&mut self) {
+        let followed = &self.followed;
+        let is_fetched = |key: &PartitionKey| followed.get(key).is_some_and(|it| it.rests_until.is_none());
+        for key in self.owing.pay(&self.replication.log_dirs, is_fetched).await {
+            self.rest(key);
         }
     }
 
@@ -302,33 +321,24 @@ impl Fetcher {
                 return;
             }
         }
-        let mut unflushed = Vec::new();
         for topic in response.responses {
             for data in topic.partitions {
                 let key = (topic.topic_id, PartitionIndex(data.partition_index));
-                if self.session.wants(&key)
-                    && let Some(partition) = self.act_on(key, data).await
-                {
-                    unflushed.push(partition);
+                if self.session.wants(&key) {
+                    self.act_on(key, data).await;
                 }
-            }
-        }
-        // The next fetch reports the log end to the leader; if the policy requires it, it must be synced by then.
-        for partition in unflushed {
-            if let Err(error) = Partition::flush_all(&partition).await {
-                tracing::error!(?partition, %error, "Failed to flush replicated records");
             }
         }
     }
 
-    /// Acts on one partition's part of an answer. Gives the partition when it must be flushed.
-    async fn act_on(&mut self, key: PartitionKey, data: PartitionData) -> Option<Arc<Partition>> {
-        let asked = self.session.partition(&key)?;
+    /// Acts on one partition's part of an answer.
+    async fn act_on(&mut self, key: PartitionKey, data: PartitionData) {
+        let Some(asked) = self.session.partition(&key) else { return };
         let from = Offset(asked.fetch_offset);
-        let Followed { partition, epoch, .. } = self.followed.get(&key)?;
+        let Some(Followed { partition, epoch, .. }) = self.followed.get(&key) else { return };
         let (partition, epoch) = (Arc::clone(partition), *epoch);
         if asked.current_leader_epoch != epoch.0 {
-            return None;
+            return;
         }
         match judge(&data) {
             Verdict::Take => {
@@ -338,18 +348,17 @@ impl Fetcher {
                 };
                 let (high_watermark, start) = (Offset(data.high_watermark), Offset(data.log_start_offset));
                 let taken = partition.append_from_leader(epoch, from, &records, high_watermark, start);
-                let flush_due = taken.as_ref().is_ok_and(|taken| taken.flush_due);
+                if let Ok(Replicated { flush_due: records, log_start_rose: log_start, .. }) = taken {
+                    self.owing.add(key, &partition, Owed { records, log_start });
+                }
                 self.note_appended(key, from, !records.is_empty(), taken);
-                flush_due.then_some(partition)
             }
             Verdict::Truncate(leader) => {
                 self.session.not_taken();
                 self.truncate(key, partition, epoch, from, leader).await;
-                None
             }
             Verdict::OutOfRange => {
                 self.restart_in_leader_log(key, partition, epoch, from).await;
-                None
             }
             Verdict::Retry(code) => {
                 tracing::debug!(
@@ -360,7 +369,6 @@ impl Fetcher {
                     "Leader did not serve a partition"
                 );
                 self.rest(key);
-                None
             }
             Verdict::Stop(code) => {
                 tracing::debug!(
@@ -374,7 +382,6 @@ impl Fetcher {
                 if let Some(followed) = self.followed.get_mut(&key) {
                     followed.stopped = true;
                 }
-                None
             }
         }
     }

@@ -12,6 +12,7 @@ mod alter_partition;
 mod answer;
 mod damaged;
 mod directories;
+mod durability;
 mod fetcher;
 mod fetchers;
 mod moves;

@@ -130,27 +130,9 @@ impl Replication {
         Ok(())
     }
 
-    /// Reports the directory of a partition's log, if the controller knows another.
-    pub fn report_directory(&self, partition: &Partition, known: Option<Uuid>) {
-        if let Some(directory) = partition.unreported_directory(known).filter(|_| self.tracks_directories()) {
-            self.directories.report(partition.topic_id, partition.index, directory);
-        }
-    }
-
     /// Takes the report of a move back that was abandoned, whether it has arrived or not.
     fn take_back(&self, partition: &Partition) {
         self.report_directory(partition, None);
-    }
-
-    /// Whether the controller knows directories, by its metadata version.
-    fn tracks_directories(&self) -> bool {
-        self.image.get().features().metadata_version().is_some_and(|version| version.has_directories())
-    }
-
-    /// The directory of this broker's replica that the controller knows.
-    fn known_directory(&self, partition: &Partition) -> Option<Uuid> {
-        let image = self.image.get();
-        image.partition_by_id(partition.topic_id, partition.index)?.directory(self.broker.node_id)
     }
 
     fn has_consent(&self, partition: &Partition, to: Uuid) -> bool {

@@ -1,10 +1,11 @@
-//! Periodic work: retention, flushing by time, checkpoints, expiry of producers, compaction.
+//! Periodic work: retention, flushing by time, checkpoints, expiry of producers, compaction, transaction indexes.
 //!
 //! Each has its own period, by Kafka's settings, and works partition by partition under each one's lock, off the
 //! tasks that serve connections.
 
 mod cleaner;
 mod compaction;
+mod txn_indexes;
 
 use crate::partition::{Partition, Partitions};
 pub use cleaner::{Cleaner, CleanerFigures, Uncleanable};
@@ -94,7 +95,9 @@ impl Upkeep {
         every(tasks, self, log.recovery_point_checkpoint_interval, |b| {
             b.log_dirs.checkpoint_recovery_points()
         });
-        every(tasks, self, log.start_offset_checkpoint_interval, |b| b.log_dirs.checkpoint_log_starts());
+        every(tasks, self, log.start_offset_checkpoint_interval, |b| {
+            b.log_dirs.checkpoint_log_starts();
+        });
         let flushed = Arc::clone(self);
         let flush_check = log.flush_check_interval.unwrap_or(FLUSH_CHECK).max(Duration::from_millis(1));
         tasks.spawn(async move {
@@ -109,6 +112,7 @@ impl Upkeep {
         });
         tasks.spawn(note_partitions(Arc::clone(self)));
         tasks.spawn(compaction::run(Arc::clone(self)));
+        tasks.spawn(txn_indexes::run(Arc::clone(self)));
     }
 }
 

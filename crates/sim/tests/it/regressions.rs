@@ -43,13 +43,19 @@ const LATER_SEEDS: [(u64, &str); 2] = [
     ),
 ];
 
+/// The same with a crowd of transactions.
+const CROWD_SEEDS: [(u64, &str); 1] =
+    [(8, "a transaction that began behind a marker was the last stable offset of that marker")];
+
 #[test]
 fn seeds_that_found_something_find_nothing_more() {
-    // The seeds are older than members of these protocols, whose messages would change what happens.
-    let older = |seed| Plan { consumer_members: 0, share_members: 0, streams_members: 0, ..Plan::of(seed) };
+    // The seeds are older than these clients, whose messages would change what happens.
+    let later = |seed| Plan { crowd: 0, ..Plan::of(seed) };
+    let older = |seed| Plan { consumer_members: 0, share_members: 0, streams_members: 0, ..later(seed) };
     let of_older = SEEDS.into_iter().map(|(seed, found)| (seed, older(seed), found));
-    let of_later = LATER_SEEDS.into_iter().map(|(seed, found)| (seed, Plan::of(seed), found));
-    let all: Vec<_> = of_older.chain(of_later).collect();
+    let of_later = LATER_SEEDS.into_iter().map(|(seed, found)| (seed, later(seed), found));
+    let of_crowd = CROWD_SEEDS.into_iter().map(|(seed, found)| (seed, Plan::of(seed), found));
+    let all: Vec<_> = of_older.chain(of_later).chain(of_crowd).collect();
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
     std::thread::scope(|scope| {
         for first in 0..cores {

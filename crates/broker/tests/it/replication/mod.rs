@@ -5,6 +5,7 @@ mod damage;
 mod damaged_replicas;
 mod eligible;
 mod failures;
+mod full_disks;
 mod in_sync;
 mod moves;
 mod share_states;
@@ -15,7 +16,7 @@ use crate::running::{Running, configuration};
 use bytes::Bytes;
 use std::time::Duration;
 use tempfile::TempDir;
-use thalweg_broker::{ControllerServer, start_controller};
+use thalweg_broker::{ControllerServer, Machine, start_controller};
 use thalweg_metadata::{BrokerId, PartitionIndex, PartitionRegistration};
 use thalweg_replica::partition::Partition;
 use thalweg_wire::ErrorCode;
@@ -84,6 +85,11 @@ impl Cluster {
 
     /// As [`Cluster::begin`], with additional properties.
     async fn begin_with(&mut self, id: usize, more: &[(&str, &str)]) {
+        self.begin_on(&Machine::real(), id, more).await;
+    }
+
+    /// As [`Cluster::begin_with`], on this machine.
+    async fn begin_on(&mut self, machine: &Machine, id: usize, more: &[(&str, &str)]) {
         let node_id = id.to_string();
         let mut properties = vec![
             ("process.roles", "broker"),
@@ -95,7 +101,7 @@ impl Cluster {
         ];
         properties.extend(&self.properties);
         properties.extend(more);
-        let running = Running::start(self.dirs[id - 1].path(), &properties).await;
+        let running = Running::start_on(machine, self.dirs[id - 1].path(), &properties).await;
         self.brokers[id - 1] = Some(running);
     }
 

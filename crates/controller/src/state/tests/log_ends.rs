@@ -1,8 +1,8 @@
 //! Elections by log ends: the partitions that need one, the replicas to wait for, and the effect.
 
 use thalweg_metadata::{DIRECTORY_LOST, LeaderRecoveryState, PartitionEpoch};
-use thalweg_wire::request::UpdateFeaturesRequest;
 use thalweg_wire::request::update_features_request::FeatureUpdateKey;
+use thalweg_wire::request::{UnregisterBrokerRequest, UpdateFeaturesRequest};
 
 use super::steps::Cluster;
 use super::*;
@@ -46,7 +46,7 @@ fn stops(bench: &mut Bench, id: i32) -> i64 {
     epoch
 }
 
-/// The candidates, those that are waited for, and the last leader, of the only partition.
+/// The candidates, the remembered replicas that are waited for, and the last leader, of the only partition.
 fn undecided(bench: &Bench) -> Option<(Vec<i32>, Vec<i32>, Option<i32>)> {
     let undecided = bench.state.undecided(bench.now);
     assert!(undecided.len() <= 1, "{undecided:?}");
@@ -97,7 +97,20 @@ fn after_a_kill_of_all_the_best_log_leads_once_all_are_back() {
 }
 
 #[test]
-fn those_that_were_complete_or_are_starting_are_waited_for() {
+fn unregistered_replica_is_not_waited_for() {
+    let mut bench = bench(0, "1");
+    all_sessions_end(&mut bench);
+    returns(&mut bench, 1);
+    assert_eq!(undecided(&bench), None, "the others were in sync, and may return with all");
+    for id in [2, 3] {
+        bench.call(UnregisterBrokerRequest { broker_id: id, ..Default::default() });
+    }
+    assert_eq!(undecided(&bench), Some((vec![1], vec![], Some(1))));
+    assert!(elect(&mut bench, 1, None));
+}
+
+#[test]
+fn those_that_were_complete_are_waited_for() {
     let mut bench = bench(1, "2");
     all_sessions_end(&mut bench);
     for id in [1, 2] {
@@ -120,7 +133,13 @@ fn replica_outside_the_isr_is_compared_but_not_waited_for() {
     returns(&mut bench, 1);
     let found = undecided(&bench).expect("nobody is known to be complete");
     assert_eq!(found, (vec![1, 2], vec![], Some(1)), "3 is dead");
-    returns(&mut bench, 3);
+    let starting = |bench: &Bench| BrokerId::numbers(&bench.state.undecided(bench.now)[0].starting);
+    assert!(starting(&bench).is_empty());
+    bench.register(3, &[directory(3)]).expect("its session has ended");
+    bench.beat(3, |request| request.want_fence = true);
+    assert_eq!(starting(&bench), [3]);
+    bench.beat(3, |_| {});
+    assert!(starting(&bench).is_empty());
     assert_eq!(undecided(&bench).expect("still").0, [1, 2, 3]);
 }
 

@@ -5,19 +5,14 @@ use super::super::config::GroupConfig;
 use super::super::coordinator::GroupCoordinator;
 use super::super::topics::{DeletedTopic, TopicPlacement, Topics};
 use super::harness::error;
-use crate::driver::{AppendAs, Appended, CoordinatorLog, Piece, ReplayError, WriteError};
+use crate::driver::MemoryLog;
 use bytes::Bytes;
-use parking_lot::Mutex;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_log::Clock;
 use thalweg_log::disk::Disk;
 use thalweg_metadata::PartitionIndex;
-use thalweg_record::{BatchHeader, LeaderEpoch, Offset, stamp_head};
-use thalweg_replica::partition::DeleteError;
-use thalweg_watch as watch;
 use thalweg_wire::request::join_group_request::JoinGroupRequestProtocol;
 use thalweg_wire::request::offset_commit_request::{OffsetCommitRequestPartition, OffsetCommitRequestTopic};
 use thalweg_wire::request::offset_fetch_request::{
@@ -25,75 +20,6 @@ use thalweg_wire::request::offset_fetch_request::{
 };
 use thalweg_wire::request::*;
 use thalweg_wire::{ErrorCode, Message, Uuid};
-
-/// A log in memory.
-struct MemoryLog {
-    batches: Mutex<Vec<Bytes>>,
-    next_offset: Mutex<i64>,
-    /// Appends count once this is true.
-    acknowledges: watch::Sender<bool>,
-    /// Replay waits for this.
-    loads: watch::Sender<bool>,
-}
-
-impl CoordinatorLog for MemoryLog {
-    fn append(
-        &self,
-        _partition: PartitionIndex,
-        leader_epoch: i32,
-        batch: Bytes,
-        _append_as: AppendAs,
-    ) -> Result<Appended, WriteError> {
-        let mut next_offset = self.next_offset.lock();
-        let header = BatchHeader::parse(&batch).expect("the coordinator builds whole batches");
-        let mut bytes = batch.to_vec();
-        stamp_head(&mut bytes, Offset(*next_offset), LeaderEpoch(leader_epoch));
-        let last_offset = Offset(*next_offset + i64::from(header.last_offset_delta));
-        *next_offset = last_offset.0 + 1;
-        self.batches.lock().push(Bytes::from(bytes));
-        Ok(Appended { last_offset, is_replicated: *self.acknowledges.borrow(), is_flushed: true })
-    }
-
-    fn acknowledgement(
-        &self,
-        _partition: PartitionIndex,
-        _leader_epoch: i32,
-        of: Appended,
-    ) -> Pin<Box<dyn Future<Output = Result<Offset, WriteError>> + Send>> {
-        let mut acknowledges = self.acknowledges.subscribe();
-        let end = Offset(*self.next_offset.lock());
-        assert!(of.last_offset < end, "it was appended");
-        Box::pin(async move {
-            drop(acknowledges.wait_for(|&yes| yes).await.map_err(|_| WriteError::NotLeader)?);
-            Ok(end)
-        })
-    }
-
-    fn replay(
-        &self,
-        _partition: PartitionIndex,
-        each: &mut dyn FnMut(Piece<'_>) -> Result<(), ReplayError>,
-    ) -> Result<Option<Appended>, ReplayError> {
-        while !*self.loads.borrow() {
-            std::thread::yield_now();
-        }
-        let (batches, end) = (self.batches.lock().clone(), *self.next_offset.lock());
-        let is_replicated = *self.acknowledges.borrow();
-        let acknowledged_before = Offset(if is_replicated { end } else { 0 });
-        batches.iter().try_for_each(|bytes| each(Piece { bytes, acknowledged_before }))?;
-        let last = Appended { last_offset: Offset(end - 1), is_replicated, is_flushed: true };
-        Ok((!is_replicated && end > 0).then_some(last))
-    }
-
-    fn delete_before(&self, _partition: PartitionIndex, offset: i64) -> Result<(), DeleteError> {
-        let is_needed = |batch: &Bytes| {
-            let header = BatchHeader::parse(batch).expect("the log has whole batches");
-            header.base_offset.0 + i64::from(header.last_offset_delta) >= offset
-        };
-        self.batches.lock().retain(is_needed);
-        Ok(())
-    }
-}
 
 /// Topic `t` with id 7 and two partitions.
 struct OneTopic;
@@ -123,15 +49,6 @@ impl Topics for OneTopic {
     fn has_partition(&self, name: &str, partition: PartitionIndex) -> bool {
         name == "t" && (0..2).contains(&partition.0)
     }
-}
-
-fn log() -> Arc<MemoryLog> {
-    Arc::new(MemoryLog {
-        batches: Mutex::default(),
-        next_offset: Mutex::new(0),
-        acknowledges: watch::Sender::new(true),
-        loads: watch::Sender::new(true),
-    })
 }
 
 fn coordinator(log: &Arc<MemoryLog>) -> Arc<GroupCoordinator> {
@@ -196,7 +113,7 @@ fn commit_errors(response: &OffsetCommitResponse) -> Vec<(String, u128, ErrorCod
 
 #[tokio::test]
 async fn a_member_joins_syncs_and_commits() {
-    let groups = elected(&log()).await;
+    let groups = elected(&MemoryLog::new()).await;
     let first = groups.join_group(&client(), join_request(""), 9).await;
     assert_eq!(error(first.error_code), ErrorCode::MemberIdRequired);
     assert_eq!(first.protocol_name, None);
@@ -230,7 +147,7 @@ async fn a_member_joins_syncs_and_commits() {
 
 #[tokio::test]
 async fn requests_that_make_no_sense_are_refused_before_they_get_to_a_group() {
-    let groups = elected(&log()).await;
+    let groups = elected(&MemoryLog::new()).await;
     let short = JoinGroupRequest { session_timeout_ms: 5_999, ..join_request("m") };
     let refused = groups.join_group(&client(), short, 9).await;
     assert_eq!(
@@ -249,7 +166,7 @@ async fn requests_that_make_no_sense_are_refused_before_they_get_to_a_group() {
 
 #[tokio::test]
 async fn a_group_of_another_broker_is_not_served() {
-    let log = log();
+    let log = MemoryLog::new();
     let groups = coordinator(&log);
     let joined = groups.join_group(&client(), join_request(""), 9).await;
     assert_eq!(error(joined.error_code), ErrorCode::NotCoordinator);
@@ -264,7 +181,7 @@ async fn a_group_of_another_broker_is_not_served() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_group_that_is_being_loaded_is_served_later() {
-    let log = log();
+    let log = MemoryLog::new();
     log.loads.send_replace(false);
     let groups = coordinator(&log);
     groups.on_elected(PartitionIndex(0), 1);
@@ -288,7 +205,7 @@ async fn a_group_that_is_being_loaded_is_served_later() {
 
 #[tokio::test]
 async fn a_log_that_cannot_be_read_is_not_served() {
-    let log = log();
+    let log = MemoryLog::new();
     log.batches.lock().push(Bytes::from_static(
         b"this is no batch, and long enough to look like one, if not for its magic",
     ));
@@ -297,7 +214,7 @@ async fn a_log_that_cannot_be_read_is_not_served() {
 
 #[tokio::test]
 async fn an_offset_of_which_a_bit_has_changed_is_not_served() {
-    let log = log();
+    let log = MemoryLog::new();
     let groups = elected(&log).await;
     groups.offset_commit(&client(), commit_request(&[("t", 0, 1)]), 9).await;
     groups.shutdown();
@@ -323,7 +240,7 @@ async fn assert_is_not_served(log: &Arc<MemoryLog>) {
 
 #[tokio::test]
 async fn an_answer_waits_for_the_acknowledgement_of_the_log() {
-    let log = log();
+    let log = MemoryLog::new();
     log.acknowledges.send_replace(false);
     let groups = elected(&log).await;
     let committing = {
@@ -346,7 +263,7 @@ async fn an_answer_waits_for_the_acknowledgement_of_the_log() {
 
 #[tokio::test]
 async fn what_is_loaded_and_not_acknowledged_is_not_shown() {
-    let log = log();
+    let log = MemoryLog::new();
     let groups = elected(&log).await;
     groups.offset_commit(&client(), commit_request(&[("t", 0, 1)]), 9).await;
     groups.shutdown();
@@ -366,7 +283,7 @@ async fn what_is_loaded_and_not_acknowledged_is_not_shown() {
 #[tokio::test]
 async fn writes_that_wait_for_the_replicas_have_a_limit() {
     const MAX: usize = 1 << 16;
-    let log = log();
+    let log = MemoryLog::new();
     log.acknowledges.send_replace(false);
     let config =
         GroupConfig { offsets_topic_partitions: 1, commit_timeout_ms: 600_000, ..GroupConfig::default() };
@@ -391,7 +308,7 @@ async fn writes_that_wait_for_the_replicas_have_a_limit() {
 
 #[tokio::test]
 async fn topics_are_named_by_their_ids_from_version_10_on() {
-    let groups = elected(&log()).await;
+    let groups = elected(&MemoryLog::new()).await;
     let by_name =
         groups.offset_commit(&client(), commit_request(&[("t", 0, 0), ("u", 0, 0), ("t", 0, 2)]), 9).await;
     assert_eq!(
@@ -430,7 +347,7 @@ async fn topics_are_named_by_their_ids_from_version_10_on() {
 
 #[tokio::test]
 async fn a_fetch_of_version_1_tells_errors_in_its_partitions() {
-    let groups = coordinator(&log());
+    let groups = coordinator(&MemoryLog::new());
     let topic = OffsetFetchRequestTopic { name: "t".to_owned(), partition_indexes: vec![0, 1] };
     let request = || OffsetFetchRequest {
         group_id: "g".to_owned(),
@@ -446,7 +363,7 @@ async fn a_fetch_of_version_1_tells_errors_in_its_partitions() {
 
 #[tokio::test]
 async fn groups_survive_the_broker() {
-    let log = log();
+    let log = MemoryLog::new();
     let groups = elected(&log).await;
     groups.offset_commit(&client(), commit_request(&[("t", 0, 1)]), 9).await;
     groups.shutdown();
@@ -467,7 +384,7 @@ async fn groups_survive_the_broker() {
 
 #[tokio::test]
 async fn timers_run_by_themselves() {
-    let log = log();
+    let log = MemoryLog::new();
     let config =
         GroupConfig { initial_rebalance_delay_ms: 30, session_timeout_ms_min: 1, ..GroupConfig::default() };
     let groups =
@@ -497,7 +414,7 @@ async fn every_answer_can_be_sent_at_every_version() {
     fn sends<M: Message>(response: &M, version: i16) {
         response.to_bytes(version).unwrap_or_else(|error| panic!("{} {version}: {error}", M::NAME));
     }
-    let groups = elected(&log()).await;
+    let groups = elected(&MemoryLog::new()).await;
     for version in 0..=9 {
         let joined = groups.join_group(&client(), join_request(""), version).await;
         sends(&joined, version);

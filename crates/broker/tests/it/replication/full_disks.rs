@@ -1,0 +1,109 @@
+//! Disks without room: others lead what they can, partition by partition, and nothing is answered that a crash takes back.
+
+use super::*;
+use std::sync::Arc;
+use thalweg_log::disk::{Disk, Faults};
+use thalweg_wire::request::delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic};
+
+/// A cluster whose broker 1 has a disk with these faults.
+async fn with_faulty_disk(more: &[(&str, &str)]) -> (Cluster, Arc<Faults>) {
+    let mut cluster = Cluster::start(&[]).await;
+    cluster.stop(1).await;
+    let faults = Arc::new(Faults::default());
+    let machine = Machine { disk: Disk::with_faults(Arc::clone(&faults)), ..Machine::real() };
+    cluster.begin_on(&machine, 1, more).await;
+    (cluster, faults)
+}
+
+/// Runs `work` while broker 1 watches its directories, as it does in a process of its own.
+async fn watched(cluster: &Cluster, work: impl Future<Output = ()>) {
+    tokio::select! {
+        biased;
+        reason = cluster.broker(1).server().failed() => panic!("{reason}"),
+        () = work => {}
+    }
+}
+
+/// Waits for this leader of a partition.
+async fn wait_for_leader(cluster: &Cluster, topic: &Topic, partition: i32, leader: i32) {
+    wait_for("the leader", || cluster.registration(topic, partition).leader == BrokerId(leader)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn full_disk_keeps_only_the_partitions_that_no_other_broker_can_lead() {
+    let (cluster, faults) = with_faulty_disk(&[]).await;
+    let alone = cluster.create("alone", &[&[1]], &[]).await;
+    let pair = cluster.create("pair", &[&[1, 2]], &[]).await;
+    let three = cluster.create("three", &[&[1, 2, 3]], &[]).await;
+    for topic in [&alone, &pair, &three] {
+        cluster.put(topic, 0, -1, b"before").await;
+    }
+    watched(&cluster, async {
+        faults.set_free_bytes(Some(0));
+        assert_eq!(cluster.put(&pair, 0, -1, b"while it is full").await, 1);
+        assert_eq!(cluster.put(&three, 0, -1, b"while it is full").await, 1);
+        wait_for_leader(&cluster, &alone, 0, 1).await;
+        let refused = cluster.try_put(&alone, 0, -1, b"while it is full").await;
+        assert_eq!(refused.0, ErrorCode::KafkaStorageError.code());
+        let read = crate::records::get(cluster.broker(1), &alone, 0).await;
+        assert_eq!((read.error_code, read.high_watermark), (0, 1), "what is there is read");
+        faults.set_free_bytes(None);
+        assert_eq!(cluster.put(&alone, 0, -1, b"after").await, 1);
+        cluster.wait_for_isr(&pair, 0, &[1, 2]).await;
+        cluster.wait_for_isr(&three, 0, &[1, 2, 3]).await;
+    })
+    .await;
+    cluster.assert_same(&pair, 0, &[1, 2]).await;
+    cluster.assert_same(&three, 0, &[1, 2, 3]).await;
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn full_directory_hands_over_though_another_has_room() {
+    let other = tempfile::tempdir().expect("a temporary directory");
+    let mut cluster = Cluster::start(&[]).await;
+    cluster.stop(1).await;
+    let faults = Arc::new(Faults::default());
+    // The segment of one partition stands for all of its directory.
+    faults.only("topic-0/00000000000000000000.log");
+    let machine = Machine { disk: Disk::with_faults(Arc::clone(&faults)), ..Machine::real() };
+    let dirs = format!("{},{}", cluster.dirs[0].path().display(), other.path().display());
+    cluster.begin_on(&machine, 1, &[("log.dirs", &dirs), ("thalweg.log.dirs.add", "true")]).await;
+    let topic = cluster.create("topic", &[&[1, 2], &[1, 2]], &[]).await;
+    for partition in 0..2 {
+        cluster.put(&topic, partition, -1, b"before").await;
+    }
+    let directory = |partition| cluster.replica(1, &topic, partition).with_log(|log| log.directory_id());
+    assert_ne!(directory(0), directory(1), "each has one");
+    watched(&cluster, async {
+        faults.set_free_bytes(Some(0));
+        assert_eq!(cluster.put(&topic, 0, -1, b"while it is full").await, 1);
+        wait_for_leader(&cluster, &topic, 0, 2).await;
+        assert_eq!(cluster.put(&topic, 1, -1, b"meanwhile").await, 1);
+        assert_eq!(cluster.registration(&topic, 1).leader, BrokerId(1), "its directory has room");
+    })
+    .await;
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn records_count_as_deleted_once_the_medium_says_so() {
+    let (cluster, faults) = with_faulty_disk(&[]).await;
+    let topic = cluster.create("topic", &[&[1]], &[]).await;
+    for _ in 0..10 {
+        cluster.put(&topic, 0, -1, b"value").await;
+    }
+    let delete = async || {
+        let partitions = vec![DeleteRecordsPartition { partition_index: 0, offset: 5 }];
+        let topics = vec![DeleteRecordsTopic { name: topic.name.clone(), partitions }];
+        let request = DeleteRecordsRequest { topics, timeout_ms: 5_000 };
+        let answer = cluster.broker(1).ask(&request).await;
+        let partition = &answer.topics[0].partitions[0];
+        (partition.error_code, partition.low_watermark)
+    };
+    faults.set_free_bytes(Some(0));
+    assert_eq!(delete().await, (ErrorCode::KafkaStorageError.code(), -1));
+    faults.set_free_bytes(None);
+    assert_eq!(delete().await, (0, 5));
+    cluster.stop_all().await;
+}

@@ -1,0 +1,39 @@
+//! How a producer's transactions look. Owns: their size, place and outcome. Refuses: producing.
+
+use crate::chance::Chance;
+
+/// The kind of a producer's transactions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// Several batches in any partitions; one in four is aborted.
+    Usual,
+    /// One batch in the first partition; two in three are aborted. A follower that was away for a second fetches many of
+    /// them at once, of which some overlap and others do not.
+    Hasty,
+}
+
+impl Pace {
+    /// How many batches a transaction has.
+    pub(crate) fn batches(self, chance: &mut Chance) -> u64 {
+        match self {
+            Pace::Usual => chance.between(1, 4),
+            Pace::Hasty => 1,
+        }
+    }
+
+    /// The partition of a batch.
+    pub(crate) fn partition(self, partitions: i32, chance: &mut Chance) -> i32 {
+        match self {
+            Pace::Usual => i32::try_from(chance.below(partitions.unsigned_abs().into())).unwrap_or(0),
+            Pace::Hasty => 0,
+        }
+    }
+
+    /// Whether a transaction is committed.
+    pub(crate) fn commits(self, chance: &mut Chance) -> bool {
+        match self {
+            Pace::Usual => !chance.one_in(4),
+            Pace::Hasty => chance.one_in(3),
+        }
+    }
+}
