@@ -14,7 +14,6 @@ import time
 from broker import thalweg_binary
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import NewTopic
-from suite import until
 from writer import PADDING, Writer
 
 from damage import Damage, keep_copy, restore_all, restore_partitions
@@ -29,6 +28,8 @@ TOPICS = {KEPT: PARTITIONS, LEDGER: PARTITIONS}
 ROUND_S = 20
 # A partition must be read within this time.
 READ_S = 60
+# A move or an election must be accepted within this time.
+COMMAND_S = 30
 # What is read again after every round grows with the rounds.
 ROUNDS_OF_CLUSTER = 10
 # Small segments, of which a round has several. Only this name allows less than Kafka's minimum.
@@ -254,12 +255,11 @@ class Damages:
     def thalweg(self, *arguments):
         command = [thalweg_binary(), "topic", *arguments, "--bootstrap-server", self.cluster.bootstrap]
 
-        def run():
-            done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-            self.last = done.stdout + done.stderr
-            return done.returncode == 0
-
-        until(run, f"{' '.join(command)}", 30, 1)
+        deadline = time.monotonic() + COMMAND_S
+        while (done := subprocess.run(command, capture_output=True, text=True, timeout=60)).returncode:
+            # An election or a move may still be under way.
+            assert time.monotonic() < deadline, f"{' '.join(command)}: {done.stdout}{done.stderr}"
+            time.sleep(1)
 
     def judge(self):
         """Stops the writers, and compares everything, on every replica."""
