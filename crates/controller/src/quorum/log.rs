@@ -430,7 +430,7 @@ impl MetadataLog {
                 Err(error) => tracing::warn!(%error, "Failed to delete old metadata records"),
             }
         }
-        self.log.purge_deleted(now_ms);
+        self.log.purge_deleted(self.log.clock().elapsed_ms());
         Ok(())
     }
 

@@ -19,7 +19,7 @@ use super::error::{
 };
 use super::meta_properties::{self, MetaProperties};
 use super::{FailedDir, LOCK_FILE, LogDir, LogDirs, NO_CHECKPOINT, clean_shutdown, moves, never_opened};
-use crate::checkpoint::RECOVERY_POINT_FILE;
+use crate::checkpoint::{CLEANER_FILE, LOG_START_FILE, RECOVERY_POINT_FILE};
 use crate::clock::Clock;
 use crate::config::LogConfig;
 use crate::dir_state::{Checkpoint, DirState};
@@ -162,8 +162,11 @@ impl LogDirs {
             disk,
             clock,
         };
-        // Recovery may have moved log ends below the recovery points on disk.
+        // Recovery may have moved log ends below the offsets on disk. High watermarks stay until the next time: they say
+        // which logs there were.
         dirs.checkpoint_recovery_points();
+        dirs.checkpoint(LOG_START_FILE, Checkpoint::LogStart);
+        dirs.checkpoint(CLEANER_FILE, Checkpoint::Cleaner);
         Ok((dirs, logs))
     }
 }
@@ -308,10 +311,10 @@ fn open_dir(
     }
     let marker = clean_shutdown::take(disk, path)?;
     let state = Arc::new(DirState::new(id, path.to_owned(), disk, Arc::clone(troubles)));
-    let recovery_points = state.read_checkpoint(Checkpoint::RecoveryPoint);
-    let high_watermarks = state.read_checkpoint(Checkpoint::HighWatermark);
-    let log_starts = state.read_checkpoint(Checkpoint::LogStart);
-    let cleaned = state.read_checkpoint(Checkpoint::Cleaner);
+    let recovery_points = state.read_checkpoint(Checkpoint::RecoveryPoint)?;
+    let high_watermarks = state.read_checkpoint(Checkpoint::HighWatermark)?;
+    let log_starts = state.read_checkpoint(Checkpoint::LogStart)?;
+    let cleaned = state.read_checkpoint(Checkpoint::Cleaner)?;
     let mut jobs = Vec::new();
     for listed in disk.list(path)?.into_iter().filter(|listed| listed.is_dir) {
         if listed.name.ends_with(DELETE_DIR_SUFFIX) {

@@ -545,6 +545,32 @@ fn new_partition_goes_where_there_is_room() {
     assert_eq!(dirs.online_ids(), ids[1..]);
 }
 
+/// As on a disk that has no room for the longer name.
+#[test]
+fn deletion_that_fails_keeps_the_name_until_it_succeeds() {
+    let root = TempDir::new();
+    let [one, two, away] = ["one", "two", "away"].map(|name| root.path().join(name));
+    let (dirs, _) = open(options(&[&one, &two])).expect("opens");
+    let ids = dirs.online_ids();
+    let make = |id| dirs.create(&partition(0), Some(Uuid::random()), Arc::default(), Some(id));
+    let mut log = make(ids[0]).expect("creates");
+    append(&mut log, &Spec::new(1).build());
+    std::fs::rename(&one, &away).expect("is renamed");
+    std::fs::write(&one, "in the way").expect("writes");
+    dirs.delete(&mut log).expect_err("its directory is not there");
+    let again = make(ids[1]);
+    assert!(matches!(again, Err(CreateError::Exists(_))), "the next start would find two: {again:?}");
+    std::fs::remove_file(&one).expect("removes");
+    std::fs::rename(&away, &one).expect("is renamed");
+    dirs.empty(log.dir()).expect("makes room");
+    let left = std::fs::read_dir(log.dir()).expect("lists");
+    let left: Vec<_> = left.map(|entry| entry.expect("a name").file_name()).collect();
+    assert_eq!(left, ["partition.metadata"], "it tells the folder from one of another topic");
+    dirs.delete(&mut log).expect("is tried again");
+    assert!(!one.join(partition(0).dir_name()).exists());
+    make(ids[1]).expect("the name can be used again");
+}
+
 #[test]
 fn checkpoint_says_which_directories_have_their_log_starts() {
     let (one, two) = (TempDir::new(), TempDir::new());

@@ -231,7 +231,9 @@ impl Fetcher {
     /// Makes durable what the next fetch reports. A partition where that fails is not fetched until it succeeds.
     async fn make_durable(&mut self) {
         let followed = &self.followed;
-        let is_fetched = |key: &PartitionKey| followed.get(key).is_some_and(|it| it.rests_until.is_none());
+        let is_fetched = |key: &PartitionKey| {
+            followed.get(key).is_some_and(|followed| followed.rests_until.is_none() && !followed.stopped)
+        };
         for key in self.owing.pay(&self.replication.log_dirs, is_fetched).await {
             self.rest(key);
         }

@@ -1,8 +1,8 @@
 //! Elections by log ends: the partitions that need one, the replicas to wait for, and the effect.
 
 use thalweg_metadata::{DIRECTORY_LOST, LeaderRecoveryState, PartitionEpoch};
-use thalweg_wire::request::UpdateFeaturesRequest;
 use thalweg_wire::request::update_features_request::FeatureUpdateKey;
+use thalweg_wire::request::{UnregisterBrokerRequest, UpdateFeaturesRequest};
 
 use super::steps::Cluster;
 use super::*;
@@ -94,6 +94,19 @@ fn after_a_kill_of_all_the_best_log_leads_once_all_are_back() {
         assert_eq!(undecided(&bench), None);
         assert!(!elect(&mut bench, 2, None), "it has a leader");
     }
+}
+
+#[test]
+fn unregistered_replica_is_not_waited_for() {
+    let mut bench = bench(0, "1");
+    all_sessions_end(&mut bench);
+    returns(&mut bench, 1);
+    assert_eq!(undecided(&bench), None, "the others were in sync, and may return with all");
+    for id in [2, 3] {
+        bench.call(UnregisterBrokerRequest { broker_id: id, ..Default::default() });
+    }
+    assert_eq!(undecided(&bench), Some((vec![1], vec![], Some(1))));
+    assert!(elect(&mut bench, 1, None));
 }
 
 #[test]
