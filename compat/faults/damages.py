@@ -4,20 +4,20 @@ idempotent and of a transactional writer. After each round every replica leads i
 A round is at least ROUND_S of load with one fault or more. Every number of a round follows from its seed.
 """
 
+import pathlib
 import random
 import subprocess
+import sys
 import threading
 import time
 
 from broker import thalweg_binary
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import NewTopic
-from suite import until
-from writer import PADDING, Writer, read_all
+from writer import PADDING, Writer
 
 from damage import Damage, keep_copy, restore_all, restore_partitions
 from faults import say
-from movers import ends
 from network import Network
 from nodes import SESSION_S, Cluster
 from replicas import compare
@@ -26,6 +26,10 @@ KEPT, LEDGER = "kept", "ledger"
 PARTITIONS = 2
 TOPICS = {KEPT: PARTITIONS, LEDGER: PARTITIONS}
 ROUND_S = 20
+# A partition must be read within this time.
+READ_S = 60
+# A move or an election must be accepted within this time.
+COMMAND_S = 30
 # What is read again after every round grows with the rounds.
 ROUNDS_OF_CLUSTER = 10
 # Small segments, of which a round has several. Only this name allows less than Kafka's minimum.
@@ -222,18 +226,17 @@ class Damages:
     def audit(self):
         """Every replica leads in turn, and what it shows as committed is compared with what was acknowledged."""
         acknowledged, committed = [dict(known) for known in self.writer.acknowledged], list(self.ledger.committed)
-        ids = [node.id for node in self.cluster.brokers]
+        ids, bootstrap = [node.id for node in self.cluster.brokers], self.cluster.bootstrap
         for leader in ids:
             self.lead([leader, *(other for other in ids if other != leader)])
             for partition in range(PARTITIONS):
                 what = f"partition {partition} of {{}} on broker {leader}"
-                found = dict(patiently(lambda p=partition: read_all(self.cluster.bootstrap, KEPT, p)))
-                numbers = {offset: int(value.split(b" ", 1)[0]) for offset, value in found.items()}
+                numbers = dict(read(bootstrap, KEPT, partition, "read_committed", what.format(KEPT)))
                 lost = [n for n, at in acknowledged[partition].items() if at is not None and numbers.get(at) != n]
                 all_of_it = len(acknowledged[partition])
                 assert not lost, f"{what.format(KEPT)}: {len(lost)} of {all_of_it} records are lost, the first {lost[:3]}"
-                seen = patiently(lambda p=partition: read_committed(self.cluster, p))
-                self.ledger.check(seen, committed, what.format(LEDGER))
+                pairs = read(bootstrap, LEDGER, partition, "read_committed", what.format(LEDGER))
+                self.ledger.check([number for _, number in pairs], committed, what.format(LEDGER))
         return sum(map(len, acknowledged)) + len(committed) * PARTITIONS
 
     def lead(self, replicas):
@@ -252,12 +255,11 @@ class Damages:
     def thalweg(self, *arguments):
         command = [thalweg_binary(), "topic", *arguments, "--bootstrap-server", self.cluster.bootstrap]
 
-        def run():
-            done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-            self.last = done.stdout + done.stderr
-            return done.returncode == 0
-
-        until(run, f"{' '.join(command)}", 30, 1)
+        deadline = time.monotonic() + COMMAND_S
+        while (done := subprocess.run(command, capture_output=True, text=True, timeout=60)).returncode:
+            # An election or a move may still be under way.
+            assert time.monotonic() < deadline, f"{' '.join(command)}: {done.stdout}{done.stderr}"
+            time.sleep(1)
 
     def judge(self):
         """Stops the writers, and compares everything, on every replica."""
@@ -265,45 +267,20 @@ class Damages:
             client.finish()
         seen = self.cluster.wait_until_whole()
         for partition in range(PARTITIONS):
-            self.writer.check(read_all(self.cluster.bootstrap, KEPT, partition), partition)
+            pairs = read(self.cluster.bootstrap, KEPT, partition, "read_uncommitted", f"partition {partition} of {KEPT}")
+            self.writer.check([(offset, b"%d " % number) for offset, number in pairs], partition)
         kept = self.audit()
         compare(self.cluster, seen, tuple(TOPICS))
         return kept
 
 
-def patiently(read, timeout=30):
-    """Reads, again where a new leader does not know yet what is committed."""
-    deadline = time.monotonic() + timeout
-    while True:
-        try:
-            return read()
-        except KafkaException as failure:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.5)
-
-
-def read_committed(cluster, partition, timeout=60):
-    """The numbers of the ledger's committed records, up to the last stable offset of now."""
-    place = TopicPartition(LEDGER, partition, 0)
-    end = ends(cluster.admin, [(LEDGER, partition)], IsolationLevel.READ_COMMITTED)[LEDGER, partition]
-    config = {"group.id": "check", "enable.auto.commit": False, "check.crcs": True, "log_level": 0}
-    reader = Consumer(
-        {"bootstrap.servers": cluster.bootstrap, "isolation.level": "read_committed", "enable.partition.eof": True, **config}
-    )
-    reader.assign([place])
-    found, at, deadline = [], 0, time.monotonic() + timeout
-    # Markers and aborted records have offsets, too: the end of the partition is told where they are the last.
-    while at < end:
-        assert time.monotonic() < deadline, f"{LEDGER}-{partition}: at {at} of {end} committed after {timeout} s"
-        for message in reader.consume(10_000, 0.2):
-            if message.error() and message.error().code() == KafkaError._PARTITION_EOF:
-                at = max(at, message.offset())
-            elif not message.error():
-                found.append(int(message.value().split(b" ", 1)[0]))
-                at = message.offset() + 1
-    reader.close()
-    return found
+def read(bootstrap, topic, partition, isolation, what):
+    """The (offset, number) pairs of a partition, in their order."""
+    program = pathlib.Path(__file__).with_name("reader.py")
+    command = [sys.executable, program, bootstrap, topic, str(partition), isolation, str(READ_S)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=2 * READ_S)
+    assert done.returncode == 0, f"{what} cannot be read: exit {done.returncode}: {done.stderr.strip()[-300:]}"
+    return [tuple(map(int, line.split())) for line in done.stdout.splitlines()]
 
 
 def undergo(kind, directory, rounds, seed):

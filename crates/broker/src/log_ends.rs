@@ -1,8 +1,8 @@
 //! Compares the ends of logs where the controller of this process knows no complete replica, so that the best one leads.
 //!
 //! Every replica that is up is asked for its last leader epoch and its log end: ListOffsets as a debugging client, which any
-//! replica answers, Apache Kafka's brokers, too. The highest epoch has what was acknowledged last; in one epoch, the longest
-//! log has all.
+//! replica answers. The highest epoch has what was acknowledged last; in one epoch, the longest log has all. Apache Kafka's
+//! brokers answer with the epoch of the registration in place of the log's: with them, it is the last leader that leads.
 //!
 //! Owns: the patience. A remembered replica is waited for, up to `unclean.leader.election.interval.ms`; then the last leader
 //! leads, or a better one of those that answer. Refuses: deciding
@@ -238,6 +238,9 @@ fn needs_leaders(image: &Image) -> bool {
 /// The replica with the best log, once all that can be known is; of equal ones the last leader. When the wait is over, it is the
 /// last leader unless another has shown to be better.
 fn choose(one: &Undecided, ends: &BTreeMap<BrokerId, LogEnd>, is_over: bool) -> Option<BrokerId> {
+    // The epoch of the registration is in no log: the answer does not say which epoch the log ends with.
+    let ends: BTreeMap<BrokerId, LogEnd> =
+        ends.iter().map(|(id, end)| (*id, *end)).filter(|(_, end)| end.epoch != one.leader_epoch).collect();
     let is_complete = one.awaited.is_empty() && one.candidates.iter().all(|id| ends.contains_key(id));
     if !is_complete && !is_over {
         return None;
@@ -248,7 +251,7 @@ fn choose(one: &Undecided, ends: &BTreeMap<BrokerId, LogEnd>, is_over: bool) -> 
     let preferred = |id: BrokerId| {
         (Some(id) == one.last_leader, std::cmp::Reverse(one.candidates.iter().position(|known| *known == id)))
     };
-    ends.iter().max_by_key(|(id, end)| (**end, preferred(**id))).map(|(id, _)| *id)
+    ends.into_iter().max_by_key(|(id, end)| (*end, preferred(*id))).map(|(id, _)| id)
 }
 
 fn say(one: &Undecided, leader: BrokerId, ends: &BTreeMap<BrokerId, LogEnd>) {
@@ -274,6 +277,7 @@ mod tests {
             topic_id: thalweg_wire::Uuid(7),
             partition: PartitionIndex(0),
             partition_epoch: PartitionEpoch(1),
+            leader_epoch: 9,
             candidates: BrokerId::list(candidates),
             awaited: BrokerId::list(awaited),
             starting: Vec::new(),
@@ -296,6 +300,16 @@ mod tests {
         assert_eq!(of(&[(1, 5, 804), (2, 5, 804), (3, 5, 804)]), Some(3));
         assert_eq!(of(&[(1, 5, 804), (2, 5, 804), (3, 5, 1)]), Some(1), "the preferred one");
         assert_eq!(of(&[(1, 5, 804), (3, 5, 1)]), None, "not all have answered");
+    }
+
+    #[test]
+    fn log_whose_last_epoch_is_not_known_does_not_win() {
+        let all = undecided(&[1, 2], &[], Some(1));
+        let found = ends(&[(1, 5, 1000), (2, 9, 400)]);
+        assert_eq!(choose(&all, &found, false), None);
+        assert_eq!(choose(&all, &found, true), Some(BrokerId(1)));
+        let found = ends(&[(1, 9, 400), (2, 5, 1000)]);
+        assert_eq!(choose(&all, &found, true), Some(BrokerId(1)), "the last leader, as in Apache Kafka");
     }
 
     #[test]

@@ -120,8 +120,8 @@ pub(crate) struct Driver {
     published: Arc<Published>,
     /// The last append found no room.
     is_full: bool,
-    /// The last decision that did not fit.
-    fault: Option<Unwritable>,
+    /// The last decision that could not be written.
+    unwritable: Option<Unwritable>,
     dead: bool,
 }
 
@@ -271,7 +271,7 @@ impl Driver {
         let Decision { batch, unwritable, answer, spent, rulings } = decision;
         self.spend(spent.as_ref());
         self.publish(rulings);
-        self.note_unwritable(unwritable.as_ref());
+        self.note_fault(unwritable.as_ref());
         let frame = match answer {
             Ok(frame) => frame,
             Err(error) => return send(reply, Err(error.into())),
@@ -504,7 +504,7 @@ impl Driver {
         let batch = match self.state.prepare(records, Extent::Several) {
             Ok(batch) => batch,
             Err(unwritable) => {
-                self.note_unwritable(Some(&unwritable));
+                self.note_unwritable(&unwritable);
                 self.state.postpone_sessions(now, RETRY);
                 return false;
             }
@@ -530,15 +530,21 @@ impl Driver {
         }
     }
 
-    /// Logs a decision that is wrong; once, while it is repeated.
-    fn note_unwritable(&mut self, unwritable: Option<&Unwritable>) {
-        let Some(fault) = unwritable.filter(|unwritable| unwritable.is_fault()) else { return };
-        if self.fault.as_ref() != Some(fault) {
+    /// Logs why a request was refused, if the decision is to blame.
+    fn note_fault(&mut self, unwritable: Option<&Unwritable>) {
+        if let Some(fault) = unwritable.filter(|unwritable| unwritable.is_fault()) {
+            self.note_unwritable(fault);
+        }
+    }
+
+    /// Logs a decision that cannot be written; once, while it is repeated.
+    fn note_unwritable(&mut self, unwritable: &Unwritable) {
+        if self.unwritable.as_ref() != Some(unwritable) {
             tracing::error!(
-                offset = self.state.next_offset(), %fault,
+                offset = self.state.next_offset(), %unwritable,
                 "A decision does not fit the metadata image: refused it, and wrote nothing. Please report this"
             );
-            self.fault = Some(fault.clone());
+            self.unwritable = Some(unwritable.clone());
         }
     }
 

@@ -1,9 +1,10 @@
 //! The clock: the one place where the log reads the time.
 //!
-//! Owns: milliseconds since the epoch, from the system or set by hand. Refuses: timers and sleeping.
+//! Owns: milliseconds since the epoch, and elapsed milliseconds for delays, from the system or set by hand. Refuses:
+//! timers and sleeping.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, LazyLock};
 
 /// A source of wall clock time in milliseconds since 1970, cheap to clone.
 #[derive(Clone, Debug)]
@@ -12,7 +13,13 @@ pub struct Clock(Source);
 #[derive(Clone, Debug)]
 enum Source {
     System,
-    Manual(Arc<AtomicI64>),
+    Manual(Arc<Manual>),
+}
+
+#[derive(Debug)]
+struct Manual {
+    now_ms: AtomicI64,
+    elapsed_ms: AtomicI64,
 }
 
 impl Clock {
@@ -23,14 +30,24 @@ impl Clock {
 
     /// A clock that only [`Clock::advance_ms`] moves; clones share it.
     pub fn manual(start_ms: i64) -> Clock {
-        Clock(Source::Manual(Arc::new(AtomicI64::new(start_ms))))
+        let [now_ms, elapsed_ms] = [AtomicI64::new(start_ms), AtomicI64::new(start_ms)];
+        Clock(Source::Manual(Arc::new(Manual { now_ms, elapsed_ms })))
     }
 
     /// The present time in milliseconds since 1970.
     pub fn now_ms(&self) -> i64 {
         match &self.0 {
             Source::System => system_now_ms(),
-            Source::Manual(now_ms) => now_ms.load(Ordering::SeqCst),
+            Source::Manual(manual) => manual.now_ms.load(Ordering::SeqCst),
+        }
+    }
+
+    /// Milliseconds since some moment, which go on at their pace when the wall clock is set. Those of a manual clock
+    /// begin at its start time and never go back.
+    pub fn elapsed_ms(&self) -> i64 {
+        match &self.0 {
+            Source::System => system_elapsed_ms(),
+            Source::Manual(manual) => manual.elapsed_ms.load(Ordering::SeqCst),
         }
     }
 
@@ -38,7 +55,10 @@ impl Clock {
     pub fn set_ms(&self, to_ms: i64) {
         match &self.0 {
             Source::System => panic!("only a manual clock can be set"),
-            Source::Manual(now_ms) => now_ms.store(to_ms, Ordering::SeqCst),
+            Source::Manual(manual) => {
+                let before = manual.now_ms.swap(to_ms, Ordering::SeqCst);
+                manual.elapsed_ms.fetch_add(to_ms.saturating_sub(before).max(0), Ordering::SeqCst);
+            }
         }
     }
 
@@ -46,11 +66,18 @@ impl Clock {
     pub fn advance_ms(&self, by_ms: i64) {
         match &self.0 {
             Source::System => panic!("only a manual clock can be moved"),
-            Source::Manual(now_ms) => {
-                now_ms.fetch_add(by_ms, Ordering::SeqCst);
+            Source::Manual(manual) => {
+                manual.now_ms.fetch_add(by_ms, Ordering::SeqCst);
+                manual.elapsed_ms.fetch_add(by_ms, Ordering::SeqCst);
             }
         }
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is the seam through which time enters")]
+fn system_elapsed_ms() -> i64 {
+    static START: LazyLock<std::time::Instant> = LazyLock::new(std::time::Instant::now);
+    i64::try_from(START.elapsed().as_millis()).unwrap_or(i64::MAX)
 }
 
 #[expect(clippy::disallowed_methods, reason = "this is the seam through which the wall clock enters")]

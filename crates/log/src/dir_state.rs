@@ -14,7 +14,9 @@ use thalweg_hash::{HashMap, HashSet};
 use thalweg_record::Offset;
 use tokio::sync::Notify;
 
-use crate::checkpoint::{self, CLEANER_FILE, HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE};
+use crate::checkpoint::{
+    self, BadCheckpoint, CLEANER_FILE, HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE,
+};
 use crate::disk::{DirFailure, Disk};
 use crate::published::PublishedOffsets;
 use crate::topic_partition::TopicPartition;
@@ -47,17 +49,24 @@ impl Checkpoint {
         }
     }
 
+    fn offset(self, offsets: &PublishedOffsets) -> Offset {
+        match self {
+            Checkpoint::RecoveryPoint => offsets.recovery_point(),
+            Checkpoint::HighWatermark => offsets.high_watermark(),
+            Checkpoint::LogStart => offsets.log_start_offset(),
+            Checkpoint::Cleaner => offsets.cleaned_to(),
+        }
+    }
+
     /// The partition's value in the file; `None` if it needs no entry.
     fn value(self, offsets: &PublishedOffsets) -> Option<Offset> {
-        match self {
-            Checkpoint::RecoveryPoint => Some(offsets.recovery_point()),
-            Checkpoint::HighWatermark => Some(offsets.high_watermark()),
-            Checkpoint::LogStart => {
-                let log_start = offsets.log_start_offset();
-                (log_start > offsets.first_segment_offset()).then_some(log_start)
-            }
-            Checkpoint::Cleaner => Some(offsets.cleaned_to()).filter(|&cleaned_to| cleaned_to > Offset::ZERO),
-        }
+        let offset = self.offset(offsets);
+        let is_needed = match self {
+            Checkpoint::RecoveryPoint | Checkpoint::HighWatermark => true,
+            Checkpoint::LogStart => offset > offsets.first_segment_offset(),
+            Checkpoint::Cleaner => offset > Offset::ZERO,
+        };
+        is_needed.then_some(offset)
     }
 }
 
@@ -234,17 +243,19 @@ impl DirState {
         &self.written[checkpoint as usize]
     }
 
-    /// Reads a checkpoint file; one that makes no sense counts as empty, with a warning.
-    pub(crate) fn read_checkpoint(&self, checkpoint: Checkpoint) -> Written {
+    /// Reads a checkpoint file; one that makes no sense counts as empty, with a warning. One that cannot be read may make
+    /// sense: it would be overwritten, and deleted records be there again.
+    pub(crate) fn read_checkpoint(&self, checkpoint: Checkpoint) -> io::Result<Written> {
         let path = self.path.join(checkpoint.file());
         match checkpoint::read_offsets(&self.disk, &path) {
             Ok(offsets) => {
                 self.written(checkpoint).lock().clone_from(&offsets);
-                offsets
+                Ok(offsets)
             }
+            Err(BadCheckpoint::Io(error)) => Err(error),
             Err(error) => {
                 tracing::warn!(path = %path.display(), %error, "Ignored an invalid checkpoint");
-                Written::new()
+                Ok(Written::new())
             }
         }
     }
@@ -290,19 +301,18 @@ impl DirState {
         Ok(())
     }
 
-    /// After a truncation: the recovery point on disk must not stay above the log end. Otherwise recovery would treat
-    /// later appends as synced.
-    pub(crate) fn recovery_point_sank(
-        &self,
-        name: &TopicPartition,
-        recovery_point: Offset,
-    ) -> io::Result<()> {
-        let is_above = self
-            .written(Checkpoint::RecoveryPoint)
-            .lock()
-            .get(name)
-            .is_some_and(|&written| written > recovery_point);
-        if is_above { self.write_checkpoint(Checkpoint::RecoveryPoint) } else { Ok(()) }
+    /// After a truncation: no checkpoint on disk may stay above the offset of the log. Otherwise a start would treat later
+    /// appends as synced, replicated, compacted, or deleted.
+    pub(crate) fn lower_checkpoints(&self, name: &TopicPartition) -> io::Result<()> {
+        let offsets = self.partitions.lock().get(name).map(|partition| Arc::clone(&partition.offsets));
+        let Some(offsets) = offsets else { return Ok(()) };
+        for checkpoint in Checkpoint::ALL {
+            let written = self.written(checkpoint).lock().get(name).copied();
+            if written.is_some_and(|written| written > checkpoint.offset(&offsets)) {
+                self.write_checkpoint(checkpoint)?;
+            }
+        }
+        Ok(())
     }
 
     /// Syncs everything and writes the checkpoints. Returns whether all logs were closed.

@@ -271,7 +271,7 @@ impl LogDirs {
         let Some(state) = log.state().cloned() else { return Ok(()) };
         state.set_closed(log.name(), log.published());
         let renamed = state.path().join(log.name().delete_dir_name());
-        let due_ms = self.clock.now_ms().saturating_add(log.config().file_delete_delay_ms);
+        let due_ms = self.clock.elapsed_ms().saturating_add(log.config().file_delete_delay_ms);
         match log.retire(&renamed) {
             // Somebody else has removed it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -321,16 +321,16 @@ impl LogDirs {
         self.troubles.notified().await;
     }
 
-    /// Removes the directories of deleted partitions whose delay has passed. May take long: call it where blocking is
-    /// allowed.
-    pub fn purge_deleted(&self, now_ms: i64) {
+    /// Removes the directories of deleted partitions whose delay has passed by [`Clock::elapsed_ms`]. May take long: call it
+    /// where blocking is allowed.
+    pub fn purge_deleted(&self, elapsed_ms: i64) {
         for dir in self.online() {
-            for path in dir.state.take_doomed(now_ms) {
+            for path in dir.state.take_doomed(elapsed_ms) {
                 match dir.state.disk().remove_dir(&path) {
                     Ok(()) => tracing::info!(path = %path.display(), "Removed a deleted partition"),
                     Err(error) => {
                         tracing::warn!(path = %path.display(), %error, "Failed to remove a deleted partition, retrying later");
-                        dir.state.doom(now_ms.saturating_add(60_000), path);
+                        dir.state.doom(elapsed_ms.saturating_add(60_000), path);
                     }
                 }
             }

@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustix::fs::{FallocateFlags, FlockOperation};
 use tokio::task::JoinHandle;
@@ -26,7 +26,8 @@ mod waits;
 use descriptors::OpenFile;
 pub use descriptors::{Descriptors, OpenConnection, TooFewDescriptors, lacks_descriptors};
 pub(crate) use failure::DirFailure;
-pub use faults::Faults;
+use faults::FaultyFile;
+pub use faults::{Failure, Faults, FaultyCall};
 pub use memory::{Answer, Call, CallError, Draw, MemoryDisk};
 use memory::{MemoryFile, MemoryLock};
 use slow::{Operation, timed};
@@ -112,6 +113,11 @@ impl Disk {
         Disk { faults: Some(faults), ..Disk::default() }
     }
 
+    /// The same disk, with the faults that `faults` holds at each moment.
+    pub fn and_faults(self, faults: Arc<Faults>) -> Disk {
+        Disk { faults: Some(faults), ..self }
+    }
+
     /// A disk in memory.
     pub fn in_memory(memory: Arc<MemoryDisk>) -> Disk {
         Disk { memory: Some(memory), ..Disk::default() }
@@ -189,8 +195,10 @@ impl Disk {
     }
 
     fn create_with(&self, path: &Path, mode: u32) -> io::Result<LogFile> {
-        if self.faults.is_some() && !path.exists() {
-            self.noted("creating", path, self.check_faults(path, |faults| faults.before_create()))?;
+        if self.faults.is_some() && !self.exists(path) {
+            let checked = self.before(FaultyCall::Create, path);
+            let checked = checked.and_then(|()| self.check_faults(path, |faults| faults.before_create()));
+            self.noted("creating", path, checked)?;
         }
         self.open_with(path, Some(mode))
     }
@@ -198,12 +206,14 @@ impl Disk {
     /// Opens a file, and creates one with the mode, if there is a mode.
     fn open_with(&self, path: &Path, mode: Option<u32>) -> io::Result<LogFile> {
         let open = self.noted("opening", path, self.try_to_open(path, mode))?;
-        Ok(LogFile { open, failure: self.failure.clone() })
+        let faults = self.faults.as_ref().map(|faults| Box::new(FaultyFile::new(faults, path)));
+        Ok(LogFile { open, failure: self.failure.clone(), faults, is_short: AtomicBool::new(false) })
     }
 
     #[expect(clippy::disallowed_types, reason = "this is the seam that opens files")]
     fn try_to_open(&self, path: &Path, mode: Option<u32>) -> io::Result<Open> {
         let create = mode.is_some();
+        self.before(FaultyCall::Open, path)?;
         if let Some(memory) = &self.memory {
             return Ok(Open::Memory(memory.open(path, create)?));
         }
@@ -211,8 +221,11 @@ impl Disk {
         let mut options = fs::OpenOptions::new();
         options.read(true).write(true).create(create).truncate(false).mode(mode.unwrap_or(SHARED_MODE));
         let file = options.open(path)?;
-        let faults = self.faults.clone().filter(|faults| faults.covers(path));
-        Ok(Open::File { file, faults, _open: self.descriptors.open_file() })
+        Ok(Open::File { file, _open: self.descriptors.open_file() })
+    }
+
+    fn before(&self, call: FaultyCall, path: &Path) -> io::Result<()> {
+        self.faults.as_ref().map_or(Ok(()), |faults| faults.before(call, path))
     }
 
     fn check_faults(&self, path: &Path, check: impl Fn(&Faults) -> io::Result<()>) -> io::Result<()> {
@@ -224,6 +237,7 @@ impl Disk {
 
     /// The whole content of a small file.
     pub fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        self.before(FaultyCall::Read, path)?;
         match &self.memory {
             Some(memory) => memory.read(path),
             None => fs::read(path),
@@ -316,6 +330,7 @@ impl Disk {
 
     /// The names in a directory, in no order. Names that are not UTF-8 are none of ours and are left out.
     pub fn list(&self, dir: &Path) -> io::Result<Vec<Listed>> {
+        self.before(FaultyCall::List, dir)?;
         if let Some(memory) = &self.memory {
             return memory.list(dir);
         }
@@ -333,6 +348,7 @@ impl Disk {
 
     /// Creates a directory and those above it. Returns whether it is new, and so empty.
     pub fn create_dir(&self, path: &Path) -> io::Result<bool> {
+        self.noted("creating", path, self.before(FaultyCall::Create, path))?;
         if let Some(memory) = &self.memory {
             return self.noted("creating", path, memory.create_dir(path));
         }
@@ -349,10 +365,10 @@ impl Disk {
 
     /// Renames a file or directory.
     pub fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let renamed = match &self.memory {
+        let renamed = self.before(FaultyCall::Rename, to).and_then(|()| match &self.memory {
             Some(memory) => memory.rename(from, to),
             None => fs::rename(from, to),
-        };
+        });
         self.noted("renaming", from, renamed)
     }
 
@@ -366,20 +382,20 @@ impl Disk {
         if let Some(faults) = self.faults.as_ref().filter(|faults| faults.covers(path)) {
             faults.before_wait();
         }
-        let removed = match &self.memory {
+        let removed = self.before(FaultyCall::Remove, path).and_then(|()| match &self.memory {
             Some(memory) => memory.remove(path),
             None => fs::remove_file(path),
-        };
+        });
         ignore_missing(self.noted("removing", path, removed))
     }
 
     /// Deletes a directory and all in it; a missing one is no error.
     pub fn remove_dir(&self, path: &Path) -> io::Result<()> {
         waits::check("Removal", path);
-        let removed = match &self.memory {
+        let removed = self.before(FaultyCall::Remove, path).and_then(|()| match &self.memory {
             Some(memory) => memory.remove(path),
             None => fs::remove_dir_all(path),
-        };
+        });
         ignore_missing(self.noted("removing", path, removed))
     }
 
@@ -387,6 +403,7 @@ impl Disk {
     #[expect(clippy::disallowed_types, reason = "this is the seam that opens files")]
     pub fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         waits::check("Sync", dir);
+        self.noted("a sync of", dir, self.before(FaultyCall::SyncNames, dir))?;
         if let Some(memory) = &self.memory {
             return self.noted("a sync of", dir, memory.sync_dir(dir));
         }
@@ -400,6 +417,7 @@ impl Disk {
     #[expect(clippy::disallowed_types, reason = "this is the seam that opens files")]
     pub fn sync_filesystem(&self, path: &Path) -> io::Result<()> {
         waits::check("Sync", path);
+        self.noted("a sync of", path, self.before(FaultyCall::Sync, path))?;
         if let Some(memory) = &self.memory {
             return self.noted("a sync of", path, memory.sync_filesystem(path));
         }
@@ -464,12 +482,15 @@ pub struct LogFile {
     open: Open,
     /// The log directory that failing calls take offline.
     failure: Option<Arc<DirFailure>>,
+    faults: Option<Box<FaultyFile>>,
+    /// Whether a reader has found fewer bytes than it was told.
+    is_short: AtomicBool,
 }
 
 #[derive(Debug)]
 #[expect(clippy::disallowed_types, reason = "this is the seam that owns files")]
 enum Open {
-    File { file: fs::File, faults: Option<Arc<Faults>>, _open: OpenFile },
+    File { file: fs::File, _open: OpenFile },
     Memory(MemoryFile),
 }
 
@@ -486,7 +507,12 @@ impl LogFile {
         self.noted("a read", self.try_to_read_at(buffer, position))
     }
 
+    fn before(&self, call: FaultyCall) -> io::Result<()> {
+        self.faults.as_ref().map_or(Ok(()), |faults| faults.before(call))
+    }
+
     fn try_to_read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        self.before(FaultyCall::Read)?;
         let file = match &self.open {
             Open::File { file, .. } => file,
             Open::Memory(memory) => return memory.read_at(buffer, position),
@@ -528,36 +554,54 @@ impl LogFile {
     }
 
     fn write_some(&self, pieces: &[IoSlice<'_>], position: u64) -> io::Result<usize> {
-        let (file, faults) = match &self.open {
-            Open::File { file, faults, .. } => (file, faults),
-            Open::Memory(memory) => return memory.write_some(pieces, position),
-        };
-        if let Some(faults) = faults {
+        if let Some(faults) = &self.faults {
             let wanted = pieces.iter().map(|piece| piece.len()).sum();
             let allowed = faults.before_write(wanted)?;
             if allowed < wanted {
                 // The faulty disk accepts a part: write from the front, like a disk that fills up.
-                let mut left = allowed;
-                let mut at = position;
-                for piece in pieces {
-                    let part = &piece[..piece.len().min(left)];
-                    file.write_all_at(part, at)?;
-                    at += part.len() as u64;
-                    left -= part.len();
-                }
-                return Ok(allowed);
+                let bytes: Vec<u8> =
+                    pieces.iter().flat_map(|piece| piece.iter().copied()).take(allowed).collect();
+                return self.write_pieces(&[IoSlice::new(&bytes)], position);
             }
         }
+        self.write_pieces(pieces, position)
+    }
+
+    fn write_pieces(&self, pieces: &[IoSlice<'_>], position: u64) -> io::Result<usize> {
+        let file = match &self.open {
+            Open::File { file, .. } => file,
+            Open::Memory(memory) => return memory.write_some(pieces, position),
+        };
         Ok(timed(Operation::Write, file, || rustix::io::pwritev(file, pieces, position))?)
     }
 
     /// Cuts or extends the file. Cutting to the present length gives preallocated space back.
     pub fn set_len(&self, len: u64) -> io::Result<()> {
-        let set = match &self.open {
+        let set = self.before(FaultyCall::Cut).and_then(|()| match &self.open {
             Open::File { file, .. } => file.set_len(len),
             Open::Memory(memory) => memory.set_len(len),
-        };
+        });
         self.noted("cutting or extending a file", set)
+    }
+
+    /// As [`LogFile::set_len`], but leaves a file alone that is shorter.
+    pub fn cut(&self, len: u64) -> io::Result<()> {
+        if self.len()? >= len { self.set_len(len) } else { Ok(()) }
+    }
+
+    /// A reader has found fewer bytes than it was told.
+    pub fn note_short(&self) {
+        self.is_short.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a reader has found fewer bytes than it was told.
+    pub(crate) fn is_short(&self) -> bool {
+        self.is_short.load(Ordering::Relaxed)
+    }
+
+    /// The length is looked at: what readers have found counts no more.
+    pub(crate) fn forget_short(&self) {
+        self.is_short.store(false, Ordering::Relaxed);
     }
 
     /// Truncates the file to `len`, if it is longer. Unlike [`LogFile::set_len`], it leaves a file of that length
@@ -595,18 +639,17 @@ impl LogFile {
     /// Makes the bytes, and the length needed to read them, durable.
     pub fn sync_data(&self) -> io::Result<()> {
         waits::check("Sync", Path::new("an open file"));
-        let synced = match &self.open {
-            Open::File { file, faults, .. } => {
-                let checked = faults.as_ref().map_or(Ok(()), |faults| faults.before_sync());
-                checked.and_then(|()| timed(Operation::Sync, file, || file.sync_data()))
-            }
+        let checked = self.faults.as_ref().map_or(Ok(()), |faults| faults.before_sync());
+        let synced = checked.and_then(|()| match &self.open {
+            Open::File { file, .. } => timed(Operation::Sync, file, || file.sync_data()),
             Open::Memory(memory) => memory.sync_data(),
-        };
+        });
         self.noted("a sync", synced)
     }
 
     /// Reserves blocks for `len` bytes from `position` on, without changing the length of the file.
     pub fn preallocate(&self, position: u64, len: u64) -> io::Result<()> {
+        self.before(FaultyCall::Reserve)?;
         match &self.open {
             Open::File { file, .. } => {
                 Ok(rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, position, len)?)

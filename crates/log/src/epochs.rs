@@ -11,7 +11,7 @@ use std::path::Path;
 
 use thalweg_record::{LeaderEpoch, Offset};
 
-use crate::checkpoint::{self, LEADER_EPOCH_FILE};
+use crate::checkpoint::{self, BadCheckpoint, LEADER_EPOCH_FILE};
 use crate::disk::{Disk, Durability};
 
 /// An epoch and the offset after its last record.
@@ -46,8 +46,9 @@ impl LeaderEpochs {
         LeaderEpochs { entries: Vec::new(), file: FileState::Synced, writes: 0 }
     }
 
-    /// The epochs of the file; `None` when it is of no use and must be rebuilt from the batches.
-    pub fn load(disk: &Disk, dir: &Path) -> Option<LeaderEpochs> {
+    /// The epochs of the file; `None` when it is of no use and must be rebuilt from the batches. One that cannot be read may
+    /// be of use.
+    pub fn load(disk: &Disk, dir: &Path) -> io::Result<Option<LeaderEpochs>> {
         let path = dir.join(LEADER_EPOCH_FILE);
         match checkpoint::read_epochs(disk, &path) {
             Ok(read) => {
@@ -56,11 +57,12 @@ impl LeaderEpochs {
                     epochs.assign(epoch, start);
                 }
                 epochs.file = FileState::Written;
-                Some(epochs)
+                Ok(Some(epochs))
             }
+            Err(BadCheckpoint::Io(error)) => Err(error),
             Err(error) => {
                 tracing::warn!(path = %path.display(), %error, "Ignored an invalid leader epoch checkpoint");
-                None
+                Ok(None)
             }
         }
     }

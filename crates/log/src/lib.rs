@@ -8,7 +8,7 @@
 //! ```text
 //! LogDirs::open(LogDirsOptions, config_of) -> (LogDirs, Vec<PartitionLog>)     lock, check, recover, open in parallel
 //!   .create(&TopicPartition, topic_id, config, directory) -> PartitionLog
-//!   .delete(&mut PartitionLog)   .purge_deleted(now_ms)
+//!   .delete(&mut PartitionLog)   .purge_deleted(elapsed_ms)
 //!   .checkpoint_high_watermarks() .checkpoint_recovery_points() .checkpoint_log_starts()   no partition's lock needed
 //!   .close(broker_epoch)                                                       after PartitionLog::close of each
 //!
@@ -22,7 +22,7 @@
 //!   .assign_leader_epoch_start(epoch) .end_offset_for_epoch(epoch) .latest_epoch()
 //!   .truncate_to(offset) .truncate_fully_and_start_at(offset, log_start)
 //!   .delete_records(offset) .delete_old_segments(now_ms)
-//!   .take_expired(now_ms) -> ExpiredFiles; .remove() without the lock
+//!   .take_expired(elapsed_ms) -> ExpiredFiles; .remove() without the lock; .remove_later(failed)
 //!   .needs_flush(now_ms) .flush_target() -> FlushTarget; .sync() without the lock; .complete_flush(&target, outcome)
 //!   .needs_background_flush() .background_flush_target()                       segments that were left by a roll
 //!   .is_at_rest()                                                              nothing to trim, flush or remove

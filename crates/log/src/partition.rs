@@ -23,11 +23,11 @@ use thalweg_record::{LeaderEpoch, Offset, ProducerEpoch, ProducerId};
 use crate::clock::Clock;
 use crate::config::LogConfig;
 use crate::dir_state::DirState;
-use crate::disk::Disk;
+use crate::disk::{self, Disk};
 use crate::epochs::{EpochEnd, LeaderEpochs};
 use crate::producers::{ProducerEntry, ProducerError, Producers, VerificationGuard};
 use crate::published::PublishedOffsets;
-use crate::segment::{Home, Segment};
+use crate::segment::{self, DELETED_SUFFIX, Home, Segment, split_name};
 use crate::topic_partition::TopicPartition;
 use thalweg_ids::Uuid;
 
@@ -107,6 +107,9 @@ pub struct PartitionLog {
     state: Option<Arc<DirState>>,
 }
 
+/// The pause before another attempt to remove a file.
+const REMOVAL_RETRY_MS: i64 = 60_000;
+
 /// Deleted files whose time is over. Dropped as it is, it leaves them to the next start.
 #[derive(Debug)]
 #[must_use]
@@ -116,13 +119,17 @@ pub struct ExpiredFiles {
 }
 
 impl ExpiredFiles {
-    /// Removes them. Freeing a large file takes a while; call it without the partition's lock.
-    pub fn remove(self) {
-        for path in &self.paths {
-            if let Err(error) = self.disk.remove(path) {
-                tracing::warn!(path = %path.display(), %error, "Failed to remove a deleted segment file");
+    /// Removes them. Freeing a large file takes a while; call it without the partition's lock. Returns those that could
+    /// not be removed, for [`PartitionLog::remove_later`].
+    pub fn remove(mut self) -> Option<ExpiredFiles> {
+        self.paths.retain(|path| match self.disk.remove(path) {
+            Ok(()) => false,
+            Err(error) => {
+                tracing::warn!(path = %path.display(), %error, "Failed to remove a deleted segment file, retrying later");
+                true
             }
-        }
+        });
+        (!self.paths.is_empty()).then_some(self)
     }
 }
 
@@ -157,6 +164,11 @@ impl PartitionLog {
     /// The id of the partition's log directory; `None` for a log that is opened on its own.
     pub fn directory_id(&self) -> Option<Uuid> {
         self.state.as_ref().map(|state| state.id())
+    }
+
+    /// The clock of the log.
+    pub fn clock(&self) -> &Clock {
+        &self.clock
     }
 
     /// The settings in force.
@@ -442,8 +454,9 @@ impl PartitionLog {
     }
 
     /// Trims the newest file to its batches if nothing was appended since the last call, because Kafka's tools cannot
-    /// read trailing zeros.
+    /// read trailing zeros. Looks first whether something else has cut it.
     pub fn trim_if_quiet(&mut self) -> io::Result<()> {
+        self.check_length(self.segments.len() - 1)?;
         let is_quiet = std::mem::replace(&mut self.trim_seen_end, self.log_end) == self.log_end;
         match self.segments.last_mut() {
             Some(active) if is_quiet && active.has_zeros() => active.trim(&self.home)?,
@@ -462,14 +475,65 @@ impl PartitionLog {
             && (is_flushed || (!self.flush_is_due() && self.config.flush_ms == i64::MAX))
     }
 
-    /// The files whose time under the `.deleted` name is over, to be removed without the partition's lock.
-    pub fn take_expired(&mut self, now_ms: i64) -> ExpiredFiles {
-        let expired = self.doomed.extract_if(.., |doomed| doomed.due_ms <= now_ms);
-        ExpiredFiles { paths: expired.map(|doomed| doomed.path).collect(), disk: self.home.disk.clone() }
+    /// The files whose time under the `.deleted` name is over, to be removed without the partition's lock. `elapsed_ms` is
+    /// that of [`Clock::elapsed_ms`].
+    pub fn take_expired(&mut self, elapsed_ms: i64) -> ExpiredFiles {
+        let expired = self.doomed.extract_if(.., |doomed| doomed.due_ms <= elapsed_ms);
+        let mut paths: Vec<_> = expired.map(|doomed| doomed.path).collect();
+        paths.retain(|path| {
+            path.extension().is_some_and(|end| end == &DELETED_SUFFIX[1..]) || self.rename_again(path)
+        });
+        ExpiredFiles { paths, disk: self.home.disk.clone() }
+    }
+
+    /// Takes out the index of a deleted segment whose renaming has failed, unless a new segment has it now. Returns `false`:
+    /// it waits under its other name, or is not there any more.
+    fn rename_again(&mut self, path: &Path) -> bool {
+        let name = path.file_name().and_then(|name| name.to_str());
+        let base = name.and_then(split_name).map(|(base, _)| base);
+        if self.segments.iter().all(|segment| Some(segment.base_offset) != base) {
+            match segment::take_out(&self.home, path) {
+                Ok(renamed) => self.doom(renamed),
+                Err(_) => self.remove_at(REMOVAL_RETRY_MS, [path.to_owned()]),
+            }
+        }
+        false
+    }
+
+    /// Tries again later to remove these files.
+    pub fn remove_later(&mut self, failed: ExpiredFiles) {
+        // Those of a directory that was renamed meanwhile are removed with it, or by the next start.
+        let mut here = failed.paths;
+        here.retain(|path| path.parent() == Some(&self.home.dir));
+        self.remove_at(REMOVAL_RETRY_MS, here);
+    }
+
+    /// Remembers files until their time under the `.deleted` names is over.
+    fn doom(&mut self, paths: impl IntoIterator<Item = PathBuf>) {
+        self.remove_at(self.config.file_delete_delay_ms, paths);
+    }
+
+    fn remove_at(&mut self, delay_ms: i64, paths: impl IntoIterator<Item = PathBuf>) {
+        let due_ms = self.clock.elapsed_ms().saturating_add(delay_ms);
+        self.doomed.extend(paths.into_iter().map(|path| Doomed { due_ms, path }));
     }
 
     /// Deletes the files whose time under the `.deleted` name is over, on the spot: for a log without a lock.
-    pub fn purge_deleted(&mut self, now_ms: i64) {
-        self.take_expired(now_ms).remove();
+    pub fn purge_deleted(&mut self, elapsed_ms: i64) {
+        if let Some(failed) = self.take_expired(elapsed_ms).remove() {
+            self.remove_later(failed);
+        }
+    }
+
+    /// Frees what the log can do without on a full disk: deleted files before their time, and space that is reserved for
+    /// appends.
+    fn free_room(&mut self) {
+        let _allowed = disk::allow_waits("nothing can be appended until there is room");
+        self.purge_deleted(i64::MAX);
+        let active = self.segments.last_mut().expect("a log always has a segment");
+        if let Err(error) = active.trim(&self.home) {
+            tracing::warn!(partition = %self.name, %error, "Failed to release reserved space");
+        }
+        self.cut_is_unsynced();
     }
 }

@@ -52,6 +52,14 @@ pub enum BatchFault {
         /// The smallest base offset that would do.
         expected: i64,
     },
+    /// The file ends before the bytes that were written to it: something else has cut it.
+    #[error("the file has {found} bytes, and had {expected}")]
+    Shortened {
+        /// Bytes of the file.
+        found: u64,
+        /// Bytes that were written.
+        expected: u64,
+    },
     /// The leader epoch is not the one in which the offset was written.
     #[error("its leader epoch is {found}, and that of its offset is {expected}")]
     LeaderEpoch {

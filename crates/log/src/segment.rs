@@ -22,6 +22,7 @@ use crate::index::{Index, OffsetEntry, TimeEntry};
 use crate::scan::{CorruptBatch, HeaderScan, Placed, ScanError};
 
 mod compared;
+mod length;
 mod recent;
 pub mod transactions;
 mod write;
@@ -109,6 +110,8 @@ pub struct Segment {
     recent: RecentBatches,
     ahead: write::Ahead,
     compared: Compared,
+    /// The fault of a file that something else has cut.
+    shortened: Option<CorruptBatch>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,6 +174,7 @@ impl Segment {
             recent: RecentBatches::after(None),
             ahead: write::Ahead::default(),
             compared: Compared::default(),
+            shortened: None,
         })
     }
 
@@ -196,6 +200,7 @@ impl Segment {
             recent: RecentBatches::after(Some(u32::MAX)),
             ahead: write::Ahead::default(),
             compared: Compared::found(size_bytes),
+            shortened: None,
         })
     }
 
@@ -215,6 +220,9 @@ impl Segment {
             return Ok(Arc::clone(file));
         }
         let file = Arc::new(home.disk.open(&home.file(self.base_offset, LOG_SUFFIX))?);
+        if self.shortened.is_none() {
+            self.compare_length(&file)?;
+        }
         self.file = Some(Arc::clone(&file));
         Ok(file)
     }
@@ -568,50 +576,73 @@ impl Segment {
         }
     }
 
-    /// Renames all files of the segment to end with `.deleted`, and returns the names; optionally also the producer
-    /// snapshot at the base offset.
-    pub fn mark_deleted(&mut self, home: &Home, with_snapshot: bool) -> io::Result<Vec<PathBuf>> {
-        let base = self.base_offset;
-        self.rename_files(home, with_snapshot, |suffix| home.file(base, &format!("{suffix}{DELETED_SUFFIX}")))
-    }
-
-    /// Moves all files of the segment to another directory, with the producer snapshot at the base offset.
-    pub fn move_to(&mut self, home: &Home, dir: &Path) -> io::Result<()> {
-        let there = Home { dir: dir.to_owned(), ..home.clone() };
-        let base = self.base_offset;
-        self.rename_files(home, true, |suffix| there.file(base, suffix))?;
-        Ok(())
-    }
-
-    fn rename_files(
-        &mut self,
-        home: &Home,
-        with_snapshot: bool,
-        target: impl Fn(&str) -> PathBuf,
-    ) -> io::Result<Vec<PathBuf>> {
-        self.close_files()?;
-        let mut renamed = Vec::new();
-        let suffixes = [LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, SNAPSHOT_SUFFIX];
-        for suffix in &suffixes[..if with_snapshot { 5 } else { 4 }] {
-            let to = target(suffix);
-            match home.disk.rename(&home.file(self.base_offset, suffix), &to) {
-                Ok(()) => renamed.push(to),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(error),
+    /// Takes the files of the segment out of the log (see [`take_out`]), and returns the paths that wait for their removal.
+    /// `.log` goes first: after an error it is still there, and the segment is whole. The producer snapshot at the base offset
+    /// stays.
+    pub fn mark_deleted(&mut self, home: &Home) -> io::Result<Vec<PathBuf>> {
+        self.close_indexes();
+        self.file = None;
+        let mut waiting = Vec::new();
+        for path in Segment::paths(home, self.base_offset) {
+            match take_out(home, &path) {
+                Ok(renamed) => waiting.extend(renamed),
+                Err(error) if path.extension().is_some_and(|end| end == &LOG_SUFFIX[1..]) => {
+                    return Err(error);
+                }
+                Err(error) => {
+                    tracing::warn!(path = %path.display(), %error, "Failed to rename the index of a deleted segment, removing it later");
+                    waiting.push(path);
+                }
             }
         }
-        Ok(renamed)
+        Ok(waiting)
+    }
+
+    /// Moves all files of the segment to another directory, with the producer snapshot at the base offset. `.log` goes first:
+    /// after an error there, the segment is whole.
+    pub fn move_to(&mut self, home: &Home, dir: &Path) -> io::Result<()> {
+        let there = Home { dir: dir.to_owned(), ..home.clone() };
+        self.close_files()?;
+        for suffix in [LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, SNAPSHOT_SUFFIX] {
+            let (from, to) = (home.file(self.base_offset, suffix), there.file(self.base_offset, suffix));
+            match home.disk.rename(&from, &to) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                // What it is needed for can be read from the batches.
+                Err(error) if suffix != LOG_SUFFIX => {
+                    tracing::warn!(path = %from.display(), %error, "Failed to set aside a file beside its segment");
+                }
+                moved => moved?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Takes a file out of the log: it gets a name that ends with `.deleted`, which is returned, and is removed later. A disk
+/// without room for another name has it removed at once. A missing one is no error.
+pub fn take_out(home: &Home, path: &Path) -> io::Result<Option<PathBuf>> {
+    let mut renamed = path.as_os_str().to_owned();
+    renamed.push(DELETED_SUFFIX);
+    let renamed = PathBuf::from(renamed);
+    match home.disk.rename(path, &renamed) {
+        Ok(()) => Ok(Some(renamed)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) if disk::is_disk_full(&error) => {
+            let _allowed = disk::allow_waits("nothing can be appended until there is room");
+            home.disk.remove(path).map(|()| None)
+        }
+        Err(error) => Err(error),
     }
 }
 
 /// Removes the segments from `index` on, last first and durably: if they reappeared after a power failure, they would
-/// follow newer batches. Returns the names under which their files wait for removal. A segment that cannot be removed
-/// stays, with those before it.
+/// follow newer batches. Returns the paths that wait for their removal. A segment that cannot be removed stays, with those
+/// before it.
 pub fn drop_from(segments: &mut Vec<Segment>, index: usize, home: &Home) -> io::Result<Vec<PathBuf>> {
     let mut renamed = Vec::new();
     while segments.len() > index {
         let last = segments.last_mut().expect("there are more than `index`");
-        renamed.extend(last.mark_deleted(home, true)?);
+        renamed.extend(last.mark_deleted(home)?);
         segments.pop();
     }
     if !renamed.is_empty() {

@@ -36,8 +36,14 @@ impl SetAside {
         let log_dir = home.dir.parent().unwrap_or(&home.dir);
         let dir = log_dir.join(name.stray_dir_name());
         home.disk.create_dir(&dir)?;
-        home.disk.sync_dir(log_dir)?;
-        Ok(SetAside { home: home.clone(), dir })
+        let aside = SetAside { home: home.clone(), dir };
+        match home.disk.sync_dir(log_dir) {
+            Ok(()) => Ok(aside),
+            Err(error) => {
+                aside.discard();
+                Err(error)
+            }
+        }
     }
 
     /// Keeps the end of a segment that is about to be truncated at `position`, where the batch at `base` starts. If
@@ -50,14 +56,21 @@ impl SetAside {
         base: Offset,
     ) -> io::Result<SetAside> {
         let aside = SetAside::create(home, name)?;
-        let kept =
-            if position < segment.size_bytes() { aside.copy_end(segment, position, base) } else { Ok(()) };
-        if kept.is_err()
-            && let Err(error) = home.disk.remove_dir(&aside.dir)
-        {
-            tracing::warn!(path = %aside.dir.display(), %error, "Failed to remove the directory for truncated batches");
+        let kept = aside.copy_end(segment, position, base);
+        match kept {
+            Ok(()) => Ok(aside),
+            Err(error) => {
+                aside.discard();
+                Err(error)
+            }
         }
-        kept.map(|()| aside)
+    }
+
+    /// Removes the directory, into which nothing was moved.
+    pub(crate) fn discard(self) {
+        if let Err(error) = self.home.disk.remove_dir(&self.dir) {
+            tracing::warn!(path = %self.dir.display(), %error, "Failed to remove the directory for truncated batches");
+        }
     }
 
     /// Where the files are.
@@ -87,8 +100,12 @@ impl SetAside {
         self.home.disk.sync_dir(&self.home.dir)
     }
 
-    /// The copy is on the medium when this returns.
-    fn copy_end(&self, segment: &mut Segment, position: u64, base: Offset) -> io::Result<()> {
+    /// Copies the end of a segment from `position` on, where the batch at `base` starts. The copy is on the medium when this
+    /// returns; after an error there is none.
+    pub(crate) fn copy_end(&self, segment: &mut Segment, position: u64, base: Offset) -> io::Result<()> {
+        if position >= segment.size_bytes() {
+            return Ok(());
+        }
         let path = self.dir.join(format!("{:020}{LOG_SUFFIX}", base.0));
         let copied = self.copy(segment, position, &path);
         copied.and_then(|()| self.home.disk.sync_dir(&self.dir)).inspect_err(|_| {
@@ -107,8 +124,9 @@ impl SetAside {
             let wanted =
                 usize::try_from(segment.size_bytes() - at).map_or(COPY_BYTES, |left| left.min(COPY_BYTES));
             let read = from.read_at(&mut chunk[..wanted], at)?;
+            // Something else has cut the file: there is no more to keep.
             if read == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
+                break;
             }
             to.write_all_at(&chunk[..read], at - position)?;
             at += read as u64;

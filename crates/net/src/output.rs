@@ -183,7 +183,7 @@ impl Output {
                     let wanted = slice.len.min(rest.len());
                     let read = slice.file.read_at(&mut rest[..wanted], slice.position)?;
                     if read == 0 && wanted > 0 {
-                        return Err(stream::cut());
+                        return Err(stream::cut(slice));
                     }
                     slice.position += read as u64;
                     slice.len -= read;
@@ -305,7 +305,7 @@ fn read_whole(slice: &LogSlice, buffer: &mut [u8]) -> io::Result<()> {
     let mut filled = 0;
     while filled < buffer.len() {
         match slice.file.read_at(&mut buffer[filled..], slice.position + filled as u64)? {
-            0 => return Err(stream::cut()),
+            0 => return Err(stream::cut(slice)),
             read => filled += read,
         }
     }

@@ -166,7 +166,7 @@ impl Stream {
                 (Stream::Tls(_), _) => return Err(nested()),
             };
             if sent == 0 {
-                return Err(cut());
+                return Err(cut(slice));
             }
             slice.len -= sent;
         }
@@ -193,8 +193,9 @@ fn nested() -> io::Error {
 }
 
 /// The error for a file that got shorter. The head announced these batches: continuing would shift every later byte of the
-/// stream.
-pub(super) fn cut() -> io::Error {
+/// stream. The log looks at the file before it is read again.
+pub(super) fn cut(slice: &LogSlice) -> io::Error {
+    slice.file.note_short();
     io::Error::new(io::ErrorKind::UnexpectedEof, "a log segment was cut while it was sent")
 }
 

@@ -39,6 +39,8 @@ pub enum Kind {
     HeldController,
     /// A log directory fills up, and has room again later.
     FullDisks,
+    /// The transaction coordinator stops, and the next one soon after; the third is cut off from both meanwhile, in sync.
+    Successions,
 }
 
 impl Kind {
@@ -84,6 +86,8 @@ pub struct Plan {
     /// More of them, with short transactions that are often aborted, so that a follower that catches up fetches several in
     /// one answer. Most runs have none, so that these runs do not change.
     pub crowd: u32,
+    /// Replicas of each partition of that topic.
+    pub ledger_replicas: i16,
     /// Delays of messages.
     pub delays: Delays,
     /// Duration of the faults.
@@ -137,7 +141,7 @@ impl Plan {
         let streams_members = streams.below(8).saturating_sub(3);
         let repartitions = if streams.one_in(2) { streams.between(1, 4) } else { 0 };
         let transactional = Chance::new(seed, 3).below(6).saturating_sub(3);
-        Plan {
+        let plan = Plan {
             partitions: i32::try_from(chance.between(1, 3)).unwrap_or(1),
             producers: u32::try_from(chance.between(1, 3)).unwrap_or(1),
             consumers: u32::try_from(chance.between(1, 2)).unwrap_or(1),
@@ -149,6 +153,7 @@ impl Plan {
             mixes: consumer.one_in(3),
             transactional: u32::try_from(transactional).unwrap_or(0),
             crowd: if Chance::new(seed, 8).one_in(3) { 2 } else { 0 },
+            ledger_replicas: 3,
             delays: Delays {
                 least_ms: TICK_MS,
                 usual_ms: if slow { 40 } else { 10 },
@@ -166,6 +171,29 @@ impl Plan {
             has_lone_topic: false,
             keeps_trace: false,
             syncs_lie: false,
+        };
+        // No seed that found something has this remainder.
+        if seed % 16 == 13 { plan.of_successions() } else { plan }
+    }
+
+    /// The same with one transaction coordinator after the other. The partitions of transactions have one replica, so that
+    /// their records are there where the coordinator's may be lost.
+    #[must_use]
+    pub fn of_successions(self) -> Plan {
+        Plan {
+            partitions: 3,
+            producers: 1,
+            consumers: 1,
+            members: 0,
+            consumer_members: 0,
+            share_members: 0,
+            streams_members: 0,
+            transactional: 4,
+            crowd: 0,
+            ledger_replicas: 1,
+            kinds: vec![Kind::Successions],
+            pause_ms_max: 300,
+            ..self
         }
     }
 

@@ -456,10 +456,10 @@ impl Simulation {
     }
 
     /// The machine whose broker leads a partition in the newest leader epoch known to any broker.
-    fn leader(&self, partition: i32) -> Option<MachineId> {
+    pub fn leader(&self, topic: &str, partition: i32) -> Option<MachineId> {
         let brokers = (1..=BROKERS).filter_map(|id| self.machines[id].broker());
         let registrations =
-            brokers.filter_map(|broker| broker.image().partition(TOPIC, PartitionIndex(partition)).cloned());
+            brokers.filter_map(|broker| broker.image().partition(topic, PartitionIndex(partition)).cloned());
         let newest = registrations.max_by_key(|registration| registration.leader_epoch)?;
         MachineId::try_from(newest.leader.0).ok()
     }
@@ -480,7 +480,7 @@ impl Simulation {
                 }
             }
             // Without a leader it is unknown which replica is right.
-            if let Some(leader) = self.leader(partition) {
+            if let Some(leader) = self.leader(TOPIC, partition) {
                 let log = log(leader, TOPIC);
                 wrong.extend(self.history.with(|known| check::check(partition, &log, known)));
             }
@@ -630,7 +630,7 @@ async fn create_topics(connector: &Connector, bootstrap: &[String], plan: &Plan)
     let topic = |name: &str| CreatableTopic {
         name: name.to_owned(),
         num_partitions: plan.partitions,
-        replication_factor: 3,
+        replication_factor: if name == LEDGER { plan.ledger_replicas } else { 3 },
         configs: configs.clone(),
         ..CreatableTopic::default()
     };

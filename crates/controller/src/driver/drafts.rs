@@ -84,7 +84,7 @@ impl Driver {
             // It is right for the state that was copied, which is younger than the request.
             (None, answer) => {
                 self.publish(decision.rulings.take());
-                self.note_unwritable(decision.unwritable.as_ref());
+                self.note_fault(decision.unwritable.as_ref());
                 match answer {
                     Ok(frame) => {
                         self.spend(decision.spent.as_ref());

@@ -72,7 +72,7 @@ impl Driver {
             witness: options.witness.clone(),
             published: Arc::default(),
             is_full: false,
-            fault: None,
+            unwritable: None,
             dead: false,
         };
         driver.lead(&options, recovered)?;

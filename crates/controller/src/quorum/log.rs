@@ -23,6 +23,7 @@ use super::snapshot::{self, LoadedSnapshot};
 use super::{LOG_DIR, Remedy, SnapshotContent, SnapshotError, SnapshotId, StartError};
 use crate::batches::{self as metadata_batches, ControlRecord};
 use crate::options::ControllerOptions;
+use crate::state::{BATCH_OVERHEAD, RECORD_OVERHEAD};
 
 /// Bytes that are read at once while the log is replayed.
 const REPLAY_BYTES: usize = 1024 * 1024;
@@ -30,10 +31,6 @@ const REPLAY_BYTES: usize = 1024 * 1024;
 const LONG_REPLAY_BYTES: u64 = 256 * 1024;
 /// How much of the log's file is reserved ahead: it grows slowly.
 const PREALLOCATE_BYTES: u32 = 1024 * 1024;
-
-/// The most bytes that a batch adds to its records, and a record to its value.
-pub(crate) const BATCH_OVERHEAD: usize = 128;
-pub(crate) const RECORD_OVERHEAD: usize = 24;
 
 /// A batch of metadata records, whose size the caller has bounded.
 pub(crate) fn encode_batch(base_offset: i64, epoch: i32, now_ms: i64, values: &[Bytes]) -> Bytes {
@@ -433,7 +430,7 @@ impl MetadataLog {
                 Err(error) => tracing::warn!(%error, "Failed to delete old metadata records"),
             }
         }
-        self.log.purge_deleted(now_ms);
+        self.log.purge_deleted(self.log.clock().elapsed_ms());
         Ok(())
     }
 

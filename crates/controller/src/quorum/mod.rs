@@ -23,8 +23,7 @@ use std::path::PathBuf;
 pub(crate) use describe::describe_quorum;
 pub(crate) use fetch::{FetchAsk, Leader, Observers, Ready, fetch_snapshot};
 pub(crate) use log::{
-    AppendFailure, BATCH_OVERHEAD, MetadataLog, RECORD_OVERHEAD, Recovered, encode_batch,
-    encode_control_batch, formatted_with,
+    AppendFailure, MetadataLog, Recovered, encode_batch, encode_control_batch, formatted_with,
 };
 pub(crate) use quorum_state::QuorumState;
 pub use quorum_state::QuorumStateError;

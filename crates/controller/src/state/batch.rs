@@ -10,10 +10,13 @@ use thalweg_wire::metadata::{BeginTransactionRecord, EndTransactionRecord};
 use thalweg_wire::{EncodeError, ErrorCode, MetadataRecord};
 
 use super::{ApiError, Now, State};
-use crate::quorum::{BATCH_OVERHEAD, RECORD_OVERHEAD};
 
 /// The most bytes of a batch, however large segments are (Kafka's `MAX_BATCH_SIZE_BYTES`).
 const BATCH_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// The most bytes that a batch adds to its records, and a record to its value.
+pub(crate) const BATCH_OVERHEAD: usize = 128;
+pub(crate) const RECORD_OVERHEAD: usize = 24;
 
 /// How many batches the records of one decision may fill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,11 +32,11 @@ pub(crate) enum Extent {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub(crate) enum Unwritable {
     /// A decision made a record that does not fit the image or the records before it.
-    #[error("record {index} of {count}, {record:?}, does not fit: {error}")]
-    Unfit { index: usize, count: usize, record: Box<MetadataRecord>, error: ReplayError },
+    #[error("record {index} of {count}, {record}, does not fit: {error}")]
+    Unfit { index: usize, count: usize, record: String, error: ReplayError },
     /// A record that its version cannot hold.
-    #[error("record {index} of {count}, {record:?}, cannot be encoded: {error}")]
-    Unencodable { index: usize, count: usize, record: Box<MetadataRecord>, error: EncodeError },
+    #[error("record {index} of {count}, {record}, cannot be encoded: {error}")]
+    Unencodable { index: usize, count: usize, record: String, error: EncodeError },
     /// More than a batch holds.
     #[error("{bytes} bytes of records, more than the {max} of a batch of the metadata log")]
     TooLarge { bytes: usize, max: usize },
@@ -125,7 +128,7 @@ impl State {
             delta.replay(record).map_err(|error| Unwritable::Unfit {
                 index,
                 count: records.len(),
-                record: Box::new(record.clone()),
+                record: described(record),
                 error,
             })?;
         }
@@ -190,12 +193,26 @@ fn is_bracket(record: &MetadataRecord) -> bool {
     )
 }
 
+/// A record for the log. Credentials, tokens and settings stay out of it.
+fn described(record: &MetadataRecord) -> String {
+    match record {
+        MetadataRecord::Topic(_)
+        | MetadataRecord::RemoveTopic(_)
+        | MetadataRecord::Partition(_)
+        | MetadataRecord::PartitionChange(_)
+        | MetadataRecord::RegisterBroker(_)
+        | MetadataRecord::BrokerRegistrationChange(_)
+        | MetadataRecord::UnregisterBroker(_) => format!("{record:?}"),
+        other => format!("of type {}", other.api_key()),
+    }
+}
+
 fn encode(records: &[VersionedRecord]) -> Result<Vec<Bytes>, Unwritable> {
     let encoded = records.iter().enumerate().map(|(index, record)| {
         record.to_value().map_err(|error| Unwritable::Unencodable {
             index,
             count: records.len(),
-            record: Box::new(record.record.clone()),
+            record: described(&record.record),
             error,
         })
     });

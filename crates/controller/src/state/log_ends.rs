@@ -29,6 +29,8 @@ pub struct Undecided {
     pub partition: PartitionIndex,
     /// The epoch of its registration: an election for another is void.
     pub partition_epoch: PartitionEpoch,
+    /// The leader epoch of the registration. It began when the last leader went, so no log has a batch of it.
+    pub leader_epoch: i32,
     /// The replicas that may lead and can be asked for the end of their logs.
     pub candidates: Vec<BrokerId>,
     /// Remembered replicas that are not up: they were complete.
@@ -76,12 +78,17 @@ impl State {
             };
             let (candidates, others): (Vec<_>, Vec<_>) =
                 partition.replicas.iter().copied().partition(|id| is_up(*id));
+            // An unregistered broker does not return. It is waited for only if nobody else has been complete.
+            let is_one_back = remembered.iter().any(|id| candidates.contains(id));
+            let may_come =
+                |id: &BrokerId| remembered.contains(id) && (!is_one_back || self.image.broker(*id).is_some());
             Undecided {
                 topic: Arc::clone(&topic.name),
                 topic_id: topic.id,
                 partition: index,
                 partition_epoch: partition.partition_epoch,
-                awaited: others.iter().copied().filter(|id| remembered.contains(id)).collect(),
+                leader_epoch: partition.leader_epoch,
+                awaited: others.iter().copied().filter(may_come).collect(),
                 starting: others
                     .into_iter()
                     .filter(|id| !remembered.contains(id) && is_starting(*id))
@@ -94,11 +101,12 @@ impl State {
     }
 
     fn is_undecided(&self, partition: &PartitionRegistration) -> bool {
-        let may_lack = |id: &BrokerId| !self.has_elr() && self.is_suspect(*id);
+        let (isr, is_suspect) = (&partition.isr, |id: &BrokerId| !self.has_elr() && self.is_suspect(*id));
+        let is_gone = |id: &BrokerId| self.image.broker(*id).is_none();
         self.compares_log_ends(partition)
             && !partition.has_leader()
             && partition.eligible_leader_replicas.is_empty()
-            && partition.isr.iter().all(may_lack)
+            && isr.iter().all(|id| is_suspect(id) || (is_gone(id) && isr.iter().any(is_suspect)))
             // Without any memory, the only complete log is gone: an operator decides.
             && !(partition.isr.is_empty() && partition.last_known_elr.is_empty())
     }
@@ -115,19 +123,22 @@ impl State {
     }
 
     /// The partition with a leader epoch above one that a replica has in its log: this controller's log is an older copy. What
-    /// it remembers of complete replicas is out of date, too, so the best log leads.
+    /// it remembers of complete replicas is out of date, too, so the best log leads. A replica that is neither in sync nor
+    /// eligible changes the epoch alone: the leader's records may have been acknowledged since, and its own are truncated.
     pub fn raised(
         &self,
         topic: &Topic,
         index: PartitionIndex,
         partition: &PartitionRegistration,
+        by: BrokerId,
         seen: i32,
     ) -> Option<VersionedRecord> {
+        let is_counted = partition.isr.contains(&by) || partition.eligible_leader_replicas.contains(&by);
         let epoch = seen.checked_add(1).filter(|epoch| *epoch < EPOCH_MAX)?;
         let mut raised = partition.clone();
         raised.leader_epoch = epoch;
         raised.partition_epoch = PartitionEpoch(partition.partition_epoch.0.wrapping_add(1));
-        if self.compares_log_ends(partition) && self.has_elr() {
+        if self.compares_log_ends(partition) && self.has_elr() && (is_counted || !partition.has_leader()) {
             let mut known = vec![partition.leader];
             known.extend(partition.isr.iter().chain(&partition.eligible_leader_replicas).copied());
             known.extend(partition.last_known_elr.iter().copied());

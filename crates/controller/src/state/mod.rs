@@ -47,7 +47,7 @@ use delegation_tokens::DelegationTokens;
 use heartbeats::Heartbeats;
 use mutations::Mutations;
 
-pub(crate) use batch::{Batch, Extent, Unwritable};
+pub(crate) use batch::{BATCH_OVERHEAD, Batch, Extent, RECORD_OVERHEAD, Unwritable};
 pub use log_ends::{ComparedElection, Undecided};
 pub(crate) use mutations::{MutationCall, Spent};
 pub(crate) use names::CLUSTER_METADATA_TOPIC;

@@ -357,6 +357,7 @@ impl Output {
         match self.segment.append(&self.home, config, &mut pieces, headers) {
             Ok(()) => {}
             Err(WriteError::DiskFull(error) | WriteError::Failed(error)) => return Err(error),
+            Err(WriteError::Shortened(fault)) => return Err(io::Error::other(fault)),
         }
         self.pending.clear();
         self.pending_bytes = 0;

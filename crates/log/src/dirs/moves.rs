@@ -130,7 +130,7 @@ impl LogDirs {
         // Offsets published for readers belong to the new log, which is registered here under the same name.
         old.unregister(&name, current.published());
         new.register(name.clone(), Arc::clone(current.published()));
-        let due_ms = self.clock.now_ms().saturating_add(current.config().file_delete_delay_ms);
+        let due_ms = self.clock.elapsed_ms().saturating_add(current.config().file_delete_delay_ms);
         old.doom(due_ms, places.retired);
         if let Err(error) = old.forget_checkpoints(&name) {
             tracing::warn!(dir = %old.path().display(), %error, "Failed to remove a moved partition from the checkpoints");

@@ -1,11 +1,88 @@
-//! Faults that a test injects into a disk: full, failing to write, failing to sync, lacking descriptors, hanging.
+//! Faults that a test injects into a disk: full, failing to write, failing to sync, lacking descriptors, hanging; and any
+//! single call that fails once.
 //!
 //! Owns: the planned faults. Refuses: randomness; a test sets what fails and when.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex};
+use rustix::io::Errno;
+
+/// A kind of call to the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultyCall {
+    /// Opening a file that is not there, or creating a directory.
+    Create,
+    Open,
+    Read,
+    List,
+    Write,
+    /// Setting the length of a file.
+    Cut,
+    /// Reserving blocks.
+    Reserve,
+    /// Syncing a file, or a whole file system.
+    Sync,
+    /// Syncing the names in a directory.
+    SyncNames,
+    /// The path is the new name.
+    Rename,
+    Remove,
+}
+
+/// How a call fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    NoSpace,
+    InputOutput,
+    NoAccess,
+    TooManyFiles,
+}
+
+impl Failure {
+    fn error(self) -> io::Error {
+        let errno = match self {
+            Failure::NoSpace => Errno::NOSPC,
+            Failure::InputOutput => Errno::IO,
+            Failure::NoAccess => Errno::ACCESS,
+            Failure::TooManyFiles => Errno::MFILE,
+        };
+        errno.into()
+    }
+
+    /// Whether a call of this kind can fail so.
+    fn can_strike(self, call: FaultyCall) -> bool {
+        match self {
+            Failure::NoSpace => matches!(
+                call,
+                FaultyCall::Create | FaultyCall::Write | FaultyCall::Reserve | FaultyCall::Rename
+            ),
+            Failure::InputOutput => true,
+            Failure::NoAccess => {
+                matches!(
+                    call,
+                    FaultyCall::Create
+                        | FaultyCall::Open
+                        | FaultyCall::List
+                        | FaultyCall::Rename
+                        | FaultyCall::Remove
+                )
+            }
+            Failure::TooManyFiles => {
+                matches!(
+                    call,
+                    FaultyCall::Create
+                        | FaultyCall::Open
+                        | FaultyCall::List
+                        | FaultyCall::Read
+                        | FaultyCall::SyncNames
+                )
+            }
+        }
+    }
+}
 
 /// Faults of a [`super::Disk`], changed by a test while the log runs.
 #[derive(Debug, Default)]
@@ -22,9 +99,20 @@ struct Plan {
     failing_writes: bool,
     failing_syncs: bool,
     lacking_descriptors: bool,
+    /// Calls that fail each time.
+    rules: Vec<Rule>,
+    /// The call that fails once, by the number of calls before it.
+    once: Option<(u64, Failure)>,
     hanging: bool,
     /// How many calls hang.
     hung: usize,
+}
+
+#[derive(Debug)]
+struct Rule {
+    call: FaultyCall,
+    suffix: String,
+    failure: Failure,
 }
 
 impl Faults {
@@ -58,8 +146,45 @@ impl Faults {
         self.plan.lock().lacking_descriptors = lacking;
     }
 
+    /// Makes every call of this kind fail for paths that end with `suffix`, until [`Faults::heal`].
+    pub fn fail(&self, call: FaultyCall, suffix: &str, failure: Failure) {
+        self.plan.lock().rules.push(Rule { call, suffix: suffix.to_owned(), failure });
+    }
+
+    /// Makes one call fail: the one after `calls` others that can fail so.
+    pub fn fail_once_after(&self, calls: u64, failure: Failure) {
+        self.plan.lock().once = Some((calls, failure));
+    }
+
+    /// Whether the failure of [`Faults::fail_once_after`] is still to come.
+    pub fn is_pending(&self) -> bool {
+        self.plan.lock().once.is_some()
+    }
+
+    /// Ends the faults of [`Faults::fail`] and [`Faults::fail_once_after`].
+    pub fn heal(&self) {
+        let mut plan = self.plan.lock();
+        plan.rules.clear();
+        plan.once = None;
+    }
+
+    pub(super) fn before(&self, call: FaultyCall, path: &Path) -> io::Result<()> {
+        let mut plan = self.plan.lock();
+        if let Some((left, failure)) = plan.once
+            && failure.can_strike(call)
+        {
+            plan.once = left.checked_sub(1).map(|left| (left, failure));
+            if left == 0 {
+                return Err(failure.error());
+            }
+        }
+        let path = path.to_string_lossy();
+        let rule = plan.rules.iter().find(|rule| rule.call == call && path.ends_with(&rule.suffix));
+        rule.map_or(Ok(()), |rule| Err(rule.failure.error()))
+    }
+
     pub(super) fn before_open(&self) -> io::Result<()> {
-        if self.plan.lock().lacking_descriptors { Err(rustix::io::Errno::MFILE.into()) } else { Ok(()) }
+        if self.plan.lock().lacking_descriptors { Err(Errno::MFILE.into()) } else { Ok(()) }
     }
 
     /// Makes syncs and removals hang, or releases those that hang.
@@ -94,18 +219,18 @@ impl Faults {
     }
 
     pub(super) fn before_create(&self) -> io::Result<()> {
-        if self.plan.lock().failing_writes { Err(rustix::io::Errno::IO.into()) } else { Ok(()) }
+        if self.plan.lock().failing_writes { Err(Errno::IO.into()) } else { Ok(()) }
     }
 
     pub(super) fn before_write(&self, wanted: usize) -> io::Result<usize> {
         let mut plan = self.plan.lock();
         if plan.failing_writes {
-            return Err(rustix::io::Errno::IO.into());
+            return Err(Errno::IO.into());
         }
         let Some(free_bytes) = plan.free_bytes else { return Ok(wanted) };
         let allowed = wanted.min(usize::try_from(free_bytes).unwrap_or(usize::MAX));
         if allowed == 0 && wanted > 0 {
-            return Err(rustix::io::Errno::NOSPC.into());
+            return Err(Errno::NOSPC.into());
         }
         plan.free_bytes = Some(free_bytes - allowed as u64);
         Ok(allowed)
@@ -113,6 +238,35 @@ impl Faults {
 
     pub(super) fn before_sync(&self) -> io::Result<()> {
         self.before_wait();
-        if self.plan.lock().failing_syncs { Err(rustix::io::Errno::IO.into()) } else { Ok(()) }
+        if self.plan.lock().failing_syncs { Err(Errno::IO.into()) } else { Ok(()) }
+    }
+}
+
+/// An open file with its faults.
+#[derive(Debug)]
+pub(super) struct FaultyFile {
+    faults: Arc<Faults>,
+    path: PathBuf,
+    is_covered: bool,
+}
+
+impl FaultyFile {
+    pub(super) fn new(faults: &Arc<Faults>, path: &Path) -> FaultyFile {
+        FaultyFile { faults: Arc::clone(faults), path: path.to_owned(), is_covered: faults.covers(path) }
+    }
+
+    pub(super) fn before(&self, call: FaultyCall) -> io::Result<()> {
+        self.faults.before(call, &self.path)
+    }
+
+    /// How many of the bytes may be written.
+    pub(super) fn before_write(&self, wanted: usize) -> io::Result<usize> {
+        self.before(FaultyCall::Write)?;
+        if self.is_covered { self.faults.before_write(wanted) } else { Ok(wanted) }
+    }
+
+    pub(super) fn before_sync(&self) -> io::Result<()> {
+        self.before(FaultyCall::Sync)?;
+        if self.is_covered { self.faults.before_sync() } else { Ok(()) }
     }
 }

@@ -262,7 +262,7 @@ impl PartitionLog {
         if let Some(reason) = self.failure() {
             return Err(AppendError::Poisoned { reason });
         }
-        match self.lower_recovery_point() {
+        match self.lower_checkpoints() {
             Err(error) if disk::is_disk_full(&error) => Err(self.lacks_room(error)),
             lowered => Ok(lowered.map_err(LogError::Io)?),
         }
@@ -399,6 +399,11 @@ impl PartitionLog {
         match result {
             Ok(()) => Ok(()),
             Err(WriteError::DiskFull(error)) => Err(self.lacks_room(error)),
+            Err(WriteError::Shortened(fault)) => {
+                let segment = self.active().base_offset;
+                self.note_shortened(segment, &fault);
+                Err(LogError::Corrupt { segment, fault }.into())
+            }
             // It could not be opened, so nothing was written.
             Err(WriteError::Failed(error)) if disk::lacks_descriptors(&error) => {
                 Err(LogError::Io(error).into())

@@ -5,7 +5,8 @@
 
 use std::cmp::Ordering;
 use std::io;
-use std::path::PathBuf;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
 use thalweg_record::Offset;
@@ -17,8 +18,8 @@ use crate::compaction::{
     SWAP_SUFFIX, Source,
 };
 use crate::dir_state::DirState;
-use crate::disk::Disk;
-use crate::segment::{FoundFiles, Segment};
+use crate::disk::{self, Disk};
+use crate::segment::{DELETED_SUFFIX, FoundFiles, Home, Segment};
 
 /// Kafka's `log.cleaner.dedupe.buffer.size`.
 const DEDUPE_BUFFER_BYTES_DEFAULT: usize = 128 * 1024 * 1024;
@@ -74,6 +75,8 @@ pub struct CompactionSwap {
     log_dir: PathBuf,
     /// Files of the old segments, under their `.deleted` names.
     renamed: Vec<PathBuf>,
+    /// Files of new segments for which there was no room.
+    unused: Vec<PathBuf>,
     /// Changes of names that the sync covers.
     names: u64,
     truncations: u64,
@@ -84,8 +87,14 @@ pub struct CompactionSwap {
 }
 
 impl CompactionSwap {
-    /// Makes the new names durable. Blocks; call it without the partition's lock.
+    /// Makes the new names durable, and removes the files of segments that were not installed. Blocks; call it without the
+    /// partition's lock.
     pub fn sync(&self) -> io::Result<()> {
+        for path in &self.unused {
+            if let Err(error) = self.disk.remove(path) {
+                tracing::warn!(path = %path.display(), %error, "Failed to remove an unused segment");
+            }
+        }
         self.disk.sync_dir(&self.log_dir)
     }
 
@@ -144,8 +153,8 @@ impl PartitionLog {
             return Ok(None);
         }
         let ratio = dirty_bytes as f64 / total_bytes as f64;
-        let oldest_dirty = dirty().next().map(|source| source.base_offset);
-        let is_overdue = self.is_overdue(oldest_dirty, now_ms)?;
+        let oldest_dirty = dirty().next().map_or(upper_bound, |source| source.base_offset);
+        let is_overdue = self.is_overdue(oldest_dirty..upper_bound, now_ms)?;
         if ratio <= self.config.min_cleanable_dirty_ratio && !is_overdue {
             return Ok(None);
         }
@@ -211,19 +220,30 @@ impl PartitionLog {
             .collect()
     }
 
-    fn is_overdue(&mut self, oldest_dirty: Option<Offset>, now_ms: i64) -> Result<bool, LogError> {
+    /// Whether a dirty segment begins with a record older than `max.compaction.lag.ms`. It need not be the first one: the
+    /// timestamps of producers do not rise with the offsets.
+    fn is_overdue(&mut self, dirty: Range<Offset>, now_ms: i64) -> Result<bool, LogError> {
         let lag_ms = self.config.max_compaction_lag_ms;
-        let Some(base) = oldest_dirty.filter(|_| lag_ms < i64::MAX) else { return Ok(false) };
-        let Some(segment) = self.segments.iter_mut().find(|segment| segment.base_offset == base) else {
+        if lag_ms == i64::MAX {
             return Ok(false);
-        };
-        let first = segment.first_timestamp(&self.home).map_err(LogError::in_segment(base))?;
-        Ok(first.is_some_and(|first| first >= 0 && now_ms.saturating_sub(first) > lag_ms))
+        }
+        for segment in self.segments.iter_mut().filter(|segment| dirty.contains(&segment.base_offset)) {
+            let (base, was_open) = (segment.base_offset, segment.is_open());
+            let first = segment.first_timestamp(&self.home).map_err(LogError::in_segment(base))?;
+            if !was_open {
+                segment.release(&self.home)?;
+            }
+            if first.is_some_and(|first| first >= 0 && now_ms.saturating_sub(first) > lag_ms) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Replaces the old segments by the new ones. Returns `None` and changes nothing if the log was truncated
-    /// meanwhile; then [discard](CompactionJob::discard) the job. Otherwise sync the swap without the lock, and then
-    /// [complete](PartitionLog::complete_compaction) it.
+    /// meanwhile, or if there is no room for the names; then [discard](CompactionJob::discard) the job. Otherwise sync the
+    /// swap without the lock, and then [complete](PartitionLog::complete_compaction) it. If there is room for the first
+    /// segments only, these are replaced, and the log does not count as compacted.
     pub fn finish_compaction(
         &mut self,
         job: &CompactionJob,
@@ -235,16 +255,28 @@ impl PartitionLog {
             tracing::info!(partition = %self.name, "Discarded a compaction because the log changed meanwhile");
             return Ok(None);
         }
-        let mut renamed = Vec::new();
+        let (mut renamed, mut replaced) = (Vec::new(), 0);
         for cleaned in &outcome.cleaned {
             match self.swap_in(cleaned) {
                 Ok(old) => renamed.extend(old),
-                Err(error) => {
+                Err(NotSwapped { error, is_whole: true }) if disk::is_disk_full(&error) => {
+                    tracing::warn!(partition = %self.name, %error, replaced, "Failed to replace compacted segments, retrying later");
+                    break;
+                }
+                Err(NotSwapped { error, .. }) => {
                     self.set_poison(format!("segments cannot be replaced: {error}"));
                     return Err(error.into());
                 }
             }
+            replaced += 1;
         }
+        let (is_complete, left) = (replaced == outcome.cleaned.len(), outcome.cleaned.get(replaced + 1..));
+        if replaced == 0 && !is_complete {
+            return Ok(None);
+        }
+        let unused = left.into_iter().flatten();
+        let unused =
+            unused.flat_map(|cleaned| paths(&self.home, cleaned.base_offset, CLEANED_SUFFIX)).collect();
         self.flushing.names.note_change();
         self.rewrites += 1;
         self.hints = ReadHints::default();
@@ -254,9 +286,10 @@ impl PartitionLog {
             disk: self.home.disk.clone(),
             log_dir: self.home.dir.clone(),
             renamed,
+            unused,
             names: self.flushing.names.changes(),
             truncations: self.flushing.truncations,
-            cleaned_to: outcome.cleaned_to,
+            cleaned_to: if is_complete { outcome.cleaned_to } else { self.cleaning.cleaned_to },
             newly_unread: outcome.newly_unread,
             stats: outcome.stats,
             state: self.state.clone(),
@@ -314,7 +347,7 @@ impl PartitionLog {
     }
 
     /// Where the segments are that a new one replaces, if all of them are still there, one after another.
-    fn range_of(&self, cleaned: &Cleaned) -> Option<std::ops::Range<usize>> {
+    fn range_of(&self, cleaned: &Cleaned) -> Option<Range<usize>> {
         let start = self.segments.iter().position(|segment| segment.base_offset == cleaned.base_offset)?;
         let range = start..start + cleaned.replaces.len();
         let there = self.segments.get(range.clone())?.iter().map(|segment| segment.base_offset);
@@ -322,38 +355,107 @@ impl PartitionLog {
         (there.eq(cleaned.replaces.iter().copied()) && range.end < self.segments.len()).then_some(range)
     }
 
-    /// Renames the files of a new segment to the names of the old ones, and returns the new names of those.
-    fn swap_in(&mut self, cleaned: &Cleaned) -> io::Result<Vec<PathBuf>> {
+    /// Renames the files of a new segment to the names of the old ones, and returns the paths of those that wait for their
+    /// removal.
+    fn swap_in(&mut self, cleaned: &Cleaned) -> Result<Vec<PathBuf>, NotSwapped> {
         let range = self.range_of(cleaned).expect("checked before the first replacement");
         let base = cleaned.base_offset;
-        let (disk, home) = (&self.home.disk, &self.home);
-        let [from, swap] =
-            [CLEANED_SUFFIX, SWAP_SUFFIX].map(|suffix| Segment::paths(&home.with_suffix(suffix), base));
-        let to = Segment::paths(home, base);
-        // From the last of these renames on a restart finishes the replacement.
-        for (from, swap) in from.iter().zip(&swap) {
-            rename_if_exists(disk, from, swap)?;
+        if let Err(error) = begin_swap(&self.home, base) {
+            let is_whole = undo_swap(&self.home, base).is_ok();
+            return Err(NotSwapped { error, is_whole });
         }
-        let mut renamed = Vec::new();
+        // From here on a restart finishes the replacement.
+        let mut waiting = Vec::new();
         for segment in &mut self.segments[range.clone()] {
-            let with_snapshot = segment.base_offset != base;
-            renamed.extend(segment.mark_deleted(&self.home, with_snapshot)?);
+            if segment.base_offset == base {
+                waiting.extend(make_way(&self.home, base)?);
+            } else {
+                waiting.extend(segment.mark_deleted(&self.home)?);
+            }
         }
-        for (swap, to) in swap.iter().zip(&to) {
-            rename_if_exists(disk, swap, to)?;
-        }
+        end_swap(&self.home, base)?;
         let found = FoundFiles { log: true, index: true, time_index: true, txn_index: cleaned.has_txn_index };
         let segment = Segment::found(&self.home, base, found, self.clock.now_ms())?;
-        let gone: Vec<_> = cleaned.replaces.iter().copied().filter(|&old| old != base).collect();
-        self.snapshots.retain(|offset| !gone.contains(offset));
         self.segments.splice(range, [segment]);
-        Ok(renamed)
+        for &old in cleaned.replaces.iter().filter(|&&old| old != base) {
+            waiting.extend(self.take_out_snapshot(old));
+        }
+        Ok(waiting)
     }
 }
 
-fn rename_if_exists(disk: &Disk, from: &std::path::Path, to: &std::path::Path) -> io::Result<()> {
+/// Why old segments were not replaced.
+struct NotSwapped {
+    error: io::Error,
+    /// Whether they are as they were.
+    is_whole: bool,
+}
+
+impl From<io::Error> for NotSwapped {
+    fn from(error: io::Error) -> NotSwapped {
+        NotSwapped { error, is_whole: false }
+    }
+}
+
+fn paths(home: &Home, base: Offset, suffix: &'static str) -> [PathBuf; 4] {
+    Segment::paths(&home.with_suffix(suffix), base)
+}
+
+/// Declares a new segment whole. With the last of the renames the replacement has begun.
+fn begin_swap(home: &Home, base: Offset) -> io::Result<()> {
+    let [cleaned, swaps] = [CLEANED_SUFFIX, SWAP_SUFFIX].map(|suffix| paths(home, base, suffix));
+    let mut pairs = cleaned.iter().zip(&swaps);
+    // The batches must be there: the old ones go.
+    pairs.next().map_or(Ok(()), |(cleaned, swap)| home.disk.rename(cleaned, swap))?;
+    pairs.try_for_each(|(cleaned, swap)| rename_if_exists(&home.disk, cleaned, swap).map(drop))
+}
+
+/// Removes a new segment that could not be declared whole. A restart on the way finds one that is not whole: its batches go
+/// first, and what says so last.
+fn undo_swap(home: &Home, base: Offset) -> io::Result<()> {
+    let _allowed = disk::allow_waits("nothing can be appended until there is room");
+    let [swaps, cleaned] = [SWAP_SUFFIX, CLEANED_SUFFIX].map(|suffix| paths(home, base, suffix));
+    swaps.iter().chain(&cleaned).try_for_each(|path| home.disk.remove(path))
+}
+
+/// Renames the files of the old segment whose names the new one gets. Without room for other names they stay, and are replaced.
+fn make_way(home: &Home, base: Offset) -> io::Result<Vec<PathBuf>> {
+    let mut renamed = Vec::new();
+    for path in Segment::paths(home, base) {
+        let mut deleted = path.clone().into_os_string();
+        deleted.push(DELETED_SUFFIX);
+        match rename_if_exists(&home.disk, &path, Path::new(&deleted)) {
+            Ok(true) => renamed.push(deleted.into()),
+            Ok(false) => {}
+            Err(error) if disk::is_disk_full(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(renamed)
+}
+
+/// Gives the files of the new segment their names.
+fn end_swap(home: &Home, base: Offset) -> io::Result<()> {
+    let _allowed = disk::allow_waits("files of the old segment are only there without room for other names");
+    for (swap, to) in paths(home, base, SWAP_SUFFIX).iter().zip(&Segment::paths(home, base)) {
+        let is_there = match rename_if_exists(&home.disk, swap, to) {
+            Err(error) if disk::is_disk_full(&error) => {
+                home.disk.remove(to)?;
+                rename_if_exists(&home.disk, swap, to)
+            }
+            renamed => renamed,
+        }?;
+        if !is_there {
+            home.disk.remove(to)?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns whether there was such a file.
+fn rename_if_exists(disk: &Disk, from: &Path, to: &Path) -> io::Result<bool> {
     match disk.rename(from, to) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        other => other,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        renamed => renamed.map(|()| true),
     }
 }

@@ -83,6 +83,8 @@ pub(super) struct Oddities {
     pub first_gap: Option<Gap>,
     /// The offset from which on there is one batch, behind a gap that nothing confirms.
     pub doubt: Option<Gap>,
+    /// Base offsets of segments that the process before had deleted.
+    pub deleted: Vec<Offset>,
 }
 
 impl Oddities {
@@ -95,6 +97,7 @@ impl Oddities {
     /// Discards findings from `end` on, which is no longer part of the log.
     pub(super) fn forget_from(&mut self, end: Offset) {
         self.doubt = self.doubt.filter(|gap| gap.found < end);
+        self.deleted.retain(|&deleted| deleted < end);
         if self.first_gap.is_some_and(|gap| gap.found >= end) {
             self.first_gap = None;
             self.gaps = 0;
@@ -186,6 +189,13 @@ pub(super) fn examine(region: Region<'_>) -> io::Result<Examined> {
         examined.end = batch.end();
         before = Some(batch);
         current = next;
+    }
+    // Where what follows is no batch, the length of the last one may be wrong.
+    if current.is_none()
+        && examined.end < region.to.min(region.size_bytes)
+        && let Some(before) = &before
+    {
+        examined.fault = region.damage_in(before)?;
     }
     Ok(examined)
 }

@@ -68,8 +68,8 @@ impl Names {
 pub(super) struct Flushing {
     /// All batches below it are on the medium.
     pub(super) recovery_point: Offset,
-    /// Whether the checkpoint on disk may be above the recovery point, since a truncation.
-    pub(super) recovery_point_sank: bool,
+    /// Whether checkpoints on disk may be above the log's offsets, since a truncation.
+    pub(super) offsets_sank: bool,
     /// Counts truncations, to detect a truncation during a flush.
     pub(super) truncations: u64,
     /// Names in the directory.
@@ -84,7 +84,7 @@ impl Flushing {
     pub(super) fn new(recovery_point: Offset, now_ms: i64) -> Flushing {
         Flushing {
             recovery_point,
-            recovery_point_sank: false,
+            offsets_sank: false,
             truncations: 0,
             names: Names::default(),
             own_name: Names::default(),
@@ -265,9 +265,7 @@ impl PartitionLog {
         // Without it an index that is whole is made again.
         let written = self.write_txn_checkpoint();
         self.home.disk.unless_full(written)?;
-        for doomed in self.doomed.drain(..) {
-            self.home.disk.remove(&doomed.path)?;
-        }
+        self.purge_deleted(i64::MAX);
         self.publish();
         self.health.poison = Some("the log is closed".into());
         if let Some(state) = &self.state {

@@ -5,14 +5,15 @@
 //! Refuses: judging a failure: the failed operation knows whether the log can continue. Deciding what happens to a damaged
 //! replica: its broker does.
 
+use std::io;
 use std::sync::Arc;
 
 use thalweg_record::{BatchError, Offset};
 
-use super::PartitionLog;
 use super::append::AppendInfo;
 use super::error::{AppendError, LogError};
 use super::examine::Oddities;
+use super::{PartitionLog, ReadHints};
 use crate::scan::{BatchFault, CorruptBatch};
 
 /// What is known to be wrong with the records of a log.
@@ -121,8 +122,8 @@ impl PartitionLog {
             Some(Damage::Missing(_)) => {
                 self.health.damage = None;
                 self.publish();
-                self.flushing.recovery_point_sank = true;
-                self.lower_recovery_point()?;
+                self.flushing.offsets_sank = true;
+                self.lower_checkpoints()?;
             }
             Some(Damage::Unreadable(from)) => {
                 self.truncate_to(from.max(self.log_start))?;
@@ -132,6 +133,22 @@ impl PartitionLog {
             }
         }
         Ok(())
+    }
+
+    /// Compares the length of a segment that is open with that of its file.
+    pub(super) fn check_length(&mut self, index: usize) -> io::Result<()> {
+        let segment = &mut self.segments[index];
+        let base = segment.base_offset;
+        if let Some(fault) = segment.check_length()? {
+            self.note_shortened(base, &fault);
+        }
+        Ok(())
+    }
+
+    /// Something else has cut the file of a segment. Positions in it are not to be trusted.
+    pub(super) fn note_shortened(&mut self, segment: Offset, fault: &CorruptBatch) {
+        self.hints = ReadHints::default();
+        self.note_damage(segment, fault);
     }
 
     /// Logs damage in a batch, once.

@@ -27,6 +27,7 @@ use crate::clock::Clock;
 use crate::config::LogConfig;
 use crate::disk::{Durability, Listed, TEMPORARY_SUFFIX};
 use crate::epochs::LeaderEpochs;
+use crate::producers::snapshot::BadSnapshot;
 use crate::producers::{Producers, snapshot};
 use crate::published::PublishedOffsets;
 use crate::scan::{HeaderScan, ScanError};
@@ -76,6 +77,8 @@ impl OpenOptions {
 struct Found {
     segments: BTreeMap<Offset, FoundFiles>,
     snapshots: Vec<Offset>,
+    /// Base offsets of segments that were deleted, and whose files were still there.
+    deleted: Vec<Offset>,
     /// Whether there is a checkpoint of the transaction indexes.
     txn_checkpoint: bool,
 }
@@ -146,7 +149,7 @@ impl PartitionLog {
             producers: Producers::starting_at(segments[0].base_offset.0),
             snapshots: found.snapshots,
             log_end: Offset::ZERO,
-            oddities: Oddities::default(),
+            oddities: Oddities { deleted: found.deleted, ..Oddities::default() },
             damage: None,
             has_txn_checkpoint: found.txn_checkpoint,
             segments,
@@ -226,7 +229,7 @@ impl Loading {
         options: &OpenOptions,
         now_ms: i64,
     ) -> Result<(), LogError> {
-        let epochs = LeaderEpochs::load(&self.home.disk, &self.home.dir);
+        let epochs = LeaderEpochs::load(&self.home.disk, &self.home.dir)?;
         let epochs_are_known = epochs.is_some();
         self.epochs = epochs.unwrap_or_else(LeaderEpochs::empty);
         let clean_end = if options.clean { self.clean_end(name, options.recovery_point)? } else { None };
@@ -285,7 +288,7 @@ impl Loading {
     }
 
     /// Loads the newest complete snapshot that is not above `end`; deletes those above it, which describe truncated
-    /// batches.
+    /// batches. One that cannot be read may be complete: the batches that it stands for may be deleted.
     pub(super) fn load_producers(
         &mut self,
         config: &LogConfig,
@@ -308,6 +311,9 @@ impl Loading {
                         self.producers = producers;
                         return Ok(());
                     }
+                    Err(BadSnapshot::Io(error)) if error.kind() != io::ErrorKind::NotFound => {
+                        return Err(error.into());
+                    }
                     Err(error) => {
                         tracing::warn!(path = %path.display(), %error, "Ignored an invalid producer snapshot");
                     }
@@ -326,15 +332,15 @@ impl Loading {
             partition = %name, log_end = self.log_end.0, log_start = log_start.0,
             "Log ends below its start offset and restarts empty there"
         );
+        for snapshot in std::mem::take(&mut self.snapshots) {
+            self.home.disk.remove(&self.home.file(snapshot, SNAPSHOT_SUFFIX))?;
+        }
         for mut segment in std::mem::take(&mut self.segments) {
-            for path in segment.mark_deleted(&self.home, true)? {
+            for path in segment.mark_deleted(&self.home)? {
                 self.home.disk.remove(&path)?;
             }
         }
         self.segments.push(Segment::create(&self.home, log_start, now_ms)?);
-        for snapshot in std::mem::take(&mut self.snapshots) {
-            self.home.disk.remove(&self.home.file(snapshot, SNAPSHOT_SUFFIX))?;
-        }
         self.epochs.clear();
         self.producers = Producers::starting_at(log_start.0);
         self.log_end = log_start;
@@ -393,9 +399,15 @@ fn sort_out(home: &Home) -> io::Result<Found> {
         if is_dir {
             continue;
         }
-        // Deleted files, and those that were being written when the process ended or the disk was full.
-        if name.ends_with(DELETED_SUFFIX) || name.ends_with(TEMPORARY_SUFFIX) {
+        // Those that were being written when the process ended, or the disk was full.
+        if name.ends_with(TEMPORARY_SUFFIX) {
             home.disk.remove(&home.dir.join(&name))?;
+            continue;
+        }
+        if let Some(name_before) = name.strip_suffix(DELETED_SUFFIX) {
+            home.disk.remove(&home.dir.join(&name))?;
+            let segment = split_name(name_before).filter(|(_, suffix)| *suffix == LOG_SUFFIX);
+            found.deleted.extend(segment.map(|(offset, _)| offset));
             continue;
         }
         found.txn_checkpoint |= name == TXN_INDEX_FILE;

@@ -131,6 +131,9 @@ impl PartitionLog {
         min_one_message: bool,
     ) -> Result<Option<Option<LogSlice>>, LogError> {
         let base = self.segments[index].base_offset;
+        if self.segments[index].is_suspect() {
+            self.check_length(index)?;
+        }
         let read = match self.sound_position_of(index, from, max_bytes) {
             Ok(None) => return Ok(None),
             Ok(Some(sound)) => self
@@ -166,12 +169,18 @@ impl PartitionLog {
         } else {
             start
         };
+        let (base, size_bytes) = (self.segments[index].base_offset, self.segments[index].size_bytes());
         let Some(fault) = examined.fault else {
             self.segments[index].note_judged(near, examined.end, examined.next_offset);
-            let end = (end < wanted).then_some((examined.end, examined.next_offset));
+            let ends_early = examined.end < end.min(size_bytes);
+            if ends_early && examined.end <= start {
+                // Bytes that are no batch have ended the walk.
+                self.segments[index].batch_at(&self.home, start).map_err(LogError::in_segment(base))?;
+            }
+            let is_limited = (ends_early && examined.end > start) || end < wanted;
+            let end = is_limited.then_some((examined.end, examined.next_offset));
             return Ok(Some(Sound { start, end }));
         };
-        let base = self.segments[index].base_offset;
         let first = self.segments[index].batch_at(&self.home, start).map_err(LogError::in_segment(base))?;
         let contains = first.is_some_and(|first| first.header.base_offset <= from);
         if fault.position > start {

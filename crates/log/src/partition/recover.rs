@@ -54,6 +54,7 @@ impl Loading {
             let examined = self.examine_segment(index, name, options, &known_epochs)?;
             let cut_bytes = self.recover_segment(index, name, config, options, synced_to, examined.fault)?;
             index += 1;
+            self.drop_unused(index, name)?;
             let next = self.segments.get(index).map(|segment| segment.base_offset);
             // A segment that starts below the end of the one before was left behind, and has reappeared.
             let is_left_behind = next.is_some_and(|next| next < self.log_end);
@@ -264,6 +265,21 @@ impl Loading {
         self.home.disk.unless_full(segment.finish(&self.home))?;
         segment.set_judged();
         Ok(cut_bytes)
+    }
+
+    /// Removes empty segments from `index` on that start below the log end: a roll created them and failed.
+    fn drop_unused(&mut self, index: usize, name: &TopicPartition) -> Result<(), LogError> {
+        while let Some(next) = self.segments.get(index)
+            && next.is_empty()
+            && next.base_offset < self.log_end
+        {
+            tracing::warn!(partition = %name, segment = next.base_offset.0, "Removed an empty segment within another");
+            for path in Segment::paths(&self.home, next.base_offset) {
+                self.home.disk.remove(&path)?;
+            }
+            self.segments.remove(index);
+        }
+        Ok(())
     }
 
     /// Keeps segments that do not follow the one before, beside the log.

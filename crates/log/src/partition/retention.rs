@@ -1,13 +1,17 @@
 //! Deleting old records: by age, by size, or by a client's request.
 //!
-//! Owns: which segments go and in which order things change: first the log start rises, then files get their
-//! `.deleted` names, later they are removed. Refuses: deleting a segment with records that are not replicated.
+//! Owns: which segments go and in which order things change: files get their `.deleted` names, the oldest segment first,
+//! the log start rises over those that are gone, and later the files are removed. A segment that cannot be renamed ends it:
+//! it stays in the log, with all behind it, so that the log never has a hole. On a disk without room for another name files
+//! are removed at once. Refuses: deleting a segment with records that are not replicated.
 
 use std::sync::Arc;
+
 use thalweg_record::{NO_TIMESTAMP, Offset};
 
 use super::PartitionLog;
 use super::error::{DeleteRecordsError, LogError, OffsetOutOfRange};
+use crate::disk;
 use crate::scan::ScanError;
 
 impl PartitionLog {
@@ -131,35 +135,63 @@ impl PartitionLog {
         }
     }
 
+    /// Deletes the first `count` segments. Returns how many are gone.
     fn delete_first(&mut self, count: usize) -> Result<usize, LogError> {
-        if count == 0 {
-            return Ok(0);
+        let mut deleted = self.delete_oldest(count.min(self.segments.len() - 1))?;
+        // The active segment comes last: what goes before it may make the room for its successor.
+        if deleted < count && self.begin_successor(deleted > 0)? {
+            deleted += self.delete_oldest(1)?;
         }
-        if count == self.segments.len() {
-            self.roll(self.log_end)?;
+        Ok(deleted)
+    }
+
+    /// Rolls, so that the active segment can be deleted. Returns `false` if there is no room for that although
+    /// `others_went`: the next retention tries again.
+    fn begin_successor(&mut self, others_went: bool) -> Result<bool, LogError> {
+        let lacks_room = |rolled: &Result<(), LogError>| matches!(rolled, Err(LogError::Io(error)) if disk::is_disk_full(error));
+        let mut rolled = self.roll(self.log_end);
+        if lacks_room(&rolled) {
+            self.free_room();
+            rolled = self.roll(self.log_end);
         }
-        self.raise_log_start(self.segments[count].base_offset);
-        let removed: Vec<_> = self.segments.drain(..count).collect();
-        self.flushing.names.note_change();
-        let mut failed = None;
-        for mut segment in removed {
-            tracing::info!(
-                partition = %self.name, segment = segment.base_offset.0, size_bytes = segment.size_bytes(),
-                log_start = self.log_start.0, "Deleted a segment"
-            );
-            // The snapshot at the segment's base is deleted too, unless it is the newest.
-            match segment.mark_deleted(&self.home, true) {
-                Ok(renamed) => self.doom(renamed),
-                Err(error) => failed = Some(error),
+        if lacks_room(&rolled) && others_went {
+            return Ok(false);
+        }
+        rolled.map(|()| true)
+    }
+
+    fn delete_oldest(&mut self, count: usize) -> Result<usize, LogError> {
+        let (mut deleted, mut outcome) = (0, Ok(()));
+        while deleted < count {
+            match self.segments[deleted].mark_deleted(&self.home) {
+                Ok(waiting) => self.doom(waiting),
+                Err(error) => {
+                    outcome = Err(error);
+                    break;
+                }
             }
-            let base = segment.base_offset;
-            self.snapshots.retain(|&offset| offset != base);
+            deleted += 1;
         }
-        self.remove_old_snapshots();
-        self.publish();
-        match failed {
-            Some(error) => Err(error.into()),
-            None => Ok(count),
+        if deleted > 0 {
+            let log_start = self.segments[deleted].base_offset.max(self.log_start);
+            for segment in self.segments.drain(..deleted) {
+                tracing::info!(
+                    partition = %self.name, segment = segment.base_offset.0, size_bytes = segment.size_bytes(),
+                    log_start = log_start.0, "Deleted a segment"
+                );
+            }
+            self.flushing.names.note_change();
+            self.raise_log_start(log_start);
+            self.remove_old_snapshots();
+            self.publish();
+        }
+        match outcome {
+            Ok(()) => Ok(deleted),
+            Err(error) => {
+                let base = self.segments[0].base_offset;
+                self.set_poison(format!("the segment {base} cannot be deleted: {error}"));
+                Err(error.into())
+            }
         }
     }
 }

@@ -4,6 +4,7 @@
 //! the segment that was left is flushed in the background (see `flush`).
 
 use std::io;
+use std::path::PathBuf;
 
 use thalweg_record::{BatchHeader, NO_TIMESTAMP, Offset};
 
@@ -12,7 +13,7 @@ use super::{AppendError, PartitionLog};
 use crate::disk::{self, Durability};
 use crate::producers::snapshot;
 use crate::scan::ScanError;
-use crate::segment::{DELETED_SUFFIX, SNAPSHOT_SUFFIX, Segment};
+use crate::segment::{self, LOG_SUFFIX, SNAPSHOT_SUFFIX, Segment};
 
 /// Segments before the active one whose files stay open.
 const OPEN_SEGMENTS_MAX: usize = 4;
@@ -108,12 +109,17 @@ impl PartitionLog {
             // An empty segment that cannot hold the next offset makes room for one that can.
             let next = Segment::create(&self.home, base, now_ms)?;
             let mut empty = std::mem::replace(active, next);
-            let renamed = empty.mark_deleted(&self.home, true)?;
-            self.doom(renamed);
+            match empty.mark_deleted(&self.home) {
+                Ok(waiting) => self.doom(waiting),
+                Err(error) => return Err(self.take_back(empty, error)),
+            }
         } else {
             // Create the new files first: if there is no room for them, the active segment stays unchanged.
             let next = Segment::create(&self.home, base, now_ms)?;
-            self.home.disk.unless_full(active.finish(&self.home))?;
+            if let Err(error) = self.home.disk.unless_full(active.finish(&self.home)) {
+                self.drop_unused(base);
+                return Err(error.into());
+            }
             self.segments.push(next);
         }
         self.flushing.names.note_change();
@@ -128,6 +134,21 @@ impl PartitionLog {
         self.limit_open_files();
         self.publish();
         Ok(())
+    }
+
+    /// Puts an empty segment back that cannot be replaced: between it and the new one a restart would find a gap.
+    fn take_back(&mut self, empty: Segment, error: io::Error) -> LogError {
+        let unused = std::mem::replace(self.active(), empty).base_offset;
+        self.drop_unused(unused);
+        error.into()
+    }
+
+    /// Removes the file of a new segment that was not taken into use. A restart would find it between others.
+    fn drop_unused(&mut self, base: Offset) {
+        let _allowed = disk::allow_waits("an empty file");
+        if let Err(error) = self.home.disk.remove(&self.home.file(base, LOG_SUFFIX)) {
+            self.set_poison(format!("an empty segment cannot be removed: {error}"));
+        }
     }
 
     /// Writes the producers to a snapshot at the log end, when something was appended since the last.
@@ -160,25 +181,30 @@ impl PartitionLog {
     pub(super) fn remove_old_snapshots(&mut self) {
         let first = self.segments[0].base_offset;
         let newest = self.snapshots.last().copied();
-        let old = self.snapshots.extract_if(.., |offset| *offset < first && Some(*offset) != newest);
-        let mut renamed = Vec::new();
+        let old: Vec<_> = self
+            .snapshots
+            .iter()
+            .copied()
+            .filter(|&offset| offset < first && Some(offset) != newest)
+            .collect();
         for offset in old {
-            let from = self.home.file(offset, SNAPSHOT_SUFFIX);
-            let to = self.home.file(offset, &format!("{SNAPSHOT_SUFFIX}{DELETED_SUFFIX}"));
-            match self.home.disk.rename(&from, &to) {
-                Ok(()) => renamed.push(to),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => {
-                    tracing::warn!(offset = offset.0, %error, "Failed to remove a producer snapshot");
-                }
-            }
+            let waiting = self.take_out_snapshot(offset);
+            self.doom(waiting);
         }
-        self.doom(renamed);
     }
 
-    /// Remembers files under their `.deleted` names until their time is over.
-    pub(super) fn doom(&mut self, paths: Vec<std::path::PathBuf>) {
-        let due_ms = self.clock.now_ms().saturating_add(self.config.file_delete_delay_ms);
-        self.doomed.extend(paths.into_iter().map(|path| super::Doomed { due_ms, path }));
+    /// Takes a producer snapshot out of the log; returns the path that waits for its removal. One that cannot be renamed stays,
+    /// for the next time.
+    pub(super) fn take_out_snapshot(&mut self, offset: Offset) -> Option<PathBuf> {
+        match segment::take_out(&self.home, &self.home.file(offset, SNAPSHOT_SUFFIX)) {
+            Ok(waiting) => {
+                self.snapshots.retain(|&known| known != offset);
+                waiting
+            }
+            Err(error) => {
+                tracing::warn!(partition = %self.name, offset = offset.0, %error, "Failed to remove a producer snapshot, retrying later");
+                None
+            }
+        }
     }
 }

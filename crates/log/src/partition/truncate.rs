@@ -12,14 +12,34 @@ use super::in_flight::recall_in_flight;
 use super::replay::replay_segments;
 use super::{PartitionLog, ReadHints};
 use crate::disk::{self, Durability};
+use crate::producers::snapshot::BadSnapshot;
 use crate::producers::{Producers, snapshot};
 use crate::scan::ScanError;
-use crate::segment::{self, SNAPSHOT_SUFFIX, Segment};
+use crate::segment::{self, LOG_SUFFIX, SNAPSHOT_SUFFIX, Segment};
 use crate::set_aside::SetAside;
 
 /// Why syncs happen under the partition's lock here.
 const CUTTING: &str =
     "a log that is cut is one that nobody writes to, and must not be written to before it is synced";
+
+/// Why a log was not truncated.
+struct NotCut {
+    error: LogError,
+    /// Whether the files are what memory says, so that the truncation may be tried again.
+    is_whole: bool,
+}
+
+impl NotCut {
+    fn in_the_middle(error: LogError) -> NotCut {
+        NotCut { error, is_whole: false }
+    }
+}
+
+impl From<LogError> for NotCut {
+    fn from(error: LogError) -> NotCut {
+        NotCut { error, is_whole: true }
+    }
+}
 
 impl PartitionLog {
     /// Drops all records at and above `offset`. Returns whether there were any. Epochs that start at or above the log
@@ -31,53 +51,108 @@ impl PartitionLog {
             self.epochs.truncate_from_end(self.log_end);
             return Ok(false);
         }
-        // Records below the high watermark were acknowledged, and this may be their last copy.
-        let aside = if offset < self.high_watermark { Some(self.keep_from(offset)?) } else { None };
-        if let Err(error) = self.cut_from(offset, aside.as_ref()) {
-            // A restart determines again what was truncated.
-            let reason = format!("the log cannot be truncated to offset {offset}: {error}");
-            match error {
-                LogError::Corrupt { .. } => self.refuse_appends(reason),
-                _ => self.set_poison(reason),
+        let Err(NotCut { error, is_whole }) = self.try_truncate_to(offset) else { return Ok(true) };
+        let reason = format!("the log cannot be truncated to offset {offset}: {error}");
+        match &error {
+            LogError::Io(io) if is_whole && disk::is_shortage(io) => {
+                if disk::is_disk_full(io)
+                    && let Some(state) = &self.state
+                {
+                    state.note_full();
+                }
             }
-            return Err(error);
+            // A restart determines again what was truncated.
+            LogError::Corrupt { .. } => self.refuse_appends(reason),
+            _ => self.set_poison(reason),
         }
-        Ok(true)
+        Err(error)
     }
 
-    /// Copies the batches from `offset` to the end of the segment that holds it. Nothing is cut yet.
-    fn keep_from(&mut self, offset: Offset) -> Result<SetAside, LogError> {
-        let aside = match self.floor_index(offset) {
-            None => SetAside::create(&self.home, &self.name)?,
-            Some(index) => {
-                let segment = &mut self.segments[index];
-                let position = match segment.locate(&self.home, offset) {
-                    Ok(found) => found.map_or(segment.size_bytes(), |found| found.position),
-                    Err(ScanError::Corrupt(fault)) => fault.position,
-                    Err(ScanError::Io(error)) => return Err(error.into()),
-                };
-                SetAside::keep_end(&self.home, &self.name, segment, position, offset)?
+    fn try_truncate_to(&mut self, offset: Offset) -> Result<(), NotCut> {
+        self.check_descriptors(offset)?;
+        // Records below the high watermark were acknowledged, and this may be their last copy.
+        if offset < self.high_watermark {
+            match self.set_aside_from(offset) {
+                Err(NotCut { error: LogError::Io(error), is_whole: true }) if disk::is_disk_full(&error) => {
+                    self.free_room();
+                    self.set_aside_from(offset)?;
+                }
+                other => other?,
             }
-        };
+        }
+        self.cut_from(offset).map_err(NotCut::in_the_middle)
+    }
+
+    /// Opens what a truncation opens: a lack of descriptors must show before anything is cut.
+    fn check_descriptors(&mut self, offset: Offset) -> Result<(), LogError> {
+        let Some(index) = self.floor_index(offset) else { return Ok(()) };
+        if let Err(ScanError::Io(error)) = self.segments[index].locate(&self.home, offset) {
+            return Err(error.into());
+        }
+        if let Some(&snapshot) = self.snapshots.iter().rfind(|snapshot| **snapshot <= offset) {
+            self.home.disk.read_if_exists(&self.home.file(snapshot, SNAPSHOT_SUFFIX))?;
+        }
+        Ok(())
+    }
+
+    /// Sets aside what is about to be cut: first the segments that go as a whole, last first, with which the log becomes shorter,
+    /// then a copy of the end of the segment with `offset`.
+    fn set_aside_from(&mut self, offset: Offset) -> Result<(), NotCut> {
+        let (high_watermark, log_end) = (self.high_watermark, self.log_end);
+        let aside = SetAside::create(&self.home, &self.name).map_err(LogError::Io)?;
+        let filled = self.fill(&aside, offset);
+        if filled.is_err() && self.home.disk.list(aside.dir()).is_ok_and(|names| names.is_empty()) {
+            aside.discard();
+            return filled;
+        }
         tracing::error!(
-            partition = %self.name, offset = offset.0, high_watermark = self.high_watermark.0, log_end = self.log_end.0,
+            partition = %self.name, offset = offset.0, high_watermark = high_watermark.0, log_end = log_end.0,
             kept_in = %aside.dir().display(), "Truncated a log below its high watermark; set aside the truncated records"
         );
-        Ok(aside)
+        filled
     }
 
-    fn cut_from(&mut self, offset: Offset, aside: Option<&SetAside>) -> Result<(), LogError> {
+    fn fill(&mut self, aside: &SetAside, offset: Offset) -> Result<(), NotCut> {
         let kept = self.segments.partition_point(|segment| segment.base_offset <= offset);
-        if let Some(aside) = aside {
-            aside.take_from(&mut self.segments, kept.max(1))?;
+        self.move_aside(aside, kept.max(1))?;
+        if let Some(index) = self.floor_index(offset) {
+            return Ok(self.copy_end(aside, index, offset).map_err(LogError::Io)?);
         }
-        if kept > 0 {
-            return self.truncate_segments(offset, kept);
+        let log = self.home.file(self.segments[0].base_offset, LOG_SUFFIX);
+        aside.take_files(&mut self.segments[0]).map_err(|error| {
+            let is_whole = self.home.disk.exists(&log);
+            NotCut { error: error.into(), is_whole }
+        })
+    }
+
+    fn copy_end(&mut self, aside: &SetAside, index: usize, offset: Offset) -> io::Result<()> {
+        let segment = &mut self.segments[index];
+        let position = match segment.locate(&self.home, offset) {
+            Ok(found) => found.map_or(segment.size_bytes(), |found| found.position),
+            Err(ScanError::Corrupt(fault)) => fault.position,
+            Err(ScanError::Io(error)) => return Err(error),
+        };
+        aside.copy_end(segment, position, offset)
+    }
+
+    /// Moves the segments from `index` on to the directory aside, last first. However many these are, the log ends before
+    /// them afterwards. Returns their number.
+    fn move_aside(&mut self, aside: &SetAside, index: usize) -> Result<usize, NotCut> {
+        let bases = self.segment_offsets();
+        let outcome = aside.take_from(&mut self.segments, index);
+        let left = self.segments.len();
+        if left < bases.len() {
+            self.truncate_segments(bases[left], left).map_err(NotCut::in_the_middle)?;
         }
-        if let Some(aside) = aside {
-            aside.take_files(&mut self.segments[0])?;
+        outcome.map_err(LogError::Io)?;
+        Ok(bases.len() - left)
+    }
+
+    fn cut_from(&mut self, offset: Offset) -> Result<(), LogError> {
+        match self.segments.partition_point(|segment| segment.base_offset <= offset) {
+            0 => self.truncate_fully_and_start_at(offset, None),
+            kept => self.truncate_segments(offset, kept),
         }
-        self.truncate_fully_and_start_at(offset, None)
     }
 
     fn truncate_segments(&mut self, offset: Offset, kept: usize) -> Result<(), LogError> {
@@ -187,7 +262,13 @@ impl PartitionLog {
             let segment = &mut self.segments[index];
             let end =
                 segment.read_next_offset(&self.home).map_err(LogError::in_segment(segment.base_offset))?;
-            if end < next && end >= self.flushing.recovery_point && next > self.cleaning.cleaned_to {
+            // Below the log start, and where a segment was deleted, records are missing on purpose.
+            let is_deleted = next <= self.log_start || self.health.oddities.deleted.contains(&end);
+            if end < next
+                && !is_deleted
+                && end >= self.flushing.recovery_point
+                && next > self.cleaning.cleaned_to
+            {
                 tracing::warn!(
                     partition = %self.name, log_end = end.0, next = next.0,
                     "Log ends before its next segment begins: the bytes between were never written"
@@ -200,12 +281,9 @@ impl PartitionLog {
                         "Set aside a segment that does not follow the one before, whose end is lost"
                     );
                 }
-                aside.take_from(&mut self.segments, index + 1)?;
-                if end < self.log_start {
-                    // Offsets below the log start are not assigned again.
-                    self.truncate_fully_and_start_at(self.log_start, None)?;
-                } else {
-                    self.truncate_to(end)?;
+                if let Err(NotCut { error, .. }) = self.move_aside(&aside, index + 1) {
+                    self.set_poison(format!("the log cannot be truncated to offset {end}: {error}"));
+                    return Err(error);
                 }
                 return Ok(Some(self.log_end));
             }
@@ -248,12 +326,18 @@ impl PartitionLog {
         log_start: Option<Offset>,
     ) -> Result<(), LogError> {
         let _allowed = disk::allow_waits(CUTTING);
+        // Snapshots of a log that begins elsewhere must not be there when the new one gets to their offsets. Without
+        // them the old log is still whole.
+        while let Some(&snapshot) = self.snapshots.last() {
+            if let Err(error) = self.home.disk.remove(&self.home.file(snapshot, SNAPSHOT_SUFFIX)) {
+                self.set_poison(format!("a producer snapshot cannot be removed: {error}"));
+                return Err(error.into());
+            }
+            self.snapshots.pop();
+        }
         if let Err((what, error)) = self.begin_segments_at(offset) {
             self.set_poison(format!("a segment cannot be {what}: {error}"));
             return Err(error.into());
-        }
-        for snapshot in std::mem::take(&mut self.snapshots) {
-            self.home.disk.remove(&self.home.file(snapshot, SNAPSHOT_SUFFIX))?;
         }
         self.epochs.clear();
         self.producers = Producers::starting_at(offset.0);
@@ -269,10 +353,14 @@ impl PartitionLog {
         let renamed =
             segment::drop_from(&mut self.segments, 1, &self.home).map_err(|error| ("renamed", error))?;
         self.doom(renamed);
-        let renamed = self.segments[0].mark_deleted(&self.home, true).map_err(|error| ("renamed", error))?;
+        let renamed = self.segments[0].mark_deleted(&self.home).map_err(|error| ("renamed", error))?;
         self.doom(renamed);
         // Deleting under one name and creating under the same is safe: the old file has its new name already.
-        let created = Segment::create(&self.home, offset, self.clock.now_ms());
+        let mut created = Segment::create(&self.home, offset, self.clock.now_ms());
+        if created.as_ref().is_err_and(disk::is_disk_full) {
+            self.purge_deleted(i64::MAX);
+            created = Segment::create(&self.home, offset, self.clock.now_ms());
+        }
         let synced = created.and_then(|segment| self.home.disk.sync_dir(&self.home.dir).map(|()| segment));
         self.segments[0] = synced.map_err(|error| ("created", error))?;
         Ok(())
@@ -294,24 +382,24 @@ impl PartitionLog {
         }
         self.note_txn_indexes();
         self.publish();
-        self.flushing.recovery_point_sank = true;
+        self.flushing.offsets_sank = true;
         // Without space for that the log is closed for appends until there is.
-        if let Err(error) = self.lower_recovery_point()
-            && !disk::is_disk_full(&error)
+        if let Err(error) = self.lower_checkpoints()
+            && !disk::is_shortage(&error)
         {
-            self.set_poison(format!("the recovery point cannot be lowered: {error}"));
+            self.set_poison(format!("the checkpoints cannot be lowered: {error}"));
         }
     }
 
-    /// Lowers the checkpoint to the recovery point after a truncation. Nothing is appended before: recovery would
-    /// treat unsynced batches as synced.
-    pub(super) fn lower_recovery_point(&mut self) -> io::Result<()> {
-        if self.flushing.recovery_point_sank {
+    /// Lowers the checkpoints to the offsets of the log after a truncation. Nothing is appended before: a start would
+    /// treat unsynced batches as synced, dirty ones as compacted, and new ones as deleted.
+    pub(super) fn lower_checkpoints(&mut self) -> io::Result<()> {
+        if self.flushing.offsets_sank {
             let _allowed = disk::allow_waits(CUTTING);
             if let Some(state) = &self.state {
-                state.recovery_point_sank(&self.name, self.flushing.recovery_point)?;
+                state.lower_checkpoints(&self.name)?;
             }
-            self.flushing.recovery_point_sank = false;
+            self.flushing.offsets_sank = false;
         }
         Ok(())
     }
@@ -335,6 +423,9 @@ impl PartitionLog {
                     Ok(()) => {
                         self.producers = producers;
                         break;
+                    }
+                    Err(BadSnapshot::Io(error)) if error.kind() != io::ErrorKind::NotFound => {
+                        return Err(error.into());
                     }
                     Err(error) => {
                         tracing::warn!(path = %path.display(), %error, "Ignored an invalid producer snapshot");

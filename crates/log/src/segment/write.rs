@@ -30,6 +30,9 @@ pub enum WriteError {
     /// The disk is full; the segment is as it was, and the next append may succeed.
     #[error("the disk is full: {0}")]
     DiskFull(io::Error),
+    /// Something else has cut the file.
+    #[error(transparent)]
+    Shortened(CorruptBatch),
     /// The write failed; the bytes beyond the known end of the file are undefined.
     #[error("the write failed: {0}")]
     Failed(io::Error),
@@ -51,7 +54,10 @@ static ZEROS: LazyLock<Box<[u8]>> = LazyLock::new(|| vec![0; PAGES_BYTES as usiz
 #[derive(Debug, Default)]
 pub(super) struct Ahead {
     reserved_to: u64,
+    /// The file may have zeros up to here,
     zeroed_to: u64,
+    /// and has them up to here.
+    zeros_end: u64,
     grown_bytes: u64,
     refused: bool,
 }
@@ -104,6 +110,7 @@ impl Ahead {
             let len = (self.zeroed_to - from).min(PAGES_BYTES - from % PAGES_BYTES);
             file.write_all_at(&ZEROS[..usize::try_from(len).expect("at most all zeros")], from)?;
             from += len;
+            self.zeros_end = from;
         }
         Ok(())
     }
@@ -113,10 +120,15 @@ impl Ahead {
         self.zeroed_to > size_bytes
     }
 
+    /// The end of the zeros that were made.
+    pub(super) fn zeros_end(&self) -> u64 {
+        self.zeros_end
+    }
+
     /// Releases space beyond the last batch.
     pub(super) fn release(&mut self, file: &LogFile, size_bytes: u64) -> io::Result<()> {
         if self.reserved_to.max(self.zeroed_to) > size_bytes {
-            file.set_len(size_bytes)?;
+            file.cut(size_bytes)?;
         }
         *self = Ahead::default();
         Ok(())
@@ -135,6 +147,12 @@ impl Segment {
     ) -> Result<(), WriteError> {
         let incoming: u64 = pieces.iter().map(|piece| piece.len() as u64).sum();
         let file = self.file(home).map_err(WriteError::Failed)?;
+        let grows = self.size_bytes + incoming > self.ahead.zeros_end;
+        if (grows || self.shortened.is_some())
+            && let Some(fault) = self.check_length().map_err(WriteError::Failed)?
+        {
+            return Err(WriteError::Shortened(fault));
+        }
         self.ahead.before_write(&file, self.size_bytes, incoming, config);
         if let Err(error) = file.write_gathered_at(pieces, self.size_bytes) {
             return Err(self.undo_write(&file, error));
@@ -161,7 +179,7 @@ impl Segment {
     }
 
     fn undo_write(&mut self, file: &LogFile, error: io::Error) -> WriteError {
-        if let Err(cut) = file.set_len(self.size_bytes) {
+        if let Err(cut) = file.cut(self.size_bytes) {
             tracing::error!(%error, %cut, "Failed to truncate a segment after a failed write");
             return WriteError::Failed(cut);
         }
@@ -250,6 +268,10 @@ impl Segment {
     /// Truncates the file at `size_bytes`, the end of a batch, regardless of the indexes.
     pub fn cut(&mut self, home: &Home, size_bytes: u64) -> io::Result<()> {
         let file = self.file(home)?;
+        if self.shortened.is_some() && file.len()? < size_bytes {
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "something else has cut the file"));
+        }
+        self.shortened = None;
         if size_bytes < self.size_bytes || self.has_zeros() {
             file.set_len(size_bytes)?;
         } else {

@@ -392,8 +392,20 @@ fn a_metadata_log_of_an_unknown_cluster_is_refused() {
         let refused = open(of_controller()).expect_err("its brokers have another cluster.id").to_string();
         assert!(refused.contains(&metadata.display().to_string()), "{refused}");
         assert!(!meta.exists(), "nothing was written");
-        std::fs::write(&meta, kept).expect("writes");
-        open(of_controller()).expect("the cluster is known again");
+        // In the directory of the metadata log the identity is as good.
+        let kept = String::from_utf8(kept).expect("text");
+        let of_log =
+            kept.lines().filter(|line| !line.starts_with("directory.id")).collect::<Vec<_>>().join("\n");
+        std::fs::write(metadata.join("meta.properties"), of_log).expect("writes");
+        let (dirs, _) = open(of_controller()).expect("the cluster is known again");
+        assert!(kept.contains(dirs.cluster_id()), "{kept}");
+        drop(dirs);
+        if own_dir {
+            std::fs::write(metadata.join("meta.properties"), "version=1\ncluster.id=another\nnode.id=999\n")
+                .expect("writes");
+            let refused = open(of_controller()).expect_err("it belongs to another node").to_string();
+            assert!(refused.contains("999"), "{refused}");
+        }
     }
 }
 
@@ -543,6 +555,32 @@ fn new_partition_goes_where_there_is_room() {
     std::fs::write(one.path(), "in the way").expect("writes");
     assert_eq!(create(&dirs, 7).directory_id(), Some(ids[1]));
     assert_eq!(dirs.online_ids(), ids[1..]);
+}
+
+/// As on a disk that has no room for the longer name.
+#[test]
+fn deletion_that_fails_keeps_the_name_until_it_succeeds() {
+    let root = TempDir::new();
+    let [one, two, away] = ["one", "two", "away"].map(|name| root.path().join(name));
+    let (dirs, _) = open(options(&[&one, &two])).expect("opens");
+    let ids = dirs.online_ids();
+    let make = |id| dirs.create(&partition(0), Some(Uuid::random()), Arc::default(), Some(id));
+    let mut log = make(ids[0]).expect("creates");
+    append(&mut log, &Spec::new(1).build());
+    std::fs::rename(&one, &away).expect("is renamed");
+    std::fs::write(&one, "in the way").expect("writes");
+    dirs.delete(&mut log).expect_err("its directory is not there");
+    let again = make(ids[1]);
+    assert!(matches!(again, Err(CreateError::Exists(_))), "the next start would find two: {again:?}");
+    std::fs::remove_file(&one).expect("removes");
+    std::fs::rename(&away, &one).expect("is renamed");
+    dirs.empty(log.dir()).expect("makes room");
+    let left = std::fs::read_dir(log.dir()).expect("lists");
+    let left: Vec<_> = left.map(|entry| entry.expect("a name").file_name()).collect();
+    assert_eq!(left, ["partition.metadata"], "it tells the folder from one of another topic");
+    dirs.delete(&mut log).expect("is tried again");
+    assert!(!one.join(partition(0).dir_name()).exists());
+    make(ids[1]).expect("the name can be used again");
 }
 
 #[test]

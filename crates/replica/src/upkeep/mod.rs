@@ -164,16 +164,18 @@ fn delete_old_segments_of(partition: &Partition, now_ms: i64) {
 }
 
 fn purge(upkeep: &Upkeep) {
-    let now_ms = upkeep.clock.now_ms();
+    let elapsed_ms = upkeep.clock.elapsed_ms();
     for partition in upkeep.partitions.unsettled() {
-        purge_of(&partition, now_ms);
+        purge_of(&partition, elapsed_ms);
     }
-    upkeep.log_dirs.purge_deleted(now_ms);
+    upkeep.log_dirs.purge_deleted(elapsed_ms);
 }
 
 /// Removes the files of one partition whose delay is over, without its lock.
-fn purge_of(partition: &Partition, now_ms: i64) {
-    partition.with_log(|log| log.take_expired(now_ms)).remove();
+fn purge_of(partition: &Partition, elapsed_ms: i64) {
+    if let Some(failed) = partition.with_log(|log| log.take_expired(elapsed_ms)).remove() {
+        partition.with_log(|log| log.remove_later(failed));
+    }
 }
 
 fn release_idle(upkeep: &Upkeep) {

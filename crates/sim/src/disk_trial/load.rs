@@ -102,7 +102,7 @@ impl Load {
                 }
             }
             transactions.round(round).await;
-            if round % 3 == 2 {
+            if round % 6 == 5 {
                 self.delete_records(&admin).await;
             }
             if round == ROUNDS / 2 {

@@ -58,7 +58,8 @@ pub(super) fn properties(flushes: bool) -> ServerProperties {
     set(TopicSettings::auto_create.name(), "false");
     set(LogSettings::recovery_threads_per_dir.name(), "1");
     set(LogSettings::initial_task_delay.name(), "100");
-    set(LogSettings::retention_check_interval.name(), "300");
+    // Seldom enough that several segments are due at once.
+    set(LogSettings::retention_check_interval.name(), "1200");
     set(LogSettings::recovery_point_checkpoint_interval.name(), "500");
     set(LogSettings::start_offset_checkpoint_interval.name(), "500");
     set(ReplicationSettings::high_watermark_checkpoint_interval.name(), "500");

@@ -6,9 +6,12 @@ use crate::chance::Chance;
 use crate::network::MachineId;
 use crate::operator::Task;
 use crate::plan::{Kind, Plan};
+use std::collections::VecDeque;
 use std::time::Duration;
 use thalweg_ids::BrokerId;
 
+/// The topic of the transaction coordinators.
+const TRANSACTIONS: &str = "__transaction_state";
 /// How far a wall clock may jump.
 const JUMP_MS_MAX: u64 = 3_600_000;
 
@@ -25,6 +28,8 @@ pub struct Faults {
     /// The same of the broker whose disk was replaced last.
     replaced: Option<(MachineId, i64)>,
     full_disks: FullDisks,
+    /// Brokers that are to be stopped, and when, in their order.
+    stops: VecDeque<(u64, MachineId)>,
 }
 
 impl Faults {
@@ -38,6 +43,7 @@ impl Faults {
             heals_ms: None,
             count: 0,
             lost_power: Vec::new(),
+            stops: VecDeque::new(),
             replaced: None,
             full_disks: FullDisks::new(is_alone),
         }
@@ -61,6 +67,9 @@ impl Faults {
             simulation.network.heal();
         }
         self.full_disks.advance(simulation);
+        while let Some((_, id)) = self.stops.pop_front_if(|(at_ms, _)| *at_ms <= now_ms) {
+            simulation.machines[id].stop();
+        }
         if now_ms < self.next_ms || self.plan.kinds.is_empty() {
             return;
         }
@@ -88,6 +97,7 @@ impl Faults {
             Kind::Blackouts => self.black_out(simulation),
             Kind::HeldController => self.hold_controller(simulation),
             Kind::FullDisks => self.full_disks.fill(simulation, &mut self.chance, &self.plan),
+            Kind::Successions => self.succeed(simulation),
         }
     }
 
@@ -106,6 +116,10 @@ impl Faults {
 
     /// Whether a kind of fault may happen now without legitimately losing an acknowledged record.
     fn may_happen(&self, simulation: &Simulation, kind: Kind) -> bool {
+        // Each must find all replicas in sync.
+        if kind == Kind::Successions && (self.heals_ms.is_some() || simulation.unsettled().is_some()) {
+            return false;
+        }
         let hides_brokers = matches!(kind, Kind::Cuts | Kind::Stops | Kind::Holds | Kind::Operator);
         let takes_brokers = hides_brokers || matches!(kind, Kind::Kills | Kind::Blackouts);
         if takes_brokers && !self.plan.flushes && !self.is_renewed(simulation) {
@@ -275,6 +289,21 @@ impl Faults {
     fn hold_controller(&mut self, simulation: &mut Simulation) {
         let until_ms = simulation.now_ms + self.chance.between(2_000, 8_000);
         simulation.machines[CONTROLLER].hold_until(until_ms);
+    }
+
+    /// The third broker lacks what the first writes from now on, but its lag is too short for the second to notice.
+    fn succeed(&mut self, simulation: &mut Simulation) {
+        let first = simulation.leader(TRANSACTIONS, 0).unwrap_or_else(|| self.broker());
+        let mut others: Vec<_> = (1..=BROKERS).filter(|&id| id != first).collect();
+        let third = others.swap_remove(usize::from(self.chance.one_in(2)));
+        for other in [first, others[0]] {
+            simulation.network.cut(third, other);
+            simulation.network.cut(other, third);
+        }
+        let first_ms = simulation.now_ms + self.chance.between(50, 600);
+        let second_ms = first_ms + self.chance.between(300, 1_500);
+        self.stops.extend([(first_ms, first), (second_ms, others[0])]);
+        self.heals_ms = Some(second_ms + self.chance.between(300, 2_000));
     }
 
     fn jump(&mut self, simulation: &mut Simulation) {

@@ -11,6 +11,8 @@ use thalweg_sim::{Kind, Outcome, Plan, run, run_plan};
 const SEEDS: u64 = 40;
 /// Minimum number of seeds, whatever the time: some have no transaction.
 const SEEDS_MIN: u64 = 16;
+/// Seeds of runs in which coordinators succeed each other.
+const SUCCESSIONS: u64 = 8;
 /// Time limit here, on any machine.
 const TIME: Duration = Duration::from_secs(10);
 
@@ -81,6 +83,23 @@ fn plans_have_streams_groups_with_both_kinds_of_repartition_topics() {
         let count = (0..200).map(Plan::of).filter(is_it).count();
         assert!(count > 20, "as many partitions as the source: {follows_source}: {count} of 200 seeds");
     }
+}
+
+#[test]
+fn a_transaction_outlives_its_coordinators() {
+    let outcome = |seed| run_plan(seed, Plan::of(seed).of_successions());
+    let runners: Vec<_> = (0..2)
+        .map(|first| {
+            std::thread::spawn(move || (first..SUCCESSIONS).step_by(2).map(outcome).collect::<Vec<_>>())
+        })
+        .collect();
+    let outcomes: Vec<Outcome> =
+        runners.into_iter().flat_map(|runner| runner.join().expect("a simulation does not panic")).collect();
+    for Outcome { seed, violations, unrest, .. } in &outcomes {
+        assert_eq!((violations, unrest), (&Vec::new(), &None), "seed {seed}");
+    }
+    let count = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).sum::<u64>();
+    assert!(count(|run| run.faults) >= SUCCESSIONS && count(|run| run.committed) > 10, "something happened");
 }
 
 #[test]

@@ -391,6 +391,27 @@ impl Node {
     }
 }
 
+/// Starts the node, unless a signal arrives first.
+async fn start(
+    config: BrokerConfig,
+    loading: Arc<Loading>,
+    loggers: Arc<Loggers>,
+    terminate: &mut Signal,
+    interrupt: &mut Signal,
+) -> Result<Node> {
+    // On its own task, because it blocks while it opens logs.
+    let starting = tokio::spawn(async move { Node::start(config, &loading, loggers).await });
+    let task = starting.abort_handle();
+    let node = tokio::select! {
+        node = starting => node?.map_err(anyhow::Error::from),
+        _ = terminate.recv() => Err(StoppedEarly.into()),
+        _ = interrupt.recv() => Err(StoppedEarly.into()),
+    };
+    // After a signal it goes no further than its recovery.
+    task.abort();
+    node
+}
+
 async fn serve(asked: Asked, started: Instant, bars: MultiProgress, loggers: Arc<Loggers>) -> Result<()> {
     let Asked { mut config, secured, is_http_offered } = asked;
     let mut terminate = signal(SignalKind::terminate())?;
@@ -415,16 +436,7 @@ async fn serve(asked: Asked, started: Instant, bars: MultiProgress, loggers: Arc
     let loading = Arc::new(Loading::default());
     let shown = tokio::spawn(show(Arc::clone(&loading), bars));
     tokio::spawn(logging::limit::report());
-    // On its own task, because it blocks while it opens logs.
-    let starting = tokio::spawn(async move { Node::start(config, &loading, loggers).await });
-    let start = starting.abort_handle();
-    let node = tokio::select! {
-        node = starting => node?.map_err(anyhow::Error::from),
-        _ = terminate.recv() => Err(StoppedEarly.into()),
-        _ = interrupt.recv() => Err(StoppedEarly.into()),
-    };
-    // After a signal it goes no further than its recovery.
-    start.abort();
+    let node = start(config, loading, loggers, &mut terminate, &mut interrupt).await;
     // Wait for it, so that the bar is gone before the next line.
     shown.abort();
     let _ = shown.await;

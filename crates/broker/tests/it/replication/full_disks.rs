@@ -33,15 +33,15 @@ async fn wait_for_leader(cluster: &Cluster, topic: &Topic, partition: i32, leade
 async fn full_disk_keeps_only_the_partitions_that_no_other_broker_can_lead() {
     let (cluster, faults) = with_faulty_disk(&[]).await;
     let alone = cluster.create("alone", &[&[1]], &[]).await;
-    let pair = cluster.create("pair", &[&[1, 2], &[1, 2, 3]], &[]).await;
-    for topic in [&alone, &pair] {
+    let pair = cluster.create("pair", &[&[1, 2]], &[]).await;
+    let three = cluster.create("three", &[&[1, 2, 3]], &[]).await;
+    for topic in [&alone, &pair, &three] {
         cluster.put(topic, 0, -1, b"before").await;
     }
-    cluster.put(&pair, 1, -1, b"before").await;
     watched(&cluster, async {
         faults.set_free_bytes(Some(0));
         assert_eq!(cluster.put(&pair, 0, -1, b"while it is full").await, 1);
-        assert_eq!(cluster.put(&pair, 1, -1, b"while it is full").await, 1);
+        assert_eq!(cluster.put(&three, 0, -1, b"while it is full").await, 1);
         wait_for_leader(&cluster, &alone, 0, 1).await;
         let refused = cluster.try_put(&alone, 0, -1, b"while it is full").await;
         assert_eq!(refused.0, ErrorCode::KafkaStorageError.code());
@@ -50,11 +50,11 @@ async fn full_disk_keeps_only_the_partitions_that_no_other_broker_can_lead() {
         faults.set_free_bytes(None);
         assert_eq!(cluster.put(&alone, 0, -1, b"after").await, 1);
         cluster.wait_for_isr(&pair, 0, &[1, 2]).await;
-        cluster.wait_for_isr(&pair, 1, &[1, 2, 3]).await;
+        cluster.wait_for_isr(&three, 0, &[1, 2, 3]).await;
     })
     .await;
     cluster.assert_same(&pair, 0, &[1, 2]).await;
-    cluster.assert_same(&pair, 1, &[1, 2, 3]).await;
+    cluster.assert_same(&three, 0, &[1, 2, 3]).await;
     cluster.stop_all().await;
 }
 

@@ -1,8 +1,8 @@
 //! Elections by log ends: the partitions that need one, the replicas to wait for, and the effect.
 
 use thalweg_metadata::{DIRECTORY_LOST, LeaderRecoveryState, PartitionEpoch};
-use thalweg_wire::request::UpdateFeaturesRequest;
 use thalweg_wire::request::update_features_request::FeatureUpdateKey;
+use thalweg_wire::request::{UnregisterBrokerRequest, UpdateFeaturesRequest};
 
 use super::steps::Cluster;
 use super::*;
@@ -94,6 +94,19 @@ fn after_a_kill_of_all_the_best_log_leads_once_all_are_back() {
         assert_eq!(undecided(&bench), None);
         assert!(!elect(&mut bench, 2, None), "it has a leader");
     }
+}
+
+#[test]
+fn unregistered_replica_is_not_waited_for() {
+    let mut bench = bench(0, "1");
+    all_sessions_end(&mut bench);
+    returns(&mut bench, 1);
+    assert_eq!(undecided(&bench), None, "the others were in sync, and may return with all");
+    for id in [2, 3] {
+        bench.call(UnregisterBrokerRequest { broker_id: id, ..Default::default() });
+    }
+    assert_eq!(undecided(&bench), Some((vec![1], vec![], Some(1))));
+    assert!(elect(&mut bench, 1, None));
 }
 
 #[test]
@@ -234,4 +247,26 @@ fn later_epoch_in_a_log_raises_that_of_its_partition() {
         }
         assert_eq!(report(&mut bench, broker_epoch, 17), Ok(ErrorCode::FencedLeaderEpoch.code()));
     }
+}
+
+#[test]
+fn later_epoch_outside_the_isr_does_not_unseat_the_leader() {
+    let mut bench = bench(1, "1");
+    bench.now.monotonic_ms += SESSION_MS / 2;
+    [1, 3].into_iter().for_each(|id| drop(bench.beat(id, |_| {})));
+    bench.now.monotonic_ms += SESSION_MS / 2;
+    assert!(bench.fence_stale());
+    returns(&mut bench, 2);
+    let (before, topic_id) = (bench.partition("t", 0), bench.image().topic("t").expect("it is there").id);
+    assert_eq!((before.leader, before.isr.contains(&2)), (1, false));
+    let broker_epoch = bench.image().broker(BrokerId(2)).expect("registered").epoch.0;
+    let partition_epoch = before.partition_epoch.0;
+    let data = PartitionData { leader_epoch: 17, partition_epoch, ..Default::default() };
+    let topics = vec![TopicData { topic_id, partitions: vec![data] }];
+    let request = AlterPartitionRequest { broker_id: 2, broker_epoch, topics };
+    let outcome = bench.state.alter_partition(&request, 3);
+    bench.done(outcome).expect("the broker is known");
+    let raised = bench.partition("t", 0);
+    assert_eq!((raised.leader, raised.isr.clone()), (before.leader, before.isr.clone()));
+    assert_eq!(raised.leader_epoch, 18);
 }
