@@ -51,8 +51,9 @@ impl Transactions {
             return;
         }
         let (writes, ends) = (round % PRODUCERS, (round + 1) % PRODUCERS);
-        let done =
-            self.write(writes).await && self.write(writes).await && self.end(ends, round % 2 == 0).await;
+        let done = self.write(writes).await
+            && self.write(writes).await
+            && self.end(ends, round.is_multiple_of(2)).await;
         self.failed = !done;
     }
 
