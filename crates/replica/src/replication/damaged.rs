@@ -65,7 +65,10 @@ async fn check(replication: &Replication, watched: &mut Watched) {
         let key = (partition.topic_id, partition.index);
         let Some((damage, step)) = partition.damage_step(&replication.image.get()) else { continue };
         match step {
-            DamageStep::FetchAgain if may_cut(replication, &partition, damage) => {
+            DamageStep::FetchAgain
+                // A controller that knows no directories cannot be told.
+                if may_cut(replication.leaving.get(&key), damage) || !replication.tracks_directories() =>
+            {
                 let disk = replication.log_dirs.disk().clone();
                 if disk.spawn(move || partition.fetch_damage_again()).await.is_err() {
                     tracing::error!("Truncating a damaged log panicked");
@@ -105,17 +108,37 @@ async fn check(replication: &Replication, watched: &mut Watched) {
     }
 }
 
-/// Whether a log may be cut: no leader takes the replica into the ISR for what it had before. Where records are missing from
-/// the end nothing is cut. A controller that knows no directories cannot be told.
-fn may_cut(replication: &Replication, partition: &Partition, damage: Damage) -> bool {
-    let leaving = replication.leaving.get(&(partition.topic_id, partition.index));
-    matches!(damage, Damage::Missing(_))
-        || leaving.is_some_and(|leaving| leaving.is_quiet && leaving.is_shown)
-        || !replication.tracks_directories()
+/// What a replica does that should leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    /// Its fetcher leaves it out.
+    Begin,
+    /// It is reported as lost.
+    Report,
+    /// The controller counts it all the same: it is fetched, and tries again later.
+    GoOn,
+    Wait,
+}
+
+fn next(leaving: Option<Leaving>, leads: bool, is_known_as_lost: bool, is_too_early: bool) -> Next {
+    match leaving {
+        Some(Leaving { is_quiet: true, is_shown: true }) if !is_known_as_lost => Next::GoOn,
+        Some(leaving) if !leaving.is_quiet && !leads => Next::Wait,
+        _ if is_too_early => Next::Wait,
+        None if !leads => Next::Begin,
+        _ => Next::Report,
+    }
+}
+
+/// Whether a log may be cut: its leader does not take it into the ISR for what it had before. Where records are missing from the
+/// end nothing is cut.
+fn may_cut(leaving: Option<Leaving>, damage: Damage) -> bool {
+    let has_left = Some(Leaving { is_quiet: true, is_shown: true });
+    matches!(damage, Damage::Missing(_)) || leaving == has_left
 }
 
 impl Watched {
-    /// Whether a replica is reported as lost now. Before, its fetcher has to leave it out.
+    /// Whether a replica is reported as lost now.
     fn leaves(
         &mut self,
         replication: &Replication,
@@ -125,34 +148,28 @@ impl Watched {
     ) -> bool {
         let key = (partition.topic_id, partition.index);
         let leads = partition.leader().0 == replication.broker.node_id;
-        match replication.leaving.get(&key) {
-            // The controller has taken it back already: it must not stay behind.
-            Some(Leaving { is_shown: true, is_quiet: true })
-                if replication.known_directory(partition).is_some_and(|known| known != DIRECTORY_LOST) =>
-            {
-                replication.leaving.end(&key);
-                return false;
-            }
-            Some(leaving) if !leaving.is_quiet && !leads => return false,
-            Some(_) => {}
-            None if self.is_too_early(key, now) => return false,
-            None => {
+        let is_known_as_lost = replication.known_directory(partition) == Some(DIRECTORY_LOST);
+        match next(replication.leaving.get(&key), leads, is_known_as_lost, self.is_too_early(key, now)) {
+            Next::Wait => false,
+            Next::Begin => {
                 replication.leaving.begin(key);
-                if !leads {
-                    return false;
-                }
+                false
+            }
+            Next::GoOn => {
+                replication.leaving.end(&key);
+                false
+            }
+            Next::Report => {
+                replication.leaving.begin(key);
+                self.note_attempt(key, now);
+                tracing::error!(
+                    ?partition,
+                    ?damage,
+                    "Records are damaged, and others have them: the replica leaves the in-sync replicas to fetch them again"
+                );
+                true
             }
         }
-        if self.is_too_early(key, now) {
-            return false;
-        }
-        self.note_attempt(key, now);
-        tracing::error!(
-            ?partition,
-            ?damage,
-            "Records are damaged, and others have them: the replica leaves the in-sync replicas to fetch them again"
-        );
-        true
     }
 
     /// Whether the last attempt of a replica to leave was made just now.
@@ -171,6 +188,7 @@ impl Watched {
 mod tests {
     use super::*;
     use thalweg_metadata::PartitionIndex;
+    use thalweg_record::Offset;
     use thalweg_wire::Uuid;
 
     #[test]
@@ -189,5 +207,26 @@ mod tests {
         assert!(pauses[0] >= Duration::from_secs(2), "{pauses:?}");
         assert!(pauses.is_sorted());
         assert_eq!(pauses.last(), Some(&ATTEMPT_MAX));
+    }
+
+    #[test]
+    fn replica_is_not_fetched_before_it_is_reported_and_cut() {
+        let unreadable = Damage::Unreadable(Offset::ZERO);
+        let at = |is_quiet, is_shown| Some(Leaving { is_quiet, is_shown });
+        let follower = |leaving, is_lost, is_too_early| next(leaving, false, is_lost, is_too_early);
+        assert_eq!(follower(None, false, false), Next::Begin);
+        assert_eq!(follower(None, false, true), Next::Wait, "it has just tried");
+        assert_eq!(follower(at(false, false), false, false), Next::Wait, "a fetch may be under way");
+        assert_eq!(follower(at(true, false), false, false), Next::Report);
+        assert_eq!(follower(at(true, false), false, true), Next::Wait, "the image does not show it yet");
+        assert_eq!(follower(at(true, true), true, true), Next::Wait, "it is still eligible");
+        assert_eq!(follower(at(true, true), false, true), Next::GoOn, "and remains so");
+        for leaving in [None, at(false, false), at(true, false), at(false, true)] {
+            assert!(!may_cut(leaving, unreadable), "{leaving:?}");
+            assert!(may_cut(leaving, Damage::Missing(Offset::ZERO)));
+        }
+        assert!(may_cut(at(true, true), unreadable));
+        assert_eq!(next(None, true, false, false), Next::Report, "a leader fetches nothing");
+        assert_eq!(next(at(false, false), true, false, true), Next::Wait);
     }
 }
