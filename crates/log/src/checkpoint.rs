@@ -177,55 +177,31 @@ pub struct TxnIndexSum {
 /// The checkpoint of a partition's transaction indexes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TxnIndexes {
-    /// No index below this offset lacks an entry; the last record before it has this leader epoch. `None` if that is not
-    /// known, as after an earlier version of Thalweg.
-    pub complete: Option<(Offset, LeaderEpoch)>,
+    /// Whether the last stable offsets of the indexes are right, as in this version of the checkpoint.
+    pub is_current: bool,
     /// The indexes by the base offsets of their segments.
     pub sums: BTreeMap<Offset, TxnIndexSum>,
-}
-
-enum TxnIndexLine {
-    Complete(Offset, LeaderEpoch),
-    Sum(Offset, TxnIndexSum),
 }
 
 /// Reads the checkpoint of a partition's transaction indexes, of this version or the one before.
 pub fn read_txn_indexes(disk: &Disk, path: &Path) -> Result<TxnIndexes, BadCheckpoint> {
     let Some(text) = read_text(disk, path)? else { return Ok(TxnIndexes::default()) };
-    let version = if text.lines().next() == Some(VERSION) { VERSION } else { TXN_INDEX_VERSION };
-    let lines = parse_entries(&text, version, |line| {
-        let words: Vec<&str> = line.split_ascii_whitespace().collect();
-        match words[..] {
-            [base, bytes, crc] => {
-                let sum = TxnIndexSum { bytes: bytes.parse().ok()?, crc: crc.parse().ok()? };
-                Some(TxnIndexLine::Sum(Offset(base.parse().ok()?), sum))
-            }
-            [end, epoch] if version == TXN_INDEX_VERSION => {
-                Some(TxnIndexLine::Complete(Offset(end.parse().ok()?), LeaderEpoch(epoch.parse().ok()?)))
-            }
-            _ => None,
-        }
+    let is_current = text.lines().next() != Some(VERSION);
+    let version = if is_current { TXN_INDEX_VERSION } else { VERSION };
+    let entries = parse_entries(&text, version, |line| {
+        let mut words = line.split_ascii_whitespace();
+        let base: i64 = words.next()?.parse().ok()?;
+        let sum = TxnIndexSum { bytes: words.next()?.parse().ok()?, crc: words.next()?.parse().ok()? };
+        words.next().is_none().then_some((Offset(base), sum))
     })?;
-    let mut known = TxnIndexes::default();
-    for line in lines {
-        match line {
-            TxnIndexLine::Complete(end, epoch) => known.complete = Some((end, epoch)),
-            TxnIndexLine::Sum(base, sum) => drop(known.sums.insert(base, sum)),
-        }
-    }
-    Ok(known)
+    Ok(TxnIndexes { is_current, sums: entries.into_iter().collect() })
 }
 
 /// Replaces the checkpoint of a partition's transaction indexes.
-pub fn write_txn_indexes(disk: &Disk, path: &Path, known: &TxnIndexes) -> io::Result<()> {
-    let entries = known.sums.len() + usize::from(known.complete.is_some());
-    let mut text = format!("{TXN_INDEX_VERSION}\n{entries}\n");
-    let written = "writing to a string does not fail";
-    if let Some((end, epoch)) = known.complete {
-        writeln!(text, "{end} {epoch}").expect(written);
-    }
-    for (base, TxnIndexSum { bytes, crc }) in &known.sums {
-        writeln!(text, "{base} {bytes} {crc}").expect(written);
+pub fn write_txn_indexes(disk: &Disk, path: &Path, sums: &BTreeMap<Offset, TxnIndexSum>) -> io::Result<()> {
+    let mut text = format!("{TXN_INDEX_VERSION}\n{}\n", sums.len());
+    for (base, TxnIndexSum { bytes, crc }) in sums {
+        writeln!(text, "{base} {bytes} {crc}").expect("writing to a string does not fail");
     }
     disk.overwrite(path, text.as_bytes())
 }

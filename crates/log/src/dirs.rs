@@ -133,6 +133,11 @@ impl LogDirs {
         self.online().map(|dir| dir.state.id()).collect()
     }
 
+    /// How many directories are online.
+    pub fn online_count(&self) -> usize {
+        self.online().count()
+    }
+
     /// The directories that could not be opened at all.
     pub fn failed(&self) -> &[FailedDir] {
         &self.failed

@@ -27,7 +27,6 @@
 //!   .needs_background_flush() .background_flush_target()                       segments that were left by a roll
 //!   .is_at_rest()                                                              nothing to trim, flush or remove
 //!   .dirtiness(now_ms) .plan_compaction(now_ms) -> CompactionJob; .run() without the lock;
-//!   .plan_txn_index_rebuild(now_ms) -> TxnIndexRebuild; .step() without the lock; .finish_txn_index_rebuild(rebuild)
 //!   .finish_compaction(&job, outcome) -> CompactionSwap; .sync() without the lock; .complete_compaction(swap, outcome)
 //!   .start_verification(..) .producers() .release_idle_resources() .set_config(..)
 //! ```
@@ -69,7 +68,7 @@ pub use partition::{
     AppendError, AppendInfo, AppendOptions, BatchTooLarge, CompactionSwap, Damage, DeleteRecordsError,
     Dirtiness, ExpiredFiles, FlushTarget, LogError, LogSlice, NewestScan, OffsetOutOfRange, OffsetsMissing,
     OffsetsOutOfOrder, OpenOptions, PartitionLog, ReadError, RecordScan, SearchTurn, TimestampSearch,
-    TimestampedOffset, TxnIndexRebuild, UnexpectedEpoch, UnexpectedOffset, UnverifiedTxnIndexes,
+    TimestampedOffset, UnexpectedEpoch, UnexpectedOffset,
 };
 pub use producers::{
     AppendOrigin, BatchMetadata, EndMarker, InvalidProducerEpoch, InvalidTransactionState,

@@ -49,7 +49,6 @@ mod timestamps;
 mod together;
 mod truncate;
 mod txn_index;
-mod txn_rebuild;
 
 pub use append::{AppendInfo, AppendOptions};
 pub use compact::{CompactionSwap, Dirtiness};
@@ -63,13 +62,11 @@ pub use load::OpenOptions;
 pub(crate) use metadata::FILE as METADATA_FILE;
 pub use read::LogSlice;
 pub use timestamps::{NewestScan, RecordScan, SearchTurn, TimestampSearch, TimestampedOffset};
-pub use txn_rebuild::{TxnIndexRebuild, UnverifiedTxnIndexes};
 
 use compact::Cleaning;
 use flush::Flushing;
 use health::Health;
 use read::ReadHints;
-use txn_rebuild::Unverified;
 
 /// A file on its way out.
 #[derive(Debug)]
@@ -99,7 +96,6 @@ pub struct PartitionLog {
     hints: ReadHints,
     flushing: Flushing,
     cleaning: Cleaning,
-    unverified: Unverified,
     health: Health,
     /// Counts truncations and compactions, for searches that release the lock between steps.
     rewrites: u64,

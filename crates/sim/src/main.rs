@@ -105,6 +105,7 @@ fn main() -> ExitCode {
 fn fail_calls(arguments: &Arguments) -> ExitCode {
     let (mut runs, mut found) = (0, 0);
     let kinds: Mutex<BTreeMap<String, usize>> = Mutex::default();
+    let silent = AtomicUsize::new(0);
     for seed in arguments.seeds.clone() {
         let whole = Trial::of(seed).run();
         let (calls, acknowledged) = (whole.calls.len(), whole.acknowledged);
@@ -133,6 +134,7 @@ fn fail_calls(arguments: &Arguments) -> ExitCode {
                             let class = outcome.failed.as_ref().map(MadeCall::class).unwrap_or_default();
                             *kinds.lock().entry(format!("{class}: {}", kind_of(what))).or_insert(0) += 1;
                         }
+                        silent.fetch_add(usize::from(outcome.is_silent), Ordering::Relaxed);
                         wrong.fetch_add(usize::from(!outcome.violations.is_empty()), Ordering::Relaxed);
                         print_trial(&trial, &outcome, arguments.call.is_some());
                     }
@@ -145,7 +147,10 @@ fn fail_calls(arguments: &Arguments) -> ExitCode {
     for (kind, count) in kinds.into_inner() {
         say(&format!("{count:5} {kind}"));
     }
-    say(&format!("{runs} runs, {found} with violations"));
+    say(&format!(
+        "{runs} runs, {found} with violations, {} of which the log says nothing",
+        silent.into_inner()
+    ));
     if found == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
@@ -178,13 +183,16 @@ fn print_trial(trial: &Trial, outcome: &TrialOutcome, all: bool) {
         || "was not made".to_owned(),
         |made| format!("{:?} of {} in life {}", made.call, made.path.display(), made.life),
     );
-    if !all && outcome.violations.is_empty() {
+    if !all && outcome.violations.is_empty() && !outcome.is_silent {
         return;
     }
     let half = if half { "half of it, then " } else { "" };
     say(&format!("seed {} call {number}, {call}: {half}{error:?}, then {ending:?}", trial.seed));
     for what in &outcome.violations {
         say(&format!("  VIOLATION: {what}"));
+    }
+    if outcome.is_silent {
+        say("  the log says nothing of it");
     }
     for line in outcome.lines.iter().take(if all { usize::MAX } else { 6 }) {
         say(&format!("  | {line}"));

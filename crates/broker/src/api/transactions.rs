@@ -53,7 +53,10 @@ pub async fn add_partitions(
         }
         // Together: one whose coordinator waits for its replicas must not delay the others.
         let none = Denials::default();
-        let adding = request.transactions.iter().map(|one| add_to_one(&broker, version, one, &none));
+        let mut adding = Vec::with_capacity(request.transactions.len());
+        for transaction in &request.transactions {
+            adding.push(add_to_one(&broker, version, transaction, &none));
+        }
         let results_by_transaction = join_all(adding).await;
         return AddPartitionsToTxnResponse { results_by_transaction, ..Default::default() };
     }

@@ -64,7 +64,8 @@ pub enum StartError {
     )]
     EndsEarly { log_end: i64, synced_to: i64, dir: PathBuf },
     #[error(
-        "the metadata log in {} lacks the offsets {from} to {to}, the last one excluded. Nothing was changed: restore the          directory from a copy",
+        "the metadata log in {} lacks the offsets {from} to {to}, the last one excluded. Nothing was changed: restore \
+         the directory from a copy",
         dir.display()
     )]
     Gap { from: i64, to: i64, dir: PathBuf },
@@ -126,7 +127,9 @@ impl std::fmt::Display for Remedy {
         let (dir, recovery_point) = (dir.display(), recovery_point::FILE);
         write!(
             f,
-            "Nothing was changed. Restore {dir} from a copy; or, to go on without the changes from there on, copy {dir}, then              run truncate -s {position} {dir}/{segment:020}.log, and delete from {dir} leader-epoch-checkpoint,              {recovery_point}, and the files of later segments"
+            "Nothing was changed. Restore {dir} from a copy; or, to go on without the changes from there on, copy {dir}, then \
+             run truncate -s {position} {dir}/{segment:020}.log, and delete from {dir} leader-epoch-checkpoint, \
+             {recovery_point}, and the files of later segments"
         )
     }
 }

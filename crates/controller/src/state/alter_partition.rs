@@ -73,7 +73,7 @@ impl State {
         let partition = topic.partition(index).ok_or(ErrorCode::UnknownTopicOrPartition)?;
         let isr = proposed_isr(data, version);
         if data.leader_epoch > partition.leader_epoch && partition.is_replica(broker) {
-            records.extend(self.raised(topic, index, partition, data.leader_epoch));
+            records.extend(self.raised(topic, index, partition, broker, data.leader_epoch));
             return Err(ErrorCode::NotController);
         }
         self.check_proposal(broker, partition, data, &isr)?;

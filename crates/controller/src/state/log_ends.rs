@@ -123,19 +123,22 @@ impl State {
     }
 
     /// The partition with a leader epoch above one that a replica has in its log: this controller's log is an older copy. What
-    /// it remembers of complete replicas is out of date, too, so the best log leads.
+    /// it remembers of complete replicas is out of date, too, so the best log leads. A replica that is neither in sync nor
+    /// eligible changes the epoch alone: the leader's records may have been acknowledged since, and its own are truncated.
     pub fn raised(
         &self,
         topic: &Topic,
         index: PartitionIndex,
         partition: &PartitionRegistration,
+        by: BrokerId,
         seen: i32,
     ) -> Option<VersionedRecord> {
+        let is_counted = partition.isr.contains(&by) || partition.eligible_leader_replicas.contains(&by);
         let epoch = seen.checked_add(1).filter(|epoch| *epoch < EPOCH_MAX)?;
         let mut raised = partition.clone();
         raised.leader_epoch = epoch;
         raised.partition_epoch = PartitionEpoch(partition.partition_epoch.0.wrapping_add(1));
-        if self.compares_log_ends(partition) && self.has_elr() {
+        if self.compares_log_ends(partition) && self.has_elr() && (is_counted || !partition.has_leader()) {
             let mut known = vec![partition.leader];
             known.extend(partition.isr.iter().chain(&partition.eligible_leader_replicas).copied());
             known.extend(partition.last_known_elr.iter().copied());

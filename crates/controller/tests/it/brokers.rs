@@ -245,11 +245,14 @@ async fn leaders_propose_who_is_in_sync() {
     assert_eq!(wrong_epoch.error_code, ErrorCode::IneligibleReplica.code());
     let foreign = result(bench.send(propose(vec![(leader, -1), (9, -1)], 0, 1)).await);
     assert_eq!(foreign.error_code, ErrorCode::InvalidRequest.code());
-    let future = result(bench.send(propose(vec![(leader, -1)], 5, 1)).await);
-    assert_eq!(future.error_code, ErrorCode::NotController.code());
     let epoch = epochs[usize::try_from(other - 1).unwrap()];
     let grown = result(bench.send(propose(vec![(leader, -1), (other, epoch)], 0, 1)).await);
     assert_eq!((grown.error_code, grown.isr.len(), grown.partition_epoch), (0, 2, 2));
+    // The leader's epoch is raised above the one that it knows.
+    let future = result(bench.send(propose(vec![(leader, -1)], 5, 2)).await);
+    assert_eq!(future.error_code, ErrorCode::NotController.code());
+    let behind = result(bench.send(propose(vec![(leader, -1)], 0, 2)).await);
+    assert_eq!(behind.error_code, ErrorCode::FencedLeaderEpoch.code());
 }
 
 #[tokio::test]

@@ -107,8 +107,9 @@ impl LogDirs {
                 Err(reason) => fail(&mut failed, path, reason),
             }
         }
-        check_metadata_log(&options, &locked)?;
-        let cluster_id = agree_on_cluster(&options, &locked)?;
+        let of_metadata = metadata_dir(&options, &locked)?;
+        check_metadata_log(&options, &locked, of_metadata.as_ref())?;
+        let cluster_id = agree_on_cluster(&options, &locked, of_metadata.as_ref())?;
         let mut never_opened: BTreeSet<String> =
             locked.iter().flat_map(|dir| never_opened::read(&options.disk, &dir.path)).collect();
         if !options.adds {
@@ -203,53 +204,71 @@ fn lock_dir(disk: &Disk, path: &Path) -> Result<Result<Locked, String>, OpenErro
     }
 }
 
+/// The directory of the metadata log with its `meta.properties`, if it is none of the log directories.
+fn metadata_dir<'a>(
+    options: &'a LogDirsOptions,
+    locked: &[Locked],
+) -> Result<Option<(&'a Path, MetaProperties)>, OpenError> {
+    let Some(dir) = options.metadata_log_dir.as_deref() else { return Ok(None) };
+    if locked.iter().any(|log_dir| log_dir.path == dir) {
+        return Ok(None);
+    }
+    match meta_properties::read(&options.disk, dir) {
+        Ok(meta) => Ok(Some((dir, meta.unwrap_or_default()))),
+        Err(meta_properties::ReadError::Bad(error)) => Err(error.into()),
+        // The controller reports what it cannot read.
+        Err(meta_properties::ReadError::Io(_)) => Ok(None),
+    }
+}
+
 /// The cluster id, after comparing the directories and the configuration.
-fn agree_on_cluster(options: &LogDirsOptions, locked: &[Locked]) -> Result<String, OpenError> {
+fn agree_on_cluster(
+    options: &LogDirsOptions,
+    locked: &[Locked],
+    of_metadata: Option<&(&Path, MetaProperties)>,
+) -> Result<String, OpenError> {
     let mut cluster_id = options.cluster_id.clone();
     let mut ids: HashMap<Uuid, &Path> = HashMap::default();
-    for Locked { path, meta, .. } in locked {
-        let Some(meta) = meta else { continue };
+    let of_logs = locked.iter().filter_map(|dir| Some((&*dir.path, dir.meta.as_ref()?)));
+    for (path, meta) in of_logs.chain(of_metadata.map(|(path, meta)| (*path, meta))) {
         if let Some(found) = meta.node_id
             && found != options.node_id
         {
-            return Err(WrongNodeId { path: path.clone(), found, expected: options.node_id }.into());
+            return Err(WrongNodeId { path: path.to_owned(), found, expected: options.node_id }.into());
         }
         if let Some(found) = &meta.cluster_id {
             let expected = cluster_id.get_or_insert_with(|| found.clone());
             if expected != found {
                 let (found, expected) = (found.clone(), expected.clone());
-                return Err(WrongClusterId { path: path.clone(), found, expected }.into());
+                return Err(WrongClusterId { path: path.to_owned(), found, expected }.into());
             }
         }
         if let Some(id) = meta.directory_id
             && let Some(first) = ids.insert(id, path)
         {
-            return Err(DuplicateDirectoryId { id, first: first.to_owned(), second: path.clone() }.into());
+            return Err(DuplicateDirectoryId { id, first: first.to_owned(), second: path.to_owned() }.into());
         }
     }
     Ok(cluster_id.unwrap_or_else(|| Uuid::random().to_string()))
 }
 
 /// Refuses a metadata log of a cluster that nothing names: a new cluster id would not be that of its brokers.
-fn check_metadata_log(options: &LogDirsOptions, locked: &[Locked]) -> Result<(), OpenError> {
-    let is_named =
-        |meta: &Option<MetaProperties>| meta.as_ref().is_some_and(|meta| meta.cluster_id.is_some());
-    if locked.iter().any(|dir| is_named(&dir.meta)) {
+fn check_metadata_log(
+    options: &LogDirsOptions,
+    locked: &[Locked],
+    of_metadata: Option<&(&Path, MetaProperties)>,
+) -> Result<(), OpenError> {
+    let of_logs = || locked.iter().map(|dir| (&*dir.path, dir.meta.as_ref()));
+    let mut all = of_logs().chain(of_metadata.map(|(path, meta)| (*path, Some(meta))));
+    if all.clone().any(|(_, meta)| meta.is_some_and(|meta| meta.cluster_id.is_some())) {
         return Ok(());
     }
-    let own = options.metadata_log_dir.iter().map(PathBuf::as_path);
-    for dir in own.chain(locked.iter().map(|dir| &*dir.path)) {
-        let meta = match meta_properties::read(&options.disk, dir) {
-            Ok(meta) => meta,
-            Err(meta_properties::ReadError::Bad(error)) => return Err(error.into()),
-            // The controller reports what it cannot read.
-            Err(meta_properties::ReadError::Io(_)) => None,
-        };
-        if !is_named(&meta) && has_metadata_log(&options.disk, dir) {
-            return Err(UnidentifiedMetadataLog { path: dir.to_owned(), node_id: options.node_id }.into());
+    match all.find(|(path, _)| has_metadata_log(&options.disk, path)) {
+        Some((path, _)) => {
+            Err(UnidentifiedMetadataLog { path: path.to_owned(), node_id: options.node_id }.into())
         }
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Whether a directory has a metadata log with records, or a snapshot of one.

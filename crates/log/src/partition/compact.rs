@@ -59,15 +59,6 @@ pub(super) struct Cleaning {
     pub(super) unread_named_to: Offset,
 }
 
-impl Cleaning {
-    /// Keeps segments from being replaced or deleted for as long as the result exists.
-    pub(super) fn begin(&mut self) -> Arc<()> {
-        let exclusion = Arc::new(());
-        self.running = Arc::downgrade(&exclusion);
-        exclusion
-    }
-}
-
 /// The part that a job may compact, and its urgency.
 struct Cleanable {
     dirtiness: Dirtiness,
@@ -147,10 +138,6 @@ impl PartitionLog {
         if !self.config.cleanup_policy.compact || self.health.poison.is_some() || self.is_being_compacted() {
             return Ok(None);
         }
-        if self.unverified_txn_indexes().is_some() {
-            // Aborted records would be kept in place of committed ones.
-            return Ok(None);
-        }
         let active_base = self.active().base_offset;
         let in_range = self.cleaning.cleaned_to >= self.log_start && self.cleaning.cleaned_to <= active_base;
         let first_dirty = if in_range { self.cleaning.cleaned_to } else { self.log_start };
@@ -186,7 +173,8 @@ impl PartitionLog {
             let last = entry.last_data_offset();
             (id, LastRecord { offset: (last >= 0).then_some(Offset(last)), epoch: entry.epoch })
         });
-        let exclusion = self.cleaning.begin();
+        let exclusion = Arc::new(());
+        self.cleaning.running = Arc::downgrade(&exclusion);
         Ok(Some(CompactionJob {
             home: self.home.clone(),
             config: self.config.clone(),
@@ -329,8 +317,6 @@ impl PartitionLog {
         if swap.truncations == self.flushing.truncations {
             self.cleaning.cleaned_to = swap.cleaned_to;
             self.cleaning.unread_named_to = self.cleaning.unread_named_to.max(swap.newly_unread.end);
-            // The first compaction gives the log a checkpoint that vouches for it.
-            self.note_txn_indexes();
         }
         self.publish();
         let CompactionStats { keys, bytes_before, bytes_after, .. } = stats;

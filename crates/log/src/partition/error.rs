@@ -103,12 +103,6 @@ pub enum LogError {
         /// Up to where it had been synced.
         synced_to: Offset,
     },
-    /// Committed records cannot be told from aborted ones yet; a later read may succeed.
-    #[error("the transaction indexes of the segments below offset {end} are being rebuilt")]
-    UnverifiedTxnIndexes {
-        /// The end of the part.
-        end: Offset,
-    },
     /// A write or a sync has failed before: the log cannot be made durable any more.
     #[error("the log has failed: {reason}")]
     Poisoned {

@@ -21,8 +21,6 @@ use super::flush::Flushing;
 use super::health::Health;
 use super::in_flight::recall_in_flight;
 use super::replay::{replay_epoch, replay_segments};
-use super::txn_index::FoundTxnIndexes;
-use super::txn_rebuild::Unverified;
 use super::{PartitionLog, ReadHints, metadata};
 use crate::checkpoint::TXN_INDEX_FILE;
 use crate::clock::Clock;
@@ -120,7 +118,7 @@ impl PartitionLog {
             log_end: Offset::ZERO,
             oddities: Oddities::default(),
             missing: None,
-            txn_indexes: FoundTxnIndexes::default(),
+            has_txn_checkpoint: false,
         };
         let mut log = loading.into_log(name, topic_id, config, clock, Offset::ZERO);
         log.note_unsynced_names();
@@ -153,14 +151,12 @@ impl PartitionLog {
             log_end: Offset::ZERO,
             oddities: Oddities { deleted: found.deleted, ..Oddities::default() },
             missing: None,
-            txn_indexes: FoundTxnIndexes { has_checkpoint: found.txn_checkpoint, ..Default::default() },
+            has_txn_checkpoint: found.txn_checkpoint,
             segments,
             home,
         };
         loading.load(&name, &config, options, now_ms)?;
         let log_start = options.log_start.max(loading.segments[0].base_offset).min(loading.log_end);
-        let unverified_to = loading.unverified_txn_indexes_to(options.cleaned_to);
-        let are_txn_indexes_stale = loading.txn_indexes.is_stale;
         let mut log = loading.into_log(name, topic_id, config, clock, log_start);
         log.flushing.recovery_point = if options.clean { log.log_end } else { options.recovery_point };
         if !options.clean {
@@ -169,10 +165,6 @@ impl PartitionLog {
             log.note_unsynced_names();
         }
         log.cleaning.cleaned_to = options.cleaned_to.min(log.log_end);
-        log.unverified.end = unverified_to;
-        if are_txn_indexes_stale {
-            log.note_txn_indexes();
-        }
         log.epochs.truncate_from_start(log_start);
         log.producers.on_log_start(log_start.0);
         log.set_high_watermark(options.high_watermark);
@@ -191,7 +183,7 @@ pub(super) struct Loading {
     pub(super) log_end: Offset,
     pub(super) oddities: Oddities,
     pub(super) missing: Option<Offset>,
-    pub(super) txn_indexes: FoundTxnIndexes,
+    pub(super) has_txn_checkpoint: bool,
 }
 
 impl Loading {
@@ -221,7 +213,6 @@ impl Loading {
             hints: ReadHints::default(),
             flushing,
             cleaning: Cleaning::default(),
-            unverified: Unverified::default(),
             health: Health::new(self.oddities, self.missing),
             rewrites: 0,
             trim_seen_end: Offset::NONE,

@@ -340,16 +340,14 @@ impl PartitionLog {
     }
 
     /// The aborted transactions with records between `from` and `upper`, which a consumer of committed data must
-    /// skip. Fails as long as some of them may be unknown.
+    /// skip.
     pub fn aborted_transactions(
-        &mut self,
+        &self,
         from: Offset,
         upper: Offset,
     ) -> Result<Vec<AbortedTransaction>, LogError> {
-        let first = self.floor_index(from).unwrap_or(0);
-        self.check_txn_indexes_verified(self.segments[first].base_offset)?;
         let mut found = Vec::new();
-        for segment in &self.segments[first..] {
+        for segment in &self.segments[self.floor_index(from).unwrap_or(0)..] {
             for aborted in segment.aborted_transactions(&self.home)? {
                 if aborted.last_offset >= from && aborted.first_offset < upper {
                     found.push(aborted);

@@ -244,19 +244,9 @@ impl Loading {
             {
                 return Err(LogError::Damaged { segment: segment.base_offset, offset: log_end, fault });
             }
-            Err(ScanError::Corrupt(fault))
-                if find_batch(&file, valid_bytes + 1, size_bytes, log_end)?.is_some() =>
-            {
-                let aside = SetAside::keep_end(&self.home, name, segment, valid_bytes, log_end)?;
-                tracing::error!(
-                    partition = %name, segment = segment.base_offset.0, %fault, cut_bytes, log_end = log_end.0,
-                    kept_in = %aside.dir().display(), "Truncated a damaged log; set aside what followed the damage"
-                );
+            Err(ScanError::Corrupt(fault)) => {
+                before_cut(&self.home, name, segment, &file, &fault, valid_bytes, log_end)?;
             }
-            Err(ScanError::Corrupt(fault)) => tracing::warn!(
-                partition = %name, segment = segment.base_offset.0, %fault, cut_bytes, log_end = log_end.0,
-                "Truncated invalid bytes at the end of a log"
-            ),
         }
         // Also when nothing is truncated: this releases space reserved beyond the end.
         segment.cut(&self.home, valid_bytes)?;
@@ -303,6 +293,33 @@ impl Loading {
 fn is_synced(fault: &CorruptBatch, synced_to: Offset) -> bool {
     synced_to > Offset::ZERO
         && matches!(fault.reason, BatchFault::OffsetsOutOfOrder { base_offset, .. } if base_offset < synced_to.0)
+}
+
+/// Keeps what is about to be cut, if it has batches, and logs the cut.
+fn before_cut(
+    home: &Home,
+    name: &TopicPartition,
+    segment: &mut Segment,
+    file: &LogFile,
+    fault: &CorruptBatch,
+    valid_bytes: u64,
+    log_end: Offset,
+) -> Result<(), LogError> {
+    let (base, size_bytes) = (segment.base_offset.0, segment.size_bytes());
+    let cut_bytes = size_bytes - valid_bytes;
+    if find_batch(file, valid_bytes + 1, size_bytes, log_end)?.is_none() {
+        tracing::warn!(
+            partition = %name, segment = base, %fault, cut_bytes, log_end = log_end.0,
+            "Truncated invalid bytes at the end of a log"
+        );
+        return Ok(());
+    }
+    let aside = SetAside::keep_end(home, name, segment, valid_bytes, log_end)?;
+    tracing::error!(
+        partition = %name, segment = base, %fault, cut_bytes, log_end = log_end.0,
+        kept_in = %aside.dir().display(), "Truncated a damaged log; set aside what followed the damage"
+    );
+    Ok(())
 }
 
 /// Whether damage in a log with one writer is not the end of what a crash left: sound batches follow, in the segment or in

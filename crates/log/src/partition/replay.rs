@@ -124,37 +124,30 @@ fn replay_segment(
     Ok(())
 }
 
-/// The aborted transactions that the batches of a segment show.
-pub(super) struct FoundAborted {
-    pub(super) aborted: Vec<AbortedTransaction>,
-    /// Whether all batches could be read.
-    pub(super) is_whole: bool,
-}
-
-/// The transactions aborted by markers in the segment at `base`; `producers` is the state at its base offset.
+/// The transactions aborted by markers in a segment; `producers` is the state at its base offset.
 pub(super) fn aborted_in(
     home: &Home,
-    base: Offset,
-    file: &LogFile,
-    size_bytes: u64,
+    segment: &mut Segment,
     producers: &mut Producers,
-) -> Result<FoundAborted, LogError> {
-    let mut scan = HeaderScan::new(file, 0, size_bytes);
+) -> Result<Vec<AbortedTransaction>, LogError> {
+    let file = segment.file(home)?;
+    let mut scan = HeaderScan::new(&file, 0, segment.size_bytes());
     let mut aborted = Vec::new();
     loop {
         let Placed { position, header } = match scan.next() {
             Ok(Some(placed)) => placed,
-            Ok(None) => return Ok(FoundAborted { aborted, is_whole: true }),
+            Ok(None) => return Ok(aborted),
             Err(ScanError::Io(error)) => return Err(error.into()),
             Err(ScanError::Corrupt(fault)) => {
-                tracing::error!(dir = %home.dir.display(), segment = base.0, %fault, "Segment is damaged");
-                return Ok(FoundAborted { aborted, is_whole: false });
+                let (dir, segment) = (home.dir.display(), segment.base_offset.0);
+                tracing::error!(%dir, segment, %fault, "Segment is damaged");
+                return Ok(aborted);
             }
         };
         if !header.producer_id.is_some() {
             continue;
         }
-        let bytes = control_bytes(file, position, &header)?;
+        let bytes = control_bytes(&file, position, &header)?;
         aborted.extend(replay_producers(producers, &header, &bytes));
     }
 }

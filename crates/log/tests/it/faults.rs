@@ -233,7 +233,7 @@ fn a_log_with_aborted_transactions_is_opened_on_a_full_disk_after_a_crash() {
     append_marker(&mut log, &marker(1, 0, ControlRecordType::Abort, 0));
     drop(log);
     faults.set_free_bytes(Some(0));
-    let mut log = bench.open_unclean();
+    let log = bench.open_unclean();
     let known = log.aborted_transactions(Offset(0), Offset(3)).expect("it is read");
     assert_eq!((known.len(), known[0].last_offset), (1, Offset(2)));
 }

@@ -8,7 +8,7 @@ use thalweg_log::disk::{Disk, Failure, Faults, FaultyCall, MemoryDisk};
 use thalweg_log::{
     CleanupPolicy, Clock, LogConfig, LogDirs, LogDirsOptions, LogError, PartitionLog, TopicPartition, Uuid,
 };
-use thalweg_record::{LeaderEpoch, Offset, ProducerId};
+use thalweg_record::{Offset, ProducerId};
 
 use crate::support::*;
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use thalweg_log::{CleanupPolicy, LogConfig, LogError, OpenOptions, PartitionLog};
+use thalweg_log::{CleanupPolicy, LogConfig, OpenOptions, PartitionLog};
 use thalweg_record::{
     Batch, BatchHeader, ControlRecordType, DecompressBuffer, LeaderEpoch, Offset, ProducerId, batches,
 };
@@ -143,16 +143,49 @@ fn a_last_stable_offset_behind_its_marker_is_read_as_the_offset_after_it() {
     let bench = Bench::new();
     let mut log = bench.create();
     write_interleaved(&mut log);
-    let written = txn_indexes(&bench);
     // As of a replica that appended all at once: producer 3 begins behind the marker.
     record_last_stable(&bench, 0, 4);
-    check_reads(&mut log, "while it is open");
-    log.close().expect("closes");
-    // Neither Apache Kafka nor earlier versions leave a checkpoint that vouches for the index.
-    bench.disk.remove(&bench.file(CHECKPOINT)).expect("is removed");
-    let mut log = bench.open_clean();
-    check_reads(&mut log, "after a start");
-    assert_eq!(txn_indexes(&bench), written, "the start corrects the file");
+    check_reads(&mut log, "wrong in the file");
+}
+
+/// Gives the checkpoint the version of earlier builds, which say nothing of last stable offsets.
+fn to_version_0(bench: &Bench) {
+    let text = String::from_utf8(bench.read_file(CHECKPOINT)).expect("text");
+    let entries = text.strip_prefix("1\n").expect("the current version");
+    bench.write_file(CHECKPOINT, format!("0\n{entries}").as_bytes());
+}
+
+#[test]
+fn the_first_start_corrects_indexes_of_earlier_versions_and_of_other_brokers() {
+    for clean in [false, true] {
+        let bench = Bench::with(LogConfig { segment_bytes: 700, ..LogConfig::default() });
+        let mut log = bench.create();
+        write_interleaved(&mut log);
+        while log.segment_offsets().len() < 3 {
+            append(&mut log, &Spec::new(1).build());
+        }
+        let (written, end) = (txn_indexes(&bench), log.log_end_offset());
+        record_last_stable(&bench, 0, 4);
+        // The index and the checkpoint are those of an earlier version.
+        log.close().expect("closes");
+        to_version_0(&bench);
+        let recovery_point = if clean { end } else { log.segment_offsets()[2] };
+        let options = OpenOptions { recovery_point, ..OpenOptions::new(clean) };
+        let check = |of| {
+            let mut log = bench.open(&options);
+            check_reads(&mut log, of);
+            assert_eq!(txn_indexes(&bench), written, "{of}");
+            log.close().expect("closes");
+            assert!(bench.read_file(CHECKPOINT).starts_with(b"1\n"), "{of}");
+        };
+        check("an earlier version");
+        // Another broker has no checkpoint, or leaves the one that is there alone.
+        record_last_stable(&bench, 0, 4);
+        check("a checkpoint that does not fit");
+        record_last_stable(&bench, 0, 4);
+        bench.disk.remove(&bench.file(CHECKPOINT)).expect("is removed");
+        check("no checkpoint");
+    }
 }
 
 /// A random history of four producers; some transactions stay open.
@@ -244,106 +277,4 @@ fn compaction_keeps_what_is_committed_whatever_the_last_stable_offsets_of_the_in
     let first: Vec<_> = data.map(|header| header.base_offset.0).take(2).collect();
     assert_eq!(first, [0, 4], "aborted records are gone, those of the open transaction are there");
     check_reads(&mut log, "compacted");
-}
-
-/// What an earlier version of the checkpoint says of the indexes: it has no line with an end.
-fn to_version_0(bench: &Bench) {
-    let text = String::from_utf8(bench.read_file(CHECKPOINT)).expect("text");
-    let sums: Vec<_> = text.lines().skip(2).filter(|line| line.split(' ').count() == 3).collect();
-    let lines: String = sums.iter().map(|line| format!("{line}\n")).collect();
-    bench.write_file(CHECKPOINT, format!("0\n{}\n{lines}", sums.len()).as_bytes());
-}
-
-fn rebuild(log: &mut PartitionLog) -> bool {
-    let mut rebuild = log.plan_txn_index_rebuild(NOW_MS).expect("indexes are unverified");
-    while rebuild.step().expect("reads").is_some() {}
-    log.finish_txn_index_rebuild(rebuild).expect("is installed")
-}
-
-#[test]
-fn entries_that_a_compaction_has_dropped_are_rebuilt_before_committed_records_are_read() {
-    for leaves_checkpoint in [false, true] {
-        let (bench, mut log) = compacted();
-        let (whole, end) = (txn_indexes(&bench), log.log_end_offset());
-        log.close().expect("closes");
-        // The second aborted transaction was taken for a committed one: its record is there, and its entry is not.
-        let name = format!("{:020}.txnindex", 0);
-        let entries = bench.read_file(&name);
-        bench.write_file(&name, &entries[..TXN_INDEX_ENTRY_BYTES]);
-        bench.disk.remove(&bench.file(CHECKPOINT)).expect("is removed");
-        if leaves_checkpoint {
-            bench.open_clean().close().expect("closes");
-            to_version_0(&bench);
-        }
-        let options = OpenOptions { cleaned_to: Offset(4), ..OpenOptions::new(true) };
-        let mut log = bench.open(&options);
-        log.set_high_watermark(end);
-        let refused = log.aborted_transactions(Offset(0), Offset(4));
-        assert!(matches!(refused, Err(LogError::UnverifiedTxnIndexes { .. })), "{refused:?}");
-        let segments = log.segment_offsets();
-        log.aborted_transactions(segments[1], end).expect("what was not compacted can be read");
-        assert!(log.plan_compaction(NOW_MS).expect("plans").is_none(), "aborted records would be kept");
-        assert!(log.unverified_txn_indexes().is_some_and(|unverified| unverified.is_awaited));
-        assert!(rebuild(&mut log));
-        assert_eq!(txn_indexes(&bench), whole);
-        check_reads(&mut log, "rebuilt");
-        // The checkpoint remembers it through any stop.
-        for clean in [false, true, true] {
-            let mut log = bench.open(&OpenOptions { clean, ..options.clone() });
-            assert_eq!(log.unverified_txn_indexes(), None, "clean: {clean}");
-            check_reads(&mut log, "opened again");
-            log.close().expect("closes");
-        }
-    }
-}
-
-#[test]
-fn what_was_compacted_behind_the_checkpointed_end_is_unverified() {
-    let (bench, mut log) = compacted();
-    compact(&mut log, NOW_MS).expect("there is something to compact");
-    let (cleaned_to, known) = (log.cleaned_to(), log.log_end_offset());
-    log.close().expect("closes");
-    let opened = |cleaned_to| bench.open(&OpenOptions { cleaned_to, ..OpenOptions::new(true) });
-    assert_eq!(opened(cleaned_to).unverified_txn_indexes(), None, "compacted here");
-    let checkpoint = bench.read_file(CHECKPOINT);
-    let mut log = opened(cleaned_to);
-    end(&mut log, 3, ControlRecordType::Commit);
-    while log.segment_offsets().len() < 4 {
-        append(&mut log, &Spec::new(1).build());
-    }
-    let segments = log.segment_offsets();
-    log.close().expect("closes");
-    // Another broker leaves Thalweg's checkpoint alone.
-    bench.write_file(CHECKPOINT, &checkpoint);
-    let mut log = opened(segments[2]);
-    assert!(log.unverified_txn_indexes().is_some(), "compacted up to {}, known up to {known}", segments[2]);
-    assert!(rebuild(&mut log));
-    assert_eq!(log.unverified_txn_indexes(), None);
-    log.close().expect("closes");
-    // A log that was truncated, and continued in another epoch, is not the one that the checkpoint speaks of.
-    let text = String::from_utf8(bench.read_file(CHECKPOINT)).expect("text");
-    let known = log.log_end_offset();
-    bench.write_file(CHECKPOINT, text.replace(&format!("{known} 0\n"), &format!("{known} 7\n")).as_bytes());
-    assert!(opened(cleaned_to).unverified_txn_indexes().is_some());
-}
-
-#[test]
-fn a_rebuild_of_a_log_that_was_truncated_meanwhile_is_done_again() {
-    let (bench, mut log) = compacted();
-    log.close().expect("closes");
-    to_version_0(&bench);
-    let options = OpenOptions { cleaned_to: Offset(6), ..OpenOptions::new(true) };
-    let mut log = bench.open(&options);
-    log.set_high_watermark(Offset(0));
-    let mut early = log.plan_txn_index_rebuild(NOW_MS).expect("indexes are unverified");
-    assert!(log.plan_txn_index_rebuild(NOW_MS).is_none(), "it is planned");
-    assert_eq!(log.delete_old_segments(i64::MAX).expect("looks"), 0, "its segments stay");
-    while early.step().expect("reads").is_some() {}
-    let (cut, end) = (Offset(4), log.log_end_offset());
-    assert!(log.truncate_to(cut).expect("truncates") && end > cut);
-    assert!(!log.finish_txn_index_rebuild(early).expect("is refused"));
-    append_marker(&mut log, &marker(3, 0, ControlRecordType::Commit, 0));
-    begin(&mut log, 1, 2);
-    assert!(rebuild(&mut log));
-    check_reads(&mut log, "truncated and rebuilt");
 }

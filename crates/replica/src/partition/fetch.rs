@@ -1,7 +1,7 @@
 //! Reading from a partition that is led here.
 
 use super::{FetchError, Partition, Snapshot, State};
-use thalweg_log::{AbortedTransaction, LogError, LogSlice};
+use thalweg_log::{AbortedTransaction, LogSlice};
 use thalweg_metadata::BrokerId;
 use thalweg_record::{LeaderEpoch, Offset};
 use tokio::time::Instant;
@@ -181,12 +181,8 @@ impl State {
             None => from.offset < bound && from.max_bytes > 0,
         };
         if let (Some(slice), Isolation::ReadCommitted) = (&read.slice, from.isolation) {
-            match self.log.aborted_transactions(from.offset, slice.end_offset) {
-                Ok(aborted) => read.aborted = aborted,
-                // The consumer waits: without the transactions it would take aborted records for committed ones.
-                Err(LogError::UnverifiedTxnIndexes { .. }) => (read.slice, read.behind) = (None, false),
-                Err(_) => return Err(FetchError::Storage),
-            }
+            let aborted = self.log.aborted_transactions(from.offset, slice.end_offset);
+            read.aborted = aborted.map_err(|_| FetchError::Storage)?;
         }
         Ok(read)
     }

@@ -50,6 +50,11 @@ pub enum FollowError {
 }
 
 impl Partition {
+    /// Whether the log takes no records, as in a directory that is offline.
+    pub fn is_closed(&self) -> bool {
+        self.state.lock().log.failure().is_some()
+    }
+
     /// Where to fetch, while the partition is followed in this leader epoch.
     pub fn fetch_position(&self, epoch: LeaderEpoch) -> Result<FetchPosition, FollowError> {
         let state = self.state.lock();

@@ -246,7 +246,6 @@ mod tests {
     use super::*;
     use crate::partition::testing::{self, HangingDisk};
     use crate::partition::{AppendError, OpeningBudget};
-    use bytes::Bytes;
     use thalweg_metadata::PartitionEpoch;
     use thalweg_record::{BatchBuilder, BatchOptions};
 
@@ -257,7 +256,7 @@ mod tests {
         let append = || {
             let mut builder = BatchBuilder::new(BatchOptions::default());
             builder.append(1, Some(b"key"), Some(b"value"), &[]).expect("fits");
-            let batch = Bytes::from(builder.build());
+            let batch = builder.build();
             partition.append_from_client(&batch, 1, None, 1, &mut OpeningBudget::inline())
         };
         partition.apply(&testing::registration(testing::NODE, 7));

@@ -32,6 +32,8 @@ use tokio::time::Instant;
 const FETCH_VERSION_MIN: i16 = 13;
 /// How often to look whether the broker is registered.
 const BEFORE_REGISTRATION: Duration = Duration::from_millis(10);
+/// Pause of a partition whose log is closed, as in a directory that is offline.
+const CLOSED: Duration = Duration::from_secs(1);
 /// Pause of a partition whose copying is throttled, or whose disk is full.
 const HELD_BACK: Duration = Duration::from_millis(100);
 /// The times of ListOffsets that ask for the ends of a log.
@@ -100,6 +102,8 @@ pub(super) struct Fetcher {
     session: FetchSession,
     connection: Option<Connection>,
     failures: u32,
+    /// How many log directories were online at the last look.
+    online: usize,
 }
 
 impl Fetcher {
@@ -110,7 +114,20 @@ impl Fetcher {
         stopping: watch::Receiver<bool>,
     ) -> Self {
         let (followed, owing, session) = (BTreeMap::new(), Owing::default(), FetchSession::default());
-        Self { replication, leader, inbox, stopping, followed, owing, session, connection: None, failures: 0 }
+        let online = replication.log_dirs.online_count();
+        let connection = None;
+        Self {
+            replication,
+            leader,
+            inbox,
+            stopping,
+            followed,
+            owing,
+            session,
+            connection,
+            failures: 0,
+            online,
+        }
     }
 
     /// Lives until the broker stops.
@@ -120,6 +137,7 @@ impl Fetcher {
             self.take_inbox();
             self.end_rests(Instant::now());
             self.leave_out_leaving();
+            self.leave_failed_directories();
             self.make_durable().await;
             if self.replication.broker.epoch() < 0 {
                 // Before the registration there is no epoch to fetch with.
@@ -191,7 +209,11 @@ impl Fetcher {
     fn go_on(&mut self, key: PartitionKey, position: Result<FetchPosition, FollowError>) {
         let Some(followed) = self.followed.get_mut(&key) else { return };
         match position {
-            // One that is handed over for lack of room must not be taken for in sync, and then hold the leader up.
+            // One that takes no records would be taken for in sync where it lacks none, and then hold the leader up.
+            Ok(_) if followed.partition.is_closed() => {
+                followed.rests_until = Some(Instant::now() + CLOSED);
+                self.session.remove(&key);
+            }
             Ok(_)
                 if followed.partition.is_held_back()
                     || self.replication.directories.is_away(key.0, key.1)
@@ -227,6 +249,17 @@ impl Fetcher {
                 self.replication.context.damage_found.notify_one();
             }
         }
+    }
+
+    /// Stops fetching what lies in a directory that has failed since the last look.
+    fn leave_failed_directories(&mut self) {
+        let online = self.replication.log_dirs.online_count();
+        if std::mem::replace(&mut self.online, online) == online {
+            return;
+        }
+        let closed = self.followed.iter().filter(|(_, followed)| followed.partition.is_closed());
+        let closed: Vec<_> = closed.map(|(key, _)| *key).collect();
+        closed.into_iter().for_each(|key| self.go_on_at_end(key));
     }
 
     fn end_rests(&mut self, now: Instant) {

@@ -9,7 +9,7 @@ use crate::isr_changes::PartitionKey;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
-use thalweg_metadata::PartitionIndex;
+use thalweg_metadata::{BrokerId, PartitionIndex};
 use thalweg_wire::Message;
 use thalweg_wire::request::AlterPartitionRequest;
 use thalweg_wire::request::alter_partition_request::{BrokerState, PartitionData, TopicData};
@@ -27,9 +27,17 @@ pub async fn run(replication: Arc<Replication>) {
     loop {
         let mut stale = replication.context.stale_epochs.next().await;
         tokio::time::sleep(COLLECT).await;
+        let mut said = false;
         for attempt in 0..ATTEMPTS {
-            let Some((request, first)) = request(&replication, &mut stale) else { break };
-            if attempt == 0 {
+            let asked = request(&replication, &mut stale, attempt > 0);
+            if stale.is_empty() {
+                break;
+            }
+            let Some((request, first)) = asked else {
+                tokio::time::sleep(AGAIN).await;
+                continue;
+            };
+            if !std::mem::replace(&mut said, true) {
                 tracing::warn!(
                     partitions = stale.len(),
                     first,
@@ -43,7 +51,7 @@ pub async fn run(replication: Arc<Replication>) {
             }
             tokio::time::sleep(AGAIN).await;
         }
-        if let Some((_, first)) = request(&replication, &mut stale) {
+        if let Some((_, first)) = request(&replication, &mut stale, true) {
             tracing::error!(
                 partitions = stale.len(),
                 first,
@@ -54,17 +62,24 @@ pub async fn run(replication: Arc<Replication>) {
     }
 }
 
-/// The request, and the name of its first partition; keeps those in `stale` that still need it.
+/// The request, and the name of its first partition; keeps those in `stale` that still need it. A replica outside the ISR of a
+/// leader comes after those in it, by which the controller compares all logs: then it must not unseat them.
 fn request(
     replication: &Replication,
     stale: &mut BTreeSet<PartitionKey>,
+    with_outsiders: bool,
 ) -> Option<(AlterPartitionRequest, String)> {
     let mut topics: Vec<TopicData> = Vec::new();
     let (mut first, mut count) = (None, 0);
     stale.retain(|(topic_id, index)| {
         let topic = replication.partitions.topic_by_id(*topic_id);
         let Some(partition) = topic.and_then(|topic| topic.partition(*index)) else { return false };
-        let Some(data) = data(*index, &partition) else { return false };
+        let Some((data, is_outside)) = data(*index, &partition, replication.broker.node_id) else {
+            return false;
+        };
+        if is_outside && !with_outsiders {
+            return true;
+        }
         first.get_or_insert_with(|| format!("{partition:?}"));
         count += 1;
         if count > REQUEST_PARTITIONS_MAX {
@@ -80,15 +95,22 @@ fn request(
     Some((AlterPartitionRequest { broker_id, broker_epoch, topics }, first?))
 }
 
-fn data(index: PartitionIndex, partition: &crate::partition::Partition) -> Option<PartitionData> {
+/// What is reported of a partition, and whether it has a leader in whose ISR this replica is not.
+fn data(
+    index: PartitionIndex,
+    partition: &crate::partition::Partition,
+    node_id: BrokerId,
+) -> Option<(PartitionData, bool)> {
     let (epoch, registration) = partition.stale_epoch()?;
+    let is_outside = registration.has_leader() && !registration.isr.contains(&node_id);
     let members = registration.isr.iter().map(|id| BrokerState { broker_id: id.0, broker_epoch: -1 });
-    Some(PartitionData {
+    let data = PartitionData {
         partition_index: index.0,
         leader_epoch: epoch.0,
         new_isr_with_epochs: members.collect(),
         leader_recovery_state: registration.leader_recovery_state.id(),
         partition_epoch: registration.partition_epoch.0,
         ..PartitionData::default()
-    })
+    };
+    Some((data, is_outside))
 }

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use thalweg_config::CleanerSettings;
 use thalweg_hash::HashSet;
 use thalweg_log::{CompactionError, CompactionJob, CompactionOutcome, CompactionStep, LogError};
-pub(super) use throttle::IoThrottle;
+use throttle::IoThrottle;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -168,7 +168,9 @@ async fn pass(
         match step {
             Some(Ok(CompactionStep::Moved { bytes })) => {
                 throttle.record(bytes);
-                wait_for_turn(upkeep, throttle).await;
+                while let Some(wait) = throttle.wait(rate(upkeep), Instant::now()) {
+                    tokio::time::sleep(wait).await;
+                }
             }
             Some(Ok(CompactionStep::Done(outcome))) => break Some(Ok(outcome)),
             Some(Err(error)) => break Some(Err(error)),
@@ -200,12 +202,8 @@ impl Upkeep {
     }
 }
 
-/// Returns when the rate allows more I/O.
-pub(super) async fn wait_for_turn(upkeep: &Upkeep, throttle: &IoThrottle) {
-    let rate = || upkeep.settings().cleaner.io_bytes_per_second;
-    while let Some(wait) = throttle.wait(rate(), Instant::now()) {
-        tokio::time::sleep(wait).await;
-    }
+fn rate(upkeep: &Upkeep) -> f64 {
+    upkeep.settings().cleaner.io_bytes_per_second
 }
 
 fn plan(

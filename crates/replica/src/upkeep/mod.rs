@@ -1,11 +1,10 @@
-//! Periodic work: retention, flushing by time, checkpoints, expiry of producers, compaction, transaction indexes.
+//! Periodic work: retention, flushing by time, checkpoints, expiry of producers, compaction.
 //!
 //! Each has its own period, by Kafka's settings, and works partition by partition under each one's lock, off the
 //! tasks that serve connections.
 
 mod cleaner;
 mod compaction;
-mod txn_indexes;
 
 use crate::partition::{Partition, Partitions};
 pub use cleaner::{Cleaner, CleanerFigures, Uncleanable};
@@ -112,7 +111,6 @@ impl Upkeep {
         });
         tasks.spawn(note_partitions(Arc::clone(self)));
         tasks.spawn(compaction::run(Arc::clone(self)));
-        tasks.spawn(txn_indexes::run(Arc::clone(self)));
     }
 }
 

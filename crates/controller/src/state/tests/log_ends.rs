@@ -289,3 +289,25 @@ fn handed_over_replica_whose_directory_may_be_gone_is_not_eligible() {
     assert_eq!(bench.call(request).error_code, 0);
     assert!(bench.partition("t", 0).eligible_leader_replicas.is_empty());
 }
+
+#[test]
+fn later_epoch_outside_the_isr_does_not_unseat_the_leader() {
+    let mut bench = bench(1, "1");
+    bench.now.monotonic_ms += SESSION_MS / 2;
+    [1, 3].into_iter().for_each(|id| drop(bench.beat(id, |_| {})));
+    bench.now.monotonic_ms += SESSION_MS / 2;
+    assert!(bench.fence_stale());
+    returns(&mut bench, 2);
+    let (before, topic_id) = (bench.partition("t", 0), bench.image().topic("t").expect("it is there").id);
+    assert_eq!((before.leader, before.isr.contains(&2)), (1, false));
+    let broker_epoch = bench.image().broker(BrokerId(2)).expect("registered").epoch.0;
+    let partition_epoch = before.partition_epoch.0;
+    let data = PartitionData { leader_epoch: 17, partition_epoch, ..Default::default() };
+    let topics = vec![TopicData { topic_id, partitions: vec![data] }];
+    let request = AlterPartitionRequest { broker_id: 2, broker_epoch, topics };
+    let outcome = bench.state.alter_partition(&request, 3);
+    bench.done(outcome).expect("the broker is known");
+    let raised = bench.partition("t", 0);
+    assert_eq!((raised.leader, raised.isr.clone()), (before.leader, before.isr.clone()));
+    assert_eq!(raised.leader_epoch, 18);
+}

@@ -13,7 +13,7 @@ const WAIT_MAX: Duration = Duration::from_millis(300);
 
 /// The debt of all compactions in progress.
 #[derive(Debug)]
-pub(in crate::upkeep) struct IoThrottle(Mutex<Debt>);
+pub(super) struct IoThrottle(Mutex<Debt>);
 
 #[derive(Debug)]
 struct Debt {
@@ -22,17 +22,17 @@ struct Debt {
 }
 
 impl IoThrottle {
-    pub(in crate::upkeep) fn new(now: Instant) -> Self {
+    pub(super) fn new(now: Instant) -> Self {
         Self(Mutex::new(Debt { bytes: 0.0, counted: now }))
     }
 
     /// Records bytes that were read or written.
-    pub(in crate::upkeep) fn record(&self, bytes: u64) {
+    pub(super) fn record(&self, bytes: u64) {
         self.0.lock().bytes += bytes as f64;
     }
 
     /// The time to wait before the next check; `None` if work may continue. A rate of 0 pauses it.
-    pub(in crate::upkeep) fn wait(&self, bytes_per_second: f64, now: Instant) -> Option<Duration> {
+    pub(super) fn wait(&self, bytes_per_second: f64, now: Instant) -> Option<Duration> {
         let mut debt = self.0.lock();
         let elapsed = now.saturating_duration_since(debt.counted).as_secs_f64();
         debt.counted = now;
