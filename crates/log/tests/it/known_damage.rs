@@ -36,7 +36,7 @@ fn config() -> LogConfig {
     LogConfig { segment_bytes: 250, file_delete_delay_ms: 500, ..LogConfig::default() }
 }
 
-fn is_deleted(name: &String) -> bool {
+fn is_deleted(name: &str) -> bool {
     name.ends_with(".log.deleted")
 }
 
@@ -53,7 +53,7 @@ fn damaged_segment_is_dropped_like_an_old_one_with_all_behind_it() {
         let deleted = bench.names().iter().filter(|name| is_deleted(name)).count() as i64;
         assert_eq!(deleted, SEGMENTS - base / 4);
         log.purge_deleted(i64::MAX);
-        assert!(!bench.names().iter().any(is_deleted));
+        assert!(!bench.names().iter().any(|name| is_deleted(name)));
         append(&mut log, &Spec::new(4).build());
         assert_eq!(headers(&mut log).last().map(|header| header.base_offset), Some(Offset(base)));
     }
