@@ -103,7 +103,7 @@ fn unregistered_replica_is_not_waited_for() {
     returns(&mut bench, 1);
     assert_eq!(undecided(&bench), None, "the others were in sync, and may return with all");
     for id in [2, 3] {
-        bench.call(UnregisterBrokerRequest { broker_id: id, ..Default::default() });
+        bench.call(UnregisterBrokerRequest { broker_id: id });
     }
     assert_eq!(undecided(&bench), Some((vec![1], vec![], Some(1))));
     assert!(elect(&mut bench, 1, None));
@@ -294,7 +294,7 @@ fn handed_over_replica_whose_directory_may_be_gone_is_not_eligible() {
 fn later_epoch_outside_the_isr_does_not_unseat_the_leader() {
     let mut bench = bench(1, "1");
     bench.now.monotonic_ms += SESSION_MS / 2;
-    [1, 3].into_iter().for_each(|id| drop(bench.beat(id, |_| {})));
+    [1, 3].into_iter().for_each(|id| _ = bench.beat(id, |_| {}));
     bench.now.monotonic_ms += SESSION_MS / 2;
     assert!(bench.fence_stale());
     returns(&mut bench, 2);
