@@ -55,6 +55,7 @@ pub async fn watch_directories(broker: &Broker, membership: &Membership, directo
             tell(withdrawn, is_full);
         }
         full.relieve(broker, &image, withdrawn);
+        broker.replication.remind_of_directories();
     }
 }
 
@@ -122,7 +123,7 @@ impl FullDirectories {
     }
 
     fn take_back(&self, broker: &Broker, image: &Image) {
-        let replication = &broker.replication;
+        let (replication, online) = (&broker.replication, broker.log_dirs.online_ids());
         for (topic, index) in replication.directories.away() {
             let registration = image.partition_by_id(topic, index);
             if registration.is_none_or(|registration| !registration.is_replica(broker.node_id)) {
@@ -133,7 +134,10 @@ impl FullDirectories {
             let found = broker.partitions.topic_by_id(topic).and_then(|topic| topic.partition(index));
             let Some(partition) = found else { continue };
             let directory = partition.with_log(|log| log.directory_id());
-            let has_room = directory.is_some_and(|directory| !self.seen.contains_key(&directory));
+            // A failed one must be known as such, or it is missed by nobody at the next start.
+            let has_failed = |directory: &Uuid| !online.contains(directory);
+            let has_room = directory
+                .is_some_and(|directory| !self.seen.contains_key(&directory) || has_failed(&directory));
             if has_room || registration.is_some_and(|registration| waits_for(registration, broker.node_id)) {
                 tracing::info!(?partition, has_room, "Taking part in replication again");
                 replication.come_back(&partition);

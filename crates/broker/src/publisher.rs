@@ -16,7 +16,7 @@ use thalweg_log::{CreateError, DirectoryOffline, PartitionLog, TopicPartition};
 use thalweg_membership::ImageListener;
 use thalweg_metadata::feature::SHARE_VERSION;
 use thalweg_metadata::topic_name::{OFFSETS, SHARE_STATE, TRANSACTIONS};
-use thalweg_metadata::{Delta, Image, LocalChanges, LocalPartition, PartitionIndex};
+use thalweg_metadata::{DIRECTORY_FULL, Delta, Image, LocalChanges, LocalPartition, PartitionIndex};
 use thalweg_replica::partition::Partition;
 use thalweg_replica::replication::Fetchers;
 use thalweg_wire::Uuid;
@@ -188,6 +188,9 @@ impl Publisher {
         }
         let opened = Arc::new(self.open(change, image)?);
         self.note_loss(change, &opened);
+        if opened.is_damaged() {
+            self.broker.replication.leaving.begin((opened.topic_id, opened.index));
+        }
         self.broker.partitions.insert(Arc::clone(&opened));
         self.resume_move(&opened);
         self.fetchers.follow(&opened, &change.registration);
@@ -212,7 +215,7 @@ impl Publisher {
         let counted =
             [&registration.isr, &registration.eligible_leader_replicas, &registration.last_known_elr];
         let online = self.broker.log_dirs.online_ids();
-        let is_known = |directory: Uuid| !directory.is_reserved() && online.contains(&directory);
+        let is_known = |directory: Uuid| directory == DIRECTORY_FULL || online.contains(&directory);
         registration.replicas.len() > 1
             && counted.iter().any(|replicas| replicas.contains(&id))
             && registration.directory(id).is_some_and(is_known)

@@ -423,10 +423,7 @@ impl PartitionLog {
             first_segment = first_segment.min(published.first_segment_offset());
         }
         published.first_segment.store(first_segment.0, Ordering::Relaxed);
-        let recovery_point = match self.damage() {
-            Some(Damage::Missing(known)) => known,
-            Some(Damage::Unreadable(_)) | None => self.flushing.recovery_point,
-        };
+        let recovery_point = self.missing_below().unwrap_or(self.flushing.recovery_point);
         published.recovery_point.store(recovery_point.0, Ordering::Relaxed);
         published.high_watermark.store(self.high_watermark.0, Ordering::Relaxed);
         published.log_end.store(self.log_end.0, Ordering::Relaxed);

@@ -1,6 +1,8 @@
 //! The registrations of brokers and controllers.
 
-use crate::{BrokerEpoch, BrokerId, DIRECTORY_LOST, MetadataVersion, ReplayError, VersionedRecord};
+use crate::{
+    BrokerEpoch, BrokerId, DIRECTORY_FULL, DIRECTORY_LOST, MetadataVersion, ReplayError, VersionedRecord,
+};
 use std::collections::BTreeMap;
 use thalweg_wire::metadata::register_broker_record::{BrokerEndpoint, BrokerFeature};
 use thalweg_wire::metadata::register_controller_record::{ControllerEndpoint, ControllerFeature};
@@ -168,10 +170,10 @@ impl BrokerRegistration {
         !self.fenced && !self.in_controlled_shutdown
     }
 
-    /// Whether a directory is one of its online ones. Reserved ids other than "lost" count as online, and so does
+    /// Whether a directory is one of its online ones. Reserved ids other than "lost" and "full" count as online, and so does
     /// every directory of a broker that has reported none.
     pub fn has_online_directory(&self, directory: Uuid) -> bool {
-        if directory == DIRECTORY_LOST {
+        if directory == DIRECTORY_LOST || directory == DIRECTORY_FULL {
             return false;
         }
         directory.is_reserved() || self.directories.is_empty() || self.directories.contains(&directory)

@@ -43,8 +43,8 @@ pub use features::Features;
 pub use image::{Cluster, Image, Provenance, ScramCredentials};
 pub use loader::{Loader, Published};
 pub use partition::{
-    DIRECTORY_LOST, DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED, LeaderRecoveryState, NO_LEADER_CHANGE,
-    PartitionRegistration,
+    DIRECTORY_FULL, DIRECTORY_LOST, DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED, LeaderRecoveryState,
+    NO_LEADER_CHANGE, PartitionRegistration,
 };
 pub use quotas::{QuotaEntity, Quotas};
 pub use thalweg_ids::{BrokerEpoch, BrokerId, PartitionEpoch, PartitionIndex};

@@ -14,6 +14,10 @@ pub const DIRECTORY_UNASSIGNED: Uuid = Uuid(1);
 /// The directory of the replica is offline.
 pub const DIRECTORY_LOST: Uuid = Uuid(2);
 
+/// Where a replica is that its broker has handed over because its directory has no room: in none. Kafka reserves the id, and
+/// its controllers take it for a directory that is offline. In contrast to a lost one, the log is whole.
+pub const DIRECTORY_FULL: Uuid = Uuid(99);
+
 /// Whether the leader has to recover from an election outside the in-sync replicas.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum LeaderRecoveryState {

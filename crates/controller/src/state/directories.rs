@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use thalweg_metadata::{
-    BrokerId, BrokerRegistration, DIRECTORY_LOST, PartitionIndex, PartitionRegistration, Topic,
-    VersionedRecord,
+    BrokerId, BrokerRegistration, DIRECTORY_FULL, DIRECTORY_LOST, PartitionIndex, PartitionRegistration,
+    Topic, VersionedRecord,
 };
 use thalweg_wire::request::assign_replicas_to_dirs_response::{
     DirectoryData, PartitionData, TopicData as TopicResult,
@@ -108,11 +108,12 @@ impl State {
 /// The log of a replica whose directory is reported. If the directory that is known is none of the broker's online ones, the
 /// log did not move from it: it begins again. No replica is taken into the ISR in such a directory: where this one is in sync
 /// or eligible, it became so with the log that it had before. In a lost directory is a log that has become incomplete under its
-/// broker, which says so by that.
+/// broker, which says so by that; one that was handed over for lack of room is whole.
 fn log_of(broker: &BrokerRegistration, partition: &PartitionRegistration) -> ReplicaLog {
     match partition.directory(broker.id) {
         _ if partition.replicas.len() == 1 => ReplicaLog::Kept,
         Some(known) if known == DIRECTORY_LOST => ReplicaLog::Damaged,
+        Some(known) if known == DIRECTORY_FULL => ReplicaLog::Kept,
         Some(known) if !broker.has_online_directory(known) => ReplicaLog::Gone,
         _ => ReplicaLog::Kept,
     }

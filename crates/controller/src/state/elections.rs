@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use thalweg_metadata::{
-    BrokerId, DIRECTORY_LOST, DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED, PartitionIndex,
+    BrokerId, DIRECTORY_FULL, DIRECTORY_LOST, DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED, PartitionIndex,
     PartitionRegistration, Topic, VersionedRecord,
 };
 use thalweg_wire::request::elect_leaders_response::{PartitionResult, ReplicaElectionResult};
@@ -52,6 +52,8 @@ impl Returning {
         match directory {
             // The broker had not reported its place, so it may have been in any directory.
             DIRECTORY_MIGRATING | DIRECTORY_UNASSIGNED if self.lacks_directory => ReplicaLog::Gone,
+            // Handed over for lack of room: it may have been in the missing one.
+            DIRECTORY_FULL if self.lacks_directory => ReplicaLog::Away,
             known if known == DIRECTORY_LOST => ReplicaLog::Away,
             known if !known.is_reserved() && !self.directories.contains(&known) => ReplicaLog::Away,
             _ => ReplicaLog::Kept,

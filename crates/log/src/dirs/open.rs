@@ -110,14 +110,7 @@ impl LogDirs {
         let of_metadata = metadata_dir(&options, &locked)?;
         check_metadata_log(&options, &locked, of_metadata.as_ref())?;
         let cluster_id = agree_on_cluster(&options, &locked, of_metadata.as_ref())?;
-        let mut never_opened: BTreeSet<String> =
-            locked.iter().flat_map(|dir| never_opened::read(&options.disk, &dir.path)).collect();
-        if !options.adds {
-            check_none_is_empty(&options.disk, &locked, &never_opened)?;
-        }
-        if locked.iter().all(|dir| dir.meta.is_none()) {
-            never_opened.extend(options.dirs.iter().map(|dir| never_opened::named(dir)));
-        }
+        let never_opened = never_opened_of(&options, &locked)?;
         let mut dirs = Vec::new();
         let mut jobs = Vec::new();
         let mut epochs = Vec::new();
@@ -290,11 +283,10 @@ fn check_none_is_empty(
     never_opened: &BTreeSet<String>,
 ) -> Result<(), EmptyDirectory> {
     let has = |dir: &Locked, file| disk.exists(&dir.path.join(file));
-    let was_used = |dir: &&Locked| {
-        has(dir, RECOVERY_POINT_FILE) || has(dir, clean_shutdown::FILE) || has_metadata_log(disk, &dir.path)
-    };
-    let is_expected =
-        |dir: &Locked| never_opened.contains(&never_opened::named(&dir.path)) && !was_used(&dir);
+    let has_logs = |dir: &Locked| has(dir, RECOVERY_POINT_FILE) || has(dir, clean_shutdown::FILE);
+    let was_used = |dir: &&Locked| has_logs(dir) || has_metadata_log(disk, &dir.path);
+    // The controller may have written to a directory that failed as a log directory.
+    let is_expected = |dir: &Locked| never_opened.contains(&never_opened::named(&dir.path)) && !has_logs(dir);
     let empty = locked.iter().find(|dir| dir.meta.is_none() && !is_expected(dir));
     match (empty, locked.iter().find(was_used)) {
         (Some(empty), Some(used)) => {
@@ -302,6 +294,19 @@ fn check_none_is_empty(
         }
         _ => Ok(()),
     }
+}
+
+/// The directories that still wait for their first start. Refuses others without an identity beside those that were used.
+fn never_opened_of(options: &LogDirsOptions, locked: &[Locked]) -> Result<BTreeSet<String>, EmptyDirectory> {
+    let mut never_opened: BTreeSet<String> =
+        locked.iter().flat_map(|dir| never_opened::read(&options.disk, &dir.path)).collect();
+    if !options.adds {
+        check_none_is_empty(&options.disk, locked, &never_opened)?;
+    }
+    if locked.iter().all(|dir| dir.meta.is_none()) {
+        never_opened.extend(options.dirs.iter().map(|dir| never_opened::named(dir)));
+    }
+    Ok(never_opened)
 }
 
 /// Notes in each directory which of the others still wait for their first start.

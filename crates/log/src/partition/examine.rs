@@ -76,6 +76,13 @@ pub(super) struct Examined {
     pub next_offset: Offset,
 }
 
+impl Examined {
+    fn note_gap(&mut self, gap: Gap) {
+        self.gaps += 1;
+        self.first_gap.get_or_insert(gap);
+    }
+}
+
 /// Suspicious gaps that recovery found and could not classify, because the topic's cleanup policy was unknown.
 #[derive(Debug, Default)]
 pub(super) struct Oddities {
@@ -142,11 +149,8 @@ pub(super) fn examine(region: Region<'_>) -> io::Result<Examined> {
             Judgement::Gap => !has_gaps,
             Judgement::Doubt | Judgement::Damaged | Judgement::Was(_) => true,
         };
-        if is_odd
-            && let Some(before) = &before
-            && let Some(fault) = region.damage_in(before)?
-        {
-            // Its length or record count is wrong, and what seems to follow does not.
+        // If its length or record count is wrong, what seems to follow does not.
+        if is_odd && let Some(fault) = region.damage_in_any(before.as_ref())? {
             examined.fault = Some(fault);
             return Ok(examined);
         }
@@ -158,10 +162,7 @@ pub(super) fn examine(region: Region<'_>) -> io::Result<Examined> {
         };
         match judgement {
             Judgement::Sound => {}
-            Judgement::Gap => {
-                examined.gaps += 1;
-                examined.first_gap.get_or_insert(gap);
-            }
+            Judgement::Gap => examined.note_gap(gap),
             Judgement::Doubt => examined.doubt = Some(gap),
             Judgement::Was(base_offset) if region.damage_in(&batch)?.is_none() => {
                 region.put_right(&mut batch, base_offset, None)?;
@@ -191,11 +192,8 @@ pub(super) fn examine(region: Region<'_>) -> io::Result<Examined> {
         current = next;
     }
     // Where what follows is no batch, the length of the last one may be wrong.
-    if current.is_none()
-        && examined.end < region.to.min(region.size_bytes)
-        && let Some(before) = &before
-    {
-        examined.fault = region.damage_in(before)?;
+    if current.is_none() && examined.end < region.to.min(region.size_bytes) {
+        examined.fault = region.damage_in_any(before.as_ref())?;
     }
     Ok(examined)
 }
@@ -239,6 +237,10 @@ impl Region<'_> {
             return if was { Judgement::Was(expected) } else { Judgement::Damaged };
         }
         if bound.is_some() { Judgement::Gap } else { Judgement::Doubt }
+    }
+
+    fn damage_in_any(&self, batch: Option<&Placed>) -> io::Result<Option<CorruptBatch>> {
+        batch.map_or(Ok(None), |batch| self.damage_in(batch))
     }
 
     /// The damage in the bytes of a batch, if any.

@@ -5,6 +5,7 @@
 //! Refuses: judging a failure: the failed operation knows whether the log can continue. Deciding what happens to a damaged
 //! replica: its broker does.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 
@@ -36,24 +37,29 @@ pub(super) struct Health {
     noted_damage: Option<(Offset, u64)>,
     /// Why the last append failed, if it did.
     failed_append: Option<Box<str>>,
-    /// What is known to be wrong with the records.
-    damage: Option<Damage>,
+    /// The recovery point that the log does not reach, if synced records are missing.
+    missing: Option<Offset>,
+    /// The base offsets of the segments with batches that cannot be read.
+    unreadable: BTreeSet<Offset>,
 }
 
 impl Health {
     /// The health of a log in which recovery found these anomalies.
-    pub(super) fn new(oddities: Oddities, damage: Option<Damage>) -> Health {
-        Health { oddities, damage, ..Health::default() }
+    pub(super) fn new(oddities: Oddities, missing: Option<Offset>) -> Health {
+        Health { oddities, missing, ..Health::default() }
     }
 
-    /// The log was truncated to `end`. Missing records stay missing.
-    pub(super) fn on_truncation(&mut self, end: Offset) {
+    /// The log was truncated to `end`, and its first segment begins at `first`. Missing records stay missing.
+    pub(super) fn on_truncation(&mut self, first: Offset, end: Offset) {
         self.oddities.forget_from(end);
         self.noted_damage = None;
-        self.damage = self.damage.filter(|damage| match damage {
-            Damage::Missing(_) => true,
-            Damage::Unreadable(from) => *from < end,
-        });
+        self.unreadable.retain(|base| (first..end).contains(base));
+    }
+
+    /// The segments below `first` were deleted, and their damage with them.
+    pub(super) fn on_deletion(&mut self, first: Offset) {
+        self.noted_damage = self.noted_damage.filter(|(segment, _)| *segment >= first);
+        self.unreadable.retain(|base| *base >= first);
     }
 }
 
@@ -104,7 +110,13 @@ impl PartitionLog {
 
     /// What is known to be wrong with the records, if anything.
     pub fn damage(&self) -> Option<Damage> {
-        self.health.damage
+        let unreadable = self.health.unreadable.first().copied().map(Damage::Unreadable);
+        unreadable.or(self.health.missing.map(Damage::Missing))
+    }
+
+    /// The recovery point that the log does not reach, if synced records are missing from its end.
+    pub fn missing_below(&self) -> Option<Offset> {
+        self.health.missing
     }
 
     /// Notes an error that a reader of the log has met without its lock: it may be damage.
@@ -114,23 +126,22 @@ impl PartitionLog {
         }
     }
 
-    /// Drops the known damage: unreadable records with all that follows them. Missing records are forgotten; until then the
-    /// checkpoint keeps the recovery point, from which the next start learns of the loss again.
+    /// Drops the known damage, because the leader has the records: unreadable ones with all that follow them, and the memory of
+    /// missing ones.
     pub fn drop_damage(&mut self) -> Result<(), LogError> {
-        match self.health.damage {
-            None => {}
-            Some(Damage::Missing(_)) => {
-                self.health.damage = None;
-                self.publish();
-                self.flushing.offsets_sank = true;
-                self.lower_checkpoints()?;
-            }
-            Some(Damage::Unreadable(from)) => {
-                self.truncate_to(from.max(self.log_start))?;
-                // If everything before the damage was truncated, too, the log ends below it.
-                self.health.damage = None;
-                self.publish();
-            }
+        if let Some(&from) = self.health.unreadable.first() {
+            self.drop_segments_from(from)?;
+        }
+        self.forget_missing()
+    }
+
+    /// Forgets that records are missing. Until then the checkpoint keeps the recovery point, from which the next start learns of
+    /// the loss again.
+    pub fn forget_missing(&mut self) -> Result<(), LogError> {
+        if self.health.missing.take().is_some() {
+            self.publish();
+            self.flushing.offsets_sank = true;
+            self.lower_checkpoints()?;
         }
         Ok(())
     }
@@ -158,21 +169,13 @@ impl PartitionLog {
         }
         self.health.noted_damage = Some((segment, fault.position));
         if is_damage(&fault.reason) {
-            self.set_unreadable(segment);
+            self.health.unreadable.insert(segment);
+            self.publish();
         }
         tracing::error!(
             partition = %self.name, segment = segment.0, position = fault.position, %fault,
             "Batch is damaged and cannot be served"
         );
-    }
-
-    fn set_unreadable(&mut self, segment: Offset) {
-        let from = match self.health.damage {
-            Some(Damage::Unreadable(known)) => known.min(segment),
-            Some(Damage::Missing(_)) | None => segment,
-        };
-        self.health.damage = Some(Damage::Unreadable(from));
-        self.publish();
     }
 }
 

@@ -18,7 +18,7 @@ use super::compact::Cleaning;
 use super::error::LogError;
 use super::examine::Oddities;
 use super::flush::Flushing;
-use super::health::{Damage, Health};
+use super::health::Health;
 use super::in_flight::recall_in_flight;
 use super::replay::{replay_epoch, replay_segments};
 use super::{PartitionLog, ReadHints, metadata};
@@ -117,7 +117,7 @@ impl PartitionLog {
             snapshots: Vec::new(),
             log_end: Offset::ZERO,
             oddities: Oddities::default(),
-            damage: None,
+            missing: None,
             has_txn_checkpoint: false,
         };
         let mut log = loading.into_log(name, topic_id, config, clock, Offset::ZERO);
@@ -150,7 +150,7 @@ impl PartitionLog {
             snapshots: found.snapshots,
             log_end: Offset::ZERO,
             oddities: Oddities { deleted: found.deleted, ..Oddities::default() },
-            damage: None,
+            missing: None,
             has_txn_checkpoint: found.txn_checkpoint,
             segments,
             home,
@@ -182,7 +182,7 @@ pub(super) struct Loading {
     pub(super) snapshots: Vec<Offset>,
     pub(super) log_end: Offset,
     pub(super) oddities: Oddities,
-    pub(super) damage: Option<Damage>,
+    pub(super) missing: Option<Offset>,
     pub(super) has_txn_checkpoint: bool,
 }
 
@@ -213,7 +213,7 @@ impl Loading {
             hints: ReadHints::default(),
             flushing,
             cleaning: Cleaning::default(),
-            health: Health::new(self.oddities, self.damage),
+            health: Health::new(self.oddities, self.missing),
             rewrites: 0,
             trim_seen_end: Offset::NONE,
             doomed: Vec::new(),

@@ -9,7 +9,6 @@ use thalweg_record::Offset;
 
 use super::error::LogError;
 use super::examine::{Examined, Region, examine};
-use super::health::Damage;
 use super::in_flight::recall_in_flight;
 use super::load::{Loading, OpenOptions};
 use super::replay::{replay_epoch, replay_producers, replay_segments};
@@ -71,7 +70,7 @@ impl Loading {
             return Err(LogError::EndsEarly { log_end: self.log_end, synced_to });
         }
         if self.log_end < recovery_point {
-            self.damage = Some(Damage::Missing(recovery_point));
+            self.missing = Some(recovery_point);
             tracing::error!(
                 partition = %name, log_end = self.log_end.0, recovery_point = recovery_point.0,
                 "Synced records are missing"

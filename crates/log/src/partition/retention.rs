@@ -181,6 +181,7 @@ impl PartitionLog {
                 );
             }
             self.flushing.names.note_change();
+            self.health.on_deletion(self.segments[0].base_offset);
             self.raise_log_start(log_start);
             self.remove_old_snapshots();
             self.publish();

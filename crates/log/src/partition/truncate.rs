@@ -172,6 +172,21 @@ impl PartitionLog {
         Ok(())
     }
 
+    /// Drops the segments from the one that begins at `from` on, of which the leader has all records: they are deleted like old
+    /// ones. Setting them aside could fill the disk.
+    pub(super) fn drop_segments_from(&mut self, from: Offset) -> Result<(), LogError> {
+        let _allowed = disk::allow_waits(CUTTING);
+        let to = from.max(self.log_start);
+        self.check_descriptors(to)?;
+        let cut = match self.segments.partition_point(|segment| segment.base_offset < from) {
+            0 => self.truncate_fully_and_start_at(to, None),
+            kept => self.truncate_segments(to, kept),
+        };
+        cut.inspect_err(|error| {
+            self.set_poison(format!("the log cannot be truncated to offset {to}: {error}"))
+        })
+    }
+
     /// Truncates the newest segment; returns the end of its batches. If it is damaged before `offset`, it is
     /// truncated there.
     fn truncate_active(&mut self, offset: Offset) -> Result<Offset, LogError> {
@@ -370,7 +385,7 @@ impl PartitionLog {
     fn after_truncation(&mut self) {
         self.flushing.truncations += 1;
         self.rewrites += 1;
-        self.health.on_truncation(self.log_end);
+        self.health.on_truncation(self.segments[0].base_offset, self.log_end);
         self.hints = ReadHints::default();
         self.flushing.names.note_change();
         self.cut_is_unsynced();

@@ -11,6 +11,7 @@ mod epochs;
 mod faults;
 mod kafka;
 mod kill;
+mod known_damage;
 mod model;
 mod moves;
 mod power_failure;

@@ -17,7 +17,7 @@ pub enum DamageStep {
     OnlyInSync,
     /// Others have its records: it leaves the in-sync and the eligible replicas, and stops leading.
     Leave,
-    /// It follows, and is not counted: the damaged range can be fetched again.
+    /// It follows, and is not counted: the damaged range can be fetched again, once its leader cannot count it either.
     FetchAgain,
     /// There is no leader.
     Wait,
@@ -48,17 +48,14 @@ impl Partition {
         Some((damage, step))
     }
 
-    /// Drops the damaged range, if another broker leads and this replica is not counted.
+    /// Drops the damaged range, if another broker leads and this replica is not counted. Works on files for long.
     pub fn fetch_damage_again(&self) {
         self.state.lock().drop_damage(self);
     }
 
     /// Forgets that records are missing: nothing brings them back.
     pub fn accept_loss(&self) {
-        let mut state = self.state.lock();
-        if let Some(Damage::Missing(_)) = state.log.damage() {
-            state.forget_damage(self);
-        }
+        self.state.lock().forget_missing(self);
     }
 
     /// Notes an error of a reader that had no lock: it may be damage.
@@ -78,7 +75,7 @@ impl State {
     }
 
     /// As [`Partition::fetch_damage_again`].
-    pub(super) fn drop_damage(&mut self, partition: &Partition) {
+    fn drop_damage(&mut self, partition: &Partition) {
         let Some(damage) = self.log.damage() else { return };
         let leader = self.registration.leader;
         let follows = leader != BrokerId::NONE && leader != partition.node_id && !self.is_retired();
@@ -92,12 +89,14 @@ impl State {
         if let Damage::Unreadable(from) = damage {
             self.note_cut(from);
         }
-        self.forget_damage(partition);
+        if let Err(error) = self.log.drop_damage() {
+            tracing::error!(?partition, %error, "Failed to truncate a damaged log");
+        }
     }
 
     /// The controller has elected this replica, whose records are missing: it knows of none that has more.
     pub(super) fn lead_despite_loss(&mut self, partition: &Partition) {
-        if let Some(Damage::Missing(recovery_point)) = self.log.damage() {
+        if let Some(recovery_point) = self.log.missing_below() {
             tracing::error!(
                 ?partition,
                 log_end = self.log.log_end_offset().0,
@@ -105,13 +104,13 @@ impl State {
                 epoch = self.leader_epoch().0,
                 "Became leader although synced records are missing here: they are lost if no other replica has them"
             );
-            self.forget_damage(partition);
+            self.forget_missing(partition);
         }
     }
 
-    fn forget_damage(&mut self, partition: &Partition) {
-        if let Err(error) = self.log.drop_damage() {
-            tracing::error!(?partition, %error, "Failed to truncate a damaged log");
+    fn forget_missing(&mut self, partition: &Partition) {
+        if let Err(error) = self.log.forget_missing() {
+            tracing::error!(?partition, %error, "Failed to lower the recovery point of a log whose end is missing");
         }
     }
 }
@@ -199,7 +198,11 @@ mod tests {
         partition.apply(&eligible);
         assert_eq!(step(true), DamageStep::Leave, "it could still be elected");
         assert_eq!(partition.published.log_end_offset(), Offset(20), "until then nothing is cut");
+        partition.fetch_damage_again();
         partition.apply(&registration(OTHER, &[2], 9));
+        assert_eq!(step(true), DamageStep::FetchAgain);
+        assert_eq!(partition.published.log_end_offset(), Offset(20), "its leader may still count on its log");
+        partition.fetch_damage_again();
         assert_eq!(partition.damage_step(&image(true)), None);
         let position = partition.fetch_position(LeaderEpoch(9)).expect("it follows");
         assert!(position.offset > Offset::ZERO && position.offset < Offset(20), "{position:?}");
@@ -216,6 +219,7 @@ mod tests {
             assert_eq!(partition.damage_step(&image(true)).expect("known").1, DamageStep::Wait);
             assert!(partition.is_damaged());
             partition.apply(&registration(leader, &[leader.0], 5));
+            partition.fetch_damage_again();
             assert!(!partition.is_damaged(), "{leader}");
             assert_eq!(partition.published.log_end_offset(), end);
             assert_eq!(partition.published.recovery_point(), end);

@@ -248,9 +248,6 @@ impl Partition {
                 state.begin_to_follow(self);
             }
         }
-        if !leads {
-            state.drop_damage(self);
-        }
         if new_epoch && state.stale_epoch().is_some() {
             self.context.stale_epochs.report((self.topic_id, self.index));
         }

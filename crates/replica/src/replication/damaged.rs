@@ -1,5 +1,5 @@
 //! Replicas that are known to be damaged leave the in-sync replicas, then fetch the damaged range again. A leader hands
-//! over that way.
+//! over that way. From the first step on they are not fetched, until their logs are cut (`leaving`).
 //!
 //! The controller learns of it as of a missing log (`directories`): by a directory that is not online. It elects another leader,
 //! and the replica cannot be elected until the broker reports its directory, which it does when the image shows the other
@@ -8,11 +8,13 @@
 use super::Replication;
 use super::answer::backoff;
 use super::directories::{Places, give_up};
+use super::leaving::Leaving;
 use crate::isr_changes::PartitionKey;
 use crate::partition::{DamageStep, Partition};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
+use thalweg_log::Damage;
 use thalweg_metadata::DIRECTORY_LOST;
 use tokio::time::Instant;
 
@@ -54,6 +56,7 @@ async fn check(replication: &Replication, watched: &mut Watched) {
         replication.partitions.all().into_iter().filter(|partition| partition.is_damaged()).collect();
     let keys: BTreeSet<PartitionKey> = damaged.iter().map(|found| (found.topic_id, found.index)).collect();
     watched.said.retain(|key| keys.contains(key));
+    replication.leaving.retain(&keys);
     // Attempts are kept while their replica is whole again for a while: a disk may damage it again and again.
     let now = Instant::now();
     watched.attempts.retain(|key, (_, until)| keys.contains(key) || *until > now);
@@ -62,6 +65,21 @@ async fn check(replication: &Replication, watched: &mut Watched) {
         let key = (partition.topic_id, partition.index);
         let Some((damage, step)) = partition.damage_step(&replication.image.get()) else { continue };
         match step {
+            DamageStep::FetchAgain
+                // A controller that knows no directories cannot be told.
+                if may_cut(replication.leaving.get(&key), damage) || !replication.tracks_directories() =>
+            {
+                let disk = replication.log_dirs.disk().clone();
+                if disk.spawn(move || partition.fetch_damage_again()).await.is_err() {
+                    tracing::error!("Truncating a damaged log panicked");
+                }
+                replication.leaving.end(&key);
+            }
+            DamageStep::Leave | DamageStep::FetchAgain => {
+                if watched.leaves(replication, &partition, damage, now) {
+                    leaving.insert(key, DIRECTORY_LOST);
+                }
+            }
             DamageStep::Wait => {}
             DamageStep::OnlyReplica if watched.said.insert(key) => {
                 tracing::error!(
@@ -79,40 +97,90 @@ async fn check(replication: &Replication, watched: &mut Watched) {
                 );
             }
             DamageStep::OnlyReplica | DamageStep::OnlyInSync => {}
-            DamageStep::FetchAgain => {
-                let disk = replication.log_dirs.disk().clone();
-                if disk.spawn(move || partition.fetch_damage_again()).await.is_err() {
-                    tracing::error!("Truncating a damaged log panicked");
-                }
+        }
+    }
+    if !leaving.is_empty()
+        && let Err(reason) = give_up(replication, leaving.clone(), Instant::now()).await
+    {
+        tracing::warn!(reason, "Failed to take damaged replicas out of the in-sync replicas, retrying");
+        // Others wait for them meanwhile.
+        leaving.keys().for_each(|key| replication.leaving.end(key));
+    }
+}
+
+/// What a replica does that should leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    /// Its fetcher leaves it out.
+    Begin,
+    /// It is reported as lost.
+    Report,
+    /// The controller counts it all the same: it is fetched, and tries again later.
+    GoOn,
+    Wait,
+}
+
+fn next(leaving: Option<Leaving>, leads: bool, is_known_as_lost: bool, is_too_early: bool) -> Next {
+    match leaving {
+        Some(Leaving { is_quiet: true, is_shown: true }) if !is_known_as_lost => Next::GoOn,
+        Some(leaving) if !leaving.is_quiet && !leads => Next::Wait,
+        _ if is_too_early => Next::Wait,
+        None if !leads => Next::Begin,
+        _ => Next::Report,
+    }
+}
+
+/// Whether a log may be cut: its leader does not take it into the ISR for what it had before. Where records are missing from the
+/// end nothing is cut.
+fn may_cut(leaving: Option<Leaving>, damage: Damage) -> bool {
+    let has_left = Some(Leaving { is_quiet: true, is_shown: true });
+    matches!(damage, Damage::Missing(_)) || leaving == has_left
+}
+
+impl Watched {
+    /// Whether a replica is reported as lost now.
+    fn leaves(
+        &mut self,
+        replication: &Replication,
+        partition: &Partition,
+        damage: Damage,
+        now: Instant,
+    ) -> bool {
+        let key = (partition.topic_id, partition.index);
+        let leads = partition.leader().0 == replication.broker.node_id;
+        let is_known_as_lost = replication.known_directory(partition) == Some(DIRECTORY_LOST);
+        match next(replication.leaving.get(&key), leads, is_known_as_lost, self.is_too_early(key, now)) {
+            Next::Wait => false,
+            Next::Begin => {
+                replication.leaving.begin(key);
+                false
             }
-            DamageStep::Leave if watched.may_try(key, now) => {
+            Next::GoOn => {
+                replication.leaving.end(&key);
+                false
+            }
+            Next::Report => {
+                replication.leaving.begin(key);
+                self.note_attempt(key, now);
                 tracing::error!(
                     ?partition,
                     ?damage,
                     "Records are damaged, and others have them: the replica leaves the in-sync replicas to fetch them again"
                 );
-                leaving.insert(key, DIRECTORY_LOST);
+                true
             }
-            DamageStep::Leave => {}
         }
     }
-    if !leaving.is_empty()
-        && let Err(reason) = give_up(replication, leaving, Instant::now()).await
-    {
-        tracing::warn!(reason, "Failed to take damaged replicas out of the in-sync replicas, retrying");
-    }
-}
 
-impl Watched {
-    /// Whether a replica may try to leave now; notes that it does.
-    fn may_try(&mut self, key: PartitionKey, now: Instant) -> bool {
+    /// Whether the last attempt of a replica to leave was made just now.
+    fn is_too_early(&self, key: PartitionKey, now: Instant) -> bool {
+        self.attempts.get(&key).is_some_and(|(_, until)| *until > now)
+    }
+
+    fn note_attempt(&mut self, key: PartitionKey, now: Instant) {
         let (attempts, until) = self.attempts.entry(key).or_insert((0, now));
-        if *until > now {
-            return false;
-        }
         *until = now + backoff(ATTEMPT_MIN_FAILURES + *attempts, ATTEMPT_MAX);
         *attempts = attempts.saturating_add(1);
-        true
     }
 }
 
@@ -120,6 +188,7 @@ impl Watched {
 mod tests {
     use super::*;
     use thalweg_metadata::PartitionIndex;
+    use thalweg_record::Offset;
     use thalweg_wire::Uuid;
 
     #[test]
@@ -128,8 +197,9 @@ mod tests {
         let mut watched = Watched::default();
         let mut pauses = Vec::new();
         for _ in 0..12 {
-            assert!(watched.may_try(key, now));
-            assert!(!watched.may_try(key, now), "the one before has just been made");
+            assert!(!watched.is_too_early(key, now));
+            watched.note_attempt(key, now);
+            assert!(watched.is_too_early(key, now), "the one before has just been made");
             let until = watched.attempts[&key].1;
             pauses.push(until - now);
             now = until;
@@ -137,5 +207,26 @@ mod tests {
         assert!(pauses[0] >= Duration::from_secs(2), "{pauses:?}");
         assert!(pauses.is_sorted());
         assert_eq!(pauses.last(), Some(&ATTEMPT_MAX));
+    }
+
+    #[test]
+    fn replica_is_not_fetched_before_it_is_reported_and_cut() {
+        let unreadable = Damage::Unreadable(Offset::ZERO);
+        let at = |is_quiet, is_shown| Some(Leaving { is_quiet, is_shown });
+        let follower = |leaving, is_lost, is_too_early| next(leaving, false, is_lost, is_too_early);
+        assert_eq!(follower(None, false, false), Next::Begin);
+        assert_eq!(follower(None, false, true), Next::Wait, "it has just tried");
+        assert_eq!(follower(at(false, false), false, false), Next::Wait, "a fetch may be under way");
+        assert_eq!(follower(at(true, false), false, false), Next::Report);
+        assert_eq!(follower(at(true, false), false, true), Next::Wait, "the image does not show it yet");
+        assert_eq!(follower(at(true, true), true, true), Next::Wait, "it is still eligible");
+        assert_eq!(follower(at(true, true), false, true), Next::GoOn, "and remains so");
+        for leaving in [None, at(false, false), at(true, false), at(false, true)] {
+            assert!(!may_cut(leaving, unreadable), "{leaving:?}");
+            assert!(may_cut(leaving, Damage::Missing(Offset::ZERO)));
+        }
+        assert!(may_cut(at(true, true), unreadable));
+        assert_eq!(next(None, true, false, false), Next::Report, "a leader fetches nothing");
+        assert_eq!(next(at(false, false), true, false, true), Next::Wait);
     }
 }

@@ -8,8 +8,12 @@
 //! records are known to be missing or damaged (`damaged`) it reports Kafka's lost directory: nothing is in sync there either, and
 //! the controller knows that the log did not begin again.
 //!
-//! A directory without room takes no records that its partitions' leaders must append. The broker then reports the
-//! partitions that others can lead as lost (KIP-858), until there is room again.
+//! A directory without room takes no records that its partitions' leaders must append. For the partitions that others can lead
+//! the broker then reports an id that is no directory's (KIP-858), until there is room again. It is not Kafka's lost
+//! directory: the logs are whole.
+//!
+//! A replica that was reported as gone and comes back may find its partition without a leader. Kafka's controllers elect by the
+//! directory that they knew before the report, so the same one is reported until there is a leader.
 
 use super::Replication;
 use super::answer::backoff;
@@ -19,7 +23,7 @@ use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
-use thalweg_metadata::{BrokerId, DIRECTORY_LOST, Image, PartitionIndex};
+use thalweg_metadata::{BrokerId, DIRECTORY_FULL, DIRECTORY_LOST, Image, PartitionIndex};
 use thalweg_wire::request::AssignReplicasToDirsRequest;
 use thalweg_wire::request::assign_replicas_to_dirs_request::{DirectoryData, PartitionData, TopicData};
 use thalweg_wire::{ErrorCode, Message, Uuid};
@@ -41,8 +45,10 @@ pub struct DirectoryAssignments {
     reported: Notify,
     /// Replicas whose logs or records are gone, though the controller counts on them, and the directories to report.
     lost: Mutex<Places>,
-    /// Replicas that are reported as lost while their directories have no room.
+    /// Replicas that are handed over while their directories have no room.
     away: Mutex<BTreeSet<PartitionKey>>,
+    /// Replicas that have come back, until their partitions have leaders.
+    returned: Mutex<BTreeSet<PartitionKey>>,
 }
 
 impl DirectoryAssignments {
@@ -62,12 +68,12 @@ impl DirectoryAssignments {
         self.lost.lock().insert((topic_id, partition), DIRECTORY_LOST);
     }
 
-    /// Has another replica lead: this one is reported as lost until [`Replication::come_back`]. Returns whether it was
-    /// not before.
+    /// Has another replica lead: this one is reported as being nowhere until [`Replication::come_back`]. Returns whether it
+    /// was not before.
     pub fn hand_over(&self, topic_id: Uuid, partition: PartitionIndex) -> bool {
         let is_new = self.away.lock().insert((topic_id, partition));
         if is_new {
-            self.report(topic_id, partition, DIRECTORY_LOST);
+            self.report(topic_id, partition, DIRECTORY_FULL);
         }
         is_new
     }
@@ -115,11 +121,32 @@ impl Replication {
     /// Reports the directory of a partition's log, if the controller knows another.
     pub fn report_directory(&self, partition: &Partition, known: Option<Uuid>) {
         let (topic, index) = (partition.topic_id, partition.index);
+        if known == Some(DIRECTORY_LOST) && self.leaving.note_shown(&(topic, index)) {
+            self.context.damage_found.notify_one();
+        }
         if self.tracks_directories()
             && !self.directories.is_away(topic, index)
             && let Some(directory) = partition.unreported_directory(known)
         {
             self.directories.report(topic, index, directory);
+            if known.is_none_or(|known| known == DIRECTORY_LOST || known == DIRECTORY_FULL) {
+                self.directories.returned.lock().insert((topic, index));
+            }
+        }
+    }
+
+    /// Reports the directories of replicas again that have come back to partitions without a leader.
+    pub fn remind_of_directories(&self) {
+        let (image, node_id) = (self.image.get(), self.broker.node_id);
+        let returned = self.directories.returned.lock().clone();
+        for (topic_id, index) in returned {
+            let registration = image.partition_by_id(topic_id, index);
+            let leaderless = registration.filter(|found| !found.has_leader() && found.is_replica(node_id));
+            let topic = leaderless.and_then(|_| self.partitions.topic_by_id(topic_id));
+            match topic.and_then(|topic| topic.partition(index)) {
+                Some(partition) => self.report_directory(&partition, None),
+                None => drop(self.directories.returned.lock().remove(&(topic_id, index))),
+            }
         }
     }
 
@@ -217,11 +244,11 @@ fn name_of(replication: &Replication, key: Option<PartitionKey>) -> Option<Strin
     Some(format!("{}-{partition}", replication.image.get().topics().get_by_id(topic)?.name))
 }
 
-/// Removes entries that the image already shows, and replicas that are no longer on the broker.
+/// Removes replicas that are no longer on the broker, and entries that the image already shows, unless there is no leader.
 fn still_news(places: &mut Places, image: &Image, node_id: BrokerId) {
     places.retain(|(topic, partition), directory| {
-        let known = image.partition_by_id(*topic, *partition).and_then(|found| found.directory(node_id));
-        known.is_some_and(|known| known != *directory)
+        let Some(found) = image.partition_by_id(*topic, *partition) else { return false };
+        found.directory(node_id).is_some_and(|known| known != *directory || !found.has_leader())
     });
 }
 
@@ -239,7 +266,14 @@ async fn tell(replication: &Replication, places: &Places) -> Result<Vec<Partitio
         let taken = topic.partitions.iter().filter(|partition| partition.error_code == 0);
         told.extend(taken.map(|partition| (topic.topic_id, PartitionIndex(partition.partition_index))));
     }
-    tracing::info!(partitions = told.len(), "Reported replica directories to the controller");
+    let (image, node_id) = (replication.image.get(), replication.broker.node_id);
+    let is_known = |key: &&PartitionKey| {
+        let known = image.partition_by_id(key.0, key.1).and_then(|found| found.directory(node_id));
+        known.as_ref() == places.get(key)
+    };
+    if !told.iter().all(|key| is_known(&key)) {
+        tracing::info!(partitions = told.len(), "Reported replica directories to the controller");
+    }
     Ok(told)
 }
 
@@ -260,6 +294,9 @@ fn request(broker: BrokerId, broker_epoch: i64, places: &Places) -> AssignReplic
 #[cfg(test)]
 mod tests {
     use super::*;
+    use thalweg_metadata::{Delta, Provenance};
+    use thalweg_wire::MetadataRecord;
+    use thalweg_wire::metadata::{PartitionRecord, TopicRecord};
 
     #[tokio::test]
     async fn a_request_is_bounded_and_ordered_by_directory() {
@@ -284,5 +321,38 @@ mod tests {
         let mut places = Places::from([((Uuid(7), PartitionIndex(0)), Uuid(100))]);
         still_news(&mut places, &Image::empty(), BrokerId(1));
         assert!(places.is_empty());
+    }
+
+    #[test]
+    fn known_directory_is_told_again_while_there_is_no_leader() {
+        let key = (Uuid(7), PartitionIndex(0));
+        for (leader, is_told) in [(2, false), (BrokerId::NONE.0, true)] {
+            let mut delta = Delta::new(Arc::new(Image::empty()));
+            let topic = TopicRecord { name: "t".to_owned(), topic_id: key.0 };
+            delta.replay(&MetadataRecord::Topic(topic)).expect("it fits");
+            let record = PartitionRecord {
+                topic_id: key.0,
+                partition_id: 0,
+                leader,
+                isr: vec![1, 2],
+                replicas: vec![1, 2],
+                directories: vec![Uuid(100), Uuid(200)],
+                ..Default::default()
+            };
+            delta.replay(&MetadataRecord::Partition(record)).expect("it fits");
+            let image = delta.apply(Provenance::EMPTY);
+            let mut places = Places::from([(key, Uuid(100))]);
+            still_news(&mut places, &image, BrokerId(1));
+            assert_eq!(!places.is_empty(), is_told, "leader {leader}");
+        }
+    }
+
+    #[test]
+    fn handed_over_replica_is_not_told_from_a_directory_that_lost_records() {
+        let assignments = DirectoryAssignments::default();
+        assert!(assignments.hand_over(Uuid(7), PartitionIndex(0)));
+        assert!(!assignments.hand_over(Uuid(7), PartitionIndex(0)), "it is already");
+        let told = assignments.waiting.lock().clone();
+        assert_eq!(told, Places::from([((Uuid(7), PartitionIndex(0)), DIRECTORY_FULL)]));
     }
 }

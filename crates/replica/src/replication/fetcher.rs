@@ -136,6 +136,7 @@ impl Fetcher {
         while !*stopping.borrow() {
             self.take_inbox();
             self.end_rests(Instant::now());
+            self.leave_out_leaving();
             self.leave_failed_directories();
             self.make_durable().await;
             if self.replication.broker.epoch() < 0 {
@@ -215,7 +216,8 @@ impl Fetcher {
             }
             Ok(_)
                 if followed.partition.is_held_back()
-                    || self.replication.directories.is_away(key.0, key.1) =>
+                    || self.replication.directories.is_away(key.0, key.1)
+                    || self.replication.leaving.get(&key).is_some() =>
             {
                 followed.rests_until = Some(Instant::now() + HELD_BACK);
                 self.session.remove(&key);
@@ -233,6 +235,20 @@ impl Fetcher {
         let Some(followed) = self.followed.get(&key) else { return };
         let position = followed.partition.fetch_position(followed.epoch);
         self.go_on(key, position);
+    }
+
+    /// Leaves out the replicas that give up their places. No fetch is under way here.
+    fn leave_out_leaving(&mut self) {
+        for key in self.replication.leaving.keys() {
+            let Some(followed) = self.followed.get_mut(&key) else { continue };
+            if self.session.wants(&key) {
+                followed.rests_until = Some(Instant::now() + HELD_BACK);
+                self.session.remove(&key);
+            }
+            if self.replication.leaving.note_quiet(&key) {
+                self.replication.context.damage_found.notify_one();
+            }
+        }
     }
 
     /// Stops fetching what lies in a directory that has failed since the last look.

@@ -15,12 +15,14 @@ mod directories;
 mod durability;
 mod fetcher;
 mod fetchers;
+mod leaving;
 mod moves;
 mod session;
 mod stale_epochs;
 
 pub use directories::{DirectoryAssignments, give_up_lost};
 pub use fetchers::Fetchers;
+pub use leaving::LeavingReplicas;
 pub use moves::Moves;
 
 use crate::context::ReplicaContext;
@@ -46,6 +48,8 @@ pub struct Replication {
     pub context: Arc<ReplicaContext>,
     /// Directories of replicas that the controller does not know yet.
     pub directories: DirectoryAssignments,
+    /// Damaged replicas that leave the in-sync replicas.
+    pub leaving: LeavingReplicas,
     /// Partitions on their way from one data directory to another.
     pub moves: Moves,
     broker: Arc<RegisteredBroker>,
@@ -83,9 +87,20 @@ impl Replication {
             log.move_threads.unwrap_or(log.data_dirs().len()).max(1),
             Throttle::new(settings.move_rate, settings.move_quota_samples, settings.move_quota_sample),
         );
-        let directories = DirectoryAssignments::default();
+        let (directories, leaving) = (DirectoryAssignments::default(), LeavingReplicas::default());
         let settings = RwLock::new(settings.clone());
-        Replication { context, directories, moves, broker, image, partitions, log_dirs, peers, settings }
+        Replication {
+            context,
+            directories,
+            leaving,
+            moves,
+            broker,
+            image,
+            partitions,
+            log_dirs,
+            peers,
+            settings,
+        }
     }
 
     /// Puts other settings in force.

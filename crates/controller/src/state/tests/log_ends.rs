@@ -1,6 +1,6 @@
 //! Elections by log ends: the partitions that need one, the replicas to wait for, and the effect.
 
-use thalweg_metadata::{DIRECTORY_LOST, LeaderRecoveryState, PartitionEpoch};
+use thalweg_metadata::{DIRECTORY_FULL, DIRECTORY_LOST, LeaderRecoveryState, PartitionEpoch};
 use thalweg_wire::request::update_features_request::FeatureUpdateKey;
 use thalweg_wire::request::{UnregisterBrokerRequest, UpdateFeaturesRequest};
 
@@ -249,13 +249,52 @@ fn later_epoch_in_a_log_raises_that_of_its_partition() {
     }
 }
 
+/// Its log is whole: it needs no comparison, and waits for nobody.
+#[test]
+fn replica_that_was_handed_over_for_lack_of_room_is_still_eligible() {
+    for is_restarted in [false, true] {
+        let mut bench = bench(1, "2");
+        assert_eq!(bench.propose("t", &[1, 2]), ErrorCode::None);
+        assert_eq!(bench.assign(1, DIRECTORY_FULL.0, "t"), ErrorCode::None);
+        let partition = bench.partition("t", 0);
+        assert_eq!((partition.leader, partition.isr), (2, vec![2]));
+        assert_eq!(partition.eligible_leader_replicas, [1]);
+        assert_eq!(bench.propose("t", &[2, 1]), ErrorCode::IneligibleReplica, "not from there");
+        stops(&mut bench, 2);
+        assert_eq!(bench.partition("t", 0).leader, NO_LEADER);
+        if is_restarted {
+            let previous_broker_epoch = stops(&mut bench, 1);
+            let request =
+                BrokerRegistrationRequest { previous_broker_epoch, ..bench.registration(1, &[directory(1)]) };
+            bench.now.monotonic_ms += SESSION_MS;
+            assert_eq!(bench.call(request).error_code, 0);
+            bench.beat(1, |_| {});
+        }
+        assert_eq!(bench.assign(1, directory(1), "t"), ErrorCode::None);
+        let partition = bench.partition("t", 0);
+        assert_eq!((partition.leader, &partition.isr[..]), (1, &[1][..]), "{is_restarted}");
+        assert_eq!(partition.leader_recovery_state, LeaderRecoveryState::Recovered);
+    }
+}
+
+#[test]
+fn handed_over_replica_whose_directory_may_be_gone_is_not_eligible() {
+    let mut bench = bench(1, "2");
+    assert_eq!(bench.propose("t", &[1, 2]), ErrorCode::None);
+    assert_eq!(bench.assign(1, DIRECTORY_FULL.0, "t"), ErrorCode::None);
+    assert_eq!(bench.partition("t", 0).eligible_leader_replicas, [1]);
+    let previous_broker_epoch = stops(&mut bench, 1);
+    bench.now.monotonic_ms += SESSION_MS;
+    let request = BrokerRegistrationRequest { previous_broker_epoch, ..bench.registration(1, &[2001]) };
+    assert_eq!(bench.call(request).error_code, 0);
+    assert!(bench.partition("t", 0).eligible_leader_replicas.is_empty());
+}
+
 #[test]
 fn later_epoch_outside_the_isr_does_not_unseat_the_leader() {
     let mut bench = bench(1, "1");
     bench.now.monotonic_ms += SESSION_MS / 2;
-    for id in [1, 3] {
-        bench.beat(id, |_| {});
-    }
+    [1, 3].into_iter().for_each(|id| _ = bench.beat(id, |_| {}));
     bench.now.monotonic_ms += SESSION_MS / 2;
     assert!(bench.fence_stale());
     returns(&mut bench, 2);
