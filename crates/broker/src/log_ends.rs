@@ -259,9 +259,16 @@ fn say(one: &Undecided, leader: BrokerId, ends: &BTreeMap<BrokerId, LogEnd>) {
         .iter()
         .map(|(id, end)| format!("broker {id}: epoch {}, log end {}", end.epoch, end.offset))
         .collect();
+    let (topic, partition, compared) = (&*one.topic, one.partition, compared.join("; "));
+    if one.awaited.is_empty() && one.candidates.iter().all(|id| ends.contains_key(id)) {
+        tracing::info!(
+            topic, %partition, %leader, compared,
+            "Elected the replica with the best log: all that were in sync have been compared"
+        );
+        return;
+    }
     tracing::warn!(
-        topic = &*one.topic, partition = %one.partition, %leader, compared = compared.join("; "),
-        absent = ?BrokerId::numbers(&one.awaited),
+        topic, %partition, %leader, compared, absent = ?BrokerId::numbers(&one.awaited),
         "Elected the replica with the best log: none was known to have all acknowledged records"
     );
 }

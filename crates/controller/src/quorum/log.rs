@@ -547,6 +547,11 @@ fn open_log(
         log.set_high_watermark(log.log_end_offset());
         return Ok(log);
     }
+    // What was synced is gone with its files: an empty log would make strays of all partitions.
+    let synced_to = recovery_point.read()?;
+    if synced_to > Offset::ZERO {
+        return Err(StartError::EndsEarly { log_end: 0, synced_to: synced_to.0, dir: dir.to_owned() });
+    }
     let topic_id = Uuid::METADATA_TOPIC;
     Ok(PartitionLog::create(home, name, Some(topic_id), config, clock)?)
 }

@@ -137,6 +137,18 @@ async fn a_flipped_bit_before_sound_batches_refuses_the_start_and_names_the_offs
 }
 
 #[tokio::test]
+async fn a_log_whose_file_is_gone_refuses_the_start() {
+    let (bench, bytes, _) = one_epoch().await;
+    let dir = damaged(&bench, &bytes, false);
+    std::fs::remove_file(dir.path().join(LOG)).unwrap();
+    match Controller::start(options(dir.path()), Arc::new(Rules)).await.map(drop) {
+        Err(StartError::EndsEarly { log_end: 0, synced_to, .. }) => assert!(synced_to > 0),
+        other => panic!("{other:?}"),
+    }
+    assert!(!dir.path().join(LOG).exists(), "nothing was begun");
+}
+
+#[tokio::test]
 async fn a_damaged_log_goes_on_as_its_error_says() {
     let (bench, mut bytes, batches) = one_epoch().await;
     let &(position, _) = batches.last().unwrap();

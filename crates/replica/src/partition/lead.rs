@@ -122,7 +122,7 @@ impl State {
         if registration.leader_recovery_state == LeaderRecoveryState::Recovering && !alone {
             tracing::warn!(
                 partition = %self.log.name(), epoch = epoch.0,
-                "Became leader by unclean election: records that only other replicas had are lost"
+                "Became leader without being known to be complete: records that only absent replicas had are lost"
             );
         }
     }
