@@ -278,11 +278,8 @@ impl Publisher {
                 let assigned = change.registration.directory(broker.node_id).filter(|id| !id.is_reserved());
                 let preferred = broker.replication.moves.take_preferred(change.topic.id, change.partition);
                 let directory = preferred.or(assigned);
-                if let Some(missing) = assigned.filter(|id| !broker.log_dirs.online_ids().contains(id))
-                    && preferred.is_none()
-                    && change.registration.replicas.len() == 1
-                {
-                    tracing::error!(partition = %name, directory = %missing, "The log of a partition with one replica is in a directory that is not in log.dirs: it begins anew, without its records");
+                if preferred.is_none() && change.registration.replicas.len() == 1 {
+                    self.say_lost(&name, assigned);
                 }
                 let log = broker.log_dirs.create(&name, Some(change.topic.id), config, directory)?;
                 if let Some(copy) = broker.log_dirs.take_future(&name) {
@@ -295,6 +292,16 @@ impl Publisher {
         let (id, index, registration) = (change.topic.id, change.partition, &change.registration);
         let context = Arc::clone(&broker.replication.context);
         Ok(Partition::new(topic, id, index, context, log, settings, registration))
+    }
+
+    /// The log of an only replica is not where it was: no other has its records.
+    fn say_lost(&self, name: &TopicPartition, assigned: Option<Uuid>) {
+        let dirs = &self.broker.log_dirs;
+        if let Some(missing) = assigned.filter(|id| !dirs.online_ids().contains(id)) {
+            tracing::error!(partition = %name, directory = %missing, "The log of a partition with one replica is in a directory that is not in log.dirs: it begins anew, without its records");
+        } else if dirs.has_lost(name) {
+            tracing::error!(partition = %name, "The log of a partition with one replica is missing from its directory: it begins anew, without its records");
+        }
     }
 
     /// The log of a partition that was found on disk. Without one, the copy that the controller takes for the log,
