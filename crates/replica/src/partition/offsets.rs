@@ -119,8 +119,11 @@ impl Partition {
         if offset.0 < 0 {
             return Err(DeleteError::OutOfRange);
         }
-        match state.log.delete_records(offset) {
-            Ok(log_start_offset) => Ok((log_start_offset, state.leader_epoch())),
+        let deleted = state.log.delete_records(offset).map(|start| (start, state.leader_epoch()));
+        // The error is noted under the lock.
+        drop(state);
+        match deleted {
+            Ok(deleted) => Ok(deleted),
             Err(DeleteRecordsError::OutOfRange(_)) => Err(DeleteError::OutOfRange),
             Err(DeleteRecordsError::Log(error)) => Err(self.unreadable(&error).into()),
         }
