@@ -204,22 +204,6 @@ impl Segment {
         })
     }
 
-    /// Whether something else has emptied the file: its indexes still have entries.
-    pub fn was_emptied(&self, home: &Home) -> io::Result<bool> {
-        if !self.is_empty() {
-            return Ok(false);
-        }
-        let has_entries = |suffix| {
-            let facts = home.disk.facts(&home.file(self.base_offset, suffix));
-            match facts {
-                Ok(facts) => Ok(facts.len > 0),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-                Err(error) => Err(error),
-            }
-        };
-        Ok(has_entries(INDEX_SUFFIX)? || has_entries(TIME_INDEX_SUFFIX)?)
-    }
-
     /// Bytes of all batches.
     pub fn size_bytes(&self) -> u64 {
         self.size_bytes

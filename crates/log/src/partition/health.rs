@@ -63,20 +63,7 @@ impl Health {
     }
 }
 
-/// The fault of a segment whose file has lost all batches while the log was closed. How many they were is not known.
-pub(super) const EMPTIED: CorruptBatch =
-    CorruptBatch { position: 0, reason: BatchFault::Shortened { found: 0, expected: 1 } };
-
 impl PartitionLog {
-    /// The fault of a segment before the newest one that is known to have lost all batches.
-    pub(super) fn emptied(&self, index: usize) -> Option<CorruptBatch> {
-        let segment = &self.segments[index];
-        let is_known = segment.is_empty()
-            && index + 1 < self.segments.len()
-            && self.health.unreadable.contains(&segment.base_offset);
-        is_known.then_some(EMPTIED)
-    }
-
     /// Why the log is closed for appends, if it is.
     pub fn poison(&self) -> Option<&str> {
         self.health.poison.as_deref()

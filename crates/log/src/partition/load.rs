@@ -18,7 +18,7 @@ use super::compact::Cleaning;
 use super::error::LogError;
 use super::examine::Oddities;
 use super::flush::Flushing;
-use super::health::{EMPTIED, Health};
+use super::health::Health;
 use super::in_flight::recall_in_flight;
 use super::replay::{replay_epoch, replay_segments};
 use super::{PartitionLog, ReadHints, metadata};
@@ -141,7 +141,6 @@ impl PartitionLog {
         for (&base, &files) in &found.segments {
             segments.push(Segment::found(&home, base, files, now_ms)?);
         }
-        let emptied = emptied(&home, &segments)?;
         if segments.is_empty() {
             segments.push(Segment::create(&home, options.log_start, now_ms)?);
         }
@@ -169,24 +168,9 @@ impl PartitionLog {
         log.epochs.truncate_from_start(log_start);
         log.producers.on_log_start(log_start.0);
         log.set_high_watermark(options.high_watermark);
-        let present = log_start..log.log_end;
-        for base in emptied.into_iter().filter(|base| present.contains(base)) {
-            log.note_shortened(base, &EMPTIED);
-        }
         log.publish();
         Ok(log)
     }
-}
-
-/// Segments before the newest whose records are gone from their files. No reader would notice: the next segment follows.
-fn emptied(home: &Home, segments: &[Segment]) -> io::Result<Vec<Offset>> {
-    let mut emptied = Vec::new();
-    for segment in segments.split_last().map_or(&[][..], |(_, closed)| closed) {
-        if segment.was_emptied(home)? {
-            emptied.push(segment.base_offset);
-        }
-    }
-    Ok(emptied)
 }
 
 /// A partition while it is being opened.

@@ -196,9 +196,6 @@ impl PartitionLog {
     /// As [`PartitionLog::position_of`], for a segment that seems to be below `offset`: a batch with a damaged offset
     /// must not be skipped.
     fn position_or_damage(&mut self, index: usize, offset: Offset) -> Result<Option<u64>, LogError> {
-        if let Some(fault) = self.emptied(index) {
-            return Err(LogError::Corrupt { segment: self.segments[index].base_offset, fault });
-        }
         let found = self.position_of(index, offset)?;
         let (base, size_bytes) = (self.segments[index].base_offset, self.segments[index].size_bytes());
         if found.is_some() || self.segments[index].is_judged(0, size_bytes) {

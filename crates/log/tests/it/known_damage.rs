@@ -87,19 +87,3 @@ fn missing_end_is_known_beside_an_unreadable_segment() {
     log.drop_damage().expect("drops");
     assert_eq!((log.damage(), log.published().recovery_point()), (None, log.log_end_offset()));
 }
-
-#[test]
-fn emptied_segment_is_known_at_the_start() {
-    for clean in [true, false] {
-        let bench = Bench::with(config());
-        drop(garbled(&bench, &[]));
-        bench.write_file(&log_name(8), &[]);
-        let options = OpenOptions { recovery_point: END, high_watermark: END, ..OpenOptions::new(clean) };
-        let mut log = bench.open(&options);
-        assert_eq!(log.damage(), Some(Damage::Unreadable(Offset(8))), "clean: {clean}");
-        log.read(Offset(8), 1 << 20, END, true).expect_err("its records are gone");
-        assert!(log.read(Offset(12), 1 << 20, END, true).expect("reads").is_some());
-        log.drop_damage().expect("drops");
-        assert_eq!((log.damage(), log.log_end_offset()), (None, Offset(8)));
-    }
-}
