@@ -59,6 +59,11 @@ pub async fn watch_directories(broker: &Broker, membership: &Membership, directo
     }
 }
 
+/// Whether another broker can lead a partition of this one.
+pub(crate) fn can_be_led_elsewhere(partition: &PartitionRegistration, node_id: BrokerId) -> bool {
+    who_leads(partition, node_id) == Leads::Another
+}
+
 /// Whose turn it is to lead a partition of this broker whose directory is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Leads {
@@ -78,7 +83,7 @@ fn who_leads(partition: &PartitionRegistration, node_id: BrokerId) -> Leads {
     }
 }
 
-/// The directories without room, and what was done about their partitions.
+/// The directories without room, and the partitions that stay in them.
 #[derive(Debug, Default)]
 struct FullDirectories {
     /// When each was seen without room last.
@@ -134,7 +139,7 @@ impl FullDirectories {
             let found = broker.partitions.topic_by_id(topic).and_then(|topic| topic.partition(index));
             let Some(partition) = found else { continue };
             let directory = partition.with_log(|log| log.directory_id());
-            // A failed one must be known as such, or it is missed by nobody at the next start.
+            // The controller must know a failed directory as such: otherwise the next start does not miss its logs.
             let has_failed = |directory: &Uuid| !online.contains(directory);
             let has_room = directory
                 .is_some_and(|directory| !self.seen.contains_key(&directory) || has_failed(&directory));
@@ -225,9 +230,7 @@ fn is_needed(image: &Image, node_id: BrokerId) -> bool {
 
 /// Whether a partition has no leader, and this replica could be it.
 fn waits_for(partition: &PartitionRegistration, node_id: BrokerId) -> bool {
-    let is_counted =
-        partition.isr.contains(&node_id) || partition.eligible_leader_replicas.contains(&node_id);
-    partition.leader == BrokerId::NONE && is_counted
+    partition.leader == BrokerId::NONE && partition.may_lead_cleanly(node_id)
 }
 
 #[cfg(test)]

@@ -4,9 +4,9 @@
 //! replica answers. The highest epoch has what was acknowledged last; in one epoch, the longest log has all. Apache Kafka's
 //! brokers answer with the epoch of the registration in place of the log's: with them, it is the last leader that leads.
 //!
-//! Owns: the patience. A remembered replica is waited for, up to `unclean.leader.election.interval.ms`; then the last leader
-//! leads, or a better one of those that answer. Refuses: deciding
-//! which partitions need that: the controller does (`thalweg_controller::Undecided`).
+//! Owns: the patience. The election waits for remembered replicas up to `unclean.leader.election.interval.ms`; then the last
+//! leader leads, or a better one of those that answer. Refuses: deciding which partitions need that: the controller does
+//! (`thalweg_controller::Undecided`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -45,7 +45,7 @@ struct LogEnd {
     offset: i64,
 }
 
-/// What the replicas of each partition have answered.
+/// The answers of the replicas of each partition.
 type Answers = BTreeMap<Key, BTreeMap<BrokerId, LogEnd>>;
 
 /// Compares logs for a controller.

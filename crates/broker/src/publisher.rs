@@ -6,6 +6,7 @@
 
 use crate::broker::Broker;
 use crate::connection_limits;
+use crate::directory_watch::can_be_led_elsewhere;
 use crate::reconfigure;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -77,11 +78,8 @@ impl Publisher {
 
     /// A partition that finds no room here is led by another replica, if one is in sync.
     fn hand_over(&self, change: &LocalPartition) {
-        let registration = &change.registration;
         let replication = &self.broker.replication;
-        if registration.leader == self.broker.node_id
-            && registration.isr.len() > 1
-            && replication.tracks_directories()
+        if can_be_led_elsewhere(&change.registration, self.broker.node_id) && replication.tracks_directories()
         {
             replication.directories.hand_over(change.topic.id, change.partition);
         }

@@ -163,8 +163,8 @@ impl Controller {
         dispatch::encode(&response, ApiKey::Envelope, version, prefix.correlation_id)
     }
 
-    /// The partitions that have no leader and no replica that is known to be complete: somebody compares the ends of their
-    /// logs, and calls [`Controller::elect_compared`].
+    /// Leaderless partitions without a replica that is known to be complete. The caller compares the ends of their logs, and
+    /// calls [`Controller::elect_compared`].
     pub async fn undecided(&self) -> Result<Vec<Undecided>, HandleError> {
         self.consult(|state, now| (Vec::new(), state.undecided(now))).await
     }
@@ -190,7 +190,7 @@ impl Controller {
                 Ok(batch) => (batch, None),
                 Err(unwritable) => (Batch::default(), Some(unwritable)),
             };
-            // What cannot be written is not done.
+            // An unwritable decision has no effect.
             *place.lock() = if unwritable.is_some() { T::default() } else { answer };
             dispatch::Decision { batch, unwritable, answer: Ok(Bytes::new()), spent: None, rulings: None }
         });

@@ -2,9 +2,9 @@
 //!
 //! Its events: a request arrives, a sync ends, a snapshot is written, a deadline passes (a waiting Fetch, a broker's
 //! session, leader balancing, expired delegation tokens, a snapshot). A request is decided, its records are replayed on a
-//! copy of the image and appended; they are synced in the background, and only then the answer is sent. Requests that arrive during a sync are decided and
-//! appended meanwhile, and the next sync covers all of them. Large requests are decided on a separate thread
-//! (`drafts`).
+//! copy of the image and appended; they are synced in the background, and only then the answer is sent. Requests that arrive
+//! during a sync are decided and appended meanwhile, and the next sync covers all of them. Large requests are decided on a
+//! separate thread (`drafts`).
 //!
 //! After a failed write or sync the task ends: the content of the disk is unknown, and a restart reads it again.
 

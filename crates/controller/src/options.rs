@@ -57,8 +57,8 @@ pub struct ControllerOptions {
     /// `unclean.leader.election.interval.ms`: interval of elections outside the in-sync replicas, for leaderless
     /// partitions that allow it.
     pub unclean_election_interval: Duration,
-    /// Whether somebody compares the ends of logs where no replica is known to be complete (see [`crate::Undecided`]).
-    /// Otherwise the last leader leads.
+    /// Whether the broker's side compares the ends of logs where no replica is known to be complete (see
+    /// [`crate::Undecided`]). Otherwise the last leader leads.
     pub compares_log_ends: bool,
     /// `controller.quota.window.num` and `controller.quota.window.size.seconds`.
     pub quota_window: Window,

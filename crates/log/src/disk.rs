@@ -27,7 +27,7 @@ use descriptors::OpenFile;
 pub use descriptors::{Descriptors, OpenConnection, TooFewDescriptors, lacks_descriptors};
 pub(crate) use failure::DirFailure;
 use faults::FaultyFile;
-pub use faults::{Failure, Faults, FaultyCall};
+pub use faults::{Faults, FaultyCall};
 pub use memory::{Answer, Call, CallError, Draw, MemoryDisk};
 use memory::{MemoryFile, MemoryLock};
 use slow::{Operation, timed};

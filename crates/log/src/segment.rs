@@ -618,12 +618,17 @@ impl Segment {
     }
 }
 
+/// The name under which a file waits for its removal.
+pub fn deleted_name(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(DELETED_SUFFIX);
+    PathBuf::from(name)
+}
+
 /// Takes a file out of the log: it gets a name that ends with `.deleted`, which is returned, and is removed later. A disk
 /// without room for another name has it removed at once. A missing one is no error.
 pub fn take_out(home: &Home, path: &Path) -> io::Result<Option<PathBuf>> {
-    let mut renamed = path.as_os_str().to_owned();
-    renamed.push(DELETED_SUFFIX);
-    let renamed = PathBuf::from(renamed);
+    let renamed = deleted_name(path);
     match home.disk.rename(path, &renamed) {
         Ok(()) => Ok(Some(renamed)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),

@@ -100,6 +100,11 @@ impl PartitionRegistration {
         })
     }
 
+    /// Whether a replica may be elected without loss: it is in sync, or eligible (KIP-966).
+    pub fn may_lead_cleanly(&self, replica: BrokerId) -> bool {
+        self.isr.contains(&replica) || self.eligible_leader_replicas.contains(&replica)
+    }
+
     /// The registration after a change. The partition's epoch grows by one always, the leader's if the record names
     /// a leader, even the same.
     pub fn merge(&self, record: &PartitionChangeRecord) -> Result<PartitionRegistration, ReplayError> {

@@ -84,23 +84,15 @@ fn delete(broker: &Broker, permissions: &Permissions, request: DeleteRecordsRequ
         outcomes.push((topic.name, partitions));
     }
     if moved {
+        // Where the new log start is not on the medium, a crash brings the records back; the client may ask again.
         let written = broker.log_dirs.checkpoint_log_starts();
         outcomes.iter_mut().flat_map(|(_, partitions)| partitions).for_each(|(_, deleted)| {
-            if deleted.as_ref().is_ok_and(|deleted| !deleted.is_on_medium(&written)) {
+            if deleted.as_ref().is_ok_and(|deleted| !deleted.partition.lies_in(&written)) {
                 *deleted = Err(ErrorCode::KafkaStorageError);
             }
         });
     }
     outcomes
-}
-
-impl Deleted {
-    /// Whether the new log start is on the medium, when it is in these directories. Where it is not, a crash brings the
-    /// records back; the client may ask again.
-    fn is_on_medium(&self, written: &[thalweg_log::Uuid]) -> bool {
-        let directory = self.partition.with_log(|log| log.directory_id());
-        directory.is_some_and(|directory| written.contains(&directory))
-    }
 }
 
 /// As in Kafka: a repeated partition is processed once, with the last offset.

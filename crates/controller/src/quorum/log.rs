@@ -240,7 +240,7 @@ impl MetadataLog {
         Ok(Recovered { image, registered_at, open_transaction, kraft_version, voters })
     }
 
-    /// How to go on without the batch at an offset, and what is behind it.
+    /// The operator's remedy for a batch that cannot be applied: a start without it and the batches behind it.
     fn remedy(&mut self, base_offset: i64) -> Remedy {
         let segments = self.log.segment_offsets();
         let segment =
@@ -547,7 +547,7 @@ fn open_log(
         log.set_high_watermark(log.log_end_offset());
         return Ok(log);
     }
-    // What was synced is gone with its files: an empty log would make strays of all partitions.
+    // Synced records are gone with their files: an empty log would turn the logs of all partitions into strays.
     let synced_to = recovery_point.read()?;
     if synced_to > Offset::ZERO {
         return Err(StartError::EndsEarly { log_end: 0, synced_to: synced_to.0, dir: dir.to_owned() });

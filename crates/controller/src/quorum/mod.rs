@@ -110,7 +110,7 @@ pub enum StartError {
     Task,
 }
 
-/// What an operator can do about a metadata log that cannot be read on from a batch.
+/// The operator's remedy for a metadata log that cannot be read from a batch on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remedy {
     /// The directory of the log.

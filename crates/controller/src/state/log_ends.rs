@@ -37,7 +37,7 @@ pub struct Undecided {
     pub awaited: Vec<BrokerId>,
     /// Others that are not up, and whose brokers are alive, as when they start.
     pub starting: Vec<BrokerId>,
-    /// Who leads if the wait takes too long: the last leader, if it is up.
+    /// The last leader, if it is up. It leads if the wait takes too long.
     pub last_leader: Option<BrokerId>,
 }
 
@@ -78,7 +78,7 @@ impl State {
             };
             let (candidates, others): (Vec<_>, Vec<_>) =
                 partition.replicas.iter().copied().partition(|id| is_up(*id));
-            // An unregistered broker does not return. It is waited for only if nobody else has been complete.
+            // An unregistered broker does not return: the election waits for it only where no complete replica is back.
             let is_one_back = remembered.iter().any(|id| candidates.contains(id));
             let may_come =
                 |id: &BrokerId| remembered.contains(id) && (!is_one_back || self.image.broker(*id).is_some());
@@ -122,8 +122,8 @@ impl State {
         PartitionChange::new(self, topic, index, partition, &may_lead).is_up(id)
     }
 
-    /// The partition with a leader epoch above one that a replica has in its log: this controller's log is an older copy. What
-    /// it remembers of complete replicas is out of date, too, so the best log leads. A replica that is neither in sync nor
+    /// The partition with a leader epoch above the one in a replica's log: this controller's log is an older copy. Its memory
+    /// of complete replicas is out of date, too, so the best log leads. A replica that is neither in sync nor
     /// eligible changes the epoch alone: the leader's records may have been acknowledged since, and its own are truncated.
     pub fn raised(
         &self,
@@ -133,12 +133,14 @@ impl State {
         by: BrokerId,
         seen: i32,
     ) -> Option<VersionedRecord> {
-        let is_counted = partition.isr.contains(&by) || partition.eligible_leader_replicas.contains(&by);
         let epoch = seen.checked_add(1).filter(|epoch| *epoch < EPOCH_MAX)?;
         let mut raised = partition.clone();
         raised.leader_epoch = epoch;
         raised.partition_epoch = PartitionEpoch(partition.partition_epoch.0.wrapping_add(1));
-        if self.compares_log_ends(partition) && self.has_elr() && (is_counted || !partition.has_leader()) {
+        if self.compares_log_ends(partition)
+            && self.has_elr()
+            && (partition.may_lead_cleanly(by) || !partition.has_leader())
+        {
             let mut known = vec![partition.leader];
             known.extend(partition.isr.iter().chain(&partition.eligible_leader_replicas).copied());
             known.extend(partition.last_known_elr.iter().copied());

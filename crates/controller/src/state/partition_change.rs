@@ -296,9 +296,7 @@ impl<'a> PartitionChange<'a> {
         let Some(min_isr) = self.elr_below else { return };
         let Some((lost, log)) = self.lost else { return };
         if log <= ReplicaLog::Damaged {
-            let partition = self.partition;
-            let was_complete =
-                partition.isr.contains(&lost) || partition.eligible_leader_replicas.contains(&lost);
+            let was_complete = self.partition.may_lead_cleanly(lost);
             if was_complete && self.isr.len() < min_isr && !self.last_known.contains(&lost) {
                 self.last_known.push(lost);
             }

@@ -10,6 +10,8 @@ use std::sync::Arc;
 use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;
 
+use super::CallError;
+
 /// A kind of call to the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultyCall {
@@ -32,35 +34,16 @@ pub enum FaultyCall {
     Remove,
 }
 
-/// How a call fails.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Failure {
-    NoSpace,
-    InputOutput,
-    NoAccess,
-    TooManyFiles,
-}
-
-impl Failure {
-    fn error(self) -> io::Error {
-        let errno = match self {
-            Failure::NoSpace => Errno::NOSPC,
-            Failure::InputOutput => Errno::IO,
-            Failure::NoAccess => Errno::ACCESS,
-            Failure::TooManyFiles => Errno::MFILE,
-        };
-        errno.into()
-    }
-
+impl CallError {
     /// Whether a call of this kind can fail so.
     fn can_strike(self, call: FaultyCall) -> bool {
         match self {
-            Failure::NoSpace => matches!(
+            CallError::NoSpace => matches!(
                 call,
                 FaultyCall::Create | FaultyCall::Write | FaultyCall::Reserve | FaultyCall::Rename
             ),
-            Failure::InputOutput => true,
-            Failure::NoAccess => {
+            CallError::InputOutput => true,
+            CallError::Denied => {
                 matches!(
                     call,
                     FaultyCall::Create
@@ -70,7 +53,7 @@ impl Failure {
                         | FaultyCall::Remove
                 )
             }
-            Failure::TooManyFiles => {
+            CallError::TooManyOpen => {
                 matches!(
                     call,
                     FaultyCall::Create
@@ -102,7 +85,7 @@ struct Plan {
     /// Calls that fail each time.
     rules: Vec<Rule>,
     /// The call that fails once, by the number of calls before it.
-    once: Option<(u64, Failure)>,
+    once: Option<(u64, CallError)>,
     hanging: bool,
     /// How many calls hang.
     hung: usize,
@@ -112,7 +95,7 @@ struct Plan {
 struct Rule {
     call: FaultyCall,
     suffix: String,
-    failure: Failure,
+    failure: CallError,
 }
 
 impl Faults {
@@ -147,12 +130,12 @@ impl Faults {
     }
 
     /// Makes every call of this kind fail for paths that end with `suffix`, until [`Faults::heal`].
-    pub fn fail(&self, call: FaultyCall, suffix: &str, failure: Failure) {
+    pub fn fail(&self, call: FaultyCall, suffix: &str, failure: CallError) {
         self.plan.lock().rules.push(Rule { call, suffix: suffix.to_owned(), failure });
     }
 
     /// Makes one call fail: the one after `calls` others that can fail so.
-    pub fn fail_once_after(&self, calls: u64, failure: Failure) {
+    pub fn fail_once_after(&self, calls: u64, failure: CallError) {
         self.plan.lock().once = Some((calls, failure));
     }
 
@@ -175,12 +158,12 @@ impl Faults {
         {
             plan.once = left.checked_sub(1).map(|left| (left, failure));
             if left == 0 {
-                return Err(failure.error());
+                return Err(failure.into());
             }
         }
         let path = path.to_string_lossy();
         let rule = plan.rules.iter().find(|rule| rule.call == call && path.ends_with(&rule.suffix));
-        rule.map_or(Ok(()), |rule| Err(rule.failure.error()))
+        rule.map_or(Ok(()), |rule| Err(rule.failure.into()))
     }
 
     pub(super) fn before_open(&self) -> io::Result<()> {

@@ -19,7 +19,7 @@ use crate::compaction::{
 };
 use crate::dir_state::DirState;
 use crate::disk::{self, Disk};
-use crate::segment::{DELETED_SUFFIX, FoundFiles, Home, Segment};
+use crate::segment::{FoundFiles, Home, Segment, deleted_name};
 
 /// Kafka's `log.cleaner.dedupe.buffer.size`.
 const DEDUPE_BUFFER_BYTES_DEFAULT: usize = 128 * 1024 * 1024;
@@ -422,10 +422,9 @@ fn undo_swap(home: &Home, base: Offset) -> io::Result<()> {
 fn make_way(home: &Home, base: Offset) -> io::Result<Vec<PathBuf>> {
     let mut renamed = Vec::new();
     for path in Segment::paths(home, base) {
-        let mut deleted = path.clone().into_os_string();
-        deleted.push(DELETED_SUFFIX);
-        match rename_if_exists(&home.disk, &path, Path::new(&deleted)) {
-            Ok(true) => renamed.push(deleted.into()),
+        let deleted = deleted_name(&path);
+        match rename_if_exists(&home.disk, &path, &deleted) {
+            Ok(true) => renamed.push(deleted),
             Ok(false) => {}
             Err(error) if disk::is_disk_full(&error) => {}
             Err(error) => return Err(error),

@@ -27,7 +27,6 @@ use crate::clock::Clock;
 use crate::config::LogConfig;
 use crate::disk::{Durability, Listed, TEMPORARY_SUFFIX};
 use crate::epochs::LeaderEpochs;
-use crate::producers::snapshot::BadSnapshot;
 use crate::producers::{Producers, snapshot};
 use crate::published::PublishedOffsets;
 use crate::scan::{HeaderScan, ScanError};
@@ -287,8 +286,7 @@ impl Loading {
         }
     }
 
-    /// Loads the newest complete snapshot that is not above `end`; deletes those above it, which describe truncated
-    /// batches. One that cannot be read may be complete: the batches that it stands for may be deleted.
+    /// Loads the producers from the newest snapshot at or below `end` ([`snapshot::load_newest`]).
     pub(super) fn load_producers(
         &mut self,
         config: &LogConfig,
@@ -296,33 +294,9 @@ impl Loading {
         now_ms: i64,
     ) -> Result<(), LogError> {
         self.snapshots.sort_unstable();
-        while let Some(&offset) = self.snapshots.last() {
-            let path = self.home.file(offset, SNAPSHOT_SUFFIX);
-            if offset <= end {
-                let mut producers = Producers::starting_at(offset.0);
-                match snapshot::load(
-                    &self.home.disk,
-                    &path,
-                    &mut producers,
-                    now_ms,
-                    config.producer_id_expiration_ms,
-                ) {
-                    Ok(()) => {
-                        self.producers = producers;
-                        return Ok(());
-                    }
-                    Err(BadSnapshot::Io(error)) if error.kind() != io::ErrorKind::NotFound => {
-                        return Err(error.into());
-                    }
-                    Err(error) => {
-                        tracing::warn!(path = %path.display(), %error, "Ignored an invalid producer snapshot");
-                    }
-                }
-            }
-            self.home.disk.remove(&path)?;
-            self.snapshots.pop();
-        }
-        self.producers = Producers::starting_at(self.segments[0].base_offset.0);
+        let expiration_ms = config.producer_id_expiration_ms;
+        let newest = snapshot::load_newest(&self.home, &mut self.snapshots, end, now_ms, expiration_ms)?;
+        self.producers = newest.unwrap_or_else(|| Producers::starting_at(self.segments[0].base_offset.0));
         Ok(())
     }
 

@@ -248,15 +248,14 @@ impl RecordScan {
     pub fn run(&self) -> Result<Option<TimestampedOffset>, LogError> {
         check_may_wait("A search", Path::new("a segment"));
         let mut scan = HeaderScan::new(&self.file, self.position, self.size_bytes);
-        let mut found = None;
+        let (mut buffer, mut found) = (DecompressBuffer::default(), None);
         while let Some(placed) = scan.next().map_err(LogError::in_segment(self.segment))? {
             if !self.may_hold(&placed) {
                 continue;
             }
-            self.visit(&placed, |record| {
-                if found.is_none() && self.fits(record.timestamp) {
-                    found = Some(record);
-                }
+            self.visit(&placed, &mut buffer, |record| {
+                found = Some(record).filter(|record| self.fits(record.timestamp));
+                found.is_none()
             })?;
             if found.is_some() {
                 break;
@@ -265,9 +264,13 @@ impl RecordScan {
         Ok(found)
     }
 
-    /// Reads the records of a batch from the log start on.
-    fn visit(&self, placed: &Placed, mut visit: impl FnMut(TimestampedOffset)) -> Result<(), LogError> {
-        let mut buffer = DecompressBuffer::default();
+    /// Reads the records of a batch from the log start on, as long as `visit` wants more.
+    fn visit(
+        &self,
+        placed: &Placed,
+        buffer: &mut DecompressBuffer,
+        mut visit: impl FnMut(TimestampedOffset) -> bool,
+    ) -> Result<(), LogError> {
         let mut bytes = vec![0; placed.header.size_bytes()];
         let read = self.file.read_at(&mut bytes, placed.position)?;
         let corrupt = |reason| LogError::Corrupt {
@@ -284,14 +287,18 @@ impl RecordScan {
             },
         };
         let epoch = placed.header.leader_epoch;
-        for record in batch.records(&mut buffer).map_err(unreadable)? {
+        for record in batch.records(buffer).map_err(unreadable)? {
             let record = record.map_err(unreadable)?;
-            if record.offset >= self.from {
-                visit(TimestampedOffset {
-                    offset: record.offset,
-                    timestamp: record.timestamp,
-                    leader_epoch: (epoch != LeaderEpoch::NONE).then_some(epoch),
-                });
+            if record.offset < self.from {
+                continue;
+            }
+            let wants_more = visit(TimestampedOffset {
+                offset: record.offset,
+                timestamp: record.timestamp,
+                leader_epoch: (epoch != LeaderEpoch::NONE).then_some(epoch),
+            });
+            if !wants_more {
+                break;
             }
         }
         Ok(())
@@ -323,7 +330,10 @@ impl NewestScan {
             if placed.header.base_offset >= batches.from {
                 take(placed.header.max_timestamp, placed.header.last_offset());
             } else if placed.header.last_offset() >= batches.from {
-                batches.visit(&placed, |record| take(record.timestamp, record.offset))?;
+                batches.visit(&placed, &mut DecompressBuffer::default(), |record| {
+                    take(record.timestamp, record.offset);
+                    true
+                })?;
             }
         }
         Ok(newest)

@@ -12,7 +12,6 @@ use super::in_flight::recall_in_flight;
 use super::replay::replay_segments;
 use super::{PartitionLog, ReadHints};
 use crate::disk::{self, Durability};
-use crate::producers::snapshot::BadSnapshot;
 use crate::producers::{Producers, snapshot};
 use crate::scan::ScanError;
 use crate::segment::{self, LOG_SUFFIX, SNAPSHOT_SUFFIX, Segment};
@@ -423,32 +422,11 @@ impl PartitionLog {
     fn reload_producers(&mut self) -> Result<(), LogError> {
         let verifications = std::mem::take(&mut self.producers.verifications);
         self.producers = Producers::starting_at(self.segments[0].base_offset.0);
-        while let Some(&offset) = self.snapshots.last() {
-            let path = self.home.file(offset, SNAPSHOT_SUFFIX);
-            if offset <= self.log_end {
-                let mut producers = Producers::starting_at(offset.0);
-                let now_ms = self.clock.now_ms();
-                match snapshot::load(
-                    &self.home.disk,
-                    &path,
-                    &mut producers,
-                    now_ms,
-                    self.config.producer_id_expiration_ms,
-                ) {
-                    Ok(()) => {
-                        self.producers = producers;
-                        break;
-                    }
-                    Err(BadSnapshot::Io(error)) if error.kind() != io::ErrorKind::NotFound => {
-                        return Err(error.into());
-                    }
-                    Err(error) => {
-                        tracing::warn!(path = %path.display(), %error, "Ignored an invalid producer snapshot");
-                    }
-                }
-            }
-            self.home.disk.remove(&path)?;
-            self.snapshots.pop();
+        let (now_ms, expiration_ms) = (self.clock.now_ms(), self.config.producer_id_expiration_ms);
+        let newest =
+            snapshot::load_newest(&self.home, &mut self.snapshots, self.log_end, now_ms, expiration_ms)?;
+        if let Some(newest) = newest {
+            self.producers = newest;
         }
         replay_segments(&self.home, &mut self.segments, &mut self.producers, self.log_end)?;
         recall_in_flight(&self.home, &mut self.segments, &mut self.producers)?;

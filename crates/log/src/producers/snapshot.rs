@@ -24,10 +24,11 @@ use std::io;
 use std::path::Path;
 
 use crc_fast::CrcAlgorithm;
-use thalweg_record::{ProducerEpoch, ProducerId};
+use thalweg_record::{Offset, ProducerEpoch, ProducerId};
 
 use super::{BatchMetadata, ProducerEntry, Producers};
 use crate::disk::{Disk, Durability};
+use crate::segment::{Home, SNAPSHOT_SUFFIX};
 
 const VERSION: i16 = 1;
 const ENTRIES_AT: usize = 6;
@@ -81,6 +82,34 @@ pub fn load(
         }
     }
     Ok(())
+}
+
+/// The producers of the newest complete snapshot that is not above `end`; `None` without one. Snapshots above it describe
+/// truncated batches, and are deleted like invalid ones. One that cannot be read may be complete, and the batches that it stands
+/// for may be deleted: that is an error.
+pub fn load_newest(
+    home: &Home,
+    snapshots: &mut Vec<Offset>,
+    end: Offset,
+    now_ms: i64,
+    expiration_ms: i64,
+) -> io::Result<Option<Producers>> {
+    while let Some(&offset) = snapshots.last() {
+        let path = home.file(offset, SNAPSHOT_SUFFIX);
+        if offset <= end {
+            let mut producers = Producers::starting_at(offset.0);
+            match load(&home.disk, &path, &mut producers, now_ms, expiration_ms) {
+                Ok(()) => return Ok(Some(producers)),
+                Err(BadSnapshot::Io(error)) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                Err(error) => {
+                    tracing::warn!(path = %path.display(), %error, "Ignored an invalid producer snapshot");
+                }
+            }
+        }
+        home.disk.remove(&path)?;
+        snapshots.pop();
+    }
+    Ok(None)
 }
 
 fn crc_of(content: &[u8]) -> u32 {

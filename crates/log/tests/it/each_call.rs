@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use thalweg_log::disk::{Disk, Failure, Faults, MemoryDisk};
+use thalweg_log::disk::{CallError, Disk, Faults, MemoryDisk};
 use thalweg_log::{
     AppendOptions, CleanupPolicy, Clock, LogConfig, LogDirs, LogDirsOptions, PartitionLog, TopicPartition,
     Uuid,
@@ -174,7 +174,7 @@ fn compact_once(log: &mut PartitionLog) {
 
 /// Lives with the failure, is killed, starts again with what is left of the failure, is killed, and is checked. Returns whether the
 /// failure has struck.
-fn run(calls: u64, failure: Failure) -> bool {
+fn run(calls: u64, failure: CallError) -> bool {
     let clock = Clock::manual(NOW_MS);
     let disk = MemoryDisk::new(clock.clone());
     let world = World { disk, faults: Arc::default(), clock };
@@ -202,7 +202,7 @@ fn run(calls: u64, failure: Failure) -> bool {
     has_struck
 }
 
-fn run_all(failure: Failure) {
+fn run_all(failure: CallError) {
     let _allowed = thalweg_log::disk::allow_waits("nobody waits for a lock");
     let mut calls = 0;
     while run(calls, failure) {
@@ -213,20 +213,20 @@ fn run_all(failure: Failure) {
 
 #[test]
 fn acknowledged_records_outlive_any_call_without_room() {
-    run_all(Failure::NoSpace);
+    run_all(CallError::NoSpace);
 }
 
 #[test]
 fn acknowledged_records_outlive_an_error_of_any_call() {
-    run_all(Failure::InputOutput);
+    run_all(CallError::InputOutput);
 }
 
 #[test]
 fn acknowledged_records_outlive_any_call_without_access() {
-    run_all(Failure::NoAccess);
+    run_all(CallError::Denied);
 }
 
 #[test]
 fn acknowledged_records_outlive_any_call_without_descriptors() {
-    run_all(Failure::TooManyFiles);
+    run_all(CallError::TooManyOpen);
 }

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use thalweg_log::disk::{Disk, Failure, Faults, FaultyCall, MemoryDisk};
+use thalweg_log::disk::{CallError, Disk, Faults, FaultyCall, MemoryDisk};
 use thalweg_log::{
     CleanupPolicy, Clock, LogConfig, LogDirs, LogDirsOptions, LogError, PartitionLog, TopicPartition, Uuid,
 };
@@ -83,7 +83,11 @@ fn retention_stops_at_a_segment_that_cannot_be_renamed() {
         let (dirs, _) = machine.open();
         let mut log = machine.create(&dirs);
         fill(&mut log, 10);
-        machine.faults.fail(FaultyCall::Rename, &format!("{refused:020}.log.deleted"), Failure::InputOutput);
+        machine.faults.fail(
+            FaultyCall::Rename,
+            &format!("{refused:020}.log.deleted"),
+            CallError::InputOutput,
+        );
         let failed = log.delete_old_segments(NOW_MS + 9_003);
         assert!(matches!(failed, Err(LogError::Io(_))), "{failed:?}");
         assert_eq!(log.segment_offsets()[0], Offset(refused));
@@ -106,7 +110,7 @@ fn deleted_records_leave_no_hole_after_a_failed_rename() {
     let (dirs, _) = machine.open();
     let mut log = machine.create(&dirs);
     fill(&mut log, 10);
-    machine.faults.fail(FaultyCall::Rename, "00000000000000000004.log.deleted", Failure::InputOutput);
+    machine.faults.fail(FaultyCall::Rename, "00000000000000000004.log.deleted", CallError::InputOutput);
     log.delete_records(Offset(18)).expect_err("a rename has failed");
     drop((dirs, log));
     let (_dirs, mut log) = machine.restart();
@@ -119,7 +123,7 @@ fn retention_frees_a_disk_without_room_for_names() {
     let (dirs, _) = machine.open();
     let mut log = machine.create(&dirs);
     fill(&mut log, 10);
-    machine.faults.fail(FaultyCall::Rename, ".deleted", Failure::NoSpace);
+    machine.faults.fail(FaultyCall::Rename, ".deleted", CallError::NoSpace);
     assert_eq!(log.delete_old_segments(NOW_MS + 9_003).expect("files are removed at once"), 7);
     assert!(log.poison().is_none());
     let files = machine.names().into_iter().filter(|name| name.ends_with(".log"));
@@ -129,7 +133,7 @@ fn retention_frees_a_disk_without_room_for_names() {
     // The active segment goes too once its successor has room, and until then it stays as the last.
     machine.clock.advance_ms(1_000_000);
     log.set_high_watermark(Offset(41));
-    machine.faults.fail(FaultyCall::Create, ".log", Failure::NoSpace);
+    machine.faults.fail(FaultyCall::Create, ".log", CallError::NoSpace);
     assert_eq!(log.delete_old_segments(machine.clock.now_ms()).expect("others went"), 3);
     assert_eq!(offsets(&mut log), [40]);
     log.delete_old_segments(machine.clock.now_ms()).expect_err("there is no room for another segment");
@@ -202,7 +206,7 @@ fn truncation_of_acknowledged_records_waits_for_room() {
         let before = offsets(&mut log);
         let suffix =
             if refused == FaultyCall::Rename { format!("{:020}.log", segments[2].0) } else { String::new() };
-        machine.faults.fail(refused, &suffix, Failure::NoSpace);
+        machine.faults.fail(refused, &suffix, CallError::NoSpace);
         for _ in 0..3 {
             let failed = log.truncate_to(to);
             assert!(matches!(failed, Err(LogError::Io(_))), "{refused:?}: {failed:?}");
@@ -238,7 +242,7 @@ fn lack_of_descriptors_does_not_stop_a_log_that_is_to_be_truncated() {
     fill(&mut log, 20);
     log.set_high_watermark(Offset(0));
     log.release_idle_resources().expect("closes");
-    machine.faults.fail(FaultyCall::Open, "", Failure::TooManyFiles);
+    machine.faults.fail(FaultyCall::Open, "", CallError::TooManyOpen);
     log.truncate_to(Offset(10)).expect_err("no file can be opened");
     assert_eq!((log.poison(), log.log_end_offset()), (None, Offset(80)));
     machine.faults.heal();
@@ -253,7 +257,7 @@ fn restart_of_a_log_elsewhere_happens_as_a_whole_or_not_at_all() {
     let mut log = machine.create(&dirs);
     fill(&mut log, 10);
     let before = offsets(&mut log);
-    machine.faults.fail(FaultyCall::Remove, "00000000000000000008.snapshot", Failure::InputOutput);
+    machine.faults.fail(FaultyCall::Remove, "00000000000000000008.snapshot", CallError::InputOutput);
     log.truncate_fully_and_start_at(Offset(100), None).expect_err("a snapshot cannot be removed");
     assert_eq!((offsets(&mut log), log.log_end_offset()), (before.clone(), Offset(40)));
     assert!(log.poison().is_some());
@@ -278,7 +282,7 @@ fn snapshot_that_cannot_be_read_is_not_deleted() {
     assert!(dirs.close(1));
     drop((dirs, log));
     machine.disk.end_process();
-    for failure in [Failure::TooManyFiles, Failure::InputOutput] {
+    for failure in [CallError::TooManyOpen, CallError::InputOutput] {
         machine.faults.fail(FaultyCall::Read, ".snapshot", failure);
         let (dirs, logs) = machine.open();
         assert!(logs.is_empty() && dirs.describe()[0].offline.is_some(), "{failure:?}");
@@ -299,7 +303,7 @@ fn checkpoint_that_cannot_be_read_is_not_overwritten() {
     dirs.checkpoint_log_starts();
     drop((dirs, log));
     machine.disk.end_process();
-    machine.faults.fail(FaultyCall::Read, "log-start-offset-checkpoint", Failure::InputOutput);
+    machine.faults.fail(FaultyCall::Read, "log-start-offset-checkpoint", CallError::InputOutput);
     let options = LogDirsOptions {
         disk: Disk::in_memory(Arc::clone(&machine.disk)).and_faults(Arc::clone(&machine.faults)),
         ..LogDirsOptions::new(vec![Path::new("/data").to_path_buf()], 1)
@@ -321,7 +325,7 @@ fn deleted_files_wait_by_elapsed_time_and_are_tried_again() {
     assert!(count > 0);
     machine.clock.set_ms(1_000);
     machine.clock.advance_ms(500);
-    machine.faults.fail(FaultyCall::Remove, ".log.deleted", Failure::InputOutput);
+    machine.faults.fail(FaultyCall::Remove, ".log.deleted", CallError::InputOutput);
     log.purge_deleted(machine.clock.elapsed_ms());
     assert!(waiting() > 0 && waiting() < count, "the delay has passed although the wall clock was set back");
     machine.faults.heal();
@@ -339,7 +343,7 @@ fn index_of_a_deleted_segment_is_removed_later() {
     let (_dirs, _) = machine.open();
     let mut log = machine.create(&_dirs);
     fill(&mut log, 20);
-    machine.faults.fail(FaultyCall::Rename, ".index.deleted", Failure::InputOutput);
+    machine.faults.fail(FaultyCall::Rename, ".index.deleted", CallError::InputOutput);
     assert!(log.delete_old_segments(NOW_MS + 19_003).expect("deletes") > 1);
     machine.faults.heal();
     let index = || machine.names().iter().any(|name| name.ends_with("00000000000000000000.index"));
@@ -413,7 +417,7 @@ fn compaction_without_room_for_names_changes_nothing() {
         let before = headers(&mut log);
         let job = log.plan_compaction(NOW_MS).expect("plans").expect("it is dirty");
         let outcome = job.run().expect("compacts");
-        machine.faults.fail(FaultyCall::Rename, suffix, Failure::NoSpace);
+        machine.faults.fail(FaultyCall::Rename, suffix, CallError::NoSpace);
         let swap = log.finish_compaction(&job, outcome).expect("a full disk is no failure");
         assert!(swap.is_none() && log.poison().is_none());
         job.discard();
@@ -433,7 +437,7 @@ fn compaction_without_room_for_names_changes_nothing() {
 #[test]
 fn compaction_goes_on_where_old_segments_cannot_be_renamed() {
     let (machine, dirs, mut log) = compactable();
-    machine.faults.fail(FaultyCall::Rename, ".deleted", Failure::NoSpace);
+    machine.faults.fail(FaultyCall::Rename, ".deleted", CallError::NoSpace);
     let before = log.size_bytes();
     compact(&mut log, NOW_MS).expect("old files are replaced and removed");
     assert!(log.poison().is_none() && log.size_bytes() < before);
@@ -453,7 +457,7 @@ fn compaction_with_room_for_some_segments_replaces_these() {
         machine.names().into_iter().filter(|name| name.ends_with(".log.cleaned")).collect();
     swaps.sort();
     assert!(swaps.len() > 2, "{swaps:?}");
-    machine.faults.fail(FaultyCall::Rename, &swaps[1].replace(".cleaned", ".swap"), Failure::NoSpace);
+    machine.faults.fail(FaultyCall::Rename, &swaps[1].replace(".cleaned", ".swap"), CallError::NoSpace);
     let last_of_keys = last_of_keys(&mut log);
     let mut swap = log.finish_compaction(&job, outcome).expect("no failure").expect("one was replaced");
     let synced = swap.sync();

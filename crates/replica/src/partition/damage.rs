@@ -42,7 +42,7 @@ impl Partition {
                 let others = || registration.isr.iter().filter(|id| **id != self.node_id);
                 if others().any(|id| is_up(*id)) { DamageStep::Leave } else { DamageStep::OnlyInSync }
             }
-            _ if state.is_counted(self.node_id) => DamageStep::Leave,
+            _ if registration.may_lead_cleanly(self.node_id) => DamageStep::Leave,
             _ => DamageStep::FetchAgain,
         };
         Some((damage, step))
@@ -68,18 +68,12 @@ impl Partition {
 }
 
 impl State {
-    /// Whether the controller may elect this replica without loss, by what it knows.
-    fn is_counted(&self, node_id: BrokerId) -> bool {
-        let registration = &self.registration;
-        registration.isr.contains(&node_id) || registration.eligible_leader_replicas.contains(&node_id)
-    }
-
     /// As [`Partition::fetch_damage_again`].
     fn drop_damage(&mut self, partition: &Partition) {
         let Some(damage) = self.log.damage() else { return };
         let leader = self.registration.leader;
         let follows = leader != BrokerId::NONE && leader != partition.node_id && !self.is_retired();
-        if !follows || self.is_counted(partition.node_id) {
+        if !follows || self.registration.may_lead_cleanly(partition.node_id) {
             return;
         }
         tracing::warn!(

@@ -257,6 +257,12 @@ impl Partition {
         }
     }
 
+    /// Whether the log is in one of these directories.
+    pub fn lies_in(&self, directories: &[Uuid]) -> bool {
+        let directory = self.with_log(|log| log.directory_id());
+        directory.is_some_and(|directory| directories.contains(&directory))
+    }
+
     /// Replaces the settings of the topic.
     pub fn configure(&self, settings: &Arc<EffectiveTopicConfig>, log: Arc<thalweg_log::LogConfig>) {
         let mut state = self.state.lock();

@@ -28,9 +28,9 @@ const ATTEMPT_MAX: Duration = Duration::from_secs(600);
 /// Attempts without this pause are too close: the image must show the effect of the one before.
 const ATTEMPT_MIN_FAILURES: u32 = 8;
 
-/// What was done about each damaged replica.
+/// The attempts of damaged replicas to leave, and the warnings about them.
 #[derive(Debug, Default)]
-struct Watched {
+struct LeaveAttempts {
     /// How often each replica has tried to leave, and when it may again.
     attempts: BTreeMap<PartitionKey, (u32, Instant)>,
     /// Replicas of which it was logged that nothing can be done now.
@@ -39,7 +39,7 @@ struct Watched {
 
 /// Runs as long as the broker.
 pub async fn run(replication: Arc<Replication>) {
-    let mut watched = Watched::default();
+    let mut watched = LeaveAttempts::default();
     loop {
         tokio::select! {
             biased;
@@ -51,7 +51,7 @@ pub async fn run(replication: Arc<Replication>) {
     }
 }
 
-async fn check(replication: &Replication, watched: &mut Watched) {
+async fn check(replication: &Replication, watched: &mut LeaveAttempts) {
     let damaged: Vec<Arc<Partition>> =
         replication.partitions.all().into_iter().filter(|partition| partition.is_damaged()).collect();
     let keys: BTreeSet<PartitionKey> = damaged.iter().map(|found| (found.topic_id, found.index)).collect();
@@ -66,7 +66,7 @@ async fn check(replication: &Replication, watched: &mut Watched) {
         let Some((damage, step)) = partition.damage_step(&replication.image.get()) else { continue };
         match step {
             DamageStep::FetchAgain
-                // A controller that knows no directories cannot be told.
+                // A controller that knows no directories takes no such report.
                 if may_cut(replication.leaving.get(&key), damage) || !replication.tracks_directories() =>
             {
                 let disk = replication.log_dirs.disk().clone();
@@ -108,7 +108,7 @@ async fn check(replication: &Replication, watched: &mut Watched) {
     }
 }
 
-/// What a replica does that should leave.
+/// The next action of a replica that should leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     /// Its fetcher leaves it out.
@@ -137,7 +137,7 @@ fn may_cut(leaving: Option<Leaving>, damage: Damage) -> bool {
     matches!(damage, Damage::Missing(_)) || leaving == has_left
 }
 
-impl Watched {
+impl LeaveAttempts {
     /// Whether a replica is reported as lost now.
     fn leaves(
         &mut self,
@@ -194,7 +194,7 @@ mod tests {
     #[test]
     fn attempts_to_leave_become_rarer() {
         let (key, mut now) = ((Uuid(7), PartitionIndex(0)), Instant::now());
-        let mut watched = Watched::default();
+        let mut watched = LeaveAttempts::default();
         let mut pauses = Vec::new();
         for _ in 0..12 {
             assert!(!watched.is_too_early(key, now));

@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use thalweg_log::LogDirs;
 
-/// What is not on the medium yet.
+/// The state of a follower that is not on the medium yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Owed {
+pub(super) struct Unsynced {
     pub records: bool,
     pub log_start: bool,
 }
@@ -20,16 +20,16 @@ pub(super) struct Owed {
 /// The partitions of a fetcher that owe something.
 #[derive(Debug, Default)]
 pub(super) struct Owing {
-    partitions: BTreeMap<PartitionKey, (Arc<Partition>, Owed)>,
+    partitions: BTreeMap<PartitionKey, (Arc<Partition>, Unsynced)>,
 }
 
 impl Owing {
     /// Notes what a partition owes, with what it owed before.
-    pub fn add(&mut self, key: PartitionKey, partition: &Arc<Partition>, owed: Owed) {
-        if owed != Owed::default() {
+    pub fn add(&mut self, key: PartitionKey, partition: &Arc<Partition>, owed: Unsynced) {
+        if owed != Unsynced::default() {
             let known = self.partitions.entry(key).or_insert_with(|| (Arc::clone(partition), owed));
             known.0 = Arc::clone(partition);
-            known.1 = Owed {
+            known.1 = Unsynced {
                 records: known.1.records || owed.records,
                 log_start: known.1.log_start || owed.log_start,
             };
@@ -58,8 +58,8 @@ impl Owing {
         for key in tried {
             let (partition, owed) = &self.partitions[&key];
             let records = owed.records && !flush(partition).await;
-            let left = Owed { records, log_start: unwritten.contains(&key) };
-            if left == Owed::default() {
+            let left = Unsynced { records, log_start: unwritten.contains(&key) };
+            if left == Unsynced::default() {
                 self.partitions.remove(&key);
             } else {
                 self.partitions.entry(key).and_modify(|(_, owed)| *owed = left);
@@ -81,11 +81,7 @@ async fn write_log_starts(
     let dirs = Arc::clone(log_dirs);
     let written = log_dirs.disk().spawn(move || {
         let written = dirs.checkpoint_log_starts();
-        let is_written = |partition: &Partition| {
-            let directory = partition.with_log(|log| log.directory_id());
-            directory.is_some_and(|directory| written.contains(&directory))
-        };
-        raised.iter().filter(|(_, partition)| !is_written(partition)).map(|(key, _)| *key).collect()
+        raised.iter().filter(|(_, partition)| !partition.lies_in(&written)).map(|(key, _)| *key).collect()
     });
     written.await.expect("writing a checkpoint does not panic")
 }
@@ -131,7 +127,7 @@ mod tests {
         let (dir, faults) = (tempfile::tempdir().expect("a directory"), Arc::new(Faults::default()));
         let (log_dirs, partition) = followed(dir.path(), &faults);
         let mut owing = Owing::default();
-        owing.add(KEY, &partition, Owed { records: true, log_start: false });
+        owing.add(KEY, &partition, Unsynced { records: true, log_start: false });
         faults.set_lacking_descriptors(true);
         assert_eq!(owing.pay(&log_dirs, |_| true).await, [KEY], "nothing was synced");
         assert_eq!(owing.pay(&log_dirs, |_| false).await, [], "it rests");
@@ -147,7 +143,7 @@ mod tests {
         let (log_dirs, partition) = followed(dir.path(), &faults);
         partition.with_log(|log| log.delete_records(Offset(4))).expect("deletes");
         let mut owing = Owing::default();
-        owing.add(KEY, &partition, Owed { records: false, log_start: true });
+        owing.add(KEY, &partition, Unsynced { records: false, log_start: true });
         faults.set_free_bytes(Some(0));
         assert_eq!(owing.pay(&log_dirs, |_| true).await, [KEY], "the disk is full");
         faults.set_free_bytes(None);

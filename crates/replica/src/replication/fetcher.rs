@@ -5,7 +5,7 @@
 
 use super::Replication;
 use super::answer::{Verdict, backoff, judge};
-use super::durability::{Owed, Owing};
+use super::durability::{Owing, Unsynced};
 use super::session::FetchSession;
 use crate::isr_changes::PartitionKey;
 use crate::partition::{FetchPosition, FollowError, Partition, Replicated};
@@ -198,7 +198,7 @@ impl Fetcher {
             tracing::debug!(?partition, leader = %self.leader, epoch = epoch.0, "Follows");
             let position = partition.fetch_position(epoch);
             let records = partition.with_log(|log| log.flush_is_due());
-            self.owing.add(key, &partition, Owed { records, log_start: false });
+            self.owing.add(key, &partition, Unsynced { records, log_start: false });
             let followed = Followed { partition, epoch, failures: 0, rests_until: None, stopped: false };
             self.followed.insert(key, followed);
             self.go_on(key, position);
@@ -400,7 +400,7 @@ impl Fetcher {
                 let (high_watermark, start) = (Offset(data.high_watermark), Offset(data.log_start_offset));
                 let taken = partition.append_from_leader(epoch, from, &records, high_watermark, start);
                 if let Ok(Replicated { flush_due: records, log_start_rose: log_start, .. }) = taken {
-                    self.owing.add(key, &partition, Owed { records, log_start });
+                    self.owing.add(key, &partition, Unsynced { records, log_start });
                 }
                 self.note_appended(key, from, !records.is_empty(), taken);
             }

@@ -115,9 +115,8 @@ impl Replication {
         self.settings.read().clone()
     }
 
-    /// Starts background tasks: proposals and reports to the controller, and the checks for damaged replicas and
-    /// lagging followers. They
-    /// end when the set is dropped.
+    /// Starts background tasks: proposals and reports to the controller, and the checks for damaged replicas and lagging
+    /// followers. They end when the set is dropped.
     pub fn start(self: &Arc<Self>, tasks: &mut JoinSet<()>) {
         tasks.spawn(alter_partition::run(Arc::clone(self)));
         tasks.spawn(directories::run(Arc::clone(self)));

@@ -41,15 +41,8 @@ async fn the_last_to_leave_in_order_need_not_be_the_first_to_come_back() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn replaced_broker_is_filled_by_the_others_after_all_were_killed() {
-    let mut cluster = Cluster::start(&[("broker.session.timeout.ms", "2000")]).await;
-    // The replaced broker is the last leader, and the one that leaves the in-sync replicas last.
-    let topic = cluster.create("topic", &[&[3, 2, 1]], &[("min.insync.replicas", "2")]).await;
-    for round in 0..10 {
-        cluster.put(&topic, 0, -1, format!("{round}").as_bytes()).await;
-    }
-    for id in 1..=3 {
-        cluster.kill(id).await;
-    }
+    let (mut cluster, topic) = with_ten_records(&[]).await;
+    kill_all(&mut cluster).await;
     cluster.dirs[2] = tempfile::tempdir().expect("a temporary directory");
     begin_and_find_all(cluster, &topic).await;
 }
@@ -68,18 +61,12 @@ async fn replica_whose_folder_was_new_and_removed_does_not_lead_with_an_empty_lo
 /// Kills all brokers once the checkpoint of one has these words, and removes the folder of its replica.
 async fn remove_a_folder(checkpoint_interval_ms: &'static str, words: &str) {
     let interval = ("replica.high.watermark.checkpoint.interval.ms", checkpoint_interval_ms);
-    let mut cluster = Cluster::start(&[("broker.session.timeout.ms", "2000"), interval]).await;
-    let topic = cluster.create("topic", &[&[3, 2, 1]], &[("min.insync.replicas", "2")]).await;
-    for round in 0..10 {
-        cluster.put(&topic, 0, -1, format!("{round}").as_bytes()).await;
-    }
+    let (mut cluster, topic) = with_ten_records(&[interval]).await;
     let data = cluster.dirs[2].path().to_owned();
     let checkpoint = data.join("replication-offset-checkpoint");
     let is_noted = || std::fs::read_to_string(&checkpoint).is_ok_and(|text| text.contains(words));
     wait_for("the partition in the checkpoint", is_noted).await;
-    for id in 1..=3 {
-        cluster.kill(id).await;
-    }
+    kill_all(&mut cluster).await;
     // The directory keeps its id, so that the controller knows of nothing.
     std::fs::remove_dir_all(data.join("topic-0")).expect("is removed");
     begin_and_find_all(cluster, &topic).await;
@@ -89,18 +76,30 @@ async fn remove_a_folder(checkpoint_interval_ms: &'static str, words: &str) {
 /// log was in: the copy may lack records.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn replica_of_which_only_a_copy_is_left_does_not_lead() {
-    let mut cluster = Cluster::start(&[("broker.session.timeout.ms", "2000")]).await;
-    let topic = cluster.create("topic", &[&[3, 2, 1]], &[("min.insync.replicas", "2")]).await;
-    for round in 0..10 {
-        cluster.put(&topic, 0, -1, format!("{round}").as_bytes()).await;
-    }
-    for id in 1..=3 {
-        cluster.kill(id).await;
-    }
+    let (mut cluster, topic) = with_ten_records(&[]).await;
+    kill_all(&mut cluster).await;
     let data = cluster.dirs[2].path();
     let copy = data.join("topic-0.0123456789abcdef0123456789abcdef-future");
     std::fs::rename(data.join("topic-0"), copy).expect("is renamed");
     begin_and_find_all(cluster, &topic).await;
+}
+
+/// Three brokers and a topic with ten records, led by 3: the broker that leaves the in-sync replicas last.
+async fn with_ten_records(properties: &[(&'static str, &'static str)]) -> (Cluster, Topic) {
+    let mut all = vec![("broker.session.timeout.ms", "2000")];
+    all.extend(properties);
+    let cluster = Cluster::start(&all).await;
+    let topic = cluster.create("topic", &[&[3, 2, 1]], &[("min.insync.replicas", "2")]).await;
+    for round in 0..10 {
+        cluster.put(&topic, 0, -1, format!("{round}").as_bytes()).await;
+    }
+    (cluster, topic)
+}
+
+async fn kill_all(cluster: &mut Cluster) {
+    for id in 1..=3 {
+        cluster.kill(id).await;
+    }
 }
 
 /// Starts all brokers, of which 3 has nothing left: 2 leads, and no replica lacks any of the ten records.

@@ -2,10 +2,7 @@
 
 use thalweg_metadata::LeaderRecoveryState;
 use thalweg_wire::request::incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig};
-use thalweg_wire::request::update_features_request::FeatureUpdateKey;
-use thalweg_wire::request::{
-    BrokerRegistrationRequest, IncrementalAlterConfigsRequest, UpdateFeaturesRequest,
-};
+use thalweg_wire::request::{BrokerRegistrationRequest, IncrementalAlterConfigsRequest};
 
 use super::steps::Cluster;
 use super::*;
@@ -14,18 +11,8 @@ use super::*;
 fn bench(brokers: i32) -> Bench {
     let mut bench = Bench::new();
     (1..=brokers).for_each(|id| bench.join(id));
-    assert_eq!(update(&mut bench, 1), 0);
+    assert_eq!(bench.set_elr(1), 0);
     bench
-}
-
-fn update(bench: &mut Bench, level: i16) -> i16 {
-    let update = FeatureUpdateKey {
-        feature: feature::ELIGIBLE_LEADER_REPLICAS_VERSION.to_owned(),
-        max_version_level: level,
-        upgrade_type: if level == 0 { 2 } else { 1 },
-        ..Default::default()
-    };
-    bench.call(UpdateFeaturesRequest { feature_updates: vec![update], ..Default::default() }).error_code
 }
 
 fn min_isr(bench: &mut Bench, kind: i8, name: &str, value: Option<&str>) -> ErrorCode {
@@ -114,7 +101,7 @@ fn all_agree_on_how_many_must_be_in_sync() {
     let mut bench = Bench::new();
     (1..=2).for_each(|id| bench.join(id));
     assert_eq!(min_isr(&mut bench, BROKER, "1", Some("2")), ErrorCode::None);
-    assert_eq!(update(&mut bench, 1), 0);
+    assert_eq!(bench.set_elr(1), 0);
     let image = bench.image();
     let configured = |resource: &ConfigResource| image.configs().value(resource, MIN_INSYNC_REPLICAS);
     assert_eq!(configured(&ConfigResource::broker(BrokerId(1))), None);

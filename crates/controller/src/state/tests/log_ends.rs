@@ -1,26 +1,15 @@
 //! Elections by log ends: the partitions that need one, the replicas to wait for, and the effect.
 
 use thalweg_metadata::{DIRECTORY_FULL, DIRECTORY_LOST, LeaderRecoveryState, PartitionEpoch};
-use thalweg_wire::request::update_features_request::FeatureUpdateKey;
-use thalweg_wire::request::{UnregisterBrokerRequest, UpdateFeaturesRequest};
+use thalweg_wire::request::UnregisterBrokerRequest;
 
 use super::steps::Cluster;
 use super::*;
 
 /// Brokers 1 to 3 with a topic of three replicas, and a controller that compares.
 fn bench(elr: i16, min_isr: &str) -> Bench {
-    let mut bench = Bench::new();
+    let mut bench = Bench::of_three(elr, min_isr);
     bench.state.compares_log_ends = true;
-    (1..=3).for_each(|id| bench.join(id));
-    let update = FeatureUpdateKey {
-        feature: feature::ELIGIBLE_LEADER_REPLICAS_VERSION.to_owned(),
-        max_version_level: elr,
-        upgrade_type: if elr == 0 { 2 } else { 1 },
-        ..Default::default()
-    };
-    let request = UpdateFeaturesRequest { feature_updates: vec![update], ..Default::default() };
-    assert_eq!(bench.call(request).error_code, 0);
-    bench.create("t", &[&[1, 2, 3]], &[(MIN_INSYNC_REPLICAS, min_isr)]);
     bench
 }
 

@@ -22,6 +22,7 @@ use thalweg_metadata::{
     VersionedRecord,
 };
 use thalweg_security::quota::MutationQuota;
+use thalweg_wire::request::UpdateFeaturesRequest;
 use thalweg_wire::request::alter_partition_reassignments_request::{
     ReassignablePartition, ReassignableTopic,
 };
@@ -33,6 +34,7 @@ use thalweg_wire::request::broker_registration_request::{Feature, Listener};
 use thalweg_wire::request::create_topics_request::{
     CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig,
 };
+use thalweg_wire::request::update_features_request::FeatureUpdateKey;
 use thalweg_wire::request::{
     AlterPartitionReassignmentsRequest, AlterPartitionRequest, AssignReplicasToDirsRequest,
     BrokerHeartbeatRequest, BrokerHeartbeatResponse, BrokerRegistrationRequest, CreateTopicsRequest,
@@ -42,6 +44,7 @@ use thalweg_wire::{ErrorCode, MetadataRecord, Request, Uuid, frame};
 use super::*;
 use crate::dispatch;
 use crate::options::{ConfigRefusal, EffectiveConfig};
+use steps::Cluster;
 
 /// The leader of a partition that has none.
 const NO_LEADER: i32 = BrokerId::NONE.0;
@@ -94,6 +97,26 @@ impl Bench {
         let records = bench.state.activation_records(false);
         bench.apply(records);
         bench
+    }
+
+    /// Brokers 1 to 3 with a topic `t` of three replicas, at a level of eligible leader replicas.
+    fn of_three(elr: i16, min_isr: &str) -> Bench {
+        let mut bench = Bench::new();
+        (1..=3).for_each(|id| bench.join(id));
+        assert_eq!(bench.set_elr(elr), 0);
+        bench.create("t", &[&[1, 2, 3]], &[(MIN_INSYNC_REPLICAS, min_isr)]);
+        bench
+    }
+
+    /// Sets the level of eligible leader replicas; returns the error.
+    fn set_elr(&mut self, level: i16) -> i16 {
+        let update = FeatureUpdateKey {
+            feature: feature::ELIGIBLE_LEADER_REPLICAS_VERSION.to_owned(),
+            max_version_level: level,
+            upgrade_type: if level == 0 { 2 } else { 1 },
+            ..Default::default()
+        };
+        self.call(UpdateFeaturesRequest { feature_updates: vec![update], ..Default::default() }).error_code
     }
 
     /// Another process leads, from the content of the log.
@@ -311,7 +334,7 @@ impl std::ops::Deref for Placed {
     }
 }
 
-impl steps::Cluster for Bench {
+impl Cluster for Bench {
     fn cluster_id(&self) -> String {
         self.state.cluster_id.clone()
     }

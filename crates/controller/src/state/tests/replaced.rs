@@ -1,10 +1,7 @@
 //! Brokers that return without their data, and several that fail at once: their possible leaders.
 
 use thalweg_metadata::LeaderRecoveryState;
-use thalweg_wire::request::UpdateFeaturesRequest;
-use thalweg_wire::request::update_features_request::FeatureUpdateKey;
 
-use super::steps::Cluster;
 use super::*;
 
 /// The directory that brokers register after theirs was lost.
@@ -13,18 +10,7 @@ const OLD: u128 = 1000;
 
 /// Brokers 1 to 3 with a topic of three replicas, two of which must be in sync.
 fn bench(elr: i16) -> Bench {
-    let mut bench = Bench::new();
-    (1..=3).for_each(|id| bench.join(id));
-    let update = FeatureUpdateKey {
-        feature: feature::ELIGIBLE_LEADER_REPLICAS_VERSION.to_owned(),
-        max_version_level: elr,
-        upgrade_type: if elr == 0 { 2 } else { 1 },
-        ..Default::default()
-    };
-    let request = UpdateFeaturesRequest { feature_updates: vec![update], ..Default::default() };
-    assert_eq!(bench.call(request).error_code, 0);
-    bench.create("t", &[&[1, 2, 3]], &[(MIN_INSYNC_REPLICAS, "2")]);
-    bench
+    Bench::of_three(elr, "2")
 }
 
 /// Advances the time beyond all sessions.
