@@ -1,7 +1,6 @@
 //! Log compaction: retained records, and the state after an interrupted run.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
 
 use thalweg_log::{CleanupPolicy, CompactionStep, Dirtiness, LogConfig, OpenOptions, PartitionLog};
 use thalweg_record::{
@@ -487,11 +486,7 @@ fn unread_batches_are_named_once() {
     append(&mut log, &unreadable(3));
     let named = |log: &mut PartitionLog| {
         roll(log);
-        let told: Arc<Mutex<Vec<String>>> = Arc::default();
-        tracing::subscriber::with_default(Warnings(Arc::clone(&told)), || {
-            compact(log, NOW_MS).expect("enough is dirty");
-        });
-        let told = told.lock().expect("no panic");
+        let (told, _) = warnings_of(|| compact(log, NOW_MS).expect("enough is dirty"));
         told.iter().filter(|line| line.contains("unreadable")).count()
     };
     assert_eq!((named(&mut log), named(&mut log)), (1, 0));

@@ -1,7 +1,7 @@
 //! Log directories: ownership, content, and clean shutdown.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use thalweg_log::disk::{Descriptors, Disk, Faults};
 use thalweg_log::{
@@ -454,13 +454,11 @@ fn hints_that_a_full_disk_has_no_room_for_are_told_in_one_line() {
     let faults = Arc::new(Faults::default());
     faults.set_free_bytes(Some(0));
     let disk = Disk::with_faults(faults);
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let (_dirs, logs) = tracing::subscriber::with_default(Warnings(Arc::clone(&told)), || {
+    let (told, (_dirs, logs)) = warnings_of(|| {
         // On this thread.
         open(LogDirsOptions { disk, threads: 1, ..options(&[dir.path()]) }).expect("opens")
     });
     assert_eq!(logs.len(), 5);
-    let told = told.lock().expect("no panic");
     let hints: Vec<_> =
         told.iter().filter(|line| line.contains("skipped index and checkpoint writes")).collect();
     assert!(matches!(hints[..], [line] if line.contains("count=15 ")), "{told:?}");

@@ -1,8 +1,9 @@
 //! Directories, batches and logs for the tests.
 
+use std::cell::RefCell;
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Once};
 
 use thalweg_log::disk::Disk;
 use thalweg_log::{
@@ -268,8 +269,23 @@ pub fn take_over(
     Some(stats)
 }
 
-/// Warnings logged on this thread.
-pub struct Warnings(pub Arc<Mutex<Vec<String>>>);
+thread_local! {
+    /// Lines that [`warnings_of`] takes on this thread.
+    static WARNINGS: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
+}
+
+/// The warnings that `work` logs on this thread, and what it returns.
+pub fn warnings_of<T>(work: impl FnOnce() -> T) -> (Vec<String>, T) {
+    // One subscriber for all threads: beside a subscriber of one thread, a thread without any can be the first to come by a
+    // place that logs, and then `tracing` disables that place for all.
+    static SUBSCRIBED: Once = Once::new();
+    SUBSCRIBED.call_once(|| tracing::subscriber::set_global_default(Warnings).expect("the only one"));
+    WARNINGS.set(Some(Vec::new()));
+    let result = work();
+    (WARNINGS.take().expect("taken once"), result)
+}
+
+struct Warnings;
 
 impl Subscriber for Warnings {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
@@ -277,9 +293,13 @@ impl Subscriber for Warnings {
     }
 
     fn event(&self, event: &Event<'_>) {
-        let mut text = String::new();
-        event.record(&mut |field: &Field, value: &dyn Debug| text += &format!("{field}={value:?} "));
-        self.0.lock().expect("no panic").push(text);
+        WARNINGS.with_borrow_mut(|lines| {
+            if let Some(lines) = lines {
+                let mut text = String::new();
+                event.record(&mut |field: &Field, value: &dyn Debug| text += &format!("{field}={value:?} "));
+                lines.push(text);
+            }
+        });
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {

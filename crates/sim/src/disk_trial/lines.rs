@@ -2,7 +2,9 @@
 
 use parking_lot::Mutex;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
+use tracing::Dispatch;
+use tracing::subscriber::NoSubscriber;
 use tracing_subscriber::fmt::MakeWriter;
 
 /// The lines so far, and from which on they are of interest.
@@ -27,6 +29,10 @@ impl Lines {
             .with_target(false)
             .with_writer(self)
             .finish();
+        // With one subscriber alive, a thread without any that is the first to come by a place that logs disables that place for
+        // all threads; with two, all are asked.
+        static SECOND: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(NoSubscriber::new()));
+        LazyLock::force(&SECOND);
         tracing::subscriber::with_default(subscriber, work)
     }
 
