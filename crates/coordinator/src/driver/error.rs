@@ -54,6 +54,11 @@ pub enum WriteError {
 }
 
 impl WriteError {
+    /// Whether the size or the form of one record may be the cause, so that others of the batch can be written without it.
+    pub(crate) fn is_of_one_record(self) -> bool {
+        matches!(self, WriteError::TooLarge | WriteError::Unencodable | WriteError::Refused)
+    }
+
     /// Kafka's code for it (`CoordinatorOperationExceptionHelper`).
     pub fn code(self) -> ErrorCode {
         match self {

@@ -359,6 +359,15 @@ impl ClassicGroup {
         }
     }
 
+    /// The members for which nothing would ever happen if they fell silent.
+    #[cfg(test)]
+    pub(super) fn without_deadline(&self) -> Vec<Arc<str>> {
+        let ends = self.join_deadline.is_set();
+        let members = self.members.values().filter(|member| !ends && !member.session.is_set());
+        let pending = self.pending_members.iter().filter(|(_, deadline)| !deadline.is_set());
+        members.map(|member| member.id.clone()).chain(pending.map(|(id, _)| id.clone())).collect()
+    }
+
     /// Dissolves the group: drops its deadlines, and returns waiting requests, joins first.
     pub(super) fn dissolve(&mut self, timers: &mut Timers) -> (Vec<Ticket>, Vec<Ticket>) {
         timers.cancel(&mut self.join_deadline);

@@ -126,6 +126,13 @@ impl Deadlines {
         timers.set(member.deadline(watch), now_ms.saturating_add(RETRY_MS), || timer);
     }
 
+    /// The members whose session never ends.
+    #[cfg(test)]
+    pub(super) fn without_session(&self) -> Vec<Arc<str>> {
+        let members = self.members.iter().filter(|(_, member)| !member.session.is_set());
+        members.map(|(id, _)| id.clone()).collect()
+    }
+
     /// A member is gone.
     pub(super) fn remove(&mut self, timers: &mut Timers, id: &str) {
         if let Some(mut member) = self.members.remove(id) {

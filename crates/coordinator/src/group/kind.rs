@@ -260,6 +260,17 @@ impl Group {
         }
     }
 
+    /// The members for which nothing would ever happen if they fell silent.
+    #[cfg(test)]
+    pub(super) fn without_deadline(&mut self) -> Vec<std::sync::Arc<str>> {
+        match self {
+            Group::Classic(group) => group.without_deadline(),
+            Group::Share(group) => group.without_session(),
+            Group::Consumer(group) => group.deadlines().without_session(),
+            Group::Streams(group) => group.deadlines().without_session(),
+        }
+    }
+
     /// Drops its deadlines, and returns waiting requests, joins first.
     pub(super) fn dissolve(
         &mut self,

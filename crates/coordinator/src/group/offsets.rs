@@ -62,6 +62,14 @@ impl OffsetAndMetadata {
         CoordinatorRecord::OffsetCommit(key, Some(value))
     }
 
+    /// Whether it was committed for a topic that is gone. `id` is that of the topic that has the name now.
+    ///
+    /// The topic existed when the offset was committed, in the metadata of the coordinator of that time. A coordinator
+    /// that has the offset has that metadata, or later one: it learned of its election behind it.
+    pub(super) fn outlives_its_topic(&self, id: Option<Uuid>) -> bool {
+        if self.topic_id.is_zero() { id.is_none() } else { id != Some(self.topic_id) }
+    }
+
     /// Whether it has outlived its retention, which counts from `starts_ms`.
     fn is_expired(&self, starts_ms: i64, now_ms: i64, retention_ms: i64) -> bool {
         match self.expire_timestamp_ms {
@@ -211,28 +219,34 @@ impl OffsetStore {
         records
     }
 
-    /// Adds tombstones for expired offsets of a group. Returns whether none remain. `starts_ms` returns the start of
-    /// an offset's retention, or that it is still needed.
+    /// Adds tombstones for offsets of a group that are expired, or whose topic is gone. `starts_ms` returns the start of an
+    /// offset's retention, or that it is still needed; `id_of` returns the id of the topic that has a name now.
     pub(super) fn expire(
         &self,
         group: &str,
         now_ms: i64,
         retention_ms: i64,
         starts_ms: impl Fn(&str, &OffsetAndMetadata) -> Option<i64>,
+        id_of: impl Fn(&str) -> Option<Uuid>,
         records: &mut Vec<CoordinatorRecord>,
-    ) -> bool {
-        let mut is_empty = !self.transactions.is_group_open(group);
-        for (topic, partition, value) in self.of_group(View::Latest, group) {
-            let is_expired = starts_ms(topic, value)
-                .is_some_and(|starts_ms| value.is_expired(starts_ms, now_ms, retention_ms))
-                && !self.is_unstable(group, topic, partition);
-            if is_expired {
-                records.push(CoordinatorRecord::offset_tombstone(group, topic, partition));
-            } else {
-                is_empty = false;
+    ) {
+        for (topic, partitions) in self.groups.get(group).into_iter().flatten() {
+            let id = id_of(topic);
+            for (&partition, value) in partitions {
+                let Some(value) = value.latest() else { continue };
+                let is_over = value.outlives_its_topic(id)
+                    || starts_ms(topic, value)
+                        .is_some_and(|starts_ms| value.is_expired(starts_ms, now_ms, retention_ms));
+                if is_over && !self.is_unstable(group, topic, partition) {
+                    records.push(CoordinatorRecord::offset_tombstone(group, topic, partition));
+                }
             }
         }
-        is_empty
+    }
+
+    /// Whether a group has no offsets, and no transaction commits one.
+    pub(super) fn is_empty_for(&self, group: &str) -> bool {
+        !self.transactions.is_group_open(group) && self.of_group(View::Latest, group).next().is_none()
     }
 
     /// Tombstones for all offsets of a topic that is gone. Offsets of another topic of that name stay.

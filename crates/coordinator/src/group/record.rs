@@ -85,6 +85,20 @@ impl CoordinatorRecord {
         }
     }
 
+    /// About how many bytes it takes in a batch.
+    pub(super) fn size(&self) -> usize {
+        const AROUND: usize = 32;
+        let bytes = match self {
+            // Millions may expire together: their names say enough.
+            CoordinatorRecord::OffsetCommit(key, None) => key.group.len() + key.topic.len(),
+            CoordinatorRecord::GroupMetadata(key, None) => key.group.len(),
+            other => {
+                other.encode().map_or(0, |(key, value)| key.len() + value.map_or(0, |value| value.len()))
+            }
+        };
+        AROUND + bytes
+    }
+
     /// The key and the value as bytes. Fails when a string is too long for the format.
     pub fn encode(&self) -> Result<(Bytes, Option<Bytes>), EncodeError> {
         match self {

@@ -166,6 +166,8 @@ pub struct Shard {
     pending: VecDeque<Pending>,
     answers: Answers<Answer>,
     next_cleanup_ms: i64,
+    /// Whether offsets have just expired: groups without offsets go next.
+    removes_groups: bool,
 }
 
 impl driver::Shard for Shard {
@@ -185,7 +187,7 @@ impl driver::Shard for Shard {
             context: Arc::clone(context),
             groups: HashMap::default(),
             hashes: TopicHashes::default(),
-            topics_added_at: context.topics.version(),
+            topics_added_at: 0,
             resolutions: Vec::new(),
             unacknowledged_groups: VecDeque::new(),
             offsets: OffsetStore::default(),
@@ -195,6 +197,7 @@ impl driver::Shard for Shard {
             answers: Answers::default(),
             // The first look for expired offsets is one interval away.
             next_cleanup_ms: now.monotonic_ms.saturating_add(config.offsets_retention_check_interval_ms),
+            removes_groups: false,
         }
     }
 
@@ -208,6 +211,8 @@ impl driver::Shard for Shard {
     }
 
     fn loaded(&mut self, _: Option<i64>, now: Moment) {
+        // Changes of topics are not passed to a shard that is loading.
+        self.topics_added_at = self.context.topics.version();
         self.start_sessions(now);
     }
 
@@ -269,7 +274,11 @@ impl driver::Shard for Shard {
             }
         }
         if let Some(Completion::NewGroup { group, replaced, .. }) = &mut write.completion {
-            let (group, replaced) = (group.clone(), replaced.take());
+            let (group, mut replaced) = (group.clone(), replaced.take());
+            // It has no members, so no request waits.
+            if let Some(replaced) = &mut replaced {
+                replaced.dissolve(&mut self.timers);
+            }
             if let Some(slot) = self.groups.get_mut(&group) {
                 slot.changed_from(replaced);
                 self.unacknowledged_groups.push_back((last_offset, group));
@@ -283,7 +292,17 @@ impl driver::Shard for Shard {
         self.pending.push_back(Pending { last_offset, expires_ms, answers, completion });
     }
 
-    fn refused(&mut self, write: Write, error: WriteError, now: Moment) {
+    fn refused(&mut self, mut write: Write, error: WriteError, now: Moment) {
+        if write.is_divisible && error.is_of_one_record() && write.records.len() > 1 {
+            tracing::debug!(records = write.records.len(), %error, "Dividing a rejected group coordinator write");
+            for half in write.halves().into_iter().rev() {
+                self.writes.push_front(half);
+            }
+            return;
+        }
+        if let Some(after) = write.after.take() {
+            self.after_refusal(after, now);
+        }
         tracing::warn!(records = write.records.len(), %error, "Group coordinator write was rejected");
         self.fail(write.answers, write.completion, error, now, true);
     }
@@ -332,6 +351,20 @@ impl Shard {
         self.timers.len()
     }
 
+    /// The members of all groups for which nothing would ever happen if they fell silent.
+    #[cfg(test)]
+    pub(super) fn without_deadline(&mut self) -> Vec<Arc<str>> {
+        let groups = self.groups.values_mut().filter_map(Timed::latest_mut);
+        groups.flat_map(Group::without_deadline).collect()
+    }
+
+    /// The kinds of all groups as they are decided, by their names.
+    #[cfg(test)]
+    pub(super) fn kinds(&self) -> std::collections::BTreeMap<Arc<str>, &'static str> {
+        let kind = |(id, slot): (&Arc<str>, &Timed<Group>)| Some((id.clone(), slot.latest()?.kind_name()));
+        self.groups.iter().filter_map(kind).collect()
+    }
+
     /// The group as it is decided.
     fn group(&self, id: &str) -> Option<&Group> {
         self.groups.get(id).and_then(Timed::latest)
@@ -369,6 +402,7 @@ impl Shard {
                 completion: Some(completion),
                 after: None,
                 is_applied: false,
+                is_divisible: false,
             }),
             None => self.release_after_writes(effects.answers),
         }
@@ -385,8 +419,17 @@ impl Shard {
             return self.release_after_writes(answers);
         }
         let (marker, completion, after) = (None, None, None);
-        let is_applied = true;
-        self.writes.push_back(Write { records, producer, marker, answers, completion, after, is_applied });
+        let (is_applied, is_divisible) = (true, false);
+        self.writes.push_back(Write {
+            records,
+            producer,
+            marker,
+            answers,
+            completion,
+            after,
+            is_applied,
+            is_divisible,
+        });
     }
 
     /// Writes a group's records. What follows does so when they are in the log; at once, if there are none.

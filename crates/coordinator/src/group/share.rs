@@ -137,6 +137,7 @@ impl ShareGroup {
     /// The topics have changed: the next heartbeat looks at them.
     pub(super) fn refresh_topics(&mut self) {
         self.hashed_at.set(None);
+        self.is_assigned.set(None);
         self.is_initialized.set(false);
     }
 

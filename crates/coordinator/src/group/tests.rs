@@ -10,6 +10,7 @@ mod membership;
 mod migration;
 mod random;
 mod rebalance;
+mod refused;
 mod retention;
 mod share;
 mod static_members;

@@ -7,13 +7,16 @@ use super::super::timed::Timed;
 use super::super::topics::DeletedTopic;
 use super::Shard;
 use crate::driver::Ticket;
-use thalweg_wire::ErrorCode;
+use thalweg_hash::HashSet;
 use thalweg_wire::request::delete_groups_response::DeletableGroupResult;
 use thalweg_wire::request::describe_groups_response::DescribedGroup;
 use thalweg_wire::request::list_groups_response::ListedGroup;
+use thalweg_wire::{ErrorCode, Uuid};
 
 /// Tombstones in one batch, when many things go at once.
 const TOMBSTONES_PER_BATCH: usize = 1_000;
+/// The bytes of their keys and values. The topic may allow less; then the batch is divided.
+const TOMBSTONE_BATCH_BYTES: usize = 512 * 1024;
 
 /// The names of the states of groups.
 const STATES: [&str; 7] =
@@ -81,16 +84,31 @@ impl Shard {
         let records =
             topics.iter().flat_map(|topic| self.offsets.tombstones_of_topic(&topic.name, topic.id)).collect();
         self.write_tombstones(records);
-        let states = self.share_states_of_deleted(topics);
+        let gone: HashSet<Uuid> = topics.iter().map(|topic| topic.id).collect();
+        let states = self.share_states_of_deleted(|topic| gone.contains(&topic));
         self.write_tombstones(states);
     }
 
-    /// Writes records that no request waits for, as tombstones, in batches of bounded size.
+    /// Writes records that no request waits for, as tombstones, in batches of bounded size. Each record counts without the
+    /// others: one that cannot be written keeps none of them from the log, and is tried again when offsets expire.
     pub(super) fn write_tombstones(&mut self, records: Vec<CoordinatorRecord>) {
-        let mut records = records.into_iter().peekable();
-        while records.peek().is_some() {
-            let batch = records.by_ref().take(TOMBSTONES_PER_BATCH).collect();
+        let (mut batch, mut bytes) = (Vec::new(), 0);
+        for record in records {
+            let size = record.size();
+            if batch.len() == TOMBSTONES_PER_BATCH || bytes + size > TOMBSTONE_BATCH_BYTES {
+                self.write_divisible(std::mem::take(&mut batch));
+                bytes = 0;
+            }
+            bytes += size;
+            batch.push(record);
+        }
+        self.write_divisible(batch);
+    }
+
+    fn write_divisible(&mut self, batch: Vec<CoordinatorRecord>) {
+        if !batch.is_empty() {
             self.write(batch, None, Vec::new());
+            self.writes.back_mut().expect("it was just added").is_divisible = true;
         }
     }
 }

@@ -137,11 +137,12 @@ impl Shard {
         let mut records = Vec::new();
         let mut response = TxnOffsetCommitResponse::default();
         for topic in &request.topics {
+            let topic_id = self.context.topics.id(&topic.name).unwrap_or_default();
             let mut partitions = Vec::with_capacity(topic.partitions.len());
             for partition in &topic.partitions {
                 let error = refused.or_else(|| self.refuse_metadata(partition.committed_metadata.as_deref()));
                 if error.is_none() {
-                    let value = committed_in_transaction(partition, now);
+                    let value = committed_in_transaction(partition, topic_id, now);
                     let index = PartitionIndex(partition.partition_index);
                     records.push(value.to_record(&request.group_id, &topic.name, index));
                 }
@@ -211,6 +212,7 @@ impl Shard {
             completion: None,
             after: None,
             is_applied: true,
+            is_divisible: false,
         });
     }
 
@@ -269,10 +271,14 @@ impl Shard {
         };
         if let Some(wanted) = &request.topics {
             for topic in wanted {
+                let id = match topic.topic_id.is_zero() {
+                    true => self.context.topics.id(&topic.name).unwrap_or_default(),
+                    false => topic.topic_id,
+                };
                 let value_of = |&index: &i32| {
                     let partition = PartitionIndex(index);
                     let value = self.offsets.get(view, group, &topic.name, partition);
-                    let value = value.filter(|value| is_same_topic(value.topic_id, topic.topic_id));
+                    let value = value.filter(|value| is_same_topic(value.topic_id, id));
                     partition_of(&topic.name, partition, value)
                 };
                 topics.push(OffsetFetchResponseTopics {
@@ -282,7 +288,14 @@ impl Shard {
                 });
             }
         } else {
+            let mut current = ("", Uuid::ZERO);
             for (topic, partition, value) in self.offsets.of_group(view, group) {
+                if current.0 != topic {
+                    current = (topic, self.context.topics.id(topic).unwrap_or_default());
+                }
+                if !is_same_topic(value.topic_id, current.1) {
+                    continue;
+                }
                 if topics.last().is_none_or(|last| last.name != topic) {
                     let name = topic.to_owned();
                     topics.push(OffsetFetchResponseTopics { name, ..OffsetFetchResponseTopics::default() });
@@ -345,14 +358,18 @@ fn committed(
     }
 }
 
-fn committed_in_transaction(partition: &TxnOffsetCommitRequestPartition, now: Moment) -> OffsetAndMetadata {
+fn committed_in_transaction(
+    partition: &TxnOffsetCommitRequestPartition,
+    topic_id: Uuid,
+    now: Moment,
+) -> OffsetAndMetadata {
     OffsetAndMetadata {
         offset: partition.committed_offset,
         leader_epoch: partition.committed_leader_epoch,
         metadata: partition.committed_metadata.clone().unwrap_or_default(),
         commit_timestamp_ms: now.wall_ms,
         expire_timestamp_ms: None,
-        topic_id: Uuid::ZERO,
+        topic_id,
         record_offset: -1,
     }
 }
@@ -376,7 +393,8 @@ fn fetched(partition: PartitionIndex, value: &OffsetAndMetadata) -> OffsetFetchR
     }
 }
 
-/// Whether an offset belongs to the requested topic, and not to an earlier one of the same name.
+/// Whether an offset belongs to the requested topic, and not to an earlier one of the same name. An id that is not known is
+/// zero.
 fn is_same_topic(committed: Uuid, wanted: Uuid) -> bool {
     committed.is_zero() || wanted.is_zero() || committed == wanted
 }

@@ -6,6 +6,7 @@ use super::super::classic::{GroupState, Joining};
 use super::super::consumer::{
     Beat, ConsumerGroup, ConsumerRecord, HeartbeatError, LEAVING, Matches, Removal, Scene,
 };
+use super::super::deadlines::Change;
 use super::super::error::MembershipError;
 use super::super::kind::Group;
 use super::super::record::CoordinatorRecord;
@@ -13,9 +14,9 @@ use super::super::regex::resolve;
 use super::super::timed::Timed;
 use super::super::timers::Timer;
 use super::super::topics::Topics;
+use super::Shard;
 use super::write::After;
-use super::{Shard, refuse_waiting};
-use crate::driver::{Basis, Moment, Ticket};
+use crate::driver::{Moment, Ticket};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use thalweg_wire::ErrorCode;
@@ -102,18 +103,7 @@ impl Shard {
         let decision = group.heartbeat(scene, &beat)?;
         records.extend(decision.records);
         changes.extend(decision.changes);
-        self.dismiss_classic(&shared);
         Ok((records, After::Changes(shared, changes), decision.response))
-    }
-
-    /// A classic group is about to be converted: the members that wait for a rebalance have to join again.
-    fn dismiss_classic(&mut self, id: &str) {
-        let classic = self.groups.get_mut(id).and_then(Timed::latest_mut).and_then(Group::classic_mut);
-        if let Some(group) = classic {
-            let waiting = group.dissolve(&mut self.timers);
-            let error = MembershipError::RebalanceInProgress;
-            refuse_waiting(&mut self.answers, waiting, error, Basis::LATEST);
-        }
     }
 
     fn consumer_leaves(
@@ -189,6 +179,19 @@ impl Shard {
         }
     }
 
+    /// The records of a decision could not be written. Its member was heard of all the same: the session goes on.
+    pub(super) fn after_refusal(&mut self, after: After, now: Moment) {
+        match after {
+            After::Changes(id, changes) | After::Beat(id, changes, _) | After::Delay(id, changes, _) => {
+                let is_session = |(_, change): &(_, Change)| matches!(change, Change::Session(_));
+                let sessions = changes.into_iter().filter(is_session).collect();
+                self.after_write(After::Changes(id, sessions), now);
+            }
+            After::ShareSession(id, member) => self.begin_share_session(&id, &member, now),
+            After::Downgrade(..) => {}
+        }
+    }
+
     /// A group follows a record. `at` is where the log acknowledges it, when readers must wait for that.
     pub(super) fn apply_consumer(&mut self, record: ConsumerRecord, at: Option<i64>) {
         let is_there = self.is_consumer_group(record.group());
@@ -206,10 +209,11 @@ impl Shard {
         }
     }
 
-    /// Makes a consumer group, in place of a classic group that has only offsets, or was left behind by a log that was
-    /// compacted.
+    /// Makes a consumer group. Another group of the name is left behind by a log that was compacted.
     fn make_consumer_group(&mut self, id: &str, at: Option<i64>) {
-        self.dismiss_classic(id);
+        if self.group(id).is_some() {
+            self.remove_group(id, at);
+        }
         self.place_group(id, at, |id| ConsumerGroup::new(id).into());
     }
 

@@ -1,5 +1,6 @@
 //! Deadlines: sessions and phases end, writes time out, offsets expire.
 
+use super::super::offsets::OffsetAndMetadata;
 use super::super::timers::Timer;
 use super::{Pending, Shard};
 use crate::driver::{Moment, WriteError};
@@ -10,7 +11,9 @@ impl Shard {
     pub(super) fn nearest_deadline_ms(&self) -> i64 {
         let write_ms = self.pending.front().map(|pending| pending.expires_ms);
         let timer_ms = self.timers.next_ms();
-        [write_ms, timer_ms].into_iter().flatten().fold(self.next_cleanup_ms, i64::min)
+        // At once, behind the writes of the turn that expired offsets.
+        let groups_ms = self.removes_groups.then_some(i64::MIN);
+        [write_ms, timer_ms, groups_ms].into_iter().flatten().fold(self.next_cleanup_ms, i64::min)
     }
 
     /// Processes one due deadline, and returns whether there was one. This is a turn: its writes come before the
@@ -34,6 +37,11 @@ impl Shard {
                 .monotonic_ms
                 .saturating_add(self.context.config.offsets_retention_check_interval_ms.max(1));
             self.expire_offsets(now);
+            self.removes_groups = true;
+            return true;
+        }
+        if std::mem::take(&mut self.removes_groups) {
+            self.remove_empty_groups();
             return true;
         }
         false
@@ -70,34 +78,55 @@ impl Shard {
         }
     }
 
-    /// Removes expired offsets, and groups without members and offsets.
+    /// Removes offsets that are expired or whose topic is gone, and the states of share groups for such topics. What could
+    /// not be removed before, because it could not be written or the shard was loading, is removed now.
     fn expire_offsets(&mut self, now: Moment) {
+        let topics = &self.context.topics;
         let mut records = Vec::new();
-        let mut ids: Vec<&Arc<str>> = self.groups.keys().collect();
-        ids.sort_unstable();
-        for id in ids {
-            let Some(group) = self.group(id) else { continue };
-            let starts_ms = |topic: &str, commit_timestamp_ms: i64| {
+        for id in self.group_ids() {
+            let Some(group) = self.group(&id) else { continue };
+            let starts_ms = |topic: &str, value: &OffsetAndMetadata| {
                 if group.is_subscribed_to(topic) {
                     None
                 } else {
-                    group.retention_starts_ms(commit_timestamp_ms)
+                    group.retention_starts_ms(value.commit_timestamp_ms)
                 }
             };
-            let is_empty = self.offsets.expire(
-                id,
+            self.offsets.expire(
+                &id,
                 now.wall_ms,
                 self.context.config.offsets_retention_ms,
-                |topic, value| starts_ms(topic, value.commit_timestamp_ms),
+                starts_ms,
+                |topic| topics.id(topic),
                 &mut records,
             );
-            if is_empty && group.is_abandoned() {
-                group.tombstones(id, &mut records);
+        }
+        records.extend(self.share_states_of_deleted(|topic| topics.name(topic).is_none()));
+        if !records.is_empty() {
+            tracing::info!(records = records.len(), "Removing expired offsets");
+        }
+        self.write_tombstones(records);
+    }
+
+    /// Removes groups without members and offsets. The tombstones of the offsets are in the log already: no offset is left
+    /// without its group.
+    fn remove_empty_groups(&mut self) {
+        let mut records = Vec::new();
+        for id in self.group_ids() {
+            let Some(group) = self.group(&id) else { continue };
+            if group.is_abandoned() && self.offsets.is_empty_for(&id) {
+                group.tombstones(&id, &mut records);
             }
         }
         if !records.is_empty() {
-            tracing::info!(records = records.len(), "Removing expired offsets and empty groups");
+            tracing::info!(records = records.len(), "Removing empty groups");
         }
         self.write_tombstones(records);
+    }
+
+    fn group_ids(&self) -> Vec<Arc<str>> {
+        let mut ids: Vec<Arc<str>> = self.groups.keys().cloned().collect();
+        ids.sort_unstable();
+        ids
     }
 }

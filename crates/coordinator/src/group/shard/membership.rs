@@ -54,9 +54,8 @@ impl Shard {
             replaced = self.groups.entry(id).or_default().set(Some(group.into()));
         }
         let mut tombstones = Vec::new();
-        if let Some(group) = &mut replaced {
+        if let Some(group) = &replaced {
             group.tombstones(id, &mut tombstones);
-            group.dissolve(&mut self.timers);
         }
         let decided = self.with_group(id, now, |group, cx| {
             group.join(cx, &joining);

@@ -165,7 +165,8 @@ impl Shard {
         let slot = self.groups.get_mut(id).expect("it was just found");
         let Some(group) = slot.latest_mut() else { return };
         let (waiting, basis) = (group.dissolve(&mut self.timers), at.map_or(Basis::LATEST, Basis::up_to));
-        refuse_waiting(&mut self.answers, waiting, MembershipError::UnknownMember, basis);
+        // A group with members goes only when it becomes one of another kind, which they join again.
+        refuse_waiting(&mut self.answers, waiting, MembershipError::RebalanceInProgress, basis);
         match at {
             Some(at) => {
                 slot.change(None);

@@ -8,13 +8,11 @@ use super::super::share::{
 };
 use super::super::timed::Timed;
 use super::super::timers::Timer;
-use super::super::topics::DeletedTopic;
 use super::Shard;
 use super::write::After;
 use crate::driver::{Moment, Ticket};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use thalweg_hash::HashSet;
 use thalweg_wire::request::alter_share_group_offsets_request::AlterShareGroupOffsetsRequestTopic;
 use thalweg_wire::request::share_group_describe_response::DescribedGroup;
 use thalweg_wire::request::{ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse};
@@ -284,15 +282,12 @@ impl Shard {
     }
 
     /// The records by which share groups forget the states of topics that are gone.
-    pub(super) fn share_states_of_deleted(&self, topics: &[DeletedTopic]) -> Vec<CoordinatorRecord> {
-        let gone: HashSet<Uuid> = topics.iter().map(|topic| topic.id).collect();
+    pub(super) fn share_states_of_deleted(&self, is_gone: impl Fn(Uuid) -> bool) -> Vec<CoordinatorRecord> {
         let mut ids: Vec<&Arc<str>> =
             self.groups.iter().filter(|(_, slot)| is_share(slot)).map(|(id, _)| id).collect();
         ids.sort_unstable();
         let groups = ids.into_iter().filter_map(|id| self.group(id)?.share());
-        groups
-            .filter_map(|group| group.topics_deleted(|topic| gone.contains(&topic), &*self.context.topics))
-            .collect()
+        groups.filter_map(|group| group.topics_deleted(&is_gone, &*self.context.topics)).collect()
     }
 }
 

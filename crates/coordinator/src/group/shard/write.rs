@@ -66,9 +66,27 @@ pub struct Write {
     /// Whether the state follows from the records once they are written. Records of a group's membership describe
     /// a state that it has already.
     pub(super) is_applied: bool,
+    /// Whether each record counts without the others, and a write that is too large is divided.
+    pub(super) is_divisible: bool,
 }
 
 impl Write {
+    /// The same records in two writes.
+    pub(super) fn halves(mut self) -> [Write; 2] {
+        let rest = self.records.split_off(self.records.len() / 2);
+        let first = Write {
+            records: std::mem::replace(&mut self.records, rest),
+            producer: self.producer,
+            marker: None,
+            answers: Vec::new(),
+            completion: None,
+            after: None,
+            is_applied: self.is_applied,
+            is_divisible: true,
+        };
+        [first, self]
+    }
+
     /// The batch, and how the partition is to judge it.
     pub(super) fn batch(
         &self,

@@ -2,6 +2,8 @@
 
 use super::super::answer::ClientInfo;
 use super::super::record::CoordinatorRecord;
+#[cfg(test)]
+use super::super::timers::Deadline;
 use super::super::timers::{Timer, Timers};
 use super::error::ShareGroupError;
 use super::member::{LEAVING, Member, filtered, member_tombstones};
@@ -56,7 +58,7 @@ impl ShareGroup {
         }
         let mut bumps = after.topics != before.topics;
         if self.target_epoch >= self.epoch {
-            bumps |= self.lacks_assignment();
+            bumps |= self.lacks_assignment(scene.topics);
         }
         let mut epoch = self.epoch;
         if bumps || self.hashed_at.get().is_none_or(|at| self.epoch < at) {
@@ -199,6 +201,13 @@ impl ShareGroup {
         let member = self.members.get(&id)?;
         tracing::info!(group = %self.id, member = %id, epoch = member.epoch, "Member of a share group failed to send a heartbeat");
         Some(self.without(scene, member))
+    }
+
+    /// The members whose session never ends.
+    #[cfg(test)]
+    pub(in super::super) fn without_session(&self) -> Vec<Arc<str>> {
+        let has_session = |id: &Arc<str>| self.sessions.get(id).is_some_and(Deadline::is_set);
+        self.members.keys().filter(|id| !has_session(id)).cloned().collect()
     }
 
     /// The group is gone.

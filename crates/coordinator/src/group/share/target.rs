@@ -3,6 +3,7 @@
 use super::super::assignor::{Assignment, GroupSpec, MemberSpec, TopicSpec, assign_shared};
 use super::super::record::CoordinatorRecord;
 use super::super::target::{Target, is_due};
+use super::super::topics::Topics;
 use super::member::{Member, target_record};
 use super::{Partitions, ShareGroup, ShareGroupRecord, ShareScene};
 use std::collections::{BTreeMap, BTreeSet};
@@ -71,15 +72,18 @@ impl ShareGroup {
         Arc::new(assigned.remove(&member.id).unwrap_or_default())
     }
 
-    /// Whether a subscribed topic has partitions that are initialized and assigned to no one, or the reverse.
-    pub(super) fn lacks_assignment(&self) -> bool {
+    /// Whether a subscribed topic has partitions that are initialized and assigned to no one, or the reverse. A topic that is
+    /// gone can have partitions that are still noted as initialized: they are no one's.
+    pub(super) fn lacks_assignment(&self, topics: &dyn Topics) -> bool {
         let is_assigned = self.is_assigned.get().unwrap_or_else(|| {
             let mut assigned = Partitions::new();
             for (topic, partitions) in self.targets.values().flat_map(|target| target.iter()) {
                 assigned.entry(*topic).or_default().extend(partitions);
             }
             self.states.initialized.iter().all(|(id, topic)| {
-                !self.subscribers.contains_key(&topic.name) || assigned.get(id) == Some(&topic.partitions)
+                !self.subscribers.contains_key(&topic.name)
+                    || assigned.get(id) == Some(&topic.partitions)
+                    || topics.id(&topic.name) != Some(*id)
             })
         });
         self.is_assigned.set(Some(is_assigned));

@@ -92,6 +92,8 @@ pub(super) struct Harness {
     pub(super) acknowledged: i64,
     /// The next appends fail with this.
     pub(super) refuses: Option<WriteError>,
+    /// Larger batches are refused.
+    pub(super) batch_bytes_max: usize,
     next_ticket: u64,
     /// Answers that wait for the log.
     waiting: HeldAnswers<Answer>,
@@ -121,6 +123,7 @@ impl Harness {
             held: VecDeque::new(),
             acknowledged: -1,
             refuses: None,
+            batch_bytes_max: usize::MAX,
             next_ticket: 0,
             waiting: HeldAnswers::new(-1, -1),
             answers: BTreeMap::new(),
@@ -215,8 +218,13 @@ impl Harness {
                 builder.append_control(now.wall_ms, kind, &[0; 6]).expect("a small batch");
             }
             let last = self.next_offset + i64::from(builder.record_count()) - 1;
+            let batch = builder.build();
+            if batch.len() > self.batch_bytes_max {
+                self.shard.refused(write, WriteError::TooLarge, now);
+                continue;
+            }
             self.next_offset = last + 1;
-            self.log.push(builder.build());
+            self.log.push(batch);
             self.shard.written(write, last, now);
             self.waiting.written(last);
             if self.holds {

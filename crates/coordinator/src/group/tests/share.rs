@@ -380,3 +380,56 @@ fn a_heartbeat_that_cannot_be_written_changes_nothing() {
     scene.beat(&mut one);
     assert_eq!(scene.harness.log.len(), records, "a heartbeat without news leaves no record");
 }
+
+#[test]
+fn a_heartbeat_that_cannot_be_written_extends_the_session() {
+    let mut scene = Scene::new();
+    let mut one = scene.joined("one", &["t"]);
+    scene.harness.refuses = Some(WriteError::TooFewReplicas);
+    let request = ShareGroupHeartbeatRequest {
+        subscribed_topic_names: Some(vec!["t".to_owned(), "u".to_owned()]),
+        ..one.request()
+    };
+    for _ in 0..4 {
+        scene.harness.advance(SESSION_MS / 2);
+        assert_eq!(scene.refusal(&request), ErrorCode::CoordinatorNotAvailable);
+    }
+    scene.harness.refuses = None;
+    scene.harness.advance(1_000);
+    scene.beat(&mut one);
+    scene.harness.advance(SESSION_MS + 1);
+    assert_eq!(scene.refusal(&one.request()), ErrorCode::UnknownMemberId);
+}
+
+#[test]
+fn a_refused_clean_up_of_a_deleted_topic_is_tried_again_and_raises_no_epoch() {
+    let mut scene = Scene::new();
+    let mut one = scene.joined("one", &["t", "u"]);
+    scene.harness.topics.delete("t");
+    scene.harness.topics.set("t", 9, 1);
+    let deleted = [super::super::topics::DeletedTopic { name: "t".to_owned(), id: Uuid(7) }];
+    scene.harness.refuses = Some(WriteError::TooLarge);
+    scene.harness.turn(|shard, _, _| shard.topics_deleted(&deleted));
+    scene.harness.turn(|shard, _, _| shard.topics_changed(&["t".to_owned()], true));
+    scene.harness.refuses = None;
+    scene.harness.advance(1_000);
+    for _ in 0..3 {
+        if let Some(initialization) = scene.beat(&mut one) {
+            scene.answer(&initialization, true);
+        }
+        scene.harness.advance(2_000);
+    }
+    let epoch = one.epoch;
+    for _ in 0..10 {
+        scene.beat(&mut one);
+        scene.harness.advance(2_000);
+    }
+    assert_eq!(one.epoch, epoch);
+    assert_eq!(one.assigned, [(8, 0), (9, 0)]);
+    assert!(scene.initialized().contains_key(&Uuid(7)));
+    for _ in 0..60 {
+        scene.harness.advance(10_000);
+        scene.beat(&mut one);
+    }
+    assert_eq!(scene.initialized(), partitions(&[(8, &[0]), (9, &[0])]));
+}

@@ -697,3 +697,28 @@ fn an_answer_that_writes_nothing_waits_for_what_it_rests_on_even_if_its_writer_g
     while harness.acknowledge() {}
     assert_eq!(code(harness, fourth), Some(0));
 }
+
+#[test]
+fn a_heartbeat_that_cannot_be_written_extends_the_session() {
+    let mut h = Harness::new();
+    h.topics.set("t", 7, 2);
+    let mut one = Member::new("one", word_count());
+    let send = |h: &mut Harness, request: &StreamsGroupHeartbeatRequest| {
+        let ticket = h.turn(|shard, ticket, now| shard.streams_heartbeat(&client("c"), request, ticket, now));
+        match h.answer(ticket) {
+            Some(Answer::Streams(StreamsAnswer::Heartbeat(response, _))) => (**response).clone(),
+            other => panic!("{other:?}"),
+        }
+    };
+    let response = send(&mut h, &one.request());
+    one.take(&response);
+    h.refuses = Some(WriteError::TooFewReplicas);
+    let request = StreamsGroupHeartbeatRequest { process_id: Some("another".to_owned()), ..one.request() };
+    for _ in 0..4 {
+        h.advance(SESSION_MS / 2);
+        assert_eq!(send(&mut h, &request).error_code, ErrorCode::CoordinatorNotAvailable.code());
+    }
+    h.refuses = None;
+    h.advance(1_000);
+    assert_eq!(send(&mut h, &request).error_code, 0);
+}
