@@ -102,8 +102,8 @@ pub(super) struct Fetcher {
     session: FetchSession,
     connection: Option<Connection>,
     failures: u32,
-    /// How many log directories were online at the last look.
-    online: usize,
+    /// How many log directories were online at the last look, and how many replicas had been handed over.
+    seen: (usize, u64),
 }
 
 impl Fetcher {
@@ -114,20 +114,9 @@ impl Fetcher {
         stopping: watch::Receiver<bool>,
     ) -> Self {
         let (followed, owing, session) = (BTreeMap::new(), Owing::default(), FetchSession::default());
-        let online = replication.log_dirs.online_count();
+        let seen = (replication.log_dirs.online_count(), replication.directories.hand_overs());
         let connection = None;
-        Self {
-            replication,
-            leader,
-            inbox,
-            stopping,
-            followed,
-            owing,
-            session,
-            connection,
-            failures: 0,
-            online,
-        }
+        Self { replication, leader, inbox, stopping, followed, owing, session, connection, failures: 0, seen }
     }
 
     /// Lives until the broker stops.
@@ -137,7 +126,7 @@ impl Fetcher {
             self.take_inbox();
             self.end_rests(Instant::now());
             self.leave_out_leaving();
-            self.leave_failed_directories();
+            self.leave_out_unusable();
             self.make_durable().await;
             if self.replication.broker.epoch() < 0 {
                 // Before the registration there is no epoch to fetch with.
@@ -251,15 +240,19 @@ impl Fetcher {
         }
     }
 
-    /// Stops fetching what lies in a directory that has failed since the last look.
-    fn leave_failed_directories(&mut self) {
-        let online = self.replication.log_dirs.online_count();
-        if std::mem::replace(&mut self.online, online) == online {
+    /// Stops fetching replicas whose directories have failed, or that were handed over for lack of room, since the last look.
+    fn leave_out_unusable(&mut self) {
+        let Replication { log_dirs, directories, .. } = &*self.replication;
+        let now = (log_dirs.online_count(), directories.hand_overs());
+        if std::mem::replace(&mut self.seen, now) == now {
             return;
         }
-        let closed = self.followed.iter().filter(|(_, followed)| followed.partition.is_closed());
-        let closed: Vec<_> = closed.map(|(key, _)| *key).collect();
-        closed.into_iter().for_each(|key| self.go_on_at_end(key));
+        let is_unusable = |key: &PartitionKey, followed: &Followed| {
+            followed.partition.is_closed() || directories.is_away(key.0, key.1)
+        };
+        let unusable = self.followed.iter().filter(|(key, followed)| is_unusable(key, followed));
+        let unusable: Vec<_> = unusable.map(|(key, _)| *key).collect();
+        unusable.into_iter().for_each(|key| self.go_on_at_end(key));
     }
 
     fn end_rests(&mut self, now: Instant) {

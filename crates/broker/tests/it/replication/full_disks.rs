@@ -5,6 +5,9 @@ use std::sync::Arc;
 use thalweg_log::disk::{Disk, Faults};
 use thalweg_wire::request::delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic};
 
+/// The default of `replica.lag.time.max.ms`.
+const REPLICA_LAG_MAX: Duration = Duration::from_secs(30);
+
 /// A cluster whose broker 1 has a disk with these faults.
 async fn with_faulty_disk(more: &[(&str, &str)]) -> (Cluster, Arc<Faults>) {
     let mut cluster = Cluster::start(&[]).await;
@@ -83,6 +86,40 @@ async fn full_directory_hands_over_though_another_has_room() {
         assert_eq!(cluster.registration(&topic, 1).leader, BrokerId(1), "its directory has room");
     })
     .await;
+    cluster.stop_all().await;
+}
+
+/// Where broker 1 must stay for another partition: there it is not fenced as a whole.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn follower_without_room_holds_no_acknowledgement_up() {
+    let (cluster, faults) = with_faulty_disk(&[]).await;
+    let alone = cluster.create("alone", &[&[1]], &[]).await;
+    let pair = cluster.create("pair", &[&[2, 1], &[3, 1]], &[]).await;
+    let three = cluster.create("three", &[&[2, 3, 1]], &[]).await;
+    for (topic, partition) in [(&alone, 0), (&pair, 0), (&pair, 1), (&three, 0)] {
+        cluster.put(topic, partition, -1, b"before").await;
+    }
+    watched(&cluster, async {
+        faults.set_free_bytes(Some(0));
+        for (topic, partition, in_sync) in [(&pair, 0, &[2][..]), (&three, 0, &[2, 3]), (&pair, 1, &[3])] {
+            let began = Instant::now();
+            cluster.put(topic, partition, -1, b"while it is full").await;
+            let held = began.elapsed();
+            println!("{}-{partition}: acks=all took {held:?}", topic.name);
+            assert!(held < REPLICA_LAG_MAX / 2, "acks=all was held for {held:?}");
+            cluster.wait_for_isr(topic, partition, in_sync).await;
+        }
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert_eq!(cluster.registration(&three, 0).isr.len(), 2, "there is no room yet");
+        faults.set_free_bytes(None);
+        for (topic, partition, in_sync) in
+            [(&pair, 0, &[1, 2][..]), (&three, 0, &[1, 2, 3]), (&pair, 1, &[1, 3])]
+        {
+            cluster.wait_for_isr(topic, partition, in_sync).await;
+        }
+    })
+    .await;
+    cluster.assert_same(&three, 0, &[1, 2, 3]).await;
     cluster.stop_all().await;
 }
 
