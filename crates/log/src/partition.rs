@@ -392,6 +392,7 @@ impl PartitionLog {
     /// Ends the log: its directory has this name and will be removed.
     pub(crate) fn leave(&mut self, renamed: PathBuf) {
         self.health.poison = Some("the partition is in another log directory".into());
+        self.home = self.home.beside_lock();
         self.home.dir = renamed;
         self.doomed.clear();
     }
@@ -399,6 +400,7 @@ impl PartitionLog {
     /// Moves the directory to a name under which it will be removed; nothing is appended any more.
     pub(crate) fn retire(&mut self, renamed: &Path) -> io::Result<()> {
         self.health.poison = Some("the partition is deleted".into());
+        self.home = self.home.beside_lock();
         self.home.disk.rename(&self.home.dir, renamed)?;
         self.home.dir = renamed.to_owned();
         self.doomed.clear();
