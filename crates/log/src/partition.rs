@@ -419,6 +419,7 @@ impl PartitionLog {
     fn publish(&self) {
         let published = &self.published;
         published.log_start.store(self.log_start.0, Ordering::Relaxed);
+        published.lower_durable_start();
         // While deleted segments may reappear after a power failure, the checkpoint must contain the log start.
         let mut first_segment = self.segments[0].base_offset;
         if self.flushing.names.unsynced().is_some() {

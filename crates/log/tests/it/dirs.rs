@@ -697,6 +697,41 @@ fn checkpoint_says_which_directories_have_their_log_starts() {
 }
 
 #[test]
+fn log_start_is_durable_once_the_checkpoint_has_it() {
+    let dir = TempDir::new();
+    let faults = Arc::new(Faults::default());
+    let disk = Disk::with_faults(Arc::clone(&faults));
+    let (dirs, _) = open(LogDirsOptions { disk, ..options(&[dir.path()]) }).expect("opens");
+    let mut log = create(&dirs, 0);
+    let delete = |log: &mut PartitionLog, offset| {
+        for _ in 0..6 {
+            append(log, &Spec::new(1).build());
+        }
+        log.set_high_watermark(log.log_end_offset());
+        log.delete_records(Offset(offset)).expect("deletes");
+    };
+    delete(&mut log, 4);
+    let durable = |log: &PartitionLog| log.published().durable_log_start().0;
+    assert_eq!(durable(&log), 0);
+    faults.set_free_bytes(Some(0));
+    dirs.checkpoint_log_starts();
+    assert_eq!(durable(&log), 0, "there is no room for it");
+    faults.set_free_bytes(None);
+    dirs.checkpoint_log_starts();
+    assert_eq!(durable(&log), 4);
+    log.truncate_fully_and_start_at(Offset(2), None).expect("truncates");
+    assert_eq!(durable(&log), 2);
+    delete(&mut log, 4);
+    assert_eq!(durable(&log), 2, "the checkpoint was lowered with the log");
+    dirs.checkpoint_log_starts();
+    log.close().expect("closes");
+    dirs.close(1);
+    drop((dirs, log));
+    let (_dirs, logs) = open(options(&[dir.path()])).expect("opens");
+    assert_eq!((logs[0].log_start_offset(), durable(&logs[0])), (Offset(4), 4));
+}
+
+#[test]
 fn a_partition_that_is_set_aside_is_kept_and_not_opened_again() {
     let dir = TempDir::new();
     let (dirs, _) = open(options(&[dir.path()])).expect("opens");
