@@ -116,7 +116,6 @@ async fn follower_without_room_holds_no_acknowledgement_up() {
             let began = Instant::now();
             cluster.put(topic, partition, -1, b"while it is full").await;
             let held = began.elapsed();
-            println!("{}-{partition}: acks=all took {held:?}", topic.name);
             assert!(held < REPLICA_LAG_MAX / 2, "acks=all was held for {held:?}");
             cluster.wait_for_isr(topic, partition, in_sync).await;
         }
