@@ -61,6 +61,11 @@ impl Home {
         Home { disk, dir, name_suffix: "" }
     }
 
+    /// The same directory for work without the partition's lock: see [`Disk::beside_lock`].
+    pub(crate) fn beside_lock(&self) -> Home {
+        Home { disk: self.disk.beside_lock(), ..self.clone() }
+    }
+
     /// The same directory, with file names that end so.
     pub(crate) fn with_suffix(&self, name_suffix: &'static str) -> Home {
         Home { name_suffix, ..self.clone() }
