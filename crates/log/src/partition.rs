@@ -33,6 +33,7 @@ use thalweg_ids::Uuid;
 
 mod append;
 mod compact;
+mod continuity;
 mod error;
 mod examine;
 mod flush;

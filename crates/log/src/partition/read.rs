@@ -116,6 +116,8 @@ impl PartitionLog {
             if let Some(slice) = self.read_segment(index, from, max_bytes, upper_bound, min_one_message)? {
                 return Ok(slice);
             }
+            // No batch of the segment is at or above `from`, and the next segment begins above it.
+            self.check_end(index).inspect_err(|error| self.note_error(error))?;
             index += 1;
         }
         Ok(None)
