@@ -1,7 +1,9 @@
 //! Closed segments that something else has emptied, removed, or overwritten while the log was closed: no reader may skip
 //! their records.
 
-use thalweg_log::{BatchFault, CleanupPolicy, Damage, LogConfig, LogError, OpenOptions, PartitionLog, ReadError};
+use thalweg_log::{
+    BatchFault, CleanupPolicy, Damage, LogConfig, LogError, OpenOptions, PartitionLog, ReadError,
+};
 use thalweg_record::{Offset, batches};
 
 use crate::support::*;
@@ -89,7 +91,11 @@ fn no_reader_skips_the_records_of_a_lost_segment() {
             let bench = closed();
             lose(&bench);
             let mut log = open(&bench, clean);
-            assert_eq!(log.end_at_gap().expect("looks"), None, "{what}: all below the recovery point was synced");
+            assert_eq!(
+                log.end_at_gap().expect("looks"),
+                None,
+                "{what}: all below the recovery point was synced"
+            );
             if is_known_at_once {
                 assert_eq!(log.damage(), Some(Damage::Unreadable(BASE)), "{what}");
             }
@@ -152,10 +158,13 @@ fn gaps_of_other_origin_are_no_damage() {
         ("compacted now", Box::new(|bench, _| bench.config.cleanup_policy = CleanupPolicy::COMPACT)),
         ("compacted once", Box::new(|_, options| options.cleaned_to = Offset(24))),
         ("below the log start", Box::new(|_, options| options.log_start = NEXT)),
-        ("deleted, and reappeared in part", Box::new(|bench, options| {
-            bench.write_file(&format!("{}.deleted", log_name(BASE.0)), &[]);
-            options.clean = false;
-        })),
+        (
+            "deleted, and reappeared in part",
+            Box::new(|bench, options| {
+                bench.write_file(&format!("{}.deleted", log_name(BASE.0)), &[]);
+                options.clean = false;
+            }),
+        ),
     ];
     for (what, arrange) in cases {
         let mut bench = closed();
