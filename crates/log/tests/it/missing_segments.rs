@@ -8,6 +8,9 @@ use thalweg_record::{Offset, batches};
 
 use crate::support::*;
 
+type Lose = Box<dyn Fn(&Bench)>;
+type Arrange = Box<dyn Fn(&mut Bench, &mut OpenOptions)>;
+
 const BATCHES_OF_SEGMENT: i64 = 3;
 const SEGMENTS: i64 = 5;
 const END: Offset = Offset(2 * BATCHES_OF_SEGMENT * SEGMENTS);
@@ -51,9 +54,9 @@ fn overwrite(bench: &Bench, base: Offset, other: Offset) {
 }
 
 /// The ways in which the records of a segment get lost, and whether a start knows of it before anything is read.
-fn ways() -> Vec<(&'static str, bool, Box<dyn Fn(&Bench)>)> {
+fn ways() -> Vec<(&'static str, bool, Lose)> {
     let all = [".log", ".index", ".timeindex", ".snapshot"];
-    let mut ways: Vec<(_, _, Box<dyn Fn(&Bench)>)> = vec![
+    let mut ways: Vec<(_, _, Lose)> = vec![
         ("emptied", true, Box::new(|bench| bench.write_file(&log_name(BASE.0), &[]))),
         ("without .log", true, Box::new(|bench| remove(bench, BASE, &[".log"]))),
         ("removed", false, Box::new(move |bench| remove(bench, BASE, &all))),
@@ -154,7 +157,7 @@ fn missing_records_are_named() {
 fn gaps_of_other_origin_are_no_damage() {
     let all = [".log", ".index", ".timeindex", ".snapshot"];
     let gone: Vec<_> = (0..BASE.0).chain(NEXT.0..END.0).collect();
-    let cases: [(&str, Box<dyn Fn(&mut Bench, &mut OpenOptions)>); 4] = [
+    let cases: [(&str, Arrange); 4] = [
         ("compacted now", Box::new(|bench, _| bench.config.cleanup_policy = CleanupPolicy::COMPACT)),
         ("compacted once", Box::new(|_, options| options.cleaned_to = Offset(24))),
         ("below the log start", Box::new(|_, options| options.log_start = NEXT)),
