@@ -33,6 +33,7 @@ use thalweg_ids::Uuid;
 
 mod append;
 mod compact;
+mod continuity;
 mod error;
 mod examine;
 mod flush;
@@ -457,6 +458,7 @@ impl PartitionLog {
     /// read trailing zeros. Looks first whether something else has cut it.
     pub fn trim_if_quiet(&mut self) -> io::Result<()> {
         self.check_length(self.segments.len() - 1)?;
+        self.active().age();
         let is_quiet = std::mem::replace(&mut self.trim_seen_end, self.log_end) == self.log_end;
         match self.segments.last_mut() {
             Some(active) if is_quiet && active.has_zeros() => active.trim(&self.home)?,
