@@ -1,5 +1,5 @@
-//! Handles failed and full data directories: failed ones are reported to the controller, and others lead what finds no
-//! room here.
+//! Handles failed and full data directories: failed ones are reported to the controller, and other brokers serve what
+//! finds no room here: they lead it, and do not wait for the replica here.
 //!
 //! Owns: the decision, for the whole broker while none of its directories has room and each of its partitions has
 //! another leader, and otherwise partition by partition. Refuses to hand over partitions without another replica in
@@ -59,27 +59,28 @@ pub async fn watch_directories(broker: &Broker, membership: &Membership, directo
     }
 }
 
-/// Whether another broker can lead a partition of this one.
-pub(crate) fn can_be_led_elsewhere(partition: &PartitionRegistration, node_id: BrokerId) -> bool {
-    who_leads(partition, node_id) == Leads::Another
+/// Whether other replicas can go on without the one of this broker, which is in sync.
+pub(crate) fn can_be_spared(partition: &PartitionRegistration, node_id: BrokerId) -> bool {
+    need_of(partition, node_id) == Need::Spared
 }
 
-/// Whose turn it is to lead a partition of this broker whose directory is full.
+/// Whether a partition needs the replica of a broker whose directory is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Leads {
-    /// Another replica that is in sync.
-    Another,
-    /// This one: no other is in sync.
-    This,
-    /// Another replica leads already, or none.
-    Anyway,
+enum Need {
+    /// Others in sync can lead, or one of them does, and waits for this one with each record.
+    Spared,
+    /// It leads, and no other is in sync.
+    OnlyLeader,
+    /// It is not in sync, so that no leader waits for it; or there is no leader.
+    Outside,
 }
 
-fn who_leads(partition: &PartitionRegistration, node_id: BrokerId) -> Leads {
+fn need_of(partition: &PartitionRegistration, node_id: BrokerId) -> Need {
     match partition.leader {
-        leader if leader != node_id => Leads::Anyway,
-        _ if partition.isr.len() > 1 => Leads::Another,
-        _ => Leads::This,
+        BrokerId::NONE => Need::Outside,
+        leader if leader == node_id && partition.isr.len() == 1 => Need::OnlyLeader,
+        _ if partition.isr.contains(&node_id) => Need::Spared,
+        _ => Need::Outside,
     }
 }
 
@@ -93,7 +94,7 @@ struct FullDirectories {
 }
 
 impl FullDirectories {
-    /// Hands over the partitions that others can lead, and takes back those whose directories have had room for a while.
+    /// Hands over the partitions that others can serve, and takes back those whose directories have had room for a while.
     fn relieve(&mut self, broker: &Broker, image: &Image, withdrawn: bool) {
         let now = Instant::now();
         let full = broker.log_dirs.full_ids();
@@ -113,15 +114,20 @@ impl FullDirectories {
                 continue;
             };
             let directories = &broker.replication.directories;
-            match who_leads(registration, broker.node_id) {
-                Leads::Another if !broker.replication.tracks_directories() => stay.push(partition),
-                Leads::Another => {
+            match need_of(registration, broker.node_id) {
+                Need::Spared if !broker.replication.tracks_directories() => {
+                    // A leader without such reports waits for a follower for `replica.lag.time.max.ms`.
+                    if registration.leader == broker.node_id {
+                        stay.push(partition);
+                    }
+                }
+                Need::Spared => {
                     if directories.hand_over(partition.topic_id, partition.index) {
                         handed_over.push(partition);
                     }
                 }
-                Leads::This => stay.push(partition),
-                Leads::Anyway => {}
+                Need::OnlyLeader => stay.push(partition),
+                Need::Outside => {}
             }
         }
         self.say(broker, &handed_over, &stay);
@@ -169,7 +175,7 @@ impl FullDirectories {
             staying = stay.len(),
             stay = %names(stay),
             why,
-            "Log directories without room: other brokers lead their partitions, except those that stay"
+            "Log directories without room: other brokers serve their partitions alone, except those that stay"
         );
     }
 }
@@ -225,7 +231,8 @@ impl Stance {
 /// other.
 fn is_needed(image: &Image, node_id: BrokerId) -> bool {
     let mut partitions = image.topics().iter().flat_map(|topic| topic.partitions.values());
-    partitions.any(|partition| waits_for(partition, node_id) || who_leads(partition, node_id) == Leads::This)
+    partitions
+        .any(|partition| waits_for(partition, node_id) || need_of(partition, node_id) == Need::OnlyLeader)
 }
 
 /// Whether a partition has no leader, and this replica could be it.
@@ -263,14 +270,14 @@ mod tests {
 
     #[test]
     fn partitions_of_a_full_directory_stay_only_if_no_other_is_in_sync() {
-        let image = image(&[(1, &[1, 2]), (1, &[1]), (2, &[1, 2]), (BrokerId::NONE.0, &[1])]);
-        let leads = |index| {
+        let image = image(&[(1, &[1, 2]), (1, &[1]), (2, &[1, 2]), (2, &[2, 3]), (BrokerId::NONE.0, &[1])]);
+        let need = |index| {
             let partition = image.partition("t", PartitionIndex(index)).expect("it is there");
-            who_leads(partition, BrokerId(1))
+            need_of(partition, BrokerId(1))
         };
         assert_eq!(
-            (0..4).map(leads).collect::<Vec<_>>(),
-            [Leads::Another, Leads::This, Leads::Anyway, Leads::Anyway]
+            (0..5).map(need).collect::<Vec<_>>(),
+            [Need::Spared, Need::OnlyLeader, Need::Spared, Need::Outside, Need::Outside]
         );
     }
 

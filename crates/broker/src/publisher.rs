@@ -6,7 +6,7 @@
 
 use crate::broker::Broker;
 use crate::connection_limits;
-use crate::directory_watch::can_be_led_elsewhere;
+use crate::directory_watch::can_be_spared;
 use crate::reconfigure;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -76,11 +76,10 @@ impl Publisher {
         }
     }
 
-    /// A partition that finds no room here is led by another replica, if one is in sync.
+    /// A partition that finds no room here is served by its other replicas alone, if one is in sync.
     fn hand_over(&self, change: &LocalPartition) {
         let replication = &self.broker.replication;
-        if can_be_led_elsewhere(&change.registration, self.broker.node_id) && replication.tracks_directories()
-        {
+        if can_be_spared(&change.registration, self.broker.node_id) && replication.tracks_directories() {
             replication.directories.hand_over(change.topic.id, change.partition);
         }
     }

@@ -4,6 +4,7 @@
 //! value`, comments with `#` or `!`, a backslash at the end of a continued line, and the escapes.
 
 mod librdkafka;
+mod providers;
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
@@ -14,6 +15,7 @@ use crate::address::bootstrap_servers;
 use crate::error::BootstrapError;
 use thalweg_security::{HIDDEN, is_secret};
 
+pub use providers::{UnresolvedSetting, resolve};
 pub use thalweg_security::InvalidSetting;
 
 /// A line of a properties file or argument is not `key=value`.

@@ -7,6 +7,7 @@ use std::fmt;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use thalweg_client::UnresolvedSetting;
 use thiserror::Error;
 
 use super::error::{ConfigError, InvalidConfig};
@@ -49,6 +50,16 @@ pub enum LoadError {
     /// See [`BadLine`].
     #[error(transparent)]
     Line(#[from] BadLine),
+}
+
+/// A placeholder without a value, and where it was written.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{}{error}", origin.iter().map(|origin| format!("{origin}: ")).collect::<String>())]
+pub struct UnresolvedProperty {
+    /// The file or argument.
+    pub origin: Option<String>,
+    /// What is wrong.
+    pub error: UnresolvedSetting,
 }
 
 /// An override without an equals sign, or without a key before it.
@@ -130,6 +141,15 @@ impl ServerProperties {
         }
     }
 
+    /// Puts the values of config providers in place of placeholders.
+    pub fn resolve(mut self) -> Result<Self, UnresolvedProperty> {
+        thalweg_client::resolve(&mut self.values).map_err(|error| UnresolvedProperty {
+            origin: self.origins.get(&error.setting).cloned(),
+            error,
+        })?;
+        Ok(self)
+    }
+
     /// Adds the origins to errors.
     pub fn place(&self, invalid: InvalidConfig) -> RefusedConfig {
         let origin = |error: &ConfigError| error.key().and_then(|key| self.origins.get(key)).cloned();
@@ -192,7 +212,7 @@ pub(super) fn warning(name: &str, value: &str) -> Option<Warning> {
         }
         Some(ConfigKey { support: Support::Accepted(reason), .. }) => WarningKind::WithoutEffect(reason),
         Some(ConfigKey { support: Support::Unserved(reason), .. }) => WarningKind::Unserved(reason),
-        None if is_of_listener(name) => return None,
+        None if is_of_listener(name) || name.starts_with("config.providers.") => return None,
         None if name.starts_with(LISTENER_PREFIX) => {
             WarningKind::Unserved("settings for a single listener are not served yet")
         }
@@ -292,6 +312,21 @@ mod tests {
 
     fn parse(text: &str) -> ServerProperties {
         ServerProperties::parse(Path::new("server.properties"), text.as_bytes()).expect("a properties file")
+    }
+
+    #[test]
+    fn values_of_providers_are_read_and_a_placeholder_without_one_names_its_place() {
+        let text = "log.dirs=/data/${env:CARGO_PKG_NAME}\nconfig.providers=env\nconfig.providers.env.class=\
+                    org.apache.kafka.common.config.provider.EnvVarConfigProvider\n";
+        let resolved = parse(text).resolve().expect("Cargo sets the variable");
+        assert_eq!(resolved.get("log.dirs"), Some("/data/thalweg-config"));
+        assert_eq!(resolved.warnings(), []);
+        let mut unknown = parse(text);
+        unknown.set_from("--set", "broker.rack", "${vault:rack}");
+        assert_eq!(
+            unknown.resolve().expect_err("no such provider").to_string(),
+            "--set: broker.rack: ${vault:rack} has no value: config.providers does not name vault"
+        );
     }
 
     #[test]

@@ -271,17 +271,21 @@ impl DirState {
     /// Writes a checkpoint file if its content has changed.
     pub(crate) fn write_checkpoint(&self, checkpoint: Checkpoint) -> io::Result<()> {
         let mut written = self.written(checkpoint).lock();
-        let now: Written = self
-            .partitions
-            .lock()
-            .iter()
-            .filter_map(|(name, partition)| Some((name.clone(), checkpoint.value(&partition.offsets)?)))
-            .collect();
-        if *written == now {
-            return Ok(());
+        let (mut now, mut starts) = (Written::new(), Vec::new());
+        for (name, Partition { offsets, .. }) in self.partitions.lock().iter() {
+            let log_start = offsets.log_start_offset();
+            if checkpoint == Checkpoint::LogStart && log_start > offsets.durable_log_start() {
+                starts.push((Arc::clone(offsets), log_start));
+            }
+            if let Some(value) = checkpoint.value(offsets) {
+                now.insert(name.clone(), value);
+            }
         }
-        checkpoint::write_offsets(&self.disk, &self.path.join(checkpoint.file()), &now)?;
-        *written = now;
+        if *written != now {
+            checkpoint::write_offsets(&self.disk, &self.path.join(checkpoint.file()), &now)?;
+            *written = now;
+        }
+        starts.iter().for_each(|(offsets, log_start)| offsets.set_durable_start(*log_start));
         Ok(())
     }
 
@@ -307,7 +311,11 @@ impl DirState {
         let offsets = self.partitions.lock().get(name).map(|partition| Arc::clone(&partition.offsets));
         let Some(offsets) = offsets else { return Ok(()) };
         for checkpoint in Checkpoint::ALL {
+            // A writer may have set it since the log was truncated.
             let written = self.written(checkpoint).lock().get(name).copied();
+            if checkpoint == Checkpoint::LogStart {
+                offsets.lower_durable_start();
+            }
             if written.is_some_and(|written| written > checkpoint.offset(&offsets)) {
                 self.write_checkpoint(checkpoint)?;
             }

@@ -46,8 +46,8 @@ mod open;
 
 pub use error::{
     BadMetaProperties, CreateError, DirectoryLocked, DirectoryOffline, DuplicateDirectoryId,
-    DuplicatePartition, EmptyDirectory, NoDirectory, OpenError, PartitionExists, UnidentifiedMetadataLog,
-    WrongClusterId, WrongNodeId,
+    DuplicatePartition, EmptyDirectory, NoDirectory, OpenError, PartitionExists, TooManyOpenFiles,
+    UnidentifiedMetadataLog, WrongClusterId, WrongNodeId,
 };
 pub use open::LogDirsOptions;
 

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustix::fs::{FallocateFlags, FlockOperation};
+use rustix::io::Errno;
 use tokio::task::JoinHandle;
 
 mod descriptors;
@@ -61,8 +62,12 @@ pub struct Disk {
     descriptors: Descriptors,
     /// Rebuildable files that did not fit on the disk, since the last report.
     missed_hints: Arc<AtomicU64>,
+    /// Whether a lack of descriptors was logged since the last [`Disk::tell_missed_hints`].
+    told_lack: Arc<AtomicBool>,
     /// The log directory that failing calls take offline.
     failure: Option<Arc<DirFailure>>,
+    /// Whether the names of files and folders may be gone: see [`Disk::beside_lock`].
+    may_miss: bool,
 }
 
 /// A name in a directory.
@@ -128,11 +133,40 @@ impl Disk {
         Disk { failure: Some(failure), ..self.clone() }
     }
 
+    /// The same disk for work without the lock of a partition, or for one that is on its way out: its files and its
+    /// folder may be renamed or removed, so that missing ones are no failure of the directory.
+    pub(crate) fn beside_lock(&self) -> Disk {
+        Disk { may_miss: true, ..self.clone() }
+    }
+
     fn noted<T>(&self, call: &str, path: &Path, result: io::Result<T>) -> io::Result<T> {
-        if let (Err(error), Some(failure)) = (&result, &self.failure) {
-            failure.note(&format!("{call} {}", path.display()), error);
+        if let Err(error) = &result {
+            if lacks_descriptors(error) {
+                self.tell_lack(path, error);
+            } else if let Some(failure) = &self.failure {
+                failure.note(&format!("{call} {}", path.display()), error);
+            }
         }
         result
+    }
+
+    /// As [`Disk::noted`], for a call on a file that must be there, or in a folder that must.
+    fn noted_there<T>(&self, call: &str, path: &Path, result: io::Result<T>) -> io::Result<T> {
+        if let (Err(error), Some(failure), false) = (&result, &self.failure, self.may_miss) {
+            failure.note_missing(&format!("{call} {}", path.display()), error);
+        }
+        self.noted(call, path, result)
+    }
+
+    /// Logs a lack of descriptors, once a minute: it is no fault of the disk, and clients only get an error code.
+    #[cold]
+    fn tell_lack(&self, path: &Path, error: &io::Error) {
+        if !self.told_lack.swap(true, Ordering::Relaxed) {
+            tracing::error!(
+                path = %path.display(), %error, limit = self.descriptors.max(),
+                "Too many files are open: whatever needs another is refused for now. Raise the limit of open files (RLIMIT_NOFILE, `ulimit -n`)"
+            );
+        }
     }
 
     /// Starts blocking disk work on a thread for blocking work. It completes even if the result is dropped. On a disk
@@ -170,6 +204,7 @@ impl Disk {
 
     /// Logs the number of rebuildable files that did not fit on a full disk since the last call, if any.
     pub fn tell_missed_hints(&self) {
+        self.told_lack.store(false, Ordering::Relaxed);
         let count = self.missed_hints.swap(0, Ordering::Relaxed);
         if count > 0 {
             tracing::warn!(
@@ -205,7 +240,7 @@ impl Disk {
 
     /// Opens a file, and creates one with the mode, if there is a mode.
     fn open_with(&self, path: &Path, mode: Option<u32>) -> io::Result<LogFile> {
-        let open = self.noted("opening", path, self.try_to_open(path, mode))?;
+        let open = self.noted_there("opening", path, self.try_to_open(path, mode))?;
         let faults = self.faults.as_ref().map(|faults| Box::new(FaultyFile::new(faults, path)));
         Ok(LogFile { open, failure: self.failure.clone(), faults, is_short: AtomicBool::new(false) })
     }
@@ -346,9 +381,13 @@ impl Disk {
         Ok(listed)
     }
 
-    /// Creates a directory and those above it. Returns whether it is new, and so empty.
+    /// Creates a directory and those above it. Returns whether it is new, and so empty. A log directory is not created in
+    /// this way with what is in it: it would be empty, and not on its file system.
     pub fn create_dir(&self, path: &Path) -> io::Result<bool> {
         self.noted("creating", path, self.before(FaultyCall::Create, path))?;
+        if self.failure.is_some() && path.parent().is_some_and(|parent| !self.exists(parent)) {
+            return self.noted_there("creating", path, Err(Errno::NOENT.into()));
+        }
         if let Some(memory) = &self.memory {
             return self.noted("creating", path, memory.create_dir(path));
         }
@@ -405,12 +444,12 @@ impl Disk {
         waits::check("Sync", dir);
         self.noted("a sync of", dir, self.before(FaultyCall::SyncNames, dir))?;
         if let Some(memory) = &self.memory {
-            return self.noted("a sync of", dir, memory.sync_dir(dir));
+            return self.noted_there("a sync of", dir, memory.sync_dir(dir));
         }
         let checked =
             self.check_faults(dir, |faults| faults.before_open().and_then(|()| faults.before_sync()));
         let synced = checked.and_then(|()| fs::File::open(dir)?.sync_all());
-        self.noted("a sync of", dir, synced)
+        self.noted_there("a sync of", dir, synced)
     }
 
     /// Makes everything on the file system of `path` durable: cheaper than many single syncs.
@@ -423,7 +462,7 @@ impl Disk {
         }
         let checked = self.check_faults(path, |faults| faults.before_sync());
         let synced = checked.and_then(|()| Ok(rustix::fs::syncfs(fs::File::open(path)?)?));
-        self.noted("a sync of", path, synced)
+        self.noted_there("a sync of", path, synced)
     }
 
     /// Bytes of the volume of `path`, and bytes free on it.
@@ -452,7 +491,7 @@ impl Disk {
             .and_then(|()| rustix::fs::fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive));
         match taken {
             Ok(()) => Ok(Some(DirLock(Held::File { _file: file }))),
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::ACCESS) => Ok(None),
+            Err(Errno::AGAIN | Errno::ACCESS) => Ok(None),
             Err(errno) => Err(errno.into()),
         }
     }

@@ -61,7 +61,7 @@ pub use dir_state::PartitionDescription;
 pub use dirs::{
     BadMetaProperties, CreateError, DirDescription, DirectoryLocked, DirectoryOffline, DuplicateDirectoryId,
     DuplicatePartition, EmptyDirectory, FailedDir, LogDirs, LogDirsOptions, NoDirectory, OpenError,
-    PartitionExists, UnidentifiedMetadataLog, Volume, WrongClusterId, WrongNodeId,
+    PartitionExists, TooManyOpenFiles, UnidentifiedMetadataLog, Volume, WrongClusterId, WrongNodeId,
 };
 pub use epochs::EpochEnd;
 pub use partition::{

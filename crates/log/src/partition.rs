@@ -33,6 +33,7 @@ use thalweg_ids::Uuid;
 
 mod append;
 mod compact;
+mod continuity;
 mod error;
 mod examine;
 mod flush;
@@ -392,6 +393,7 @@ impl PartitionLog {
     /// Ends the log: its directory has this name and will be removed.
     pub(crate) fn leave(&mut self, renamed: PathBuf) {
         self.health.poison = Some("the partition is in another log directory".into());
+        self.home = self.home.beside_lock();
         self.home.dir = renamed;
         self.doomed.clear();
     }
@@ -399,6 +401,7 @@ impl PartitionLog {
     /// Moves the directory to a name under which it will be removed; nothing is appended any more.
     pub(crate) fn retire(&mut self, renamed: &Path) -> io::Result<()> {
         self.health.poison = Some("the partition is deleted".into());
+        self.home = self.home.beside_lock();
         self.home.disk.rename(&self.home.dir, renamed)?;
         self.home.dir = renamed.to_owned();
         self.doomed.clear();
@@ -417,6 +420,7 @@ impl PartitionLog {
     fn publish(&self) {
         let published = &self.published;
         published.log_start.store(self.log_start.0, Ordering::Relaxed);
+        published.lower_durable_start();
         // While deleted segments may reappear after a power failure, the checkpoint must contain the log start.
         let mut first_segment = self.segments[0].base_offset;
         if self.flushing.names.unsynced().is_some() {
@@ -454,6 +458,7 @@ impl PartitionLog {
     /// read trailing zeros. Looks first whether something else has cut it.
     pub fn trim_if_quiet(&mut self) -> io::Result<()> {
         self.check_length(self.segments.len() - 1)?;
+        self.active().age();
         let is_quiet = std::mem::replace(&mut self.trim_seen_end, self.log_end) == self.log_end;
         match self.segments.last_mut() {
             Some(active) if is_quiet && active.has_zeros() => active.trim(&self.home)?,

@@ -8,6 +8,7 @@ use thalweg_record::Offset;
 #[derive(Debug, Default)]
 pub struct PublishedOffsets {
     pub(crate) log_start: AtomicI64,
+    pub(crate) durable_start: AtomicI64,
     pub(crate) first_segment: AtomicI64,
     pub(crate) recovery_point: AtomicI64,
     pub(crate) high_watermark: AtomicI64,
@@ -21,6 +22,21 @@ impl PublishedOffsets {
     /// The first offset that may be read.
     pub fn log_start_offset(&self) -> Offset {
         Offset(self.log_start.load(Ordering::Relaxed))
+    }
+
+    /// The log start that no crash takes back: that of the last checkpoint on the medium, or the present one if it is lower.
+    pub fn durable_log_start(&self) -> Offset {
+        Offset(self.durable_start.load(Ordering::Relaxed)).min(self.log_start_offset())
+    }
+
+    /// The checkpoint on the medium has this log start, or needs none.
+    pub(crate) fn set_durable_start(&self, log_start: Offset) {
+        self.durable_start.fetch_max(log_start.0, Ordering::Relaxed);
+    }
+
+    /// The log may start lower than before: what the checkpoint had then counts no more.
+    pub(crate) fn lower_durable_start(&self) {
+        self.durable_start.fetch_min(self.log_start.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
     /// The base offset of the first segment on disk: the log start offset if no checkpoint has one.

@@ -60,6 +60,14 @@ pub enum BatchFault {
         /// Bytes that were written.
         expected: u64,
     },
+    /// The next segment does not continue where this one ends: segments between them, or batches, are gone.
+    #[error("the records with the offsets {from} to {} are missing", .to - 1)]
+    Missing {
+        /// Where the batches of the segment end.
+        from: i64,
+        /// Base offset of the next segment.
+        to: i64,
+    },
     /// The leader epoch is not the one in which the offset was written.
     #[error("its leader epoch is {found}, and that of its offset is {expected}")]
     LeaderEpoch {

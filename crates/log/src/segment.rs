@@ -19,7 +19,7 @@ use thalweg_record::{BatchHeader, NO_TIMESTAMP, Offset};
 use crate::checkpoint::TxnIndexSum;
 use crate::disk::{self, Disk, LogFile};
 use crate::index::{Index, OffsetEntry, TimeEntry};
-use crate::scan::{CorruptBatch, HeaderScan, Placed, ScanError};
+use crate::scan::{BatchFault, CorruptBatch, HeaderScan, Placed, ScanError};
 
 mod compared;
 mod length;
@@ -59,6 +59,11 @@ impl Home {
     /// A directory on a disk.
     pub fn new(disk: Disk, dir: PathBuf) -> Home {
         Home { disk, dir, name_suffix: "" }
+    }
+
+    /// The same directory for work without the partition's lock: see [`Disk::beside_lock`].
+    pub(crate) fn beside_lock(&self) -> Home {
+        Home { disk: self.disk.beside_lock(), ..self.clone() }
     }
 
     /// The same directory, with file names that end so.
@@ -110,6 +115,8 @@ pub struct Segment {
     recent: RecentBatches,
     ahead: write::Ahead,
     compared: Compared,
+    /// The batches below this position were there when the log was last looked at.
+    aged_to: u64,
     /// The fault of a file that something else has cut.
     shortened: Option<CorruptBatch>,
 }
@@ -174,6 +181,7 @@ impl Segment {
             recent: RecentBatches::after(None),
             ahead: write::Ahead::default(),
             compared: Compared::default(),
+            aged_to: 0,
             shortened: None,
         })
     }
@@ -200,6 +208,7 @@ impl Segment {
             recent: RecentBatches::after(Some(u32::MAX)),
             ahead: write::Ahead::default(),
             compared: Compared::found(size_bytes),
+            aged_to: size_bytes,
             shortened: None,
         })
     }
@@ -305,6 +314,37 @@ impl Segment {
     pub fn batch_at(&mut self, home: &Home, position: u64) -> Result<Option<Placed>, ScanError> {
         let file = self.file(home)?;
         HeaderScan::new(&file, position, self.size_bytes).next()
+    }
+
+    /// Checks the header of the batch that begins at `position` and contains `offset`, or begins behind it, in one read. Its
+    /// offsets are below `limit`.
+    pub fn check_header(
+        &mut self,
+        home: &Home,
+        position: u64,
+        offset: Offset,
+        limit: Offset,
+    ) -> Result<(), ScanError> {
+        let mut bytes = [0; BatchHeader::LEN];
+        let read = self.file(home)?.read_at(&mut bytes, position)?;
+        let fault = match BatchHeader::parse(&bytes[..read]) {
+            Err(error) => Some(BatchFault::Batch(error)),
+            Ok(header) => {
+                let (needed, available) =
+                    (header.size_bytes() as u64, self.size_bytes.saturating_sub(position));
+                let (first, last) = (header.base_offset, header.last_offset());
+                if needed > available {
+                    Some(BatchFault::Torn { needed, available })
+                } else if first < self.base_offset || last < offset.max(first) || last >= limit {
+                    let (base_offset, last_offset) = (first.0, last.0);
+                    let expected = self.base_offset.max(offset).0;
+                    Some(BatchFault::OffsetsOutOfOrder { base_offset, last_offset, expected })
+                } else {
+                    None
+                }
+            }
+        };
+        fault.map_or(Ok(()), |reason| Err(CorruptBatch { position, reason }.into()))
     }
 
     /// The start of a batch that is not behind the one with `offset`.
@@ -671,7 +711,7 @@ pub fn check_order(batch: &Placed, expected: Offset) -> Result<(), CorruptBatch>
     if rises && header.last_offset().0 < i64::MAX {
         return Ok(());
     }
-    let reason = crate::scan::BatchFault::OffsetsOutOfOrder {
+    let reason = BatchFault::OffsetsOutOfOrder {
         base_offset: header.base_offset.0,
         last_offset: header.last_offset().0,
         expected: expected.0,

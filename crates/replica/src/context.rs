@@ -7,7 +7,7 @@ use crate::throttle::Throttle;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_histogram::Histogram;
-use thalweg_metadata::{BrokerId, ImageCell};
+use thalweg_metadata::{BrokerId, ImageCell, PartitionRegistration};
 use tokio::sync::Notify;
 
 #[derive(Debug)]
@@ -33,12 +33,15 @@ pub struct ReplicaContext {
 }
 
 impl ReplicaContext {
-    /// Whether a follower's broker may be in sync: it is registered, neither fenced nor shutting down, and the
-    /// process that fetched is the registered one.
-    pub fn is_eligible(&self, member: IsrMember) -> bool {
+    /// Whether a follower may be in sync: its broker is registered, neither fenced nor shutting down, the process that
+    /// fetched is the registered one, and the controller does not know the replica's directory as offline, lost or full.
+    pub fn is_eligible(&self, partition: &PartitionRegistration, member: IsrMember) -> bool {
         let image = self.image.get();
         image.broker(member.id).is_some_and(|broker| {
-            broker.is_active() && (member.broker_epoch == -1 || member.broker_epoch == broker.epoch.0)
+            let directory = partition.directory(member.id);
+            broker.is_active()
+                && (member.broker_epoch == -1 || member.broker_epoch == broker.epoch.0)
+                && directory.is_none_or(|directory| broker.has_online_directory(directory))
         })
     }
 }

@@ -52,7 +52,7 @@ impl Plan {
             Some(path) => {
                 let text = std::fs::read_to_string(path)
                     .with_context(|| format!("{}: cannot read {path}", Settings::client_config.name()))?;
-                Properties::parse(&text)
+                Properties::parse(&text).resolve().with_context(|| path.clone())?
             }
             None => trust(config, listener, trusted),
         };

@@ -6,11 +6,13 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::super::check::{ANY, BOOTSTRAP_SERVERS, FILLED_LIST, QUORUM_VOTERS, at_least, filled_list_of};
-use super::super::key::Support::{Accepted, Served, Unserved};
+use super::super::check::{
+    ANY, BOOTSTRAP_SERVERS, FILLED_LIST, LIST, QUORUM_VOTERS, at_least, filled_list_of,
+};
+use super::super::key::Support::{Accepted, Served, Startup, Unserved};
 use super::super::node::{Roles, Voter, servers, voters};
 use super::super::setting::unless_zero;
-use super::declare::settings;
+use super::declare::{family, settings};
 use super::reason::{CHANNEL, ELECTIONS, SAMPLES, SOCKET_BUFFERS, STARTUP, TESTING, TIERED, VOTER};
 
 settings! {
@@ -28,6 +30,11 @@ settings! {
         differs = "It defaults to `node.id`.";
     "broker.rack": String = null, ANY, Medium, ReadOnly, Served => rack: Option<String>,
         "The rack or zone of this broker, reported to clients and used to spread replicas.";
+}
+
+family! { PROVIDERS "Values from elsewhere";
+    "config.providers": List = "", LIST, Low, ClusterWide, Startup,
+        "Names of providers, for values like `${NAME:KEY}` or `${NAME:PATH:KEY}` in the properties file. `config.providers.NAME.class` is Kafka's EnvVarConfigProvider, FileConfigProvider or DirectoryConfigProvider, with its package; `config.providers.NAME.param.allowlist.pattern` limits variables, `….param.allowed.paths` limits files. A placeholder without a value refuses the start; in Kafka it becomes the value.";
 }
 
 settings! {

@@ -60,6 +60,7 @@ pub const BROKER_FAMILIES: &[Family] = &[
     log::LOG,
     log::CLEANER,
     cluster::NODE,
+    cluster::PROVIDERS,
     cluster::CONTROLLERS,
     cluster::METADATA_LOG,
     cluster::REPLICATION_KEYS,

@@ -20,7 +20,6 @@ pub(super) const TESTING: &str = "it is for Kafka's own tests";
 pub(super) const SOCKET_BUFFERS: &str = "the system sizes the buffers of a follower's connection";
 pub(super) const TIERED: &str = "tiered storage is not served";
 pub(super) const LINGER: &str = "the coordinator writes without delay";
-pub(super) const PROVIDERS: &str = "configuration providers are Java classes, which cannot be loaded";
 pub(super) const JMX: &str = "metrics reporters are Java classes, which cannot be loaded";
 pub(super) const METRICS: &str = "metrics are not sampled in windows";
 pub(super) const CLEANER_BUFFERS: &str = "each cleaner thread reads 1 MiB at a time and writes 256 KiB";

@@ -7,15 +7,13 @@
 use super::super::check::{ANY, LIST, NOT_EMPTY, at_least, one_of, ratio};
 use super::super::key::Support::{Accepted, Listener, Unserved};
 use super::declare::{family, names};
-use super::reason::{JMX, METRICS, NO_JAVA, PROVIDERS, TIERED, TLS};
+use super::reason::{JMX, METRICS, NO_JAVA, TIERED, TLS};
 
 family! { QUOTA_KEYS "Principals and quotas";
     "principal.builder.class": Class = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder", ANY, Medium, PerBroker, Unserved(NO_JAVA),
         "The Java class that determines a connection's principal.";
     "client.quota.callback.class": Class = null, ANY, Low, ReadOnly, Unserved(NO_JAVA),
         "The Java class that decides client quotas.";
-    "config.providers": List = "", LIST, Low, ClusterWide, Unserved(PROVIDERS),
-        "Names of Java classes that fetch values from elsewhere.";
     "security.providers": String = null, ANY, Low, ReadOnly, Unserved(NO_JAVA),
         "Java classes that provide security algorithms.";
 }

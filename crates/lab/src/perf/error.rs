@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use thalweg_client::{
     BootstrapError, ChunkError, ClientError, ConsumerError, InvalidProperty, InvalidSetting, NoGroup,
-    SendError, TransactionError,
+    SendError, TransactionError, UnresolvedSetting,
 };
 
 /// Why a perf tool failed.
@@ -16,6 +16,9 @@ pub enum PerfError {
     /// A `key=value` without a key or a value.
     #[error(transparent)]
     Property(#[from] InvalidProperty),
+    /// A placeholder without a value.
+    #[error(transparent)]
+    Placeholder(#[from] UnresolvedSetting),
     /// A setting with an invalid value.
     #[error(transparent)]
     Setting(#[from] InvalidSetting),

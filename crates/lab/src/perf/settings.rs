@@ -33,7 +33,7 @@ pub(super) fn gather(
     }
     let otherwise = std::env::var(BOOTSTRAP_SERVER).ok().filter(|servers| !servers.is_empty());
     gathered.set_default("bootstrap.servers", otherwise.as_deref().unwrap_or(DEFAULT_BOOTSTRAP_SERVER));
-    Ok(gathered)
+    Ok(gathered.resolve()?)
 }
 
 /// Logs unused settings. They may be known to Kafka's clients, but have no effect here.

@@ -36,6 +36,9 @@ pub enum OpenError {
     /// None can be used.
     #[error(transparent)]
     NoDirectory(#[from] NoDirectory),
+    /// The process has too many open files.
+    #[error(transparent)]
+    TooManyOpenFiles(#[from] TooManyOpenFiles),
 }
 
 /// Another process has a directory open.
@@ -141,6 +144,23 @@ pub struct DuplicatePartition {
     pub first: PathBuf,
     /// The other.
     pub second: PathBuf,
+}
+
+/// The process, or the system, has too many open files to open a directory. It is not the directory's fault.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{} (log.dirs) cannot be opened: {error}. This process may open {} files: raise its limit (RLIMIT_NOFILE, `ulimit -n`), or \
+     the system's (fs.file-max)",
+    path.display(),
+    limit.map_or_else(|| "any number of".to_owned(), |limit| limit.to_string())
+)]
+pub struct TooManyOpenFiles {
+    /// The log directory, or the partition.
+    pub path: PathBuf,
+    /// The limit of the process.
+    pub limit: Option<usize>,
+    /// The failure.
+    pub error: io::Error,
 }
 
 /// No directory can be used.

@@ -5,6 +5,7 @@
 //! directory that cannot be used is reported and skipped; the others continue.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +16,7 @@ use thalweg_record::Offset;
 
 use super::error::{
     DirectoryLocked, DuplicateDirectoryId, DuplicatePartition, EmptyDirectory, NoDirectory, OpenError,
-    UnidentifiedMetadataLog, WrongClusterId, WrongNodeId,
+    TooManyOpenFiles, UnidentifiedMetadataLog, WrongClusterId, WrongNodeId,
 };
 use super::meta_properties::{self, MetaProperties};
 use super::{FailedDir, LOCK_FILE, LogDir, LogDirs, NO_CHECKPOINT, clean_shutdown, moves, never_opened};
@@ -23,8 +24,8 @@ use crate::checkpoint::{CLEANER_FILE, LOG_START_FILE, RECOVERY_POINT_FILE};
 use crate::clock::Clock;
 use crate::config::LogConfig;
 use crate::dir_state::{Checkpoint, DirState};
-use crate::disk::{DirLock, Disk};
-use crate::partition::{OpenOptions, PartitionLog};
+use crate::disk::{DirLock, Disk, lacks_descriptors};
+use crate::partition::{LogError, OpenOptions, PartitionLog};
 use crate::segment::{Home, LOG_SUFFIX};
 use crate::topic_partition::{DELETE_DIR_SUFFIX, STRAY_DIR_SUFFIX, TopicPartition};
 use thalweg_ids::Uuid;
@@ -104,7 +105,7 @@ impl LogDirs {
         for path in &options.dirs {
             match lock_dir(&options.disk, path)? {
                 Ok(dir) => locked.push(dir),
-                Err(reason) => fail(&mut failed, path, reason),
+                Err(error) => fail(&options.disk, &mut failed, path, error)?,
             }
         }
         let of_metadata = metadata_dir(&options, &locked)?;
@@ -124,7 +125,7 @@ impl LogDirs {
                     epochs.push(epoch);
                     dirs.push(LogDir { state, _lock: lock });
                 }
-                Err(error) => fail(&mut failed, &path, error.to_string()),
+                Err(error) => fail(&options.disk, &mut failed, &path, error)?,
             }
         }
         check_duplicates(&dirs, &jobs)?;
@@ -137,7 +138,7 @@ impl LogDirs {
         for job in &jobs {
             lost.remove(&job.name);
         }
-        let (logs, futures) = open_partitions(&options, jobs, config_of);
+        let (logs, futures) = open_partitions(&options, jobs, config_of)?;
         let futures = Mutex::new(futures.into_iter().map(|log| (log.name().clone(), log)).collect());
         let previous_broker_epoch = epoch_of(&epochs, &logs).filter(|_| failed.is_empty());
         let LogDirsOptions { node_id, disk, clock, .. } = options;
@@ -178,22 +179,28 @@ fn epoch_of(epochs: &[Option<i64>], logs: &[PartitionLog]) -> Option<i64> {
     epochs.first().copied().flatten().filter(|_| is_one && is_whole)
 }
 
-fn fail(failed: &mut Vec<FailedDir>, path: &Path, reason: String) {
+/// Goes on without a directory, unless it would be left out for lack of descriptors.
+fn fail(disk: &Disk, failed: &mut Vec<FailedDir>, path: &Path, error: io::Error) -> Result<(), OpenError> {
+    if lacks_descriptors(&error) {
+        return Err(TooManyOpenFiles { path: path.to_owned(), limit: disk.descriptors().max(), error }.into());
+    }
+    let reason = error.to_string();
     tracing::error!(dir = %path.display(), reason, "Failed to open a log directory");
     failed.push(FailedDir { path: path.to_owned(), reason });
+    Ok(())
 }
 
-fn lock_dir(disk: &Disk, path: &Path) -> Result<Result<Locked, String>, OpenError> {
+fn lock_dir(disk: &Disk, path: &Path) -> Result<io::Result<Locked>, OpenError> {
     let taken = disk.create_dir(path).and_then(|_| disk.lock(&path.join(LOCK_FILE)));
     let lock = match taken {
         Ok(Some(lock)) => lock,
         Ok(None) => return Err(DirectoryLocked { path: path.to_owned() }.into()),
-        Err(error) => return Ok(Err(error.to_string())),
+        Err(error) => return Ok(Err(error)),
     };
     match meta_properties::read(disk, path) {
         Ok(meta) => Ok(Ok(Locked { path: path.to_owned(), lock, meta })),
         Err(meta_properties::ReadError::Bad(error)) => Err(error.into()),
-        Err(meta_properties::ReadError::Io(error)) => Ok(Err(error.to_string())),
+        Err(meta_properties::ReadError::Io(error)) => Ok(Err(error)),
     }
 }
 
@@ -326,7 +333,7 @@ fn open_dir(
     meta: Option<MetaProperties>,
     deleted: &mut HashSet<String>,
     troubles: &Arc<Notify>,
-) -> std::io::Result<OpenedDir> {
+) -> io::Result<OpenedDir> {
     let disk = &options.disk;
     let meta = meta.unwrap_or_default();
     let id = meta.directory_id.unwrap_or_else(Uuid::random);
@@ -391,20 +398,21 @@ fn check_duplicates(dirs: &[LogDir], jobs: &[Job]) -> Result<(), OpenError> {
 }
 
 /// Opens partitions on several threads; returns copies separately. A partition that cannot be read takes its
-/// directory offline.
+/// directory offline. A lack of descriptors ends the start: it is no fault of a directory.
 fn open_partitions(
     options: &LogDirsOptions,
     jobs: Vec<Job>,
     config_of: impl Fn(&TopicPartition) -> Arc<LogConfig> + Sync,
-) -> (Vec<PartitionLog>, Vec<PartitionLog>) {
+) -> Result<(Vec<PartitionLog>, Vec<PartitionLog>), TooManyOpenFiles> {
     let logs = Mutex::new(Vec::with_capacity(jobs.len()));
     let futures = Mutex::new(Vec::new());
+    let refused = Mutex::new(None);
     let next = AtomicUsize::new(0);
     let work = || {
         let mut opened = Vec::new();
         while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
             let dir = job.future.clone().unwrap_or_else(|| job.state.path().join(job.name.dir_name()));
-            let home = Home::new(job.state.disk().clone(), dir);
+            let home = Home::new(job.state.disk().clone(), dir.clone());
             let (name, clock) = (job.name.clone(), options.clock.clone());
             match PartitionLog::open(home, name, config_of(&job.name), clock, &job.options) {
                 Ok(mut log) => {
@@ -418,6 +426,11 @@ fn open_partitions(
                         opened.push(log);
                     }
                 }
+                Err(LogError::Io(error)) if lacks_descriptors(&error) => {
+                    next.store(jobs.len(), Ordering::Relaxed);
+                    let limit = options.disk.descriptors().max();
+                    *refused.lock() = Some(TooManyOpenFiles { path: dir, limit, error });
+                }
                 Err(error) => job.state.fail(&format!("opening {} has failed: {error}", job.name)),
             }
         }
@@ -429,5 +442,8 @@ fn open_partitions(
         }
         work();
     });
-    (logs.into_inner(), futures.into_inner())
+    match refused.into_inner() {
+        None => Ok((logs.into_inner(), futures.into_inner())),
+        Some(refused) => Err(refused),
+    }
 }

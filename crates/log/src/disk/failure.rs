@@ -2,7 +2,9 @@
 //!
 //! Owns: why a directory is offline, and which errors take it offline. Every call on a [`super::Disk`] of a log
 //! directory, and on the files opened with it, comes here, so that no caller has to remember to. Refuses: errors that
-//! pass (no room, no descriptors), and those that tell of a name instead of a disk.
+//! pass (no room, no descriptors), and those that tell of a name instead of a disk. A missing name is the disk's failure
+//! where a call opens or creates what its caller knows to be there, or in a folder that is: then the folder was removed, or the
+//! file system is not mounted any more.
 
 use std::io;
 use std::path::PathBuf;
@@ -59,6 +61,16 @@ impl DirFailure {
     pub(super) fn note(&self, call: &str, error: &io::Error) {
         if is_failure(error) {
             self.fail(&format!("{call} has failed: {error}"));
+        }
+    }
+
+    /// Takes the directory offline if this error says that a name is missing that must be there.
+    #[cold]
+    pub(super) fn note_missing(&self, call: &str, error: &io::Error) {
+        if error.kind() == io::ErrorKind::NotFound {
+            self.fail(&format!(
+                "{call} has failed: {error}: the file or its folder was removed, or the file system is not mounted any more"
+            ));
         }
     }
 }

@@ -176,7 +176,7 @@ impl PartitionLog {
         let exclusion = Arc::new(());
         self.cleaning.running = Arc::downgrade(&exclusion);
         Ok(Some(CompactionJob {
-            home: self.home.clone(),
+            home: self.home.beside_lock(),
             config: self.config.clone(),
             aborted,
             producers: producers.collect(),
@@ -283,7 +283,7 @@ impl PartitionLog {
         self.note_txn_indexes();
         self.publish();
         Ok(Some(CompactionSwap {
-            disk: self.home.disk.clone(),
+            disk: self.home.disk.beside_lock(),
             log_dir: self.home.dir.clone(),
             renamed,
             unused,

@@ -230,7 +230,9 @@ impl Region<'_> {
         // The next batch, and its smallest possible offset.
         let bound = next.map(|next| next.header.base_offset).or(self.next_base);
         let is_in_reach = end.0 > found.0 && end.0.saturating_sub(1 + self.segment.0) <= i64::from(i32::MAX);
-        let is_contradicted = found < expected || !is_in_reach || bound.is_some_and(|bound| bound < end);
+        let is_of_next = self.next_base.is_some_and(|next_base| next_base < end);
+        let is_contradicted =
+            found < expected || !is_in_reach || is_of_next || bound.is_some_and(|bound| bound < end);
         if is_contradicted {
             let fits = bound.map_or(!has_gaps, |bound| bound == expected_end);
             let was = fits && (found.0 ^ expected.0).count_ones() == 1;

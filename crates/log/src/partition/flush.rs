@@ -189,7 +189,7 @@ impl PartitionLog {
             log_dir: self.home.dir.clone(),
             files,
             txn_indexes,
-            disk: self.home.disk.clone(),
+            disk: self.home.disk.beside_lock(),
             epoch_file: self.epochs.unsynced().map(|writes| (self.home.dir.join(LEADER_EPOCH_FILE), writes)),
             metadata_file: parent.map(|_| self.home.dir.join(metadata::FILE)),
             dir,

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
 use thalweg_record::{BatchError, Offset};
@@ -22,7 +23,8 @@ use crate::scan::{BatchFault, CorruptBatch};
 pub enum Damage {
     /// Records that were on the medium are gone from the end: the log ends before this recovery point.
     Missing(Offset),
-    /// A batch cannot be read. All below this offset, the base offset of its segment, is intact as far as is known.
+    /// A batch cannot be read, or is missing between two segments. All below this offset, the base offset of its segment, or
+    /// the first missing one, is intact as far as is known.
     Unreadable(Offset),
 }
 
@@ -39,14 +41,21 @@ pub(super) struct Health {
     failed_append: Option<Box<str>>,
     /// The recovery point that the log does not reach, if synced records are missing.
     missing: Option<Offset>,
-    /// The base offsets of the segments with batches that cannot be read.
+    /// The base offsets of the segments with batches that cannot be read, and the first offsets that are missing between two.
     unreadable: BTreeSet<Offset>,
+    /// The base offsets of the segments that were found on disk and are not checked yet (see `continuity`).
+    pub(super) unchecked: Range<Offset>,
 }
 
 impl Health {
     /// The health of a log in which recovery found these anomalies.
     pub(super) fn new(oddities: Oddities, missing: Option<Offset>) -> Health {
         Health { oddities, missing, ..Health::default() }
+    }
+
+    /// Whether a segment with a base offset between two others was deleted by the process before.
+    pub(super) fn was_deleted(&self, between: Range<Offset>) -> bool {
+        self.oddities.deleted.iter().any(|deleted| between.contains(deleted))
     }
 
     /// The log was truncated to `end`, and its first segment begins at `first`. Missing records stay missing.
@@ -169,7 +178,11 @@ impl PartitionLog {
         }
         self.health.noted_damage = Some((segment, fault.position));
         if is_damage(&fault.reason) {
-            self.health.unreadable.insert(segment);
+            let first = match fault.reason {
+                BatchFault::Missing { from, .. } => Offset(from),
+                _ => segment,
+            };
+            self.health.unreadable.insert(first);
             self.publish();
         }
         tracing::error!(

@@ -78,6 +78,8 @@ struct Found {
     snapshots: Vec<Offset>,
     /// Base offsets of segments that were deleted, and whose files were still there.
     deleted: Vec<Offset>,
+    /// Base offsets of segments of which only an index was there.
+    lost: Vec<Offset>,
     /// Whether there is a checkpoint of the transaction indexes.
     txn_checkpoint: bool,
 }
@@ -168,6 +170,7 @@ impl PartitionLog {
         log.producers.on_log_start(log_start.0);
         log.set_high_watermark(options.high_watermark);
         log.publish();
+        log.note_lost_segments(&found.lost)?;
         Ok(log)
     }
 }
@@ -406,6 +409,7 @@ fn sort_out(home: &Home) -> io::Result<Found> {
                 home.disk.remove(&home.file(offset, suffix))?;
             }
         }
+        found.lost.push(offset);
     }
     found.segments.retain(|_, files| files.log);
     Ok(found)

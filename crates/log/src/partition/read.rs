@@ -116,6 +116,8 @@ impl PartitionLog {
             if let Some(slice) = self.read_segment(index, from, max_bytes, upper_bound, min_one_message)? {
                 return Ok(slice);
             }
+            // No batch of the segment is at or above `from`, and the next segment begins above it.
+            self.check_end(index).inspect_err(|error| self.note_error(error))?;
             index += 1;
         }
         Ok(None)
@@ -158,6 +160,7 @@ impl PartitionLog {
         let Some(start) = self.position_or_damage(index, from)? else { return Ok(None) };
         let wanted = start.saturating_add(max_bytes.max(1) as u64);
         if self.segments[index].is_judged(start, wanted) {
+            self.check_header(index, start, from)?;
             return Ok(Some(Sound { start, end: None }));
         }
         let end = wanted.min(start.saturating_add(COMPARED_BYTES_MAX));
@@ -191,6 +194,25 @@ impl PartitionLog {
         } else {
             Err(LogError::Corrupt { segment: base, fault })
         }
+    }
+
+    /// Checks the header at the beginning of an answer: since this process wrote the batch or compared it, something else may
+    /// have written to the file. The newest batches are not worth that read: they are what most readers get, and were written a
+    /// moment ago.
+    fn check_header(&mut self, index: usize, position: u64, from: Offset) -> Result<(), LogError> {
+        let limit = self.segments.get(index + 1).map_or(self.log_end, |next| next.base_offset);
+        let is_closed = index + 1 < self.segments.len();
+        let segment = &mut self.segments[index];
+        if !is_closed && !segment.is_aged(position) {
+            return Ok(());
+        }
+        let base = segment.base_offset;
+        let checked = segment.check_header(&self.home, position, from, limit);
+        if matches!(checked, Err(ScanError::Corrupt(_))) {
+            segment.distrust();
+            self.hints = ReadHints::default();
+        }
+        checked.map_err(LogError::in_segment(base))
     }
 
     /// As [`PartitionLog::position_of`], for a segment that seems to be below `offset`: a batch with a damaged offset

@@ -1,13 +1,15 @@
 //! Tracks which batches of a segment were compared with each other.
 //!
 //! Batches written by this process need no comparison. Batches found on disk do, once, before they are served: base
-//! offset and leader epoch are outside the CRC, and only neighbouring batches can confirm them.
+//! offset and leader epoch are outside the CRC, and only neighbouring batches can confirm them. Where the header at the
+//! beginning of an answer turns out to be none, something else has written to the file, and all of its batches count as
+//! found on disk.
 //!
 //! Owns: the memory of that, in a bounded number of stretches. Refuses: comparing; see `partition::examine`.
 
 use thalweg_record::Offset;
 
-use super::Segment;
+use super::{RecentBatches, Segment};
 
 /// Number of remembered stretches of a segment: one for each of this many readers.
 const STRETCHES_MAX: usize = 16;
@@ -67,6 +69,22 @@ impl Segment {
             self.compared.stretches.remove(0);
         }
         self.compared.stretches.push(Judged { from, to, next_offset });
+    }
+
+    /// Notes that something else has changed the file: its batches are as those that were found on disk.
+    pub fn distrust(&mut self) {
+        self.compared = Compared::found(self.size_bytes);
+        self.recent = RecentBatches::after(Some(u32::MAX));
+    }
+
+    /// Whether the batches up to this position were written a while ago.
+    pub fn is_aged(&self, position: u64) -> bool {
+        position < self.aged_to
+    }
+
+    /// Notes that the batches written so far get old.
+    pub fn age(&mut self) {
+        self.aged_to = self.size_bytes;
     }
 
     /// Notes that all batches were compared with each other.

@@ -10,8 +10,7 @@
 
 use std::io;
 
-use super::compared::Compared;
-use super::{RecentBatches, Segment};
+use super::Segment;
 use crate::disk::LogFile;
 use crate::scan::{BatchFault, CorruptBatch};
 
@@ -37,8 +36,7 @@ impl Segment {
         if found < expected {
             let reason = BatchFault::Shortened { found, expected };
             self.shortened = Some(CorruptBatch { position: found.min(self.size_bytes), reason });
-            self.compared = Compared::found(self.size_bytes);
-            self.recent = RecentBatches::after(Some(u32::MAX));
+            self.distrust();
         }
         Ok(())
     }

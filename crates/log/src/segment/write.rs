@@ -280,6 +280,7 @@ impl Segment {
         self.ahead = Ahead::default();
         self.size_bytes = size_bytes;
         self.compared.cut(size_bytes);
+        self.aged_to = self.aged_to.min(size_bytes);
         Ok(())
     }
 

@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use thalweg_log::disk::{Descriptors, Disk, Faults};
 use thalweg_log::{
-    AppendError, Clock, CreateError, Damage, LogConfig, LogDirs, LogDirsOptions, OpenError, PartitionLog,
-    TopicPartition, Uuid,
+    AppendError, CleanupPolicy, Clock, CreateError, Damage, LogConfig, LogDirs, LogDirsOptions, OpenError,
+    PartitionLog, TopicPartition, Uuid,
 };
 use thalweg_record::{LeaderEpoch, Offset};
 
 use crate::support::*;
+
+const PARTITION_DIR: &str = "topic-with.dots_and-dashes-0";
 
 fn options(dirs: &[&Path]) -> LogDirsOptions {
     LogDirsOptions {
@@ -531,6 +533,100 @@ fn any_failing_call_takes_its_directory_offline() {
     }
 }
 
+/// The folder of a partition, the file of a segment, or all that a file system held, is gone under the running broker.
+#[test]
+fn missing_folder_or_segment_takes_its_directory_offline() {
+    type Work = fn(&LogDirs, &mut PartitionLog);
+    fn append_in(log: &mut PartitionLog, epoch: i32) {
+        let batch = Spec::new(1).value_bytes(200).build();
+        log.append_as_leader(&batch, LeaderEpoch(epoch), Default::default())
+            .expect_err("a file cannot be created");
+    }
+    let roll: Work = |_, log| append_in(log, 0);
+    let epoch: Work = |_, log| append_in(log, 1);
+    let read: Work = |_, log| drop(log.read(Offset(0), 1 << 20, Offset(3), true));
+    let create_log: Work = |dirs, _| {
+        let refused = dirs.create(&partition(1), Some(Uuid::random()), Arc::default(), None);
+        assert!(matches!(refused, Err(CreateError::Io(_))), "{refused:?}");
+    };
+    let checkpoint: Work = |dirs, _| dirs.checkpoint_recovery_points();
+    for (what, removed, work) in [
+        ("a roll", PARTITION_DIR, roll),
+        ("a leader epoch", PARTITION_DIR, epoch),
+        ("a read of a closed segment", "topic-with.dots_and-dashes-0/00000000000000000000.log", read),
+        ("a new partition", "", create_log),
+        ("a checkpoint", "", checkpoint),
+    ] {
+        let dir = TempDir::new();
+        let (dirs, _) = open(options(&[dir.path()])).expect("opens");
+        let config = Arc::new(LogConfig { segment_bytes: 300, ..LogConfig::default() });
+        let mut log = dirs.create(&partition(0), None, config, None).expect("creates");
+        for _ in 0..3 {
+            append(&mut log, &Spec::new(1).value_bytes(30).build());
+        }
+        log.release_idle_resources().expect("releases");
+        let gone = dir.path().join(removed);
+        if gone.extension().is_some_and(|suffix| suffix == "log") {
+            Disk::real().remove(&gone).expect("removes");
+        } else {
+            Disk::real().remove_dir(&gone).expect("removes");
+        }
+        work(&dirs, &mut log);
+        let reason = dirs.describe()[0].offline.clone();
+        assert!(reason.as_deref().is_some_and(|reason| reason.contains("removed")), "{what}: {reason:?}");
+        assert!(!removed.is_empty() || !Disk::real().exists(dir.path()), "{what}: it was created again");
+    }
+}
+
+/// What still works on a log, without its lock, finds nothing any more.
+#[test]
+fn deleted_partition_takes_nothing_offline() {
+    let dir = TempDir::new();
+    let (dirs, _) = open(options(&[dir.path()])).expect("opens");
+    let config = LogConfig {
+        segment_bytes: 300,
+        cleanup_policy: CleanupPolicy::COMPACT,
+        min_cleanable_dirty_ratio: 0.0,
+        file_delete_delay_ms: 0,
+        ..LogConfig::default()
+    };
+    let mut log = dirs.create(&partition(0), None, Arc::new(config), None).expect("creates");
+    for sequence in 0..8 {
+        append(&mut log, &Spec::new(1).value_bytes(100).producer(7, 0, sequence).build());
+    }
+    log.set_high_watermark(log.log_end_offset());
+    let job = log.plan_compaction(NOW_MS).expect("plans").expect("it is dirty");
+    let target = log.flush_target().expect("it is whole").expect("nothing is synced");
+    dirs.delete(&mut log).expect("deletes");
+    target.sync().expect_err("the folder has another name");
+    job.run().expect_err("the segments have other names");
+    dirs.purge_deleted(i64::MAX);
+    let outcome = target.sync();
+    log.complete_flush(&target, outcome).expect("it is of another log");
+    log.release_idle_resources().expect_err("the folder is gone");
+    assert_eq!(dirs.describe()[0].offline, None);
+}
+
+#[test]
+fn start_without_descriptors_names_the_limit_and_takes_nothing_offline() {
+    let dir = TempDir::new();
+    let (dirs, _) = open(options(&[dir.path()])).expect("opens");
+    let mut log = create(&dirs, 0);
+    append(&mut log, &Spec::new(1).build());
+    drop((dirs, log));
+    for suffix in [".lock", ".log"] {
+        let faults = Arc::new(Faults::default());
+        faults.only(suffix);
+        faults.set_lacking_descriptors(true);
+        let disk = Disk::with_faults(Arc::clone(&faults)).with_descriptors(Descriptors::limited(77));
+        let refused = open(LogDirsOptions { disk, ..options(&[dir.path()]) }).map(drop);
+        let Err(OpenError::TooManyOpenFiles(error)) = refused else { panic!("{suffix}: {refused:?}") };
+        assert!(error.to_string().contains("may open 77 files"), "{error}");
+    }
+    let (dirs, logs) = open(options(&[dir.path()])).expect("opens");
+    assert_eq!((logs.len(), dirs.describe()[0].offline.clone()), (1, None));
+}
+
 #[test]
 fn new_partition_goes_where_there_is_room() {
     let (one, two) = (TempDir::new(), TempDir::new());
@@ -598,6 +694,41 @@ fn checkpoint_says_which_directories_have_their_log_starts() {
     assert_eq!(dirs.online_ids().len(), 2);
     faults.set_free_bytes(None);
     assert_eq!(dirs.checkpoint_log_starts().len(), 2);
+}
+
+#[test]
+fn log_start_is_durable_once_the_checkpoint_has_it() {
+    let dir = TempDir::new();
+    let faults = Arc::new(Faults::default());
+    let disk = Disk::with_faults(Arc::clone(&faults));
+    let (dirs, _) = open(LogDirsOptions { disk, ..options(&[dir.path()]) }).expect("opens");
+    let mut log = create(&dirs, 0);
+    let delete = |log: &mut PartitionLog, offset| {
+        for _ in 0..6 {
+            append(log, &Spec::new(1).build());
+        }
+        log.set_high_watermark(log.log_end_offset());
+        log.delete_records(Offset(offset)).expect("deletes");
+    };
+    delete(&mut log, 4);
+    let durable = |log: &PartitionLog| log.published().durable_log_start().0;
+    assert_eq!(durable(&log), 0);
+    faults.set_free_bytes(Some(0));
+    dirs.checkpoint_log_starts();
+    assert_eq!(durable(&log), 0, "there is no room for it");
+    faults.set_free_bytes(None);
+    dirs.checkpoint_log_starts();
+    assert_eq!(durable(&log), 4);
+    log.truncate_fully_and_start_at(Offset(2), None).expect("truncates");
+    assert_eq!(durable(&log), 2);
+    delete(&mut log, 4);
+    assert_eq!(durable(&log), 2, "the checkpoint was lowered with the log");
+    dirs.checkpoint_log_starts();
+    log.close().expect("closes");
+    dirs.close(1);
+    drop((dirs, log));
+    let (_dirs, logs) = open(options(&[dir.path()])).expect("opens");
+    assert_eq!((logs[0].log_start_offset(), durable(&logs[0])), (Offset(4), 4));
 }
 
 #[test]

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use thalweg_log::disk::{CallError, Disk, Faults, FaultyCall, MemoryDisk};
 use thalweg_log::{
-    CleanupPolicy, Clock, LogConfig, LogDirs, LogDirsOptions, LogError, PartitionLog, TopicPartition, Uuid,
+    CleanupPolicy, Clock, LogConfig, LogDirs, LogDirsOptions, LogError, OpenError, PartitionLog,
+    TopicPartition, Uuid,
 };
 use thalweg_record::{Offset, ProducerId};
 
@@ -28,13 +29,17 @@ impl Machine {
     }
 
     fn open(&self) -> (LogDirs, Vec<PartitionLog>) {
+        self.try_to_open().expect("the directory opens")
+    }
+
+    fn try_to_open(&self) -> Result<(LogDirs, Vec<PartitionLog>), OpenError> {
         let options = LogDirsOptions {
             disk: Disk::in_memory(Arc::clone(&self.disk)).and_faults(Arc::clone(&self.faults)),
             clock: self.clock.clone(),
             threads: 1,
             ..LogDirsOptions::new(vec![Path::new("/data").to_path_buf()], 1)
         };
-        LogDirs::open(options, |_| Arc::new(self.config.clone())).expect("the directory opens")
+        LogDirs::open(options, |_| Arc::new(self.config.clone()))
     }
 
     fn create(&self, dirs: &LogDirs) -> PartitionLog {
@@ -284,8 +289,10 @@ fn snapshot_that_cannot_be_read_is_not_deleted() {
     machine.disk.end_process();
     for failure in [CallError::TooManyOpen, CallError::InputOutput] {
         machine.faults.fail(FaultyCall::Read, ".snapshot", failure);
-        let (dirs, logs) = machine.open();
-        assert!(logs.is_empty() && dirs.describe()[0].offline.is_some(), "{failure:?}");
+        match machine.try_to_open() {
+            Ok((dirs, logs)) => assert!(logs.is_empty() && dirs.describe()[0].offline.is_some()),
+            Err(error) => assert!(matches!(error, OpenError::TooManyOpenFiles(_)), "{failure:?}: {error}"),
+        }
         machine.faults.heal();
         machine.disk.end_process();
     }

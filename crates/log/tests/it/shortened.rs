@@ -114,3 +114,42 @@ fn cut_below_zeros_made_ahead_is_noticed_and_no_hole_is_served() {
         assert!(is_damaged && !found.is_empty() && found.len() <= (1 << 20) / 5_000, "{}", found.len());
     }
 }
+
+/// Overwrites the beginning of a batch under the log that has written it.
+fn overwrite(bench: &Bench, position: u64, bytes: &[u8]) {
+    bench.disk.open(&bench.file(&log_name(0))).expect("opens").write_all_at(bytes, position).expect("writes");
+}
+
+#[test]
+fn batches_that_were_overwritten_under_the_log_are_not_served() {
+    let sound = Spec::new(2).at(4, 0).build();
+    for garbage in [vec![0xA5; 61], vec![0; 61], sound] {
+        for rolls in [false, true] {
+            let bench = Bench::new();
+            let mut log = bench.create();
+            let sizes: Vec<_> =
+                (0..10).map(|_| append(&mut log, &Spec::new(2).build()).appended_bytes).collect();
+            assert_eq!(served(&mut log), ((0..20).step_by(2).collect(), false));
+            if rolls {
+                log.set_config(std::sync::Arc::new(LogConfig {
+                    segment_bytes: 1000,
+                    ..bench.config.clone()
+                }));
+                append(&mut log, &Spec::new(2).value_bytes(400).build());
+                assert_eq!(log.segment_count(), 2);
+            } else {
+                log.trim_if_quiet().expect("looks");
+            }
+            overwrite(&bench, sizes[..5].iter().sum::<u64>(), &garbage);
+            let (lines, read) = warnings_of(|| log.read(Offset(10), 100, Offset(20), true));
+            assert!(matches!(read, Err(ReadError::Log(LogError::Corrupt { .. }))), "{read:?}");
+            assert!(lines.iter().any(|line| line.contains("damaged")), "{lines:?}");
+            assert_eq!(log.damage(), Some(Damage::Unreadable(Offset(0))));
+            assert_eq!(served(&mut log), (vec![0, 2, 4, 6, 8], true), "from the beginning");
+            // The log goes on.
+            append(&mut log, &Spec::new(2).build());
+            log.drop_damage().expect("drops");
+            assert_eq!((log.damage(), log.log_end_offset()), (None, Offset(0)));
+        }
+    }
+}

@@ -20,8 +20,10 @@ pub struct FetchPosition {
     pub offset: Offset,
     /// The epoch of the last batch.
     pub last_fetched_epoch: Option<LeaderEpoch>,
-    /// The log start.
+    /// The log start that is on the medium: the leader counts on it when it answers DeleteRecords.
     pub log_start_offset: Offset,
+    /// Whether the log starts later by now.
+    pub owes_log_start: bool,
 }
 
 /// The outcome of appending the leader's records.
@@ -31,8 +33,6 @@ pub struct Replicated {
     pub next: FetchPosition,
     /// Whether the flush policy wants the records on the medium before the leader may count on them.
     pub flush_due: bool,
-    /// Whether the log start has risen to the leader's.
-    pub log_start_rose: bool,
 }
 
 /// A follower's log did not change as the leader's answer wants it.
@@ -101,10 +101,8 @@ impl Partition {
         if let Some(follower) = state.follower_mut() {
             follower.leader_high_watermark = high_watermark;
         }
-        let start_before = state.log.log_start_offset();
         state.take_over(self, high_watermark, log_start_offset);
-        let next = state.fetch_position();
-        Ok(Replicated { next, flush_due, log_start_rose: next.log_start_offset > start_before })
+        Ok(Replicated { next: state.fetch_position(), flush_due })
     }
 
     /// Truncates records that the leader lacks, by the end of the largest common epoch there (KIP-595).
@@ -175,10 +173,12 @@ impl State {
     }
 
     fn fetch_position(&self) -> FetchPosition {
+        let durable_start = self.log.published().durable_log_start();
         FetchPosition {
             offset: self.log.log_end_offset(),
             last_fetched_epoch: self.log.latest_epoch(),
-            log_start_offset: self.log.log_start_offset(),
+            log_start_offset: durable_start,
+            owes_log_start: self.log.log_start_offset() > durable_start,
         }
     }
 

@@ -185,10 +185,13 @@ impl State {
         let offset = from.offset;
         let context = &partition.context;
         let (end, high_watermark) = (self.log.log_end_offset(), self.log.high_watermark());
-        let Some(followers) = self.leader_mut().and_then(|leader| leader.followers.as_mut()) else { return };
+        let State { role: Role::Leader(Leader { followers: Some(followers), .. }), registration, .. } = self
+        else {
+            return;
+        };
         followers.on_fetch(id, broker_epoch, offset, end, Instant::now());
         followers.on_log_start(id, from.reader_start);
-        let change = followers.expand(id, high_watermark, |member| context.is_eligible(member));
+        let change = followers.expand(id, high_watermark, |member| context.is_eligible(registration, member));
         if let Some(change) = change {
             partition.propose(change);
         }
@@ -218,12 +221,13 @@ impl State {
     /// Raises the high watermark to what all counting replicas have, and notifies waiters.
     pub(super) fn raise_high_watermark(&mut self, context: &ReplicaContext) {
         let (min_isr, has_min_isr) = (self.effective_min_isr(), self.has_min_isr());
-        let State { log, role: Role::Leader(leader), woken, .. } = self else { return };
+        let State { log, role: Role::Leader(leader), woken, registration, .. } = self else { return };
         let end = log.log_end_offset();
         let replicated = match &leader.followers {
             None => has_min_isr.then_some(end),
             Some(followers) => {
-                followers.high_watermark(end, min_isr, Instant::now(), |member| context.is_eligible(member))
+                let is_eligible = |member| context.is_eligible(registration, member);
+                followers.high_watermark(end, min_isr, Instant::now(), is_eligible)
             }
         };
         // Kafka syncs before an append counts. Here the sync is in progress, and records must not be readable that a

@@ -8,9 +8,9 @@
 //! records are known to be missing or damaged (`damaged`) it reports Kafka's lost directory: nothing is in sync there either, and
 //! the controller knows that the log did not begin again.
 //!
-//! A directory without room takes no records that its partitions' leaders must append. For the partitions that others can lead
-//! the broker then reports an id that is no directory's (KIP-858), until there is room again. It is not Kafka's lost
-//! directory: the logs are whole.
+//! A directory without room takes no records, of clients or of leaders. For the partitions that others in sync can serve
+//! alone, the broker then reports an id that is no directory's (KIP-858), until there is room again: another replica leads, and
+//! no leader waits for this one. It is not Kafka's lost directory: the logs are whole.
 //!
 //! A replica that was reported as gone and comes back may find its partition without a leader. Kafka's controllers elect by the
 //! directory that they knew before the report, so the same one is reported until there is a leader.
@@ -22,6 +22,7 @@ use crate::partition::Partition;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use thalweg_metadata::{BrokerId, DIRECTORY_FULL, DIRECTORY_LOST, Image, PartitionIndex};
 use thalweg_wire::request::AssignReplicasToDirsRequest;
@@ -47,6 +48,8 @@ pub struct DirectoryAssignments {
     lost: Mutex<Places>,
     /// Replicas that are handed over while their directories have no room.
     away: Mutex<BTreeSet<PartitionKey>>,
+    /// How many were handed over so far.
+    hand_overs: AtomicU64,
     /// Replicas that have come back, until their partitions have leaders.
     returned: Mutex<BTreeSet<PartitionKey>>,
 }
@@ -68,14 +71,20 @@ impl DirectoryAssignments {
         self.lost.lock().insert((topic_id, partition), DIRECTORY_LOST);
     }
 
-    /// Has another replica lead: this one is reported as being nowhere until [`Replication::come_back`]. Returns whether it
-    /// was not before.
+    /// Has the other replicas do without this one: it is reported as being nowhere, and fetches nothing, until
+    /// [`Replication::come_back`]. Returns whether it was not before.
     pub fn hand_over(&self, topic_id: Uuid, partition: PartitionIndex) -> bool {
         let is_new = self.away.lock().insert((topic_id, partition));
         if is_new {
+            self.hand_overs.fetch_add(1, Ordering::Release);
             self.report(topic_id, partition, DIRECTORY_FULL);
         }
         is_new
+    }
+
+    /// How many replicas were handed over since the start.
+    pub(super) fn hand_overs(&self) -> u64 {
+        self.hand_overs.load(Ordering::Acquire)
     }
 
     /// Whether a replica is handed over.

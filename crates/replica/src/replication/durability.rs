@@ -1,39 +1,30 @@
-//! What a follower must have on the medium before its next fetch, which tells the leader that it has it: records that
-//! `flush.messages` wants there, and a log start that the leader has raised, as for DeleteRecords.
+//! What a follower must have on the medium before a fetch tells the leader that it has it: records that `flush.messages` wants
+//! there, and a log start that the leader has raised, as for DeleteRecords.
 //!
-//! Owns: the partitions that owe it, and paying. Refuses: fetching; a partition that still owes is left out of the fetches,
-//! or the leader would answer its clients for nothing.
+//! Owns: the partitions that owe it, and paying for records. Refuses: fetching. A partition that owes records is left out of the
+//! fetches, or the leader would answer its clients for nothing; one that owes a log start reports the one before, and
+//! `log_starts` pays in the background.
 
 use crate::isr_changes::PartitionKey;
 use crate::partition::Partition;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use thalweg_log::LogDirs;
+use std::time::Duration;
+use tokio::time::Instant;
 
-/// The state of a follower that is not on the medium yet.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Unsynced {
-    pub records: bool,
-    pub log_start: bool,
-}
+/// The shortest wait of a fetch while a log start is on its way to the medium. Each is as long as all before together.
+const LOG_START_WAIT: Duration = Duration::from_millis(10);
 
-/// The partitions of a fetcher that owe something.
+/// The partitions of a fetcher that owe a flush.
 #[derive(Debug, Default)]
 pub(super) struct Owing {
-    partitions: BTreeMap<PartitionKey, (Arc<Partition>, Unsynced)>,
+    partitions: BTreeMap<PartitionKey, Arc<Partition>>,
 }
 
 impl Owing {
-    /// Notes what a partition owes, with what it owed before.
-    pub fn add(&mut self, key: PartitionKey, partition: &Arc<Partition>, owed: Unsynced) {
-        if owed != Unsynced::default() {
-            let known = self.partitions.entry(key).or_insert_with(|| (Arc::clone(partition), owed));
-            known.0 = Arc::clone(partition);
-            known.1 = Unsynced {
-                records: known.1.records || owed.records,
-                log_start: known.1.log_start || owed.log_start,
-            };
-        }
+    /// A partition owes the flush of its records.
+    pub fn add(&mut self, key: PartitionKey, partition: &Arc<Partition>) {
+        self.partitions.insert(key, Arc::clone(partition));
     }
 
     /// The partition is not followed any more.
@@ -41,49 +32,19 @@ impl Owing {
         self.partitions.remove(key);
     }
 
-    /// Flushes, and writes the checkpoint of log starts, for those partitions that `may_try` holds for. Returns those that
-    /// still owe.
-    pub async fn pay(
-        &mut self,
-        log_dirs: &Arc<LogDirs>,
-        may_try: impl Fn(&PartitionKey) -> bool,
-    ) -> Vec<PartitionKey> {
+    /// Flushes those partitions that `may_try` holds for. Returns those that still owe.
+    pub async fn pay(&mut self, may_try: impl Fn(&PartitionKey) -> bool) -> Vec<PartitionKey> {
         let tried: Vec<_> = self.partitions.keys().copied().filter(may_try).collect();
-        let raised = tried.iter().filter_map(|key| {
-            let (partition, owed) = &self.partitions[key];
-            owed.log_start.then(|| (*key, Arc::clone(partition)))
-        });
-        let unwritten = write_log_starts(log_dirs, raised.collect()).await;
         let mut unpaid = Vec::new();
         for key in tried {
-            let (partition, owed) = &self.partitions[&key];
-            let records = owed.records && !flush(partition).await;
-            let left = Unsynced { records, log_start: unwritten.contains(&key) };
-            if left == Unsynced::default() {
+            if flush(&self.partitions[&key]).await {
                 self.partitions.remove(&key);
             } else {
-                self.partitions.entry(key).and_modify(|(_, owed)| *owed = left);
                 unpaid.push(key);
             }
         }
         unpaid
     }
-}
-
-/// Writes the checkpoint of log starts, if these partitions need it. Returns those whose log start is not in it yet.
-async fn write_log_starts(
-    log_dirs: &Arc<LogDirs>,
-    raised: Vec<(PartitionKey, Arc<Partition>)>,
-) -> Vec<PartitionKey> {
-    if raised.is_empty() {
-        return Vec::new();
-    }
-    let dirs = Arc::clone(log_dirs);
-    let written = log_dirs.disk().spawn(move || {
-        let written = dirs.checkpoint_log_starts();
-        raised.iter().filter(|(_, partition)| !partition.lies_in(&written)).map(|(key, _)| *key).collect()
-    });
-    written.await.expect("writing a checkpoint does not panic")
 }
 
 /// Whether all records of the log are on the medium.
@@ -93,12 +54,45 @@ async fn flush(partition: &Arc<Partition>) -> bool {
     !is_closed && Partition::flush_all(partition).await.is_ok()
 }
 
+/// The partitions whose log starts are not on the medium, and since when there are some.
+#[derive(Debug, Default)]
+pub(super) struct OwingStarts {
+    partitions: BTreeSet<PartitionKey>,
+    since: Option<Instant>,
+}
+
+impl OwingStarts {
+    /// A partition owes its log start.
+    pub fn add(&mut self, key: PartitionKey) {
+        self.partitions.insert(key);
+        self.since.get_or_insert_with(Instant::now);
+    }
+
+    /// All of them, to add those again that still owe.
+    pub fn take(&mut self) -> BTreeSet<PartitionKey> {
+        std::mem::take(&mut self.partitions)
+    }
+
+    /// Whether some owe.
+    pub fn any(&mut self) -> bool {
+        if self.partitions.is_empty() {
+            self.since = None;
+        }
+        self.since.is_some()
+    }
+
+    /// How long the leader may delay the answer to a fetch, so that the next one soon reports what has got to the medium.
+    pub fn wait_max(&self) -> Option<Duration> {
+        self.since.map(|since| since.elapsed().max(LOG_START_WAIT))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::partition::testing;
     use thalweg_log::disk::{Disk, Faults};
-    use thalweg_log::{LogConfig, LogDirsOptions, TopicPartition};
+    use thalweg_log::{LogConfig, LogDirs, LogDirsOptions, TopicPartition};
     use thalweg_metadata::PartitionIndex;
     use thalweg_record::{BatchBuilder, BatchOptions, LeaderEpoch, Offset};
     use thalweg_wire::Uuid;
@@ -106,7 +100,7 @@ mod tests {
     const KEY: PartitionKey = (Uuid(70), PartitionIndex(0));
 
     /// A partition with ten records, none of which is on the medium.
-    fn followed(dir: &std::path::Path, faults: &Arc<Faults>) -> (Arc<LogDirs>, Arc<Partition>) {
+    fn followed(dir: &std::path::Path, faults: &Arc<Faults>) -> (LogDirs, Arc<Partition>) {
         let disk = Disk::with_faults(Arc::clone(faults));
         let options = LogDirsOptions { disk, ..LogDirsOptions::new(vec![dir.to_owned()], 1) };
         let config = Arc::new(LogConfig { flush_messages: 1, ..LogConfig::default() });
@@ -119,37 +113,21 @@ mod tests {
             log.append_as_leader(&builder.build(), LeaderEpoch(0), Default::default()).expect("accepted");
         }
         log.set_high_watermark(log.log_end_offset());
-        (Arc::new(log_dirs), Arc::new(testing::partition(log, 0)))
+        (log_dirs, Arc::new(testing::partition(log, 0)))
     }
 
     #[tokio::test]
     async fn a_partition_owes_its_records_until_a_flush_succeeds() {
         let (dir, faults) = (tempfile::tempdir().expect("a directory"), Arc::new(Faults::default()));
-        let (log_dirs, partition) = followed(dir.path(), &faults);
+        let (_log_dirs, partition) = followed(dir.path(), &faults);
         let mut owing = Owing::default();
-        owing.add(KEY, &partition, Unsynced { records: true, log_start: false });
+        owing.add(KEY, &partition);
         faults.set_lacking_descriptors(true);
-        assert_eq!(owing.pay(&log_dirs, |_| true).await, [KEY], "nothing was synced");
-        assert_eq!(owing.pay(&log_dirs, |_| false).await, [], "it rests");
+        assert_eq!(owing.pay(|_| true).await, [KEY], "nothing was synced");
+        assert_eq!(owing.pay(|_| false).await, [], "it rests");
         faults.set_lacking_descriptors(false);
-        assert_eq!(owing.pay(&log_dirs, |_| true).await, []);
+        assert_eq!(owing.pay(|_| true).await, []);
         partition.with_log(|log| assert_eq!(log.recovery_point(), Offset(10)));
         assert!(owing.partitions.is_empty());
-    }
-
-    #[tokio::test]
-    async fn a_partition_owes_its_log_start_until_the_checkpoint_is_written() {
-        let (dir, faults) = (tempfile::tempdir().expect("a directory"), Arc::new(Faults::default()));
-        let (log_dirs, partition) = followed(dir.path(), &faults);
-        partition.with_log(|log| log.delete_records(Offset(4))).expect("deletes");
-        let mut owing = Owing::default();
-        owing.add(KEY, &partition, Unsynced { records: false, log_start: true });
-        faults.set_free_bytes(Some(0));
-        assert_eq!(owing.pay(&log_dirs, |_| true).await, [KEY], "the disk is full");
-        faults.set_free_bytes(None);
-        assert_eq!(owing.pay(&log_dirs, |_| true).await, []);
-        let checkpoint = std::path::Path::new("log-start-offset-checkpoint");
-        let written = log_dirs.disk().read(&dir.path().join(checkpoint)).expect("it is there");
-        assert_eq!(String::from_utf8_lossy(&written), "0\n1\nt 0 4\n");
     }
 }

@@ -5,7 +5,7 @@
 
 use super::Replication;
 use super::answer::{Verdict, backoff, judge};
-use super::durability::{Owing, Unsynced};
+use super::durability::{Owing, OwingStarts};
 use super::session::FetchSession;
 use crate::isr_changes::PartitionKey;
 use crate::partition::{FetchPosition, FollowError, Partition, Replicated};
@@ -99,11 +99,12 @@ pub(super) struct Fetcher {
     stopping: watch::Receiver<bool>,
     followed: BTreeMap<PartitionKey, Followed>,
     owing: Owing,
+    owing_starts: OwingStarts,
     session: FetchSession,
     connection: Option<Connection>,
     failures: u32,
-    /// How many log directories were online at the last look.
-    online: usize,
+    /// How many log directories were online at the last look, and how many replicas had been handed over.
+    seen: (usize, u64),
 }
 
 impl Fetcher {
@@ -114,7 +115,8 @@ impl Fetcher {
         stopping: watch::Receiver<bool>,
     ) -> Self {
         let (followed, owing, session) = (BTreeMap::new(), Owing::default(), FetchSession::default());
-        let online = replication.log_dirs.online_count();
+        let owing_starts = OwingStarts::default();
+        let seen = (replication.log_dirs.online_count(), replication.directories.hand_overs());
         let connection = None;
         Self {
             replication,
@@ -123,10 +125,11 @@ impl Fetcher {
             stopping,
             followed,
             owing,
+            owing_starts,
             session,
             connection,
             failures: 0,
-            online,
+            seen,
         }
     }
 
@@ -137,8 +140,9 @@ impl Fetcher {
             self.take_inbox();
             self.end_rests(Instant::now());
             self.leave_out_leaving();
-            self.leave_failed_directories();
+            self.leave_out_unusable();
             self.make_durable().await;
+            self.report_log_starts();
             if self.replication.broker.epoch() < 0 {
                 // Before the registration there is no epoch to fetch with.
                 self.pause(Some(Instant::now() + BEFORE_REGISTRATION)).await;
@@ -197,8 +201,9 @@ impl Fetcher {
             }
             tracing::debug!(?partition, leader = %self.leader, epoch = epoch.0, "Follows");
             let position = partition.fetch_position(epoch);
-            let records = partition.with_log(|log| log.flush_is_due());
-            self.owing.add(key, &partition, Unsynced { records, log_start: false });
+            if partition.with_log(|log| log.flush_is_due()) {
+                self.owing.add(key, &partition);
+            }
             let followed = Followed { partition, epoch, failures: 0, rests_until: None, stopped: false };
             self.followed.insert(key, followed);
             self.go_on(key, position);
@@ -223,6 +228,9 @@ impl Fetcher {
                 self.session.remove(&key);
             }
             Ok(position) => {
+                if position.owes_log_start {
+                    self.owing_starts.add(key);
+                }
                 let bytes = self.replication.settings().fetch_max_bytes;
                 self.session.set(key, partition_at(key.1, followed.epoch, position, bytes));
             }
@@ -251,15 +259,19 @@ impl Fetcher {
         }
     }
 
-    /// Stops fetching what lies in a directory that has failed since the last look.
-    fn leave_failed_directories(&mut self) {
-        let online = self.replication.log_dirs.online_count();
-        if std::mem::replace(&mut self.online, online) == online {
+    /// Stops fetching replicas whose directories have failed, or that were handed over for lack of room, since the last look.
+    fn leave_out_unusable(&mut self) {
+        let Replication { log_dirs, directories, .. } = &*self.replication;
+        let now = (log_dirs.online_count(), directories.hand_overs());
+        if std::mem::replace(&mut self.seen, now) == now {
             return;
         }
-        let closed = self.followed.iter().filter(|(_, followed)| followed.partition.is_closed());
-        let closed: Vec<_> = closed.map(|(key, _)| *key).collect();
-        closed.into_iter().for_each(|key| self.go_on_at_end(key));
+        let is_unusable = |key: &PartitionKey, followed: &Followed| {
+            followed.partition.is_closed() || directories.is_away(key.0, key.1)
+        };
+        let unusable = self.followed.iter().filter(|(key, followed)| is_unusable(key, followed));
+        let unusable: Vec<_> = unusable.map(|(key, _)| *key).collect();
+        unusable.into_iter().for_each(|key| self.go_on_at_end(key));
     }
 
     fn end_rests(&mut self, now: Instant) {
@@ -283,8 +295,25 @@ impl Fetcher {
         let is_fetched = |key: &PartitionKey| {
             followed.get(key).is_some_and(|followed| followed.rests_until.is_none() && !followed.stopped)
         };
-        for key in self.owing.pay(&self.replication.log_dirs, is_fetched).await {
+        for key in self.owing.pay(is_fetched).await {
             self.rest(key);
+        }
+    }
+
+    /// Has the next fetch report the log starts that have got to the medium, and the others written.
+    fn report_log_starts(&mut self) {
+        for key in self.owing_starts.take() {
+            // One that rests is looked at when it is fetched again.
+            let Some(followed) = self.followed.get(&key).filter(|_| self.session.wants(&key)) else {
+                continue;
+            };
+            match followed.partition.fetch_position(followed.epoch) {
+                Ok(position) if position.owes_log_start => self.owing_starts.add(key),
+                position => self.go_on(key, position),
+            }
+        }
+        if self.owing_starts.any() {
+            self.replication.log_starts_owed.notify_one();
         }
     }
 
@@ -302,7 +331,8 @@ impl Fetcher {
         let told = self.session.request();
         // A partition that rests must not wait for the others.
         let rest = self.next_rest_end().map(|end| end.saturating_duration_since(Instant::now()));
-        let wait = rest.map_or(settings.fetch_wait_max, |rest| rest.min(settings.fetch_wait_max));
+        let waits = [Some(settings.fetch_wait_max), rest, self.owing_starts.wait_max()];
+        let wait = waits.into_iter().flatten().min().unwrap_or_default();
         let (replica_id, replica_epoch) =
             (self.replication.broker.node_id.0, self.replication.broker.epoch());
         let mut request = FetchRequest {
@@ -399,8 +429,8 @@ impl Fetcher {
                 };
                 let (high_watermark, start) = (Offset(data.high_watermark), Offset(data.log_start_offset));
                 let taken = partition.append_from_leader(epoch, from, &records, high_watermark, start);
-                if let Ok(Replicated { flush_due: records, log_start_rose: log_start, .. }) = taken {
-                    self.owing.add(key, &partition, Unsynced { records, log_start });
+                if let Ok(Replicated { flush_due: true, .. }) = taken {
+                    self.owing.add(key, &partition);
                 }
                 self.note_appended(key, from, !records.is_empty(), taken);
             }
@@ -452,7 +482,8 @@ impl Fetcher {
                 // A repeated position need not be sent, unless the leader sent an unusable part, such as the
                 // beginning of a batch.
                 let told = self.session.partition(&key).map(|told| told.log_start_offset);
-                if next.offset != from || received_any || told != Some(next.log_start_offset.0) {
+                let is_told = told == Some(next.log_start_offset.0) && !next.owes_log_start;
+                if next.offset != from || received_any || !is_told {
                     self.go_on(key, Ok(next));
                 }
             }

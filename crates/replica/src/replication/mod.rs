@@ -16,6 +16,7 @@ mod durability;
 mod fetcher;
 mod fetchers;
 mod leaving;
+mod log_starts;
 mod moves;
 mod session;
 mod stale_epochs;
@@ -52,6 +53,8 @@ pub struct Replication {
     pub leaving: LeavingReplicas,
     /// Partitions on their way from one data directory to another.
     pub moves: Moves,
+    /// Notified when a follower's log start is to be reported and is not on the medium.
+    log_starts_owed: Notify,
     broker: Arc<RegisteredBroker>,
     image: Arc<ImageCell>,
     partitions: Arc<Partitions>,
@@ -94,6 +97,7 @@ impl Replication {
             directories,
             leaving,
             moves,
+            log_starts_owed: Notify::new(),
             broker,
             image,
             partitions,
@@ -115,12 +119,13 @@ impl Replication {
         self.settings.read().clone()
     }
 
-    /// Starts background tasks: proposals and reports to the controller, and the checks for damaged replicas and lagging
-    /// followers. They end when the set is dropped.
+    /// Starts background tasks: proposals and reports to the controller, the checkpoints of log starts, and the checks for
+    /// damaged replicas and lagging followers. They end when the set is dropped.
     pub fn start(self: &Arc<Self>, tasks: &mut JoinSet<()>) {
         tasks.spawn(alter_partition::run(Arc::clone(self)));
         tasks.spawn(directories::run(Arc::clone(self)));
         tasks.spawn(moves::run(Arc::clone(self)));
+        tasks.spawn(log_starts::run(Arc::clone(self)));
         tasks.spawn(damaged::run(Arc::clone(self)));
         tasks.spawn(stale_epochs::run(Arc::clone(self)));
         let partitions = Arc::clone(&self.partitions);

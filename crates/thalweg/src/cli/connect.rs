@@ -161,7 +161,8 @@ pub fn client_settings(file: Option<&Path>) -> anyhow::Result<Sourced> {
 fn read(path: &Path) -> anyhow::Result<Vec<(String, String)>> {
     let text = std::fs::read_to_string(path)
         .with_context(|| format!("Cannot read --command-config {}", path.display()))?;
-    Ok(entries(&Properties::parse(&text)))
+    let resolved = Properties::parse(&text).resolve();
+    Ok(entries(&resolved.with_context(|| path.display().to_string())?))
 }
 
 fn entries(properties: &Properties) -> Vec<(String, String)> {

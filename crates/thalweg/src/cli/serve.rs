@@ -142,7 +142,7 @@ impl Serve {
             let format = if format == LogFormatName::Json { "json" } else { "text" };
             properties.set_from("--log-format", LogLineSettings::is_json.name(), format);
         }
-        Ok(properties)
+        Ok(properties.resolve()?)
     }
 
     /// The configuration, what `--secure` made, and whether the HTTP listener is one that was not asked for.

@@ -2,8 +2,13 @@
 
 use super::*;
 use std::sync::Arc;
+use thalweg_client::{Connection, ConnectionOptions};
 use thalweg_log::disk::{Disk, Faults};
+use thalweg_record::Offset;
 use thalweg_wire::request::delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic};
+
+/// The default of `replica.lag.time.max.ms`.
+const REPLICA_LAG_MAX: Duration = Duration::from_secs(30);
 
 /// A cluster whose broker 1 has a disk with these faults.
 async fn with_faulty_disk(more: &[(&str, &str)]) -> (Cluster, Arc<Faults>) {
@@ -22,6 +27,15 @@ async fn watched(cluster: &Cluster, work: impl Future<Output = ()>) {
         reason = cluster.broker(1).server().failed() => panic!("{reason}"),
         () = work => {}
     }
+}
+
+/// Deletes the records of the first partition below `offset`: the error and the low watermark.
+async fn delete_records(leader: &Connection, topic: &Topic, offset: i64, timeout_ms: i32) -> (i16, i64) {
+    let partitions = vec![DeleteRecordsPartition { partition_index: 0, offset }];
+    let topics = vec![DeleteRecordsTopic { name: topic.name.clone(), partitions }];
+    let answer = leader.send(&DeleteRecordsRequest { topics, timeout_ms }).await.expect("an answer");
+    let partition = &answer.topics[0].partitions[0];
+    (partition.error_code, partition.low_watermark)
 }
 
 /// Waits for this leader of a partition.
@@ -86,6 +100,39 @@ async fn full_directory_hands_over_though_another_has_room() {
     cluster.stop_all().await;
 }
 
+/// Where broker 1 must stay for another partition: there it is not fenced as a whole.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn follower_without_room_holds_no_acknowledgement_up() {
+    let (cluster, faults) = with_faulty_disk(&[]).await;
+    let alone = cluster.create("alone", &[&[1]], &[]).await;
+    let pair = cluster.create("pair", &[&[2, 1], &[3, 1]], &[]).await;
+    let three = cluster.create("three", &[&[2, 3, 1]], &[]).await;
+    for (topic, partition) in [(&alone, 0), (&pair, 0), (&pair, 1), (&three, 0)] {
+        cluster.put(topic, partition, -1, b"before").await;
+    }
+    watched(&cluster, async {
+        faults.set_free_bytes(Some(0));
+        for (topic, partition, in_sync) in [(&pair, 0, &[2][..]), (&three, 0, &[2, 3]), (&pair, 1, &[3])] {
+            let began = Instant::now();
+            cluster.put(topic, partition, -1, b"while it is full").await;
+            let held = began.elapsed();
+            assert!(held < REPLICA_LAG_MAX / 2, "acks=all was held for {held:?}");
+            cluster.wait_for_isr(topic, partition, in_sync).await;
+        }
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert_eq!(cluster.registration(&three, 0).isr.len(), 2, "there is no room yet");
+        faults.set_free_bytes(None);
+        for (topic, partition, in_sync) in
+            [(&pair, 0, &[1, 2][..]), (&three, 0, &[1, 2, 3]), (&pair, 1, &[1, 3])]
+        {
+            cluster.wait_for_isr(topic, partition, in_sync).await;
+        }
+    })
+    .await;
+    cluster.assert_same(&three, 0, &[1, 2, 3]).await;
+    cluster.stop_all().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn records_count_as_deleted_once_the_medium_says_so() {
     let (cluster, faults) = with_faulty_disk(&[]).await;
@@ -93,17 +140,47 @@ async fn records_count_as_deleted_once_the_medium_says_so() {
     for _ in 0..10 {
         cluster.put(&topic, 0, -1, b"value").await;
     }
-    let delete = async || {
-        let partitions = vec![DeleteRecordsPartition { partition_index: 0, offset: 5 }];
-        let topics = vec![DeleteRecordsTopic { name: topic.name.clone(), partitions }];
-        let request = DeleteRecordsRequest { topics, timeout_ms: 5_000 };
-        let answer = cluster.broker(1).ask(&request).await;
-        let partition = &answer.topics[0].partitions[0];
-        (partition.error_code, partition.low_watermark)
-    };
     faults.set_free_bytes(Some(0));
-    assert_eq!(delete().await, (ErrorCode::KafkaStorageError.code(), -1));
+    let refused = delete_records(cluster.broker(1).connection(), &topic, 5, 5_000).await;
+    assert_eq!(refused, (ErrorCode::KafkaStorageError.code(), -1));
     faults.set_free_bytes(None);
-    assert_eq!(delete().await, (0, 5));
+    assert_eq!(delete_records(cluster.broker(1).connection(), &topic, 5, 5_000).await, (0, 5));
+    cluster.stop_all().await;
+}
+
+/// The checkpoint of log starts takes its time on a busy disk. No other partition waits for it, and no client is told before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn follower_fetches_on_while_a_log_start_is_on_its_way_to_the_medium() {
+    let (cluster, faults) = with_faulty_disk(&[]).await;
+    let topic = cluster.create("topic", &[&[2, 1], &[2, 1]], &[]).await;
+    for _ in 0..10 {
+        cluster.put(&topic, 0, -1, b"value").await;
+    }
+    cluster.wait_for_isr(&topic, 1, &[1, 2]).await;
+    faults.only("log-start-offset-checkpoint.tmp");
+    faults.set_hanging(true);
+    // A connection is answered in order.
+    let admin = Connection::connect(cluster.broker(2).address(), &ConnectionOptions::default()).await;
+    let admin = admin.expect("the broker answers");
+    let delete = delete_records(&admin, &topic, 5, 60_000);
+    let meanwhile = async {
+        let hung = Arc::clone(&faults);
+        tokio::task::spawn_blocking(move || hung.wait_until_hung()).await.expect("a sync hangs");
+        let put = async {
+            for partition in [0, 1, 0, 1] {
+                cluster.put(&topic, partition, -1, b"while it hangs").await;
+            }
+        };
+        let put = tokio::time::timeout(REPLICA_LAG_MAX / 2, put).await;
+        let position = cluster.replica(1, &topic, 0).published_offsets();
+        faults.set_hanging(false);
+        put.expect("acks=all does not wait for the checkpoint");
+        assert_eq!(position.log_start_offset(), Offset(5), "it is deleted already");
+        Instant::now()
+    };
+    let deleted = async { (delete.await, Instant::now()) };
+    let ((answer, answered), released) = tokio::join!(deleted, meanwhile);
+    assert_eq!(answer, (0, 5));
+    assert!(answered > released, "the follower has told its leader what a crash could take back");
     cluster.stop_all().await;
 }

@@ -128,7 +128,7 @@ impl RunningCluster {
         if let Some(path) = &self.client_config {
             let text = std::fs::read_to_string(path)
                 .with_context(|| format!("Cannot read --client-config {}", path.display()))?;
-            let parsed = Properties::parse(&text);
+            let parsed = Properties::parse(&text).resolve().with_context(|| path.display().to_string())?;
             let keys: Vec<String> = parsed.rest().map(str::to_owned).collect();
             properties.extend(
                 keys.into_iter()

@@ -182,7 +182,7 @@ impl List {
 fn brokers(profile: &Profile) -> Option<String> {
     let of_file = || {
         let text = std::fs::read_to_string(profile.command_config.as_ref()?).ok()?;
-        Properties::parse(&text).take("bootstrap.servers")
+        Properties::parse(&text).resolve().ok()?.take("bootstrap.servers")
     };
     profile.bootstrap_server.clone().or_else(of_file)
 }

@@ -1,0 +1,185 @@
+//! Closed segments that something else has emptied, removed, or overwritten while the log was closed: no reader may skip
+//! their records.
+
+use thalweg_log::{
+    BatchFault, CleanupPolicy, Damage, LogConfig, LogError, OpenOptions, PartitionLog, ReadError,
+};
+use thalweg_record::{Offset, batches};
+
+use crate::support::*;
+
+type Lose = Box<dyn Fn(&Bench)>;
+type Arrange = Box<dyn Fn(&mut Bench, &mut OpenOptions)>;
+
+const BATCHES_OF_SEGMENT: i64 = 3;
+const SEGMENTS: i64 = 5;
+const END: Offset = Offset(2 * BATCHES_OF_SEGMENT * SEGMENTS);
+/// The base offsets of the segments that are tampered with, of the next, and of another.
+const BASE: Offset = Offset(12);
+const NEXT: Offset = Offset(18);
+const OTHERS: [Offset; 2] = [Offset(6), NEXT];
+
+/// A closed log of several segments with some batches each.
+fn closed() -> Bench {
+    let config = LogConfig { segment_bytes: 480, index_interval_bytes: 100, ..LogConfig::default() };
+    let bench = Bench::with(config);
+    let mut log = bench.create();
+    for index in 0..BATCHES_OF_SEGMENT * SEGMENTS {
+        append(&mut log, &Spec::new(2).value_bytes(25).timestamp(NOW_MS + index * 1000).build());
+    }
+    let expected: Vec<_> = (0..SEGMENTS).map(|index| Offset(index * 2 * BATCHES_OF_SEGMENT)).collect();
+    assert_eq!(log.segment_offsets(), expected);
+    log.set_high_watermark(END);
+    log.close().expect("closes");
+    bench
+}
+
+fn open(bench: &Bench, clean: bool) -> PartitionLog {
+    bench.open(&OpenOptions { recovery_point: END, high_watermark: END, ..OpenOptions::new(clean) })
+}
+
+fn remove(bench: &Bench, base: Offset, suffixes: &[&str]) {
+    for suffix in suffixes {
+        bench.disk.remove(&bench.home().file(base, suffix)).expect("removes");
+    }
+}
+
+fn overwrite(bench: &Bench, base: Offset, other: Offset) {
+    for suffix in [".log", ".index", ".timeindex"] {
+        let bytes = bench.disk.read(&bench.home().file(other, suffix)).expect("the file is there");
+        let file = bench.disk.open_or_create(&bench.home().file(base, suffix)).expect("opens");
+        file.set_len(0).expect("is cut");
+        file.write_all_at(&bytes, 0).expect("is written");
+    }
+}
+
+/// The ways in which the records of a segment get lost, and whether a start knows of it before anything is read.
+fn ways() -> Vec<(&'static str, bool, Lose)> {
+    let all = [".log", ".index", ".timeindex", ".snapshot"];
+    let mut ways: Vec<(_, _, Lose)> = vec![
+        ("emptied", true, Box::new(|bench| bench.write_file(&log_name(BASE.0), &[]))),
+        ("without .log", true, Box::new(|bench| remove(bench, BASE, &[".log"]))),
+        ("removed", false, Box::new(move |bench| remove(bench, BASE, &all))),
+    ];
+    for other in OTHERS {
+        ways.push(("overwritten", false, Box::new(move |bench| overwrite(bench, BASE, other))));
+    }
+    ways
+}
+
+/// The offsets of the records that a reader gets from `from` on, and the damage that ends it.
+fn offsets(log: &mut PartitionLog, mut from: Offset) -> (Vec<i64>, Option<LogError>) {
+    let mut found = Vec::new();
+    loop {
+        let slice = match log.read(from, 200, END, true) {
+            Ok(Some(slice)) => slice,
+            Ok(None) => return (found, None),
+            Err(ReadError::Log(error)) => return (found, Some(error)),
+            Err(error) => panic!("{error}"),
+        };
+        let mut bytes = vec![0; slice.len];
+        slice.file.read_at(&mut bytes, slice.position).expect("is read");
+        for header in batches(&bytes).map(|batch| batch.expect("whole").header) {
+            found.extend(header.base_offset.0..header.next_offset().0);
+            from = header.next_offset();
+        }
+    }
+}
+
+#[test]
+fn no_reader_skips_the_records_of_a_lost_segment() {
+    for (what, is_known_at_once, lose) in ways() {
+        for clean in [true, false] {
+            let what = format!("{what}, clean: {clean}");
+            let bench = closed();
+            lose(&bench);
+            let mut log = open(&bench, clean);
+            assert_eq!(
+                log.end_at_gap().expect("looks"),
+                None,
+                "{what}: all below the recovery point was synced"
+            );
+            if is_known_at_once {
+                assert_eq!(log.damage(), Some(Damage::Unreadable(BASE)), "{what}");
+            }
+            for from in [Offset(0), BASE, Offset(13), NEXT - 1] {
+                let (found, error) = offsets(&mut log, from);
+                let expected: Vec<_> = (from.0.min(BASE.0)..BASE.0).collect();
+                assert_eq!(found, expected, "{what}, from {from}");
+                assert!(matches!(error, Some(LogError::Corrupt { .. })), "{what}, from {from}: {error:?}");
+            }
+            assert_eq!(log.damage(), Some(Damage::Unreadable(BASE)), "{what}");
+            assert!(log.published().is_damaged());
+            let (found, error) = offsets(&mut log, NEXT);
+            assert_eq!((found, error.is_none()), ((NEXT.0..END.0).collect(), true), "{what}");
+            assert!(bench.set_aside().is_empty(), "{what}: the other segments are sound");
+            // A follower fetches it again.
+            log.drop_damage().expect("drops");
+            assert_eq!((log.damage(), log.log_end_offset(), log.poison()), (None, BASE, None), "{what}");
+            (BASE.0..END.0).for_each(|_| _ = append(&mut log, &Spec::new(1).build()));
+            let (found, error) = offsets(&mut log, Offset(0));
+            assert_eq!((found, error.is_none()), ((0..END.0).collect(), true), "{what}");
+        }
+    }
+}
+
+#[test]
+fn lost_segment_is_found_before_anybody_reads_it() {
+    for (what, _, lose) in ways() {
+        let bench = closed();
+        lose(&bench);
+        let mut log = open(&bench, true);
+        while log.check_next_segment().expect("looks") {}
+        assert_eq!(log.damage(), Some(Damage::Unreadable(BASE)), "{what}");
+        log.delete_records(NEXT).expect("deletes");
+        assert_eq!(log.damage(), None, "{what}: the records are deleted");
+    }
+}
+
+#[test]
+fn missing_records_are_named() {
+    let bench = closed();
+    remove(&bench, BASE, &[".log", ".index", ".timeindex", ".snapshot"]);
+    let (lines, error) = warnings_of(|| {
+        let mut log = open(&bench, true);
+        offsets(&mut log, BASE);
+        offsets(&mut log, BASE).1.expect("it is damage")
+    });
+    let lines: Vec<_> = lines.iter().filter(|line| line.contains("missing")).collect();
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(lines[0].contains("partition=t-0") && lines[0].contains("12 to 17"), "{lines:?}");
+    let LogError::Corrupt { segment, fault } = error else { panic!("{error}") };
+    assert_eq!(segment, Offset(6));
+    assert_eq!(fault.reason, BatchFault::Missing { from: BASE.0, to: NEXT.0 });
+}
+
+#[test]
+fn gaps_of_other_origin_are_no_damage() {
+    let all = [".log", ".index", ".timeindex", ".snapshot"];
+    let gone: Vec<_> = (0..BASE.0).chain(NEXT.0..END.0).collect();
+    let cases: [(&str, Arrange); 4] = [
+        ("compacted now", Box::new(|bench, _| bench.config.cleanup_policy = CleanupPolicy::COMPACT)),
+        ("compacted once", Box::new(|_, options| options.cleaned_to = Offset(24))),
+        ("below the log start", Box::new(|_, options| options.log_start = NEXT)),
+        (
+            "deleted, and reappeared in part",
+            Box::new(|bench, options| {
+                bench.write_file(&format!("{}.deleted", log_name(BASE.0)), &[]);
+                options.clean = false;
+            }),
+        ),
+    ];
+    for (what, arrange) in cases {
+        let mut bench = closed();
+        remove(&bench, BASE, &all);
+        let mut options = OpenOptions { recovery_point: END, high_watermark: END, ..OpenOptions::new(true) };
+        arrange(&mut bench, &mut options);
+        let mut log = bench.open(&options);
+        while log.check_next_segment().expect("looks") {}
+        let start = log.log_start_offset();
+        let (found, error) = offsets(&mut log, start);
+        assert!(error.is_none(), "{what}: {error:?}");
+        assert_eq!(found, gone.iter().copied().filter(|at| *at >= start.0).collect::<Vec<_>>(), "{what}");
+        assert_eq!(log.damage(), None, "{what}");
+    }
+}

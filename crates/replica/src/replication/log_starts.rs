@@ -1,0 +1,28 @@
+//! Writes the log starts that followers have taken over from their leaders, as after DeleteRecords, to the medium. Until then a
+//! follower reports the earlier start ([`crate::partition::FetchPosition`]), by which its leader knows that a crash could
+//! restore the deleted records, and answers no client yet. It fetches meanwhile: the sync of a busy disk may take long.
+
+use super::Replication;
+use super::answer::backoff;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The longest rest after a failure.
+const RETRY_MAX: Duration = Duration::from_secs(1);
+
+/// Writes as long as the broker runs, whenever a fetcher has a start to report that is not on the medium.
+pub async fn run(replication: Arc<Replication>) {
+    let mut failures = 0u32;
+    loop {
+        replication.log_starts_owed.notified().await;
+        let dirs = Arc::clone(&replication.log_dirs);
+        let work = move || dirs.checkpoint_log_starts().len() >= dirs.online_count();
+        let is_written = replication.log_dirs.disk().spawn(work).await;
+        if is_written.expect("writing a checkpoint does not panic") {
+            failures = 0;
+        } else {
+            failures = failures.saturating_add(1);
+            tokio::time::sleep(backoff(failures, RETRY_MAX)).await;
+        }
+    }
+}
