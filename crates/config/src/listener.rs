@@ -184,11 +184,13 @@ impl Listeners {
         let (advertised_controller, advertised) = match given.transpose()? {
             Some(given) => {
                 let (named, advertised): (Vec<_>, Vec<_>) = given.into_iter().partition(is_controller);
-                let told =
-                    |own: &Listener| named.iter().find(|named| named.name == own.name).unwrap_or(own).clone();
+                let told = |own: &Listener| {
+                    let named = named.iter().find(|named| named.name == own.name);
+                    named.map_or_else(|| advertised_by_default(own), Listener::clone)
+                };
                 (controller.iter().map(told).collect(), advertised)
             }
-            None => (controller.clone(), broker.clone()),
+            None => (controller.iter().map(advertised_by_default).collect(), broker.clone()),
         };
         let found = Self {
             inter_broker: inter_broker(texts)?,
@@ -272,6 +274,13 @@ impl Listeners {
         }
         Ok(())
     }
+}
+
+/// A controller's listener as it is advertised when `advertised.listeners` does not name it: one on all interfaces by the
+/// machine's name, as by Kafka (`KafkaConfig.effectiveAdvertisedControllerListeners`).
+fn advertised_by_default(own: &Listener) -> Listener {
+    let is_everywhere = own.address().is_some_and(|address| address.is_unspecified());
+    Listener { host: if is_everywhere { None } else { own.host.clone() }, ..own.clone() }
 }
 
 /// A listener as it is advertised once its port is bound.
@@ -423,6 +432,23 @@ mod tests {
         let advertised = ["PLAINTEXT://example:9092".to_owned()];
         let found = resolve("PLAINTEXT://0.0.0.0:9092", |texts| texts.advertised = Some(&advertised));
         assert_eq!(hosts(&found.expect("an advertised address").advertised), ["PLAINTEXT://example:9092"]);
+    }
+
+    #[test]
+    fn a_controller_on_all_interfaces_is_advertised_by_the_machines_name() {
+        let broker = ["PLAINTEXT://example:9092".to_owned()];
+        let named = ["PLAINTEXT://example:9092".to_owned(), "CONTROLLER://0.0.0.0:9093".to_owned()];
+        for everywhere in ["0.0.0.0", "[::]"] {
+            let listeners = format!("PLAINTEXT://localhost:9092,CONTROLLER://{everywhere}:9093");
+            for advertised in [None, Some(&broker[..])] {
+                let found = resolve(&listeners, |texts| texts.advertised = advertised).expect("as Kafka");
+                let advertised = found.controller_advertised_as("here", |_| None);
+                assert_eq!(hosts(&advertised), ["CONTROLLER://here:9093"]);
+                assert_eq!(hosts(&found.controller), [format!("CONTROLLER://{everywhere}:9093")]);
+            }
+            let refused = resolve(&listeners, |texts| texts.advertised = Some(&named)).expect_err("named");
+            assert!(refused.contains("nonroutable meta-address 0.0.0.0"), "{refused}");
+        }
     }
 
     #[test]

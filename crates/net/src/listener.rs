@@ -126,8 +126,9 @@ fn addresses(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     let any = [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
     let loopback = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
     let host = host.trim_start_matches('[').trim_end_matches(']');
+    let is_everywhere = host.is_empty() || host.parse().is_ok_and(|ip: IpAddr| ip.is_unspecified());
     let mut found: Vec<SocketAddr> = match host {
-        "" | "0.0.0.0" => any.iter().map(|ip| SocketAddr::new(*ip, port)).collect(),
+        _ if is_everywhere => any.iter().map(|ip| SocketAddr::new(*ip, port)).collect(),
         // Many clients try ::1 first, regardless of the hosts file.
         "localhost" => loopback.iter().map(|ip| SocketAddr::new(*ip, port)).collect(),
         host => (host, port).to_socket_addrs()?.collect(),
@@ -358,6 +359,19 @@ mod tests {
     use crate::{AnswerMemory, FrameMemory};
     use std::time::Duration;
     use thalweg_config::{BrokerConfig, ServerProperties};
+
+    #[tokio::test]
+    async fn all_interfaces_are_those_of_both_families() {
+        let options = SocketOptions { backlog: 1, receive_buffer_bytes: None };
+        for host in ["", "0.0.0.0", "::", "[::]", "::0"] {
+            let port = bind("TEST", host, 0, options).expect("a free port");
+            let found: Vec<_> = port.addresses().into_iter().map(|address| address.ip()).collect();
+            let any = [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
+            assert!(!found.is_empty() && found.contains(&any[0]), "{host}: {found:?}");
+            // A machine may lack IPv6.
+            assert!(found.iter().all(|ip| any.contains(ip)), "{host}: {found:?}");
+        }
+    }
 
     #[tokio::test]
     async fn connections_that_come_at_once_wait_to_be_accepted() {

@@ -86,6 +86,8 @@ struct Plan {
     rules: Vec<Rule>,
     /// The call that fails once, by the number of calls before it.
     once: Option<(u64, CallError)>,
+    /// Whether that call is a write of which half is written.
+    is_half_written: bool,
     hanging: bool,
     /// How many calls hang.
     hung: usize,
@@ -134,9 +136,11 @@ impl Faults {
         self.plan.lock().rules.push(Rule { call, suffix: suffix.to_owned(), failure });
     }
 
-    /// Makes one call fail: the one after `calls` others that can fail so.
+    /// Makes one call fail: the one after `calls` others that can fail so. A write takes half of its bytes before it fails.
     pub fn fail_once_after(&self, calls: u64, failure: CallError) {
-        self.plan.lock().once = Some((calls, failure));
+        let mut plan = self.plan.lock();
+        plan.once = Some((calls, failure));
+        plan.is_half_written = false;
     }
 
     /// Whether the failure of [`Faults::fail_once_after`] is still to come.
@@ -205,6 +209,14 @@ impl Faults {
         if self.plan.lock().failing_writes { Err(Errno::IO.into()) } else { Ok(()) }
     }
 
+    /// Whether this write is to fail, and takes half of its bytes first: what is left of it fails.
+    fn takes_half(&self, wanted: usize) -> bool {
+        let mut plan = self.plan.lock();
+        let fails =
+            plan.once.is_some_and(|(left, failure)| left == 0 && failure.can_strike(FaultyCall::Write));
+        fails && wanted > 1 && !std::mem::replace(&mut plan.is_half_written, true)
+    }
+
     pub(super) fn before_write(&self, wanted: usize) -> io::Result<usize> {
         let mut plan = self.plan.lock();
         if plan.failing_writes {
@@ -244,6 +256,9 @@ impl FaultyFile {
 
     /// How many of the bytes may be written.
     pub(super) fn before_write(&self, wanted: usize) -> io::Result<usize> {
+        if self.faults.takes_half(wanted) {
+            return Ok(wanted / 2);
+        }
         self.before(FaultyCall::Write)?;
         if self.is_covered { self.faults.before_write(wanted) } else { Ok(wanted) }
     }
