@@ -5,10 +5,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use thalweg_log::disk::Disk;
-use thalweg_metadata::{Image, VersionedRecord};
+use thalweg_metadata::{Image, PartitionIndex, VersionedRecord};
 use thalweg_wire::frame;
 use thalweg_wire::request::{EnvelopeRequest, EnvelopeResponse};
-use thalweg_wire::{ApiKey, Decoder, ErrorCode, Message};
+use thalweg_wire::{ApiKey, Decoder, ErrorCode, Message, Uuid};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use crate::asker::Asker;
@@ -163,10 +163,13 @@ impl Controller {
         dispatch::encode(&response, ApiKey::Envelope, version, prefix.correlation_id)
     }
 
-    /// Leaderless partitions without a replica that is known to be complete. The caller compares the ends of their logs, and
-    /// calls [`Controller::elect_compared`].
-    pub async fn undecided(&self) -> Result<Vec<Undecided>, HandleError> {
-        self.consult(|state, now| (Vec::new(), state.undecided(now))).await
+    /// Those of the partitions, given by topic, that have no leader and no replica that is known to be complete. The caller
+    /// compares the ends of their logs, and calls [`Controller::elect_compared`].
+    pub async fn undecided(
+        &self,
+        leaderless: Vec<(Uuid, PartitionIndex)>,
+    ) -> Result<Vec<Undecided>, HandleError> {
+        self.consult(move |state, now| (Vec::new(), state.undecided(&leaderless, now))).await
     }
 
     /// Elects the replicas with the best logs. Returns the elections that were made: the others are void by now.

@@ -53,6 +53,15 @@ impl<K: Eq + Hash, V> Shards<K, V> {
     pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
         self.parts.iter().flat_map(|part| part.iter())
     }
+
+    /// The entries of the parts that are not shared with an earlier copy: all that differ are among them.
+    pub fn since(&self, base: &Self) -> impl Iterator<Item = (&K, &V)> {
+        let is_shared = |(index, part): &(usize, &Arc<_>)| {
+            base.parts.get(*index).is_some_and(|earlier| Arc::ptr_eq(earlier, part))
+        };
+        let changed = self.parts.iter().enumerate().filter(move |part| !is_shared(part));
+        changed.flat_map(|(_, part)| part.iter())
+    }
 }
 
 impl<K: Clone + Eq + Hash, V: Clone> Shards<K, V> {
@@ -100,6 +109,11 @@ mod tests {
         assert_eq!((map.len(), before.len(), before.get(&7)), (9_999, 10_000, Some(&7)));
         let shared = map.parts.iter().zip(&before.parts).filter(|(now, then)| Arc::ptr_eq(now, then)).count();
         assert_eq!(shared, PARTS - 1);
+        map.insert(8, 9);
+        assert!(map.since(&before).any(|entry| entry == (&8, &9)));
+        assert!(map.since(&before).count() < map.len() / 50, "the parts that are shared are not walked");
+        assert_eq!(map.since(&Shards::default()).count(), map.len());
+        assert_eq!(before.since(&before.clone()).count(), 0);
     }
 
     #[test]

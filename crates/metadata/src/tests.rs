@@ -268,6 +268,9 @@ fn a_delta_copies_only_what_it_touches() {
         assert_eq!(shared, topic.id != Uuid(10_007));
     }
     assert!(Arc::ptr_eq(&before.configs, &after.configs) && Arc::ptr_eq(&before.cluster, &after.cluster));
+    let changed: Vec<Uuid> = after.topics().changed_since(before.topics()).map(|topic| topic.id).collect();
+    assert_eq!(changed, [Uuid(10_007)]);
+    assert_eq!(after.topics().changed_since(Image::empty().topics()).count(), 50);
 }
 
 #[test]

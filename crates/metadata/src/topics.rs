@@ -74,6 +74,12 @@ impl Topics {
         topics
     }
 
+    /// The topics that are not as in an earlier copy, in no order. What has not changed is hardly looked at.
+    pub fn changed_since(&self, base: &Topics) -> impl Iterator<Item = &Arc<Topic>> {
+        let is_same = |topic: &Arc<Topic>| base.get_by_id(topic.id).is_some_and(|b| Arc::ptr_eq(b, topic));
+        self.by_id.since(&base.by_id).map(|(_, topic)| topic).filter(move |topic| !is_same(topic))
+    }
+
     /// How many partitions all topics have.
     pub fn partition_count(&self) -> usize {
         self.iter().map(|topic| topic.partitions.len()).sum()

@@ -37,7 +37,8 @@ pub struct Undecided {
     pub awaited: Vec<BrokerId>,
     /// Others that are not up, and whose brokers are alive, as when they start.
     pub starting: Vec<BrokerId>,
-    /// The last leader, if it is up. It leads if the wait takes too long.
+    /// The last leader, if it is up, or who was complete next where its broker is unregistered. It leads if the wait takes too
+    /// long.
     pub last_leader: Option<BrokerId>,
 }
 
@@ -63,11 +64,15 @@ impl State {
         self.compares_log_ends && partition.replicas.len() > 1
     }
 
-    /// The partitions that need an election by log ends.
-    pub fn undecided(&self, now: Now) -> Vec<Undecided> {
-        let placed = self.partitions_where(|partition| self.is_undecided(partition));
-        let undecided = placed.into_iter().map(|(topic, index, partition)| {
-            let is_up = |id: BrokerId| self.is_up(&topic, index, &partition, id);
+    /// Those of the partitions that need an election by log ends.
+    pub fn undecided(&self, leaderless: &[(Uuid, PartitionIndex)], now: Now) -> Vec<Undecided> {
+        let placed = leaderless.iter().filter_map(|(id, index)| {
+            let topic = self.image.topic_by_id(*id)?;
+            let partition = topic.partition(*index)?;
+            self.is_undecided(partition).then_some((topic, *index, partition))
+        });
+        let undecided = placed.map(|(topic, index, partition)| {
+            let is_up = |id: BrokerId| self.is_up(topic, index, partition, id);
             let remembered = match partition.isr.is_empty() {
                 true => &partition.last_known_elr,
                 false => &partition.isr,
@@ -80,8 +85,14 @@ impl State {
                 partition.replicas.iter().copied().partition(|id| is_up(*id));
             // An unregistered broker does not return: the election waits for it only where no complete replica is back.
             let is_one_back = remembered.iter().any(|id| candidates.contains(id));
-            let may_come =
-                |id: &BrokerId| remembered.contains(id) && (!is_one_back || self.image.broker(*id).is_some());
+            let is_registered = |id: &BrokerId| self.image.broker(*id).is_some();
+            let may_come = |id: &BrokerId| remembered.contains(id) && (!is_one_back || is_registered(id));
+            // Only eligible leader replicas remember who led; members of the ISR all had what was acknowledged. None of them
+            // knows more than the others, so one that is dead for good is not waited for without end.
+            let is_passed =
+                |id: &BrokerId| !is_registered(id) || (!self.has_elr() && !candidates.contains(id));
+            let last_leader =
+                remembered.iter().copied().find(|id| partition.is_replica(*id) && !is_passed(id));
             Undecided {
                 topic: Arc::clone(&topic.name),
                 topic_id: topic.id,
@@ -93,7 +104,7 @@ impl State {
                     .into_iter()
                     .filter(|id| !remembered.contains(id) && is_starting(*id))
                     .collect(),
-                last_leader: remembered.first().copied().filter(|id| candidates.contains(id)),
+                last_leader: last_leader.filter(|id| candidates.contains(id)),
                 candidates,
             }
         });

@@ -33,13 +33,17 @@ pub(super) struct Jvm {
 impl Jvm {
     /// `more` are further lines of its file, where ADDRESS is replaced by the address for clients.
     pub(super) fn new(classpath: String, controllers: &Controllers, id: i32, more: &str) -> Jvm {
+        Jvm::of(classpath, &controllers.servers(), &controllers.cluster_id, id, more)
+    }
+
+    /// As [`Jvm::new`], of a cluster with this id, whose controllers listen there.
+    pub(super) fn of(classpath: String, servers: &str, cluster_id: &str, id: i32, more: &str) -> Jvm {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let address = format!("127.0.0.1:{}", free_port());
         let text = format!(
             "process.roles=broker\nnode.id={id}\nlisteners=PLAINTEXT://{address}\ncontroller.listener.names=CONTROLLER\n\
-             controller.quorum.bootstrap.servers={}\nlog.dirs={}\nbroker.heartbeat.interval.ms=500\n\
+             controller.quorum.bootstrap.servers={servers}\nlog.dirs={}\nbroker.heartbeat.interval.ms=500\n\
              num.network.threads=2\nnum.io.threads=2\n{}\n",
-            controllers.servers(),
             dir.path().join("data").display(),
             more.replace("ADDRESS", &address),
         );
@@ -47,7 +51,7 @@ impl Jvm {
         std::fs::write(&properties, text).expect("it can be written");
         let jvm = Jvm { dir, classpath, address, child: None };
         let mut format = jvm.java("kafka.tools.StorageTool");
-        format.args(["format", "--cluster-id", &controllers.cluster_id, "--config"]).arg(properties);
+        format.args(["format", "--cluster-id", cluster_id, "--config"]).arg(properties);
         let output = format.output().expect("java is installed");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         jvm
@@ -69,7 +73,7 @@ impl Jvm {
         self.child = Some(command.spawn().expect("java is installed"));
     }
 
-    fn kill(&mut self) {
+    pub(super) fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
             // It may have exited, which the test will notice.
             let _ = child.kill();

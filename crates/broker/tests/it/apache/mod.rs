@@ -4,6 +4,7 @@
 mod controllers;
 mod joining;
 mod mixed;
+mod own_controller;
 mod quorum;
 mod quotas;
 mod secured;

@@ -213,6 +213,25 @@ async fn older_copy_of_the_last_leaders_directory_does_not_lead() {
     cluster.stop_all().await;
 }
 
+/// The brokers have no such listener, so the controller cannot ask them: it does not wait for what cannot come.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn last_leader_leads_where_the_controller_cannot_compare_logs() {
+    let mut cluster = Cluster::start(&[("broker.session.timeout.ms", "2000")]).await;
+    let topic = cluster.filled("topic", &[1, 2, 3]).await;
+    let last = cluster.registration(&topic, 0).leader;
+    for id in 1..=3 {
+        cluster.kill(id).await;
+    }
+    cluster.stop_controller().await;
+    cluster.begin_controller_with(&[("inter.broker.listener.name", "ELSEWHERE")]).await;
+    for id in 1..=3 {
+        cluster.begin(id).await;
+    }
+    wait_for("the last leader", || cluster.registration(&topic, 0).leader == last).await;
+    cluster.assert_complete(&topic, &[1, 2, 3]).await;
+    cluster.stop_all().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn older_copy_of_the_controllers_directory_raises_the_epochs_of_partitions() {
     let mut cluster = Cluster::start(&[]).await;

@@ -68,10 +68,16 @@ impl Cluster {
 
     /// Starts the controller, where it was before.
     async fn begin_controller(&mut self) {
+        self.begin_controller_with(&[]).await;
+    }
+
+    /// As [`Cluster::begin_controller`], with additional properties.
+    async fn begin_controller_with(&mut self, more: &[(&str, &str)]) {
         let listener = format!("CONTROLLER://{}", self.controller_at);
         let mut alone = CONTROLLER.to_vec();
         alone.push(("listeners", &listener));
         alone.extend(&self.properties);
+        alone.extend(more);
         let controller = start_controller(configuration(self.controller_dir.path(), &alone)).await;
         let controller = controller.expect("the controller starts");
         self.controller_at = controller.addresses[0].1[0].to_string();

@@ -35,9 +35,15 @@ fn stops(bench: &mut Bench, id: i32) -> i64 {
     epoch
 }
 
+fn all_undecided(bench: &Bench) -> Vec<Undecided> {
+    let leaderless = bench.state.partitions_where(|partition| !partition.has_leader());
+    let leaderless: Vec<_> = leaderless.into_iter().map(|(topic, index, _)| (topic.id, index)).collect();
+    bench.state.undecided(&leaderless, bench.now)
+}
+
 /// The candidates, the remembered replicas that are waited for, and the last leader, of the only partition.
 fn undecided(bench: &Bench) -> Option<(Vec<i32>, Vec<i32>, Option<i32>)> {
-    let undecided = bench.state.undecided(bench.now);
+    let undecided = all_undecided(bench);
     assert!(undecided.len() <= 1, "{undecided:?}");
     undecided.first().map(|one| {
         let last = one.last_leader.map(|id| id.0);
@@ -98,6 +104,36 @@ fn unregistered_replica_is_not_waited_for() {
     assert!(elect(&mut bench, 1, None));
 }
 
+/// Brokers 1 and 2 were killed, came back, and the first of them is dead for good.
+#[test]
+fn without_eligible_replicas_any_that_is_back_may_lead_after_the_wait() {
+    let mut bench = bench(0, "1");
+    assert_eq!(bench.propose("t", &[1, 2]), ErrorCode::None);
+    all_sessions_end(&mut bench);
+    returns(&mut bench, 1);
+    assert_eq!(undecided(&bench), None, "2 was in sync, and its process may live");
+    all_sessions_end(&mut bench);
+    returns(&mut bench, 2);
+    assert_eq!(undecided(&bench), Some((vec![2], vec![1], Some(2))), "1 knows no more than 2 does");
+    bench.call(UnregisterBrokerRequest { broker_id: 1 });
+    assert_eq!(undecided(&bench), Some((vec![2], vec![], Some(2))));
+}
+
+/// With eligible leader replicas it is the last leader that leads after the wait; an unregistered one is none.
+#[test]
+fn next_that_was_complete_takes_the_place_of_an_unregistered_last_leader() {
+    let mut bench = bench(1, "2");
+    all_sessions_end(&mut bench);
+    returns(&mut bench, 1);
+    returns(&mut bench, 2);
+    returns(&mut bench, 3);
+    all_sessions_end(&mut bench);
+    returns(&mut bench, 2);
+    assert_eq!(undecided(&bench), Some((vec![2], vec![1, 3], None)), "1 led last");
+    bench.call(UnregisterBrokerRequest { broker_id: 1 });
+    assert_eq!(undecided(&bench), Some((vec![2], vec![3], Some(2))));
+}
+
 #[test]
 fn those_that_were_complete_are_waited_for() {
     let mut bench = bench(1, "2");
@@ -122,7 +158,7 @@ fn replica_outside_the_isr_is_compared_but_not_waited_for() {
     returns(&mut bench, 1);
     let found = undecided(&bench).expect("nobody is known to be complete");
     assert_eq!(found, (vec![1, 2], vec![], Some(1)), "3 is dead");
-    let starting = |bench: &Bench| BrokerId::numbers(&bench.state.undecided(bench.now)[0].starting);
+    let starting = |bench: &Bench| BrokerId::numbers(&all_undecided(bench)[0].starting);
     assert!(starting(&bench).is_empty());
     bench.register(3, &[directory(3)]).expect("its session has ended");
     bench.beat(3, |request| request.want_fence = true);

@@ -1,0 +1,172 @@
+//! Chooses a leader by what the replicas answered. Pure.
+//!
+//! The highest epoch has what was acknowledged last; in one epoch, the longest log has all. Apache Kafka's brokers answer with
+//! the epoch of the registration in place of the log's: with them, it is the last leader that leads, as under Apache Kafka's
+//! controllers.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use thalweg_controller::Undecided;
+use thalweg_metadata::BrokerId;
+
+/// The end of a replica's log. In this order the last one is the best.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct LogEnd {
+    pub epoch: i32,
+    pub offset: i64,
+}
+
+/// Why the end of a log is not known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Failure {
+    /// Whether it is the same however often the replica is asked.
+    pub is_final: bool,
+    pub reason: Arc<str>,
+}
+
+/// What is known of the end of a replica's log. One that is missing counts as a failure that is not final.
+pub(super) type Answer = Result<LogEnd, Failure>;
+
+/// What is no longer waited for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Over {
+    /// Replicas that are not up.
+    pub absent: bool,
+    /// Replicas that are up, and do not answer.
+    pub silent: bool,
+}
+
+impl Failure {
+    pub fn transient(reason: impl ToString) -> Failure {
+        Failure { is_final: false, reason: reason.to_string().into() }
+    }
+
+    /// That epoch began when the last leader went, so it is in no log: the answer does not say which epoch the log ends with.
+    pub fn epoch_of_registration() -> Failure {
+        let reason =
+            "it answers with the epoch of the registration, not of its log, as Apache Kafka's brokers do";
+        Failure { is_final: true, reason: reason.into() }
+    }
+}
+
+/// Whether asking again brings nothing else.
+pub(super) fn is_known(answer: &Answer) -> bool {
+    !answer.as_ref().is_err_and(|failure| !failure.is_final)
+}
+
+/// The replica with the best log, once all that can be known is; of equal ones the last leader. Where some log cannot be
+/// compared, or is no longer waited for, it is the last leader unless another has shown to be better.
+pub(super) fn choose(one: &Undecided, answers: &BTreeMap<BrokerId, Answer>, over: Over) -> Option<BrokerId> {
+    let cannot_compare =
+        |id: &BrokerId| answers.get(id).is_some_and(|answer| answer.is_err() && is_known(answer));
+    if one.last_leader.is_some_and(|last| cannot_compare(&last)) {
+        // No other log can show to be better.
+        return one.last_leader;
+    }
+    let have_answered = one.candidates.iter().all(|id| answers.get(id).is_some_and(is_known));
+    let are_there = (one.awaited.is_empty() && (have_answered || over.silent)) || over.absent;
+    if !are_there {
+        return None;
+    }
+    let ends: BTreeMap<BrokerId, LogEnd> =
+        answers.iter().filter_map(|(id, answer)| Some((*id, *answer.as_ref().ok()?))).collect();
+    let is_complete = one.awaited.is_empty() && one.candidates.iter().all(|id| ends.contains_key(id));
+    if !is_complete && one.last_leader.is_none_or(|last| !ends.contains_key(&last)) {
+        return one.last_leader;
+    }
+    let preferred = |id: BrokerId| {
+        (Some(id) == one.last_leader, std::cmp::Reverse(one.candidates.iter().position(|known| *known == id)))
+    };
+    ends.into_iter().max_by_key(|(id, end)| (*end, preferred(*id))).map(|(id, _)| id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_metadata::{PartitionEpoch, PartitionIndex};
+
+    const NOTHING: Over = Over { absent: false, silent: false };
+    const SILENT: Over = Over { absent: false, silent: true };
+    const ABSENT: Over = Over { absent: true, silent: false };
+
+    fn undecided(candidates: &[i32], awaited: &[i32], last_leader: Option<i32>) -> Undecided {
+        Undecided {
+            topic: "t".into(),
+            topic_id: thalweg_wire::Uuid(7),
+            partition: PartitionIndex(0),
+            partition_epoch: PartitionEpoch(1),
+            leader_epoch: 9,
+            candidates: BrokerId::list(candidates),
+            awaited: BrokerId::list(awaited),
+            starting: Vec::new(),
+            last_leader: last_leader.map(BrokerId),
+        }
+    }
+
+    fn ends(ends: &[(i32, i32, i64)]) -> BTreeMap<BrokerId, Answer> {
+        ends.iter()
+            .map(|(id, epoch, offset)| (BrokerId(*id), Ok(LogEnd { epoch: *epoch, offset: *offset })))
+            .collect()
+    }
+
+    /// The same, with replicas whose logs cannot be compared.
+    fn with_apache(known: &[(i32, i32, i64)], apache: &[i32]) -> BTreeMap<BrokerId, Answer> {
+        let mut answers = ends(known);
+        answers.extend(apache.iter().map(|id| (BrokerId(*id), Err(Failure::epoch_of_registration()))));
+        answers
+    }
+
+    #[test]
+    fn highest_epoch_wins_then_the_longest_log_then_the_last_leader() {
+        let all = undecided(&[1, 2, 3], &[], Some(3));
+        let of = |found: &[(i32, i32, i64)]| choose(&all, &ends(found), NOTHING).map(|id| id.0);
+        assert_eq!(of(&[(1, 4, 402), (2, 5, 100), (3, 4, 900)]), Some(2));
+        assert_eq!(of(&[(1, 5, 804), (2, 5, 803), (3, 5, 402)]), Some(1));
+        assert_eq!(of(&[(1, 5, 804), (2, 5, 804), (3, 5, 804)]), Some(3));
+        assert_eq!(of(&[(1, 5, 804), (2, 5, 804), (3, 5, 1)]), Some(1), "the preferred one");
+        assert_eq!(of(&[(1, 5, 804), (3, 5, 1)]), None, "not all have answered");
+    }
+
+    #[test]
+    fn last_leader_leads_at_once_where_a_log_cannot_be_compared() {
+        let all = undecided(&[1, 2, 3], &[], Some(1));
+        let of = |answers: &BTreeMap<BrokerId, Answer>| choose(&all, answers, NOTHING).map(|id| id.0);
+        assert_eq!(of(&with_apache(&[(1, 5, 1000), (2, 5, 900)], &[3])), Some(1), "as in Apache Kafka");
+        assert_eq!(of(&with_apache(&[(1, 5, 10), (2, 5, 20)], &[3])), Some(2), "it has shown to be better");
+        assert_eq!(of(&with_apache(&[(1, 5, 10)], &[3])), None, "2 may be better");
+        assert_eq!(of(&with_apache(&[(2, 5, 1000)], &[1, 3])), Some(1));
+        assert_eq!(of(&with_apache(&[], &[1, 2, 3])), Some(1));
+        let some = undecided(&[1, 2], &[3], Some(1));
+        assert_eq!(choose(&some, &with_apache(&[(1, 5, 10)], &[2]), NOTHING), None, "3 may be better");
+        assert_eq!(choose(&some, &with_apache(&[], &[1]), NOTHING), Some(BrokerId(1)), "3 cannot show that");
+    }
+
+    #[test]
+    fn replica_that_does_not_answer_is_waited_for_a_while() {
+        let all = undecided(&[1, 2], &[], Some(1));
+        let mut answers = ends(&[(1, 5, 10)]);
+        answers.insert(BrokerId(2), Err(Failure::transient("connection refused")));
+        assert_eq!(choose(&all, &answers, NOTHING), None);
+        assert_eq!(choose(&all, &answers, SILENT), Some(BrokerId(1)));
+        assert_eq!(choose(&all, &ends(&[]), SILENT), Some(BrokerId(1)));
+        let mut answers = ends(&[(2, 5, 10)]);
+        answers.insert(BrokerId(1), Err(Failure::transient("connection refused")));
+        assert_eq!(choose(&all, &answers, NOTHING), None);
+        assert_eq!(choose(&all, &answers, SILENT), Some(BrokerId(1)), "its log is not known");
+        let some = undecided(&[1, 2], &[3], Some(1));
+        assert_eq!(choose(&some, &answers, SILENT), None, "3 is not up");
+    }
+
+    #[test]
+    fn last_leader_leads_after_the_wait_unless_another_is_better() {
+        let some = undecided(&[1, 2], &[3], Some(1));
+        assert_eq!(choose(&some, &ends(&[(1, 5, 10), (2, 5, 20)]), NOTHING), None);
+        assert_eq!(choose(&some, &ends(&[(1, 5, 10), (2, 5, 20)]), ABSENT), Some(BrokerId(2)));
+        assert_eq!(choose(&some, &ends(&[(1, 5, 10)]), ABSENT), Some(BrokerId(1)));
+        assert_eq!(choose(&some, &ends(&[(2, 5, 20)]), ABSENT), Some(BrokerId(1)), "its log is not known");
+        assert_eq!(choose(&some, &ends(&[]), ABSENT), Some(BrokerId(1)));
+        let without = undecided(&[2], &[1, 3], None);
+        assert_eq!(choose(&without, &ends(&[(2, 5, 20)]), ABSENT), None);
+    }
+}
