@@ -57,7 +57,7 @@ pub struct Server {
     pub data_dirs: Vec<PathBuf>,
     /// Its metrics.
     pub metrics: Metrics,
-    /// The ids of the data directories that were online at the start.
+    /// The ids of the data directories that the broker has registered.
     directories: Vec<thalweg_log::Uuid>,
     membership: Membership,
     trails: Trails,
@@ -108,6 +108,8 @@ pub async fn start_on(
     let fetchers = Arc::new(Fetchers::new(Arc::clone(&broker.replication)));
     let publisher = Arc::new(Publisher::new(Arc::clone(&broker), Arc::clone(&fetchers), found));
     let options = membership_options(&config, &log_dirs, &listening);
+    // One that fails while the first image is applied is reported like any other.
+    let directories = options.directories.clone();
     let joined = tokio::select! {
         biased;
         // Nothing else would end the wait: the broker would ask a controller that is gone.
@@ -141,7 +143,7 @@ pub async fn start_on(
     let metrics = metrics(&broker, controller.as_ref(), entrance, &config, &connections);
     metrics.start(&mut housekeeping, log_dirs.cluster_id(), config.node.id);
     Ok(Server {
-        directories: log_dirs.online_ids(),
+        directories,
         addresses,
         data_dirs: config.log.data_dirs().to_vec(),
         metrics,

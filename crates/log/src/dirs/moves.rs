@@ -157,10 +157,14 @@ impl Places<'_> {
         self.new.disk().sync_dir(self.new.path())
     }
 
-    /// Undoes the completed renames. The name of the log must be synced before it is used again.
+    /// Undoes the completed renames. The name of the log must be synced before it is used again, and comes back whatever the
+    /// directory of the copy answers, which may have failed for good.
     fn change_back(&self) -> io::Result<()> {
-        if self.new.disk().exists(&self.place) {
-            self.new.disk().rename(&self.place, &self.copy)?;
+        if self.new.disk().exists(&self.place)
+            && let Err(error) = self.new.disk().rename(&self.place, &self.copy)
+        {
+            let (from, to) = (self.place.display(), self.copy.display());
+            tracing::error!(%from, %to, %error, "Failed to give a copy its name back; the log is in its directory");
         }
         if self.old.disk().exists(&self.retired) {
             self.old.disk().rename(&self.retired, &self.log)?;
@@ -170,14 +174,37 @@ impl Places<'_> {
     }
 }
 
+/// A directory of a partition on its way out, found at the start.
+pub(super) struct Retired {
+    pub(super) state: Arc<DirState>,
+    pub(super) name: String,
+}
+
+/// Has these directories removed, unless a log directory is offline: the move of a partition to there may have been
+/// interrupted, and then the log is here under such a name.
+pub(super) fn remove_retired(retired: Vec<Retired>, all_are_online: bool) {
+    if all_are_online {
+        for Retired { state, name } in retired {
+            let path = state.path().join(name);
+            state.doom(0, path);
+        }
+    } else if let Some(first) = retired.first() {
+        let first = first.state.path().join(&first.name);
+        tracing::warn!(
+            count = retired.len(), first = %first.display(),
+            "Kept the directories of deleted and moved partitions until all log directories are online at a start"
+        );
+    }
+}
+
 /// Finishes an interrupted move: a copy whose log was renamed away becomes the log. Of several copies one is kept.
-pub(super) fn settle(jobs: &mut Vec<Job>, deleted: &HashSet<String>) {
+pub(super) fn settle(jobs: &mut Vec<Job>, deleted: &[Retired]) {
     let logs: HashSet<_> =
         jobs.iter().filter(|job| job.future.is_none()).map(|job| job.name.clone()).collect();
     for job in jobs.iter_mut().filter(|job| !logs.contains(&job.name)) {
         let Some(copy) = job.future.clone() else { continue };
         let retired = copy.file_name().and_then(|name| TopicPartition::retired_dir_name(name.to_str()?));
-        if retired.is_none_or(|retired| !deleted.contains(&retired)) {
+        if retired.is_none_or(|retired| !deleted.iter().any(|found| found.name == retired)) {
             continue;
         }
         let place = job.state.path().join(job.name.dir_name());

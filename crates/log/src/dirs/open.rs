@@ -19,7 +19,8 @@ use super::error::{
     TooManyOpenFiles, UnidentifiedMetadataLog, WrongClusterId, WrongNodeId,
 };
 use super::meta_properties::{self, MetaProperties};
-use super::{FailedDir, LOCK_FILE, LogDir, LogDirs, NO_CHECKPOINT, clean_shutdown, moves, never_opened};
+use super::moves::{self, Retired};
+use super::{FailedDir, LOCK_FILE, LogDir, LogDirs, NO_CHECKPOINT, clean_shutdown, never_opened};
 use crate::checkpoint::{CLEANER_FILE, LOG_START_FILE, RECOVERY_POINT_FILE};
 use crate::clock::Clock;
 use crate::config::LogConfig;
@@ -115,10 +116,10 @@ impl LogDirs {
         let mut dirs = Vec::new();
         let mut jobs = Vec::new();
         let mut epochs = Vec::new();
-        let (mut deleted, mut lost) = (HashSet::default(), HashSet::default());
+        let (mut retired, mut lost) = (Vec::new(), HashSet::default());
         let troubles = Arc::default();
         for Locked { path, lock, meta } in locked {
-            match open_dir(&options, &cluster_id, &path, meta, &mut deleted, &troubles) {
+            match open_dir(&options, &cluster_id, &path, meta, &mut retired, &troubles) {
                 Ok((state, found, epoch)) => {
                     lost.extend(state.missing(found.iter().map(|job| &job.name)));
                     jobs.extend(found);
@@ -133,7 +134,9 @@ impl LogDirs {
             return Err(no_directory(&failed).into());
         }
         note_never_opened(&options.disk, &dirs, never_opened);
-        moves::settle(&mut jobs, &deleted);
+        moves::settle(&mut jobs, &retired);
+        let all_are_online = failed.is_empty() && dirs.iter().all(|dir| dir.state.offline().is_none());
+        moves::remove_retired(retired, all_are_online);
         // A moved partition is in another directory; a copy may be all that is left of it, or replace it.
         for job in &jobs {
             lost.remove(&job.name);
@@ -331,7 +334,7 @@ fn open_dir(
     cluster_id: &str,
     path: &Path,
     meta: Option<MetaProperties>,
-    deleted: &mut HashSet<String>,
+    retired: &mut Vec<Retired>,
     troubles: &Arc<Notify>,
 ) -> io::Result<OpenedDir> {
     let disk = &options.disk;
@@ -349,8 +352,7 @@ fn open_dir(
     let mut jobs = Vec::new();
     for listed in disk.list(path)?.into_iter().filter(|listed| listed.is_dir) {
         if listed.name.ends_with(DELETE_DIR_SUFFIX) {
-            state.doom(0, path.join(&listed.name));
-            deleted.insert(listed.name);
+            retired.push(Retired { state: Arc::clone(&state), name: listed.name });
             continue;
         }
         if listed.name.ends_with(STRAY_DIR_SUFFIX) {

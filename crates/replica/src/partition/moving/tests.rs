@@ -8,7 +8,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use std::path::PathBuf;
 use thalweg_hash::{HashMap, HashSet};
-use thalweg_log::disk::{Disk, Faults, MemoryDisk};
+use thalweg_log::disk::{CallError, Disk, Faults, FaultyCall, MemoryDisk};
 use thalweg_log::{CleanupPolicy, Clock, LogConfig, LogDirsOptions, TopicPartition};
 use thalweg_metadata::BrokerId;
 use thalweg_record::{BatchBuilder, BatchOptions, ProducerEpoch, ProducerId, batches};
@@ -422,4 +422,56 @@ fn move_waits_in_the_directory_of_a_log_that_has_failed() {
     assert_ne!(partition.finish_move(&dirs, ids[1]).expect("reads"), Progress::Moved);
     assert_eq!(partition.unreported_directory(Some(ids[1])), Some(ids[0]), "the log stays where it is");
     assert!(partition.is_moving(), "a restart continues");
+}
+
+#[test]
+fn target_disk_that_dies_in_the_switch_leaves_the_log() {
+    let mut struck = 0;
+    for calls in 0..60 {
+        for stops in [false, true] {
+            let (root, faults, dirs, partition) = moving_with_faults();
+            let ids = dirs.online_ids();
+            while partition.copy_next(&dirs, 1 << 20).expect("it is copied") != Progress::CaughtUp {}
+            let end = partition.with_log(|log| log.log_end_offset());
+            // The disk of the target dies: one call fails, and then every rename back on it.
+            faults.fail(FaultyCall::Rename, "-future", CallError::InputOutput);
+            faults.fail_once_after(calls, CallError::InputOutput);
+            let finished = partition.finish_move(&dirs, ids[1]);
+            if finished.is_ok() || faults.is_pending() {
+                continue;
+            }
+            struck += 1;
+            if stops {
+                // The process ends in the middle instead: the log has another name.
+                let names = std::fs::read_dir(root.path().join("one")).expect("lists");
+                let names: Vec<_> = names.map(|entry| entry.expect("an entry").file_name()).collect();
+                if names.iter().any(|name| name == "t-0") {
+                    let retired = format!("t-0.{}-delete", Uuid::random());
+                    std::fs::rename(root.path().join("one/t-0"), root.path().join("one").join(retired))
+                        .expect("renames");
+                }
+            }
+            faults.heal();
+            drop((partition, dirs));
+            // The next start: the other disk is dead.
+            std::fs::rename(root.path().join("two"), root.path().join("dead")).expect("renames");
+            std::fs::write(root.path().join("two"), b"not a directory").expect("writes");
+            let paths = ["one", "two"].map(|name| root.path().join(name));
+            let options = LogDirsOptions { threads: 1, ..LogDirsOptions::new(paths.to_vec(), NODE.0) };
+            let config = Arc::new(LogConfig::default());
+            let (dirs, logs) = LogDirs::open(options, |_| Arc::clone(&config)).expect("the directories open");
+            dirs.purge_deleted(i64::MAX / 2);
+            if stops {
+                let kept = std::fs::read_dir(root.path().join("one")).expect("lists");
+                let kept = kept.filter(|entry| {
+                    entry.as_ref().is_ok_and(|entry| entry.file_name().to_string_lossy().ends_with("-delete"))
+                });
+                assert_eq!(kept.count(), 1, "{calls}: it is removed once the other directory has the log");
+            } else {
+                let ends: Vec<_> = logs.iter().map(PartitionLog::log_end_offset).collect();
+                assert_eq!(ends, [end], "{calls}: the log of the sound disk is there");
+            }
+        }
+    }
+    assert!(struck > 4, "{struck} calls");
 }
