@@ -181,7 +181,8 @@ mod tests {
         let (name, clock) = (TopicPartition::new("t", 0), Clock::manual(1_700_000_000_000));
         let options =
             OpenOptions { recovery_point: Offset(20), high_watermark: Offset(20), ..OpenOptions::new(true) };
-        PartitionLog::open(Home::new(Disk::real(), dir.join("t-0")), name, config, clock, &options).expect("opens")
+        PartitionLog::open(Home::new(Disk::real(), dir.join("t-0")), name, config, clock, &options)
+            .expect("opens")
     }
 
     fn registration(leader: BrokerId, isr: &[i32], epoch: i32) -> PartitionRegistration {
