@@ -146,6 +146,15 @@ impl<'a> HeaderScan<'a> {
         if needed > available {
             return Err(corrupt(BatchFault::Torn { needed, available }));
         }
+        // It would seem to be below the offset that is searched for, and be skipped.
+        if header.last_offset_delta < 0 {
+            let (base_offset, last_offset) = (header.base_offset.0, header.last_offset().0);
+            return Err(corrupt(BatchFault::OffsetsOutOfOrder {
+                base_offset,
+                last_offset,
+                expected: base_offset,
+            }));
+        }
         self.position += needed;
         Ok(Some(Placed { position, header }))
     }

@@ -67,10 +67,19 @@ impl SetAside {
     }
 
     /// Removes the directory, into which nothing was moved.
-    pub(crate) fn discard(self) {
+    pub(crate) fn discard(&self) {
         if let Err(error) = self.home.disk.remove_dir(&self.dir) {
             tracing::warn!(path = %self.dir.display(), %error, "Failed to remove the directory for truncated batches");
         }
+    }
+
+    /// Removes the directory if nothing was moved into it. Returns whether it did.
+    pub(crate) fn discard_if_empty(&self) -> bool {
+        let is_empty = self.home.disk.list(&self.dir).is_ok_and(|names| names.is_empty());
+        if is_empty {
+            self.discard();
+        }
+        is_empty
     }
 
     /// Where the files are.

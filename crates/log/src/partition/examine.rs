@@ -20,6 +20,9 @@ use crate::epochs::LeaderEpochs;
 use crate::scan::{BatchFault, CorruptBatch, HeaderScan, Placed, ScanError};
 use crate::topic_partition::TopicPartition;
 
+/// So many leaders at most take over between the last sync of a checkpoint and a power failure. A larger difference is a flipped bit.
+const EPOCHS_LOST_MAX: i32 = 16;
+
 /// A region of a segment, with the known parts of the log around it.
 #[derive(Clone, Copy)]
 pub(super) struct Region<'a> {
@@ -268,6 +271,13 @@ impl Region<'_> {
         let agrees =
             |other: &Placed| self.epochs.at(other.header.base_offset) == Some(other.header.leader_epoch);
         if found == known || !before.is_none_or(agrees) || !next.is_none_or(agrees) {
+            return Ok(EpochJudgement::Sound);
+        }
+        // The leader changed before a power failure, and the checkpoint was not on the medium yet.
+        let is_newer = found > known && found.0 - known.0 <= EPOCHS_LOST_MAX;
+        let is_last =
+            self.next_base.is_none() && next.is_none() && batch.header.next_offset() > self.synced_to;
+        if is_newer && is_last && self.damage_in(batch)?.is_none() {
             return Ok(EpochJudgement::Sound);
         }
         let is_one_bit = (found.0 ^ known.0).count_ones() == 1;

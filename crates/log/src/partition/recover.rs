@@ -81,15 +81,15 @@ impl Loading {
         self.producers.set_map_end(end);
         if !self.producers.is_empty() {
             let path = self.home.file(self.log_end, SNAPSHOT_SUFFIX);
-            self.home.disk.unless_full(snapshot::write(
-                &self.home.disk,
-                &path,
-                &self.producers,
-                Durability::PageCache,
-            ))?;
-            self.producers.set_snapshot_offset(end);
-            if self.snapshots.last() != Some(&self.log_end) {
-                self.snapshots.push(self.log_end);
+            let written = snapshot::write(&self.home.disk, &path, &self.producers, Durability::PageCache);
+            let is_written = written.is_ok();
+            self.home.disk.unless_full(written)?;
+            // Without it the ones before are still needed.
+            if is_written {
+                self.producers.set_snapshot_offset(end);
+                if self.snapshots.last() != Some(&self.log_end) {
+                    self.snapshots.push(self.log_end);
+                }
             }
         }
         Ok(())

@@ -32,6 +32,11 @@ impl NotCut {
     fn in_the_middle(error: LogError) -> NotCut {
         NotCut { error, is_whole: false }
     }
+
+    /// Whether only room or descriptors were missing, and the truncation may be tried again.
+    fn is_shortage(&self) -> bool {
+        self.is_whole && matches!(&self.error, LogError::Io(error) if disk::is_shortage(error))
+    }
 }
 
 impl From<LogError> for NotCut {
@@ -100,8 +105,7 @@ impl PartitionLog {
         let (high_watermark, log_end) = (self.high_watermark, self.log_end);
         let aside = SetAside::create(&self.home, &self.name).map_err(LogError::Io)?;
         let filled = self.fill(&aside, offset);
-        if filled.is_err() && self.home.disk.list(aside.dir()).is_ok_and(|names| names.is_empty()) {
-            aside.discard();
+        if filled.is_err() && aside.discard_if_empty() {
             return filled;
         }
         tracing::error!(
@@ -267,8 +271,29 @@ impl PartitionLog {
     /// Truncates the log where batches are missing between two segments and the first is not known to be synced: a
     /// power failure may remove whole batches from the end of either. For logs that are not compacted; a formerly
     /// compacted part has other gaps. Returns the new end if it is lower.
+    ///
+    /// Without room to set aside what is behind the gap, the log takes no records until it is opened again: one with a gap must
+    /// not be followed, or lead.
     pub fn end_at_gap(&mut self) -> Result<Option<Offset>, LogError> {
         let end_before = self.log_end;
+        let mut ended = self.try_to_end_at_gap();
+        if ended.as_ref().is_err_and(NotCut::is_shortage) {
+            self.free_room();
+            ended = self.try_to_end_at_gap();
+        }
+        if let Err(not_cut) = ended {
+            let reason = format!("the log cannot be ended at a gap: {}", not_cut.error);
+            match &not_cut.error {
+                _ if not_cut.is_shortage() => self.refuse_appends(reason),
+                LogError::Corrupt { .. } if not_cut.is_whole => {}
+                _ => self.set_poison(reason),
+            }
+            return Err(not_cut.error);
+        }
+        Ok((self.log_end < end_before).then_some(self.log_end))
+    }
+
+    fn try_to_end_at_gap(&mut self) -> Result<(), NotCut> {
         self.end_before_doubt()?;
         let first = self.floor_index(self.flushing.recovery_point).unwrap_or(0);
         for index in first..self.segments.len() - 1 {
@@ -287,7 +312,7 @@ impl PartitionLog {
                     partition = %self.name, log_end = end.0, next = next.0,
                     "Log ends before its next segment begins: the bytes between were never written"
                 );
-                let aside = SetAside::create(&self.home, &self.name)?;
+                let aside = SetAside::create(&self.home, &self.name).map_err(LogError::Io)?;
                 for lost in &self.segments[index + 1..] {
                     tracing::error!(
                         partition = %self.name, segment = lost.base_offset.0, size_bytes = lost.size_bytes(),
@@ -295,14 +320,14 @@ impl PartitionLog {
                         "Set aside a segment that does not follow the one before, whose end is lost"
                     );
                 }
-                if let Err(NotCut { error, .. }) = self.move_aside(&aside, index + 1) {
-                    self.set_poison(format!("the log cannot be truncated to offset {end}: {error}"));
-                    return Err(error);
+                let moved = self.move_aside(&aside, index + 1);
+                if moved.is_err() {
+                    aside.discard_if_empty();
                 }
-                return Ok(Some(self.log_end));
+                return moved.map(drop);
             }
         }
-        Ok((self.log_end < end_before).then_some(self.log_end))
+        Ok(())
     }
 
     /// Logs a gap that recovery found in a log without compaction, and removes the last batch if it alone is behind

@@ -147,6 +147,13 @@ impl Original {
             && found >= from.0
             && found < to.0 - i64::from(header.last_offset_delta)
     }
+
+    /// Whether the flipped bit makes the last batch one of a leader that a power failure may have taken from the checkpoint.
+    fn seems_newer(&self, batch: usize, bit: usize) -> bool {
+        let is_low_bit_of_epoch = (96 + 27..96 + 32).contains(&bit);
+        let epoch = self.batches[batch].header.leader_epoch.0;
+        batch + 1 == self.batches.len() && is_low_bit_of_epoch && epoch & (1 << (127 - bit)) == 0
+    }
 }
 
 fn samples(original: &Original) -> Vec<usize> {
@@ -167,6 +174,9 @@ fn a_flipped_header_bit_is_put_right_or_ends_the_log_after_an_unclean_stop() {
         for batch in samples(&original) {
             for bit in (0..HEADER_BITS).filter(|&bit| !original.is_hidden(batch, bit)).collect::<Vec<_>>() {
                 for recovery_point in [Offset(0), original.end] {
+                    if recovery_point == Offset(0) && original.seems_newer(batch, bit) {
+                        continue;
+                    }
                     original.flipped(batch, bit);
                     let what =
                         format!("compact {compact}, batch {batch}, bit {bit}, synced to {recovery_point}");

@@ -102,6 +102,26 @@ fn an_epoch_without_records_survives_a_clean_stop() {
     assert_eq!(text, "0\n4\n1 0\n2 4\n5 6\n8 10\n");
 }
 
+/// The file of epochs is written before the first batch of an epoch, and may reach the medium after it.
+#[test]
+fn first_batch_of_an_epoch_outlives_a_power_failure_before_the_checkpoint() {
+    for epoch in [5, 6, 7] {
+        let bench = Bench::new();
+        let mut log = bench.create();
+        let mut append_in = |epoch| {
+            let batch = Spec::new(2).build();
+            log.append_as_leader(&batch, LeaderEpoch(epoch), Default::default()).expect("appends");
+        };
+        append_in(4);
+        let before = bench.read_file("leader-epoch-checkpoint");
+        append_in(epoch);
+        drop(log);
+        bench.write_file("leader-epoch-checkpoint", &before);
+        let log = bench.open_unclean();
+        assert_eq!((log.log_end_offset(), log.latest_epoch()), (Offset(4), Some(LeaderEpoch(epoch))));
+    }
+}
+
 #[test]
 fn starting_anew_leaves_nothing_behind() {
     let bench =

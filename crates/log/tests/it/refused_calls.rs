@@ -172,6 +172,59 @@ fn hole_left_by_retention_does_not_cut_the_log() {
 }
 
 #[test]
+fn gap_is_ended_once_there_is_room_to_set_aside_what_is_behind_it() {
+    let machine = Machine::new(LogConfig { retention_ms: -1, ..config() });
+    let (dirs, _) = machine.open();
+    let mut log = machine.create(&dirs);
+    fill(&mut log, 5);
+    drop((dirs, log));
+    machine.disk.end_process();
+    let emptied = Path::new("/data/t-0").join(log_name(8));
+    Disk::in_memory(Arc::clone(&machine.disk)).open(&emptied).and_then(|file| file.set_len(0)).expect("cut");
+    for (call, suffix) in [(FaultyCall::Rename, ".log"), (FaultyCall::Create, "-stray")] {
+        machine.faults.fail(call, suffix, CallError::NoSpace);
+        let (dirs, mut logs) = machine.open();
+        let mut log = logs.pop().expect("the log is there");
+        log.end_at_gap().expect_err("there is no room");
+        // Neither served with the gap, nor a failure of the directory.
+        assert!(log.poison().is_some());
+        assert_eq!(dirs.online_ids().len(), 1);
+        machine.faults.heal();
+        drop((dirs, log));
+        machine.disk.end_process();
+    }
+    let (_dirs, mut log) = machine.restart();
+    assert_eq!(offsets(&mut log), [0, 4]);
+    assert_eq!(log.log_end_offset(), Offset(8));
+}
+
+#[test]
+fn snapshot_that_had_no_room_at_a_recovery_does_not_take_the_place_of_others() {
+    let machine = Machine::new(config());
+    let (dirs, _) = machine.open();
+    let mut log = machine.create(&dirs);
+    append(&mut log, &Spec::new(4).timestamp(NOW_MS).producer(9, 0, 0).build());
+    fill(&mut log, 5);
+    drop((dirs, log));
+    machine.disk.end_process();
+    machine.faults.fail(FaultyCall::Create, ".snapshot", CallError::NoSpace);
+    machine.faults.fail(FaultyCall::Rename, ".snapshot", CallError::NoSpace);
+    let (dirs, mut logs) = machine.open();
+    machine.faults.heal();
+    let mut log = logs.pop().expect("the log is there");
+    log.set_high_watermark(log.log_end_offset());
+    machine.clock.advance_ms(5_000);
+    log.delete_old_segments(machine.clock.now_ms()).expect("some are old");
+    assert!(log.log_start_offset() > Offset(4));
+    log.purge_deleted(i64::MAX);
+    log.close().expect("closes");
+    drop(log);
+    dirs.close(1);
+    let (_dirs, log) = machine.restart();
+    assert_eq!(log.producer(ProducerId(9)).map(|producer| producer.last_sequence()), Some(3));
+}
+
+#[test]
 fn hole_below_the_log_start_does_not_cut_the_log() {
     let bench = Bench::with(config());
     let mut log = bench.create();
