@@ -674,6 +674,7 @@ pub fn take_out(home: &Home, path: &Path) -> io::Result<Option<PathBuf>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) if disk::is_disk_full(&error) => {
             let _allowed = disk::allow_waits("nothing can be appended until there is room");
+            tracing::warn!(path = %path.display(), %error, "Failed to rename a file to delete it later, removing it at once");
             home.disk.remove(path).map(|()| None)
         }
         Err(error) => Err(error),

@@ -10,6 +10,8 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use thalweg_log::disk::Disk;
 use thalweg_record::Offset;
@@ -21,11 +23,13 @@ pub(crate) const FILE: &str = "recovery-point";
 pub(crate) struct RecoveryPoint {
     disk: Disk,
     path: PathBuf,
+    /// Whether the last write has failed, so that a series of failures is logged once.
+    has_failed: Arc<AtomicBool>,
 }
 
 impl RecoveryPoint {
     pub fn new(disk: Disk, dir: &Path) -> RecoveryPoint {
-        RecoveryPoint { disk, path: dir.join(FILE) }
+        RecoveryPoint { disk, path: dir.join(FILE), has_failed: Arc::default() }
     }
 
     /// The recorded offset; zero without one.
@@ -36,8 +40,16 @@ impl RecoveryPoint {
 
     /// Records that everything below an offset was synced. An older record does no harm.
     pub fn write(&self, offset: Offset) {
-        if let Err(error) = self.disk.overwrite(&self.path, format!("{:020}\n", offset.0).as_bytes()) {
-            tracing::debug!(path = %self.path.display(), %error, "Failed to record the recovery point");
+        let written = self.disk.overwrite(&self.path, format!("{:020}\n", offset.0).as_bytes());
+        let had_failed = self.has_failed.swap(written.is_err(), Ordering::Relaxed);
+        if let Err(error) = written
+            && !had_failed
+        {
+            tracing::warn!(
+                path = %self.path.display(), %error,
+                "Failed to record the recovery point of the metadata log, trying again with each sync: until then a start \
+                 trusts less of the log"
+            );
         }
     }
 }

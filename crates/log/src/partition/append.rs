@@ -441,6 +441,8 @@ impl PartitionLog {
         if aborted.is_empty() {
             return;
         }
+        let _allowed =
+            disk::allow_waits("what is removed has no entry but those of this append, which has failed");
         let segment = self.segments.last_mut().expect("a log always has a segment");
         if let Err(error) = segment.truncate_transactions(&self.home, first_offset) {
             self.set_poison(format!("the transaction index cannot be cut back: {error}"));

@@ -426,7 +426,9 @@ fn make_way(home: &Home, base: Offset) -> io::Result<Vec<PathBuf>> {
         match rename_if_exists(&home.disk, &path, &deleted) {
             Ok(true) => renamed.push(deleted),
             Ok(false) => {}
-            Err(error) if disk::is_disk_full(&error) => {}
+            Err(error) if disk::is_disk_full(&error) => {
+                tracing::warn!(path = %path.display(), %error, "Failed to rename a file of a compacted segment, replacing it in place");
+            }
             Err(error) => return Err(error),
         }
     }
@@ -439,6 +441,7 @@ fn end_swap(home: &Home, base: Offset) -> io::Result<()> {
     for (swap, to) in paths(home, base, SWAP_SUFFIX).iter().zip(&Segment::paths(home, base)) {
         let is_there = match rename_if_exists(&home.disk, swap, to) {
             Err(error) if disk::is_disk_full(&error) => {
+                tracing::warn!(path = %swap.display(), %error, "Failed to rename a file of a new segment, removing the old one first");
                 home.disk.remove(to)?;
                 rename_if_exists(&home.disk, swap, to)
             }

@@ -38,10 +38,12 @@ impl PartitionLog {
         if self.segments[index].base_offset >= unchecked.end {
             return Ok(false);
         }
-        self.health.unchecked.start = next.base_offset;
+        let after = next.base_offset;
         let was_open = self.segments[index].is_open();
         self.unless_damaged(index, Self::check_begin)?;
         self.unless_damaged(index, Self::check_end)?;
+        // A failure before this line is no answer: the segment is looked at again.
+        self.health.unchecked.start = after;
         if !was_open {
             self.segments[index].release(&self.home)?;
         }

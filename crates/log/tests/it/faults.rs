@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use thalweg_log::disk::{Disk, Faults};
+use thalweg_log::disk::{Disk, Faults, NoWaits};
 use thalweg_log::{
     AppendError, AppendOptions, AppendOrigin, LogConfig, LogError, PartitionLog, TopicPartition, Uuid,
 };
@@ -246,7 +246,10 @@ fn a_marker_that_finds_no_room_leaves_no_aborted_transaction_behind() {
     faults.set_free_bytes(Some(10));
     let options = AppendOptions { origin: AppendOrigin::Coordinator, ..AppendOptions::default() };
     let abort = marker(1, 0, ControlRecordType::Abort, 0);
-    let refused = log.append_as_leader(&abort, LeaderEpoch(0), options);
+    let refused = {
+        let _locked = NoWaits::begin();
+        log.append_as_leader(&abort, LeaderEpoch(0), options)
+    };
     assert!(matches!(refused, Err(AppendError::DiskFull(_))), "{refused:?}");
     assert!(log.aborted_transactions(Offset(0), Offset(9)).expect("it is read").is_empty());
     assert!(log.has_ongoing_transaction(ProducerId(1), ProducerEpoch(0)));

@@ -129,7 +129,10 @@ fn retention_frees_a_disk_without_room_for_names() {
     let mut log = machine.create(&dirs);
     fill(&mut log, 10);
     machine.faults.fail(FaultyCall::Rename, ".deleted", CallError::NoSpace);
-    assert_eq!(log.delete_old_segments(NOW_MS + 9_003).expect("files are removed at once"), 7);
+    let (lines, deleted) = warnings_of(|| log.delete_old_segments(NOW_MS + 9_003));
+    assert_eq!(deleted.expect("files are removed at once"), 7);
+    let of_logs = lines.iter().filter(|line| line.contains(".log") && line.contains("removing it at once"));
+    assert_eq!(of_logs.count(), 7, "{lines:?}");
     assert!(log.poison().is_none());
     let files = machine.names().into_iter().filter(|name| name.ends_with(".log"));
     let live: Vec<String> = (28..40).step_by(4).map(|base| format!("t-0/{base:020}.log")).collect();
@@ -499,7 +502,14 @@ fn compaction_goes_on_where_old_segments_cannot_be_renamed() {
     let (machine, dirs, mut log) = compactable();
     machine.faults.fail(FaultyCall::Rename, ".deleted", CallError::NoSpace);
     let before = log.size_bytes();
-    compact(&mut log, NOW_MS).expect("old files are replaced and removed");
+    let (lines, _) = warnings_of(|| compact(&mut log, NOW_MS).expect("old files are replaced and removed"));
+    for name in ["0000.log", "0000.index", "0000.timeindex"] {
+        assert!(lines.iter().any(|line| line.contains(name)), "{name}: {lines:?}");
+    }
+    let mut each_once = lines.clone();
+    each_once.sort();
+    each_once.dedup();
+    assert_eq!(each_once.len(), lines.len(), "{lines:?}");
     assert!(log.poison().is_none() && log.size_bytes() < before);
     let after = headers(&mut log);
     let cleaned_to = log.cleaned_to();

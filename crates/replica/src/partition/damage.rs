@@ -58,6 +58,17 @@ impl Partition {
         self.state.lock().forget_missing(self);
     }
 
+    /// Looks whether one more of the closed segments found at the start is there, and whole at both ends. Returns whether there
+    /// was one left. Damage that it finds is dealt with at once.
+    pub fn check_next_segment(&self) -> Result<bool, LogError> {
+        let was_damaged = self.is_damaged();
+        let checked = self.state.lock().log.check_next_segment();
+        if !was_damaged && self.is_damaged() {
+            self.context.damage_found.notify_one();
+        }
+        checked
+    }
+
     /// Notes an error of a reader that had no lock: it may be damage.
     pub fn note_error(&self, error: &LogError) {
         self.state.lock().log.note_error(error);
@@ -133,20 +144,7 @@ mod tests {
 
     /// A cleanly closed log of several segments, of which the second is garbage, or whose end is missing.
     fn log(dir: &std::path::Path, is_cut: bool) -> PartitionLog {
-        let config = Arc::new(LogConfig { segment_bytes: 500, ..LogConfig::default() });
-        let (name, clock) = (TopicPartition::new("t", 0), Clock::manual(1_700_000_000_000));
-        let home = || Home::new(Disk::real(), dir.join("t-0"));
-        let mut log = PartitionLog::create(home(), name.clone(), None, Arc::clone(&config), clock.clone())
-            .expect("creates");
-        for _ in 0..20 {
-            let mut builder = BatchBuilder::new(BatchOptions::default());
-            builder.append(1, None, Some(&[b'v'; 100]), &[]).expect("fits");
-            log.append_as_leader(&builder.build(), LeaderEpoch(EPOCH), Default::default()).expect("accepted");
-        }
-        log.set_high_watermark(Offset(20));
-        log.close().expect("closes");
-        let segments = log.segment_offsets();
-        drop(log);
+        let segments = closed(dir);
         let damaged = if is_cut { segments[segments.len() - 1] } else { segments[1] };
         let path = dir.join(format!("t-0/{:020}.log", damaged.0));
         let mut bytes = std::fs::read(&path).expect("the segment is there");
@@ -156,12 +154,35 @@ mod tests {
             bytes.fill(0xA5);
         }
         std::fs::write(path, bytes).expect("writes");
-        let options =
-            OpenOptions { recovery_point: Offset(20), high_watermark: Offset(20), ..OpenOptions::new(true) };
-        let mut log = PartitionLog::open(home(), name, config, clock, &options).expect("opens");
+        let mut log = open(dir);
         let read = log.read(damaged, 1 << 20, Offset(20), true);
         assert_eq!(read.is_err(), !is_cut || log.log_end_offset() < damaged, "{read:?}");
         log
+    }
+
+    /// Writes a log of several segments, and closes it. Returns the base offsets.
+    fn closed(dir: &std::path::Path) -> Vec<Offset> {
+        let config = Arc::new(LogConfig { segment_bytes: 500, ..LogConfig::default() });
+        let (name, clock) = (TopicPartition::new("t", 0), Clock::manual(1_700_000_000_000));
+        let home = Home::new(Disk::real(), dir.join("t-0"));
+        let mut log = PartitionLog::create(home, name, None, config, clock).expect("creates");
+        for _ in 0..20 {
+            let mut builder = BatchBuilder::new(BatchOptions::default());
+            builder.append(1, None, Some(&[b'v'; 100]), &[]).expect("fits");
+            log.append_as_leader(&builder.build(), LeaderEpoch(EPOCH), Default::default()).expect("accepted");
+        }
+        log.set_high_watermark(Offset(20));
+        log.close().expect("closes");
+        log.segment_offsets()
+    }
+
+    fn open(dir: &std::path::Path) -> PartitionLog {
+        let config = Arc::new(LogConfig { segment_bytes: 500, ..LogConfig::default() });
+        let (name, clock) = (TopicPartition::new("t", 0), Clock::manual(1_700_000_000_000));
+        let options =
+            OpenOptions { recovery_point: Offset(20), high_watermark: Offset(20), ..OpenOptions::new(true) };
+        PartitionLog::open(Home::new(Disk::real(), dir.join("t-0")), name, config, clock, &options)
+            .expect("opens")
     }
 
     fn registration(leader: BrokerId, isr: &[i32], epoch: i32) -> PartitionRegistration {
@@ -200,6 +221,40 @@ mod tests {
         assert_eq!(partition.damage_step(&image(true)), None);
         let position = partition.fetch_position(LeaderEpoch(9)).expect("it follows");
         assert!(position.offset > Offset::ZERO && position.offset < Offset(20), "{position:?}");
+    }
+
+    #[tokio::test]
+    async fn lost_segment_that_nobody_reads_is_found_and_the_leader_leaves() {
+        for is_overwritten in [true, false] {
+            let dir = tempfile::tempdir().expect("a temporary directory");
+            let segments = closed(dir.path());
+            let (lost, other) = (segments[segments.len() - 2], segments[1]);
+            let file = |base: Offset, suffix| dir.path().join(format!("t-0/{:020}.{suffix}", base.0));
+            for suffix in ["log", "index", "timeindex", "snapshot"] {
+                match is_overwritten {
+                    true if suffix != "snapshot" => {
+                        std::fs::copy(file(other, suffix), file(lost, suffix)).map(drop).expect("overwrites")
+                    }
+                    true => {}
+                    false => std::fs::remove_file(file(lost, suffix)).expect("removes"),
+                }
+            }
+            let partition = testing::partition_as(open(dir.path()), &registration(testing::NODE, &[1, 2], 4));
+            assert_eq!(partition.damage_step(&image(true)), None, "nobody has looked");
+            let closed = segments.len() - 1 - usize::from(!is_overwritten);
+            let mut checked = 0;
+            while checked < closed {
+                let now = crate::upkeep::check_segments_of(&partition, 2);
+                assert!((1..=2).contains(&now), "{now} after {checked}");
+                checked += now;
+            }
+            assert_eq!(crate::upkeep::check_segments_of(&partition, 2), 0, "each once");
+            let known = partition.damage_step(&image(true));
+            assert_eq!(known, Some((Damage::Unreadable(lost), DamageStep::Leave)), "{is_overwritten}");
+            let told = std::time::Duration::from_secs(5);
+            let told = tokio::time::timeout(told, partition.context.damage_found.notified()).await;
+            assert!(told.is_ok(), "the broker is to deal with it at once");
+        }
     }
 
     #[tokio::test]

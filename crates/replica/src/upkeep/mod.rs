@@ -23,6 +23,10 @@ const FLUSH_CHECK: Duration = Duration::from_secs(1);
 const PURGE: Duration = Duration::from_secs(1);
 /// Interval at which idle partitions release resources.
 const RELEASE_IDLE: Duration = Duration::from_secs(60);
+/// Interval at which some of the closed segments that were found at the start are checked.
+const CHECK_SEGMENTS: Duration = Duration::from_secs(60);
+/// How many segments are checked at a time. Each costs a few small reads, on any disk some tens of milliseconds at the most.
+const SEGMENTS_AT_A_TIME: usize = 1_000;
 /// Time from the creation or removal of partitions to the checkpoint that names them: one for a burst of changes.
 const NOTE_PARTITIONS: Duration = Duration::from_millis(100);
 /// Interval at which files longer than their batches are trimmed where appends have stopped.
@@ -84,6 +88,7 @@ impl Upkeep {
         let settings = self.settings();
         let log = &settings.log;
         every(tasks, self, log.retention_check_interval, delete_old_segments);
+        every(tasks, self, CHECK_SEGMENTS, check_segments);
         every(tasks, self, PURGE, purge);
         every(tasks, self, RELEASE_IDLE, release_idle);
         every(tasks, self, SETTLE, |b| b.partitions.settle());
@@ -161,6 +166,32 @@ fn delete_old_segments_of(partition: &Partition, now_ms: i64) {
         Ok(segments) => tracing::info!(?partition, segments, "Deleted old segments"),
         Err(error) => tracing::error!(?partition, %error, "Failed to delete old segments"),
     }
+}
+
+/// Finds closed segments that something else has removed or overwritten, though nobody reads them.
+fn check_segments(upkeep: &Upkeep) {
+    let mut left = SEGMENTS_AT_A_TIME;
+    for partition in upkeep.partitions.all() {
+        left -= check_segments_of(&partition, left);
+        if left == 0 {
+            break;
+        }
+    }
+}
+
+/// Checks at most this many segments of one partition, each under its own lock of it. Returns their number.
+pub(crate) fn check_segments_of(partition: &Partition, max: usize) -> usize {
+    for checked in 0..max {
+        match partition.check_next_segment() {
+            Ok(true) => {}
+            Ok(false) => return checked,
+            Err(error) => {
+                tracing::warn!(?partition, %error, "Failed to check a closed segment, retrying later");
+                return checked;
+            }
+        }
+    }
+    max
 }
 
 fn purge(upkeep: &Upkeep) {
