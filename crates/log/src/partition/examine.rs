@@ -13,7 +13,7 @@
 
 use std::io;
 
-use thalweg_record::{LeaderEpoch, Offset, stamped_head, verify};
+use thalweg_record::{BatchHeader, LeaderEpoch, Offset, stamped_head, verify};
 
 use crate::disk::LogFile;
 use crate::epochs::LeaderEpochs;
@@ -40,6 +40,8 @@ pub(super) struct Region<'a> {
     pub expected: Offset,
     /// The base offset of the next segment.
     pub next_base: Option<Offset>,
+    /// The first batch of the next segment, if there is one that can be read.
+    pub next_first: Option<BatchHeader>,
     /// The epochs of the checkpoint; none, when that is of no use.
     pub epochs: &'a LeaderEpochs,
     /// Whether the log is known to have gaps.
@@ -263,15 +265,15 @@ impl Region<'_> {
             return Ok(EpochJudgement::Sound);
         };
         // If the neighbours' epochs disagree with the checkpoint, the checkpoint is not trusted.
-        let agrees =
-            |other: &Placed| self.epochs.at(other.header.base_offset) == Some(other.header.leader_epoch);
+        let agrees = |other: &BatchHeader| self.epochs.at(other.base_offset) == Some(other.leader_epoch);
+        let before = before.map(|before| &before.header);
+        let next = next.map(|next| &next.header).or(self.next_first.as_ref());
         if found == known || !before.is_none_or(agrees) || !next.is_none_or(agrees) {
             return Ok(EpochJudgement::Sound);
         }
         // The leader changed before a power failure, and the checkpoint was not on the medium yet.
         let is_newer = found > known && found.0 - known.0 <= EPOCHS_LOST_MAX;
-        let is_last =
-            self.next_base.is_none() && next.is_none() && batch.header.next_offset() > self.synced_to;
+        let is_last = next.is_none() && batch.header.next_offset() > self.synced_to;
         if is_newer && is_last && self.damage_in(batch)?.is_none() {
             return Ok(EpochJudgement::Sound);
         }

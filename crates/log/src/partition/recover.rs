@@ -5,7 +5,7 @@
 
 use std::io;
 
-use thalweg_record::Offset;
+use thalweg_record::{BatchHeader, Offset};
 
 use super::error::LogError;
 use super::examine::{Examined, Region, examine};
@@ -140,9 +140,15 @@ impl Loading {
 
     /// The base offset of the next segment, if it has a batch: bytes from there on do not belong to this one.
     fn next_begins_at(&mut self, index: usize) -> Option<Offset> {
+        let first = self.first_of_next(index)?;
+        let next_base = self.segments[index + 1].base_offset;
+        (first.base_offset >= next_base).then_some(next_base)
+    }
+
+    /// The first batch of the next segment, if it can be read.
+    fn first_of_next(&mut self, index: usize) -> Option<BatchHeader> {
         let next = self.segments.get_mut(index + 1)?;
-        let first = next.batch_at(&self.home, 0).ok()??;
-        (first.header.base_offset >= next.base_offset).then_some(next.base_offset)
+        Some(next.batch_at(&self.home, 0).ok()??.header)
     }
 
     /// Compares offsets and epochs of a segment's batches with each other.
@@ -169,6 +175,7 @@ impl Loading {
         expected: Offset,
     ) -> Result<Examined, LogError> {
         let next_base = self.segments.get(index + 1).map(|next| next.base_offset);
+        let next_first = self.first_of_next(index);
         let segment = &mut self.segments[index];
         let file = segment.file(&self.home)?;
         let region = Region {
@@ -180,6 +187,7 @@ impl Loading {
             size_bytes: segment.size_bytes(),
             expected,
             next_base,
+            next_first,
             epochs: known_epochs,
             has_gaps: options.cleaned_to > Offset::ZERO || self.oddities.gaps > 0,
             synced_to: options.recovery_point,

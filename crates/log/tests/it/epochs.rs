@@ -122,6 +122,60 @@ fn first_batch_of_an_epoch_outlives_a_power_failure_before_the_checkpoint() {
     }
 }
 
+/// As above, where that batch was the last one of its segment.
+#[test]
+fn first_batch_of_an_epoch_outlives_a_power_failure_at_the_end_of_a_closed_segment() {
+    for (epoch, next) in [(5, None), (5, Some(5)), (6, Some(6)), (5, Some(6)), (7, Some(7))] {
+        let bench = Bench::with(LogConfig { segment_bytes: 400, ..LogConfig::default() });
+        let mut log = bench.create();
+        let mut append_in = |epoch, value_bytes| {
+            let batch = Spec::new(1).value_bytes(value_bytes).build();
+            log.append_as_leader(&batch, LeaderEpoch(epoch), Default::default()).expect("appends").rolled
+        };
+        append_in(4, 100);
+        let before = bench.read_file("leader-epoch-checkpoint");
+        append_in(epoch, 100);
+        // The next segment may have been created, and its first batch not have reached the medium.
+        assert!(append_in(next.unwrap_or(epoch), 100));
+        drop(log);
+        bench.write_file("leader-epoch-checkpoint", &before);
+        if next.is_none() {
+            bench.write_file(&log_name(2), b"");
+        }
+        let log = bench.open_unclean();
+        let latest = next.unwrap_or(epoch);
+        let end = Offset(2 + i64::from(next.is_some()));
+        assert_eq!(
+            (log.log_end_offset(), log.latest_epoch()),
+            (end, Some(LeaderEpoch(latest))),
+            "{epoch}, then {next:?}"
+        );
+        assert!(bench.set_aside().is_empty());
+    }
+}
+
+/// Where the next segment begins in the epoch of the checkpoint, the epoch of the last batch is a flipped bit.
+#[test]
+fn flipped_epoch_at_the_end_of_a_closed_segment_is_repaired() {
+    let bench = Bench::with(LogConfig { segment_bytes: 400, ..LogConfig::default() });
+    let mut log = bench.create();
+    for _ in 0..4 {
+        let batch = Spec::new(1).value_bytes(100).build();
+        log.append_as_leader(&batch, LeaderEpoch(4), Default::default()).expect("appends");
+    }
+    drop(log);
+    let whole = bench.read_file(&log_name(0));
+    let mut flipped = whole.clone();
+    // The last byte of the leader epoch of the second of two batches.
+    let at = whole.len() / 2 + 15;
+    assert_eq!(flipped[at], 4);
+    flipped[at] = 5;
+    bench.write_file(&log_name(0), &flipped);
+    let log = bench.open_unclean();
+    assert_eq!((log.log_end_offset(), log.latest_epoch()), (Offset(4), Some(LeaderEpoch(4))));
+    assert!(bench.read_file(&log_name(0)) == whole);
+}
+
 #[test]
 fn starting_anew_leaves_nothing_behind() {
     let bench =
