@@ -234,12 +234,12 @@ impl Loading {
         self.log_end = log_end;
         let mut cut_bytes = size_bytes - valid_bytes;
         let follows = self.segments.get(index + 1).is_none_or(|next| next.base_offset == log_end);
-        let segment = &mut self.segments[index];
+        let base = self.segments[index].base_offset;
         match outcome {
             Ok(()) => {}
             Err(ScanError::Io(error)) => return Err(error.into()),
             Err(ScanError::Corrupt(fault)) if log_end < synced_to || is_synced(&fault, synced_to) => {
-                return Err(LogError::Damaged { segment: segment.base_offset, offset: log_end, fault });
+                return Err(LogError::Damaged { segment: base, offset: log_end, fault });
             }
             // Space prepared for later appends: nothing is lost.
             Err(ScanError::Corrupt(_)) if follows && is_zeros(&file, valid_bytes, size_bytes)? => {
@@ -250,12 +250,17 @@ impl Loading {
                 if options.synced_to.is_some()
                     && is_no_tail(&file, &fault, valid_bytes, size_bytes, log_end, limit)? =>
             {
-                return Err(LogError::Damaged { segment: segment.base_offset, offset: log_end, fault });
+                return Err(LogError::Damaged { segment: base, offset: log_end, fault });
             }
             Err(ScanError::Corrupt(fault)) => {
+                // First of all: segments behind a log that was cut would be a part of it if the start ended here.
+                self.drop_unused(index + 1, name)?;
+                self.set_segments_aside(index + 1, name)?;
+                let segment = &mut self.segments[index];
                 before_cut(&self.home, name, segment, &file, &fault, valid_bytes, log_end)?;
             }
         }
+        let segment = &mut self.segments[index];
         // Also when nothing is truncated: this releases space reserved beyond the end.
         segment.cut(&self.home, valid_bytes)?;
         segment.replace_aborted(&self.home, &aborted)?;
@@ -292,7 +297,9 @@ impl Loading {
                 "Set aside a segment that does not follow the one before, whose end was truncated or lost"
             );
         }
-        aside.take_from(&mut self.segments, index)?;
+        aside.take_from(&mut self.segments, index).inspect_err(|_| {
+            aside.discard_if_empty();
+        })?;
         Ok(())
     }
 }
