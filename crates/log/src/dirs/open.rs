@@ -180,7 +180,7 @@ fn no_directory(failed: &[FailedDir]) -> NoDirectory {
 
 /// The epoch with which every directory was cleanly closed. Records that were acknowledged may be missing nevertheless: then
 /// the broker must not claim it (KIP-966). The claim is for all of its replicas. A damaged one is reported as lost as well, but
-/// only this project's controllers then stop counting on it, and they only where they keep eligible leader replicas.
+/// only Thalweg's controllers then stop counting on it, and they only where they keep eligible leader replicas.
 fn epoch_of(epochs: &[Option<i64>], logs: &[PartitionLog]) -> Option<i64> {
     let is_one = epochs.windows(2).all(|pair| pair[0] == pair[1]);
     let is_whole = logs.iter().all(|log| log.damage().is_none());

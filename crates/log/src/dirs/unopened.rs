@@ -29,7 +29,7 @@ impl Unopened {
     pub(super) fn new(job: Job, error: &io::Error, elapsed_ms: i64) -> Unopened {
         tracing::error!(
             partition = %job.name, dir = %job.state.path().display(), %error,
-            "No room to set damaged records aside: the log is kept as it is, and opened once there is room"
+            "Failed to open a log for lack of room, as to set damaged records aside: it is kept as it is, and opened once there is room"
         );
         job.state.note_full();
         job.state.register(job.name.clone(), Arc::new(offsets(&job.options)));
@@ -90,7 +90,7 @@ impl LogDirs {
     ) -> Result<PartitionLog, CreateError> {
         match opened {
             Ok(log) => {
-                tracing::info!(partition = %job.name, "Opened a log that had found no room to set damaged records aside");
+                tracing::info!(partition = %job.name, "Opened a log that had found no room at the start");
                 Ok(log)
             }
             Err(LogError::Io(error)) if crate::disk::is_shortage(&error) => {
