@@ -20,7 +20,7 @@ use crate::epochs::LeaderEpochs;
 use crate::scan::{BatchFault, CorruptBatch, HeaderScan, Placed, ScanError};
 use crate::topic_partition::TopicPartition;
 
-/// The most changes of leaders between the last sync of a checkpoint and a power failure. A larger difference is a flipped bit.
+/// Changes of leaders that a power failure may well take from a checkpoint. A larger difference of one bit is a flipped one.
 const EPOCHS_LOST_MAX: i32 = 16;
 
 /// A region of a segment, with the known parts of the log around it.
@@ -271,17 +271,18 @@ impl Region<'_> {
         if found == known || !before.is_none_or(agrees) || !next.is_none_or(agrees) {
             return Ok(EpochJudgement::Sound);
         }
-        // The leader changed before a power failure, and the checkpoint was not on the medium yet.
-        let is_newer = found > known && found.0 - known.0 <= EPOCHS_LOST_MAX;
-        let is_last = next.is_none() && batch.header.next_offset() > self.synced_to;
-        if is_newer && is_last && self.damage_in(batch)?.is_none() {
-            return Ok(EpochJudgement::Sound);
-        }
-        let is_one_bit = (found.0 ^ known.0).count_ones() == 1;
-        // At the end of the synced part, the checkpoint may have lost an epoch.
-        let is_certain = next.is_some() || batch.header.next_offset() <= self.synced_to;
-        if is_one_bit && is_certain && self.damage_in(batch)?.is_none() {
-            return Ok(EpochJudgement::Was(known));
+        if self.damage_in(batch)?.is_none() {
+            // Behind the synced part, a power failure may have taken from the checkpoint what became of the epochs there.
+            let is_certain = next.is_some() || batch.header.next_offset() <= self.synced_to;
+            let falls = before.is_some_and(|before| found < before.leader_epoch);
+            let is_near = (known.0 - EPOCHS_LOST_MAX..=known.0 + EPOCHS_LOST_MAX).contains(&found.0);
+            let is_one_bit = (found.0 ^ known.0).count_ones() == 1;
+            if !is_certain && !falls && (is_near || !is_one_bit) {
+                return Ok(EpochJudgement::Sound);
+            }
+            if is_one_bit {
+                return Ok(EpochJudgement::Was(known));
+            }
         }
         let reason = BatchFault::LeaderEpoch { found: found.0, expected: known.0 };
         Ok(EpochJudgement::Damaged(CorruptBatch { position: batch.position, reason }))

@@ -11,7 +11,7 @@ use super::error::LogError;
 use super::examine::{Examined, Region, examine};
 use super::in_flight::recall_in_flight;
 use super::load::{Loading, OpenOptions};
-use super::replay::{replay_epoch, replay_producers, replay_segments};
+use super::replay::{EpochReplay, replay_producers, replay_segments};
 use crate::config::LogConfig;
 use crate::disk::{Durability, LogFile};
 use crate::epochs::LeaderEpochs;
@@ -45,12 +45,12 @@ impl Loading {
         self.check_txn_indexes(first, name, config, now_ms)?;
         self.load_producers(config, first_base, now_ms)?;
         replay_segments(&self.home, &mut self.segments[..first], &mut self.producers, first_base)?;
-        let known_epochs = self.epochs.clone();
         self.epochs.truncate_from_end(first_base);
+        self.epoch_replay.begin(first_base);
         self.log_end = first_base;
         let mut index = first;
         while index < self.segments.len() {
-            let examined = self.examine_segment(index, name, options, &known_epochs)?;
+            let examined = self.examine_segment(index, name, options)?;
             let cut_bytes = self.recover_segment(index, name, config, options, synced_to, examined.fault)?;
             index += 1;
             self.drop_unused(index, name)?;
@@ -122,7 +122,7 @@ impl Loading {
         let near = segment.position_not_behind(&self.home, limit - 1).map_err(LogError::in_segment(base))?;
         let first = segment.batch_at(&self.home, near).map_err(LogError::in_segment(base))?;
         let expected = first.filter(|_| near > 0).map_or(base, |first| first.header.base_offset);
-        let examined = self.examine_from(index, name, options, &self.epochs.clone(), near, expected)?;
+        let examined = self.examine_from(index, name, options, near, expected)?;
         if examined.next_offset != limit || examined.fault.is_some() {
             // Damage below the recovery point is left to its readers.
             return Ok(());
@@ -157,10 +157,9 @@ impl Loading {
         index: usize,
         name: &TopicPartition,
         options: &OpenOptions,
-        known_epochs: &LeaderEpochs,
     ) -> Result<Examined, LogError> {
         let expected = self.segments[index].base_offset.max(self.log_end);
-        let examined = self.examine_from(index, name, options, known_epochs, 0, expected)?;
+        let examined = self.examine_from(index, name, options, 0, expected)?;
         self.oddities.note(&examined);
         Ok(examined)
     }
@@ -170,7 +169,6 @@ impl Loading {
         index: usize,
         name: &TopicPartition,
         options: &OpenOptions,
-        known_epochs: &LeaderEpochs,
         from: u64,
         expected: Offset,
     ) -> Result<Examined, LogError> {
@@ -188,7 +186,7 @@ impl Loading {
             expected,
             next_base,
             next_first,
-            epochs: known_epochs,
+            epochs: self.epoch_replay.checkpoint(),
             has_gaps: options.cleaned_to > Offset::ZERO || self.oddities.gaps > 0,
             synced_to: options.recovery_point,
         };
@@ -218,6 +216,7 @@ impl Loading {
             segment,
             producers: &mut self.producers,
             epochs: &mut self.epochs,
+            epoch_replay: &mut self.epoch_replay,
             aborted: Vec::new(),
             limit,
             overlaps: false,
@@ -322,7 +321,8 @@ fn before_cut(
 ) -> Result<(), LogError> {
     let (base, size_bytes) = (segment.base_offset.0, segment.size_bytes());
     let cut_bytes = size_bytes - valid_bytes;
-    if find_batch(file, valid_bytes + 1, size_bytes, log_end)?.is_none() {
+    // The batch at the fault itself may be one whose offset or epoch is wrong.
+    if find_batch(file, valid_bytes, size_bytes, log_end)?.is_none() {
         tracing::warn!(
             partition = %name, segment = base, %fault, cut_bytes, log_end = log_end.0,
             "Truncated invalid bytes at the end of a log"
@@ -363,6 +363,7 @@ struct Recovery<'a> {
     segment: &'a mut Segment,
     producers: &'a mut Producers,
     epochs: &'a mut LeaderEpochs,
+    epoch_replay: &'a mut EpochReplay,
     /// The transactions of the segment that were aborted.
     aborted: Vec<AbortedTransaction>,
     /// The smallest base offset that the next batch may have.
@@ -423,7 +424,7 @@ impl Recovery<'_> {
             &placed.header,
             self.config.index_interval_bytes,
         );
-        replay_epoch(self.epochs, &placed.header, placed.header.base_offset);
+        self.epoch_replay.note(self.epochs, &placed.header);
         self.aborted.extend(replay_producers(self.producers, &placed.header, bytes));
         self.expected = placed.header.next_offset();
         self.valid_bytes = placed.end();
