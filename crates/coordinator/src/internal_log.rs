@@ -138,13 +138,16 @@ impl CoordinatorLog for InternalLog {
 fn refused(partition: &Partition, error: &AppendError) -> WriteError {
     let refused = WriteError::from(error);
     match refused {
+        _ if matches!(error, AppendError::Log(thalweg_log::AppendError::Producer(_))) => {
+            tracing::debug!(?partition, %error, "Rejected a transactional write of a coordinator");
+        }
         WriteError::TooFewReplicas | WriteError::TimedOut | WriteError::TooManyWait => {
             tracing::debug!(?partition, %error, "Coordinator write waits for replicas");
         }
         WriteError::NotLeader | WriteError::Storage | WriteError::TooLarge => {
             tracing::warn!(?partition, %error, "Coordinator write failed");
         }
-        WriteError::Unencodable | WriteError::Refused => {
+        WriteError::Unencodable | WriteError::Refused(_) => {
             tracing::error!(?partition, %error, "Coordinator write failed");
         }
     }

@@ -303,7 +303,11 @@ impl driver::Shard for Shard {
         if let Some(after) = write.after.take() {
             self.after_refusal(after, now);
         }
-        tracing::warn!(records = write.records.len(), %error, "Group coordinator write was rejected");
+        if write.producer.is_some() && matches!(error, WriteError::Refused(_)) {
+            tracing::debug!(records = write.records.len(), %error, "Rejected a write of a transaction");
+        } else {
+            tracing::warn!(records = write.records.len(), %error, "Group coordinator write was rejected");
+        }
         self.fail(write.answers, write.completion, error, now, true);
     }
 
