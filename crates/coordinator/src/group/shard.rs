@@ -40,6 +40,7 @@ use std::fmt;
 use std::sync::Arc;
 use thalweg_hash::HashMap;
 use thalweg_log::disk::Disk;
+use thalweg_metadata::topic_name::OFFSETS;
 use thalweg_record::{DecompressBuffer, ProducerId};
 use tokio::runtime::Handle;
 
@@ -172,6 +173,7 @@ pub struct Shard {
 
 impl driver::Shard for Shard {
     const KEEPS: &'static str = "groups and offsets";
+    const TOPIC: &'static str = OFFSETS;
     type Shared = Arc<ShardContext>;
     type Turn = Moment;
     type Write = Write;
