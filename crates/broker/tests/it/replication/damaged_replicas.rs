@@ -62,7 +62,7 @@ impl Cluster {
     }
 
     /// Waits until a broker leads, as the preferred one.
-    async fn elect(&self, topic: &Topic, id: i32) {
+    pub(super) async fn elect(&self, topic: &Topic, id: i32) {
         let deadline = Instant::now() + PATIENCE;
         while self.registration(topic, 0).leader.0 != id {
             assert!(Instant::now() < deadline, "broker {id} does not lead");
