@@ -255,7 +255,9 @@ impl Publisher {
         let broker = &self.broker;
         let name = TopicPartition::new(&change.topic.name, change.partition.0);
         let (settings, config) = reconfigure::topic_config(broker, image, &change.topic.name);
-        let log = match self.find(change, &name)? {
+        let found = self.find(change, &name)?;
+        let is_found = found.is_some();
+        let log = match found {
             Some(mut log) => {
                 let is_compacted = config.cleanup_policy.compact;
                 log.set_config(config);
@@ -288,7 +290,11 @@ impl Publisher {
         let topic = Arc::clone(&change.topic.name);
         let (id, index, registration) = (change.topic.id, change.partition, &change.registration);
         let context = Arc::clone(&broker.replication.context);
-        Ok(Partition::new(topic, id, index, context, log, settings, registration))
+        let opened = Partition::new(topic, id, index, context, log, settings, registration);
+        if is_found {
+            opened.note_found();
+        }
+        Ok(opened)
     }
 
     /// The log of an only replica is not where it was: no other has its records.

@@ -84,6 +84,8 @@ pub struct Partition {
     moves_to: Mutex<Option<Uuid>>,
     /// Whether a task copies to it.
     claimed: AtomicBool,
+    /// Whether the log is the one that the controller counts on: it was found, or the controller knows where it began.
+    kept: AtomicBool,
     flushing: Flushing,
     outgoing: Outgoing,
     /// The offsets of the log, for looks without the lock.
@@ -169,6 +171,7 @@ impl Partition {
             future: Mutex::new(None),
             moves_to: Mutex::new(None),
             claimed: AtomicBool::new(false),
+            kept: AtomicBool::new(false),
             flushing: Flushing::default(),
             outgoing: Outgoing::default(),
             published,

@@ -179,6 +179,23 @@ impl Partition {
         (known != Some(actual) && !will_move).then_some(actual)
     }
 
+    /// The log is not a new one.
+    pub fn note_found(&self) {
+        self.kept.store(true, Ordering::Relaxed);
+    }
+
+    /// The controller knows this directory of the replica.
+    pub fn note_known_directory(&self, known: Option<Uuid>) {
+        if known.is_some() && known == self.with_log(|log| log.directory_id()) {
+            self.note_found();
+        }
+    }
+
+    /// Whether the controller counts on the log as it is here.
+    pub fn is_kept(&self) -> bool {
+        self.kept.load(Ordering::Relaxed)
+    }
+
     /// Closes the copy, before the log is closed; the move continues at the next start.
     pub fn close_future(&self) -> Result<(), LogError> {
         self.future.lock().take().map_or(Ok(()), |mut copy| copy.close())
