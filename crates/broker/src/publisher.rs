@@ -17,7 +17,9 @@ use thalweg_log::{CreateError, DirectoryOffline, PartitionLog, TopicPartition};
 use thalweg_membership::ImageListener;
 use thalweg_metadata::feature::SHARE_VERSION;
 use thalweg_metadata::topic_name::{OFFSETS, SHARE_STATE, TRANSACTIONS};
-use thalweg_metadata::{DIRECTORY_FULL, Delta, Image, LocalChanges, LocalPartition, PartitionIndex};
+use thalweg_metadata::{
+    DIRECTORY_FULL, DIRECTORY_LOST, Delta, Image, LocalChanges, LocalPartition, PartitionIndex,
+};
 use thalweg_replica::partition::Partition;
 use thalweg_replica::replication::Fetchers;
 use thalweg_wire::Uuid;
@@ -180,7 +182,12 @@ impl Publisher {
             return Ok(());
         }
         if self.is_lost(change) {
-            self.broker.replication.directories.report_lost(change.topic.id, change.partition);
+            let directories = &self.broker.replication.directories;
+            // Of a copy the controller is to know that it may lack records, not that there are none.
+            match self.copy_of(change).is_some() {
+                true => directories.report_damaged(change.topic.id, change.partition),
+                false => directories.report_lost(change.topic.id, change.partition),
+            }
             return Ok(());
         }
         let opened = Arc::new(self.open(change, image)?);
@@ -198,12 +205,17 @@ impl Publisher {
     /// it was moving from is gone, and the copy may lack records. It is recreated once the controller knows.
     fn is_lost(&self, change: &LocalPartition) -> bool {
         let name = TopicPartition::new(&change.topic.name, change.partition.0);
-        let dirs = &self.broker.log_dirs;
-        if !dirs.has_lost(&name) && dirs.directory_of_future(&name, change.topic.id).is_none() {
+        if !self.broker.log_dirs.has_lost(&name) && self.copy_of(change).is_none() {
             return false;
         }
         let is_found = self.found.lock().as_ref().is_some_and(|found| found.contains_key(&name));
         !is_found && self.is_counted(change)
+    }
+
+    /// The directory with the copy of a log that was moving there.
+    fn copy_of(&self, change: &LocalPartition) -> Option<Uuid> {
+        let name = TopicPartition::new(&change.topic.name, change.partition.0);
+        self.broker.log_dirs.directory_of_future(&name, change.topic.id)
     }
 
     /// Whether the controller may elect the replica here, by what it knows, while others could have its records.
@@ -323,7 +335,8 @@ impl Publisher {
         if !dirs.are_complete() {
             return Err(DirectoryOffline { directory }.into());
         }
-        if directory != Some(of_copy) {
+        // The controller has consented to the move; since then it may have been told that the log is lost.
+        if directory != Some(of_copy) && directory != Some(DIRECTORY_LOST) {
             return Ok(None);
         }
         let Some(copy) = dirs.promote_future(name)? else { return Ok(None) };
@@ -350,12 +363,25 @@ impl Publisher {
     /// After the first image, logs that it does not contain are strays: their topics were deleted, or their
     /// partitions moved, while the broker was down, or the metadata belongs to other data. As in Kafka they are
     /// renamed and kept, because their deletion was not requested.
-    fn set_strays_aside(&self) {
+    fn set_strays_aside(&self, image: &Image) {
         let Some(strays) = self.found.lock().take() else { return };
         strays.into_values().for_each(|log| self.set_aside(log));
         // A copy waits for its log if that may be in an offline directory.
         if self.broker.log_dirs.are_complete() {
-            self.broker.log_dirs.take_futures().into_iter().for_each(|copy| self.set_aside(copy));
+            // One whose log is gone takes its place, once the controller knows.
+            let is_stray = |copy: &PartitionLog| {
+                let (id, index) =
+                    (copy.topic_id().unwrap_or_default(), PartitionIndex(copy.name().partition));
+                let is_here = image
+                    .partition_by_id(id, index)
+                    .is_some_and(|found| found.is_replica(self.broker.node_id));
+                !is_here || self.broker.partitions.get(&copy.name().topic, index).is_some()
+            };
+            self.broker
+                .log_dirs
+                .take_stray_futures(is_stray)
+                .into_iter()
+                .for_each(|copy| self.set_aside(copy));
         }
     }
 
@@ -448,7 +474,7 @@ impl ImageListener for Publisher {
             let local = delta.local_changes(self.broker.node_id);
             let mut unopened = self.unopened.lock();
             self.change_partitions(&local, &image, &mut unopened);
-            self.set_strays_aside();
+            self.set_strays_aside(&image);
             // Before the image: nobody finds a new topic before the rules that protect it.
             self.broker.update_authorizer(delta, &image);
             self.broker.set_image(Arc::clone(&image));

@@ -91,7 +91,12 @@ impl LogDirs {
 
     /// All copies found when the directories were opened and not taken yet.
     pub fn take_futures(&self) -> Vec<PartitionLog> {
-        self.futures.lock().drain().map(|(_, future)| future).collect()
+        self.take_stray_futures(|_| true)
+    }
+
+    /// Those of them that are strays.
+    pub fn take_stray_futures(&self, is_stray: impl Fn(&PartitionLog) -> bool) -> Vec<PartitionLog> {
+        self.futures.lock().extract_if(|_, copy| is_stray(copy)).map(|(_, future)| future).collect()
     }
 
     /// Puts a copy in the place of a log that it equals; afterwards `current` is the copy, and `future` the old log, which is

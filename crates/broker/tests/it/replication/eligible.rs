@@ -81,7 +81,11 @@ async fn replica_of_which_only_a_copy_is_left_does_not_lead() {
     let data = cluster.dirs[2].path();
     let copy = data.join("topic-0.0123456789abcdef0123456789abcdef-future");
     std::fs::rename(data.join("topic-0"), copy).expect("is renamed");
-    begin_and_find_all(cluster, &topic).await;
+    let names = begin_and_find_all(cluster, &topic).await;
+    assert!(
+        !names.iter().any(|name| name.starts_with("topic-0.")),
+        "the copy takes the place of the log: {names:?}"
+    );
 }
 
 /// Three brokers and a topic with ten records, led by 3: the broker that leaves the in-sync replicas last.
@@ -102,8 +106,9 @@ async fn kill_all(cluster: &mut Cluster) {
     }
 }
 
-/// Starts all brokers, of which 3 has nothing left: 2 leads, and no replica lacks any of the ten records.
-async fn begin_and_find_all(mut cluster: Cluster, topic: &Topic) {
+/// Starts all brokers, of which 3 has nothing left: 2 leads, and no replica lacks any of the ten records. Returns the names in
+/// the directory of 3.
+async fn begin_and_find_all(mut cluster: Cluster, topic: &Topic) -> Vec<String> {
     for id in [3, 2, 1] {
         cluster.begin(id).await;
     }
@@ -111,5 +116,9 @@ async fn begin_and_find_all(mut cluster: Cluster, topic: &Topic) {
     cluster.wait_for_isr(topic, 0, &[1, 2, 3]).await;
     let log = values_of(&cluster.assert_same(topic, 0, &[1, 2, 3]).await);
     assert_eq!(log.len(), 10);
+    let names = std::fs::read_dir(cluster.dirs[2].path()).expect("lists");
+    let names =
+        names.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect();
     cluster.stop_all().await;
+    names
 }
