@@ -1,13 +1,15 @@
 //! Compares the ends of logs where the controller of this process knows no complete replica, so that the best one leads.
 //!
 //! Every replica that is up is asked for its last leader epoch and its log end: ListOffsets as a debugging client, which any
-//! replica answers. What the answers mean is in `choice`, how long the election waits for them in `waits`, and what is logged of
-//! partitions that get no leader in `leaderless`.
+//! replica answers. `choice` interprets the answers, `waits` bounds the time that an election waits for them, and `leaderless`
+//! logs the partitions that get no leader.
 //!
 //! Owns: the asking. Refuses: deciding which partitions need that: the controller does (`thalweg_controller::Undecided`).
 
 mod choice;
 mod leaderless;
+#[cfg(test)]
+mod testing;
 mod waits;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -200,8 +202,8 @@ impl LogEnds {
         for one in partitions {
             topics.entry(&one.topic).or_default().push(ListOffsetsPartition {
                 partition_index: one.partition.0,
-                // A broker that does not know this registration yet refuses: what Apache Kafka's answer with would be the
-                // epoch of an earlier one, which looks like the epoch of a log.
+                // A broker that does not know this registration yet refuses. Without it, one of Apache Kafka answers with the
+                // epoch of an earlier registration, which looks like the epoch of a log.
                 current_leader_epoch: one.leader_epoch,
                 timestamp: LATEST,
             });

@@ -57,7 +57,7 @@ pub struct Server {
     pub data_dirs: Vec<PathBuf>,
     /// Its metrics.
     pub metrics: Metrics,
-    /// The ids of the data directories that the broker has registered.
+    /// The ids of the data directories that the broker has registered: one that failed since then is reported.
     directories: Vec<thalweg_log::Uuid>,
     membership: Membership,
     trails: Trails,
@@ -108,7 +108,6 @@ pub async fn start_on(
     let fetchers = Arc::new(Fetchers::new(Arc::clone(&broker.replication)));
     let publisher = Arc::new(Publisher::new(Arc::clone(&broker), Arc::clone(&fetchers), found));
     let options = membership_options(&config, &log_dirs, &listening);
-    // One that fails while the first image is applied is reported like any other.
     let directories = options.directories.clone();
     let joined = tokio::select! {
         biased;

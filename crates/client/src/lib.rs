@@ -198,7 +198,9 @@ pub use producer::{
     NoProducerId, NoSuchPartition, Producer, ProducerClosed, ProducerConfig, ProducerRecord, RecordTooLarge,
     SendError, Sending, SentRun, Taken, TopicRef, TransactionAborted, TransactionCause, TransactionError,
 };
-pub use properties::{InvalidProperty, InvalidSetting, Properties, UnresolvedSetting, resolve};
+pub use properties::{
+    InvalidProperty, InvalidSetting, Properties, UnresolvedSetting, is_provider_setting, resolve,
+};
 pub use security::Security;
 pub use security::tls::TlsSession;
 pub use share::{

@@ -15,7 +15,7 @@ use crate::address::bootstrap_servers;
 use crate::error::BootstrapError;
 use thalweg_security::{HIDDEN, is_secret};
 
-pub use providers::{UnresolvedSetting, resolve};
+pub use providers::{UnresolvedSetting, is_provider_setting, resolve};
 pub use thalweg_security::InvalidSetting;
 
 /// A line of a properties file or argument is not `key=value`.

@@ -7,7 +7,7 @@ use std::fmt;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use thalweg_client::UnresolvedSetting;
+use thalweg_client::{UnresolvedSetting, is_provider_setting};
 use thiserror::Error;
 
 use super::error::{ConfigError, InvalidConfig};
@@ -212,7 +212,7 @@ pub(super) fn warning(name: &str, value: &str) -> Option<Warning> {
         }
         Some(ConfigKey { support: Support::Accepted(reason), .. }) => WarningKind::WithoutEffect(reason),
         Some(ConfigKey { support: Support::Unserved(reason), .. }) => WarningKind::Unserved(reason),
-        None if is_of_listener(name) || name.starts_with("config.providers.") => return None,
+        None if is_of_listener(name) || is_provider_setting(name) => return None,
         None if name.starts_with(LISTENER_PREFIX) => {
             WarningKind::Unserved("settings for a single listener are not served yet")
         }

@@ -78,6 +78,21 @@ pub enum BatchFault {
     },
 }
 
+impl BatchFault {
+    /// The offsets of a batch do not follow.
+    pub fn out_of_order(header: &BatchHeader, expected: Offset) -> BatchFault {
+        let (base_offset, last_offset) = (header.base_offset.0, header.last_offset().0);
+        BatchFault::OffsetsOutOfOrder { base_offset, last_offset, expected: expected.0 }
+    }
+}
+
+/// The header of a batch that begins with these bytes, of which `available` are left in the file.
+pub fn whole_header(bytes: &[u8], available: u64) -> Result<BatchHeader, BatchFault> {
+    let header = BatchHeader::parse(bytes)?;
+    let needed = header.size_bytes() as u64;
+    if needed > available { Err(BatchFault::Torn { needed, available }) } else { Ok(header) }
+}
+
 /// Why a walk ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum ScanError {
@@ -140,22 +155,12 @@ impl<'a> HeaderScan<'a> {
             self.chunk_start = position;
         }
         let from = usize::try_from(position - self.chunk_start).expect("the position is inside the chunk");
-        let header = BatchHeader::parse(&self.chunk[from..self.chunk_len])
-            .map_err(|error| corrupt(BatchFault::Batch(error)))?;
-        let needed = header.size_bytes() as u64;
-        if needed > available {
-            return Err(corrupt(BatchFault::Torn { needed, available }));
-        }
+        let header = whole_header(&self.chunk[from..self.chunk_len], available).map_err(corrupt)?;
         // It would seem to be below the offset that is searched for, and be skipped.
         if header.last_offset_delta < 0 {
-            let (base_offset, last_offset) = (header.base_offset.0, header.last_offset().0);
-            return Err(corrupt(BatchFault::OffsetsOutOfOrder {
-                base_offset,
-                last_offset,
-                expected: base_offset,
-            }));
+            return Err(corrupt(BatchFault::out_of_order(&header, header.base_offset)));
         }
-        self.position += needed;
+        self.position += header.size_bytes() as u64;
         Ok(Some(Placed { position, header }))
     }
 }

@@ -19,7 +19,7 @@ use thalweg_record::{BatchHeader, NO_TIMESTAMP, Offset};
 use crate::checkpoint::TxnIndexSum;
 use crate::disk::{self, Disk, LogFile};
 use crate::index::{Index, OffsetEntry, TimeEntry};
-use crate::scan::{BatchFault, CorruptBatch, HeaderScan, Placed, ScanError};
+use crate::scan::{self, BatchFault, CorruptBatch, HeaderScan, Placed, ScanError};
 
 mod compared;
 mod length;
@@ -327,24 +327,15 @@ impl Segment {
     ) -> Result<(), ScanError> {
         let mut bytes = [0; BatchHeader::LEN];
         let read = self.file(home)?.read_at(&mut bytes, position)?;
-        let fault = match BatchHeader::parse(&bytes[..read]) {
-            Err(error) => Some(BatchFault::Batch(error)),
-            Ok(header) => {
-                let (needed, available) =
-                    (header.size_bytes() as u64, self.size_bytes.saturating_sub(position));
-                let (first, last) = (header.base_offset, header.last_offset());
-                if needed > available {
-                    Some(BatchFault::Torn { needed, available })
-                } else if first < self.base_offset || last < offset.max(first) || last >= limit {
-                    let (base_offset, last_offset) = (first.0, last.0);
-                    let expected = self.base_offset.max(offset).0;
-                    Some(BatchFault::OffsetsOutOfOrder { base_offset, last_offset, expected })
-                } else {
-                    None
-                }
-            }
-        };
-        fault.map_or(Ok(()), |reason| Err(CorruptBatch { position, reason }.into()))
+        let corrupt = |reason| CorruptBatch { position, reason };
+        let available = self.size_bytes.saturating_sub(position);
+        let header = scan::whole_header(&bytes[..read], available).map_err(corrupt)?;
+        let (first, last) = (header.base_offset, header.last_offset());
+        if first < self.base_offset || last < offset.max(first) || last >= limit {
+            let expected = self.base_offset.max(offset);
+            return Err(corrupt(BatchFault::out_of_order(&header, expected)).into());
+        }
+        Ok(())
     }
 
     /// The start of a batch that is not behind the one with `offset`.
@@ -712,10 +703,5 @@ pub fn check_order(batch: &Placed, expected: Offset) -> Result<(), CorruptBatch>
     if rises && header.last_offset().0 < i64::MAX {
         return Ok(());
     }
-    let reason = BatchFault::OffsetsOutOfOrder {
-        base_offset: header.base_offset.0,
-        last_offset: header.last_offset().0,
-        expected: expected.0,
-    };
-    Err(CorruptBatch { position: batch.position, reason })
+    Err(CorruptBatch { position: batch.position, reason: BatchFault::out_of_order(header, expected) })
 }

@@ -1,7 +1,8 @@
 //! The registrations of brokers and controllers.
 
 use crate::{
-    BrokerEpoch, BrokerId, DIRECTORY_FULL, DIRECTORY_LOST, MetadataVersion, ReplayError, VersionedRecord,
+    BrokerEpoch, BrokerId, DIRECTORY_FULL, DIRECTORY_LOST, MetadataVersion, PartitionRegistration,
+    ReplayError, VersionedRecord,
 };
 use std::collections::BTreeMap;
 use thalweg_wire::metadata::register_broker_record::{BrokerEndpoint, BrokerFeature};
@@ -177,6 +178,11 @@ impl BrokerRegistration {
             return false;
         }
         directory.is_reserved() || self.directories.is_empty() || self.directories.contains(&directory)
+    }
+
+    /// Whether its replica of a partition is in an online directory, as far as directories are known.
+    pub fn has_online_replica(&self, partition: &PartitionRegistration) -> bool {
+        partition.directory(self.id).is_none_or(|directory| self.has_online_directory(directory))
     }
 
     /// Whether a directory accepts new replicas.

@@ -38,10 +38,9 @@ impl ReplicaContext {
     pub fn is_eligible(&self, partition: &PartitionRegistration, member: IsrMember) -> bool {
         let image = self.image.get();
         image.broker(member.id).is_some_and(|broker| {
-            let directory = partition.directory(member.id);
             broker.is_active()
                 && (member.broker_epoch == -1 || member.broker_epoch == broker.epoch.0)
-                && directory.is_none_or(|directory| broker.has_online_directory(directory))
+                && broker.has_online_replica(partition)
         })
     }
 }

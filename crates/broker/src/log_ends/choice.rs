@@ -25,10 +25,10 @@ pub(super) struct Failure {
     pub reason: Arc<str>,
 }
 
-/// What is known of the end of a replica's log. One that is missing counts as a failure that is not final.
+/// The end of a replica's log, or the reason why it is unknown. A missing answer counts as a failure that is not final.
 pub(super) type Answer = Result<LogEnd, Failure>;
 
-/// What is no longer waited for.
+/// The waits that have ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Over {
     /// Replicas that are not up.
@@ -84,25 +84,11 @@ pub(super) fn choose(one: &Undecided, answers: &BTreeMap<BrokerId, Answer>, over
 #[cfg(test)]
 mod tests {
     use super::*;
-    use thalweg_metadata::{PartitionEpoch, PartitionIndex};
+    use crate::log_ends::testing::undecided;
 
     const NOTHING: Over = Over { absent: false, silent: false };
     const SILENT: Over = Over { absent: false, silent: true };
     const ABSENT: Over = Over { absent: true, silent: false };
-
-    fn undecided(candidates: &[i32], awaited: &[i32], last_leader: Option<i32>) -> Undecided {
-        Undecided {
-            topic: "t".into(),
-            topic_id: thalweg_wire::Uuid(7),
-            partition: PartitionIndex(0),
-            partition_epoch: PartitionEpoch(1),
-            leader_epoch: 9,
-            candidates: BrokerId::list(candidates),
-            awaited: BrokerId::list(awaited),
-            starting: Vec::new(),
-            last_leader: last_leader.map(BrokerId),
-        }
-    }
 
     fn ends(ends: &[(i32, i32, i64)]) -> BTreeMap<BrokerId, Answer> {
         ends.iter()

@@ -1,7 +1,7 @@
-//! The partitions without a leader, kept from image to image, and what an operator is told of those that get none.
+//! The partitions without a leader, kept from image to image, and the log lines about those that stay without one.
 //!
-//! Owns: what was known when a partition lost its leader: its registration forgets that once the last complete log is gone.
-//! Refuses: electing.
+//! Owns: the last leader and the complete replicas of such a partition: its registration forgets them once the last complete
+//! log is gone. Refuses: electing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,6 +17,9 @@ use tokio::time::Instant;
 const QUIET: Duration = Duration::from_secs(10);
 /// Partitions that one line names.
 const NAMED_MAX: usize = 10;
+/// The last remedy.
+const ACCEPT_LOSS: &str = "accept the loss of records, by `thalweg topic elect TOPIC --unclean` (kafka-leader-election \
+                           --election-type unclean) or unclean.leader.election.enable=true";
 
 /// Partitions of several replicas without a leader, by topics.
 #[derive(Debug, Default)]
@@ -102,7 +105,7 @@ impl Leaderless {
         self.topics.is_empty()
     }
 
-    /// Those that have none.
+    /// The partitions of several replicas without a leader.
     pub fn partitions(&self) -> Vec<(Uuid, PartitionIndex)> {
         let of_topic = |(id, entries): (&Uuid, &BTreeMap<PartitionIndex, Entry>)| {
             let id = *id;
@@ -157,13 +160,11 @@ fn complete(partition: &PartitionRegistration) -> Vec<BrokerId> {
     complete
 }
 
-/// Why a partition without a leader gets none. None while nobody could lead anyway: then the cluster is down, not stuck; or
-/// when a complete replica is up: then it is about to be elected, or the logs are compared.
+/// The reason why a partition stays without a leader. None while no replica is up: then the cluster is down, not stuck; or while
+/// a complete replica is up: then it is about to be elected, or the logs are compared.
 fn reason(image: &Image, partition: &PartitionRegistration) -> Option<Reason> {
     let is_up = |id: &BrokerId| {
-        let broker = image.broker(*id).filter(|broker| broker.is_active());
-        let directory = partition.directory(*id);
-        broker.is_some_and(|broker| directory.is_none_or(|directory| broker.has_online_directory(directory)))
+        image.broker(*id).is_some_and(|broker| broker.is_active() && broker.has_online_replica(partition))
     };
     if !partition.replicas.iter().any(is_up) {
         return None;
@@ -183,15 +184,13 @@ fn say(fate: &Fate, partitions: &[String]) {
         Reason::Lost => tracing::warn!(
             partitions = count, named = names, last_leader, last_complete = ?BrokerId::numbers(&fate.complete),
             "Partitions have no leader, and get none: the last log that had all acknowledged records is gone, and other \
-             replicas may lack some. Bring its directory back; or accept the loss of records, by `thalweg topic elect TOPIC \
-             --unclean` (kafka-leader-election --election-type unclean) or unclean.leader.election.enable=true"
+             replicas may lack some. Bring its directory back; or {ACCEPT_LOSS}"
         ),
         Reason::Awaits(replicas) => tracing::warn!(
             partitions = count, named = names, last_leader, awaited = ?BrokerId::numbers(replicas),
             "Partitions have no leader until a replica that has all acknowledged records is up: others may lack some. Start its \
              broker, with its directories. If it is gone for good, unregister it (`thalweg broker unregister ID`); if that does \
-             not help, accept the loss of records, by `thalweg topic elect TOPIC --unclean` (kafka-leader-election \
-             --election-type unclean) or unclean.leader.election.enable=true"
+             not help, {ACCEPT_LOSS}"
         ),
     }
 }
@@ -231,8 +230,7 @@ pub(super) fn say_waiting(waiting: &[Undecided], patience: Duration) {
             awaited = ?BrokerId::numbers(&first.awaited),
             "No replica is known to have all acknowledged records, and no leader is elected before those that led last are back, \
              with their directories. If their brokers are gone for good, unregister them (`thalweg broker unregister ID`); if \
-             that does not help, accept the loss of records, by `thalweg topic elect TOPIC --unclean` (kafka-leader-election \
-             --election-type unclean) or unclean.leader.election.enable=true"
+             that does not help, {ACCEPT_LOSS}"
         );
     }
 }

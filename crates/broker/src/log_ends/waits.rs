@@ -50,7 +50,7 @@ impl Waits {
         }
     }
 
-    /// The partitions whose replicas are asked now, so many at most, and what is no longer waited for. They are those whose
+    /// The partitions whose replicas are asked now, `max` at most, and the waits that have ended. They are those whose
     /// candidates are all there; then those whose last leader has not answered yet: if its log cannot be compared, it leads at once.
     pub fn select(&mut self, undecided: Vec<Undecided>, now: Instant, max: usize) -> Vec<(Undecided, Over)> {
         let keys: BTreeSet<Key> = undecided.iter().map(key).collect();
@@ -86,25 +86,16 @@ impl Waits {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use thalweg_metadata::{BrokerId, PartitionEpoch, PartitionIndex};
+    use crate::log_ends::testing;
+    use thalweg_metadata::BrokerId;
 
     const PATIENCE: Duration = Duration::from_secs(300);
 
     fn undecided(awaited: &[i32], starting: &[i32], last_leader: Option<i32>) -> Undecided {
-        Undecided {
-            topic: "t".into(),
-            topic_id: thalweg_wire::Uuid(7),
-            partition: PartitionIndex(0),
-            partition_epoch: PartitionEpoch(1),
-            leader_epoch: 9,
-            candidates: BrokerId::list(&[1, 2]),
-            awaited: BrokerId::list(awaited),
-            starting: BrokerId::list(starting),
-            last_leader: last_leader.map(BrokerId),
-        }
+        Undecided { starting: BrokerId::list(starting), ..testing::undecided(&[1, 2], awaited, last_leader) }
     }
 
-    /// What is no longer waited for after each of these seconds; none if the replicas are not asked.
+    /// The waits that have ended after each of these seconds; none if the replicas are not asked.
     fn select(
         waits: &mut Waits,
         one: &Undecided,

@@ -26,7 +26,7 @@ static PLACEHOLDER: LazyLock<Regex> = LazyLock::new(|| {
 pub struct UnresolvedSetting {
     /// The setting with the placeholder, or the one of the provider.
     pub setting: String,
-    /// What is wrong, and what would be right.
+    /// The fault, and the remedy.
     pub reason: String,
 }
 
@@ -47,9 +47,14 @@ impl Properties {
     /// Puts the values of providers in place of placeholders. The settings of providers are not needed any more.
     pub fn resolve(mut self) -> Result<Properties, UnresolvedSetting> {
         resolve(&mut self.0)?;
-        self.0.retain(|key, _| key != PROVIDERS && !key.starts_with("config.providers."));
+        self.0.retain(|key, _| !is_provider_setting(key));
         Ok(self)
     }
+}
+
+/// Whether a setting names providers, or is one of theirs.
+pub fn is_provider_setting(key: &str) -> bool {
+    key.strip_prefix(PROVIDERS).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
 /// Puts the values of providers, which `config.providers` names, in place of placeholders.

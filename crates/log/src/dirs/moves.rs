@@ -180,18 +180,17 @@ impl Places<'_> {
 }
 
 /// A directory of a partition on its way out, found at the start.
-pub(super) struct Retired {
+pub(super) struct RetiredDir {
     pub(super) state: Arc<DirState>,
     pub(super) name: String,
 }
 
 /// Has these directories removed, unless a log directory is offline: the move of a partition to there may have been
 /// interrupted, and then the log is here under such a name.
-pub(super) fn remove_retired(retired: Vec<Retired>, all_are_online: bool) {
+pub(super) fn remove_retired(retired: Vec<RetiredDir>, all_are_online: bool) {
     if all_are_online {
-        for Retired { state, name } in retired {
-            let path = state.path().join(name);
-            state.doom(0, path);
+        for RetiredDir { state, name } in retired {
+            state.doom(0, state.path().join(name));
         }
     } else if let Some(first) = retired.first() {
         let first = first.state.path().join(&first.name);
@@ -203,13 +202,14 @@ pub(super) fn remove_retired(retired: Vec<Retired>, all_are_online: bool) {
 }
 
 /// Finishes an interrupted move: a copy whose log was renamed away becomes the log. Of several copies one is kept.
-pub(super) fn settle(jobs: &mut Vec<Job>, deleted: &[Retired]) {
+pub(super) fn settle(jobs: &mut Vec<Job>, retired: &[RetiredDir]) {
+    let found: HashSet<&str> = retired.iter().map(|dir| &*dir.name).collect();
     let logs: HashSet<_> =
         jobs.iter().filter(|job| job.future.is_none()).map(|job| job.name.clone()).collect();
     for job in jobs.iter_mut().filter(|job| !logs.contains(&job.name)) {
         let Some(copy) = job.future.clone() else { continue };
         let retired = copy.file_name().and_then(|name| TopicPartition::retired_dir_name(name.to_str()?));
-        if retired.is_none_or(|retired| !deleted.iter().any(|found| found.name == retired)) {
+        if retired.is_none_or(|retired| !found.contains(&*retired)) {
             continue;
         }
         let place = job.state.path().join(job.name.dir_name());

@@ -19,7 +19,7 @@ use super::error::{
     TooManyOpenFiles, UnidentifiedMetadataLog, WrongClusterId, WrongNodeId,
 };
 use super::meta_properties::{self, MetaProperties};
-use super::moves::{self, Retired};
+use super::moves::{self, RetiredDir};
 use super::{FailedDir, LOCK_FILE, LogDir, LogDirs, NO_CHECKPOINT, clean_shutdown, never_opened};
 use crate::checkpoint::{CLEANER_FILE, LOG_START_FILE, RECOVERY_POINT_FILE};
 use crate::clock::Clock;
@@ -185,12 +185,16 @@ fn epoch_of(epochs: &[Option<i64>], logs: &[PartitionLog]) -> Option<i64> {
 /// Goes on without a directory, unless it would be left out for lack of descriptors.
 fn fail(disk: &Disk, failed: &mut Vec<FailedDir>, path: &Path, error: io::Error) -> Result<(), OpenError> {
     if lacks_descriptors(&error) {
-        return Err(TooManyOpenFiles { path: path.to_owned(), limit: disk.descriptors().max(), error }.into());
+        return Err(too_many_open(disk, path, error).into());
     }
     let reason = error.to_string();
     tracing::error!(dir = %path.display(), reason, "Failed to open a log directory");
     failed.push(FailedDir { path: path.to_owned(), reason });
     Ok(())
+}
+
+fn too_many_open(disk: &Disk, path: &Path, error: io::Error) -> TooManyOpenFiles {
+    TooManyOpenFiles { path: path.to_owned(), limit: disk.descriptors().max(), error }
 }
 
 fn lock_dir(disk: &Disk, path: &Path) -> Result<io::Result<Locked>, OpenError> {
@@ -334,7 +338,7 @@ fn open_dir(
     cluster_id: &str,
     path: &Path,
     meta: Option<MetaProperties>,
-    retired: &mut Vec<Retired>,
+    retired: &mut Vec<RetiredDir>,
     troubles: &Arc<Notify>,
 ) -> io::Result<OpenedDir> {
     let disk = &options.disk;
@@ -352,7 +356,7 @@ fn open_dir(
     let mut jobs = Vec::new();
     for listed in disk.list(path)?.into_iter().filter(|listed| listed.is_dir) {
         if listed.name.ends_with(DELETE_DIR_SUFFIX) {
-            retired.push(Retired { state: Arc::clone(&state), name: listed.name });
+            retired.push(RetiredDir { state: Arc::clone(&state), name: listed.name });
             continue;
         }
         if listed.name.ends_with(STRAY_DIR_SUFFIX) {
@@ -430,8 +434,7 @@ fn open_partitions(
                 }
                 Err(LogError::Io(error)) if lacks_descriptors(&error) => {
                     next.store(jobs.len(), Ordering::Relaxed);
-                    let limit = options.disk.descriptors().max();
-                    *refused.lock() = Some(TooManyOpenFiles { path: dir, limit, error });
+                    *refused.lock() = Some(too_many_open(&options.disk, &dir, error));
                 }
                 Err(error) => job.state.fail(&format!("opening {} has failed: {error}", job.name)),
             }

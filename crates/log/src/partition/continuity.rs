@@ -2,9 +2,9 @@
 //! batches that are sound each for itself, so that no reader would notice what is gone.
 //!
 //! A roll begins the next segment where the last batch ends. So in a log without gaps the records between the end of a
-//! segment and the base offset of the next are missing, if they were synced once. That is looked at where it costs
-//! nothing: a start sees empty segments and indexes without a log, and a reader comes by the end of each segment. The
-//! others are checked in the background, one at a time: at a start that would cost some reads of each segment.
+//! segment and the base offset of the next are missing, if they were synced once. The check runs where it costs nothing:
+//! a start sees empty segments and indexes without a log, and a reader reaches the end of each segment. A background task
+//! checks the other segments, one at a time: at a start that would cost some reads of each.
 //!
 //! Owns: that judgement. Refuses: judging logs that may have gaps, and what a power failure may have taken: recovery and
 //! `end_at_gap` do that. Reading whole segments.
@@ -29,8 +29,8 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// Checks one of the closed segments that were found at the start. Returns whether there was one left. What is wrong
-    /// with it is known as damage afterwards.
+    /// Checks one of the closed segments that were found at the start, and notes its damage. Returns whether there was one
+    /// left.
     pub fn check_next_segment(&mut self) -> Result<bool, LogError> {
         let unchecked = &self.health.unchecked;
         let index = self.segments.partition_point(|segment| segment.base_offset < unchecked.start);
@@ -77,8 +77,7 @@ impl PartitionLog {
         if is_right && first.next_offset() <= next {
             return Ok(());
         }
-        let (base_offset, last_offset) = (first.base_offset.0, first.last_offset().0);
-        let reason = BatchFault::OffsetsOutOfOrder { base_offset, last_offset, expected: base.0 };
+        let reason = BatchFault::out_of_order(&first, base);
         Err(LogError::Corrupt { segment: base, fault: CorruptBatch { position: 0, reason } })
     }
 

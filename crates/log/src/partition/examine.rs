@@ -20,7 +20,7 @@ use crate::epochs::LeaderEpochs;
 use crate::scan::{BatchFault, CorruptBatch, HeaderScan, Placed, ScanError};
 use crate::topic_partition::TopicPartition;
 
-/// So many leaders at most take over between the last sync of a checkpoint and a power failure. A larger difference is a flipped bit.
+/// The most changes of leaders between the last sync of a checkpoint and a power failure. A larger difference is a flipped bit.
 const EPOCHS_LOST_MAX: i32 = 16;
 
 /// A region of a segment, with the known parts of the log around it.
@@ -172,7 +172,7 @@ pub(super) fn examine(region: Region<'_>) -> io::Result<Examined> {
                 examined.mended = true;
             }
             Judgement::Was(_) | Judgement::Damaged => {
-                let reason = out_of_order(&batch, expected);
+                let reason = BatchFault::out_of_order(&batch.header, expected);
                 examined.fault = Some(CorruptBatch { position: batch.position, reason });
                 return Ok(examined);
             }
@@ -208,11 +208,6 @@ fn next_header(scan: &mut HeaderScan<'_>) -> io::Result<Option<Placed>> {
         Err(ScanError::Corrupt(_)) => Ok(None),
         Err(ScanError::Io(error)) => Err(error),
     }
-}
-
-fn out_of_order(batch: &Placed, expected: Offset) -> BatchFault {
-    let (base_offset, last_offset) = (batch.header.base_offset.0, batch.header.last_offset().0);
-    BatchFault::OffsetsOutOfOrder { base_offset, last_offset, expected: expected.0 }
 }
 
 impl Region<'_> {

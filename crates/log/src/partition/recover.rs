@@ -399,9 +399,7 @@ impl Recovery<'_> {
         check_order(placed, self.expected)?;
         if self.limit.is_some_and(|limit| placed.header.next_offset() > limit) {
             self.overlaps = true;
-            let (base_offset, last_offset) = (placed.header.base_offset.0, placed.header.last_offset().0);
-            let reason =
-                BatchFault::OffsetsOutOfOrder { base_offset, last_offset, expected: self.expected.0 };
+            let reason = BatchFault::out_of_order(&placed.header, self.expected);
             return Err(CorruptBatch { position: placed.position, reason }.into());
         }
         self.segment.index_batch(

@@ -55,10 +55,10 @@ impl PartitionLog {
             self.epochs.truncate_from_end(self.log_end);
             return Ok(false);
         }
-        let Err(NotCut { error, is_whole }) = self.try_truncate_to(offset) else { return Ok(true) };
-        let reason = format!("the log cannot be truncated to offset {offset}: {error}");
-        match &error {
-            LogError::Io(io) if is_whole && disk::is_shortage(io) => {
+        let Err(not_cut) = self.try_truncate_to(offset) else { return Ok(true) };
+        let reason = format!("the log cannot be truncated to offset {offset}: {}", not_cut.error);
+        match &not_cut.error {
+            LogError::Io(io) if not_cut.is_shortage() => {
                 if disk::is_disk_full(io)
                     && let Some(state) = &self.state
                 {
@@ -69,7 +69,7 @@ impl PartitionLog {
             LogError::Corrupt { .. } => self.refuse_appends(reason),
             _ => self.set_poison(reason),
         }
-        Err(error)
+        Err(not_cut.error)
     }
 
     fn try_truncate_to(&mut self, offset: Offset) -> Result<(), NotCut> {

@@ -234,12 +234,13 @@ fn end(
     job: &CompactionJob,
     outcome: Option<Result<CompactionOutcome, CompactionError>>,
 ) -> Result<bool, PartitionKey> {
-    match outcome {
+    // A segment that was cut while it was read looks torn.
+    let was_cut = |outcome: &Result<_, _>| {
+        matches!(outcome, Err(CompactionError::Corrupt { .. }))
+            && !partition.with_log(|log| log.is_current(job))
+    };
+    match outcome.filter(|outcome| !was_cut(outcome)) {
         Some(Ok(outcome)) => return Ok(take_over(partition, job, outcome)),
-        // A segment that was cut while it was read looks torn.
-        Some(Err(CompactionError::Corrupt { .. })) if !partition.with_log(|log| log.is_current(job)) => {
-            tracing::debug!(?partition, "Abandoned a compaction of a log that was truncated meanwhile");
-        }
         Some(Err(error @ (CompactionError::Corrupt { .. } | CompactionError::TooManyKeys { .. }))) => {
             tracing::error!(?partition, %error, "Log cannot be compacted and is skipped until the next start");
             if let CompactionError::Corrupt { segment, fault } = error {

@@ -1,7 +1,8 @@
-//! Partitions without a leader, from image to image, and what is said of them.
+//! Partitions without a leader over several images, and the log lines about them.
 
 use super::*;
-use thalweg_metadata::{Delta, PartitionEpoch, Provenance};
+use crate::log_ends::testing::undecided;
+use thalweg_metadata::{Delta, Provenance};
 use thalweg_wire::MetadataRecord;
 use thalweg_wire::metadata::{
     BrokerRegistrationChangeRecord, FeatureLevelRecord, PartitionChangeRecord, PartitionRecord,
@@ -11,7 +12,7 @@ use thalweg_wire::metadata::{
 const TOPIC: Uuid = Uuid(100);
 const OTHER: Uuid = Uuid(101);
 
-/// A controller's images, one after another, and what is kept of them.
+/// A sequence of a controller's images, and the partitions without a leader among them.
 struct Bench {
     image: Arc<Image>,
     kept: Leaderless,
@@ -139,17 +140,7 @@ fn replica_that_a_partition_cannot_do_without_is_named_once() {
     bench.fence(2, true);
     bench.change(TOPIC, 0, -1, &[1, 2], &[]);
     bench.wait();
-    let one = Undecided {
-        topic: "t".into(),
-        topic_id: TOPIC,
-        partition: PartitionIndex(0),
-        partition_epoch: PartitionEpoch(1),
-        leader_epoch: 9,
-        candidates: BrokerId::list(&[1]),
-        awaited: BrokerId::list(&[2]),
-        starting: Vec::new(),
-        last_leader: Some(BrokerId(1)),
-    };
+    let one = Undecided { topic_id: TOPIC, ..undecided(&[1], &[2], Some(1)) };
     assert_eq!(bench.said(&[one]), [], "its logs are compared");
     let awaits = fate(Reason::Awaits(BrokerId::list(&[2])), Some(1), &[1, 2]);
     assert_eq!(bench.said(&[]), [(awaits, vec!["t-0".to_owned()])]);

@@ -148,7 +148,7 @@ async fn records_count_as_deleted_once_the_medium_says_so() {
     cluster.stop_all().await;
 }
 
-/// The checkpoint of log starts takes its time on a busy disk. No other partition waits for it, and no client is told before.
+/// The checkpoint of log starts takes long on a busy disk. No other partition waits for it, and no client gets its answer before.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn follower_fetches_on_while_a_log_start_is_on_its_way_to_the_medium() {
     let (cluster, faults) = with_faulty_disk(&[]).await;

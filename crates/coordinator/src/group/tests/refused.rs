@@ -1,4 +1,4 @@
-//! Writes that are refused: the state stays what the log says, and whoever waits has a deadline.
+//! Refused writes: the state follows the log, and every waiting member has a deadline.
 
 use super::super::answer::Answer;
 use super::super::share::ShareAnswer;
