@@ -138,13 +138,9 @@ impl Replication {
             && !self.directories.is_away(topic, index)
             && let Some(directory) = partition.unreported_directory(known)
         {
-            // Whole, though not in the directory that the controller knows, which is gone: without this it would take the log for
-            // one that began again.
-            let did_not_move = |known: Uuid| {
-                partition.is_kept() && !known.is_reserved() && !self.log_dirs.online_ids().contains(&known)
-            };
-            let told = if known.is_some_and(did_not_move) { DIRECTORY_FULL } else { directory };
-            self.directories.report(topic, index, told);
+            let is_gone = |known: Uuid| !known.is_reserved() && !self.log_dirs.online_ids().contains(&known);
+            let first = partition.place_until_known().filter(|_| known.is_some_and(is_gone));
+            self.directories.report(topic, index, first.unwrap_or(directory));
             if known.is_none_or(|known| known == DIRECTORY_LOST || known == DIRECTORY_FULL) {
                 self.directories.returned.lock().insert((topic, index));
             }
