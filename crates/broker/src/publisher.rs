@@ -183,8 +183,10 @@ impl Publisher {
         }
         if self.is_lost(change) {
             let directories = &self.broker.replication.directories;
-            // Of a copy the controller is to know that it may lack records, not that there are none.
-            match self.copy_of(change).is_some() {
+            // A copy to which the controller has consented takes the place of the log: it may lack records, which is not to
+            // have none.
+            let consented = change.registration.directory(self.broker.node_id);
+            match self.copy_of(change).is_some_and(|of_copy| Some(of_copy) == consented) {
                 true => directories.report_damaged(change.topic.id, change.partition),
                 false => directories.report_lost(change.topic.id, change.partition),
             }
@@ -335,7 +337,7 @@ impl Publisher {
         if !dirs.are_complete() {
             return Err(DirectoryOffline { directory }.into());
         }
-        // The controller has consented to the move; since then it may have been told that the log is lost.
+        // The controller has consented to the move. Since then it may have been told that the log may lack records.
         if directory != Some(of_copy) && directory != Some(DIRECTORY_LOST) {
             return Ok(None);
         }
