@@ -355,6 +355,11 @@ impl Publisher {
     fn claim(&self, mut log: PartitionLog, topic_id: Uuid) -> Option<PartitionLog> {
         match log.assign_topic_id(topic_id) {
             Ok(false) => {
+                tracing::warn!(
+                    partition = %log.name(), found = ?log.topic_id(), expected = %topic_id, log_end = log.log_end_offset().0,
+                    "Found the log of another topic of this name: was the topic deleted and created again? If not, partition.metadata \
+                     was damaged, and the log is whole: stop the broker, and put it back with the expected topic id"
+                );
                 self.set_aside(log);
                 None
             }
