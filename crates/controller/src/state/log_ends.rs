@@ -59,7 +59,8 @@ pub struct ComparedElection {
 /// A leader epoch beyond this is no leader's: an election raises it by one.
 const EPOCH_MAX: i32 = i32::MAX / 2;
 /// How far a leader epoch is raised above one that a log has. The log of another replica may be some elections further; if it had
-/// batches of the new epoch, nothing would show that it differs from the next leader's.
+/// batches of the new epoch, nothing would show that it differs from the next leader's. No power of two: the recovery of a log takes a
+/// difference of one bit for a flipped one.
 const EPOCH_JUMP: i32 = 1000;
 
 impl State {
