@@ -221,7 +221,7 @@ mod tests {
         let (mut waits, began) = (Waits::new(PATIENCE), Instant::now());
         let early = Some(Waiting::ForReplicas);
         let one = undecided(&[], &[3], Some(1));
-        assert_eq!(select(&mut waits, &one, began, &[0]), [early.clone()]);
+        assert_eq!(select(&mut waits, &one, began, &[0, 5]), [early.clone(), early.clone()]);
         let both = undecided(&[], &[3, 4], Some(1));
         assert_eq!(
             select(&mut waits, &both, began, &[10, 29, 30]),
