@@ -13,7 +13,7 @@ use std::sync::Arc;
 use thalweg_coordinator::group::DeletedTopic;
 use thalweg_hash::{HashMap, HashSet};
 use thalweg_log::disk::{Disk, is_disk_full};
-use thalweg_log::{CreateError, DirectoryOffline, PartitionLog, TopicPartition};
+use thalweg_log::{CreateError, DirectoryOffline, LogConfig, PartitionLog, TopicPartition};
 use thalweg_membership::ImageListener;
 use thalweg_metadata::feature::SHARE_VERSION;
 use thalweg_metadata::topic_name::{OFFSETS, SHARE_STATE, TRANSACTIONS};
@@ -203,7 +203,7 @@ impl Publisher {
             return false;
         }
         let is_found = self.found.lock().as_ref().is_some_and(|found| found.contains_key(&name));
-        !is_found && self.is_counted(change)
+        !is_found && !dirs.is_unopened(&name) && self.is_counted(change)
     }
 
     /// Whether the controller may elect the replica here, by what it knows, while others could have its records.
@@ -255,7 +255,7 @@ impl Publisher {
         let broker = &self.broker;
         let name = TopicPartition::new(&change.topic.name, change.partition.0);
         let (settings, config) = reconfigure::topic_config(broker, image, &change.topic.name);
-        let log = match self.find(change, &name)? {
+        let log = match self.find(change, &name, &config)? {
             Some(mut log) => {
                 let is_compacted = config.cleanup_policy.compact;
                 log.set_config(config);
@@ -301,14 +301,19 @@ impl Publisher {
         }
     }
 
-    /// The log of a partition that was found on disk. Without one, the copy that the controller takes for the log,
-    /// unless the log may be in an offline directory.
+    /// The log of a partition that was found on disk, unless it waits for room to be opened. Without one, the copy that the
+    /// controller takes for the log, unless the log may be in an offline directory.
     fn find(
         &self,
         change: &LocalPartition,
         name: &TopicPartition,
+        config: &Arc<LogConfig>,
     ) -> Result<Option<PartitionLog>, CreateError> {
         let found = self.found.lock().as_mut().and_then(|found| found.remove(name));
+        let found = match found {
+            Some(log) => Some(log),
+            None => self.broker.log_dirs.open_unopened(name, Arc::clone(config)).transpose()?,
+        };
         if let Some(log) = found.and_then(|log| self.claim(log, change.topic.id)) {
             return Ok(Some(log));
         }

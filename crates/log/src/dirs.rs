@@ -43,6 +43,7 @@ mod meta_properties;
 mod moves;
 mod never_opened;
 mod open;
+mod unopened;
 
 pub use error::{
     BadMetaProperties, CreateError, DirectoryLocked, DirectoryOffline, DuplicateDirectoryId,
@@ -65,6 +66,8 @@ pub struct LogDirs {
     previous_broker_epoch: Option<i64>,
     /// Copies that were found when the directories were opened.
     futures: Mutex<HashMap<TopicPartition, PartitionLog>>,
+    /// Logs that found no room to be recovered then.
+    unopened: Mutex<HashMap<TopicPartition, unopened::Unopened>>,
     /// Partitions that were there before, and whose logs were not found then.
     lost: Mutex<HashSet<TopicPartition>>,
     /// Notified when a partition is created, deleted or set aside.
@@ -143,8 +146,8 @@ impl LogDirs {
         &self.failed
     }
 
-    /// The previous broker epoch, if all directories were cleanly closed with the same one, and all synced records are
-    /// there: the broker may claim it when it registers again.
+    /// The previous broker epoch, if all directories were cleanly closed with the same one, and all logs with their synced
+    /// records are there: the broker may claim it when it registers again.
     pub fn previous_broker_epoch(&self) -> Option<i64> {
         self.previous_broker_epoch
     }

@@ -108,6 +108,13 @@ impl LeaderEpochs {
         after.checked_sub(1).map(|index| self.entries[index].0)
     }
 
+    /// The epochs that begin at `from`, at `to` or between them.
+    pub fn between(&self, from: Offset, to: Offset) -> &[(LeaderEpoch, Offset)] {
+        let first = self.entries.partition_point(|&(_, start)| start < from);
+        let behind = self.entries.partition_point(|&(_, start)| start <= to);
+        &self.entries[first..behind.max(first)]
+    }
+
     /// Where `epoch` ends: the answer to a follower or a consumer that asks whether its log has diverged.
     pub fn end_of(&self, epoch: LeaderEpoch, log_end: Offset) -> Option<EpochEnd> {
         if epoch == LeaderEpoch::NONE {

@@ -8,7 +8,6 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use thalweg_hash::{HashMap, HashSet};
@@ -20,12 +19,13 @@ use super::error::{
 };
 use super::meta_properties::{self, MetaProperties};
 use super::moves::{self, RetiredDir};
+use super::unopened::Unopened;
 use super::{FailedDir, LOCK_FILE, LogDir, LogDirs, NO_CHECKPOINT, clean_shutdown, never_opened};
 use crate::checkpoint::{CLEANER_FILE, LOG_START_FILE, RECOVERY_POINT_FILE};
 use crate::clock::Clock;
 use crate::config::LogConfig;
 use crate::dir_state::{Checkpoint, DirState};
-use crate::disk::{DirLock, Disk, lacks_descriptors};
+use crate::disk::{DirLock, Disk, is_disk_full, lacks_descriptors};
 use crate::partition::{LogError, OpenOptions, PartitionLog};
 use crate::segment::{Home, LOG_SUFFIX};
 use crate::topic_partition::{DELETE_DIR_SUFFIX, STRAY_DIR_SUFFIX, TopicPartition};
@@ -82,12 +82,13 @@ struct Locked {
 }
 
 /// A partition to open.
+#[derive(Debug)]
 pub(super) struct Job {
     pub(super) state: Arc<DirState>,
     pub(super) name: TopicPartition,
     /// Its path, if it is a copy that will replace the log in another directory.
     pub(super) future: Option<PathBuf>,
-    options: OpenOptions,
+    pub(super) options: OpenOptions,
 }
 
 impl LogDirs {
@@ -141,9 +142,11 @@ impl LogDirs {
         for job in &jobs {
             lost.remove(&job.name);
         }
-        let (logs, futures) = open_partitions(&options, jobs, config_of)?;
+        let Opened { logs, futures, unopened } = open_partitions(&options, jobs, config_of)?;
         let futures = Mutex::new(futures.into_iter().map(|log| (log.name().clone(), log)).collect());
-        let previous_broker_epoch = epoch_of(&epochs, &logs).filter(|_| failed.is_empty());
+        let all_are_online = failed.is_empty() && dirs.iter().all(|dir| dir.state.offline().is_none());
+        let is_complete = all_are_online && unopened.is_empty() && lost.is_empty();
+        let previous_broker_epoch = epoch_of(&epochs, &logs).filter(|_| is_complete);
         let LogDirsOptions { node_id, disk, clock, .. } = options;
         // One that is not here may have moved to a directory that cannot be opened now.
         let lost = Mutex::new(if failed.is_empty() { lost } else { HashSet::default() });
@@ -154,6 +157,7 @@ impl LogDirs {
             failed,
             previous_broker_epoch,
             futures,
+            unopened: Mutex::new(unopened),
             lost,
             changed: Notify::new(),
             troubles,
@@ -175,7 +179,8 @@ fn no_directory(failed: &[FailedDir]) -> NoDirectory {
 }
 
 /// The epoch with which every directory was cleanly closed. Records that were acknowledged may be missing nevertheless: then
-/// the broker must not claim it (KIP-966).
+/// the broker must not claim it (KIP-966). The claim is for all of its replicas. A damaged one is reported as lost as well, but
+/// only Thalweg's controllers then stop counting on it, and they only where they keep eligible leader replicas.
 fn epoch_of(epochs: &[Option<i64>], logs: &[PartitionLog]) -> Option<i64> {
     let is_one = epochs.windows(2).all(|pair| pair[0] == pair[1]);
     let is_whole = logs.iter().all(|log| log.damage().is_none());
@@ -403,52 +408,71 @@ fn check_duplicates(dirs: &[LogDir], jobs: &[Job]) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Opens partitions on several threads; returns copies separately. A partition that cannot be read takes its
-/// directory offline. A lack of descriptors ends the start: it is no fault of a directory.
+/// What came of the partitions.
+#[derive(Default)]
+struct Opened {
+    logs: Vec<PartitionLog>,
+    /// Copies that will replace logs in other directories.
+    futures: Vec<PartitionLog>,
+    unopened: HashMap<TopicPartition, Unopened>,
+}
+
+/// Opens partitions on several threads. A partition that cannot be read takes its directory offline; a log that finds no room
+/// to set damaged records aside is left as it is. A lack of descriptors ends the start: it is no fault of a directory.
 fn open_partitions(
     options: &LogDirsOptions,
     jobs: Vec<Job>,
     config_of: impl Fn(&TopicPartition) -> Arc<LogConfig> + Sync,
-) -> Result<(Vec<PartitionLog>, Vec<PartitionLog>), TooManyOpenFiles> {
-    let logs = Mutex::new(Vec::with_capacity(jobs.len()));
-    let futures = Mutex::new(Vec::new());
+) -> Result<Opened, TooManyOpenFiles> {
+    let threads = options.threads.clamp(1, jobs.len().max(1));
+    let jobs = Mutex::new(jobs.into_iter());
+    let opened = Mutex::new(Opened::default());
     let refused = Mutex::new(None);
-    let next = AtomicUsize::new(0);
     let work = || {
-        let mut opened = Vec::new();
-        while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let dir = job.future.clone().unwrap_or_else(|| job.state.path().join(job.name.dir_name()));
-            let home = Home::new(job.state.disk().clone(), dir.clone());
-            let (name, clock) = (job.name.clone(), options.clock.clone());
-            match PartitionLog::open(home, name, config_of(&job.name), clock, &job.options) {
-                Ok(mut log) => {
-                    log.attach(Arc::clone(&job.state));
-                    let (name, offsets) = (job.name.clone(), Arc::clone(log.published()));
-                    if job.future.is_some() {
-                        job.state.register_future(name, offsets);
-                        futures.lock().push(log);
-                    } else {
-                        job.state.register(name, offsets);
-                        opened.push(log);
-                    }
-                }
+        while refused.lock().is_none() {
+            let Some(job) = jobs.lock().next() else { break };
+            match open_partition(&job, config_of(&job.name), &options.clock) {
+                Ok(log) if job.future.is_some() => opened.lock().futures.push(log),
+                Ok(log) => opened.lock().logs.push(log),
                 Err(LogError::Io(error)) if lacks_descriptors(&error) => {
-                    next.store(jobs.len(), Ordering::Relaxed);
-                    *refused.lock() = Some(too_many_open(&options.disk, &dir, error));
+                    *refused.lock() = Some(too_many_open(&options.disk, &job.dir(), error));
+                }
+                Err(LogError::Io(error)) if is_disk_full(&error) && job.future.is_none() => {
+                    let (name, now_ms) = (job.name.clone(), options.clock.elapsed_ms());
+                    opened.lock().unopened.insert(name, Unopened::new(job, &error, now_ms));
                 }
                 Err(error) => job.state.fail(&format!("opening {} has failed: {error}", job.name)),
             }
         }
-        logs.lock().append(&mut opened);
     };
     std::thread::scope(|scope| {
-        for _ in 1..options.threads.clamp(1, jobs.len().max(1)) {
+        for _ in 1..threads {
             scope.spawn(work);
         }
         work();
     });
-    match refused.into_inner() {
-        None => Ok((logs.into_inner(), futures.into_inner())),
-        Some(refused) => Err(refused),
+    refused.into_inner().map_or_else(|| Ok(opened.into_inner()), Err)
+}
+
+/// Opens one partition, and registers it with its directory.
+pub(super) fn open_partition(
+    job: &Job,
+    config: Arc<LogConfig>,
+    clock: &Clock,
+) -> Result<PartitionLog, LogError> {
+    let home = Home::new(job.state.disk().clone(), job.dir());
+    let mut log = PartitionLog::open(home, job.name.clone(), config, clock.clone(), &job.options)?;
+    log.attach(Arc::clone(&job.state));
+    let (name, offsets) = (job.name.clone(), Arc::clone(log.published()));
+    match job.future {
+        Some(_) => job.state.register_future(name, offsets),
+        None => job.state.register(name, offsets),
+    }
+    Ok(log)
+}
+
+impl Job {
+    fn dir(&self) -> PathBuf {
+        self.future.clone().unwrap_or_else(|| self.state.path().join(self.name.dir_name()))
     }
 }

@@ -13,14 +13,14 @@
 
 use std::io;
 
-use thalweg_record::{LeaderEpoch, Offset, stamped_head, verify};
+use thalweg_record::{BatchHeader, LeaderEpoch, Offset, stamped_head, verify};
 
 use crate::disk::LogFile;
 use crate::epochs::LeaderEpochs;
 use crate::scan::{BatchFault, CorruptBatch, HeaderScan, Placed, ScanError};
 use crate::topic_partition::TopicPartition;
 
-/// The most changes of leaders between the last sync of a checkpoint and a power failure. A larger difference is a flipped bit.
+/// Changes of leaders that a power failure may well take from a checkpoint. A larger difference of one bit is a flipped one.
 const EPOCHS_LOST_MAX: i32 = 16;
 
 /// A region of a segment, with the known parts of the log around it.
@@ -40,6 +40,8 @@ pub(super) struct Region<'a> {
     pub expected: Offset,
     /// The base offset of the next segment.
     pub next_base: Option<Offset>,
+    /// The first batch of the next segment, if there is one that can be read.
+    pub next_first: Option<BatchHeader>,
     /// The epochs of the checkpoint; none, when that is of no use.
     pub epochs: &'a LeaderEpochs,
     /// Whether the log is known to have gaps.
@@ -263,23 +265,24 @@ impl Region<'_> {
             return Ok(EpochJudgement::Sound);
         };
         // If the neighbours' epochs disagree with the checkpoint, the checkpoint is not trusted.
-        let agrees =
-            |other: &Placed| self.epochs.at(other.header.base_offset) == Some(other.header.leader_epoch);
+        let agrees = |other: &BatchHeader| self.epochs.at(other.base_offset) == Some(other.leader_epoch);
+        let before = before.map(|before| &before.header);
+        let next = next.map(|next| &next.header).or(self.next_first.as_ref());
         if found == known || !before.is_none_or(agrees) || !next.is_none_or(agrees) {
             return Ok(EpochJudgement::Sound);
         }
-        // The leader changed before a power failure, and the checkpoint was not on the medium yet.
-        let is_newer = found > known && found.0 - known.0 <= EPOCHS_LOST_MAX;
-        let is_last =
-            self.next_base.is_none() && next.is_none() && batch.header.next_offset() > self.synced_to;
-        if is_newer && is_last && self.damage_in(batch)?.is_none() {
-            return Ok(EpochJudgement::Sound);
-        }
-        let is_one_bit = (found.0 ^ known.0).count_ones() == 1;
-        // At the end of the synced part, the checkpoint may have lost an epoch.
-        let is_certain = next.is_some() || batch.header.next_offset() <= self.synced_to;
-        if is_one_bit && is_certain && self.damage_in(batch)?.is_none() {
-            return Ok(EpochJudgement::Was(known));
+        if self.damage_in(batch)?.is_none() {
+            // Behind the synced part, a power failure may have taken from the checkpoint what became of the epochs there.
+            let is_certain = next.is_some() || batch.header.next_offset() <= self.synced_to;
+            let falls = before.is_some_and(|before| found < before.leader_epoch);
+            let is_near = (known.0 - EPOCHS_LOST_MAX..=known.0 + EPOCHS_LOST_MAX).contains(&found.0);
+            let is_one_bit = (found.0 ^ known.0).count_ones() == 1;
+            if !is_certain && !falls && (is_near || !is_one_bit) {
+                return Ok(EpochJudgement::Sound);
+            }
+            if is_one_bit {
+                return Ok(EpochJudgement::Was(known));
+            }
         }
         let reason = BatchFault::LeaderEpoch { found: found.0, expected: known.0 };
         Ok(EpochJudgement::Damaged(CorruptBatch { position: batch.position, reason }))

@@ -20,7 +20,7 @@ use super::examine::Oddities;
 use super::flush::Flushing;
 use super::health::Health;
 use super::in_flight::recall_in_flight;
-use super::replay::{replay_epoch, replay_segments};
+use super::replay::{EpochReplay, replay_segments};
 use super::{PartitionLog, ReadHints, metadata};
 use crate::checkpoint::TXN_INDEX_FILE;
 use crate::clock::Clock;
@@ -114,6 +114,7 @@ impl PartitionLog {
             home,
             segments: vec![segment],
             epochs: LeaderEpochs::empty(),
+            epoch_replay: EpochReplay::new(LeaderEpochs::empty()),
             producers: Producers::default(),
             snapshots: Vec::new(),
             log_end: Offset::ZERO,
@@ -147,6 +148,7 @@ impl PartitionLog {
         }
         let mut loading = Loading {
             epochs: LeaderEpochs::empty(),
+            epoch_replay: EpochReplay::new(LeaderEpochs::empty()),
             producers: Producers::starting_at(segments[0].base_offset.0),
             snapshots: found.snapshots,
             log_end: Offset::ZERO,
@@ -180,6 +182,7 @@ pub(super) struct Loading {
     pub(super) home: Home,
     pub(super) segments: Vec<Segment>,
     pub(super) epochs: LeaderEpochs,
+    pub(super) epoch_replay: EpochReplay,
     pub(super) producers: Producers,
     pub(super) snapshots: Vec<Offset>,
     pub(super) log_end: Offset,
@@ -234,6 +237,7 @@ impl Loading {
         let epochs = LeaderEpochs::load(&self.home.disk, &self.home.dir)?;
         let epochs_are_known = epochs.is_some();
         self.epochs = epochs.unwrap_or_else(LeaderEpochs::empty);
+        self.epoch_replay = EpochReplay::new(self.epochs.clone());
         let clean_end = if options.clean { self.clean_end(name, options.recovery_point)? } else { None };
         match clean_end {
             Some(log_end) => {
@@ -330,25 +334,31 @@ impl Loading {
         if log_start >= self.log_end {
             return false;
         }
-        if self.epochs.earliest().is_some_and(|(_, start)| start <= log_start) {
+        let earliest = self.epochs.earliest();
+        let begins_by = |offset| earliest.is_some_and(|(_, start)| start <= offset);
+        if begins_by(log_start) {
             return false;
         }
         let Some(first) = self.segments.iter_mut().find(|segment| !segment.is_empty()) else { return false };
-        let batch = first.batch_at(&self.home, 0);
-        matches!(batch, Ok(Some(batch)) if batch.header.leader_epoch.0 >= 0)
+        // What is before the first batch was compacted away, here or where it was copied from.
+        match first.batch_at(&self.home, 0) {
+            Ok(Some(batch)) => batch.header.leader_epoch.0 >= 0 && !begins_by(batch.header.base_offset),
+            _ => false,
+        }
     }
 
-    /// Rebuilds the leader epochs from all batches. The first epoch is assumed to start with the log: its first
-    /// batches may have been compacted away.
+    /// Rebuilds the leader epochs from all batches, and from what is known of them. The first epoch is assumed to start with
+    /// the log: its first batches may have been compacted away.
     fn rebuild_epochs(&mut self, name: &TopicPartition, log_start: Offset) -> Result<(), LogError> {
         tracing::warn!(partition = %name, "Rebuilt leader epochs from the batches");
         self.epochs.clear();
+        self.epoch_replay.begin(log_start);
         for segment in &mut self.segments {
             let file = segment.file(&self.home)?;
             let mut scan = HeaderScan::new(&file, 0, segment.size_bytes());
             loop {
                 match scan.next() {
-                    Ok(Some(batch)) => replay_epoch(&mut self.epochs, &batch.header, log_start),
+                    Ok(Some(batch)) => self.epoch_replay.note(&mut self.epochs, &batch.header),
                     Ok(None) => break,
                     Err(ScanError::Io(error)) => return Err(error.into()),
                     Err(ScanError::Corrupt(fault)) => {

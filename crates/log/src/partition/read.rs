@@ -263,6 +263,7 @@ impl PartitionLog {
             size_bytes: segment.size_bytes(),
             expected,
             next_base: Some(next_base),
+            next_first: None,
             epochs: &self.epochs,
             has_gaps,
             synced_to: self.log_end,

@@ -5,13 +5,13 @@
 
 use std::io;
 
-use thalweg_record::Offset;
+use thalweg_record::{BatchHeader, Offset};
 
 use super::error::LogError;
 use super::examine::{Examined, Region, examine};
 use super::in_flight::recall_in_flight;
 use super::load::{Loading, OpenOptions};
-use super::replay::{replay_epoch, replay_producers, replay_segments};
+use super::replay::{EpochReplay, replay_producers, replay_segments};
 use crate::config::LogConfig;
 use crate::disk::{Durability, LogFile};
 use crate::epochs::LeaderEpochs;
@@ -45,12 +45,12 @@ impl Loading {
         self.check_txn_indexes(first, name, config, now_ms)?;
         self.load_producers(config, first_base, now_ms)?;
         replay_segments(&self.home, &mut self.segments[..first], &mut self.producers, first_base)?;
-        let known_epochs = self.epochs.clone();
         self.epochs.truncate_from_end(first_base);
+        self.epoch_replay.begin(first_base);
         self.log_end = first_base;
         let mut index = first;
         while index < self.segments.len() {
-            let examined = self.examine_segment(index, name, options, &known_epochs)?;
+            let examined = self.examine_segment(index, name, options)?;
             let cut_bytes = self.recover_segment(index, name, config, options, synced_to, examined.fault)?;
             index += 1;
             self.drop_unused(index, name)?;
@@ -122,7 +122,7 @@ impl Loading {
         let near = segment.position_not_behind(&self.home, limit - 1).map_err(LogError::in_segment(base))?;
         let first = segment.batch_at(&self.home, near).map_err(LogError::in_segment(base))?;
         let expected = first.filter(|_| near > 0).map_or(base, |first| first.header.base_offset);
-        let examined = self.examine_from(index, name, options, &self.epochs.clone(), near, expected)?;
+        let examined = self.examine_from(index, name, options, near, expected)?;
         if examined.next_offset != limit || examined.fault.is_some() {
             // Damage below the recovery point is left to its readers.
             return Ok(());
@@ -140,9 +140,15 @@ impl Loading {
 
     /// The base offset of the next segment, if it has a batch: bytes from there on do not belong to this one.
     fn next_begins_at(&mut self, index: usize) -> Option<Offset> {
+        let first = self.first_of_next(index)?;
+        let next_base = self.segments[index + 1].base_offset;
+        (first.base_offset >= next_base).then_some(next_base)
+    }
+
+    /// The first batch of the next segment, if it can be read.
+    fn first_of_next(&mut self, index: usize) -> Option<BatchHeader> {
         let next = self.segments.get_mut(index + 1)?;
-        let first = next.batch_at(&self.home, 0).ok()??;
-        (first.header.base_offset >= next.base_offset).then_some(next.base_offset)
+        Some(next.batch_at(&self.home, 0).ok()??.header)
     }
 
     /// Compares offsets and epochs of a segment's batches with each other.
@@ -151,10 +157,9 @@ impl Loading {
         index: usize,
         name: &TopicPartition,
         options: &OpenOptions,
-        known_epochs: &LeaderEpochs,
     ) -> Result<Examined, LogError> {
         let expected = self.segments[index].base_offset.max(self.log_end);
-        let examined = self.examine_from(index, name, options, known_epochs, 0, expected)?;
+        let examined = self.examine_from(index, name, options, 0, expected)?;
         self.oddities.note(&examined);
         Ok(examined)
     }
@@ -164,11 +169,11 @@ impl Loading {
         index: usize,
         name: &TopicPartition,
         options: &OpenOptions,
-        known_epochs: &LeaderEpochs,
         from: u64,
         expected: Offset,
     ) -> Result<Examined, LogError> {
         let next_base = self.segments.get(index + 1).map(|next| next.base_offset);
+        let next_first = self.first_of_next(index);
         let segment = &mut self.segments[index];
         let file = segment.file(&self.home)?;
         let region = Region {
@@ -180,7 +185,8 @@ impl Loading {
             size_bytes: segment.size_bytes(),
             expected,
             next_base,
-            epochs: known_epochs,
+            next_first,
+            epochs: self.epoch_replay.checkpoint(),
             has_gaps: options.cleaned_to > Offset::ZERO || self.oddities.gaps > 0,
             synced_to: options.recovery_point,
         };
@@ -210,6 +216,7 @@ impl Loading {
             segment,
             producers: &mut self.producers,
             epochs: &mut self.epochs,
+            epoch_replay: &mut self.epoch_replay,
             aborted: Vec::new(),
             limit,
             overlaps: false,
@@ -226,12 +233,12 @@ impl Loading {
         self.log_end = log_end;
         let mut cut_bytes = size_bytes - valid_bytes;
         let follows = self.segments.get(index + 1).is_none_or(|next| next.base_offset == log_end);
-        let segment = &mut self.segments[index];
+        let base = self.segments[index].base_offset;
         match outcome {
             Ok(()) => {}
             Err(ScanError::Io(error)) => return Err(error.into()),
             Err(ScanError::Corrupt(fault)) if log_end < synced_to || is_synced(&fault, synced_to) => {
-                return Err(LogError::Damaged { segment: segment.base_offset, offset: log_end, fault });
+                return Err(LogError::Damaged { segment: base, offset: log_end, fault });
             }
             // Space prepared for later appends: nothing is lost.
             Err(ScanError::Corrupt(_)) if follows && is_zeros(&file, valid_bytes, size_bytes)? => {
@@ -242,12 +249,17 @@ impl Loading {
                 if options.synced_to.is_some()
                     && is_no_tail(&file, &fault, valid_bytes, size_bytes, log_end, limit)? =>
             {
-                return Err(LogError::Damaged { segment: segment.base_offset, offset: log_end, fault });
+                return Err(LogError::Damaged { segment: base, offset: log_end, fault });
             }
             Err(ScanError::Corrupt(fault)) => {
+                // First of all: segments behind a log that was cut would be a part of it if the start ended here.
+                self.drop_unused(index + 1, name)?;
+                self.set_segments_aside(index + 1, name)?;
+                let segment = &mut self.segments[index];
                 before_cut(&self.home, name, segment, &file, &fault, valid_bytes, log_end)?;
             }
         }
+        let segment = &mut self.segments[index];
         // Also when nothing is truncated: this releases space reserved beyond the end.
         segment.cut(&self.home, valid_bytes)?;
         segment.replace_aborted(&self.home, &aborted)?;
@@ -284,7 +296,9 @@ impl Loading {
                 "Set aside a segment that does not follow the one before, whose end was truncated or lost"
             );
         }
-        aside.take_from(&mut self.segments, index)?;
+        aside.take_from(&mut self.segments, index).inspect_err(|_| {
+            aside.discard_if_empty();
+        })?;
         Ok(())
     }
 }
@@ -307,7 +321,8 @@ fn before_cut(
 ) -> Result<(), LogError> {
     let (base, size_bytes) = (segment.base_offset.0, segment.size_bytes());
     let cut_bytes = size_bytes - valid_bytes;
-    if find_batch(file, valid_bytes + 1, size_bytes, log_end)?.is_none() {
+    // The batch at the fault itself may be one whose offset or epoch is wrong.
+    if find_batch(file, valid_bytes, size_bytes, log_end)?.is_none() {
         tracing::warn!(
             partition = %name, segment = base, %fault, cut_bytes, log_end = log_end.0,
             "Truncated invalid bytes at the end of a log"
@@ -348,6 +363,7 @@ struct Recovery<'a> {
     segment: &'a mut Segment,
     producers: &'a mut Producers,
     epochs: &'a mut LeaderEpochs,
+    epoch_replay: &'a mut EpochReplay,
     /// The transactions of the segment that were aborted.
     aborted: Vec<AbortedTransaction>,
     /// The smallest base offset that the next batch may have.
@@ -408,7 +424,7 @@ impl Recovery<'_> {
             &placed.header,
             self.config.index_interval_bytes,
         );
-        replay_epoch(self.epochs, &placed.header, placed.header.base_offset);
+        self.epoch_replay.note(self.epochs, &placed.header);
         self.aborted.extend(replay_producers(self.producers, &placed.header, bytes));
         self.expected = placed.header.next_offset();
         self.valid_bytes = placed.end();

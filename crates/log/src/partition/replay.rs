@@ -57,14 +57,49 @@ pub(super) fn replay_producers(
     aborted
 }
 
-/// Records the epoch of a stored batch. The first epoch starts at `first_start`, or with the batch if that is lower.
-pub(super) fn replay_epoch(epochs: &mut LeaderEpochs, header: &BatchHeader, first_start: Offset) {
-    match epochs.latest() {
-        None => epochs.assign(header.leader_epoch, header.base_offset.min(first_start)),
-        Some(latest) => {
-            header.leader_epoch > latest && epochs.assign(header.leader_epoch, header.base_offset)
+/// Records the epochs of stored batches, from the checkpoint where these agree with it.
+///
+/// In a compacted log, the batch that an epoch began with may be gone. So its start is that of the checkpoint, and so are those of
+/// epochs without a batch that is left. Without a checkpoint an epoch begins where the batch before ends: too low a start lets
+/// replicas fetch records again, too high a one hides that their logs differ.
+pub(super) struct EpochReplay {
+    checkpoint: LeaderEpochs,
+    /// Where the batch before ends.
+    behind: Offset,
+}
+
+impl EpochReplay {
+    /// With what the checkpoint has; without one, nothing.
+    pub(super) fn new(checkpoint: LeaderEpochs) -> EpochReplay {
+        EpochReplay { checkpoint, behind: Offset::ZERO }
+    }
+
+    pub(super) fn checkpoint(&self) -> &LeaderEpochs {
+        &self.checkpoint
+    }
+
+    /// The next batches are those from `start` on.
+    pub(super) fn begin(&mut self, start: Offset) {
+        self.behind = start;
+    }
+
+    /// Batches come in their order. One of an earlier epoch than the one before changes nothing.
+    pub(super) fn note(&mut self, epochs: &mut LeaderEpochs, header: &BatchHeader) {
+        let (epoch, base) = (header.leader_epoch, header.base_offset);
+        let began = self.checkpoint.between(self.behind, base);
+        match began.last() {
+            Some(&(known, _)) if known == epoch => {
+                for &(epoch, start) in began {
+                    epochs.assign(epoch, start);
+                }
+            }
+            _ if epochs.latest().is_none_or(|latest| epoch > latest) => {
+                epochs.assign(epoch, self.behind.min(base));
+            }
+            _ => {}
         }
-    };
+        self.behind = self.behind.max(header.next_offset());
+    }
 }
 
 /// Brings `producers` up to date with the batches of `segments` from its own end to `end`. Only headers are

@@ -212,6 +212,7 @@ impl PartitionLog {
             size_bytes,
             expected: base,
             next_base: None,
+            next_first: None,
             epochs: &self.epochs,
             has_gaps: self.config.cleanup_policy.compact || self.cleaning.cleaned_to > Offset::ZERO,
             synced_to: self.log_end,

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use thalweg_log::disk::{Descriptors, Disk, Faults};
+use thalweg_log::disk::{CallError, Descriptors, Disk, Faults, FaultyCall};
 use thalweg_log::{
     AppendError, CleanupPolicy, Clock, CreateError, Damage, LogConfig, LogDirs, LogDirsOptions, OpenError,
     PartitionLog, TopicPartition, Uuid,
@@ -219,6 +219,30 @@ fn log_that_was_removed_while_no_broker_ran_is_known_as_lost() {
     drop((dirs, logs, log));
     let (dirs, _logs) = open(options(&[dir.path()])).expect("opens again");
     assert!(!dirs.has_lost(&partition(1)));
+}
+
+#[test]
+fn previous_epoch_is_not_claimed_where_a_log_is_missing_or_its_directory_fails() {
+    for is_removed in [true, false] {
+        let (one, two) = (TempDir::new(), TempDir::new());
+        let paths = [one.path(), two.path()];
+        let (dirs, _) = open(options(&paths)).expect("opens");
+        let mut logs: Vec<_> = (0..2).map(|index| create(&dirs, index)).collect();
+        for log in &mut logs {
+            append(log, &Spec::new(5).build());
+        }
+        let lost = logs[1].dir().to_owned();
+        close(dirs, logs);
+        let faults = Arc::new(Faults::default());
+        match is_removed {
+            true => std::fs::remove_dir_all(&lost).expect("is removed"),
+            false => faults.fail(FaultyCall::List, &partition(1).dir_name(), CallError::InputOutput),
+        }
+        let (dirs, logs) =
+            open(LogDirsOptions { disk: Disk::with_faults(faults), ..options(&paths) }).expect("opens");
+        assert_eq!((logs.len(), dirs.online_count()), (1, 1 + usize::from(is_removed)));
+        assert_eq!(dirs.previous_broker_epoch(), None, "removed: {is_removed}");
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Leader epochs and truncation.
 
-use thalweg_log::{EpochEnd, LogConfig, OpenOptions};
-use thalweg_record::{LeaderEpoch, Offset, ProducerId};
+use thalweg_log::{CleanupPolicy, EpochEnd, LogConfig, OpenOptions};
+use thalweg_record::{BatchBuilder, BatchOptions, LeaderEpoch, Offset, ProducerId};
 
 use crate::support::*;
 
@@ -122,6 +122,60 @@ fn first_batch_of_an_epoch_outlives_a_power_failure_before_the_checkpoint() {
     }
 }
 
+/// As above, where that batch was the last one of its segment.
+#[test]
+fn first_batch_of_an_epoch_outlives_a_power_failure_at_the_end_of_a_closed_segment() {
+    for (epoch, next) in [(5, None), (5, Some(5)), (6, Some(6)), (5, Some(6)), (7, Some(7))] {
+        let bench = Bench::with(LogConfig { segment_bytes: 400, ..LogConfig::default() });
+        let mut log = bench.create();
+        let mut append_in = |epoch, value_bytes| {
+            let batch = Spec::new(1).value_bytes(value_bytes).build();
+            log.append_as_leader(&batch, LeaderEpoch(epoch), Default::default()).expect("appends").rolled
+        };
+        append_in(4, 100);
+        let before = bench.read_file("leader-epoch-checkpoint");
+        append_in(epoch, 100);
+        // The next segment may have been created, and its first batch not have reached the medium.
+        assert!(append_in(next.unwrap_or(epoch), 100));
+        drop(log);
+        bench.write_file("leader-epoch-checkpoint", &before);
+        if next.is_none() {
+            bench.write_file(&log_name(2), b"");
+        }
+        let log = bench.open_unclean();
+        let latest = next.unwrap_or(epoch);
+        let end = Offset(2 + i64::from(next.is_some()));
+        assert_eq!(
+            (log.log_end_offset(), log.latest_epoch()),
+            (end, Some(LeaderEpoch(latest))),
+            "{epoch}, then {next:?}"
+        );
+        assert!(bench.set_aside().is_empty());
+    }
+}
+
+/// Where the next segment begins in the epoch of the checkpoint, the epoch of the last batch is a flipped bit.
+#[test]
+fn flipped_epoch_at_the_end_of_a_closed_segment_is_repaired() {
+    let bench = Bench::with(LogConfig { segment_bytes: 400, ..LogConfig::default() });
+    let mut log = bench.create();
+    for _ in 0..4 {
+        let batch = Spec::new(1).value_bytes(100).build();
+        log.append_as_leader(&batch, LeaderEpoch(4), Default::default()).expect("appends");
+    }
+    drop(log);
+    let whole = bench.read_file(&log_name(0));
+    let mut flipped = whole.clone();
+    // The last byte of the leader epoch of the second of two batches.
+    let at = whole.len() / 2 + 15;
+    assert_eq!(flipped[at], 4);
+    flipped[at] = 5;
+    bench.write_file(&log_name(0), &flipped);
+    let log = bench.open_unclean();
+    assert_eq!((log.log_end_offset(), log.latest_epoch()), (Offset(4), Some(LeaderEpoch(4))));
+    assert!(bench.read_file(&log_name(0)) == whole);
+}
+
 #[test]
 fn starting_anew_leaves_nothing_behind() {
     let bench =
@@ -149,4 +203,83 @@ fn truncating_below_the_first_segment_starts_anew() {
     log.append_as_follower(&Spec::new(2).at(50, 1).build(), LeaderEpoch(1)).expect("accepted");
     assert!(log.truncate_to(Offset(20)).expect("truncates"));
     assert_eq!((log.log_start_offset(), log.log_end_offset()), (Offset(20), Offset(20)));
+}
+
+/// The batch that an epoch began with may be compacted away: where it began is in the checkpoint alone.
+#[test]
+fn epochs_of_a_compacted_log_outlive_an_unclean_stop() {
+    let bench = Bench::with(LogConfig {
+        segment_bytes: 400,
+        cleanup_policy: CleanupPolicy::COMPACT,
+        file_delete_delay_ms: 0,
+        ..LogConfig::default()
+    });
+    let mut log = bench.create();
+    let batch_of = |key: &str| {
+        let mut builder = BatchBuilder::new(BatchOptions::default());
+        builder.append(NOW_MS, Some(key.as_bytes()), Some(&[b'v'; 100]), &[]).expect("fits");
+        builder.finish().to_vec()
+    };
+    // Of epochs 2 and 5 the first batches go, of epoch 3 all.
+    let keys =
+        [(2, "a"), (2, "b"), (3, "a"), (3, "a"), (5, "a"), (5, "a"), (5, "c"), (5, "d"), (5, "e"), (5, "f")];
+    for (epoch, key) in keys {
+        let batch = batch_of(key);
+        log.append_as_leader(&batch, LeaderEpoch(epoch), Default::default()).expect("appends");
+    }
+    log.set_high_watermark(log.log_end_offset());
+    let epochs = [(2, 0), (3, 2), (5, 4)].map(|(epoch, start)| (LeaderEpoch(epoch), Offset(start)));
+    assert_eq!(log.leader_epochs(), epochs);
+    compact(&mut log, NOW_MS).expect("enough is dirty");
+    let bases: Vec<i64> = headers(&mut log).iter().map(|header| header.base_offset.0).collect();
+    assert_eq!(bases[..2], [1, 5], "what began the epochs is gone");
+    drop(log);
+    assert_eq!(bench.open_unclean().leader_epochs(), epochs);
+    assert_eq!(bench.open_clean().leader_epochs(), epochs);
+    // Without a checkpoint, an epoch begins where the one before may have ended.
+    bench.write_file("leader-epoch-checkpoint", b"torn");
+    let rebuilt = [(2, 0), (5, 2)].map(|(epoch, start)| (LeaderEpoch(epoch), Offset(start)));
+    assert_eq!(bench.open_unclean().leader_epochs(), rebuilt);
+}
+
+/// A replica of a compacted log begins with the first batch that was left there.
+#[test]
+fn epochs_of_a_replica_of_a_compacted_log_are_not_rebuilt() {
+    let bench = Bench::new();
+    let mut log = bench.create();
+    log.accept_gaps();
+    for (base, epoch) in [(5, 3), (20, 4)] {
+        log.append_as_follower(&Spec::new(2).at(base, epoch).build(), LeaderEpoch(4)).expect("accepted");
+    }
+    drop(log);
+    let (warnings, log) = warnings_of(|| bench.open_clean());
+    assert_eq!(log.leader_epochs(), [(LeaderEpoch(3), Offset(5)), (LeaderEpoch(4), Offset(20))]);
+    assert!(!warnings.iter().any(|warning| warning.contains("epochs")), "{warnings:?}");
+}
+
+/// An idle partition has many leaders without a batch, of which the checkpoint knows nothing; and one that was truncated may know
+/// of later ones than the log has. What is sound is kept.
+#[test]
+fn last_batch_is_kept_whatever_its_epoch() {
+    for (known, found, latest) in [(5, 40, 40), (5, 69, 5), (5, 1000, 1000), (5, 4, 4)] {
+        let bench = Bench::new();
+        let mut log = bench.create();
+        let mut append_in = |epoch| {
+            let batch = Spec::new(2).build();
+            log.append_as_leader(&batch, LeaderEpoch(epoch), Default::default()).expect("appends");
+        };
+        append_in(known.min(found));
+        append_in(found);
+        drop(log);
+        let stale = format!("0\n2\n{} 0\n{known} 2\n", known.min(found));
+        let stale = if known < found { format!("0\n1\n{known} 0\n") } else { stale };
+        bench.write_file("leader-epoch-checkpoint", stale.as_bytes());
+        let log = bench.open_unclean();
+        // One that differs by one bit of much weight was damaged.
+        assert_eq!(
+            (log.log_end_offset(), log.latest_epoch()),
+            (Offset(4), Some(LeaderEpoch(latest))),
+            "{known}, {found}"
+        );
+    }
 }

@@ -198,6 +198,101 @@ fn gap_is_ended_once_there_is_room_to_set_aside_what_is_behind_it() {
     assert_eq!(log.log_end_offset(), Offset(8));
 }
 
+/// Flips a bit in the records of the batch at `position`.
+fn flip(machine: &Machine, path: &Path, position: u64) {
+    let file = Disk::in_memory(Arc::clone(&machine.disk)).open(path).expect("it is there");
+    let mut byte = [0];
+    file.read_at(&mut byte, position + 70).expect("reads");
+    file.write_all_at(&[byte[0] ^ 1], position + 70).expect("writes");
+}
+
+#[test]
+fn log_without_room_to_set_damaged_records_aside_is_kept_and_opened_later() {
+    let copy = format!("-stray/{}", log_name(4));
+    for (call, suffix) in [
+        (FaultyCall::Create, "-stray"),
+        (FaultyCall::Create, &*log_name(4)),
+        (FaultyCall::Write, &log_name(4)),
+        (FaultyCall::Rename, &log_name(12)),
+    ] {
+        let machine = Machine::new(LogConfig { segment_bytes: 650, ..config() });
+        let (dirs, _) = machine.open();
+        let mut log = machine.create(&dirs);
+        fill(&mut log, 5);
+        log.set_high_watermark(Offset(20));
+        log.delete_records(Offset(2)).expect("deletes");
+        let other = TopicPartition::new("other", 0);
+        let mut whole = dirs.create(&other, None, Arc::new(machine.config.clone()), None).expect("creates");
+        append(&mut whole, &Spec::new(1).build());
+        dirs.checkpoint_high_watermarks();
+        dirs.checkpoint_log_starts();
+        assert_eq!(log.segment_offsets(), [Offset(0), Offset(12)]);
+        drop((dirs, log, whole));
+        machine.disk.end_process();
+        // The second of the three batches in the first segment is damaged.
+        let first = Path::new("/data/t-0").join(log_name(0));
+        let read = || Disk::in_memory(Arc::clone(&machine.disk)).read(&first).expect("reads");
+        let third = read().len() as u64 / 3;
+        flip(&machine, &first, third);
+        let damaged = read();
+        machine.faults.fail(call, suffix, CallError::NoSpace);
+
+        let (dirs, logs) = machine.open();
+        assert_eq!(dirs.online_ids().len(), 1, "{call:?} {suffix}: {:?}", dirs.describe()[0].offline);
+        assert_eq!(logs.iter().map(PartitionLog::name).collect::<Vec<_>>(), [&other]);
+        assert!(read() == damaged);
+        let name = TopicPartition::new("t", 0);
+        assert!(dirs.is_unopened(&name) && dirs.are_full());
+        let config = || Arc::new(machine.config.clone());
+        dirs.create(&name, None, config(), None).expect_err("it is there");
+        let again = |dirs: &LogDirs| dirs.open_unopened(&name, config()).expect("it waits");
+        dirs.look_for_room();
+        again(&dirs).expect_err("it has just been tried");
+        machine.clock.advance_ms(10_000);
+        again(&dirs).expect_err("there is still no room");
+        assert!(read() == damaged);
+        dirs.checkpoint_high_watermarks();
+        dirs.checkpoint_log_starts();
+        drop(logs);
+        assert!(!dirs.close(1), "the next start is to look at it");
+        drop(dirs);
+        machine.disk.end_process();
+
+        let (dirs, _logs) = machine.open();
+        assert!(dirs.is_unopened(&name));
+        machine.faults.heal();
+        machine.clock.advance_ms(10_000);
+        dirs.look_for_room();
+        let mut log = again(&dirs).expect("there is room");
+        assert!(!dirs.is_unopened(&name));
+        assert_eq!((log.log_start_offset(), log.log_end_offset()), (Offset(2), Offset(4)));
+        assert_eq!(log.high_watermark(), Offset(4));
+        let kept = machine.names().into_iter().filter(|name| name.ends_with(&copy)).count();
+        assert_eq!(kept, 1, "{:?}", machine.names());
+        assert_eq!(append(&mut log, &Spec::new(1).build()).first_offset, Offset(4));
+    }
+}
+
+#[test]
+fn segments_behind_damage_do_not_follow_the_cut_log() {
+    for (call, suffix) in [(FaultyCall::Rename, log_name(8)), (FaultyCall::Rename, log_name(16))] {
+        // Gaps are normal in a compacted log.
+        let machine = Machine::new(LogConfig { cleanup_policy: CleanupPolicy::COMPACT, ..config() });
+        let (dirs, _) = machine.open();
+        let mut log = machine.create(&dirs);
+        fill(&mut log, 5);
+        drop((dirs, log));
+        machine.disk.end_process();
+        flip(&machine, &Path::new("/data/t-0").join(log_name(4)), 0);
+        machine.faults.fail(call, &suffix, CallError::InputOutput);
+        let (dirs, _) = machine.open();
+        assert_eq!(dirs.online_ids().len(), 0);
+        drop(dirs);
+        let (_dirs, mut log) = machine.restart();
+        assert_eq!((offsets(&mut log), log.log_end_offset()), (vec![0], Offset(4)), "{suffix}");
+    }
+}
+
 #[test]
 fn snapshot_that_had_no_room_at_a_recovery_does_not_take_the_place_of_others() {
     let machine = Machine::new(config());

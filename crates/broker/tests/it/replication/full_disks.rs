@@ -3,7 +3,7 @@
 use super::*;
 use std::sync::Arc;
 use thalweg_client::{Connection, ConnectionOptions};
-use thalweg_log::disk::{Disk, Faults};
+use thalweg_log::disk::{CallError, Disk, Faults, FaultyCall};
 use thalweg_record::Offset;
 use thalweg_wire::request::delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic};
 
@@ -69,6 +69,40 @@ async fn full_disk_keeps_only_the_partitions_that_no_other_broker_can_lead() {
     .await;
     cluster.assert_same(&pair, 0, &[1, 2]).await;
     cluster.assert_same(&three, 0, &[1, 2, 3]).await;
+    cluster.stop_all().await;
+}
+
+/// Recovery sets damaged records aside before it cuts them. The log waits, and the others of its directory come up.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn damaged_log_waits_for_room_while_others_are_served() {
+    let mut cluster = Cluster::start(&[]).await;
+    let damaged = cluster.create("damaged", &[&[1, 2, 3]], &[]).await;
+    let other = cluster.create("other", &[&[1, 2, 3]], &[]).await;
+    for topic in [&damaged, &other] {
+        for _ in 0..5 {
+            cluster.put(topic, 0, -1, &[7; 1000]).await;
+        }
+        cluster.assert_same(topic, 0, &[1, 2, 3]).await;
+    }
+    cluster.kill(1).await;
+    let segment = cluster.dirs[0].path().join("damaged-0/00000000000000000000.log");
+    let mut bytes = std::fs::read(&segment).expect("the segment is there");
+    bytes[1500] ^= 1;
+    std::fs::write(&segment, &bytes).expect("writes");
+    let faults = Arc::new(Faults::default());
+    faults.fail(FaultyCall::Create, "-stray", CallError::NoSpace);
+    let machine = Machine { disk: Disk::with_faults(Arc::clone(&faults)), ..Machine::real() };
+    cluster.begin_on(&machine, 1, &[]).await;
+    watched(&cluster, async {
+        cluster.wait_for_isr(&other, 0, &[1, 2, 3]).await;
+        assert_eq!(cluster.put(&damaged, 0, -1, b"meanwhile").await, 5);
+        assert!(!cluster.registration(&damaged, 0).isr.contains(&BrokerId(1)));
+        assert!(std::fs::read(&segment).expect("the segment is there") == bytes, "it is kept as it is");
+        faults.heal();
+        cluster.wait_for_isr(&damaged, 0, &[1, 2, 3]).await;
+    })
+    .await;
+    cluster.assert_same(&damaged, 0, &[1, 2, 3]).await;
     cluster.stop_all().await;
 }
 

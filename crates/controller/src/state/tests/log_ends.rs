@@ -91,6 +91,29 @@ fn after_a_kill_of_all_the_best_log_leads_once_all_are_back() {
     }
 }
 
+/// Without eligible leader replicas no record says which brokers have returned after an unclean stop.
+#[test]
+fn next_controller_does_not_elect_those_that_wait_for_others() {
+    let mut bench = bench(0, "1");
+    let next = |bench: &mut Bench| {
+        let (image, next_offset) = (bench.image(), bench.state.next_offset());
+        bench.restart(image, next_offset);
+        bench.state.compares_log_ends = true;
+        let records = bench.state.balance_leaders().records;
+        bench.apply(records);
+    };
+    all_sessions_end(&mut bench);
+    for id in [1, 2, 3] {
+        returns(&mut bench, id);
+        next(&mut bench);
+        assert_eq!(bench.partition("t", 0).leader, NO_LEADER, "{id} does not lead by memory");
+    }
+    assert_eq!(undecided(&bench), Some((vec![1, 2, 3], vec![], Some(1))));
+    assert!(elect(&mut bench, 3, None));
+    next(&mut bench);
+    assert_eq!(bench.partition("t", 0).leader, 3);
+}
+
 #[test]
 fn unregistered_replica_is_not_waited_for() {
     let mut bench = bench(0, "1");

@@ -1,0 +1,107 @@
+//! Logs that a start found and could not open for lack of room: recovery sets damaged batches aside before it cuts them.
+//!
+//! Owns: the place of such a log until there is room. Its name and its checkpoints stay in its directory, which is not
+//! cleanly closed without it. Refuses: copies of logs, without which a move could be taken for finished.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::open::{Job, open_partition};
+use super::{CreateError, DirectoryOffline, LogDirs};
+use crate::config::LogConfig;
+use crate::partition::{LogError, OpenOptions, PartitionLog};
+use crate::published::PublishedOffsets;
+use crate::topic_partition::TopicPartition;
+
+/// The pause between two attempts: each reads the log again.
+const AGAIN_MS: i64 = 10_000;
+
+/// A log that waits for room.
+#[derive(Debug)]
+pub(super) struct Unopened {
+    job: Job,
+    retry_at_ms: i64,
+}
+
+impl Unopened {
+    /// Leaves a log as it is, for lack of room. Checkpoints keep what they say of it.
+    pub(super) fn new(job: Job, error: &io::Error, elapsed_ms: i64) -> Unopened {
+        tracing::error!(
+            partition = %job.name, dir = %job.state.path().display(), %error,
+            "Failed to open a log for lack of room, as to set damaged records aside: it is kept as it is, and opened once there is room"
+        );
+        job.state.note_full();
+        job.state.register(job.name.clone(), Arc::new(offsets(&job.options)));
+        Unopened { job, retry_at_ms: elapsed_ms.saturating_add(AGAIN_MS) }
+    }
+}
+
+/// The offsets that the checkpoints have.
+fn offsets(options: &OpenOptions) -> PublishedOffsets {
+    let offsets = PublishedOffsets::default();
+    for (field, offset) in [
+        (&offsets.log_start, options.log_start),
+        (&offsets.durable_start, options.log_start),
+        (&offsets.recovery_point, options.recovery_point),
+        (&offsets.high_watermark, options.high_watermark),
+        (&offsets.log_end, options.recovery_point.max(options.high_watermark)),
+        (&offsets.cleaned_to, options.cleaned_to),
+    ] {
+        field.store(offset.0, Ordering::Relaxed);
+    }
+    offsets
+}
+
+impl LogDirs {
+    /// Whether a log is there that could not be opened at the start.
+    pub fn is_unopened(&self, name: &TopicPartition) -> bool {
+        self.unopened.lock().contains_key(name)
+    }
+
+    /// Opens a log that found no room at the start, if it has waited long enough. `None` if there is none of this name.
+    /// Blocks for as long as a recovery takes.
+    pub fn open_unopened(
+        &self,
+        name: &TopicPartition,
+        config: Arc<LogConfig>,
+    ) -> Option<Result<PartitionLog, CreateError>> {
+        let Unopened { mut job, retry_at_ms } = self.unopened.lock().remove(name)?;
+        let now_ms = self.clock.elapsed_ms();
+        let result = if job.state.offline().is_some() {
+            Err(DirectoryOffline { directory: Some(job.state.id()) }.into())
+        } else if job.state.is_full() || now_ms < retry_at_ms {
+            Err(CreateError::Io(io::ErrorKind::StorageFull.into()))
+        } else {
+            // The attempt before may have changed the log.
+            job.options.clean = false;
+            let opened = open_partition(&job, config, &self.clock);
+            return Some(self.opened(job, opened, now_ms));
+        };
+        self.unopened.lock().insert(name.clone(), Unopened { job, retry_at_ms });
+        Some(result)
+    }
+
+    fn opened(
+        &self,
+        job: Job,
+        opened: Result<PartitionLog, LogError>,
+        now_ms: i64,
+    ) -> Result<PartitionLog, CreateError> {
+        match opened {
+            Ok(log) => {
+                tracing::info!(partition = %job.name, "Opened a log that had found no room at the start");
+                Ok(log)
+            }
+            Err(LogError::Io(error)) if crate::disk::is_shortage(&error) => {
+                let waits = Unopened { job, retry_at_ms: now_ms.saturating_add(AGAIN_MS) };
+                self.unopened.lock().insert(waits.job.name.clone(), waits);
+                Err(error.into())
+            }
+            Err(error) => {
+                job.state.fail(&format!("opening {} has failed: {error}", job.name));
+                Err(DirectoryOffline { directory: Some(job.state.id()) }.into())
+            }
+        }
+    }
+}
