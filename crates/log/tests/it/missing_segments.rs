@@ -307,3 +307,19 @@ fn first_batch_with_a_raised_offset_is_damage() {
     while log.check_next_segment().expect("looks") {}
     assert_eq!(log.damage(), Some(Damage::Unreadable(BASE)), "the second batch contradicts it");
 }
+
+#[test]
+fn gaps_that_were_synced_are_not_fetched_again_after_a_crash() {
+    let (bench, log, expected) = with_gaps();
+    let end = log.log_end_offset();
+    let newest = log.segment_offsets().pop().expect("there is one");
+    // Nothing confirms the gap before the last batch of all.
+    let last = Offset(expected[expected.len() - 3] + 1);
+    for (recovery_point, doubtful_from) in [(end, last), (newest, newest)] {
+        let options = OpenOptions { recovery_point, high_watermark: end, ..OpenOptions::new(false) };
+        let mut log = bench.open(&options);
+        assert_eq!(log.end_at_gap().expect("looks"), None, "the gaps lie within segments");
+        assert_eq!(log.doubtful_from(), Some(doubtful_from), "synced to {recovery_point}");
+        assert_eq!(offsets_to(&mut log, Offset(0), Offset(i64::MAX)).0, expected);
+    }
+}
