@@ -4,6 +4,7 @@
 //! cleanly closed without it. Refuses: copies of logs, without which a move could be taken for finished.
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -34,6 +35,14 @@ impl Unopened {
         job.state.note_full();
         job.state.register(job.name.clone(), Arc::new(offsets(&job.options)));
         Unopened { job, retry_at_ms: elapsed_ms.saturating_add(AGAIN_MS) }
+    }
+
+    pub(super) fn name(&self) -> &TopicPartition {
+        &self.job.name
+    }
+
+    pub(super) fn log_dir(&self) -> &Path {
+        self.job.state.path()
     }
 }
 

@@ -359,3 +359,49 @@ fn later_epoch_outside_the_isr_does_not_unseat_the_leader() {
     assert_eq!((raised.leader, raised.isr.clone()), (before.leader, before.isr.clone()));
     assert_eq!(raised.leader_epoch, 18);
 }
+
+/// A move to another directory was consented to, and that directory fails before the switch: the log is where it was, whole.
+#[test]
+fn log_that_did_not_move_is_not_gone() {
+    for elr in [1, 0] {
+        for is_restarted in [false, true] {
+            let mut bench = Bench::new();
+            bench.state.compares_log_ends = true;
+            bench.register(1, &[1001, 3001]).expect("taken");
+            assert!(!bench.beat(1, |_| {}).is_fenced);
+            bench.join(2);
+            bench.join(3);
+            assert_eq!(bench.set_elr(elr), 0);
+            bench.create("t", &[&[1, 2, 3]], &[(MIN_INSYNC_REPLICAS, "1")]);
+            assert_eq!(bench.assign(1, 1001, "t"), ErrorCode::None);
+            assert_eq!(bench.propose("t", &[1]), ErrorCode::None, "2 and 3 lag");
+            // The move: consent, and then the target directory fails.
+            assert_eq!(bench.assign(1, 3001, "t"), ErrorCode::None);
+            if is_restarted {
+                let previous_broker_epoch = stops(&mut bench, 1);
+                let request =
+                    BrokerRegistrationRequest { previous_broker_epoch, ..bench.registration(1, &[1001]) };
+                bench.now.monotonic_ms += SESSION_MS;
+                assert_eq!(bench.call(request).error_code, 0);
+                bench.beat(2, |_| {});
+                bench.beat(3, |_| {});
+                bench.beat(1, |_| {});
+            } else {
+                bench.beat(1, |request| request.offline_log_dirs = vec![Uuid(3001)]);
+            }
+            // The move is given up: the broker says that the log is whole, and then where. A log that is found where it was may
+            // lack records, for all that the broker knows.
+            let first = if is_restarted { DIRECTORY_LOST } else { DIRECTORY_FULL };
+            assert_eq!(bench.assign(1, first.0, "t"), ErrorCode::None);
+            assert_eq!(bench.assign(1, 1001, "t"), ErrorCode::None);
+            // It leads, or its log is compared with the others.
+            let may_lead = undecided(&bench)
+                .is_some_and(|(candidates, _, last)| candidates.contains(&1) && last == Some(1));
+            let partition = bench.partition("t", 0);
+            let what = format!("elr {elr}, restarted {is_restarted}: {partition:?}, {:?}", undecided(&bench));
+            // Without eligible replicas it is the only one known to be complete.
+            let is_compared = is_restarted && elr == 1;
+            assert_eq!((partition.leader == 1, may_lead), (!is_compared, is_compared), "{what}");
+        }
+    }
+}
