@@ -6,6 +6,7 @@ import time
 import zlib
 
 from codec import NO_ID
+from framings import framings
 from wire import batch, records, varint
 
 ABSENT_ID = "AAAAAAAAQACAAAAAAAAAAQ"
@@ -193,6 +194,14 @@ def writing(k):
     for timestamp in (-1, -2, -3, -4, -5, -6, 0, TIME, TIME + 1, TIME + 10**10, -7):
         part = {"PartitionIndex": 0, "Timestamp": timestamp}
         k.ask("ListOffsets", ReplicaId=-1, Topics=[{"Name": topic, "Partitions": [part]}, {"Name": compact, "Partitions": [part]}])
+
+
+def framing(k):
+    """Compressed records in every framing of their codec."""
+    topic, topic_id = create(k)
+    values = [b"%03d" % number * 30 for number in range(6)]
+    for name, codec, payload in framings(records(values)):
+        produced(k, topic, topic_id, batch(values, attributes=codec, payload=payload, timestamp=TIME), about=name)
 
 
 def sequences(k, topic, topic_id):

@@ -74,8 +74,9 @@ class Comparison:
 
     def struct(self, fields, kafka, ours, path):
         code, other = kafka.get("ErrorCode"), ours.get("ErrorCode")
-        # Where Apache Kafka fails, or the errors differ as they may, so does what stands beside them.
-        if code == -1 or (code != other and is_allowed(self.api.name, f"{path}.ErrorCode" if path else "ErrorCode", code, other)):
+        # Where Apache Kafka fails, or the errors differ as they may, so does what stands beside them. What Thalweg takes and
+        # Apache Kafka does not is a difference.
+        if (code == -1 and other != 0) or (code != other and is_allowed(self.api.name, f"{path}.ErrorCode" if path else "ErrorCode", code, other)):
             return
         for field in fields:
             if field.name in kafka or field.name in ours:

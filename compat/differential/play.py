@@ -41,17 +41,17 @@ class Play:
         api = APIS[api]
         return api.high - self.level % (api.high - api.low + 1)
 
-    def ask(self, api, channel=None, at=None, **values):
-        """Apache Kafka's answer."""
-        return self.begin(api, channel, at, **values)()
+    def ask(self, api, channel=None, at=None, about="", **values):
+        """Apache Kafka's answer. A difference is told with what it is about."""
+        return self.begin(api, channel, at, about, **values)()
 
-    def begin(self, api, channel=None, at=None, **values):
+    def begin(self, api, channel=None, at=None, about="", **values):
         """Sends, and returns what waits for the answer."""
         channel = channel or self.channel
         version = self.version(api) if at is None else at
         if self.mutator:
             self.mutator.before(self, api, version, values)
-        asked = Asked(channel, APIS[api], version, values, self.name)
+        asked = Asked(channel, APIS[api], version, values, f"{self.name} {about}".rstrip())
 
         def answer():
             found, ours = asked.answers()

@@ -21,7 +21,7 @@ from admin_scenarios import acls, cluster, configs, logins, quotas, telemetry, t
 from allowed import is_allowed
 from answers import errors
 from broker import TARGETS
-from data_scenarios import reading, topics, writing
+from data_scenarios import framing, reading, topics, writing
 from differences import PLACES, Comparison, shown
 from group_scenarios import classic, consumer, offsets, share, static
 from mutations import Mutator
@@ -34,7 +34,7 @@ from transaction_scenarios import transactions
 
 # What runs for each change is the same each time.
 SEED = int(os.environ.get("SEED", random.randrange(1 << 32) if NIGHTLY else 1))
-ALL_SCENARIOS = (topics, writing, reading, offsets, classic, static, consumer, share, queue, transactions)
+ALL_SCENARIOS = (topics, writing, framing, reading, offsets, classic, static, consumer, share, queue, transactions)
 ALL_SCENARIOS += (configs, acls, quotas, users, logins, tokens, cluster, telemetry)
 WANTED = os.environ.get("SCENARIOS", "").split()
 SCENARIOS = [one for one in ALL_SCENARIOS if not WANTED or one.__name__ in WANTED]

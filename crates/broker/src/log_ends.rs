@@ -52,7 +52,7 @@ type Answers = BTreeMap<Key, BTreeMap<BrokerId, Answer>>;
 pub(crate) struct LogEnds {
     controller: Arc<Controller>,
     peers: Peers,
-    /// `inter.broker.listener.name` of this node, by which brokers are asked.
+    /// `inter.broker.listener.name` of this node, by which brokers are asked. Where it is not given, any listener will do.
     listener: String,
     image: Arc<ImageCell>,
     leaderless: Leaderless,
@@ -68,6 +68,7 @@ impl LogEnds {
         let options = PeerOptions {
             node_id: BrokerId(config.node.id),
             listener: listener.clone(),
+            or_any: !config.listeners.inter_broker_is_named,
             security: config.towards_brokers(),
             request_timeout: config.network.request_timeout,
         };
@@ -248,7 +249,7 @@ impl LogEnds {
             }
             PeerError::TooOld { .. }
             | PeerError::Client(ClientError::VersionMismatch(_) | ClientError::Unencodable(_)) => true,
-            PeerError::Client(_) | PeerError::Setting(_) => false,
+            PeerError::Client(_) | PeerError::Setting(_) | PeerError::NoListener { .. } => false,
         };
         Failure { is_final, reason: error.to_string().into() }
     }

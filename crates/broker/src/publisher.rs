@@ -17,7 +17,9 @@ use thalweg_log::{CreateError, DirectoryOffline, LogConfig, PartitionLog, TopicP
 use thalweg_membership::ImageListener;
 use thalweg_metadata::feature::SHARE_VERSION;
 use thalweg_metadata::topic_name::{OFFSETS, SHARE_STATE, TRANSACTIONS};
-use thalweg_metadata::{DIRECTORY_FULL, Delta, Image, LocalChanges, LocalPartition, PartitionIndex};
+use thalweg_metadata::{
+    DIRECTORY_FULL, DIRECTORY_LOST, Delta, Image, LocalChanges, LocalPartition, PartitionIndex,
+};
 use thalweg_replica::partition::Partition;
 use thalweg_replica::replication::Fetchers;
 use thalweg_wire::Uuid;
@@ -180,7 +182,14 @@ impl Publisher {
             return Ok(());
         }
         if self.is_lost(change) {
-            self.broker.replication.directories.report_lost(change.topic.id, change.partition);
+            let directories = &self.broker.replication.directories;
+            // A copy to which the controller has consented takes the place of the log: it may lack records, which is not to
+            // have none.
+            let consented = change.registration.directory(self.broker.node_id);
+            match self.copy_of(change).is_some_and(|of_copy| Some(of_copy) == consented) {
+                true => directories.report_damaged(change.topic.id, change.partition),
+                false => directories.report_lost(change.topic.id, change.partition),
+            }
             return Ok(());
         }
         let opened = Arc::new(self.open(change, image)?);
@@ -198,12 +207,17 @@ impl Publisher {
     /// it was moving from is gone, and the copy may lack records. It is recreated once the controller knows.
     fn is_lost(&self, change: &LocalPartition) -> bool {
         let name = TopicPartition::new(&change.topic.name, change.partition.0);
-        let dirs = &self.broker.log_dirs;
-        if !dirs.has_lost(&name) && dirs.directory_of_future(&name, change.topic.id).is_none() {
+        if !self.broker.log_dirs.has_lost(&name) && self.copy_of(change).is_none() {
             return false;
         }
         let is_found = self.found.lock().as_ref().is_some_and(|found| found.contains_key(&name));
-        !is_found && !dirs.is_unopened(&name) && self.is_counted(change)
+        !is_found && !self.broker.log_dirs.is_unopened(&name) && self.is_counted(change)
+    }
+
+    /// The directory with the copy of a log that was moving there.
+    fn copy_of(&self, change: &LocalPartition) -> Option<Uuid> {
+        let name = TopicPartition::new(&change.topic.name, change.partition.0);
+        self.broker.log_dirs.directory_of_future(&name, change.topic.id)
     }
 
     /// Whether the controller may elect the replica here, by what it knows, while others could have its records.
@@ -255,7 +269,9 @@ impl Publisher {
         let broker = &self.broker;
         let name = TopicPartition::new(&change.topic.name, change.partition.0);
         let (settings, config) = reconfigure::topic_config(broker, image, &change.topic.name);
-        let log = match self.find(change, &name, &config)? {
+        let found = self.find(change, &name, &config)?;
+        let is_found = found.is_some();
+        let log = match found {
             Some(mut log) => {
                 let is_compacted = config.cleanup_policy.compact;
                 log.set_config(config);
@@ -288,7 +304,11 @@ impl Publisher {
         let topic = Arc::clone(&change.topic.name);
         let (id, index, registration) = (change.topic.id, change.partition, &change.registration);
         let context = Arc::clone(&broker.replication.context);
-        Ok(Partition::new(topic, id, index, context, log, settings, registration))
+        let opened = Partition::new(topic, id, index, context, log, settings, registration);
+        if is_found {
+            opened.note_found();
+        }
+        Ok(opened)
     }
 
     /// The log of an only replica is not where it was: no other has its records.
@@ -322,7 +342,8 @@ impl Publisher {
         if !dirs.are_complete() {
             return Err(DirectoryOffline { directory }.into());
         }
-        if directory != Some(of_copy) {
+        // The controller has consented to the move. Since then it may have been told that the log may lack records.
+        if directory != Some(of_copy) && directory != Some(DIRECTORY_LOST) {
             return Ok(None);
         }
         let Some(copy) = dirs.promote_future(name)? else { return Ok(None) };
@@ -334,6 +355,11 @@ impl Publisher {
     fn claim(&self, mut log: PartitionLog, topic_id: Uuid) -> Option<PartitionLog> {
         match log.assign_topic_id(topic_id) {
             Ok(false) => {
+                tracing::warn!(
+                    partition = %log.name(), found = ?log.topic_id(), expected = %topic_id, log_end = log.log_end_offset().0,
+                    "Found the log of another topic of this name: was the topic deleted and created again? If not, partition.metadata \
+                     was damaged, and the log is whole: stop the broker, and put it back with the expected topic id"
+                );
                 self.set_aside(log);
                 None
             }
@@ -349,12 +375,25 @@ impl Publisher {
     /// After the first image, logs that it does not contain are strays: their topics were deleted, or their
     /// partitions moved, while the broker was down, or the metadata belongs to other data. As in Kafka they are
     /// renamed and kept, because their deletion was not requested.
-    fn set_strays_aside(&self) {
+    fn set_strays_aside(&self, image: &Image) {
         let Some(strays) = self.found.lock().take() else { return };
         strays.into_values().for_each(|log| self.set_aside(log));
         // A copy waits for its log if that may be in an offline directory.
         if self.broker.log_dirs.are_complete() {
-            self.broker.log_dirs.take_futures().into_iter().for_each(|copy| self.set_aside(copy));
+            // One whose log is gone takes its place, once the controller knows.
+            let is_stray = |copy: &PartitionLog| {
+                let (id, index) =
+                    (copy.topic_id().unwrap_or_default(), PartitionIndex(copy.name().partition));
+                let is_here = image
+                    .partition_by_id(id, index)
+                    .is_some_and(|found| found.is_replica(self.broker.node_id));
+                !is_here || self.broker.partitions.get(&copy.name().topic, index).is_some()
+            };
+            self.broker
+                .log_dirs
+                .take_stray_futures(is_stray)
+                .into_iter()
+                .for_each(|copy| self.set_aside(copy));
         }
     }
 
@@ -447,7 +486,7 @@ impl ImageListener for Publisher {
             let local = delta.local_changes(self.broker.node_id);
             let mut unopened = self.unopened.lock();
             self.change_partitions(&local, &image, &mut unopened);
-            self.set_strays_aside();
+            self.set_strays_aside(&image);
             // Before the image: nobody finds a new topic before the rules that protect it.
             self.broker.update_authorizer(delta, &image);
             self.broker.set_image(Arc::clone(&image));

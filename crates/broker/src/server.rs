@@ -215,6 +215,7 @@ fn assemble(
     let options = PeerOptions {
         node_id: BrokerId(config.node.id),
         listener: config.listeners.inter_broker.clone(),
+        or_any: false,
         security: config.towards_brokers(),
         request_timeout: config.network.request_timeout,
     };

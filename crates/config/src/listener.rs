@@ -169,6 +169,8 @@ pub struct Listeners {
     pub controller_protocol: SecurityProtocol,
     /// The name of the listener that brokers use among themselves.
     pub inter_broker: String,
+    /// Whether `inter.broker.listener.name` was given. A controller alone needs no such name.
+    pub inter_broker_is_named: bool,
 }
 
 impl Listeners {
@@ -194,6 +196,7 @@ impl Listeners {
         };
         let found = Self {
             inter_broker: inter_broker(texts)?,
+            inter_broker_is_named: texts.inter_broker_name.is_some(),
             controller_names: texts.controller_names.to_vec(),
             controller_protocol: texts
                 .controller_names

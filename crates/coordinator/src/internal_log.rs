@@ -6,6 +6,7 @@ use crate::{share, transaction};
 use bytes::Bytes;
 use std::pin::Pin;
 use std::sync::Arc;
+use thalweg_log::{BatchFault, CorruptBatch};
 use thalweg_metadata::feature::TRANSACTION_VERSION;
 use thalweg_metadata::topic_name::{OFFSETS, SHARE_STATE, TRANSACTIONS};
 use thalweg_metadata::{BrokerId, ImageCell, PartitionIndex, PartitionRegistration};
@@ -85,10 +86,12 @@ impl CoordinatorLog for InternalLog {
     fn replay(
         &self,
         partition: PartitionIndex,
+        leader_epoch: i32,
         each: &mut dyn FnMut(Piece<'_>) -> Result<(), ReplayError>,
     ) -> Result<Option<Appended>, ReplayError> {
         let read_failed = |reason: String| ReplayError::Read { reason };
         let partition = self.partition(partition).ok_or(ReplayError::NotLeader)?;
+        let epoch = LeaderEpoch(leader_epoch);
         let published = partition.published_offsets();
         let (mut next, acknowledged_before) = (published.log_start_offset(), published.high_watermark());
         let mut buffer = Vec::new();
@@ -97,7 +100,7 @@ impl CoordinatorLog for InternalLog {
                 offset: next,
                 max_bytes: self.load_bytes,
                 at_least_one: true,
-                current_leader_epoch: None,
+                current_leader_epoch: Some(epoch),
                 last_fetched_epoch: None,
                 // A coordinator reads its own writes, up to the end.
                 reader: Reader::Internal,
@@ -107,7 +110,10 @@ impl CoordinatorLog for InternalLog {
                 first_pass: false,
             };
             let read = partition.fetch(&from).map_err(|error| match error {
-                FetchError::Role(RoleError::NotLeader | RoleError::NotReplica) => ReplayError::NotLeader,
+                FetchError::Role(RoleError::NotLeader | RoleError::NotReplica | RoleError::FencedEpoch) => {
+                    ReplayError::NotLeader
+                }
+                FetchError::Corrupt => ReplayError::DamagedLog { offset: next.0 },
                 other => read_failed(other.to_string()),
             })?;
             let Some(slice) = read.slice else {
@@ -120,9 +126,17 @@ impl CoordinatorLog for InternalLog {
                 .read_at(&mut buffer, slice.position)
                 .map_err(|error| read_failed(error.to_string()))?;
             if length < slice.len {
+                // The log looks at the file before it is read again.
+                slice.file.note_short();
                 return Err(read_failed(format!("{length} of {} bytes could be read", slice.len)));
             }
-            each(Piece { bytes: &buffer, acknowledged_before })?;
+            let replayed = each(Piece { bytes: &buffer, from: next, acknowledged_before });
+            if let Err(ReplayError::Damaged { position, error, .. }) = &replayed {
+                let position = slice.position + *position as u64;
+                let fault = CorruptBatch { position, reason: BatchFault::Batch(error.clone()) };
+                partition.note_fault(epoch, slice.end_offset + -1, fault);
+            }
+            replayed?;
             next = Offset(slice.end_offset.0.max(next.0 + 1));
         }
     }
@@ -138,13 +152,16 @@ impl CoordinatorLog for InternalLog {
 fn refused(partition: &Partition, error: &AppendError) -> WriteError {
     let refused = WriteError::from(error);
     match refused {
+        _ if matches!(error, AppendError::Log(thalweg_log::AppendError::Producer(_))) => {
+            tracing::debug!(?partition, %error, "Rejected a transactional write of a coordinator");
+        }
         WriteError::TooFewReplicas | WriteError::TimedOut | WriteError::TooManyWait => {
             tracing::debug!(?partition, %error, "Coordinator write waits for replicas");
         }
         WriteError::NotLeader | WriteError::Storage | WriteError::TooLarge => {
             tracing::warn!(?partition, %error, "Coordinator write failed");
         }
-        WriteError::Unencodable | WriteError::Refused => {
+        WriteError::Unencodable | WriteError::Refused(_) => {
             tracing::error!(?partition, %error, "Coordinator write failed");
         }
     }

@@ -38,6 +38,7 @@ use thalweg_ids::Uuid;
 use tokio::sync::Notify;
 
 mod clean_shutdown;
+mod duplicates;
 mod error;
 mod meta_properties;
 mod moves;

@@ -11,7 +11,7 @@ use thalweg_client::{
     host_and_port,
 };
 use thalweg_config::SaslKeys;
-use thalweg_metadata::{BrokerId, ImageCell};
+use thalweg_metadata::{BrokerId, Endpoint, ImageCell};
 
 /// A broker cannot be reached.
 #[derive(Debug, thiserror::Error)]
@@ -23,6 +23,19 @@ pub enum PeerError {
         broker: BrokerId,
         /// The listener, by inter.broker.listener.name.
         listener: String,
+    },
+    /// It has no listener of the default name, and none of the others can be used.
+    #[error(
+        "broker {broker} has no listener {listener}, and cannot be reached by its other listeners; set \
+         inter.broker.listener.name of this node, and the security of that listener: {error}"
+    )]
+    NoListener {
+        /// The broker.
+        broker: BrokerId,
+        /// The name by default.
+        listener: String,
+        /// The failure of the last one.
+        error: Box<PeerError>,
     },
     /// It does not serve the required version.
     #[error("broker {broker} serves {api} only up to version {version}, which is too old for brokers")]
@@ -49,6 +62,8 @@ pub struct PeerOptions {
     pub node_id: BrokerId,
     /// `inter.broker.listener.name`.
     pub listener: String,
+    /// Whether a broker without that listener is reached by one of its others, the first that answers.
+    pub or_any: bool,
     /// How to speak to a listener, by the number of its security protocol. Plain text for those that are missing.
     pub security: BTreeMap<i16, Properties>,
     /// `request.timeout.ms`, for requests of coordinators.
@@ -84,10 +99,30 @@ impl Peers {
     ) -> Result<Connection, PeerError> {
         let listener = &self.options.listener;
         let image = self.image.get();
-        let peer = image.broker(id).filter(|peer| !peer.fenced);
-        let Some(endpoint) = peer.and_then(|peer| peer.endpoint(listener)) else {
-            return Err(PeerError::NoEndpoint { broker: id, listener: listener.clone() });
-        };
+        let no_endpoint = || PeerError::NoEndpoint { broker: id, listener: listener.clone() };
+        let peer = image.broker(id).filter(|peer| !peer.fenced).ok_or_else(no_endpoint)?;
+        if let Some(endpoint) = peer.endpoint(listener) {
+            return self.connect_to(endpoint, purpose, timeout).await;
+        }
+        let mut last = no_endpoint();
+        for endpoint in peer.endpoints.iter().filter(|_| self.options.or_any) {
+            match self.connect_to(endpoint, purpose, timeout).await {
+                Ok(connection) => return Ok(connection),
+                Err(error) => {
+                    let (listener, error) = (listener.clone(), Box::new(error));
+                    last = PeerError::NoListener { broker: id, listener, error };
+                }
+            }
+        }
+        Err(last)
+    }
+
+    async fn connect_to(
+        &self,
+        endpoint: &Endpoint,
+        purpose: &str,
+        timeout: Duration,
+    ) -> Result<Connection, PeerError> {
         let options = ConnectionOptions {
             client_id: format!("broker-{}-{purpose}", self.options.node_id),
             connect_timeout: timeout,

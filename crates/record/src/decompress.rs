@@ -4,19 +4,20 @@
 //! grows with the data, and a batch that exceeds the limit is refused. Memory is bounded by the limit, and by the
 //! largest possible output of the compressed bytes.
 //!
-//! Everything that Kafka's Java clients can read is accepted.
+//! Accepted is what Kafka's Java clients can read, and nothing else: a batch that one of them cannot read stops it for good. The
+//! differential suite compares with Apache Kafka for each framing of each codec.
 
 mod gzip;
 mod lz4;
 mod snappy;
 mod stream;
 
-use std::io::Read;
-
+use flate2::Decompress;
 use zstd::zstd_safe::{DCtx, InBuffer, OutBuffer, get_error_name};
 
 use crate::attributes::Compression;
 
+use gzip::Gzip;
 pub use stream::RecordScratch;
 pub(crate) use stream::RecordStream;
 
@@ -152,34 +153,30 @@ impl Output<'_> {
     }
 
     /// Appends what `fill` writes into at most `room` bytes; it returns the number of bytes written.
-    fn fill<E>(
-        &mut self,
-        room: usize,
-        fill: impl FnOnce(&[u8], &mut [u8]) -> Result<usize, E>,
-    ) -> Result<usize, E> {
+    fn fill<E>(&mut self, room: usize, fill: impl FnOnce(&mut [u8]) -> Result<usize, E>) -> Result<usize, E> {
         let room = room.min(self.allowed());
         self.reserve(room);
         let start = self.bytes.len();
         self.bytes.resize(start + room, 0);
-        let (before, space) = self.bytes.split_at_mut(start);
-        let filled = fill(before, space);
+        let filled = fill(&mut self.bytes[start..]);
         self.bytes.truncate(start + filled.as_ref().map_or(0, |&written| written));
         filled
     }
 }
 
 fn inflate(payload: &[u8], output: &mut Output<'_>) -> Result<(), DecompressError> {
-    let mut decoder = flate2::bufread::MultiGzDecoder::new(payload);
+    let mut inflate = Decompress::new(false);
+    let mut gzip = Gzip::new(payload, &mut inflate);
     loop {
         if output.allowed() == 0 {
-            return match decoder.read(&mut [0]) {
+            return match gzip.read(&mut [0]) {
                 Ok(0) => Ok(()),
                 Ok(_) => Err(output.too_large()),
                 Err(error) => Err(output.corrupt(error)),
             };
         }
         let room = output.bytes.len().clamp(CHUNK_BYTES, CHUNK_BYTES * 16);
-        match output.fill(room, |_, space| decoder.read(space)) {
+        match output.fill(room, |space| gzip.read(space)) {
             Ok(0) => return Ok(()),
             Ok(_) => {}
             Err(error) => return Err(output.corrupt(error)),
@@ -187,11 +184,14 @@ fn inflate(payload: &[u8], output: &mut Output<'_>) -> Result<(), DecompressErro
     }
 }
 
+const INCOMPLETE_FRAME: &str = "the frame is incomplete";
+
 /// Consecutive frames. The window of a frame is the library's own memory, at most 128 MiB (the limit of Kafka's
 /// reader, and the window of level 22); only the filled part is touched.
 fn zstd(payload: &[u8], output: &mut Output<'_>) -> Result<(), DecompressError> {
     let mut context = DCtx::create();
     let mut input = InBuffer::around(payload);
+    let mut is_complete = false;
     loop {
         output.reserve(CHUNK_BYTES);
         let start = output.bytes.len();
@@ -213,13 +213,10 @@ fn zstd(payload: &[u8], output: &mut Output<'_>) -> Result<(), DecompressError> 
             return Err(output.too_large());
         }
         let expected = result.map_err(|code| output.corrupt(get_error_name(code)))?;
-        if input.pos() == payload.len() {
-            if expected == 0 && !payload.is_empty() {
-                return Ok(());
-            }
-            if !full {
-                return Err(output.corrupt("the last frame is incomplete"));
-            }
+        is_complete |= expected == 0 && !payload.is_empty();
+        if input.pos() == payload.len() && (expected == 0 || !full) {
+            // As in `zstd-jni`, a frame that ends early is ignored behind one that is complete.
+            return if is_complete { Ok(()) } else { Err(output.corrupt(INCOMPLETE_FRAME)) };
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::broker::Broker;
 use std::sync::Arc;
 use thalweg_hash::HashSet;
 use thalweg_metadata::topic_name;
-use thalweg_metadata::{BrokerId, Image, PartitionIndex, PartitionRegistration, Topic};
+use thalweg_metadata::{BrokerId, BrokerRegistration, Image, PartitionIndex, PartitionRegistration, Topic};
 use thalweg_security::acl::{Operation, ResourceType};
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::metadata_request::MetadataRequestTopic;
@@ -87,7 +87,7 @@ pub async fn handle(broker: Arc<Broker>, call: Arc<Call>, request: MetadataReque
     };
     MetadataResponse {
         throttle_time_ms: 0,
-        brokers: brokers(&image, &call.peer.listener),
+        brokers: brokers(&image, broker.node_id, &call.peer.listener),
         cluster_id: Some(broker.cluster_id.clone()),
         controller_id: broker.some_broker(&image),
         topics,
@@ -151,20 +151,24 @@ fn refused(topics: &[MetadataRequestTopic]) -> MetadataResponse {
     }
 }
 
-/// The brokers that can be reached by the listener that the client used.
-fn brokers(image: &Image, listener: &str) -> Vec<MetadataResponseBroker> {
-    image
-        .alive_brokers()
-        .filter_map(|broker| {
-            let endpoint = broker.endpoint(listener)?;
-            Some(MetadataResponseBroker {
-                node_id: broker.id.0,
-                host: endpoint.host.clone(),
-                port: i32::from(endpoint.port),
-                rack: broker.rack.clone(),
-            })
+/// The brokers that can be reached by the listener that the client used. If none is alive, as while a single node stops, this one:
+/// librdkafka gives up a broker that no answer names, and finds no other.
+fn brokers(image: &Image, own: BrokerId, listener: &str) -> Vec<MetadataResponseBroker> {
+    let described = |broker: &BrokerRegistration| {
+        let endpoint = broker.endpoint(listener)?;
+        Some(MetadataResponseBroker {
+            node_id: broker.id.0,
+            host: endpoint.host.clone(),
+            port: i32::from(endpoint.port),
+            rack: broker.rack.clone(),
         })
-        .collect()
+    };
+    let alive: Vec<_> = image.alive_brokers().filter_map(|broker| described(broker)).collect();
+    if alive.is_empty() {
+        image.broker(own).and_then(|own| described(own)).into_iter().collect()
+    } else {
+        alive
+    }
 }
 
 /// The leader as visible to clients of a listener: a leader without this listener is reported as missing, with an

@@ -43,6 +43,7 @@ mod stopping;
 mod streams_groups;
 mod telemetry;
 mod tls;
+mod transactional_offsets;
 mod transactions;
 mod transport;
 mod validation;

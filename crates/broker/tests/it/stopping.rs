@@ -255,6 +255,34 @@ async fn serve<R: Request>(handler: &ApiHandler, session: &mut Session, request:
     Some(decode_response::<R>(answer, R::MAX_VERSION).expect("an answer").1)
 }
 
+/// What serves requests when the broker's connections are gone.
+fn outlasting(broker: &Running) -> (ApiHandler, Session) {
+    let handler = ApiHandler::new(Arc::clone(&broker.server().broker));
+    let session = handler.open(Arc::new(Peer {
+        address: broker.server().addresses[0].1[0],
+        listener: "PLAINTEXT".to_owned(),
+        tls: None,
+        mute: thalweg_net::Mute::default(),
+        software: std::sync::OnceLock::new(),
+        attached: Default::default(),
+    }));
+    (handler, session)
+}
+
+/// A client that is told of no broker at all finds none any more, also when this one is back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn single_node_names_itself_to_the_end() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let broker = Running::start(dir.path(), &[]).await;
+    let (handler, mut peer) = outlasting(&broker);
+    let node = Arc::clone(&broker.server().broker);
+    broker.stop().await;
+    assert_eq!(node.image().alive_brokers().count(), 0, "it is fenced in the controlled shutdown");
+    let answer = serve(&handler, &mut peer, &MetadataRequest::default()).await.expect("an answer");
+    let named: Vec<i32> = answer.brokers.iter().map(|broker| broker.node_id).collect();
+    assert_eq!(named, [node.node_id.0]);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_comes_when_the_logs_are_closed_is_refused() {
     let dir = tempfile::tempdir().expect("a temporary directory");
@@ -265,16 +293,7 @@ async fn what_comes_when_the_logs_are_closed_is_refused() {
         assert_eq!(put(&broker, topic, -1, batch(&[b"in time"])).await.error_code, 0);
     }
     load_group(&broker, &topic).await;
-    let address = broker.server().addresses[0].1[0];
-    let handler = ApiHandler::new(Arc::clone(&broker.server().broker));
-    let mut peer = handler.open(Arc::new(Peer {
-        address,
-        listener: "PLAINTEXT".to_owned(),
-        tls: None,
-        mute: thalweg_net::Mute::default(),
-        software: std::sync::OnceLock::new(),
-        attached: Default::default(),
-    }));
+    let (handler, mut peer) = outlasting(&broker);
     broker.stop().await;
 
     let storage = ErrorCode::KafkaStorageError.code();

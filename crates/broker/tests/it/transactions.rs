@@ -41,8 +41,8 @@ const BOTH: [Protocol; 2] = [Protocol::Older, Protocol::Newer];
 pub struct Transactional {
     pub id: String,
     protocol: Protocol,
-    producer_id: i64,
-    epoch: i16,
+    pub producer_id: i64,
+    pub epoch: i16,
     /// Of the next record of each topic.
     sequences: BTreeMap<String, i32>,
 }
@@ -348,7 +348,7 @@ fn data() -> TempDir {
     tempfile::tempdir().expect("a temporary directory")
 }
 
-async fn start(dir: &TempDir, properties: &[(&str, &str)]) -> Running {
+pub async fn start(dir: &TempDir, properties: &[(&str, &str)]) -> Running {
     let mut all = vec![("log.retention.ms", "-1"), ("transaction.state.log.num.partitions", "2")];
     all.extend(properties);
     Running::start(dir.path(), &all).await

@@ -2,10 +2,13 @@
 //!
 //! With idempotence, up to five batches are in flight once the first is stored. If one is returned, those behind it
 //! are returned too, as out of order; all return to the queue in their order, and each is resent only when none
-//! before it is in flight. When a gap can never close (a batch has failed, or the broker has forgotten the producer),
-//! the partition waits until nothing is under way and starts again at sequence 0 with the next epoch (KIP-360). A
-//! transactional producer gets its epochs from the coordinator alone: there, a gap makes the transaction fail, and
-//! the next identity starts all partitions again.
+//! before it is in flight. When a gap can never close (the broker says that it lacks a batch that was given up, or has
+//! forgotten the producer), the partition waits until nothing is under way and starts again at sequence 0 with the next
+//! epoch (KIP-360). A transactional producer gets its epochs from the coordinator alone: there, a gap makes the
+//! transaction fail, and the next identity starts all partitions again.
+//!
+//! A batch that was given up may be stored nevertheless, and those behind it with it. So these keep their sequences: the
+//! answers to them show whether there is a gap (`TransactionManager.maybeResolveSequences` of Kafka's producer).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -72,6 +75,8 @@ struct Sequences {
     outstanding: VecDeque<Outstanding>,
     /// Whether the partition must restart sequences once nothing is in flight.
     restart: bool,
+    /// Whether a batch was given up that may be stored, and batches behind it have no end yet: no other is sent.
+    unresolved: bool,
     /// Whether a batch of this id and epoch is stored.
     known: bool,
 }
@@ -81,7 +86,15 @@ struct Sequences {
 struct Outstanding {
     base_sequence: i32,
     /// It completed before an older one.
-    ended: bool,
+    end: Option<End>,
+}
+
+/// How a batch completed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum End {
+    Stored,
+    /// It is reported as failed. Its records may be stored, if an answer was lost.
+    GivenUp,
 }
 
 impl Sequences {
@@ -109,6 +122,7 @@ impl PartitionQueue {
                 next: 0,
                 outstanding: VecDeque::new(),
                 restart: false,
+                unresolved: false,
                 known: false,
             },
         }
@@ -164,6 +178,9 @@ impl PartitionQueue {
             // second one could overtake it. And it remembers only this many batches: the oldest may still be in
             // flight to a former leader, and be resent when all behind it are stored.
             None => {
+                if sequences.unresolved {
+                    return false;
+                }
                 let room = sequences.known && sequences.outstanding.len() < BATCHES_REMEMBERED;
                 sequences.outstanding.is_empty() || (room && sequences.identity == identity)
             }
@@ -179,7 +196,7 @@ impl PartitionQueue {
         if identity.is_some() && batch.sequence.is_none() {
             let sequences = &mut self.sequences;
             batch.identify(sequences.identity.id, sequences.epoch, sequences.next);
-            sequences.outstanding.push_back(Outstanding { base_sequence: sequences.next, ended: false });
+            sequences.outstanding.push_back(Outstanding { base_sequence: sequences.next, end: None });
             sequences.next = increment_sequence(sequences.next, batch.record_count());
         }
         batch.sealed = true;
@@ -206,6 +223,7 @@ impl PartitionQueue {
         sequences.next = 0;
         sequences.outstanding.clear();
         sequences.restart = false;
+        sequences.unresolved = false;
         sequences.known = false;
         for batch in &mut self.queue {
             batch.sequence = None;
@@ -223,33 +241,42 @@ impl PartitionQueue {
         batch.sequence.is_some_and(|sequence| self.sequences.is_oldest(sequence))
     }
 
-    /// A batch completed, stored or failed.
-    pub(super) fn ended(&mut self, batch: &Batch, stored: bool) {
+    /// A batch that was in flight completed.
+    pub(super) fn ended(&mut self, batch: &Batch, end: End) {
         self.in_flight -= 1;
-        self.forget(batch, stored);
+        self.note_end(batch, end);
     }
 
     /// A waiting batch fails.
     pub(super) fn gave_up(&mut self, batch: &Batch) {
-        self.forget(batch, false);
+        self.note_end(batch, End::GivenUp);
     }
 
-    fn forget(&mut self, batch: &Batch, stored: bool) {
+    fn note_end(&mut self, batch: &Batch, end: End) {
         let Some(sequence) = batch.sequence else { return };
-        let outstanding = &mut self.sequences.outstanding;
-        if let Some(known) = outstanding.iter_mut().find(|known| known.base_sequence == sequence) {
-            known.ended = true;
+        let sequences = &mut self.sequences;
+        if let Some(known) = sequences.outstanding.iter_mut().find(|known| known.base_sequence == sequence) {
+            known.end = Some(end);
         }
-        while outstanding.front().is_some_and(|oldest| oldest.ended) {
-            outstanding.pop_front();
+        sequences.known |= end == End::Stored;
+        sequences.unresolved |= end == End::GivenUp;
+        let mut last = None;
+        while let Some(end) = sequences.outstanding.front().and_then(|oldest| oldest.end) {
+            last = Some(end);
+            sequences.outstanding.pop_front();
         }
-        self.sequences.restart |= !stored;
-        self.sequences.known |= stored;
+        if sequences.unresolved && sequences.outstanding.is_empty() {
+            // A broker that stored the last has stored all before it.
+            sequences.unresolved = false;
+            sequences.restart |= last != Some(End::Stored);
+        }
     }
 
-    /// The broker lacks earlier batches: restart sequences once nothing is in flight.
-    pub(super) fn sequence_lost(&mut self) {
+    /// The broker lacks earlier batches: restart sequences once nothing is in flight. Returns whether one of them was given
+    /// up, which explains it.
+    pub(super) fn sequence_lost(&mut self) -> bool {
         self.sequences.restart = true;
+        self.sequences.unresolved
     }
 
     /// A batch was returned for a retry: puts it back to its place in the queue.
@@ -298,11 +325,19 @@ mod tests {
         assert_eq!(readiness(&queue), Readiness::Nothing, "no broker knows the producer yet");
         queue.retry(first, now);
         let first = queue.take(Some(IDENTITY));
-        queue.ended(&first, true);
+        queue.ended(&first, End::Stored);
         let (second, third) = (queue.take(Some(IDENTITY)), queue.take(Some(IDENTITY)));
         assert_eq!((second.sequence, third.sequence), (Some(1), Some(2)));
         // Nor does one overtake the first of the next epoch.
-        queue.ended(&second, false);
+        queue.ended(&second, End::GivenUp);
+        queue.retry(third, now);
+        let third = queue.take(Some(IDENTITY));
+        assert_eq!(
+            (third.sequence, readiness(&queue)),
+            (Some(2), Readiness::Nothing),
+            "is the second stored?"
+        );
+        assert!(queue.sequence_lost());
         queue.retry(third, now);
         let third = queue.take(Some(IDENTITY));
         assert_eq!((third.sequence, readiness(&queue)), (Some(0), Readiness::Nothing));
@@ -314,16 +349,16 @@ mod tests {
         let mut queue = queue(9, &config, now);
         let readiness = |queue: &PartitionQueue| queue.readiness(&config, Some(IDENTITY), false, now);
         let first = queue.take(Some(IDENTITY));
-        queue.ended(&first, true);
+        queue.ended(&first, End::Stored);
         let mut taken: VecDeque<_> = (0..5).map(|_| queue.take(Some(IDENTITY))).collect();
         assert_eq!(readiness(&queue), Readiness::Nothing);
         // Though all behind it are stored, by another broker perhaps, the oldest may have to be sent again.
         let oldest = taken.pop_front().expect("there are five");
         for later in taken {
-            queue.ended(&later, true);
+            queue.ended(&later, End::Stored);
         }
         assert_eq!(readiness(&queue), Readiness::Nothing);
-        queue.ended(&oldest, true);
+        queue.ended(&oldest, End::Stored);
         assert_eq!(readiness(&queue), Readiness::Ready);
     }
 }

@@ -22,6 +22,7 @@ use tokio::time::{Instant, Sleep};
 
 use super::accumulator::Taken;
 use super::delivery::{BatchRefused, DeliveryError, drop_waiting, report, timed_out};
+use super::partition::End;
 use super::{Acks, Shared};
 use crate::byte_stream::ByteStream;
 use crate::error::{ClientError, CloseReason, ConnectionClosed, UnencodableRequest, UnreadableResponse};
@@ -474,7 +475,7 @@ fn settle(shared: &Shared, outcomes: Vec<(Taken, Outcome)>) {
             Outcome::Stored(offset) => {
                 let mut accumulator = shared.accumulator.lock();
                 accumulator.trouble = None;
-                accumulator.partitions[taken.partition].ended(&taken.batch, true);
+                accumulator.partitions[taken.partition].ended(&taken.batch, End::Stored);
                 drop(accumulator);
                 ended.push((taken, Ok(offset)));
             }
@@ -523,12 +524,16 @@ fn failed(
     let mendable = !(lost && config.transactional_id.is_some());
     if (out_of_sequence || error_code.is_retriable()) && may_retry && mendable {
         if lost {
-            let (topic, partition) = (&queue.topic, queue.partition);
-            tracing::warn!(
-                %topic, partition, %error_code, why = message.as_deref(),
-                "The broker lacks earlier batches: starting a new producer epoch, records may be duplicated"
-            );
-            queue.sequence_lost();
+            let expected = queue.sequence_lost();
+            let (topic, partition, why) = (&queue.topic, queue.partition, message.as_deref());
+            if expected {
+                tracing::debug!(%topic, partition, %error_code, why, "Starting a new producer epoch behind a failed batch");
+            } else {
+                tracing::warn!(
+                    %topic, partition, %error_code, why,
+                    "The broker lacks earlier batches: starting a new producer epoch, records may be duplicated"
+                );
+            }
             if accumulator.identity.is_some_and(|identity| queue.epochs_used_up(identity)) {
                 accumulator.identity = None;
             }
@@ -542,7 +547,7 @@ fn failed(
         shared.housekeeper.notify_one();
         return None;
     }
-    queue.ended(&taken.batch, false);
+    queue.ended(&taken.batch, End::GivenUp);
     let error = if in_time || !error_code.is_retriable() {
         let (topic, partition) = (Arc::clone(&queue.topic), queue.partition);
         DeliveryError::Refused(BatchRefused { topic, partition, error_code, message })

@@ -37,6 +37,10 @@ pub enum Act {
     CloseBefore,
     /// Store, and end the connection instead of answering.
     CloseAfter,
+    /// Store, and do not answer.
+    Silence,
+    /// Neither store nor answer.
+    Ignore,
     /// Store, and answer later.
     Delay(Duration),
 }
@@ -279,6 +283,9 @@ impl State {
         if acts.contains(&Act::CloseBefore) {
             return Answer::Close;
         }
+        if acts.contains(&Act::Ignore) {
+            return Answer::None;
+        }
         let mut delay = Duration::ZERO;
         let mut answers = Vec::new();
         for (partition, act) in topic.partition_data.iter().zip(&acts) {
@@ -297,7 +304,7 @@ impl State {
         if acts.contains(&Act::CloseAfter) {
             return Answer::Close;
         }
-        if request.acks == 0 {
+        if request.acks == 0 || acts.contains(&Act::Silence) {
             return Answer::None;
         }
         let (name, topic_id) = (topic.name.clone(), topic.topic_id);

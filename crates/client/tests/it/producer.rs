@@ -252,6 +252,90 @@ async fn records_that_nobody_stores_in_time_are_reported() {
     assert!(reports.failed[0].2.contains("delivery.timeout.ms=3000"), "{}", reports.failed[0].2);
 }
 
+/// A batch is given up whose answer was lost, before those behind it, whose answers were lost as well.
+#[tokio::test(start_paused = true)]
+async fn batches_behind_one_of_unknown_fate_are_stored_once() {
+    for stored in [true, false] {
+        let (mut count, begin) = (0, Instant::now());
+        let fake = Fake::new(1, move |_| {
+            count += 1;
+            match count {
+                1 => Act::Store,
+                2..=4 if stored => Act::Silence,
+                5 if stored => Act::CloseAfter,
+                2..=4 => Act::Ignore,
+                5 => Act::CloseBefore,
+                _ if begin.elapsed() < Duration::from_millis(3300) => {
+                    Act::Refuse(ErrorCode::NotLeaderOrFollower)
+                }
+                _ => Act::Store,
+            }
+        });
+        let config = ProducerConfig {
+            batch_bytes: 1,
+            linger: Duration::ZERO,
+            delivery_timeout: Duration::from_secs(3),
+            ..ProducerConfig::default()
+        };
+        let (mut producer, topic, reports) = producer(&fake, config).await;
+        let sent: Vec<Stored> = (0..6).map(plain).collect();
+        send(&mut producer, topic, None, &sent[0]).await;
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        send(&mut producer, topic, None, &sent[1]).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        for record in &sent[2..] {
+            send(&mut producer, topic, None, record).await;
+        }
+        producer.close().await;
+        let there: Vec<Stored> =
+            sent.iter().filter(|record| stored || number(record) != 1).cloned().collect();
+        assert_in_order(&fake, &there);
+        let reports = reports.lock().expect("no panic");
+        assert_eq!((reports.stored, reports.timed_out), (5, 1), "{:?}", reports.failed);
+        assert_eq!(fake.state().logs[0].epochs.last(), Some(&i16::from(!stored)));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_given_up_makes_nothing_doubled_or_reordered() {
+    let mut given_up = 0;
+    for seed in 0..60 {
+        let mut random = seeded(3000 + seed);
+        let mut faults = seeded(4000 + seed);
+        let fake = Fake::new(random.random_range(1..4), move |_| match faults.random_range(0..20) {
+            0 => Act::Refuse(ErrorCode::NotEnoughReplicas),
+            1 => Act::CloseBefore,
+            2 => Act::CloseAfter,
+            3..=4 => Act::Silence,
+            5 => Act::Ignore,
+            6 => Act::Delay(Duration::from_millis(20)),
+            7 => Act::Refuse(ErrorCode::MessageTooLarge),
+            _ => Act::Store,
+        });
+        let mut config = random_config(&mut random);
+        config.retries = random.random_range(0..5);
+        config.delivery_timeout = Duration::from_millis(random.random_range(100..1000));
+        config.connection.request_timeout = Duration::from_millis(random.random_range(50..100));
+        let (mut producer, topic, reports) = producer(&fake, config).await;
+        for number in 0..300 {
+            send(&mut producer, topic, None, &record(&mut random, number, 400)).await;
+            tokio::time::sleep(Duration::from_millis(random.random_range(0..10))).await;
+        }
+        producer.close().await;
+        println!("seed {seed}");
+        let state = fake.state();
+        let there: Vec<Vec<u64>> =
+            state.logs.iter().map(|log| log.records.iter().map(number).collect()).collect();
+        assert!(there.iter().all(|numbers| numbers.is_sorted_by(|a, b| a < b)), "{there:?}");
+        let reports = reports.lock().expect("no panic");
+        let failed: u32 = reports.failed.iter().map(|(_, records, _)| records).sum();
+        assert_eq!(reports.stored + u64::from(failed), 300);
+        assert!(there.iter().map(Vec::len).sum::<usize>() as u64 >= reports.stored);
+        given_up += failed;
+    }
+    assert!(given_up > 100, "{given_up}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_broker_that_does_not_answer_is_left_and_the_records_are_sent_again() {
     let mut count = 0;

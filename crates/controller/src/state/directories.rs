@@ -84,7 +84,7 @@ impl State {
         let may_lead = |id: BrokerId| self.is_active(id);
         let mut change = PartitionChange::new(self, topic, index, partition, &may_lead);
         change.set_directory(broker.id, directory);
-        let log = log_of(broker, partition);
+        let log = log_of(broker, partition, directory);
         change.lost = (log != ReplicaLog::Kept).then_some((broker.id, log));
         change.build()
     }
@@ -108,10 +108,12 @@ impl State {
 /// The log of a replica whose directory is reported. If the directory that is known is none of the broker's online ones, the
 /// log did not move from it: it begins again. No replica is taken into the ISR in such a directory: where this one is in sync
 /// or eligible, it became so with the log that it had before. In a lost directory is a log that has become incomplete under its
-/// broker, which says so by that; one that was handed over for lack of room is whole.
-fn log_of(broker: &BrokerRegistration, partition: &PartitionRegistration) -> ReplicaLog {
+/// broker, which says so by that; one that was handed over for lack of room is whole. A broker also reports one of the two first
+/// where it has a log that did not move to the directory that is known, and that one is gone.
+fn log_of(broker: &BrokerRegistration, partition: &PartitionRegistration, reported: Uuid) -> ReplicaLog {
+    let is_told_later = reported == DIRECTORY_FULL || reported == DIRECTORY_LOST;
     match partition.directory(broker.id) {
-        _ if partition.replicas.len() == 1 => ReplicaLog::Kept,
+        _ if partition.replicas.len() == 1 || is_told_later => ReplicaLog::Kept,
         Some(known) if known == DIRECTORY_LOST => ReplicaLog::Damaged,
         Some(known) if known == DIRECTORY_FULL => ReplicaLog::Kept,
         Some(known) if !broker.has_online_directory(known) => ReplicaLog::Gone,

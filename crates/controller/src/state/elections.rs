@@ -106,6 +106,21 @@ impl State {
         self.suspects = suspects;
     }
 
+    /// The brokers that an earlier controller suspected, as far as the image shows it: they are up, in sync, and it did not elect
+    /// them where there is no leader. Of those that were still starting, and are fenced, nothing is known.
+    pub(super) fn passed_over(&self) -> BTreeSet<BrokerId> {
+        let mut passed_over = BTreeSet::new();
+        if self.has_elr() {
+            return passed_over;
+        }
+        let may_lead = |id: BrokerId| self.is_active(id);
+        for (topic, index, partition) in self.partitions_where(|p| !p.has_leader()) {
+            let change = PartitionChange::new(self, &topic, index, &partition, &may_lead);
+            passed_over.extend(partition.isr.iter().copied().filter(|id| change.is_up(*id)));
+        }
+        passed_over
+    }
+
     /// Whether a replica in sync must not lead yet. When the sessions of several brokers end together, nobody leads, and the
     /// ISR stays as it is. A member whose process stopped uncleanly meanwhile may lack acknowledged records that the
     /// others have: it leads only when none is left whose process may still live, or if its log is the best (`log_ends`). With

@@ -236,6 +236,7 @@ impl State {
         self.tokens.load(&image);
         self.mutations.set(image.quotas());
         self.image = image;
+        self.suspects = self.passed_over();
         self.next_offset = next_offset;
         self.registered_at = registered_at;
         for broker in self.image.cluster().brokers.values() {

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use thalweg_hash::HashMap;
 use thalweg_metadata::PartitionIndex;
 use thalweg_record::{DecompressBuffer, Offset};
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
 /// How many writes of a shard may wait for the replicas. While the replicas are away, each takes memory.
@@ -24,12 +24,14 @@ pub(crate) struct Cell<S: Shard> {
     driver: Arc<Driver<S>>,
     next_deadline_ms: AtomicI64,
     state: Mutex<State<S>>,
+    /// Notified when the shard is unloaded.
+    gone: Notify,
 }
 
 enum State<S: Shard> {
     Loading,
     Active(Box<Active<S>>),
-    /// The log could not be read.
+    /// The log could not be read, and waiting does not help. Attempts go on all the same.
     Failed,
     /// Another broker's, or another epoch's.
     Gone,
@@ -58,14 +60,14 @@ type Replies<A> = HashMap<Ticket, oneshot::Sender<A>>;
 
 impl<S: Shard> fmt::Debug for Cell<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} of partition {} in epoch {}", S::KEEPS, self.partition, self.leader_epoch)
+        write!(f, "{} of {}-{} in epoch {}", S::KEEPS, S::TOPIC, self.partition, self.leader_epoch)
     }
 }
 
 impl<S: Shard> Cell<S> {
     pub(super) fn new(partition: PartitionIndex, leader_epoch: i32, driver: Arc<Driver<S>>) -> Cell<S> {
         let (next_deadline_ms, state) = (AtomicI64::new(i64::MAX), Mutex::new(State::Loading));
-        Cell { partition, leader_epoch, driver, next_deadline_ms, state }
+        Cell { partition, leader_epoch, driver, next_deadline_ms, state, gone: Notify::new() }
     }
 
     pub(super) fn leader_epoch(&self) -> i32 {
@@ -91,24 +93,35 @@ impl<S: Shard> Cell<S> {
         matches!(*self.state.lock(), State::Active(_))
     }
 
-    /// Replays the log into a shard, which serves from then on. Blocks.
-    pub(super) fn load(self: &Arc<Cell<S>>) {
+    /// Returns when the shard is unloaded. One task may wait.
+    pub(super) async fn gone(&self) {
+        self.gone.notified().await;
+    }
+
+    /// Whether the shard is still to be loaded.
+    fn is_awaited(&self) -> bool {
+        matches!(*self.state.lock(), State::Loading | State::Failed)
+    }
+
+    /// Replays the log into a new shard, which serves from then on. Blocks. There may be another attempt after one that fails.
+    pub(super) fn load(self: &Arc<Cell<S>>) -> Result<(), ReplayError> {
         let begun = Instant::now();
         let (_, turn) = self.driver.turn();
         let mut shard = S::new(&self.driver.shared, self.leader_epoch, turn);
         let mut buffer = DecompressBuffer::default();
         let mut acknowledged_before = Offset(0);
         let mut each = |piece: Piece<'_>| {
+            if !self.is_awaited() {
+                return Err(ReplayError::NotLeader);
+            }
             piece.check()?;
             acknowledged_before = piece.acknowledged_before;
             shard.replay(piece, &mut buffer, turn)
         };
-        let replayed = self.driver.log.replay(self.partition, &mut each);
+        let unacknowledged = self.driver.log.replay(self.partition, self.leader_epoch, &mut each)?;
         self.driver.loads.record_time(begun.elapsed());
-        match replayed {
-            Ok(unacknowledged) => self.loaded(shard, acknowledged_before, unacknowledged),
-            Err(error) => self.fail(&error),
-        }
+        self.loaded(shard, acknowledged_before, unacknowledged);
+        Ok(())
     }
 
     fn loaded(
@@ -118,7 +131,7 @@ impl<S: Shard> Cell<S> {
         unacknowledged: Option<Appended>,
     ) {
         let mut state = self.state.lock();
-        if matches!(*state, State::Loading) {
+        if matches!(*state, State::Loading | State::Failed) {
             let (now, turn) = self.driver.turn();
             let unacknowledged_to = unacknowledged.map(|appended| appended.last_offset.0);
             let replicated_to = acknowledged_before.0.max(0) - 1;
@@ -133,22 +146,18 @@ impl<S: Shard> Cell<S> {
         }
     }
 
-    fn fail(&self, error: &ReplayError) {
+    /// The log cannot be read: requests are redirected.
+    pub(super) fn fail(&self) {
         let mut state = self.state.lock();
         if matches!(*state, State::Loading) {
             *state = State::Failed;
-            let (partition, leader_epoch) = (self.partition, self.leader_epoch);
-            if matches!(error, ReplayError::NotLeader) {
-                tracing::info!(%partition, leader_epoch, "Leadership has moved, not loading {}", S::KEEPS);
-            } else {
-                tracing::error!(%partition, leader_epoch, %error, "Failed to load {}", S::KEEPS);
-            }
         }
     }
 
     /// The shard is unloaded.
     pub(super) fn unload(&self) {
         self.next_deadline_ms.store(i64::MAX, Ordering::Release);
+        self.gone.notify_one();
         if let State::Active(active) = std::mem::replace(&mut *self.state.lock(), State::Gone) {
             let Active { mut shard, mut held, mut replies, .. } = *active;
             self.tell("Unloaded", shard.count());

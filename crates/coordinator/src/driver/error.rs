@@ -48,15 +48,15 @@ pub enum WriteError {
     /// A name in it is too long for the record's format.
     #[error("A name is too long for the record's format")]
     Unencodable,
-    /// The log refuses it for another reason.
-    #[error("The log refused it")]
-    Refused,
+    /// The log refuses it for another reason, as of its producer.
+    #[error("The log refused it: {0}")]
+    Refused(ErrorCode),
 }
 
 impl WriteError {
     /// Whether the size or the form of one record may be the cause, so that others of the batch can be written without it.
     pub(crate) fn is_of_one_record(self) -> bool {
-        matches!(self, WriteError::TooLarge | WriteError::Unencodable | WriteError::Refused)
+        matches!(self, WriteError::TooLarge | WriteError::Unencodable | WriteError::Refused(_))
     }
 
     /// Kafka's code for it (`CoordinatorOperationExceptionHelper`).
@@ -66,8 +66,9 @@ impl WriteError {
                 ErrorCode::CoordinatorNotAvailable
             }
             WriteError::NotLeader | WriteError::Storage => ErrorCode::NotCoordinator,
-            WriteError::TooLarge | WriteError::Refused => ErrorCode::UnknownServerError,
+            WriteError::TooLarge => ErrorCode::UnknownServerError,
             WriteError::Unencodable => ErrorCode::InvalidRequest,
+            WriteError::Refused(code) => code,
         }
     }
 }
@@ -109,10 +110,11 @@ impl From<&AppendError> for WriteError {
                 Log::DiskFull(_) | Log::TooManyOpenFiles(_) | Log::Poisoned { .. } | Log::Log(_),
             ) => WriteError::Storage,
             AppendError::TooLarge { .. } | AppendError::Log(Log::TooLarge(_)) => WriteError::TooLarge,
-            AppendError::Role(RoleError::UnknownEpoch)
-            | AppendError::Batch(_)
-            | AppendError::Records(_)
-            | AppendError::Log(_) => WriteError::Refused,
+            // A coordinator is elected after its partition: a fault of ours.
+            AppendError::Role(RoleError::UnknownEpoch) => WriteError::Refused(ErrorCode::UnknownServerError),
+            AppendError::Batch(_) | AppendError::Records(_) | AppendError::Log(_) => {
+                WriteError::Refused(error.code())
+            }
         }
     }
 }
@@ -131,6 +133,27 @@ impl From<AckError> for WriteError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// As Kafka's `CoordinatorOperationExceptionHelper` and its transaction coordinator, which pass on what they do not
+    /// translate.
+    #[test]
+    fn refusals_for_the_producers_reasons_reach_the_client() {
+        use thalweg_log::{
+            InvalidProducerEpoch, InvalidTransactionState, ProducerError, TransactionCoordinatorFenced,
+        };
+        use thalweg_record::{Offset, ProducerEpoch, ProducerId};
+        let code = |error: ProducerError| {
+            WriteError::from(&AppendError::from(thalweg_log::AppendError::from(error))).code()
+        };
+        let producer_id = ProducerId(7);
+        let (epoch, current, offset) = (ProducerEpoch(1), ProducerEpoch(2), Offset(9));
+        let stale = InvalidProducerEpoch { producer_id, epoch, current, offset };
+        assert_eq!(code(stale.into()), ErrorCode::InvalidProducerEpoch);
+        let not_verified = InvalidTransactionState::NotVerified { producer_id };
+        assert_eq!(code(not_verified.into()), ErrorCode::InvalidTxnState);
+        let fenced = TransactionCoordinatorFenced { producer_id, coordinator_epoch: 1, current: 2 };
+        assert_eq!(code(fenced.into()), ErrorCode::TransactionCoordinatorFenced);
+    }
 
     #[test]
     fn clients_retry_here_or_look_for_another_coordinator() {

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use std::future::Future;
 use std::pin::Pin;
 use thalweg_metadata::PartitionIndex;
-use thalweg_record::{BatchError, CrcMismatch, Offset, RecordError, batches};
+use thalweg_record::{BatchError, Offset, RecordError, batches};
 use thalweg_replica::partition::{AppendAs, DeleteError};
 use thalweg_wire::DecodeError;
 
@@ -35,11 +35,13 @@ pub trait CoordinatorLog: Send + Sync + 'static {
         of: Appended,
     ) -> Pin<Box<dyn Future<Output = Result<Offset, WriteError>> + Send>>;
 
-    /// Reads the log from its start to its end, in order. Blocks; it is called on a blocking thread. Stops when `each` fails.
-    /// Returns the end of the log, if not all of it is acknowledged.
+    /// Reads the log from its start to its end, in order, as the leader of `leader_epoch`. Blocks; it is called on a blocking
+    /// thread. Stops when `each` fails; the log notes damage that `each` finds. Returns the end of the log, if not all of it is
+    /// acknowledged.
     fn replay(
         &self,
         partition: PartitionIndex,
+        leader_epoch: i32,
         each: &mut dyn FnMut(Piece<'_>) -> Result<(), ReplayError>,
     ) -> Result<Option<Appended>, ReplayError>;
 
@@ -64,6 +66,8 @@ pub struct Appended {
 pub struct Piece<'a> {
     /// The batches.
     pub bytes: &'a [u8],
+    /// The offset that they were read from: none of their records has a smaller one.
+    pub from: Offset,
     /// The offset before which all replicas have the log. Another leader may not know what is behind.
     pub acknowledged_before: Offset,
 }
@@ -72,19 +76,22 @@ impl Piece<'_> {
     /// A piece that all replicas have.
     #[cfg(test)]
     pub(crate) fn acknowledged(bytes: &[u8]) -> Piece<'_> {
-        Piece { bytes, acknowledged_before: Offset(i64::MAX) }
+        Piece { bytes, from: Offset::ZERO, acknowledged_before: Offset(i64::MAX) }
     }
 
     /// Whether the batches are those that were written. A bit that the medium has lost must not become a committed offset.
     pub(super) fn check(&self) -> Result<(), ReplayError> {
-        for batch in batches(self.bytes) {
-            let batch = batch?;
-            batch.check_crc().map_err(|error| {
-                let offset = batch.header.base_offset.0;
-                ReplayError::Damaged { offset, error }
-            })?;
+        let damaged =
+            |offset: Offset, position, error| ReplayError::Damaged { offset: offset.0, position, error };
+        let (mut batches, mut next) = (batches(self.bytes), self.from);
+        loop {
+            let position = batches.position();
+            let Some(batch) = batches.next() else { return Ok(()) };
+            let batch = batch.map_err(|error| damaged(next, position, error))?;
+            let base = batch.header.base_offset;
+            batch.check_crc().map_err(|error| damaged(base, position, error.into()))?;
+            next = batch.header.next_offset();
         }
-        Ok(())
     }
 
     /// The offset of a record that is not acknowledged yet.
@@ -100,7 +107,7 @@ pub enum ReplayError {
     /// The partition is led elsewhere by now.
     #[error("This broker no longer leads the partition")]
     NotLeader,
-    /// The log could not be read.
+    /// The log could not be read now.
     #[error("The log could not be read: {reason}")]
     Read {
         /// The log's error.
@@ -112,10 +119,18 @@ pub enum ReplayError {
     /// A batch whose bytes have changed since they were written.
     #[error("The batch at offset {offset} is damaged: {error}")]
     Damaged {
-        /// Its base offset.
+        /// Its base offset, or the first that it may have.
         offset: i64,
-        /// The checksums.
-        error: CrcMismatch,
+        /// Where it begins in the piece.
+        position: usize,
+        /// The fault.
+        error: BatchError,
+    },
+    /// Damage that the log itself has found, and logged.
+    #[error("The log is damaged from offset {offset} on")]
+    DamagedLog {
+        /// The offset that could not be read.
+        offset: i64,
     },
     /// A batch whose records cannot be read.
     #[error("The batch at offset {offset} cannot be read: {error}")]
@@ -133,6 +148,14 @@ pub enum ReplayError {
         /// The fault.
         error: RecordDecodeError,
     },
+}
+
+impl ReplayError {
+    /// Whether another attempt may soon succeed with nothing done about it: descriptors are free again, or the directory is
+    /// offline and another broker leads.
+    pub(super) fn passes(&self) -> bool {
+        matches!(self, ReplayError::Read { .. })
+    }
 }
 
 /// A key or value in a format that Kafka does not write.

@@ -3,8 +3,10 @@
 use super::{AppendAs, Appended, CoordinatorLog, Piece, ReplayError, WriteError};
 use bytes::Bytes;
 use parking_lot::Mutex;
+use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use thalweg_metadata::PartitionIndex;
 use thalweg_record::{BatchHeader, LeaderEpoch, Offset, stamp_head};
 use thalweg_replica::partition::DeleteError;
@@ -18,6 +20,10 @@ pub(crate) struct MemoryLog {
     pub(crate) acknowledges: watch::Sender<bool>,
     /// Replay waits for this.
     pub(crate) loads: watch::Sender<bool>,
+    /// Partitions whose replay fails, and why.
+    pub(crate) unreadable: Mutex<BTreeMap<PartitionIndex, fn() -> ReplayError>>,
+    /// How often a partition was replayed.
+    pub(crate) replays: AtomicUsize,
 }
 
 impl CoordinatorLog for MemoryLog {
@@ -55,16 +61,22 @@ impl CoordinatorLog for MemoryLog {
 
     fn replay(
         &self,
-        _partition: PartitionIndex,
+        partition: PartitionIndex,
+        _leader_epoch: i32,
         each: &mut dyn FnMut(Piece<'_>) -> Result<(), ReplayError>,
     ) -> Result<Option<Appended>, ReplayError> {
+        self.replays.fetch_add(1, Ordering::Relaxed);
         while !*self.loads.borrow() {
             std::thread::yield_now();
+        }
+        if let Some(error) = self.unreadable.lock().get(&partition) {
+            return Err(error());
         }
         let (batches, end) = (self.batches.lock().clone(), *self.next_offset.lock());
         let is_replicated = *self.acknowledges.borrow();
         let acknowledged_before = Offset(if is_replicated { end } else { 0 });
-        batches.iter().try_for_each(|bytes| each(Piece { bytes, acknowledged_before }))?;
+        let from = Offset::ZERO;
+        batches.iter().try_for_each(|bytes| each(Piece { bytes, from, acknowledged_before }))?;
         let last = Appended { last_offset: Offset(end - 1), is_replicated, is_flushed: true };
         Ok((!is_replicated && end > 0).then_some(last))
     }
@@ -87,6 +99,8 @@ impl MemoryLog {
             next_offset: Mutex::new(0),
             acknowledges: watch::Sender::new(true),
             loads: watch::Sender::new(true),
+            unreadable: Mutex::default(),
+            replays: AtomicUsize::new(0),
         })
     }
 }

@@ -18,6 +18,7 @@
 mod answers;
 mod cell;
 mod error;
+mod load;
 mod log;
 #[cfg(test)]
 mod memory_log;
@@ -68,6 +69,8 @@ pub struct Ticket(pub u64);
 pub(crate) trait Shard: Send + Sized + 'static {
     /// What it stores, for log lines.
     const KEEPS: &'static str;
+    /// The topic that it is stored in, for log lines.
+    const TOPIC: &'static str;
     /// State shared by the shards of a broker.
     type Shared: Send + Sync + 'static;
     /// The context of a turn.

@@ -2,6 +2,7 @@
 //! until the next deadline. It decides nothing.
 
 use super::cell::Progress;
+use super::load::load;
 use super::{Acknowledged, Cell, CoordinatorLog, Moment, Shard, Ticket, Unavailable};
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
@@ -33,7 +34,7 @@ pub struct LoadFigures {
     pub active: usize,
     /// Partitions that are being loaded, or wait for it.
     pub loading: usize,
-    /// Partitions whose log could not be read.
+    /// Partitions whose log could not be read, for a reason that does not pass.
     pub failed: usize,
 }
 
@@ -129,13 +130,7 @@ impl<S: Shard> Shards<S> {
         if let Some(earlier) = earlier {
             earlier.unload();
         }
-        let (loads, disk) = (Arc::clone(&self.loads), self.disk.clone());
-        self.driver.runtime.spawn(async move {
-            let _permit = loads.acquire_owned().await.expect("the semaphore is never closed");
-            if let Err(error) = disk.spawn(move || cell.load()).await {
-                tracing::error!(%partition, %error, "Loading {} was aborted", S::KEEPS);
-            }
-        });
+        self.driver.runtime.spawn(load(cell, Arc::clone(&self.loads), self.disk.clone()));
     }
 
     /// This broker no longer leads the partition, or not in this epoch: waiting requests are redirected. Without an

@@ -40,6 +40,7 @@ use std::fmt;
 use std::sync::Arc;
 use thalweg_hash::HashMap;
 use thalweg_log::disk::Disk;
+use thalweg_metadata::topic_name::OFFSETS;
 use thalweg_record::{DecompressBuffer, ProducerId};
 use tokio::runtime::Handle;
 
@@ -172,6 +173,7 @@ pub struct Shard {
 
 impl driver::Shard for Shard {
     const KEEPS: &'static str = "groups and offsets";
+    const TOPIC: &'static str = OFFSETS;
     type Shared = Arc<ShardContext>;
     type Turn = Moment;
     type Write = Write;
@@ -303,7 +305,11 @@ impl driver::Shard for Shard {
         if let Some(after) = write.after.take() {
             self.after_refusal(after, now);
         }
-        tracing::warn!(records = write.records.len(), %error, "Group coordinator write was rejected");
+        if write.producer.is_some() && matches!(error, WriteError::Refused(_)) {
+            tracing::debug!(records = write.records.len(), %error, "Rejected a write of a transaction");
+        } else {
+            tracing::warn!(records = write.records.len(), %error, "Group coordinator write was rejected");
+        }
         self.fail(write.answers, write.completion, error, now, true);
     }
 

@@ -6,6 +6,7 @@ mod consumer_random;
 mod driver;
 mod golden;
 mod harness;
+mod loading;
 mod membership;
 mod migration;
 mod random;

@@ -22,6 +22,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 use thalweg_hash::HashMap;
+use thalweg_metadata::topic_name::SHARE_STATE;
 use thalweg_record::{BatchBuilder, BatchOptions, DecompressBuffer, batches};
 use thalweg_share::ShareKey;
 
@@ -89,6 +90,7 @@ pub(crate) struct Shard {
 
 impl driver::Shard for Shard {
     const KEEPS: &'static str = "share partitions";
+    const TOPIC: &'static str = SHARE_STATE;
     type Shared = Arc<ShardContext>;
     type Turn = Moment;
     type Write = Write;

@@ -32,6 +32,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use thalweg_hash::HashMap;
 use thalweg_metadata::PartitionIndex;
+use thalweg_metadata::topic_name::TRANSACTIONS;
 use thalweg_record::{BatchBuilder, BatchOptions, DecompressBuffer};
 
 /// How long a completion that could not be written rests.
@@ -133,6 +134,7 @@ pub struct Shard {
 
 impl driver::Shard for Shard {
     const KEEPS: &'static str = "transactional ids";
+    const TOPIC: &'static str = TRANSACTIONS;
     type Shared = ShardContext;
     type Turn = Turn;
     type Write = Write;

@@ -24,7 +24,7 @@ pub enum OpenError {
     /// Two are copies of each other.
     #[error(transparent)]
     DuplicateDirectoryId(#[from] DuplicateDirectoryId),
-    /// Two have the same partition.
+    /// Two have different logs of a partition.
     #[error(transparent)]
     DuplicatePartition(#[from] DuplicatePartition),
     /// One is empty, and others are not.
@@ -134,9 +134,13 @@ pub struct DuplicateDirectoryId {
     pub second: PathBuf,
 }
 
-/// Two directories with the same partition.
+/// Two directories with the same partition, of which neither has all records.
 #[derive(Debug, thiserror::Error)]
-#[error("partition {name} is in log directory {} and in {}", first.display(), second.display())]
+#[error(
+    "partition {name} is in log directory {} and in {}, and neither log has all records of the other: move the one away that is \
+     not needed",
+    first.display(), second.display()
+)]
 pub struct DuplicatePartition {
     /// The partition.
     pub name: TopicPartition,

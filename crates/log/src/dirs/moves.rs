@@ -8,10 +8,12 @@
 //! Owns: creating such a copy, and replacing the log with it, so that a stop at any moment leaves one of them
 //! complete. Refuses: copying; the broker does, which knows when the log changes.
 //!
-//! When a copy takes the log's place, the log's directory is renamed first, and this is synced before the copy loses
-//! its `-future`: there are never two logs of one partition. A stop between the two leaves a copy beside a `-delete`
-//! that only this copy can have, and the next start finishes the move. A copy without either waits for its log: the
-//! log is in an offline directory, and the copy may lack some of its records.
+//! When a copy takes the log's place, it loses its `-future` first, as in Kafka, and this is synced before the log's
+//! directory is renamed: neither directory ever has less than a whole log or copy before the other has the log, and either
+//! may be missing at the next start. Nothing is appended to the copy before both names are on the medium. A stop between the two leaves two
+//! equal logs, of which the next start keeps one (see `dirs::duplicates`). If it leaves a copy beside a `-delete` that only this
+//! copy can have, the next start finishes the move. A copy without either waits for its log: the log is in an offline
+//! directory, and the copy may lack some of its records.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -91,12 +93,17 @@ impl LogDirs {
 
     /// All copies found when the directories were opened and not taken yet.
     pub fn take_futures(&self) -> Vec<PartitionLog> {
-        self.futures.lock().drain().map(|(_, future)| future).collect()
+        self.take_stray_futures(|_| true)
+    }
+
+    /// Those of them that are strays.
+    pub fn take_stray_futures(&self, is_stray: impl Fn(&PartitionLog) -> bool) -> Vec<PartitionLog> {
+        self.futures.lock().extract_if(|_, copy| is_stray(copy)).map(|(_, future)| future).collect()
     }
 
     /// Puts a copy in the place of a log that it equals; afterwards `current` is the copy, and `future` the old log, which is
-    /// on its way out. After an error both are as they were, unless a directory has failed. Syncs the names in both
-    /// directories.
+    /// on its way out. After an error both are as they were, unless a directory has failed. If that is the log's, the copy is
+    /// kept, and is the log at the next start. Syncs the names in both directories.
     pub fn replace(&self, current: &mut PartitionLog, future: &mut PartitionLog) -> io::Result<()> {
         let _allowed =
             crate::disk::allow_waits("until the names are on the medium it is open which log is the one");
@@ -119,8 +126,9 @@ impl LogDirs {
         // The promised log start offset must hold in the new directory too, even after a power failure right away.
         new.write_checkpoint(Checkpoint::LogStart)?;
         if let Err(error) = places.change() {
-            if let Err(back) = places.change_back() {
-                old.fail(&format!("{} cannot get its name back: {back}", places.log.display()));
+            places.change_back();
+            if places.is_placed() {
+                future.move_to(places.place);
             }
             return Err(error);
         }
@@ -151,26 +159,33 @@ struct Places<'a> {
 
 impl Places<'_> {
     fn change(&self) -> io::Result<()> {
-        self.old.disk().rename(&self.log, &self.retired)?;
-        self.old.disk().sync_dir(self.old.path())?;
         self.new.disk().rename(&self.copy, &self.place)?;
-        self.new.disk().sync_dir(self.new.path())
+        self.new.disk().sync_dir(self.new.path())?;
+        self.old.disk().rename(&self.log, &self.retired)?;
+        self.old.disk().sync_dir(self.old.path())
     }
 
-    /// Undoes the completed renames. The name of the log must be synced before it is used again, and comes back whatever the
-    /// directory of the copy answers, which may have failed for good.
-    fn change_back(&self) -> io::Result<()> {
-        if self.new.disk().exists(&self.place)
+    /// Whether the copy has the name of a log.
+    fn is_placed(&self) -> bool {
+        self.new.disk().exists(&self.place) && !self.new.disk().exists(&self.copy)
+    }
+
+    /// Undoes the completed renames. The name of the log must be synced before it is used again. Where the log cannot be used
+    /// any more, the copy keeps its new name: it is whole, and the directory of the log may not return.
+    fn change_back(&self) {
+        if self.old.disk().exists(&self.retired) {
+            let renamed = self.old.disk().rename(&self.retired, &self.log);
+            if let Err(error) = renamed.and_then(|()| self.old.disk().sync_dir(self.old.path())) {
+                self.old.fail(&format!("{} cannot get its name back: {error}", self.log.display()));
+            }
+        }
+        if self.old.offline().is_none()
+            && self.is_placed()
             && let Err(error) = self.new.disk().rename(&self.place, &self.copy)
         {
-            let (from, to) = (self.place.display(), self.copy.display());
-            tracing::error!(%from, %to, %error, "Failed to give a copy its name back; the log is in its directory");
+            // The next start finds out which is the log.
+            self.new.fail(&format!("{} cannot get its name back: {error}", self.copy.display()));
         }
-        if self.old.disk().exists(&self.retired) {
-            self.old.disk().rename(&self.retired, &self.log)?;
-            self.old.disk().sync_dir(self.old.path())?;
-        }
-        Ok(())
     }
 }
 
@@ -219,8 +234,9 @@ pub(super) fn settle(jobs: &mut Vec<Job>, retired: &[RetiredDir]) {
         }
     }
     let mut taken: HashSet<(TopicPartition, Option<Uuid>)> = HashSet::default();
-    let logs = jobs.iter().filter(|job| job.future.is_none());
-    taken.extend(logs.map(|job| (job.name.clone(), Some(job.state.id()))));
+    let logs_now = || jobs.iter().filter(|job| job.future.is_none());
+    taken.extend(logs_now().map(|job| (job.name.clone(), Some(job.state.id()))));
+    let logs: HashSet<TopicPartition> = logs_now().map(|job| job.name.clone()).collect();
     jobs.retain(|job| {
         let Some(copy) = &job.future else { return true };
         let beside_log = taken.contains(&(job.name.clone(), Some(job.state.id())));
@@ -228,12 +244,22 @@ pub(super) fn settle(jobs: &mut Vec<Job>, retired: &[RetiredDir]) {
             return true;
         }
         // It was abandoned, and a power failure restored it, or its directory was offline: the log has all of its
-        // records.
-        tracing::warn!(path = %copy.display(), "Deleted a second copy of a partition");
-        let retired = job.state.path().join(job.name.delete_dir_name());
-        match job.state.disk().rename(copy, &retired) {
-            Ok(()) => job.state.doom(0, retired),
-            Err(error) => tracing::warn!(path = %copy.display(), %error, "Failed to delete a second copy of a partition"),
+        // records. Without the log, either copy may be the better one.
+        let is_needless = logs.contains(&job.name);
+        let renamed = match is_needless {
+            true => job.name.delete_dir_name(),
+            false => job.name.stray_dir_name(),
+        };
+        let renamed = job.state.path().join(renamed);
+        match job.state.disk().rename(copy, &renamed) {
+            Ok(()) if is_needless => {
+                tracing::warn!(path = %copy.display(), "Deleted a second copy of a partition");
+                job.state.doom(0, renamed);
+            }
+            Ok(()) => {
+                tracing::warn!(path = %renamed.display(), "Set aside a second copy of a partition without a log");
+            }
+            Err(error) => tracing::warn!(path = %copy.display(), %error, "Failed to remove a second copy of a partition"),
         }
         false
     });

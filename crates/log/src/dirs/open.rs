@@ -14,13 +14,13 @@ use thalweg_hash::{HashMap, HashSet};
 use thalweg_record::Offset;
 
 use super::error::{
-    DirectoryLocked, DuplicateDirectoryId, DuplicatePartition, EmptyDirectory, NoDirectory, OpenError,
-    TooManyOpenFiles, UnidentifiedMetadataLog, WrongClusterId, WrongNodeId,
+    DirectoryLocked, DuplicateDirectoryId, EmptyDirectory, NoDirectory, OpenError, TooManyOpenFiles,
+    UnidentifiedMetadataLog, WrongClusterId, WrongNodeId,
 };
 use super::meta_properties::{self, MetaProperties};
 use super::moves::{self, RetiredDir};
 use super::unopened::Unopened;
-use super::{FailedDir, LOCK_FILE, LogDir, LogDirs, NO_CHECKPOINT, clean_shutdown, never_opened};
+use super::{FailedDir, LOCK_FILE, LogDir, LogDirs, NO_CHECKPOINT, clean_shutdown, duplicates, never_opened};
 use crate::checkpoint::{CLEANER_FILE, LOG_START_FILE, RECOVERY_POINT_FILE};
 use crate::clock::Clock;
 use crate::config::LogConfig;
@@ -130,7 +130,6 @@ impl LogDirs {
                 Err(error) => fail(&options.disk, &mut failed, &path, error)?,
             }
         }
-        check_duplicates(&dirs, &jobs)?;
         if dirs.is_empty() {
             return Err(no_directory(&failed).into());
         }
@@ -143,6 +142,8 @@ impl LogDirs {
             lost.remove(&job.name);
         }
         let Opened { logs, futures, unopened } = open_partitions(&options, jobs, config_of)?;
+        let (logs, duplicates) = duplicates::settle(logs)?;
+        let unopened = duplicates::among_unopened(unopened, &logs)?;
         let futures = Mutex::new(futures.into_iter().map(|log| (log.name().clone(), log)).collect());
         let all_are_online = failed.is_empty() && dirs.iter().all(|dir| dir.state.offline().is_none());
         let is_complete = all_are_online && unopened.is_empty() && lost.is_empty();
@@ -164,12 +165,31 @@ impl LogDirs {
             disk,
             clock,
         };
+        duplicates.into_iter().for_each(|log| dirs.set_duplicate_aside(log));
         // Recovery may have moved log ends below the offsets on disk. High watermarks stay until the next time: they say
         // which logs there were.
         dirs.checkpoint_recovery_points();
         dirs.checkpoint(LOG_START_FILE, Checkpoint::LogStart);
         dirs.checkpoint(CLEANER_FILE, Checkpoint::Cleaner);
         Ok((dirs, logs))
+    }
+
+    /// Sets aside a log whose records another log of the partition has.
+    fn set_duplicate_aside(&self, mut log: PartitionLog) {
+        let (partition, from, log_end) = (log.name().clone(), log.dir().to_owned(), log.log_end_offset().0);
+        match self.set_aside(&mut log) {
+            Ok(path) => tracing::warn!(
+                %partition, from = %from.display(), path = %path.display(), log_end,
+                "Set aside the second log of a partition, whose records the first has; delete it if it is not needed"
+            ),
+            // The next start tries it again.
+            Err(error) => {
+                tracing::error!(%partition, path = %from.display(), %error, "Failed to set aside the second log of a partition");
+                if let Some(state) = log.state() {
+                    state.unregister(&partition, log.published());
+                }
+            }
+        }
     }
 }
 
@@ -180,7 +200,7 @@ fn no_directory(failed: &[FailedDir]) -> NoDirectory {
 
 /// The epoch with which every directory was cleanly closed. Records that were acknowledged may be missing nevertheless: then
 /// the broker must not claim it (KIP-966). The claim is for all of its replicas. A damaged one is reported as lost as well, but
-/// only this project's controllers then stop counting on it, and they only where they keep eligible leader replicas.
+/// only Thalweg's controllers then stop counting on it, and they only where they keep eligible leader replicas.
 fn epoch_of(epochs: &[Option<i64>], logs: &[PartitionLog]) -> Option<i64> {
     let is_one = epochs.windows(2).all(|pair| pair[0] == pair[1]);
     let is_whole = logs.iter().all(|log| log.damage().is_none());
@@ -394,27 +414,13 @@ fn open_dir(
     Ok((state, jobs, marker.flatten()))
 }
 
-fn check_duplicates(dirs: &[LogDir], jobs: &[Job]) -> Result<(), OpenError> {
-    if dirs.len() < 2 {
-        return Ok(());
-    }
-    let mut seen: HashMap<&TopicPartition, &Job> = HashMap::default();
-    for job in jobs.iter().filter(|job| job.future.is_none()) {
-        if let Some(first) = seen.insert(&job.name, job) {
-            let (first, second) = (first.state.path().to_owned(), job.state.path().to_owned());
-            return Err(DuplicatePartition { name: job.name.clone(), first, second }.into());
-        }
-    }
-    Ok(())
-}
-
 /// What came of the partitions.
 #[derive(Default)]
 struct Opened {
     logs: Vec<PartitionLog>,
     /// Copies that will replace logs in other directories.
     futures: Vec<PartitionLog>,
-    unopened: HashMap<TopicPartition, Unopened>,
+    unopened: Vec<Unopened>,
 }
 
 /// Opens partitions on several threads. A partition that cannot be read takes its directory offline; a log that finds no room
@@ -438,8 +444,8 @@ fn open_partitions(
                     *refused.lock() = Some(too_many_open(&options.disk, &job.dir(), error));
                 }
                 Err(LogError::Io(error)) if is_disk_full(&error) && job.future.is_none() => {
-                    let (name, now_ms) = (job.name.clone(), options.clock.elapsed_ms());
-                    opened.lock().unopened.insert(name, Unopened::new(job, &error, now_ms));
+                    let now_ms = options.clock.elapsed_ms();
+                    opened.lock().unopened.push(Unopened::new(job, &error, now_ms));
                 }
                 Err(error) => job.state.fail(&format!("opening {} has failed: {error}", job.name)),
             }

@@ -4,6 +4,7 @@
 //! cleanly closed without it. Refuses: copies of logs, without which a move could be taken for finished.
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -29,11 +30,19 @@ impl Unopened {
     pub(super) fn new(job: Job, error: &io::Error, elapsed_ms: i64) -> Unopened {
         tracing::error!(
             partition = %job.name, dir = %job.state.path().display(), %error,
-            "No room to set damaged records aside: the log is kept as it is, and opened once there is room"
+            "Failed to open a log for lack of room, as to set damaged records aside: it is kept as it is, and opened once there is room"
         );
         job.state.note_full();
         job.state.register(job.name.clone(), Arc::new(offsets(&job.options)));
         Unopened { job, retry_at_ms: elapsed_ms.saturating_add(AGAIN_MS) }
+    }
+
+    pub(super) fn name(&self) -> &TopicPartition {
+        &self.job.name
+    }
+
+    pub(super) fn log_dir(&self) -> &Path {
+        self.job.state.path()
     }
 }
 
@@ -90,7 +99,7 @@ impl LogDirs {
     ) -> Result<PartitionLog, CreateError> {
         match opened {
             Ok(log) => {
-                tracing::info!(partition = %job.name, "Opened a log that had found no room to set damaged records aside");
+                tracing::info!(partition = %job.name, "Opened a log that had found no room at the start");
                 Ok(log)
             }
             Err(LogError::Io(error)) if crate::disk::is_shortage(&error) => {

@@ -161,7 +161,10 @@ impl PartitionLog {
         loading.load(&name, &config, options, now_ms)?;
         let log_start = options.log_start.max(loading.segments[0].base_offset).min(loading.log_end);
         let mut log = loading.into_log(name, topic_id, config, clock, log_start);
-        log.flushing.recovery_point = if options.clean { log.log_end } else { options.recovery_point };
+        // What a clean stop did not leave, such as a segment of another log, is not known to be synced.
+        let is_as_left = options.recovery_point == Offset::ZERO || log.log_end <= options.recovery_point;
+        log.flushing.recovery_point =
+            if options.clean && is_as_left { log.log_end } else { options.recovery_point };
         if !options.clean {
             // Recovery may have cut the newest segment, and changed names, as may have the process before.
             log.cut_is_unsynced();

@@ -75,6 +75,11 @@ impl Loading {
                 partition = %name, log_end = self.log_end.0, recovery_point = recovery_point.0,
                 "Synced records are missing"
             );
+        } else if self.log_end < options.high_watermark {
+            tracing::error!(
+                partition = %name, log_end = self.log_end.0, high_watermark = options.high_watermark.0,
+                "Committed records are missing: the log ends below its high watermark"
+            );
         }
         recall_in_flight(&self.home, &mut self.segments, &mut self.producers)?;
         let end = self.log_end.0;

@@ -183,3 +183,24 @@ fn gaps_of_other_origin_are_no_damage() {
         assert_eq!(log.damage(), None, "{what}");
     }
 }
+
+/// A segment that a clean stop did not leave is not a part of the log, however it came there.
+#[test]
+fn segment_of_another_log_is_set_aside_after_a_clean_stop() {
+    for bytes in [Vec::new(), Spec::new(2).at(1_000_000, 3).build()] {
+        let bench = Bench::new();
+        let mut log = bench.create();
+        for _ in 0..3 {
+            append(&mut log, &Spec::new(2).build());
+        }
+        log.close().expect("closes");
+        let end = log.log_end_offset();
+        drop(log);
+        bench.write_file(&log_name(1_000_000), &bytes);
+        let mut log = bench.open(&OpenOptions { recovery_point: end, ..OpenOptions::new(true) });
+        log.end_at_gap().expect("it is looked through");
+        assert_eq!(log.log_end_offset(), end);
+        assert!(!bench.set_aside().is_empty());
+        append(&mut log, &Spec::new(2).build());
+    }
+}

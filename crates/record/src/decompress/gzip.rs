@@ -1,6 +1,7 @@
-//! The head and the trailer of a gzip member (RFC 1952), for the streaming reader.
+//! Gzip (RFC 1952): one member or more, as Java's `GZIPInputStream` reads them. What follows a member and begins no other is
+//! ignored there, and so it is here.
 
-use flate2::Crc;
+use flate2::{Crc, Decompress, FlushDecompress, Status};
 
 const MAGIC_AND_DEFLATE: [u8; 3] = [0x1f, 0x8b, 8];
 const HEAD_BYTES: usize = 10;
@@ -9,10 +10,80 @@ const EXTRA: u8 = 0x04;
 const NAME: u8 = 0x08;
 const COMMENT: u8 = 0x10;
 
+/// A head, the shortest deflate stream and a trailer are longer.
+const NO_MEMBER_BYTES_MAX: usize = 18;
+
 const ENDS_EARLY: &str = "the head of a gzip member ends early";
 
+/// The inflated bytes of a gzip stream, piece by piece.
+pub(super) struct Gzip<'p, 's> {
+    rest: &'p [u8],
+    inflate: &'s mut Decompress,
+    crc: Crc,
+    member: Member,
+}
+
+/// The state of a gzip stream.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Member {
+    /// Before the first.
+    Before,
+    Within,
+    /// Behind one that is complete.
+    Behind,
+}
+
+impl<'p, 's> Gzip<'p, 's> {
+    /// `inflate` expects no zlib header.
+    pub(super) fn new(payload: &'p [u8], inflate: &'s mut Decompress) -> Gzip<'p, 's> {
+        Gzip { rest: payload, inflate, crc: Crc::new(), member: Member::Before }
+    }
+
+    /// Fills `room` from its beginning, and returns how many bytes it wrote: 0 at the end.
+    pub(super) fn read(&mut self, room: &mut [u8]) -> Result<usize, String> {
+        loop {
+            match self.member {
+                Member::Within => {}
+                Member::Before => self.begin(after_head(self.rest)?),
+                Member::Behind if self.rest.len() <= NO_MEMBER_BYTES_MAX => return Ok(0),
+                Member::Behind => match after_head(self.rest) {
+                    Ok(deflated) => self.begin(deflated),
+                    Err(_) => return Ok(0),
+                },
+            }
+            let (consumed, produced) = (self.inflate.total_in(), self.inflate.total_out());
+            let status = self.inflate.decompress(self.rest, room, FlushDecompress::None);
+            let status = status.map_err(|error| error.to_string())?;
+            let consumed = within_piece(self.inflate.total_in() - consumed);
+            let produced = within_piece(self.inflate.total_out() - produced);
+            self.rest = &self.rest[consumed..];
+            self.crc.update(&room[..produced]);
+            if status == Status::StreamEnd {
+                self.rest = after_trailer(self.rest, &self.crc)?;
+                self.member = Member::Behind;
+            } else if produced == 0 && consumed == 0 {
+                return Err("the deflate stream ends early".to_owned());
+            }
+            if produced > 0 {
+                return Ok(produced);
+            }
+        }
+    }
+
+    fn begin(&mut self, deflated: &'p [u8]) {
+        self.rest = deflated;
+        self.inflate.reset(false);
+        self.crc.reset();
+        self.member = Member::Within;
+    }
+}
+
+fn within_piece(bytes: u64) -> usize {
+    usize::try_from(bytes).expect("no more than the slices that were given")
+}
+
 /// The deflated bytes after the head of a member.
-pub(super) fn after_head(bytes: &[u8]) -> Result<&[u8], &'static str> {
+fn after_head(bytes: &[u8]) -> Result<&[u8], &'static str> {
     let (head, mut rest) = bytes.split_at_checked(HEAD_BYTES).ok_or(ENDS_EARLY)?;
     if !head.starts_with(&MAGIC_AND_DEFLATE) {
         return Err("no gzip member begins here");
@@ -41,7 +112,7 @@ pub(super) fn after_head(bytes: &[u8]) -> Result<&[u8], &'static str> {
 }
 
 /// The bytes after the trailer of a member, which contains checksum and size of the inflated data.
-pub(super) fn after_trailer<'p>(bytes: &'p [u8], inflated: &Crc) -> Result<&'p [u8], &'static str> {
+fn after_trailer<'p>(bytes: &'p [u8], inflated: &Crc) -> Result<&'p [u8], &'static str> {
     const TRAILER_ENDS_EARLY: &str = "the trailer of a gzip member ends early";
     let (crc, rest) = bytes.split_first_chunk::<4>().ok_or(TRAILER_ENDS_EARLY)?;
     let (size, rest) = rest.split_first_chunk::<4>().ok_or(TRAILER_ENDS_EARLY)?;

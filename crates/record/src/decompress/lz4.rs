@@ -1,8 +1,8 @@
 //! The LZ4 frame format, read block by block, without a buffer between.
 //!
 //! As Kafka's `Lz4BlockInputStream`: one frame with an end mark, following bytes ignored; the checksums of the head
-//! and of blocks are verified, that of the content is not (the batch has its own CRC); reserved bits and dictionaries
-//! are refused. Beyond Kafka, blocks may refer to earlier ones of the frame: python's lz4 writes such frames.
+//! and of blocks are verified, that of the content is not (the batch has its own CRC); reserved bits, dictionaries and
+//! blocks that may refer to earlier ones are refused.
 
 use twox_hash::XxHash32;
 
@@ -11,15 +11,12 @@ use super::{DecompressError, Output};
 const MAGIC: u32 = 0x184d_2204;
 /// The high bit of a block's length: the block is stored as it is.
 const STORED: u32 = 1 << 31;
-/// How far back a match can reach.
-const WINDOW_BYTES: usize = 64 << 10;
 /// A byte of a block expands to at most 255 (a continued length); the rest covers the smallest blocks.
 const EXPANSION_MAX: usize = 255;
 const EXPANSION_EXTRA: usize = 64;
 
 /// The block properties in the head of a frame.
 struct Frame {
-    independent_blocks: bool,
     block_checksums: bool,
     content_checksum: bool,
     block_bytes_max: usize,
@@ -47,11 +44,6 @@ impl<'p> Lz4Blocks<'p> {
         Ok(Lz4Blocks { frame, rest, ended: false })
     }
 
-    /// How many of the bytes before a block it may refer to.
-    pub(super) fn history_bytes(&self) -> usize {
-        if self.frame.independent_blocks { 0 } else { WINDOW_BYTES }
-    }
-
     /// The next block; none behind the end mark.
     pub(super) fn next(&mut self) -> Result<Option<Lz4Block<'p>>, &'static str> {
         if self.ended {
@@ -75,19 +67,6 @@ impl<'p> Lz4Blocks<'p> {
     }
 }
 
-/// Decompresses a block that is not stored, and returns its size.
-pub(super) fn decompress_block(
-    block: &[u8],
-    history: &[u8],
-    room: &mut [u8],
-) -> Result<usize, lz4_flex::block::DecompressError> {
-    if history.is_empty() {
-        lz4_flex::block::decompress_into(block, room)
-    } else {
-        lz4_flex::block::decompress_into_with_dict(block, room, history)
-    }
-}
-
 pub(super) fn decompress(payload: &[u8], output: &mut Output<'_>) -> Result<(), DecompressError> {
     let mut blocks = Lz4Blocks::new(payload).map_err(|reason| output.corrupt(reason))?;
     while let Some(block) = blocks.next().map_err(|reason| output.corrupt(reason))? {
@@ -97,11 +76,7 @@ pub(super) fn decompress(payload: &[u8], output: &mut Output<'_>) -> Result<(), 
         }
         let room = block.decompressed_bytes_max;
         let limited = output.allowed() < room;
-        let read = output.fill(room, |before, space| {
-            let history = &before[before.len().saturating_sub(blocks.history_bytes())..];
-            decompress_block(block.bytes, history, space)
-        });
-        match read {
+        match output.fill(room, |space| lz4_flex::block::decompress_into(block.bytes, space)) {
             Ok(_) => {}
             Err(lz4_flex::block::DecompressError::OutputTooSmall { .. }) if limited => {
                 return Err(output.too_large());
@@ -125,6 +100,11 @@ fn read_head(payload: &[u8]) -> Result<(Frame, &[u8]), &'static str> {
     if flags >> 6 != 1 || flags & 0x03 != 0 || sizes & 0x8f != 0 {
         return Err("the frame has an unknown version, reserved bits or a dictionary");
     }
+    if flags & 0x20 == 0 {
+        return Err(
+            "the frame's blocks are linked; no Java client reads such frames: set block independence",
+        );
+    }
     let content_size_bytes = if flags & 0x08 == 0 { 0 } else { 8 };
     let (described, rest) = described.split_at_checked(2 + content_size_bytes).ok_or(ENDS_EARLY)?;
     let (checksum, rest) = rest.split_first().ok_or(ENDS_EARLY)?;
@@ -138,12 +118,8 @@ fn read_head(payload: &[u8]) -> Result<(Frame, &[u8]), &'static str> {
         7 => 4 << 20,
         _ => return Err("the frame has an unknown block size"),
     };
-    let frame = Frame {
-        independent_blocks: flags & 0x20 != 0,
-        block_checksums: flags & 0x10 != 0,
-        content_checksum: flags & 0x04 != 0,
-        block_bytes_max,
-    };
+    let frame =
+        Frame { block_checksums: flags & 0x10 != 0, content_checksum: flags & 0x04 != 0, block_bytes_max };
     Ok((frame, rest))
 }
 

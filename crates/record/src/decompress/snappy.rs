@@ -4,12 +4,15 @@
 //! ```text
 //! magic 82 "SNAPPY" 00 | version i32 | compatible version i32 | ( block length i32 | raw block )*
 //! ```
-//! The 16 bytes of the head may repeat between blocks of concatenated streams.
+//! The 16 bytes of the head may repeat between blocks of concatenated streams. A length that ends early ends the stream, as in
+//! `SnappyInputStream`.
 
 use super::{DecompressError, Output};
 
 const MAGIC: [u8; 8] = [0x82, b'S', b'N', b'A', b'P', b'P', b'Y', 0];
 const FRAME_HEAD_BYTES: usize = 16;
+/// Of the length before a block.
+const LENGTH_BYTES: usize = 4;
 
 /// No element of a raw block expands more than a copy with a two-byte offset: 64 bytes out of 3. A block that claims
 /// more is invalid, and must not cost memory.
@@ -38,7 +41,7 @@ impl<'p> SnappyBlocks<'p> {
         while self.framed && self.rest.starts_with(&MAGIC) {
             self.rest = self.rest.get(FRAME_HEAD_BYTES..).ok_or("the frame's head ends early")?;
         }
-        if self.ended || (self.framed && self.rest.is_empty()) {
+        if self.ended || (self.framed && self.rest.len() < LENGTH_BYTES) {
             return Ok(None);
         }
         let bytes = if self.framed { take_framed(&mut self.rest)? } else { self.rest };
@@ -52,7 +55,7 @@ impl<'p> SnappyBlocks<'p> {
 }
 
 fn take_framed<'p>(rest: &mut &'p [u8]) -> Result<&'p [u8], &'static str> {
-    let (len, after) = rest.split_first_chunk::<4>().ok_or("a block length ends early")?;
+    let (len, after) = rest.split_first_chunk::<LENGTH_BYTES>().ok_or("a block length ends early")?;
     let len = usize::try_from(i32::from_be_bytes(*len)).map_err(|_| "a block length is negative")?;
     let (block, after) = after.split_at_checked(len).ok_or("a block ends early")?;
     *rest = after;
@@ -65,7 +68,7 @@ pub(super) fn decompress(payload: &[u8], output: &mut Output<'_>) -> Result<(), 
         if block.decompressed_bytes > output.allowed() {
             return Err(output.too_large());
         }
-        let decode = |_: &[u8], space: &mut [u8]| snap::raw::Decoder::new().decompress(block.bytes, space);
+        let decode = |space: &mut [u8]| snap::raw::Decoder::new().decompress(block.bytes, space);
         if let Err(error) = output.fill(block.decompressed_bytes, decode) {
             return Err(output.corrupt(error));
         }

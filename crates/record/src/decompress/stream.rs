@@ -7,12 +7,13 @@
 
 use std::fmt;
 
-use flate2::{Crc, Decompress, FlushDecompress, Status};
+use flate2::Decompress;
 use zstd::zstd_safe::{DCtx, InBuffer, OutBuffer, ResetDirective, get_error_name};
 
-use super::lz4::{self, Lz4Blocks};
+use super::gzip::Gzip;
+use super::lz4::Lz4Blocks;
 use super::snappy::SnappyBlocks;
-use super::{CorruptPayload, DecompressError, DecompressedTooLarge, gzip};
+use super::{CorruptPayload, DecompressError, DecompressedTooLarge, INCOMPLETE_FRAME};
 use crate::attributes::Compression;
 
 /// Size of a piece of a codec without blocks.
@@ -51,7 +52,7 @@ impl RecordScratch {
             Compression::None => return Err(corrupt("they are not compressed").into()),
             Compression::Gzip => {
                 let inflate = inflate.get_or_insert_with(|| Decompress::new(false));
-                Decoder::Gzip(Gzip { rest: payload, inflate, crc: Crc::new(), member: Member::Before })
+                Decoder::Gzip(Gzip::new(payload, inflate))
             }
             Compression::Snappy => Decoder::Snappy(SnappyBlocks::new(payload)),
             Compression::Lz4 => Decoder::Lz4(Lz4Blocks::new(payload).map_err(corrupt)?),
@@ -59,7 +60,12 @@ impl RecordScratch {
                 let context = zstd.get_or_insert_with(DCtx::create);
                 let reset = context.reset(ResetDirective::SessionOnly);
                 reset.map_err(|code| corrupt(get_error_name(code)))?;
-                Decoder::Zstd(Zstd { input: InBuffer::around(payload), context, between_frames: false })
+                Decoder::Zstd(Zstd {
+                    input: InBuffer::around(payload),
+                    context,
+                    between_frames: false,
+                    is_complete: false,
+                })
             }
         };
         Ok(RecordStream { decoder, window, compression, limit_bytes, bytes: 0 })
@@ -82,7 +88,7 @@ impl fmt::Debug for RecordScratch {
     }
 }
 
-/// The decompressed bytes that were not walked over yet, and before them those that a codec still refers to.
+/// The decompressed bytes that were not walked over yet.
 #[derive(Default)]
 struct Window {
     bytes: Vec<u8>,
@@ -103,20 +109,18 @@ impl Window {
         }
     }
 
-    /// The last bytes, up to `history`, and room for `wanted` more behind them.
-    fn room(&mut self, wanted: usize, history: usize) -> (&[u8], &mut [u8]) {
+    /// Room for `wanted` more bytes.
+    fn room(&mut self, wanted: usize) -> &mut [u8] {
         if self.bytes.len() - self.end < wanted {
-            let keep_from = self.start.min(self.end.saturating_sub(history));
-            self.bytes.copy_within(keep_from..self.end, 0);
-            self.start -= keep_from;
-            self.end -= keep_from;
+            self.bytes.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.start = 0;
         }
         if self.bytes.len() - self.end < wanted {
             // Twice the room, so that most pieces find theirs without a move.
             self.bytes.resize(self.end + wanted.max(wanted.min(PIECE_BYTES) * 2), 0);
         }
-        let (before, room) = self.bytes.split_at_mut(self.end);
-        (&before[before.len().saturating_sub(history)..], &mut room[..wanted])
+        &mut self.bytes[self.end..][..wanted]
     }
 }
 
@@ -157,7 +161,7 @@ impl RecordStream<'_, '_> {
         let allowed = self.limit_bytes - self.bytes;
         let Self { decoder, window, compression, .. } = self;
         let read = match decoder {
-            Decoder::Gzip(gzip) => gzip.read(window),
+            Decoder::Gzip(gzip) => gzip.read(window.room(PIECE_BYTES)).map_err(corrupt),
             Decoder::Snappy(blocks) => read_snappy(blocks, window, allowed),
             Decoder::Lz4(blocks) => read_lz4(blocks, window),
             Decoder::Zstd(zstd) => zstd.read(window),
@@ -194,7 +198,7 @@ fn read_snappy(blocks: &mut SnappyBlocks<'_>, window: &mut Window, allowed: usiz
         if block.decompressed_bytes > allowed {
             return Err(Fault::TooLarge);
         }
-        let (_, room) = window.room(block.decompressed_bytes, 0);
+        let room = window.room(block.decompressed_bytes);
         snap::raw::Decoder::new().decompress(block.bytes, room).map_err(corrupt)?;
         if block.decompressed_bytes > 0 {
             return Ok(block.decompressed_bytes);
@@ -206,12 +210,12 @@ fn read_snappy(blocks: &mut SnappyBlocks<'_>, window: &mut Window, allowed: usiz
 /// As [`read_snappy`].
 fn read_lz4(blocks: &mut Lz4Blocks<'_>, window: &mut Window) -> Result<usize, Fault> {
     while let Some(block) = blocks.next().map_err(corrupt)? {
-        let (before, room) = window.room(block.decompressed_bytes_max, blocks.history_bytes());
+        let room = window.room(block.decompressed_bytes_max);
         let read = if block.is_stored {
             room.copy_from_slice(block.bytes);
             block.bytes.len()
         } else {
-            lz4::decompress_block(block.bytes, before, room).map_err(corrupt)?
+            lz4_flex::block::decompress_into(block.bytes, room).map_err(corrupt)?
         };
         if read > 0 {
             return Ok(read);
@@ -220,66 +224,14 @@ fn read_lz4(blocks: &mut Lz4Blocks<'_>, window: &mut Window) -> Result<usize, Fa
     Ok(0)
 }
 
-/// A gzip stream: one member or more.
-struct Gzip<'p, 's> {
-    rest: &'p [u8],
-    inflate: &'s mut Decompress,
-    crc: Crc,
-    member: Member,
-}
-
-/// The state of a gzip stream.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Member {
-    /// Before the first.
-    Before,
-    Within,
-    /// Behind one that is complete.
-    Behind,
-}
-
-impl Gzip<'_, '_> {
-    fn read(&mut self, window: &mut Window) -> Result<usize, Fault> {
-        loop {
-            if self.member != Member::Within {
-                if self.rest.is_empty() && self.member == Member::Behind {
-                    return Ok(0);
-                }
-                self.rest = gzip::after_head(self.rest).map_err(corrupt)?;
-                self.inflate.reset(false);
-                self.crc.reset();
-                self.member = Member::Within;
-            }
-            let (_, room) = window.room(PIECE_BYTES, 0);
-            let (consumed, produced) = (self.inflate.total_in(), self.inflate.total_out());
-            let status = self.inflate.decompress(self.rest, room, FlushDecompress::None).map_err(corrupt)?;
-            let consumed = within_piece(self.inflate.total_in() - consumed);
-            let produced = within_piece(self.inflate.total_out() - produced);
-            self.rest = &self.rest[consumed..];
-            self.crc.update(&room[..produced]);
-            if status == Status::StreamEnd {
-                self.rest = gzip::after_trailer(self.rest, &self.crc).map_err(corrupt)?;
-                self.member = Member::Behind;
-            } else if produced == 0 && consumed == 0 {
-                return Err(corrupt("the deflate stream ends early"));
-            }
-            if produced > 0 {
-                return Ok(produced);
-            }
-        }
-    }
-}
-
-fn within_piece(bytes: u64) -> usize {
-    usize::try_from(bytes).expect("no more than the slices that were given")
-}
-
 /// Consecutive frames. The window of a frame is the library's own memory, at most 128 MiB, of which only the filled
 /// part is touched.
 struct Zstd<'p, 's> {
     input: InBuffer<'p>,
     context: &'s mut DCtx<'static>,
     between_frames: bool,
+    /// Whether a frame has ended.
+    is_complete: bool,
 }
 
 impl Zstd<'_, '_> {
@@ -289,17 +241,18 @@ impl Zstd<'_, '_> {
             if all_read && self.between_frames {
                 return Ok(0);
             }
-            let (_, room) = window.room(PIECE_BYTES, 0);
+            let room = window.room(PIECE_BYTES);
             let mut output = OutBuffer::around(room);
             let decompressed = self.context.decompress_stream(&mut output, &mut self.input);
             let expected = decompressed.map_err(|code| corrupt(get_error_name(code)))?;
             self.between_frames = expected == 0;
+            self.is_complete |= self.between_frames;
             let read = output.pos();
             if read > 0 {
                 return Ok(read);
             }
             if self.input.pos() == self.input.src.len() && !self.between_frames {
-                return Err(corrupt("the last frame is incomplete"));
+                return if self.is_complete { Ok(0) } else { Err(corrupt(INCOMPLETE_FRAME)) };
             }
         }
     }

@@ -69,19 +69,54 @@ fn snappy_is_read_raw_and_framed() {
 fn lz4_frames_of_every_kind_are_read() {
     let text = text();
     for block_size in [BlockSize::Max64KB, BlockSize::Max256KB, BlockSize::Max1MB, BlockSize::Max4MB] {
-        for mode in [BlockMode::Independent, BlockMode::Linked] {
-            for checksums in [false, true] {
-                let info = FrameInfo::new()
-                    .block_size(block_size)
-                    .block_mode(mode)
-                    .block_checksums(checksums)
-                    .content_checksum(checksums)
-                    .content_size(checksums.then_some(u64::try_from(text.len()).expect("small")));
-                let frame = lz4(info, &text);
-                assert!(decompressed(Compression::Lz4, &frame).as_ref() == Ok(&text));
-            }
+        for checksums in [false, true] {
+            let info = FrameInfo::new()
+                .block_size(block_size)
+                .block_checksums(checksums)
+                .content_checksum(checksums)
+                .content_size(checksums.then_some(u64::try_from(text.len()).expect("small")));
+            let frame = lz4(info, &text);
+            assert!(decompressed(Compression::Lz4, &frame).as_ref() == Ok(&text));
         }
     }
+}
+
+/// Java's `Lz4BlockInputStream` reads no such frame, even of one block.
+#[test]
+fn lz4_frames_with_linked_blocks_are_refused() {
+    for bytes in [&b"one block"[..], &text()] {
+        let frame = lz4(FrameInfo::new().block_mode(BlockMode::Linked), bytes);
+        let error = decompressed(Compression::Lz4, &frame).expect_err("linked");
+        assert!(error.to_string().contains("linked"), "{error}");
+    }
+}
+
+/// Behind a complete stream, what begins no other is ignored by Java's readers.
+#[test]
+fn what_follows_a_stream_is_ignored_as_by_java() {
+    let text = text();
+    let member = gzip(&text);
+    for behind in [&[0; 3][..], &[0; 40], b"garbage that is longer than a trailer", &member[..18]] {
+        let payload = [&member[..], behind].concat();
+        assert!(decompressed(Compression::Gzip, &payload).as_ref() == Ok(&text), "{}", behind.len());
+    }
+    let another = [&member[..], &member[..member.len() - 1]].concat();
+    assert!(decompressed(Compression::Gzip, &another).is_err(), "a member that ends early");
+    let mut framed = b"\x82SNAPPY\0\0\0\0\x01\0\0\0\x01".to_vec();
+    let block = snappy_raw(&text);
+    framed.extend(u32::try_from(block.len()).expect("small").to_be_bytes());
+    framed.extend(block);
+    for behind in 0..4 {
+        let payload = [&framed[..], &[0; 3][..behind]].concat();
+        assert!(decompressed(Compression::Snappy, &payload).as_ref() == Ok(&text), "{behind}");
+    }
+    let frame = zstd(&text);
+    let skippable = b"\x50\x2a\x4d\x18\x05\0\0\0123";
+    for behind in [&frame[..4], &skippable[..]] {
+        let payload = [&frame[..], behind].concat();
+        assert!(decompressed(Compression::Zstd, &payload).as_ref() == Ok(&text), "{}", behind.len());
+    }
+    assert!(decompressed(Compression::Zstd, &[&frame[..], b"garbage"].concat()).is_err());
 }
 
 #[test]
@@ -126,12 +161,12 @@ fn no_bytes_are_no_stream() {
 fn the_limit_is_exact_and_bounds_the_memory() {
     let size = 1_000_000;
     let bytes = pattern(size);
-    let linked = FrameInfo::new().block_mode(BlockMode::Linked).block_size(BlockSize::Max4MB);
+    let large = FrameInfo::new().block_size(BlockSize::Max4MB);
     let payloads = [
         (Compression::Gzip, gzip(&bytes)),
         (Compression::Snappy, snappy_raw(&bytes)),
         (Compression::Lz4, lz4(FrameInfo::new(), &bytes)),
-        (Compression::Lz4, lz4(linked, &bytes)),
+        (Compression::Lz4, lz4(large, &bytes)),
         (Compression::Zstd, zstd(&bytes)),
     ];
     for (compression, payload) in &payloads {

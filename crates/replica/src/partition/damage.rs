@@ -5,8 +5,9 @@
 //! in sync, it keeps its place.
 
 use super::{Partition, State};
-use thalweg_log::{Damage, LogError};
+use thalweg_log::{CorruptBatch, Damage, LogError};
 use thalweg_metadata::{BrokerId, Image};
+use thalweg_record::{LeaderEpoch, Offset};
 
 /// The next step of a damaged replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +73,25 @@ impl Partition {
     /// Notes an error of a reader that had no lock: it may be damage.
     pub fn note_error(&self, error: &LogError) {
         self.state.lock().log.note_error(error);
+        self.tell_damage();
+    }
+
+    /// Notes a fault that a reader without the lock has found in the segment that contains `offset`, while this replica led in
+    /// `epoch`. Nothing is truncated as long as it does, so that the bytes are still those of the log.
+    pub fn note_fault(&self, epoch: LeaderEpoch, offset: Offset, fault: CorruptBatch) {
+        let mut state = self.state.lock();
+        if state.check_leader(Some(epoch)).is_err() {
+            return;
+        }
+        let segment = state.log.segment_offsets().into_iter().rfind(|base| *base <= offset);
+        if let Some(segment) = segment {
+            state.log.note_error(&LogError::Corrupt { segment, fault });
+        }
+        drop(state);
+        self.tell_damage();
+    }
+
+    fn tell_damage(&self) {
         if self.is_damaged() {
             self.context.damage_found.notify_one();
         }
@@ -125,9 +145,11 @@ mod tests {
     use super::*;
     use crate::partition::testing;
     use std::sync::Arc;
-    use thalweg_log::{Clock, Home, LogConfig, OpenOptions, PartitionLog, TopicPartition, disk::Disk};
+    use thalweg_log::{
+        BatchFault, Clock, Home, LogConfig, OpenOptions, PartitionLog, TopicPartition, disk::Disk,
+    };
     use thalweg_metadata::{Delta, PartitionEpoch, PartitionRegistration, Provenance};
-    use thalweg_record::{BatchBuilder, BatchOptions, LeaderEpoch, Offset};
+    use thalweg_record::{BatchBuilder, BatchOptions, CrcMismatch};
     use thalweg_wire::MetadataRecord;
     use thalweg_wire::metadata::RegisterBrokerRecord;
 
@@ -221,6 +243,23 @@ mod tests {
         assert_eq!(partition.damage_step(&image(true)), None);
         let position = partition.fetch_position(LeaderEpoch(9)).expect("it follows");
         assert!(position.offset > Offset::ZERO && position.offset < Offset(20), "{position:?}");
+    }
+
+    #[tokio::test]
+    async fn fault_that_a_reader_has_found_counts_while_its_epoch_lasts() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let segments = closed(dir.path());
+        let partition = testing::partition_as(open(dir.path()), &registration(testing::NODE, &[1, 2], 4));
+        let reason = BatchFault::Batch(CrcMismatch { stored: 1, computed: 2 }.into());
+        let fault = || CorruptBatch { position: 0, reason: reason.clone() };
+        let (_, epoch) = partition.leader();
+        let epoch = LeaderEpoch(epoch);
+        partition.note_fault(LeaderEpoch(epoch.0 - 1), segments[2] + 1, fault());
+        partition.note_fault(epoch, Offset(-1), fault());
+        assert_eq!(partition.damage_step(&image(true)), None, "the log may have been cut since");
+        partition.note_fault(epoch, segments[2] + 1, fault());
+        let known = partition.damage_step(&image(true));
+        assert_eq!(known, Some((Damage::Unreadable(segments[2]), DamageStep::Leave)));
     }
 
     #[tokio::test]

@@ -85,6 +85,10 @@ pub struct Partition {
     moves_to: Mutex<Option<Uuid>>,
     /// Whether a task copies to it.
     claimed: AtomicBool,
+    /// Whether the log was found at the start, and not created.
+    found: AtomicBool,
+    /// Whether the controller has known the directory of the log since: it counts on the log as it is here.
+    known: AtomicBool,
     flushing: Flushing,
     outgoing: Outgoing,
     /// The offsets of the log, for looks without the lock.
@@ -170,6 +174,8 @@ impl Partition {
             future: Mutex::new(None),
             moves_to: Mutex::new(None),
             claimed: AtomicBool::new(false),
+            found: AtomicBool::new(false),
+            known: AtomicBool::new(false),
             flushing: Flushing::default(),
             outgoing: Outgoing::default(),
             published,

@@ -21,6 +21,7 @@ use thalweg_log::{
     AppendError, CreateError, DeleteRecordsError, EpochEnd, LogDirs, LogError, LogSlice, PartitionLog,
     ReadError, Uuid,
 };
+use thalweg_metadata::{DIRECTORY_FULL, DIRECTORY_LOST};
 use thalweg_record::{LeaderEpoch, Offset};
 
 /// Maximum number of bytes missing at the final switch: they are copied under the partition's lock.
@@ -179,6 +180,28 @@ impl Partition {
         (known != Some(actual) && !will_move).then_some(actual)
     }
 
+    /// The log was found at the start.
+    pub fn note_found(&self) {
+        self.found.store(true, Ordering::Relaxed);
+    }
+
+    /// The controller knows this directory of the replica.
+    pub fn note_known_directory(&self, known: Option<Uuid>) {
+        if known.is_some() && known == self.with_log(|log| log.directory_id()) {
+            self.known.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Where the log is said to be first, if the directory that the controller knows is gone; by its true directory the
+    /// controller would take it for a log that began again. The log did not move there if the controller has known where it is
+    /// since the start: it is whole. One that was found may be an earlier one, whose directory has returned; it may lack records.
+    pub fn place_until_known(&self) -> Option<Uuid> {
+        match self.known.load(Ordering::Relaxed) {
+            true => Some(DIRECTORY_FULL),
+            false => self.found.load(Ordering::Relaxed).then_some(DIRECTORY_LOST),
+        }
+    }
+
     /// Closes the copy, before the log is closed; the move continues at the next start.
     pub fn close_future(&self) -> Result<(), LogError> {
         self.future.lock().take().map_or(Ok(()), |mut copy| copy.close())
@@ -236,7 +259,11 @@ impl Partition {
         if let Some(copied) = state.copy_tail(copy)? {
             return Ok(Progress::Copied(copied));
         }
-        dirs.replace(&mut state.log, copy)?;
+        match dirs.replace(&mut state.log, copy) {
+            // The copy may be all that is left.
+            Err(_) if state.log.failure().is_some() => return Ok(Progress::LogFailed),
+            replaced => replaced?,
+        }
         *future = None;
         *self.moves_to.lock() = None;
         self.claimed.store(false, Ordering::Relaxed);

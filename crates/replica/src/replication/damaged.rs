@@ -86,7 +86,7 @@ async fn check(replication: &Replication, watched: &mut LeaveAttempts) {
                     ?partition,
                     ?damage,
                     "Records of a partition with one replica are damaged or missing, and cannot be fetched again: restore them, \
-                     or delete the records up to the end of the damage"
+                     or, unless the topic is internal, delete the records up to the end of the damage"
                 );
             }
             DamageStep::OnlyInSync if watched.said.insert(key) => {

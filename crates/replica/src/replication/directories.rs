@@ -130,6 +130,7 @@ impl Replication {
     /// Reports the directory of a partition's log, if the controller knows another.
     pub fn report_directory(&self, partition: &Partition, known: Option<Uuid>) {
         let (topic, index) = (partition.topic_id, partition.index);
+        partition.note_known_directory(known);
         if known == Some(DIRECTORY_LOST) && self.leaving.note_shown(&(topic, index)) {
             self.context.damage_found.notify_one();
         }
@@ -137,7 +138,9 @@ impl Replication {
             && !self.directories.is_away(topic, index)
             && let Some(directory) = partition.unreported_directory(known)
         {
-            self.directories.report(topic, index, directory);
+            let is_gone = |known: Uuid| !known.is_reserved() && !self.log_dirs.online_ids().contains(&known);
+            let first = partition.place_until_known().filter(|_| known.is_some_and(is_gone));
+            self.directories.report(topic, index, first.unwrap_or(directory));
             if known.is_none_or(|known| known == DIRECTORY_LOST || known == DIRECTORY_FULL) {
                 self.directories.returned.lock().insert((topic, index));
             }

@@ -114,7 +114,7 @@ impl Replication {
         let before = partition.moves_to();
         let begun = partition.begin_move(&self.log_dirs, directory);
         if before.is_some_and(|before| before != directory) {
-            self.take_back(partition);
+            self.take_back(partition, before);
         }
         if begun? {
             self.moves.begin(Arc::clone(partition));
@@ -131,8 +131,8 @@ impl Replication {
     }
 
     /// Takes the report of a move back that was abandoned, whether it has arrived or not.
-    fn take_back(&self, partition: &Partition) {
-        self.report_directory(partition, None);
+    fn take_back(&self, partition: &Partition, to: Option<Uuid>) {
+        self.report_directory(partition, to);
     }
 
     fn has_consent(&self, partition: &Partition, to: Uuid) -> bool {
@@ -235,8 +235,9 @@ impl Move {
         tracing::error!(?partition, %error, "Failed to move a partition to another log directory");
         let (worker, given_up) = (Arc::clone(replication), Arc::clone(partition));
         let work = replication.log_dirs.disk().spawn(move || {
+            let to = given_up.moves_to();
             given_up.cancel_move(&worker.log_dirs);
-            worker.take_back(&given_up);
+            worker.take_back(&given_up, to);
         });
         work.await.expect("giving up a move does not panic");
     }

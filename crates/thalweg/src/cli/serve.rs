@@ -416,6 +416,8 @@ async fn serve(asked: Asked, started: Instant, bars: MultiProgress, loggers: Arc
     let Asked { mut config, secured, is_http_offered } = asked;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
+    // A write beyond the limit of file sizes is refused, like one on a full disk; unheard, the signal ends the process.
+    let _file_too_large = signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?;
     // Before anything is opened, so that a port conflict is reported at once.
     let http = match config.http.listener.as_ref().map(HttpListening::bind).transpose() {
         Err(error) if is_http_offered => {

@@ -14,8 +14,12 @@ const CONTROLLER: &[(&str, &str)] = &[
     ("process.roles", "controller"),
     ("node.id", "100"),
     ("listeners", "CONTROLLER://127.0.0.1:0"),
-    ("broker.session.timeout.ms", "3000"),
+    ("broker.session.timeout.ms", "6000"),
 ];
+
+/// As often as Apache Kafka's broker here: sessions of brokers that are killed together then end within the time in which
+/// they are fenced together, so that no leadership moves in between.
+const HEARTBEATS: (&str, &str) = ("broker.heartbeat.interval.ms", "500");
 
 /// Apache Kafka's broker does not say which epoch its log ends with, so the logs cannot be compared: the last leader leads, as
 /// under Apache Kafka's controllers, and at once.
@@ -27,7 +31,7 @@ async fn last_leaders_lead_after_a_kill_of_brokers_of_both_makes() {
     let controller = start_controller(configuration(controller_dir.path(), CONTROLLER)).await;
     let controller = controller.expect("the controller starts");
     let servers = controller.addresses[0].1[0].to_string();
-    let ours = join(dir.path(), "2", &servers, &[]).await;
+    let ours = join(dir.path(), "2", &servers, &[HEARTBEATS]).await;
     let cluster_id = ours.server().broker.cluster_id.clone();
     let mut jvm = Jvm::of(classpath, &servers, &cluster_id, 1, "");
     jvm.begin();
@@ -59,7 +63,7 @@ async fn last_leaders_lead_after_a_kill_of_brokers_of_both_makes() {
     jvm.kill();
     ours.kill().await;
     jvm.begin();
-    let ours = join(dir.path(), "2", &servers, &[]).await;
+    let ours = join(dir.path(), "2", &servers, &[HEARTBEATS]).await;
     until("the last leaders", async || {
         let image = ours.server().broker.image();
         let leader = |index| image.partition("topic", PartitionIndex(index)).map(|found| found.leader.0);

@@ -85,7 +85,7 @@ impl Cluster {
     }
 
     /// Waits until a broker leads, as the preferred one.
-    async fn elect(&self, topic: &Topic, id: i32) {
+    pub(super) async fn elect(&self, topic: &Topic, id: i32) {
         let deadline = Instant::now() + PATIENCE;
         while self.registration(topic, 0).leader.0 != id {
             assert!(Instant::now() < deadline, "broker {id} does not lead");
@@ -244,7 +244,28 @@ fn copy(from: &std::path::Path, to: &std::path::Path) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn older_copy_of_the_last_leaders_directory_does_not_lead() {
+    older_copy_of_the_last_leaders_directory(&[]).await;
+}
+
+/// The controller is not told which of their listeners the brokers use among themselves.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn older_copy_does_not_lead_where_the_controller_knows_no_listener() {
+    older_copy_of_the_last_leaders_directory(&[
+        ("listeners", "INTERNAL://127.0.0.1:0,EXTERNAL://127.0.0.1:0"),
+        // Nothing listens there.
+        ("advertised.listeners", "INTERNAL://127.0.0.1:0,EXTERNAL://127.0.0.1:1"),
+        ("listener.security.protocol.map", "CONTROLLER:PLAINTEXT,INTERNAL:PLAINTEXT,EXTERNAL:PLAINTEXT"),
+        ("inter.broker.listener.name", "INTERNAL"),
+    ])
+    .await;
+}
+
+async fn older_copy_of_the_last_leaders_directory(of_brokers: &[(&str, &str)]) {
     let mut cluster = Cluster::start(&[("broker.session.timeout.ms", "2000")]).await;
+    for id in 1..=3 {
+        cluster.stop(id).await;
+        cluster.begin_with(id, of_brokers).await;
+    }
     let topic = cluster.create("topic", &[&[1, 2, 3]], SETTINGS).await;
     for number in 0..BATCHES / 2 {
         cluster.put(&topic, 0, -1, &value(number)).await;
@@ -252,7 +273,7 @@ async fn older_copy_of_the_last_leaders_directory_does_not_lead() {
     cluster.stop(1).await;
     let saved = tempfile::tempdir().expect("a temporary directory");
     copy(cluster.dirs[0].path(), saved.path());
-    cluster.begin(1).await;
+    cluster.begin_with(1, of_brokers).await;
     cluster.wait_for_isr(&topic, 0, &[1, 2, 3]).await;
     cluster.elect(&topic, 1).await;
     for number in BATCHES / 2..BATCHES {
@@ -265,7 +286,7 @@ async fn older_copy_of_the_last_leaders_directory_does_not_lead() {
     std::fs::remove_dir_all(dir).expect("removes");
     copy(saved.path(), dir);
     for id in 1..=3 {
-        cluster.begin(id).await;
+        cluster.begin_with(id, of_brokers).await;
     }
     wait_for("a leader", || cluster.registration(&topic, 0).leader.0 > 1).await;
     cluster.assert_complete(&topic, &[1, 2, 3]).await;

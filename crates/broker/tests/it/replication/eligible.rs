@@ -44,7 +44,7 @@ async fn replaced_broker_is_filled_by_the_others_after_all_were_killed() {
     let (mut cluster, topic) = with_ten_records(&[]).await;
     kill_all(&mut cluster).await;
     cluster.dirs[2] = tempfile::tempdir().expect("a temporary directory");
-    begin_and_find_all(cluster, &topic).await;
+    begin_and_find_all(cluster, &topic, 2).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -69,19 +69,38 @@ async fn remove_a_folder(checkpoint_interval_ms: &'static str, words: &str) {
     kill_all(&mut cluster).await;
     // The directory keeps its id, so that the controller knows of nothing.
     std::fs::remove_dir_all(data.join("topic-0")).expect("is removed");
-    begin_and_find_all(cluster, &topic).await;
+    begin_and_find_all(cluster, &topic, 2).await;
 }
 
 /// As after a crash between the controller's consent to a move and the switch, and the loss of the directory that the
-/// log was in: the copy may lack records.
+/// log was in: the copy takes its place. It may lack records, so that it is compared with the other logs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn replica_of_which_only_a_copy_is_left_does_not_lead() {
+async fn copy_that_is_left_leads_if_it_is_whole() {
+    let (cluster, topic) = with_only_a_copy().await;
+    // It was the leader, and no log is better.
+    begin_and_find_all(cluster, &topic, 3).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn copy_that_is_left_does_not_lead_if_it_lacks_records() {
+    let (cluster, topic) = with_only_a_copy().await;
+    let file = cluster.dirs[2].path().join(COPY).join("00000000000000000000.log");
+    let bytes = std::fs::read(&file).expect("reads");
+    let batches = thalweg_record::batches(&bytes).map(|batch| batch.map_or(0, |batch| batch.bytes.len()));
+    let lengths: Vec<_> = batches.take(9).collect();
+    std::fs::write(file, &bytes[..lengths.iter().sum()]).expect("is cut");
+    begin_and_find_all(cluster, &topic, 2).await;
+}
+
+const COPY: &str = "topic-0.0123456789abcdef0123456789abcdef-future";
+
+/// Three brokers that were killed, of which 3 led a topic with ten records, and has only a copy of the log.
+async fn with_only_a_copy() -> (Cluster, Topic) {
     let (mut cluster, topic) = with_ten_records(&[]).await;
     kill_all(&mut cluster).await;
     let data = cluster.dirs[2].path();
-    let copy = data.join("topic-0.0123456789abcdef0123456789abcdef-future");
-    std::fs::rename(data.join("topic-0"), copy).expect("is renamed");
-    begin_and_find_all(cluster, &topic).await;
+    std::fs::rename(data.join("topic-0"), data.join(COPY)).expect("is renamed");
+    (cluster, topic)
 }
 
 /// Three brokers and a topic with ten records, led by 3: the broker that leaves the in-sync replicas last.
@@ -102,14 +121,20 @@ async fn kill_all(cluster: &mut Cluster) {
     }
 }
 
-/// Starts all brokers, of which 3 has nothing left: 2 leads, and no replica lacks any of the ten records.
-async fn begin_and_find_all(mut cluster: Cluster, topic: &Topic) {
+/// Starts all brokers: this one leads, and no replica lacks any of the ten records. Nothing is left of a copy, or of a log that
+/// was set aside.
+async fn begin_and_find_all(mut cluster: Cluster, topic: &Topic, leader: i32) {
     for id in [3, 2, 1] {
         cluster.begin(id).await;
     }
-    wait_for("2 as the leader", || cluster.registration(topic, 0).leader == BrokerId(2)).await;
+    let is_elected = || cluster.registration(topic, 0).leader == BrokerId(leader);
+    wait_for(&format!("{leader} as the leader"), is_elected).await;
     cluster.wait_for_isr(topic, 0, &[1, 2, 3]).await;
     let log = values_of(&cluster.assert_same(topic, 0, &[1, 2, 3]).await);
     assert_eq!(log.len(), 10);
+    let names = std::fs::read_dir(cluster.dirs[2].path()).expect("lists");
+    let names = names.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned());
+    let names: Vec<_> = names.filter(|name| name.starts_with("topic-")).collect();
+    assert_eq!(names, ["topic-0"]);
     cluster.stop_all().await;
 }

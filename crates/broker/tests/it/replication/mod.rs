@@ -1,6 +1,7 @@
 //! Three brokers and a controller in one process, each with its own listener: logs of followers, acks=all, in-sync
 //! replicas, and the effects of failing brokers.
 
+mod coordinators;
 mod damage;
 mod damaged_replicas;
 mod eligible;

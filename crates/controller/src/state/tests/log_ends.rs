@@ -91,6 +91,29 @@ fn after_a_kill_of_all_the_best_log_leads_once_all_are_back() {
     }
 }
 
+/// Without eligible leader replicas no record says which brokers have returned after an unclean stop.
+#[test]
+fn next_controller_does_not_elect_those_that_wait_for_others() {
+    let mut bench = bench(0, "1");
+    let next = |bench: &mut Bench| {
+        let (image, next_offset) = (bench.image(), bench.state.next_offset());
+        bench.restart(image, next_offset);
+        bench.state.compares_log_ends = true;
+        let records = bench.state.balance_leaders().records;
+        bench.apply(records);
+    };
+    all_sessions_end(&mut bench);
+    for id in [1, 2, 3] {
+        returns(&mut bench, id);
+        next(&mut bench);
+        assert_eq!(bench.partition("t", 0).leader, NO_LEADER, "{id} does not lead by memory");
+    }
+    assert_eq!(undecided(&bench), Some((vec![1, 2, 3], vec![], Some(1))));
+    assert!(elect(&mut bench, 3, None));
+    next(&mut bench);
+    assert_eq!(bench.partition("t", 0).leader, 3);
+}
+
 #[test]
 fn unregistered_replica_is_not_waited_for() {
     let mut bench = bench(0, "1");
@@ -335,4 +358,50 @@ fn later_epoch_outside_the_isr_does_not_unseat_the_leader() {
     let raised = bench.partition("t", 0);
     assert_eq!((raised.leader, raised.isr.clone()), (before.leader, before.isr.clone()));
     assert_eq!(raised.leader_epoch, 18);
+}
+
+/// A move to another directory was consented to, and that directory fails before the switch: the log is where it was, whole.
+#[test]
+fn log_that_did_not_move_is_not_gone() {
+    for elr in [1, 0] {
+        for is_restarted in [false, true] {
+            let mut bench = Bench::new();
+            bench.state.compares_log_ends = true;
+            bench.register(1, &[1001, 3001]).expect("taken");
+            assert!(!bench.beat(1, |_| {}).is_fenced);
+            bench.join(2);
+            bench.join(3);
+            assert_eq!(bench.set_elr(elr), 0);
+            bench.create("t", &[&[1, 2, 3]], &[(MIN_INSYNC_REPLICAS, "1")]);
+            assert_eq!(bench.assign(1, 1001, "t"), ErrorCode::None);
+            assert_eq!(bench.propose("t", &[1]), ErrorCode::None, "2 and 3 lag");
+            // The move: consent, and then the target directory fails.
+            assert_eq!(bench.assign(1, 3001, "t"), ErrorCode::None);
+            if is_restarted {
+                let previous_broker_epoch = stops(&mut bench, 1);
+                let request =
+                    BrokerRegistrationRequest { previous_broker_epoch, ..bench.registration(1, &[1001]) };
+                bench.now.monotonic_ms += SESSION_MS;
+                assert_eq!(bench.call(request).error_code, 0);
+                bench.beat(2, |_| {});
+                bench.beat(3, |_| {});
+                bench.beat(1, |_| {});
+            } else {
+                bench.beat(1, |request| request.offline_log_dirs = vec![Uuid(3001)]);
+            }
+            // The move is given up: the broker says that the log is whole, and then where. A log that is found where it was may
+            // lack records, for all that the broker knows.
+            let first = if is_restarted { DIRECTORY_LOST } else { DIRECTORY_FULL };
+            assert_eq!(bench.assign(1, first.0, "t"), ErrorCode::None);
+            assert_eq!(bench.assign(1, 1001, "t"), ErrorCode::None);
+            // It leads, or its log is compared with the others.
+            let may_lead = undecided(&bench)
+                .is_some_and(|(candidates, _, last)| candidates.contains(&1) && last == Some(1));
+            let partition = bench.partition("t", 0);
+            let what = format!("elr {elr}, restarted {is_restarted}: {partition:?}, {:?}", undecided(&bench));
+            // Without eligible replicas it is the only one known to be complete.
+            let is_compared = is_restarted && elr == 1;
+            assert_eq!((partition.leader == 1, may_lead), (!is_compared, is_compared), "{what}");
+        }
+    }
 }

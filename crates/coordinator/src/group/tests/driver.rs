@@ -51,7 +51,7 @@ impl Topics for OneTopic {
     }
 }
 
-fn coordinator(log: &Arc<MemoryLog>) -> Arc<GroupCoordinator> {
+pub(super) fn coordinator(log: &Arc<MemoryLog>) -> Arc<GroupCoordinator> {
     let config =
         GroupConfig { offsets_topic_partitions: 1, initial_rebalance_delay_ms: 0, ..GroupConfig::default() };
     configured(config, log)
@@ -61,7 +61,7 @@ fn configured(config: GroupConfig, log: &Arc<MemoryLog>) -> Arc<GroupCoordinator
     Arc::new(GroupCoordinator::new(config, log.clone(), Arc::new(OneTopic), Clock::system(), Disk::real()))
 }
 
-async fn elected(log: &Arc<MemoryLog>) -> Arc<GroupCoordinator> {
+pub(super) async fn elected(log: &Arc<MemoryLog>) -> Arc<GroupCoordinator> {
     elect(coordinator(log)).await
 }
 
@@ -73,7 +73,7 @@ async fn elect(groups: Arc<GroupCoordinator>) -> Arc<GroupCoordinator> {
     groups
 }
 
-fn client() -> ClientInfo {
+pub(super) fn client() -> ClientInfo {
     ClientInfo::new(Some("app"), IpAddr::V4(Ipv4Addr::LOCALHOST))
 }
 
@@ -89,7 +89,7 @@ fn join_request(member_id: &str) -> JoinGroupRequest {
     }
 }
 
-fn commit_request(names: &[(&str, u128, i32)]) -> OffsetCommitRequest {
+pub(super) fn commit_request(names: &[(&str, u128, i32)]) -> OffsetCommitRequest {
     let topic = |&(name, id, partition_index): &(&str, u128, i32)| OffsetCommitRequestTopic {
         name: name.to_owned(),
         topic_id: Uuid(id),
@@ -106,7 +106,7 @@ fn commit_request(names: &[(&str, u128, i32)]) -> OffsetCommitRequest {
     }
 }
 
-fn commit_errors(response: &OffsetCommitResponse) -> Vec<(String, u128, ErrorCode)> {
+pub(super) fn commit_errors(response: &OffsetCommitResponse) -> Vec<(String, u128, ErrorCode)> {
     let topics = response.topics.iter();
     topics.map(|t| (t.name.clone(), t.topic_id.0, error(t.partitions[0].error_code))).collect()
 }

@@ -11,18 +11,21 @@ use thalweg_wire::Uuid;
 
 impl Shard {
     /// Repeats the snapshots that are old, so that the log can be cut before them; but not when nothing at all has
-    /// changed since they were repeated last.
+    /// changed since they were repeated last. States of topics that are gone go now, if their tombstones could not be written
+    /// when the topic was deleted, or the shard was loading then.
     pub(in super::super) fn snapshot_cold(&mut self, now: Moment) {
-        if self.entries.values().all(super::Entry::is_repeated) {
-            return;
+        let (kept, gone): (Vec<_>, Vec<_>) = self.entries.iter().partition(|(key, _)| self.exists(key));
+        let tombstone = |key: &ShareKey| ShareRecord::Snapshot(key.clone(), None);
+        let mut records: Vec<ShareRecord> = gone.into_iter().map(|(key, _)| tombstone(key)).collect();
+        if !kept.iter().all(|(_, entry)| entry.is_repeated()) {
+            let oldest_ms = now.wall_ms.saturating_sub(self.context.config.cold_snapshot_interval_ms);
+            let cold = kept.into_iter().filter(|(_, entry)| entry.written_ms <= oldest_ms);
+            records.extend(cold.map(|(key, entry)| {
+                ShareRecord::Snapshot(key.clone(), Some(entry.next_snapshot(now.wall_ms)))
+            }));
         }
-        let oldest_ms = now.wall_ms.saturating_sub(self.context.config.cold_snapshot_interval_ms);
-        let cold = self.entries.iter().filter(|(_, entry)| entry.written_ms <= oldest_ms);
-        let mut cold: Vec<ShareRecord> = cold
-            .map(|(key, entry)| ShareRecord::Snapshot(key.clone(), Some(entry.next_snapshot(now.wall_ms))))
-            .collect();
-        cold.sort_unstable_by(|a, b| a.key().cmp(b.key()));
-        self.write_all(cold);
+        records.sort_unstable_by(|a, b| a.key().cmp(b.key()));
+        self.write_all(records);
     }
 
     /// Topics are gone: the states of their partitions go too.

@@ -6,15 +6,20 @@ use super::super::request::{Answer, Ask, Outcomes};
 use super::super::shard::{Shard, ShardContext};
 use crate::driver::{HeldAnswers, Moment, Piece, Shard as _, Ticket, WriteError};
 use bytes::Bytes;
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use thalweg_hash::HashSet;
 use thalweg_metadata::PartitionIndex;
 use thalweg_record::{DecompressBuffer, LeaderEpoch, Offset, batches, stamp_head};
 use thalweg_share::ShareKey;
 use thalweg_wire::Uuid;
 
-/// Every topic has 8 partitions, but for that of the id 1, which does not exist.
-struct EightPartitions;
+/// Every topic has 8 partitions, but for that of the id 1, which does not exist, and those that were deleted.
+#[derive(Default)]
+struct EightPartitions {
+    deleted: Mutex<HashSet<Uuid>>,
+}
 
 impl Cluster for EightPartitions {
     fn share_partition_count(&self) -> Option<i32> {
@@ -22,7 +27,7 @@ impl Cluster for EightPartitions {
     }
 
     fn has_partition(&self, topic: Uuid, partition: PartitionIndex) -> bool {
-        topic != Uuid(1) && (0..8).contains(&partition.0)
+        topic != Uuid(1) && !self.deleted.lock().contains(&topic) && (0..8).contains(&partition.0)
     }
 }
 
@@ -33,6 +38,7 @@ pub(super) fn key(group: &str, topic: u128, partition: i32) -> ShareKey {
 pub(super) struct Harness {
     pub(super) shard: Shard,
     context: Arc<ShardContext>,
+    cluster: Arc<EightPartitions>,
     pub(super) now_ms: i64,
     /// The log: one encoded batch per write.
     pub(super) log: Vec<Bytes>,
@@ -53,11 +59,13 @@ pub(super) struct Harness {
 impl Harness {
     pub(super) fn new(updates_per_snapshot: usize) -> Harness {
         let config = ShareConfig { updates_per_snapshot, ..ShareConfig::default() };
-        let context = Arc::new(ShardContext { config, cluster: Arc::new(EightPartitions) });
+        let cluster = Arc::new(EightPartitions::default());
+        let context = Arc::new(ShardContext { config, cluster: cluster.clone() });
         let now_ms = 1_000_000;
         Harness {
             shard: Shard::new(&context, 0, moment(now_ms)),
             context,
+            cluster,
             now_ms,
             log: Vec::new(),
             next_offset: 0,
@@ -82,6 +90,11 @@ impl Harness {
         }
         shard.loaded(None, moment(self.now_ms));
         shard
+    }
+
+    /// The cluster has a topic no longer.
+    pub(super) fn delete_topic(&mut self, topic: Uuid) {
+        self.cluster.deleted.lock().insert(topic);
     }
 
     /// One turn of the shard.

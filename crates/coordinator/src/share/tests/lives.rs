@@ -232,6 +232,25 @@ fn the_states_of_a_deleted_topic_and_of_a_deleted_share_partition_are_gone() {
 }
 
 #[test]
+fn states_of_a_deleted_topic_whose_tombstones_were_refused_go_later() {
+    let mut harness = initialized(500);
+    let (gone, kept) = (key("g", 7, 0), key("g", 8, 0));
+    assert!(harness.ask(&kept, Ask::Initialize { state_epoch: 0, start_offset: 0 }).is_ok());
+    harness.delete_topic(Uuid(7));
+    harness.refuses = Some(WriteError::TooFewReplicas);
+    harness.turn(|shard, _, _| shard.topics_deleted(&HashSet::from_iter([Uuid(7)])));
+    assert!(harness.shard.entry(&gone).is_some(), "the tombstone is not in the log");
+    harness.refuses = None;
+    // Snapshots are repeated in the first interval. In the second there is nothing to repeat.
+    for _ in 0..2 {
+        harness.pass(300_000);
+        for shard in [&harness.shard, &harness.reloaded()] {
+            assert!(shard.entry(&gone).is_none() && shard.entry(&kept).is_some());
+        }
+    }
+}
+
+#[test]
 fn many_share_partitions_in_one_request_share_batches_of_bounded_size() {
     let mut harness = Harness::new(500);
     let begin = || Ask::Initialize { state_epoch: 0, start_offset: -1 };

@@ -475,3 +475,36 @@ fn target_disk_that_dies_in_the_switch_leaves_the_log() {
     }
     assert!(struck > 4, "{struck} calls");
 }
+
+#[test]
+fn log_that_did_not_move_is_whole_if_the_controller_knew_where_it_is() {
+    let (_root, _faults, dirs, partition) = moving_with_faults();
+    let ids = dirs.online_ids();
+    assert_eq!(partition.place_until_known(), None, "a new log");
+    partition.note_found();
+    partition.note_known_directory(Some(ids[1]));
+    partition.note_known_directory(None);
+    assert_eq!(partition.place_until_known(), Some(DIRECTORY_LOST), "perhaps an earlier one");
+    partition.note_known_directory(Some(ids[0]));
+    assert_eq!(partition.place_until_known(), Some(DIRECTORY_FULL));
+}
+
+#[test]
+fn copy_is_kept_where_the_disk_of_the_log_dies_in_the_switch() {
+    let (root, faults, dirs, partition) = moving_with_faults();
+    let ids = dirs.online_ids();
+    while partition.copy_next(&dirs, 1 << 20).expect("it is copied") != Progress::CaughtUp {}
+    faults.fail(FaultyCall::Rename, "-delete", CallError::InputOutput);
+    assert_eq!(partition.finish_move(&dirs, ids[1]).expect("no failure of the copy"), Progress::LogFailed);
+    assert_eq!(dirs.online_ids(), ids[1..], "the directory of the log is offline");
+    assert!(partition.is_moving());
+    assert_eq!(partition.copy_next(&dirs, 1 << 20).expect("no failure of the copy"), Progress::LogFailed);
+    partition.close_future().expect("closes");
+    faults.heal();
+    drop((partition, dirs));
+    let options = LogDirsOptions { threads: 1, ..LogDirsOptions::new(vec![root.path().join("two")], NODE.0) };
+    let config = Arc::new(LogConfig::default());
+    let (_dirs, mut logs) = LogDirs::open(options, |_| Arc::clone(&config)).expect("the directory opens");
+    assert_eq!(logs.len(), 1, "the other disk is gone, and the copy is whole");
+    assert_eq!(stored(&mut logs[0]).len(), 50);
+}

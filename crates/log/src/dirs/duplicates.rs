@@ -1,0 +1,85 @@
+//! Two logs of one partition in different directories.
+//!
+//! A move was interrupted between its two renames; or the disk of one of the directories failed there, while the log went on
+//! in the other; or a directory returns after the partition was created elsewhere without it.
+//!
+//! Owns: which of the two is the log. Refuses: a guess. It is a log whose records include those of the other, as far as ends
+//! and leader epochs show, like for a follower and its leader. The other is kept for people to judge.
+
+use super::error::DuplicatePartition;
+use super::unopened::Unopened;
+use crate::partition::PartitionLog;
+use crate::topic_partition::TopicPartition;
+use std::path::PathBuf;
+use thalweg_hash::HashMap;
+
+/// The logs, and the duplicates to set aside.
+pub(super) fn settle(
+    found: Vec<PartitionLog>,
+) -> Result<(Vec<PartitionLog>, Vec<PartitionLog>), DuplicatePartition> {
+    let mut logs: Vec<PartitionLog> = Vec::with_capacity(found.len());
+    let mut places: HashMap<TopicPartition, usize> = HashMap::default();
+    let mut duplicates = Vec::new();
+    for mut log in found {
+        let Some(&place) = places.get(log.name()) else {
+            places.insert(log.name().clone(), logs.len());
+            logs.push(log);
+            continue;
+        };
+        let known = &mut logs[place];
+        match (contains(known, &log), contains(&log, known)) {
+            (true, true) if is_later(&log, known) => std::mem::swap(known, &mut log),
+            (true, _) => {}
+            (false, true) => std::mem::swap(known, &mut log),
+            (false, false) => return Err(refusal(known, &log)),
+        }
+        duplicates.push(log);
+    }
+    Ok((logs, duplicates))
+}
+
+/// The logs that wait for room, by their names. Beside another one none can be judged before it is opened.
+pub(super) fn among_unopened(
+    found: Vec<Unopened>,
+    logs: &[PartitionLog],
+) -> Result<HashMap<TopicPartition, Unopened>, DuplicatePartition> {
+    let dirs = logs.iter().map(|log| (log.name().clone(), parent(log)));
+    let mut dirs: HashMap<TopicPartition, PathBuf> = dirs.collect();
+    for unopened in &found {
+        let (name, dir) = (unopened.name().clone(), unopened.log_dir().to_owned());
+        if let Some(first) = dirs.insert(name.clone(), dir.clone()) {
+            return Err(DuplicatePartition { name, first, second: dir });
+        }
+    }
+    Ok(found.into_iter().map(|unopened| (unopened.name().clone(), unopened)).collect())
+}
+
+/// Whether a log has, or has had, all records of another.
+fn contains(log: &PartitionLog, other: &PartitionLog) -> bool {
+    let is_other_topic = log.topic_id().zip(other.topic_id()).is_some_and(|(id, other)| id != other);
+    let end = other.log_end_offset();
+    if is_other_topic || end > log.log_end_offset() {
+        return false;
+    }
+    if end == other.log_start_offset() || end <= log.log_start_offset() {
+        return true;
+    }
+    let Some(epoch) = other.latest_epoch() else { return log.latest_epoch().is_none() };
+    let here = log.end_offset_for_epoch(epoch);
+    here.is_some_and(|here| here.leader_epoch == epoch && here.end_offset >= end)
+}
+
+/// Of two logs with the same end, one can be used and is whole, or more of its records were deleted since. The paths decide
+/// between equal ones, so that every start decides the same.
+fn is_later(log: &PartitionLog, other: &PartitionLog) -> bool {
+    let rank = |log: &PartitionLog| (log.failure().is_none(), log.damage().is_none(), log.log_start_offset());
+    rank(log).cmp(&rank(other)).then_with(|| other.dir().cmp(log.dir())).is_gt()
+}
+
+fn refusal(first: &PartitionLog, second: &PartitionLog) -> DuplicatePartition {
+    DuplicatePartition { name: first.name().clone(), first: parent(first), second: parent(second) }
+}
+
+fn parent(log: &PartitionLog) -> PathBuf {
+    log.dir().parent().unwrap_or(log.dir()).to_owned()
+}
