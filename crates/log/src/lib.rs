@@ -18,6 +18,7 @@
 //!   .read(from, max_bytes, upper_bound, min_one_message) -> Option<LogSlice>   whole batches, for sendfile
 //!   .aborted_transactions(from, slice.end_offset)
 //!   .search_on(&mut TimestampSearch) -> SearchTurn::Scan(RecordScan); .run() without the lock
+//!   .doubt_batches(offset, max_bytes) -> BatchCheck; .run() without the lock
 //!   .high_watermark() .set_high_watermark(offset) .last_stable_offset() .log_start_offset() .log_end_offset()
 //!   .assign_leader_epoch_start(epoch) .end_offset_for_epoch(epoch) .latest_epoch()
 //!   .truncate_to(offset) .truncate_fully_and_start_at(offset, log_start)
@@ -65,10 +66,10 @@ pub use dirs::{
 };
 pub use epochs::EpochEnd;
 pub use partition::{
-    AppendError, AppendInfo, AppendOptions, BatchTooLarge, CompactionSwap, Damage, DeleteRecordsError,
-    Dirtiness, ExpiredFiles, FlushTarget, LogError, LogSlice, NewestScan, OffsetOutOfRange, OffsetsMissing,
-    OffsetsOutOfOrder, OpenOptions, PartitionLog, ReadError, RecordScan, SearchTurn, TimestampSearch,
-    TimestampedOffset, UnexpectedEpoch, UnexpectedOffset,
+    AppendError, AppendInfo, AppendOptions, BatchCheck, BatchTooLarge, CompactionSwap, Damage,
+    DeleteRecordsError, Dirtiness, ExpiredFiles, FlushTarget, LogError, LogSlice, NewestScan,
+    OffsetOutOfRange, OffsetsMissing, OffsetsOutOfOrder, OpenOptions, PartitionLog, ReadError, RecordScan,
+    SearchTurn, TimestampSearch, TimestampedOffset, UnexpectedEpoch, UnexpectedOffset,
 };
 pub use producers::{
     AppendOrigin, BatchMetadata, EndMarker, InvalidProducerEpoch, InvalidTransactionState,

@@ -32,6 +32,7 @@ use crate::topic_partition::TopicPartition;
 use thalweg_ids::Uuid;
 
 mod append;
+mod batch_check;
 mod compact;
 mod continuity;
 mod error;
@@ -52,6 +53,7 @@ mod truncate;
 mod txn_index;
 
 pub use append::{AppendInfo, AppendOptions};
+pub use batch_check::BatchCheck;
 pub use compact::{CompactionSwap, Dirtiness};
 pub use error::{
     AppendError, BatchTooLarge, DeleteRecordsError, LogError, OffsetOutOfRange, OffsetsMissing,

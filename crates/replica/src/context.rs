@@ -2,7 +2,7 @@
 
 use crate::isr_changes::IsrChanges;
 use crate::leadership::IsrMember;
-use crate::stale_epochs::StaleEpochs;
+use crate::reports::PartitionReports;
 use crate::throttle::Throttle;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,8 +26,11 @@ pub struct ReplicaContext {
     pub follower_throttle: Throttle,
     /// How long syncs of logs take.
     pub flushes: Histogram,
-    /// Partitions with leader epochs below those in their logs.
-    pub stale_epochs: StaleEpochs,
+    /// Partitions with leader epochs below those in their logs: the metadata is older than the logs, as after a controller's
+    /// directory was replaced by an earlier copy.
+    pub stale_epochs: PartitionReports,
+    /// Partitions with a follower that fetches the same records again and again.
+    pub stuck_followers: PartitionReports,
     /// Notified when damage was found in a log.
     pub damage_found: Notify,
 }

@@ -66,6 +66,22 @@ pub enum ChangeOutcome {
     Outdated,
 }
 
+/// How often in a row a follower is sent records from the same offset before its leader checks them.
+const SENT_BEFORE_CHECK: u32 = 4;
+
+/// A follower that fetches the same records again and again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StuckFollower {
+    /// The broker.
+    pub id: BrokerId,
+    /// Where its log ends.
+    pub offset: Offset,
+    /// How many bytes of records it was sent.
+    pub sent_bytes: usize,
+    /// Whether it is reported with this offset for the first time.
+    pub is_new: bool,
+}
+
 #[derive(Debug, Clone)]
 struct Follower {
     id: BrokerId,
@@ -77,6 +93,8 @@ struct Follower {
     caught_up: Option<Instant>,
     /// Its last fetch, and where the leader's log ended then.
     last_fetch: Option<(Instant, Offset)>,
+    /// The offset from which it was sent records last, and how often in a row.
+    sent: Option<(Offset, u32)>,
     broker_epoch: Option<i64>,
 }
 
@@ -101,6 +119,8 @@ pub struct Leadership {
     isr: Vec<BrokerId>,
     pending: Option<IsrChange>,
     followers: Vec<Follower>,
+    /// The one that was found to be stuck last, until it is taken.
+    stuck: Option<StuckFollower>,
 }
 
 impl Leadership {
@@ -122,6 +142,7 @@ impl Leadership {
             isr: Vec::new(),
             pending: None,
             followers: Vec::new(),
+            stuck: None,
         };
         leadership.on_registration(registration, now);
         leadership
@@ -149,6 +170,7 @@ impl Leadership {
                     start: None,
                     caught_up: registration.isr.contains(id).then_some(now),
                     last_fetch: None,
+                    sent: None,
                     broker_epoch: None,
                 };
                 known.iter().find(|follower| follower.id == *id).cloned().unwrap_or_else(begin)
@@ -217,6 +239,30 @@ impl Leadership {
         follower.end = Some(offset);
         follower.last_fetch = Some((now, leader_end));
         follower.broker_epoch = Some(broker_epoch);
+    }
+
+    /// A follower is sent records from `offset` on. Returns whether it seems to be stuck there: a few times in a row, and then
+    /// each time that the number has doubled, so that a check that comes to nothing is repeated.
+    pub fn on_records_sent(&mut self, id: BrokerId, offset: Offset, sent_bytes: usize) -> bool {
+        let Some(follower) = self.followers.iter_mut().find(|follower| follower.id == id) else {
+            return false;
+        };
+        let times = match follower.sent {
+            Some((before, times)) if before == offset => times.saturating_add(1),
+            _ => 1,
+        };
+        follower.sent = Some((offset, times));
+        let is_stuck = times >= SENT_BEFORE_CHECK && times.is_power_of_two();
+        if is_stuck {
+            let is_new = times == SENT_BEFORE_CHECK;
+            self.stuck = Some(StuckFollower { id, offset, sent_bytes, is_new });
+        }
+        is_stuck
+    }
+
+    /// The follower that was found to be stuck last, once.
+    pub fn take_stuck(&mut self) -> Option<StuckFollower> {
+        self.stuck.take()
     }
 
     /// Sets the start offset of a follower's log.

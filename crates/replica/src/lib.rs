@@ -12,6 +12,6 @@ pub mod isr_changes;
 pub mod leadership;
 pub mod partition;
 pub mod replication;
-mod stale_epochs;
+mod reports;
 pub mod throttle;
 pub mod upkeep;

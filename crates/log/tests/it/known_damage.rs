@@ -87,3 +87,43 @@ fn missing_end_is_known_beside_an_unreadable_segment() {
     log.drop_damage().expect("drops");
     assert_eq!((log.damage(), log.published().recovery_point()), (None, log.log_end_offset()));
 }
+
+/// Flips bits of a stored segment under the log that has written it.
+fn flip(bench: &Bench, base: i64, at: u64, bits: u8) {
+    let file = bench.disk.open(&bench.file(&log_name(base))).expect("opens");
+    let mut byte = [0];
+    file.read_at(&mut byte, at).expect("reads");
+    file.write_all_at(&[byte[0] ^ bits], at).expect("writes");
+}
+
+/// No read pays for the CRCs, nor for a second comparison of headers.
+#[test]
+fn batches_that_a_reader_does_not_take_are_compared_and_checked_again() {
+    /// The last byte of a header's leader epoch.
+    const EPOCH_AT: u64 = 15;
+    let bench = Bench::with(config());
+    let mut log = bench.create();
+    (0..SEGMENTS).for_each(|_| _ = append(&mut log, &Spec::new(4).build()));
+    let doubt = |log: &mut PartitionLog, offset| {
+        let check = log.doubt_batches(Offset(offset), 1 << 20).expect("is read").expect("there are batches");
+        (check.run(), check)
+    };
+    flip(&bench, 8, log.size_bytes() / SEGMENTS as u64 - 1, 4);
+    flip(&bench, 4, EPOCH_AT, 1);
+    let epochs = |log: &mut PartitionLog| -> Vec<i32> {
+        headers(log).iter().map(|header| header.leader_epoch.0).collect()
+    };
+    assert_eq!(epochs(&mut log), [0, 1, 0, 0, 0, 0], "readers get the bytes as they are");
+    for sound in [0, 4, 12] {
+        assert!(doubt(&mut log, sound).0.is_ok(), "{sound}");
+    }
+    assert_eq!(epochs(&mut log), [0; SEGMENTS as usize], "no CRC covers the epoch: it was put right");
+    assert_eq!(log.damage(), None);
+    let (found, check) = doubt(&mut log, 9);
+    log.note_error(&found.expect_err("the CRC is wrong"));
+    assert_eq!(log.damage(), Some(Damage::Unreadable(Offset(8))));
+    assert!(!log.has_outrun_check(&check));
+    log.truncate_to(Offset(8)).expect("truncates");
+    assert!(log.has_outrun_check(&check));
+    assert!(log.doubt_batches(Offset(8), 1 << 20).expect("is read").is_none());
+}

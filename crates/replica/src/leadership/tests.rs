@@ -78,6 +78,20 @@ fn a_replica_that_has_caught_up_is_waited_for_if_it_may_join() {
 }
 
 #[test]
+fn follower_that_fetches_the_same_records_again_and_again_is_stuck() {
+    let mut leader = leading(&[1, 2, 3], 10, Instant::now());
+    let mut sent = |id, offset| leader.on_records_sent(id, Offset(offset), 100);
+    let reported: Vec<u32> = (1..=20).filter(|_| sent(SECOND, 5)).collect();
+    assert_eq!(reported, [4, 8, 16], "not at each fetch");
+    assert!((0..3).all(|_| !sent(SECOND, 6)), "it has gone on");
+    assert!((0..3).all(|_| !sent(THIRD, 6) && !sent(BrokerId(4), 6)), "each is counted alone");
+    assert!((0..3).all(|_| !sent(SECOND, 5)), "it was cut, and begins again");
+    assert!(sent(THIRD, 6));
+    let stuck = StuckFollower { id: THIRD, offset: Offset(6), sent_bytes: 100, is_new: true };
+    assert_eq!((leader.take_stuck(), leader.take_stuck()), (Some(stuck), None));
+}
+
+#[test]
 fn a_follower_joins_at_the_high_watermark_and_the_start_of_the_epoch() {
     let now = Instant::now();
     let mut leader = leading(&[1, 2], 10, now);

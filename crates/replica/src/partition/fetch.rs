@@ -136,6 +136,9 @@ impl Partition {
             && read.diverging.is_none()
         {
             state.follower_has(self, id, broker_epoch, from);
+            if let Some(slice) = &read.slice {
+                state.note_sent(self, id, from.offset, slice.len);
+            }
             read.high_watermark = state.log.high_watermark();
             read.last_stable_offset = state.log.last_stable_offset();
         }

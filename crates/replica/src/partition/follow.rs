@@ -49,6 +49,13 @@ pub enum FollowError {
     Log(#[from] LogError),
 }
 
+impl FollowError {
+    /// Whether the first of the leader's batches is damaged.
+    pub fn is_damaged_batch(&self) -> bool {
+        matches!(self, FollowError::Append(AppendError::Malformed(_)))
+    }
+}
+
 impl Partition {
     /// Whether the log takes no records, as in a directory that is offline.
     pub fn is_closed(&self) -> bool {

@@ -23,6 +23,7 @@ mod moving;
 mod news;
 mod offsets;
 mod role;
+mod stuck;
 mod table;
 #[cfg(test)]
 pub(crate) mod testing;

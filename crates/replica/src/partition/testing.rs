@@ -3,6 +3,7 @@
 use super::Partition;
 use crate::context::ReplicaContext;
 use crate::isr_changes::IsrChanges;
+use crate::reports::PartitionReports;
 use crate::throttle::Throttle;
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,7 +39,8 @@ pub(crate) fn partition_as(log: PartitionLog, registration: &PartitionRegistrati
         leader_throttle: unlimited(),
         follower_throttle: unlimited(),
         flushes: thalweg_histogram::Histogram::of_times(),
-        stale_epochs: crate::stale_epochs::StaleEpochs::default(),
+        stale_epochs: PartitionReports::default(),
+        stuck_followers: PartitionReports::default(),
         damage_found: tokio::sync::Notify::new(),
     });
     Partition::new("t".into(), TOPIC, PartitionIndex(0), context, log, Arc::new(settings), registration)

@@ -93,7 +93,8 @@ async fn check(replication: &Replication, watched: &mut LeaveAttempts) {
                 tracing::error!(
                     ?partition,
                     ?damage,
-                    "Records are damaged, and no other replica is in sync: this one keeps leading until another is"
+                    "Records are damaged, and no other replica is in sync: this one keeps leading until another is. If none gets in sync \
+                     because of the damage, bring back a broker that has the records, or delete the records up to the end of the damage"
                 );
             }
             DamageStep::OnlyReplica | DamageStep::OnlyInSync => {}

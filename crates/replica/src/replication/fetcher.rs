@@ -494,7 +494,12 @@ impl Fetcher {
             Err(error) => {
                 // Log once per series of failures: retries continue as long as a disk is full.
                 if followed.failures == 0 {
-                    tracing::error!(partition = ?followed.partition, leader = %self.leader, from = from.0, %error, "Failed to append replicated records");
+                    let message = if error.is_damaged_batch() {
+                        "Leader's batch at this offset is damaged: fetching it again, until the leader has checked it and hands over"
+                    } else {
+                        "Failed to append replicated records"
+                    };
+                    tracing::error!(partition = ?followed.partition, leader = %self.leader, from = from.0, %error, "{message}");
                 }
                 self.rest(key);
             }

@@ -20,6 +20,7 @@ mod log_starts;
 mod moves;
 mod session;
 mod stale_epochs;
+mod stuck_followers;
 
 pub use directories::{DirectoryAssignments, give_up_lost};
 pub use fetchers::Fetchers;
@@ -29,7 +30,7 @@ pub use moves::Moves;
 use crate::context::ReplicaContext;
 use crate::isr_changes::IsrChanges;
 use crate::partition::Partitions;
-use crate::stale_epochs::StaleEpochs;
+use crate::reports::PartitionReports;
 use crate::throttle::Throttle;
 use parking_lot::RwLock;
 use std::sync::Arc;
@@ -83,7 +84,8 @@ impl Replication {
             leader_throttle: throttle(settings.leader_throttled_rate),
             follower_throttle: throttle(settings.follower_throttled_rate),
             flushes: thalweg_histogram::Histogram::of_times(),
-            stale_epochs: StaleEpochs::default(),
+            stale_epochs: PartitionReports::default(),
+            stuck_followers: PartitionReports::default(),
             damage_found: Notify::new(),
         });
         let moves = Moves::new(
@@ -120,7 +122,7 @@ impl Replication {
     }
 
     /// Starts background tasks: proposals and reports to the controller, the checkpoints of log starts, and the checks for
-    /// damaged replicas and lagging followers. They end when the set is dropped.
+    /// damaged replicas, lagging followers and stuck ones. They end when the set is dropped.
     pub fn start(self: &Arc<Self>, tasks: &mut JoinSet<()>) {
         tasks.spawn(alter_partition::run(Arc::clone(self)));
         tasks.spawn(directories::run(Arc::clone(self)));
@@ -128,6 +130,7 @@ impl Replication {
         tasks.spawn(log_starts::run(Arc::clone(self)));
         tasks.spawn(damaged::run(Arc::clone(self)));
         tasks.spawn(stale_epochs::run(Arc::clone(self)));
+        tasks.spawn(stuck_followers::run(Arc::clone(self)));
         let partitions = Arc::clone(&self.partitions);
         // Half the time that a follower has, so that it leaves after one and a half times that at the latest.
         let period = (self.context.lag_time_max / 2).max(Duration::from_millis(1));

@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::records::{fetch, fetch_partition};
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use thalweg_wire::request::fetch_request::FetchPartition;
 
@@ -45,6 +46,28 @@ impl Cluster {
         let middle = bytes.len() / 2;
         bytes[middle - 200_000..middle + 200_000].fill(0xA5);
         std::fs::write(&segments[1], bytes).expect("the segment can be written");
+    }
+
+    /// Flips a bit inside a record of the second of several segments, also under a running broker. The headers stay whole. Returns
+    /// the offset behind its batch.
+    fn flip(&self, id: usize, topic: &Topic) -> i64 {
+        let segments = self.segments(id, topic);
+        assert!(segments.len() >= 3, "{segments:?}");
+        let file = std::fs::File::options().read(true).write(true).open(&segments[1]).expect("opens");
+        // In the middle of the fifth batch.
+        let at = BATCH_BYTES as u64 * 9 / 2;
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, at).expect("reads");
+        byte[0] ^= 1;
+        file.write_all_at(&byte, at).expect("writes");
+        let base = segments[1].file_stem().expect("a name").to_string_lossy();
+        base.parse::<i64>().expect("a base offset") + 5
+    }
+
+    /// Removes the folder of a replica whose broker is stopped.
+    fn remove_folder(&self, id: usize, topic: &Topic) {
+        let dir = self.dirs[id - 1].path().join(format!("{}-0", topic.name));
+        std::fs::remove_dir_all(dir).expect("removes");
     }
 
     /// The code of a fetch of all offsets, one after another, from a broker; the first that is not 0.
@@ -109,6 +132,42 @@ async fn leader_with_unreadable_records_hands_over_and_fetches_them_again() {
     cluster.assert_complete(&topic, &[1, 2, 3]).await;
     cluster.elect(&topic, 1).await;
     assert_eq!(cluster.read_through(1, &topic).await, 0);
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn leader_whose_batch_no_follower_can_take_hands_over_and_fetches_it_again() {
+    let mut cluster = Cluster::start(&[]).await;
+    let topic = cluster.filled("topic", &[1, 2, 3]).await;
+    cluster.stop(3).await;
+    cluster.flip(1, &topic);
+    cluster.remove_folder(3, &topic);
+    cluster.begin(3).await;
+    wait_for("another leader", || cluster.registration(&topic, 0).leader.0 != 1).await;
+    cluster.assert_complete(&topic, &[1, 2, 3]).await;
+    cluster.stop_all().await;
+}
+
+/// What the leader logs then, the deletion of the damaged records, lets the other replica join.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn only_replica_in_sync_keeps_leading_with_a_batch_that_no_follower_can_take() {
+    let mut cluster = Cluster::start(&[]).await;
+    let settings = [SETTINGS[0], ("min.insync.replicas", "1")];
+    let topic = cluster.filled_with("topic", &[1, 2], &settings).await;
+    cluster.stop(2).await;
+    let behind = cluster.flip(1, &topic);
+    cluster.remove_folder(2, &topic);
+    cluster.begin(2).await;
+    wait_for("the damage", || cluster.replica(1, &topic, 0).is_damaged()).await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(cluster.registration(&topic, 0).leader.0, 1);
+    cluster.replica(1, &topic, 0).delete_records(behind).expect("deletes");
+    // The segment still has the damage.
+    wait_for("another leader", || cluster.registration(&topic, 0).leader.0 == 2).await;
+    cluster.wait_for_isr(&topic, 0, &[1, 2]).await;
+    let log = values_of(&cluster.assert_same(&topic, 0, &[1, 2]).await);
+    let expected: Vec<_> = (behind..BATCHES).map(|number| (number, value(number))).collect();
+    assert!(log == expected, "acknowledged records are missing");
     cluster.stop_all().await;
 }
 

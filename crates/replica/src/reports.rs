@@ -1,5 +1,4 @@
-//! Partitions whose logs have a leader epoch above the one in the cluster's metadata, until that is raised: the metadata is
-//! older than the logs, as after a controller's directory was replaced by an earlier copy.
+//! Partitions that report something under their locks, until a task of the broker looks at it.
 
 use crate::isr_changes::PartitionKey;
 use parking_lot::Mutex;
@@ -8,12 +7,12 @@ use tokio::sync::Notify;
 
 /// The partitions that wait to be reported.
 #[derive(Debug, Default)]
-pub struct StaleEpochs {
+pub struct PartitionReports {
     waiting: Mutex<BTreeSet<PartitionKey>>,
     reported: Notify,
 }
 
-impl StaleEpochs {
+impl PartitionReports {
     /// Reports a partition.
     pub fn report(&self, key: PartitionKey) {
         self.waiting.lock().insert(key);

@@ -1,0 +1,65 @@
+//! A second look at stored batches that a reader does not take, as a follower that finds their CRC wrong.
+//!
+//! Owns: comparing their headers with each other again, under the partition's lock ([`PartitionLog::doubt_batches`]), and their
+//! CRCs, without it ([`BatchCheck::run`]). Refuses: deciding when: no read of a consumer or follower pays for it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use thalweg_record::Offset;
+
+use super::error::{LogError, ReadError};
+use super::{PartitionLog, ReadHints};
+use crate::disk::{LogFile, check_may_wait};
+use crate::scan::BatchScan;
+
+/// How many bytes of batches are checked at a time, or one batch.
+const CHECKED_BYTES_MAX: usize = 16 << 20;
+
+/// Batches whose CRCs are to be checked.
+#[derive(Debug)]
+pub struct BatchCheck {
+    file: Arc<LogFile>,
+    segment: Offset,
+    position: u64,
+    end: u64,
+    rewrites: u64,
+}
+
+impl PartitionLog {
+    /// Finds the batches that a read from `offset` returns, and compares their headers with each other again; damage that this
+    /// finds is noted. `None` when there are none.
+    pub fn doubt_batches(
+        &mut self,
+        offset: Offset,
+        max_bytes: usize,
+    ) -> Result<Option<BatchCheck>, ReadError> {
+        if let Some(index) = self.floor_index(offset) {
+            self.segments[index].distrust();
+            self.hints = ReadHints::default();
+        }
+        let read = self.read(offset, max_bytes.min(CHECKED_BYTES_MAX), self.log_end, true)?;
+        Ok(read.map(|slice| BatchCheck {
+            segment: self.segments[self.floor_index(slice.end_offset - 1).unwrap_or(0)].base_offset,
+            position: slice.position,
+            end: slice.position + slice.len as u64,
+            file: slice.file,
+            rewrites: self.rewrites,
+        }))
+    }
+
+    /// Whether a failed check may have read truncated or replaced bytes.
+    pub fn has_outrun_check(&self, check: &BatchCheck) -> bool {
+        check.rewrites != self.rewrites
+    }
+}
+
+impl BatchCheck {
+    /// Reads the batches, and returns the first damage as an error. Call it without the partition's lock.
+    pub fn run(&self) -> Result<(), LogError> {
+        check_may_wait("A check of batches", Path::new("a segment"));
+        let mut scan = BatchScan::new(Arc::clone(&self.file), self.position, self.end);
+        while scan.next().map_err(LogError::in_segment(self.segment))?.is_some() {}
+        Ok(())
+    }
+}
