@@ -103,13 +103,7 @@ impl LogDirs {
         options: LogDirsOptions,
         config_of: impl Fn(&TopicPartition) -> Arc<LogConfig> + Sync,
     ) -> Result<(LogDirs, Vec<PartitionLog>), OpenError> {
-        let (mut failed, mut locked) = (Vec::new(), Vec::new());
-        for path in &options.dirs {
-            match lock_dir(&options.disk, path)? {
-                Ok(dir) => locked.push(dir),
-                Err(error) => fail(&options.disk, &mut failed, path, error)?,
-            }
-        }
+        let (locked, mut failed) = lock_all(&options)?;
         let of_metadata = metadata_dir(&options, &locked)?;
         check_metadata_log(&options, &locked, of_metadata.as_ref())?;
         let cluster_id = agree_on_cluster(&options, &locked, of_metadata.as_ref())?;
@@ -220,6 +214,18 @@ fn fail(disk: &Disk, failed: &mut Vec<FailedDir>, path: &Path, error: io::Error)
 
 fn too_many_open(disk: &Disk, path: &Path, error: io::Error) -> TooManyOpenFiles {
     TooManyOpenFiles { path: path.to_owned(), limit: disk.descriptors().max(), error }
+}
+
+/// The directories that could be locked, and those that failed.
+fn lock_all(options: &LogDirsOptions) -> Result<(Vec<Locked>, Vec<FailedDir>), OpenError> {
+    let (mut locked, mut failed) = (Vec::new(), Vec::new());
+    for path in &options.dirs {
+        match lock_dir(&options.disk, path)? {
+            Ok(dir) => locked.push(dir),
+            Err(error) => fail(&options.disk, &mut failed, path, error)?,
+        }
+    }
+    Ok((locked, failed))
 }
 
 fn lock_dir(disk: &Disk, path: &Path) -> Result<io::Result<Locked>, OpenError> {

@@ -69,19 +69,29 @@ impl Loading {
         if self.log_end < synced_to {
             return Err(LogError::EndsEarly { log_end: self.log_end, synced_to });
         }
+        self.note_missing(name, options);
+        recall_in_flight(&self.home, &mut self.segments, &mut self.producers)?;
+        self.keep_producers()
+    }
+
+    /// Logs what the checkpoints have and the log has not.
+    fn note_missing(&mut self, name: &TopicPartition, options: &OpenOptions) {
+        let (log_end, recovery_point) = (self.log_end.0, options.recovery_point);
         if self.log_end < recovery_point {
             self.missing = Some(recovery_point);
             tracing::error!(
-                partition = %name, log_end = self.log_end.0, recovery_point = recovery_point.0,
-                "Synced records are missing"
+                partition = %name, log_end, recovery_point = recovery_point.0, "Synced records are missing"
             );
         } else if self.log_end < options.high_watermark {
             tracing::error!(
-                partition = %name, log_end = self.log_end.0, high_watermark = options.high_watermark.0,
+                partition = %name, log_end, high_watermark = options.high_watermark.0,
                 "Committed records are missing: the log ends below its high watermark"
             );
         }
-        recall_in_flight(&self.home, &mut self.segments, &mut self.producers)?;
+    }
+
+    /// Writes a snapshot of the producers at the log end.
+    fn keep_producers(&mut self) -> Result<(), LogError> {
         let end = self.log_end.0;
         self.producers.set_map_end(end);
         if !self.producers.is_empty() {
@@ -228,10 +238,7 @@ impl Loading {
             valid_bytes: 0,
         };
         let readable_bytes = fault.as_ref().map_or(size_bytes, |fault| fault.position);
-        let outcome = recovery
-            .skim(&file, readable_bytes, options.recovery_point)
-            .and_then(|()| recovery.check_rest(&file, readable_bytes))
-            .and_then(|()| fault.map_or(Ok(()), |fault| Err(fault.into())));
+        let outcome = recovery.read(&file, readable_bytes, options.recovery_point, fault);
         let (log_end, valid_bytes, aborted) = (recovery.expected, recovery.valid_bytes, recovery.aborted);
         // Bytes behind the end were truncated before: nothing is lost, and the next segment continues here.
         let is_leftover = recovery.overlaps || limit == Some(log_end);
@@ -382,6 +389,19 @@ struct Recovery<'a> {
 }
 
 impl Recovery<'_> {
+    /// Reads to the end, to the first invalid batch, or to `fault`, where the bytes that may be read end.
+    fn read(
+        &mut self,
+        file: &LogFile,
+        size_bytes: u64,
+        recovery_point: Offset,
+        fault: Option<CorruptBatch>,
+    ) -> Result<(), ScanError> {
+        self.skim(file, size_bytes, recovery_point)?;
+        self.check_rest(file, size_bytes)?;
+        fault.map_or(Ok(()), |fault| Err(fault.into()))
+    }
+
     /// Accepts the synced part below the recovery point by its headers only, for the indexes and the producers. A
     /// batch counts once another follows it; otherwise its length may be damaged.
     fn skim(&mut self, file: &LogFile, size_bytes: u64, recovery_point: Offset) -> Result<(), ScanError> {

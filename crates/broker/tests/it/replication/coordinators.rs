@@ -75,7 +75,7 @@ impl Cluster {
     }
 
     /// Flips a bit in the records of the first batch of a replica of partition 0.
-    fn flip(&self, id: usize, topic: &Topic) {
+    fn flip_in_first(&self, id: usize, topic: &Topic) {
         let path = self.first_segment(id, topic);
         let mut bytes = std::fs::read(&path).expect("the segment is there");
         let first = batches(&bytes).next().expect("there is one").expect("whole").bytes.len();
@@ -98,7 +98,7 @@ async fn damaged_coordinator_partition_is_led_by_another_replica_and_repaired() 
     for topic in [&offsets, &states] {
         let id = preferred(&cluster, topic);
         cluster.stop(id).await;
-        cluster.flip(id, topic);
+        cluster.flip_in_first(id, topic);
         cluster.begin(id).await;
         cluster.wait_for_isr(topic, 0, &[1, 2, 3]).await;
         cluster.elect(topic, i32::try_from(id).expect("small")).await;
