@@ -86,17 +86,13 @@ impl EpochReplay {
     /// Batches come in their order. One of an earlier epoch than the one before changes nothing.
     pub(super) fn note(&mut self, epochs: &mut LeaderEpochs, header: &BatchHeader) {
         let (epoch, base) = (header.leader_epoch, header.base_offset);
-        let began = self.checkpoint.between(self.behind, base);
-        match began.last() {
-            Some(&(known, _)) if known == epoch => {
-                for &(epoch, start) in began {
-                    epochs.assign(epoch, start);
-                }
+        if epochs.latest().is_none_or(|latest| epoch > latest) {
+            let began = self.checkpoint.between(self.behind, base);
+            let agrees = began.last().is_some_and(|&(known, _)| known == epoch);
+            let found = [(epoch, self.behind.min(base))];
+            for &(epoch, start) in if agrees { began } else { &found } {
+                epochs.assign(epoch, start);
             }
-            _ if epochs.latest().is_none_or(|latest| epoch > latest) => {
-                epochs.assign(epoch, self.behind.min(base));
-            }
-            _ => {}
         }
         self.behind = self.behind.max(header.next_offset());
     }
