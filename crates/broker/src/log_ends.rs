@@ -7,6 +7,8 @@
 //! Owns: the asking. Refuses: deciding which partitions need that: the controller does (`thalweg_controller::Undecided`).
 
 mod choice;
+#[cfg(test)]
+mod combinations;
 mod leaderless;
 #[cfg(test)]
 mod testing;
@@ -121,12 +123,12 @@ impl LogEnds {
         let answers = self.ask(asked.iter().map(|(one, _)| one)).await;
         let nothing = BTreeMap::new();
         let mut elections = Vec::new();
-        for (one, over) in &asked {
+        for (one, waiting) in &asked {
             let ends = answers.get(&key(one)).unwrap_or(&nothing);
             if one.last_leader.and_then(|last| ends.get(&last)).is_some_and(choice::is_known) {
                 self.waits.note_last(one);
             }
-            let Some(leader) = choose(one, ends, *over) else { continue };
+            let Some(leader) = choose(one, ends, waiting) else { continue };
             elections.push(ComparedElection {
                 topic_id: one.topic_id,
                 partition: one.partition,

@@ -289,6 +289,11 @@ impl DirState {
         Ok(())
     }
 
+    /// Writes all checkpoint files whose content has changed.
+    pub(crate) fn write_checkpoints(&self) -> io::Result<()> {
+        Checkpoint::ALL.into_iter().try_for_each(|checkpoint| self.write_checkpoint(checkpoint))
+    }
+
     /// Writes up to where the logs are compacted.
     pub(crate) fn write_cleaner_checkpoint(&self) -> io::Result<()> {
         self.write_checkpoint(Checkpoint::Cleaner)
@@ -332,9 +337,7 @@ impl DirState {
             partition.offsets.set_all_recovered();
         }
         drop(partitions);
-        for checkpoint in Checkpoint::ALL {
-            self.write_checkpoint(checkpoint)?;
-        }
+        self.write_checkpoints()?;
         Ok(all_closed)
     }
 }

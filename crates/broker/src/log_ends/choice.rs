@@ -28,13 +28,13 @@ pub(super) struct Failure {
 /// The end of a replica's log, or the reason why it is unknown. A missing answer counts as a failure that is not final.
 pub(super) type Answer = Result<LogEnd, Failure>;
 
-/// The waits that have ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Over {
-    /// Replicas that are not up.
-    pub absent: bool,
-    /// Replicas that are up, and do not answer.
-    pub silent: bool,
+/// What an election still waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Waiting {
+    /// Replicas that are not up. What others answer decides nothing, but that the last leader cannot be compared.
+    ForReplicas,
+    /// The answers of these; of none at last.
+    ForAnswers(Vec<BrokerId>),
 }
 
 impl Failure {
@@ -42,7 +42,8 @@ impl Failure {
         Failure { is_final: false, reason: reason.to_string().into() }
     }
 
-    /// That epoch began when the last leader went, so it is in no log: the answer does not say which epoch the log ends with.
+    /// That epoch began when the last leader went, so it is in no log: the answer does not say which epoch the log ends with. (If
+    /// a log has it because the controller's is an older copy, its broker refuses, and has the epoch raised.)
     pub fn epoch_of_registration() -> Failure {
         let reason =
             "it answers with the epoch of the registration, not of its log, as Apache Kafka's brokers do";
@@ -57,16 +58,19 @@ pub(super) fn is_known(answer: &Answer) -> bool {
 
 /// The replica with the best log, once all that can be known is; of equal ones the last leader. Where some log cannot be
 /// compared, or is no longer waited for, it is the last leader unless another has shown to be better.
-pub(super) fn choose(one: &Undecided, answers: &BTreeMap<BrokerId, Answer>, over: Over) -> Option<BrokerId> {
-    let cannot_compare =
-        |id: &BrokerId| answers.get(id).is_some_and(|answer| answer.is_err() && is_known(answer));
+pub(super) fn choose(
+    one: &Undecided,
+    answers: &BTreeMap<BrokerId, Answer>,
+    waiting: &Waiting,
+) -> Option<BrokerId> {
+    let is_known = |id: &BrokerId| answers.get(id).is_some_and(is_known);
+    let cannot_compare = |id: &BrokerId| is_known(id) && answers[id].is_err();
     if one.last_leader.is_some_and(|last| cannot_compare(&last)) {
         // No other log can show to be better.
         return one.last_leader;
     }
-    let have_answered = one.candidates.iter().all(|id| answers.get(id).is_some_and(is_known));
-    let are_there = (one.awaited.is_empty() && (have_answered || over.silent)) || over.absent;
-    if !are_there {
+    let Waiting::ForAnswers(missing) = waiting else { return None };
+    if !missing.iter().all(is_known) {
         return None;
     }
     let ends: BTreeMap<BrokerId, LogEnd> =
@@ -84,19 +88,14 @@ pub(super) fn choose(one: &Undecided, answers: &BTreeMap<BrokerId, Answer>, over
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::log_ends::testing::undecided;
+    use crate::log_ends::testing::{ends, undecided};
 
-    const NOTHING: Over = Over { absent: false, silent: false };
-    const SILENT: Over = Over { absent: false, silent: true };
-    const ABSENT: Over = Over { absent: true, silent: false };
-
-    fn ends(ends: &[(i32, i32, i64)]) -> BTreeMap<BrokerId, Answer> {
-        ends.iter()
-            .map(|(id, epoch, offset)| (BrokerId(*id), Ok(LogEnd { epoch: *epoch, offset: *offset })))
-            .collect()
+    /// For the answers of these replicas.
+    fn answers_of(ids: &[i32]) -> Waiting {
+        Waiting::ForAnswers(BrokerId::list(ids))
     }
 
-    /// The same, with replicas whose logs cannot be compared.
+    /// Answers, and replicas whose logs cannot be compared.
     fn with_apache(known: &[(i32, i32, i64)], apache: &[i32]) -> BTreeMap<BrokerId, Answer> {
         let mut answers = ends(known);
         answers.extend(apache.iter().map(|id| (BrokerId(*id), Err(Failure::epoch_of_registration()))));
@@ -106,7 +105,8 @@ mod tests {
     #[test]
     fn highest_epoch_wins_then_the_longest_log_then_the_last_leader() {
         let all = undecided(&[1, 2, 3], &[], Some(3));
-        let of = |found: &[(i32, i32, i64)]| choose(&all, &ends(found), NOTHING).map(|id| id.0);
+        let of =
+            |found: &[(i32, i32, i64)]| choose(&all, &ends(found), &answers_of(&[1, 2, 3])).map(|id| id.0);
         assert_eq!(of(&[(1, 4, 402), (2, 5, 100), (3, 4, 900)]), Some(2));
         assert_eq!(of(&[(1, 5, 804), (2, 5, 803), (3, 5, 402)]), Some(1));
         assert_eq!(of(&[(1, 5, 804), (2, 5, 804), (3, 5, 804)]), Some(3));
@@ -117,15 +117,17 @@ mod tests {
     #[test]
     fn last_leader_leads_at_once_where_a_log_cannot_be_compared() {
         let all = undecided(&[1, 2, 3], &[], Some(1));
-        let of = |answers: &BTreeMap<BrokerId, Answer>| choose(&all, answers, NOTHING).map(|id| id.0);
+        let waiting = answers_of(&[1, 2, 3]);
+        let of = |answers: &BTreeMap<BrokerId, Answer>| choose(&all, answers, &waiting).map(|id| id.0);
         assert_eq!(of(&with_apache(&[(1, 5, 1000), (2, 5, 900)], &[3])), Some(1), "as in Apache Kafka");
         assert_eq!(of(&with_apache(&[(1, 5, 10), (2, 5, 20)], &[3])), Some(2), "it has shown to be better");
         assert_eq!(of(&with_apache(&[(1, 5, 10)], &[3])), None, "2 may be better");
         assert_eq!(of(&with_apache(&[(2, 5, 1000)], &[1, 3])), Some(1));
         assert_eq!(of(&with_apache(&[], &[1, 2, 3])), Some(1));
         let some = undecided(&[1, 2], &[3], Some(1));
-        assert_eq!(choose(&some, &with_apache(&[(1, 5, 10)], &[2]), NOTHING), None, "3 may be better");
-        assert_eq!(choose(&some, &with_apache(&[], &[1]), NOTHING), Some(BrokerId(1)), "3 cannot show that");
+        let of = |answers: &BTreeMap<BrokerId, Answer>| choose(&some, answers, &Waiting::ForReplicas);
+        assert_eq!(of(&with_apache(&[(1, 5, 10)], &[2])), None, "3 may be better");
+        assert_eq!(of(&with_apache(&[], &[1])), Some(BrokerId(1)), "3 cannot show that");
     }
 
     #[test]
@@ -133,26 +135,26 @@ mod tests {
         let all = undecided(&[1, 2], &[], Some(1));
         let mut answers = ends(&[(1, 5, 10)]);
         answers.insert(BrokerId(2), Err(Failure::transient("connection refused")));
-        assert_eq!(choose(&all, &answers, NOTHING), None);
-        assert_eq!(choose(&all, &answers, SILENT), Some(BrokerId(1)));
-        assert_eq!(choose(&all, &ends(&[]), SILENT), Some(BrokerId(1)));
+        assert_eq!(choose(&all, &answers, &answers_of(&[1, 2])), None);
+        assert_eq!(choose(&all, &answers, &answers_of(&[1])), Some(BrokerId(1)));
+        assert_eq!(choose(&all, &ends(&[]), &answers_of(&[])), Some(BrokerId(1)));
         let mut answers = ends(&[(2, 5, 10)]);
         answers.insert(BrokerId(1), Err(Failure::transient("connection refused")));
-        assert_eq!(choose(&all, &answers, NOTHING), None);
-        assert_eq!(choose(&all, &answers, SILENT), Some(BrokerId(1)), "its log is not known");
-        let some = undecided(&[1, 2], &[3], Some(1));
-        assert_eq!(choose(&some, &answers, SILENT), None, "3 is not up");
+        assert_eq!(choose(&all, &answers, &answers_of(&[1, 2])), None);
+        assert_eq!(choose(&all, &answers, &answers_of(&[])), Some(BrokerId(1)), "its log is not known");
     }
 
     #[test]
     fn last_leader_leads_after_the_wait_unless_another_is_better() {
         let some = undecided(&[1, 2], &[3], Some(1));
-        assert_eq!(choose(&some, &ends(&[(1, 5, 10), (2, 5, 20)]), NOTHING), None);
-        assert_eq!(choose(&some, &ends(&[(1, 5, 10), (2, 5, 20)]), ABSENT), Some(BrokerId(2)));
-        assert_eq!(choose(&some, &ends(&[(1, 5, 10)]), ABSENT), Some(BrokerId(1)));
-        assert_eq!(choose(&some, &ends(&[(2, 5, 20)]), ABSENT), Some(BrokerId(1)), "its log is not known");
-        assert_eq!(choose(&some, &ends(&[]), ABSENT), Some(BrokerId(1)));
+        assert_eq!(choose(&some, &ends(&[(1, 5, 10), (2, 5, 20)]), &Waiting::ForReplicas), None);
+        let of = |found: &[(i32, i32, i64)]| choose(&some, &ends(found), &answers_of(&[])).map(|id| id.0);
+        assert_eq!(of(&[(1, 5, 10), (2, 5, 20)]), Some(2));
+        assert_eq!(of(&[(1, 5, 10)]), Some(1));
+        assert_eq!(of(&[(2, 5, 20)]), Some(1), "its log is not known");
+        assert_eq!(of(&[]), Some(1));
+        assert_eq!(choose(&some, &ends(&[(1, 5, 10)]), &answers_of(&[1, 2])), None, "2 is up");
         let without = undecided(&[2], &[1, 3], None);
-        assert_eq!(choose(&without, &ends(&[(2, 5, 20)]), ABSENT), None);
+        assert_eq!(choose(&without, &ends(&[(2, 5, 20)]), &answers_of(&[])), None);
     }
 }

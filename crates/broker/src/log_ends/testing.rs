@@ -1,5 +1,8 @@
-//! An undecided partition for the tests of these modules.
+//! An undecided partition, and answers, for the tests of these modules.
 
+use std::collections::BTreeMap;
+
+use super::choice::{Answer, LogEnd};
 use thalweg_controller::Undecided;
 use thalweg_metadata::{BrokerId, PartitionEpoch, PartitionIndex};
 
@@ -15,4 +18,12 @@ pub(super) fn undecided(candidates: &[i32], awaited: &[i32], last_leader: Option
         starting: Vec::new(),
         last_leader: last_leader.map(BrokerId),
     }
+}
+
+/// The answers of replicas: each with an epoch and a log end.
+pub(super) fn ends(ends: &[(i32, i32, i64)]) -> BTreeMap<BrokerId, Answer> {
+    let answer = |(id, epoch, offset): &(i32, i32, i64)| {
+        (BrokerId(*id), Ok(LogEnd { epoch: *epoch, offset: *offset }))
+    };
+    ends.iter().map(answer).collect()
 }

@@ -1,19 +1,21 @@
 //! How long an election waits for replicas: for those that are not up and were complete, up to
-//! `unclean.leader.election.interval.ms`; for the answers of those that are up, half a minute at most. Pure.
+//! `unclean.leader.election.interval.ms`; for others that are starting, and for the answer of one that is up, each of them, for less
+//! than half a minute. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use thalweg_controller::Undecided;
+use thalweg_metadata::BrokerId;
 use tokio::time::Instant;
 
-use super::choice::Over;
+use super::choice::Waiting;
 use super::leaderless::say_waiting;
 use super::{Key, key};
 
-/// How long replicas that are starting are waited for, if they were not complete.
+/// How long a replica that is starting is waited for, if it was not complete.
 const STARTING_MAX: Duration = Duration::from_secs(20);
-/// How long replicas that are up are asked again if they do not answer. One that is gone is fenced within
+/// How long a replica that is up is asked again if it does not answer. One that is gone is fenced within
 /// `broker.session.timeout.ms`, and no longer up; one that can talk to the controller and not be asked may stay so.
 const ANSWERS_MAX: Duration = Duration::from_secs(30);
 
@@ -25,12 +27,50 @@ pub(super) struct Waits {
 
 struct Wait {
     since: Instant,
-    /// Since when all replicas that are waited for have been up.
-    complete_since: Option<Instant>,
+    /// When each replica was first seen to start. It has its time once, so that one whose broker starts again and again does not
+    /// hold the election up for ever.
+    starting: BTreeMap<BrokerId, Instant>,
+    /// When each replica was first asked, of those times when only answers are missing.
+    asked: BTreeMap<BrokerId, Instant>,
+    /// When replicas were last asked.
+    last_round: Option<Instant>,
     /// Whether it was logged that others are waited for.
     is_said: bool,
     /// Whether the last leader has answered.
     last_is_known: bool,
+}
+
+impl Wait {
+    fn new(now: Instant) -> Wait {
+        Wait {
+            since: now,
+            starting: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            last_round: None,
+            is_said: false,
+            last_is_known: false,
+        }
+    }
+
+    /// What the partition still waits for.
+    fn look(&mut self, one: &Undecided, now: Instant, patience: Duration) -> Waiting {
+        let has_time =
+            |since: Instant, max: Duration| now.saturating_duration_since(since) < max.min(patience);
+        let mut is_starting = false;
+        for id in &one.starting {
+            is_starting |= has_time(*self.starting.entry(*id).or_insert(now), STARTING_MAX);
+        }
+        // Without the last leader, nobody could lead after the wait.
+        let is_awaited =
+            !one.awaited.is_empty() && (one.last_leader.is_none() || has_time(self.since, patience));
+        if is_starting || is_awaited {
+            // Those that are up are not asked meanwhile: they have all their time afterwards.
+            self.asked.clear();
+            return Waiting::ForReplicas;
+        }
+        let may_answer = |id: &BrokerId| self.asked.get(id).is_none_or(|since| has_time(*since, ANSWERS_MAX));
+        Waiting::ForAnswers(one.candidates.iter().copied().filter(may_answer).collect())
+    }
 }
 
 impl Waits {
@@ -50,44 +90,53 @@ impl Waits {
         }
     }
 
-    /// The partitions whose replicas are asked now, `max` at most, and the waits that have ended. They are those whose
-    /// candidates are all there; then those whose last leader has not answered yet: if its log cannot be compared, it leads at once.
-    pub fn select(&mut self, undecided: Vec<Undecided>, now: Instant, max: usize) -> Vec<(Undecided, Over)> {
+    /// The partitions whose replicas are asked now, `max` at most, and what they still wait for. They are those that wait for
+    /// nothing but answers; then those whose last leader has not answered yet: if its log cannot be compared, it leads at once. Of
+    /// either, those that were not asked for the longest time are the first: none that waits for a broker delays the others.
+    pub fn select(
+        &mut self,
+        undecided: Vec<Undecided>,
+        now: Instant,
+        max: usize,
+    ) -> Vec<(Undecided, Waiting)> {
         let keys: BTreeSet<Key> = undecided.iter().map(key).collect();
         self.waits.retain(|key, _| keys.contains(key));
-        let (mut ready, mut early, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut asked, mut said) = (Vec::new(), Vec::new());
         for one in undecided.into_iter().filter(|one| !one.candidates.is_empty()) {
-            let new = Wait { since: now, complete_since: None, is_said: false, last_is_known: false };
-            let wait = self.waits.entry(key(&one)).or_insert(new);
-            let waited = now.saturating_duration_since(wait.since);
-            let are_there = one.awaited.is_empty() && (one.starting.is_empty() || waited >= STARTING_MAX);
-            wait.complete_since = are_there.then(|| wait.complete_since.unwrap_or(now));
-            let asked_for = wait.complete_since.map(|since| now.saturating_duration_since(since));
-            let over = Over {
-                absent: waited >= self.patience,
-                silent: asked_for.is_some_and(|asked_for| asked_for >= ANSWERS_MAX.min(self.patience)),
-            };
-            if !are_there && !over.absent && !std::mem::replace(&mut wait.is_said, true) {
-                waiting.push(one.clone());
+            let wait = self.waits.entry(key(&one)).or_insert_with(|| Wait::new(now));
+            let waiting = wait.look(&one, now, self.patience);
+            let is_early = waiting == Waiting::ForReplicas;
+            if is_early && !std::mem::replace(&mut wait.is_said, true) {
+                said.push(one.clone());
             }
-            if are_there || (over.absent && one.last_leader.is_some()) {
-                ready.push((one, over));
-            } else if one.last_leader.is_some() && !wait.last_is_known && waited < ANSWERS_MAX {
-                early.push((one, over));
+            let is_asked_early = one.last_leader.is_some()
+                && !wait.last_is_known
+                && now.saturating_duration_since(wait.since) < ANSWERS_MAX;
+            if !is_early || is_asked_early {
+                asked.push(((is_early, wait.last_round), one, waiting));
             }
         }
-        say_waiting(&waiting, self.patience);
-        ready.extend(early);
-        ready.truncate(max);
-        ready
+        say_waiting(&said, self.patience);
+        asked.sort_by_key(|(turn, ..)| *turn);
+        asked.truncate(max);
+        for (_, one, waiting) in &asked {
+            let Some(wait) = self.waits.get_mut(&key(one)) else { continue };
+            wait.last_round = Some(now);
+            if *waiting != Waiting::ForReplicas {
+                for id in &one.candidates {
+                    wait.asked.entry(*id).or_insert(now);
+                }
+            }
+        }
+        asked.into_iter().map(|(_, one, waiting)| (one, waiting)).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::log_ends::choice::{Answer, choose};
     use crate::log_ends::testing;
-    use thalweg_metadata::BrokerId;
 
     const PATIENCE: Duration = Duration::from_secs(300);
 
@@ -95,64 +144,135 @@ mod tests {
         Undecided { starting: BrokerId::list(starting), ..testing::undecided(&[1, 2], awaited, last_leader) }
     }
 
-    /// The waits that have ended after each of these seconds; none if the replicas are not asked.
-    fn select(
-        waits: &mut Waits,
-        one: &Undecided,
-        began: Instant,
-        seconds: &[u64],
-    ) -> Vec<Option<(bool, bool)>> {
+    /// What is still waited for after each of these seconds; none if the replicas are not asked.
+    fn select(waits: &mut Waits, one: &Undecided, began: Instant, seconds: &[u64]) -> Vec<Option<Waiting>> {
         let after = |seconds: &u64| {
             let now = began + Duration::from_secs(*seconds);
             let selected = waits.select(vec![one.clone()], now, 10);
-            selected.first().map(|(_, over)| (over.absent, over.silent))
+            selected.into_iter().next().map(|(_, waiting)| waiting)
         };
         seconds.iter().map(after).collect()
+    }
+
+    fn answers_of(ids: &[i32]) -> Option<Waiting> {
+        Some(Waiting::ForAnswers(BrokerId::list(ids)))
+    }
+
+    /// The leader that is elected after so many seconds.
+    fn elected(
+        waits: &mut Waits,
+        one: &Undecided,
+        answers: &BTreeMap<BrokerId, Answer>,
+        now: Instant,
+    ) -> Option<BrokerId> {
+        let selected = waits.select(vec![one.clone()], now, 10);
+        selected.first().and_then(|(one, waiting)| choose(one, answers, waiting))
     }
 
     #[test]
     fn answers_are_waited_for_half_a_minute_from_when_all_are_up() {
         let (mut waits, began) = (Waits::new(PATIENCE), Instant::now());
-        let (open, over) = (Some((false, false)), Some((false, true)));
+        let (all, none) = (answers_of(&[1, 2]), answers_of(&[]));
         let one = undecided(&[3], &[], None);
         assert_eq!(select(&mut waits, &one, began, &[0, 100]), [None, None], "the last leader is not up");
         let one = undecided(&[], &[], Some(1));
-        assert_eq!(select(&mut waits, &one, began, &[110, 139, 140]), [open, open, over]);
+        assert_eq!(
+            select(&mut waits, &one, began, &[110, 139, 140]),
+            [all.clone(), all.clone(), none.clone()]
+        );
         let mut waits = Waits::new(Duration::from_secs(5));
         assert_eq!(
             select(&mut waits, &one, began, &[0, 4, 5]),
-            [open, open, Some((true, true))],
+            [all.clone(), all, none],
             "less is configured"
         );
     }
 
     #[test]
-    fn absent_replicas_are_waited_for_as_configured() {
+    fn absent_replicas_are_waited_for_as_configured_and_silent_ones_after_that() {
         let (mut waits, began) = (Waits::new(PATIENCE), Instant::now());
-        let one = undecided(&[3], &[], Some(1));
-        waits.select(vec![one.clone()], began, 10);
-        waits.note_last(&one);
-        assert_eq!(select(&mut waits, &one, began, &[1, 299, 300]), [None, None, Some((true, false))]);
+        let (one, answers) = (undecided(&[3], &[], Some(1)), testing::ends(&[(1, 5, 10)]));
+        let mut leader = |seconds| {
+            let now = began + Duration::from_secs(seconds);
+            waits.note_last(&one);
+            elected(&mut waits, &one, &answers, now)
+        };
+        assert_eq!([0, 299].map(&mut leader), [None; 2]);
+        assert_eq!([300, 329].map(&mut leader), [None; 2], "2 is up, and a single request may be lost");
+        assert_eq!(leader(330), Some(BrokerId(1)));
         let one = undecided(&[3], &[], None);
-        assert_eq!(select(&mut waits, &one, began, &[301]), [None], "nobody could lead");
+        assert_eq!(select(&mut waits, &one, began, &[331]), [None], "nobody could lead");
     }
 
     #[test]
     fn last_leader_is_asked_early_until_it_answers() {
         let (mut waits, began) = (Waits::new(PATIENCE), Instant::now());
-        let open = Some((false, false));
+        let early = Some(Waiting::ForReplicas);
         let one = undecided(&[3], &[], Some(1));
-        assert_eq!(select(&mut waits, &one, began, &[0, 29, 30]), [open, open, None]);
+        assert_eq!(select(&mut waits, &one, began, &[0, 29, 30]), [early.clone(), early.clone(), None]);
         let mut waits = Waits::new(PATIENCE);
-        assert_eq!(select(&mut waits, &one, began, &[0]), [open]);
+        assert_eq!(select(&mut waits, &one, began, &[0]), [early]);
         waits.note_last(&one);
         assert_eq!(select(&mut waits, &one, began, &[1]), [None]);
     }
 
     #[test]
-    fn starting_replicas_have_twenty_seconds() {
+    fn each_replica_has_its_own_time() {
         let (mut waits, began) = (Waits::new(PATIENCE), Instant::now());
-        let one = undecided(&[], &[2], None);
-        assert_eq!(select(&mut waits, &one, began, &[0, 19, 20]), [None, None, Some((false, false))]);
+        let early = Some(Waiting::ForReplicas);
+        let one = undecided(&[], &[3], Some(1));
+        assert_eq!(select(&mut waits, &one, began, &[0, 5]), [early.clone(), early.clone()]);
+        let both = undecided(&[], &[3, 4], Some(1));
+        assert_eq!(
+            select(&mut waits, &both, began, &[10, 29, 30]),
+            [early.clone(), early, answers_of(&[1, 2])]
+        );
+        let up = Undecided { candidates: BrokerId::list(&[1, 2, 4]), ..undecided(&[], &[3], Some(1)) };
+        assert_eq!(
+            select(&mut waits, &up, began, &[50, 60, 79, 80]),
+            [answers_of(&[1, 2, 4]), answers_of(&[4]), answers_of(&[4]), answers_of(&[])]
+        );
+    }
+
+    #[test]
+    fn replica_that_comes_and_goes_does_not_hold_the_election_up_for_ever() {
+        let (mut waits, began) = (Waits::new(PATIENCE), Instant::now());
+        let answers = testing::ends(&[(1, 5, 10)]);
+        let away = Undecided { candidates: BrokerId::list(&[1]), ..undecided(&[2], &[], Some(1)) };
+        let elected = (0..400).find(|second| {
+            let one = if second % 10 < 5 { undecided(&[], &[], Some(1)) } else { away.clone() };
+            elected(&mut waits, &one, &answers, began + Duration::from_secs(*second)).is_some()
+        });
+        assert_eq!(elected, Some(305));
+    }
+
+    /// All were killed together, and the third was the first to register again: it is not remembered.
+    #[test]
+    fn starting_replica_is_waited_for_although_all_others_answer() {
+        let (mut waits, began) = (Waits::new(PATIENCE), Instant::now());
+        let (one, answers) = (undecided(&[], &[3], Some(1)), testing::ends(&[(1, 5, 100), (2, 5, 90)]));
+        let mut leader = |seconds| elected(&mut waits, &one, &answers, began + Duration::from_secs(seconds));
+        assert_eq!([0, 19].map(&mut leader), [None; 2], "3 may have more");
+        assert_eq!(leader(20), Some(BrokerId(1)));
+    }
+
+    #[test]
+    fn every_partition_is_asked_more_than_once_where_one_round_does_not_take_all() {
+        let (mut waits, began) = (Waits::new(PATIENCE), Instant::now());
+        let of = |name: &str| Undecided { topic: name.into(), ..undecided(&[], &[], Some(1)) };
+        let (all, answers) = ([of("t"), of("u"), of("v")], testing::ends(&[(1, 5, 10)]));
+        let mut asked: BTreeMap<Key, u64> = BTreeMap::new();
+        let mut elected: BTreeSet<Key> = BTreeSet::new();
+        for seconds in 0..100 {
+            let still = all.iter().filter(|one| !elected.contains(&key(one))).cloned().collect();
+            for (one, waiting) in waits.select(still, began + Duration::from_secs(seconds), 1) {
+                let first = *asked.entry(key(&one)).or_insert(seconds);
+                if choose(&one, &answers, &waiting).is_some() {
+                    assert!(seconds >= first + 30, "{} at {seconds}, asked first at {first}", one.topic);
+                    elected.insert(key(&one));
+                }
+            }
+        }
+        assert_eq!(elected.len(), 3);
     }
 }

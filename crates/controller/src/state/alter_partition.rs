@@ -72,7 +72,7 @@ impl State {
         let index = PartitionIndex(data.partition_index);
         let partition = topic.partition(index).ok_or(ErrorCode::UnknownTopicOrPartition)?;
         let isr = proposed_isr(data, version);
-        if data.leader_epoch > partition.leader_epoch && partition.is_replica(broker) {
+        if State::is_passed_by(partition, data.leader_epoch) && partition.is_replica(broker) {
             records.extend(self.raised(topic, index, partition, broker, data.leader_epoch));
             return Err(ErrorCode::NotController);
         }

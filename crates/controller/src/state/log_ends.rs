@@ -29,7 +29,8 @@ pub struct Undecided {
     pub partition: PartitionIndex,
     /// The epoch of its registration: an election for another is void.
     pub partition_epoch: PartitionEpoch,
-    /// The leader epoch of the registration. It began when the last leader went, so no log has a batch of it.
+    /// The leader epoch of the registration. It began when the last leader went, so no log has a batch of it, unless this
+    /// controller's log is an older copy.
     pub leader_epoch: i32,
     /// The replicas that may lead and can be asked for the end of their logs.
     pub candidates: Vec<BrokerId>,
@@ -55,8 +56,12 @@ pub struct ComparedElection {
     pub leader: BrokerId,
 }
 
-/// A leader epoch beyond this is no leader's: each election raises it by one.
+/// A leader epoch beyond this is no leader's: an election raises it by one.
 const EPOCH_MAX: i32 = i32::MAX / 2;
+/// How far a leader epoch is raised above one that a log has. The log of another replica may be some elections further; if it had
+/// batches of the new epoch, nothing would show that it differs from the next leader's. No power of two: the recovery of a log takes a
+/// difference of one bit for a flipped one.
+const EPOCH_JUMP: i32 = 1000;
 
 impl State {
     /// Whether leaders are elected by log ends where none is known to be complete.
@@ -133,7 +138,12 @@ impl State {
         PartitionChange::new(self, topic, index, partition, &may_lead).is_up(id)
     }
 
-    /// The partition with a leader epoch above the one in a replica's log: this controller's log is an older copy. Its memory
+    /// Whether a leader epoch in a log shows that this controller's log is an older copy. Only a leader writes batches of an epoch.
+    pub fn is_passed_by(partition: &PartitionRegistration, seen: i32) -> bool {
+        seen > partition.leader_epoch || (seen == partition.leader_epoch && !partition.has_leader())
+    }
+
+    /// The partition with a leader epoch far above the one in a replica's log: this controller's log is an older copy. Its memory
     /// of complete replicas is out of date, too, so the best log leads. A replica that is neither in sync nor
     /// eligible changes the epoch alone: the leader's records may have been acknowledged since, and its own are truncated.
     pub fn raised(
@@ -144,7 +154,7 @@ impl State {
         by: BrokerId,
         seen: i32,
     ) -> Option<VersionedRecord> {
-        let epoch = seen.checked_add(1).filter(|epoch| *epoch < EPOCH_MAX)?;
+        let epoch = seen.checked_add(EPOCH_JUMP).filter(|epoch| *epoch < EPOCH_MAX)?;
         let mut raised = partition.clone();
         raised.leader_epoch = epoch;
         raised.partition_epoch = PartitionEpoch(partition.partition_epoch.0.wrapping_add(1));

@@ -140,6 +140,10 @@ impl LogDirs {
         new.register(name.clone(), Arc::clone(current.published()));
         let due_ms = self.clock.elapsed_ms().saturating_add(current.config().file_delete_delay_ms);
         old.doom(due_ms, places.retired);
+        // After a crash the log would begin with high watermark 0, be recovered whole, and count as never compacted.
+        if let Err(error) = new.write_checkpoints() {
+            tracing::warn!(dir = %new.path().display(), %error, "Failed to add a moved partition to the checkpoints, retrying later");
+        }
         if let Err(error) = old.forget_checkpoints(&name) {
             tracing::warn!(dir = %old.path().display(), %error, "Failed to remove a moved partition from the checkpoints");
         }

@@ -134,7 +134,8 @@ impl PartitionLog {
     }
 
     /// Appends batches as the leader sent them, up to the first that is not whole or cannot follow, as one of an epoch above
-    /// `leader_epoch` (KAFKA-18723). It is an error when that is the first of all: to ask for it again at once brings the same.
+    /// `leader_epoch` (KAFKA-18723), or that there is no room for. It is an error when that is the first of all: to ask for it
+    /// again at once brings the same.
     pub fn append_as_follower(
         &mut self,
         records: &[u8],
@@ -206,7 +207,8 @@ impl PartitionLog {
         self.health.oddities.gaps = self.health.oddities.gaps.max(1);
     }
 
-    /// Appends replicated batches, with one write per segment.
+    /// Appends replicated batches, with one write per segment. After an error what was appended before counts, and may owe its
+    /// flush; the next call meets the error first.
     fn append_replicated(&mut self, stored: &[Stored<'_>]) -> Result<AppendInfo, AppendError> {
         let mut info = self.nothing_appended();
         let mut rest = stored;
@@ -220,11 +222,10 @@ impl PartitionLog {
                 count += 1;
             }
             let (group, later) = rest.split_at(count);
-            let options = AppendOptions { origin: AppendOrigin::Replication, ..AppendOptions::default() };
-            let Judged::New(prepared) = self.judge(group, options)? else {
-                unreachable!("duplicates are looked for in what clients send");
+            let part = match self.append_group(group) {
+                Err(_) if info.appended_bytes > 0 => break,
+                appended => appended?,
             };
-            let part = self.append_stored(group, prepared)?;
             if info.appended_bytes == 0 {
                 info.first_offset = part.first_offset;
             }
@@ -235,6 +236,15 @@ impl PartitionLog {
             rest = later;
         }
         Ok(info)
+    }
+
+    /// Appends replicated batches to one segment.
+    fn append_group(&mut self, group: &[Stored<'_>]) -> Result<AppendInfo, AppendError> {
+        let options = AppendOptions { origin: AppendOrigin::Replication, ..AppendOptions::default() };
+        let Judged::New(prepared) = self.judge(group, options)? else {
+            unreachable!("duplicates are looked for in what clients send");
+        };
+        self.append_stored(group, prepared)
     }
 
     /// The time that records get, where the broker gives it to them.

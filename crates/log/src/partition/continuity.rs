@@ -6,14 +6,24 @@
 //! a start sees empty segments and indexes without a log, and a reader reaches the end of each segment. A background task
 //! checks the other segments, one at a time: at a start that would cost some reads of each.
 //!
-//! Owns: that judgement. Refuses: judging logs that may have gaps, and what a power failure may have taken: recovery and
-//! `end_at_gap` do that. Reading whole segments.
+//! A log may have gaps although its topic is not compacted: a follower takes over those of a leader that was compacted once.
+//! They are told from lost records by the bytes, so that nothing has to be remembered. Within a segment the batches lie next to
+//! each other, and so does the first to the beginning of the file: what damages files leaves no sound batch there. Between
+//! segments only Apache Kafka's followers leave a gap, as a roll begins at the first batch there; the batches beside it then
+//! have gaps, too.
+//!
+//! Owns: that judgement. Refuses: judging logs that are compacted, and what a power failure may have taken: recovery and
+//! `end_at_gap` do that. Reading whole segments, unless one seems to be lost.
+
+use std::io;
+use std::ops::Range;
 
 use thalweg_record::Offset;
 
 use super::PartitionLog;
 use super::error::LogError;
-use crate::scan::{BatchFault, CorruptBatch};
+use crate::disk::LogFile;
+use crate::scan::{BatchFault, CorruptBatch, HeaderScan, ScanError};
 
 impl PartitionLog {
     /// Notes what a start sees without reading: closed segments without a batch, and segments of which only an index is
@@ -24,7 +34,7 @@ impl PartitionLog {
         let empty = (0..closed).filter(|&index| self.segments[index].is_empty());
         let before_lost = lost.iter().filter_map(|base| self.floor_index(*base));
         for index in empty.chain(before_lost).collect::<Vec<_>>() {
-            self.unless_damaged(index, Self::check_end)?;
+            self.unless_damaged(index, Self::check_end_before_lost)?;
         }
         Ok(())
     }
@@ -65,46 +75,115 @@ impl PartitionLog {
         }
     }
 
-    /// The first batch of a closed segment must be of that segment, and have its name in a log without gaps.
+    /// The first batch of a closed segment must be of that segment. Behind a gap its offset could be damaged: then the batch
+    /// after it goes back.
     fn check_begin(&mut self, index: usize) -> Result<(), LogError> {
         let Some(next) = self.next_base_if_synced(index) else { return Ok(()) };
-        let has_gaps = self.may_have_gaps();
         let segment = &mut self.segments[index];
         let base = segment.base_offset;
         let first = segment.batch_at(&self.home, 0).map_err(LogError::in_segment(base))?;
-        let Some(first) = first.map(|first| first.header) else { return Ok(()) };
-        let is_right = if has_gaps { first.base_offset >= base } else { first.base_offset == base };
-        if is_right && first.next_offset() <= next {
+        let Some(first) = first else { return Ok(()) };
+        let mut bound = next;
+        if first.header.base_offset > base {
+            let second = segment.batch_at(&self.home, first.end()).map_err(LogError::in_segment(base))?;
+            bound = second.map_or(next, |second| second.header.base_offset.min(next));
+        }
+        if first.header.base_offset >= base && first.header.next_offset() <= bound {
             return Ok(());
         }
-        let reason = BatchFault::out_of_order(&first, base);
+        let reason = BatchFault::out_of_order(&first.header, base);
         Err(LogError::Corrupt { segment: base, fault: CorruptBatch { position: 0, reason } })
     }
 
     /// The last batch of a closed segment must end where the next segment begins, in a log without gaps.
     pub(super) fn check_end(&mut self, index: usize) -> Result<(), LogError> {
-        let Some(next) = self.next_base_if_synced(index) else { return Ok(()) };
+        match self.find_missing(index)? {
+            Some(missing) if !self.is_gap(index, missing.start)? => Err(self.missing(index, &missing)),
+            _ => Ok(()),
+        }
+    }
+
+    /// The same for a segment that is empty, or followed by an index without a log: no gap looks like that.
+    fn check_end_before_lost(&mut self, index: usize) -> Result<(), LogError> {
+        self.find_missing(index)?.map_or(Ok(()), |missing| Err(self.missing(index, &missing)))
+    }
+
+    /// The offsets without a batch between a closed segment and the next, where there should be some.
+    fn find_missing(&mut self, index: usize) -> Result<Option<Range<Offset>>, LogError> {
+        let Some(next) = self.next_base_if_synced(index) else { return Ok(None) };
         if self.may_have_gaps() || next <= self.log_start {
-            return Ok(());
+            return Ok(None);
         }
         let segment = &mut self.segments[index];
         let base = segment.base_offset;
         let has_last = segment.locate(&self.home, next - 1).map_err(LogError::in_segment(base))?.is_some();
         if has_last {
-            return Ok(());
+            return Ok(None);
         }
         let end = segment.read_next_offset(&self.home).map_err(LogError::in_segment(base))?;
-        if self.health.was_deleted(end..next) {
-            return Ok(());
+        Ok((!self.health.was_deleted(end..next)).then_some(end..next))
+    }
+
+    fn missing(&self, index: usize, missing: &Range<Offset>) -> LogError {
+        let segment = &self.segments[index];
+        let reason = BatchFault::Missing { from: missing.start.0, to: missing.end.0 };
+        let fault = CorruptBatch { position: segment.size_bytes(), reason };
+        LogError::Corrupt { segment: segment.base_offset, fault }
+    }
+
+    /// Whether a segment that ends at `end`, or the one behind the offsets that seem to be missing there, shows that the log
+    /// has gaps. What was noted as damage stays that.
+    fn is_gap(&mut self, index: usize, end: Offset) -> Result<bool, LogError> {
+        if self.segments[index].is_empty() || self.health.is_unreadable(end) {
+            return Ok(false);
         }
-        let reason = BatchFault::Missing { from: end.0, to: next.0 };
-        let position = self.segments[index].size_bytes();
-        Err(LogError::Corrupt { segment: base, fault: CorruptBatch { position, reason } })
+        if !self.health.gaps.contains(&end) {
+            if !self.has_gaps_within(index)? && !self.has_gaps_within(index + 1)? {
+                return Ok(false);
+            }
+            self.health.gaps.insert(end);
+        }
+        Ok(true)
+    }
+
+    fn has_gaps_within(&mut self, index: usize) -> Result<bool, LogError> {
+        let next_base = self.segments.get(index + 1).map_or(self.log_end, |next| next.base_offset);
+        let segment = &mut self.segments[index];
+        let was_open = segment.is_open();
+        let file = segment.file(&self.home)?;
+        let found = has_gaps(&file, segment.size_bytes(), segment.base_offset..next_base)?;
+        if !was_open {
+            segment.release(&self.home)?;
+        }
+        Ok(found)
     }
 
     /// The base offset of the next segment, if all below it was synced.
     fn next_base_if_synced(&self, index: usize) -> Option<Offset> {
         let next = self.segments.get(index + 1)?.base_offset;
         (next <= self.flushing.recovery_point).then_some(next)
+    }
+}
+
+/// Whether there are offsets without a batch between the batches of a segment with these offsets, or before them, or batches that
+/// compaction has taken records from. An offset that jumps counts if what follows does not go back.
+fn has_gaps(file: &LogFile, size_bytes: u64, offsets: Range<Offset>) -> io::Result<bool> {
+    let mut scan = HeaderScan::new(file, 0, size_bytes);
+    let (mut expected, mut jumped) = (offsets.start, false);
+    loop {
+        let header = match scan.next() {
+            Ok(Some(batch)) => batch.header,
+            Ok(None) => return Ok(jumped && expected <= offsets.end),
+            Err(ScanError::Corrupt(_)) => return Ok(false),
+            Err(ScanError::Io(error)) => return Err(error),
+        };
+        if header.base_offset < expected {
+            return Ok(false);
+        }
+        if jumped || header.record_count <= header.last_offset_delta {
+            return Ok(true);
+        }
+        jumped = header.base_offset > expected;
+        expected = header.next_offset();
     }
 }

@@ -69,7 +69,7 @@ pub(super) struct Examined {
     pub fault: Option<CorruptBatch>,
     /// The gaps that later batches confirm.
     pub gaps: u64,
-    /// The first of them.
+    /// The first of them that a power failure may have left: the batch behind it was not synced.
     pub first_gap: Option<Gap>,
     /// A gap before the last batch of all, which nothing confirms.
     pub doubt: Option<Gap>,
@@ -82,9 +82,11 @@ pub(super) struct Examined {
 }
 
 impl Examined {
-    fn note_gap(&mut self, gap: Gap) {
+    fn note_gap(&mut self, gap: Gap, synced_to: Offset) {
         self.gaps += 1;
-        self.first_gap.get_or_insert(gap);
+        if gap.found >= synced_to {
+            self.first_gap.get_or_insert(gap);
+        }
     }
 }
 
@@ -167,7 +169,7 @@ pub(super) fn examine(region: Region<'_>) -> io::Result<Examined> {
         };
         match judgement {
             Judgement::Sound => {}
-            Judgement::Gap => examined.note_gap(gap),
+            Judgement::Gap => examined.note_gap(gap, region.synced_to),
             Judgement::Doubt => examined.doubt = Some(gap),
             Judgement::Was(base_offset) if region.damage_in(&batch)?.is_none() => {
                 region.put_right(&mut batch, base_offset, None)?;

@@ -43,6 +43,8 @@ pub(super) struct Health {
     missing: Option<Offset>,
     /// The base offsets of the segments with batches that cannot be read, and the first offsets that are missing between two.
     unreadable: BTreeSet<Offset>,
+    /// Where segments end before the next begins although nothing is missing (see `continuity`).
+    pub(super) gaps: BTreeSet<Offset>,
     /// The base offsets of the segments that were found on disk and are not checked yet (see `continuity`).
     pub(super) unchecked: Range<Offset>,
 }
@@ -58,10 +60,16 @@ impl Health {
         self.oddities.deleted.iter().any(|deleted| between.contains(deleted))
     }
 
+    /// Whether damage is noted that begins at this offset.
+    pub(super) fn is_unreadable(&self, from: Offset) -> bool {
+        self.unreadable.contains(&from)
+    }
+
     /// The log was truncated to `end`, and its first segment begins at `first`. Missing records stay missing.
     pub(super) fn on_truncation(&mut self, first: Offset, end: Offset) {
         self.oddities.forget_from(end);
         self.noted_damage = None;
+        self.gaps.retain(|gap| *gap < end);
         self.unreadable.retain(|base| (first..end).contains(base));
     }
 

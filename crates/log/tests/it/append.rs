@@ -166,6 +166,11 @@ fn offsets_far_apart_begin_a_new_segment() {
     let mut log = bench.open_unclean();
     assert_eq!(log.log_end_offset(), Offset(far + 1));
     assert_eq!(headers(&mut log).len(), 2);
+    log.close().expect("closes");
+    let mut log = bench.open_clean();
+    assert_eq!(headers(&mut log).len(), 2, "a restart takes the gap for none of lost records");
+    while log.check_next_segment().expect("looks") {}
+    assert_eq!(log.damage(), None);
 }
 
 #[test]

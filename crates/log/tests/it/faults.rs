@@ -61,6 +61,26 @@ fn a_full_disk_during_a_roll_is_no_failure() {
 }
 
 #[test]
+fn a_follower_owes_the_flush_of_what_it_has_appended_before_a_disk_was_full() {
+    let config = LogConfig { segment_bytes: 300, flush_messages: 1, ..LogConfig::default() };
+    let (bench, faults) = faulty(config, ".log");
+    let mut log = bench.create();
+    let of_segment = |base| Spec::new(1).value_bytes(150).at(base, 0).build();
+    let both = [of_segment(0), of_segment(1)].concat();
+    faults.set_free_bytes(Some(of_segment(0).len() as u64));
+    let info = log.append_as_follower(&both, LeaderEpoch(0)).expect("the first was appended");
+    assert_eq!((info.first_offset, info.last_offset, info.flush_due), (Offset(0), Offset(0), true));
+    assert_eq!(info.appended_bytes, of_segment(0).len() as u64);
+    let refused = log.append_as_follower(&of_segment(1), LeaderEpoch(0));
+    assert!(matches!(refused, Err(AppendError::DiskFull(_))), "{refused:?}");
+    faults.set_free_bytes(None);
+    assert_eq!(
+        log.append_as_follower(&of_segment(1), LeaderEpoch(0)).expect("there is room").last_offset,
+        Offset(1)
+    );
+}
+
+#[test]
 fn a_failed_write_stops_the_log_and_leaves_what_was_there() {
     let (bench, faults) = faulty(LogConfig::default(), ".log");
     let mut log = bench.create();

@@ -4,7 +4,7 @@
 use thalweg_log::{
     BatchFault, CleanupPolicy, Damage, LogConfig, LogError, OpenOptions, PartitionLog, ReadError,
 };
-use thalweg_record::{Offset, batches};
+use thalweg_record::{Batch, LeaderEpoch, Offset, batches};
 
 use crate::support::*;
 
@@ -68,10 +68,15 @@ fn ways() -> Vec<(&'static str, bool, Lose)> {
 }
 
 /// The offsets of the records that a reader gets from `from` on, and the damage that ends it.
-fn offsets(log: &mut PartitionLog, mut from: Offset) -> (Vec<i64>, Option<LogError>) {
+fn offsets(log: &mut PartitionLog, from: Offset) -> (Vec<i64>, Option<LogError>) {
+    offsets_to(log, from, END)
+}
+
+/// The same, below `to`.
+fn offsets_to(log: &mut PartitionLog, mut from: Offset, to: Offset) -> (Vec<i64>, Option<LogError>) {
     let mut found = Vec::new();
     loop {
-        let slice = match log.read(from, 200, END, true) {
+        let slice = match log.read(from, 200, to, true) {
             Ok(Some(slice)) => slice,
             Ok(None) => return (found, None),
             Err(ReadError::Log(error)) => return (found, Some(error)),
@@ -181,6 +186,141 @@ fn gaps_of_other_origin_are_no_damage() {
         assert!(error.is_none(), "{what}: {error:?}");
         assert_eq!(found, gone.iter().copied().filter(|at| *at >= start.0).collect::<Vec<_>>(), "{what}");
         assert_eq!(log.damage(), None, "{what}");
+    }
+}
+
+/// Several segments of a follower whose leader was compacted: gaps before the first batches of segments, and within.
+fn with_gaps() -> (Bench, PartitionLog, Vec<i64>) {
+    let bench = Bench::with(LogConfig { segment_bytes: 480, ..LogConfig::default() });
+    let mut log = bench.create();
+    log.accept_gaps();
+    let (mut base, mut found) = (3, Vec::new());
+    for index in 0..12 {
+        let batch = Spec::new(2).value_bytes(25).at(base, 0).build();
+        log.append_as_follower(&batch, LeaderEpoch(0)).expect("accepted");
+        found.extend([base, base + 1]);
+        base += 2 + index % 3;
+    }
+    log.set_high_watermark(log.log_end_offset());
+    log.flush().expect("syncs");
+    log.close().expect("closes");
+    (bench, log, found)
+}
+
+/// Checks that a closed log with gaps is not taken for damaged, by whoever looks first.
+fn assert_is_whole(bench: &Bench, expected: &[i64]) {
+    for reads_first in [true, false] {
+        let mut log = bench.open_clean();
+        log.set_high_watermark(log.log_end_offset());
+        while !reads_first && log.check_next_segment().expect("looks") {}
+        let (found, error) = offsets_to(&mut log, Offset(0), Offset(i64::MAX));
+        assert!(error.is_none(), "reads first: {reads_first}: {error:?}");
+        assert_eq!(found, expected);
+        while log.check_next_segment().expect("looks") {}
+        assert_eq!(log.damage(), None, "reads first: {reads_first}");
+        log.close().expect("closes");
+    }
+}
+
+#[test]
+fn gaps_that_a_follower_took_over_are_no_damage_after_a_restart() {
+    let (bench, log, expected) = with_gaps();
+    assert!(log.segment_offsets().len() > 3);
+    assert_is_whole(&bench, &expected);
+}
+
+#[test]
+fn a_single_gap_before_the_first_batch_is_no_damage_after_a_restart() {
+    let bench = Bench::with(LogConfig { segment_bytes: 480, ..LogConfig::default() });
+    let mut log = bench.create();
+    log.accept_gaps();
+    for base in 3..12 {
+        let batch = Spec::new(1).value_bytes(100).at(base, 0).build();
+        log.append_as_follower(&batch, LeaderEpoch(0)).expect("accepted");
+    }
+    log.close().expect("closes");
+    assert_is_whole(&bench, &(3..12).collect::<Vec<_>>());
+}
+
+/// Apache Kafka's followers begin a segment at its first batch, behind the gap.
+fn rename_as_kafka_does(bench: &Bench, log: &PartitionLog) {
+    let is_first_of =
+        |base: Offset| Batch::parse(&bench.read_file(&log_name(base.0))).expect("a batch").header.base_offset;
+    for base in log.segment_offsets().into_iter().skip(1) {
+        for suffix in [".index", ".timeindex", ".snapshot"] {
+            remove(bench, base, &[suffix]);
+        }
+        let name = |base| bench.home().file(base, ".log");
+        bench.disk.rename(&name(base), &name(is_first_of(base))).expect("renames");
+    }
+}
+
+#[test]
+fn gaps_between_the_segments_of_a_kafka_follower_are_no_damage() {
+    let (bench, log, expected) = with_gaps();
+    rename_as_kafka_does(&bench, &log);
+    let renamed = bench.open_clean().segment_offsets();
+    assert_ne!(renamed, log.segment_offsets(), "some gaps lie between segments");
+    assert_is_whole(&bench, &expected);
+}
+
+#[test]
+fn emptied_segment_is_damage_among_gaps_too() {
+    for kafka in [false, true] {
+        let (bench, log, _) = with_gaps();
+        if kafka {
+            rename_as_kafka_does(&bench, &log);
+        }
+        let emptied = bench.open_clean().segment_offsets()[1];
+        bench.write_file(&log_name(emptied.0), &[]);
+        let mut log = bench.open_clean();
+        assert_eq!(log.damage(), Some(Damage::Unreadable(emptied)));
+        log.set_high_watermark(log.log_end_offset());
+        while log.check_next_segment().expect("looks") {}
+        let (_, error) = offsets_to(&mut log, emptied, Offset(i64::MAX));
+        assert!(matches!(error, Some(LogError::Corrupt { .. })), "{error:?}");
+        assert_eq!(log.damage(), Some(Damage::Unreadable(emptied)));
+    }
+}
+
+#[test]
+fn segment_without_its_log_is_damage_among_gaps_too() {
+    let (bench, log, _) = with_gaps();
+    let lost = log.segment_offsets()[1];
+    remove(&bench, lost, &[".log"]);
+    let mut log = bench.open_clean();
+    let Some(Damage::Unreadable(from)) = log.damage() else { panic!("{:?}", log.damage()) };
+    log.set_high_watermark(log.log_end_offset());
+    while log.check_next_segment().expect("looks") {}
+    let (_, error) = offsets_to(&mut log, Offset(0), Offset(i64::MAX));
+    assert!(matches!(error, Some(LogError::Corrupt { .. })), "{error:?}");
+    assert_eq!(log.damage(), Some(Damage::Unreadable(from)));
+}
+
+#[test]
+fn first_batch_with_a_raised_offset_is_damage() {
+    let bench = closed();
+    let mut bytes = bench.read_file(&log_name(BASE.0));
+    bytes[7] ^= 1;
+    bench.write_file(&log_name(BASE.0), &bytes);
+    let mut log = open(&bench, true);
+    while log.check_next_segment().expect("looks") {}
+    assert_eq!(log.damage(), Some(Damage::Unreadable(BASE)), "the second batch contradicts it");
+}
+
+#[test]
+fn gaps_that_were_synced_are_not_fetched_again_after_a_crash() {
+    let (bench, log, expected) = with_gaps();
+    let end = log.log_end_offset();
+    let newest = log.segment_offsets().pop().expect("there is one");
+    // Nothing confirms the gap before the last batch of all.
+    let last = Offset(expected[expected.len() - 3] + 1);
+    for (recovery_point, doubtful_from) in [(end, last), (newest, newest)] {
+        let options = OpenOptions { recovery_point, high_watermark: end, ..OpenOptions::new(false) };
+        let mut log = bench.open(&options);
+        assert_eq!(log.end_at_gap().expect("looks"), None, "the gaps lie within segments");
+        assert_eq!(log.doubtful_from(), Some(doubtful_from), "synced to {recovery_point}");
+        assert_eq!(offsets_to(&mut log, Offset(0), Offset(i64::MAX)).0, expected);
     }
 }
 

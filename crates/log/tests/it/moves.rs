@@ -145,6 +145,22 @@ fn a_copy_takes_the_place_of_a_log() {
 }
 
 #[test]
+fn a_log_in_its_new_place_has_its_checkpoints_after_a_crash() {
+    let machine = Machine::new();
+    let (dirs, _) = machine.open();
+    let (mut log, mut copy) = log_and_copy(&dirs);
+    dirs.checkpoint_high_watermarks();
+    dirs.checkpoint_recovery_points();
+    dirs.replace(&mut log, &mut copy).expect("is replaced");
+    machine.memory.end_process();
+    drop((dirs, log, copy));
+    let points = machine.disk.read(Path::new("/two/recovery-point-offset-checkpoint")).expect("it is there");
+    assert_eq!(String::from_utf8_lossy(&points), "0\n1\nt 0 20\n");
+    let (_dirs, logs) = machine.open();
+    assert_eq!(logs[0].high_watermark(), Offset(18));
+}
+
+#[test]
 fn a_copy_waits_for_its_log_and_is_found_again() {
     let machine = Machine::new();
     let (dirs, _) = machine.open();

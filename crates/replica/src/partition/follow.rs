@@ -91,7 +91,9 @@ impl Partition {
                     state.truncate_to(found.first)?;
                     state.log.append_as_follower(records, epoch)?
                 }
-                Err(AppendError::OffsetsMissing(gap)) if state.leader_insists_on(&gap, high_watermark) => {
+                Err(AppendError::OffsetsMissing(gap))
+                    if state.leader_insists_on(self, &gap, high_watermark) =>
+                {
                     tracing::error!(
                         partition = ?self, expected = gap.expected.0, found = gap.first.0,
                         "The leader has no batch for these offsets; skipping them as if compacted"
@@ -168,15 +170,22 @@ impl State {
 
     /// Whether the leader has repeatedly answered with the same gap, and counts the records behind it as replicated.
     /// A formerly compacted topic has gaps although its policy has changed; damage would have been repaired or
-    /// rejected by the leader meanwhile.
-    fn leader_insists_on(&mut self, gap: &OffsetsMissing, high_watermark: Offset) -> bool {
+    /// rejected by the leader meanwhile. Where this replica is not in sync, the high watermark may wait for it, below the
+    /// gap: then it is enough that the leader insists.
+    fn leader_insists_on(
+        &mut self,
+        partition: &Partition,
+        gap: &OffsetsMissing,
+        high_watermark: Offset,
+    ) -> bool {
+        let is_in_sync = self.registration.isr.contains(&partition.node_id);
         let Some(follower) = self.follower_mut() else { return false };
         let refusals = match follower.refused_gap.take() {
             Some((known, refusals)) if known == *gap => refusals + 1,
             _ => 0,
         };
         follower.refused_gap = Some((gap.clone(), refusals));
-        refusals >= GAP_REFUSALS && gap.first < high_watermark
+        refusals >= GAP_REFUSALS && (gap.first < high_watermark || !is_in_sync)
     }
 
     fn fetch_position(&self) -> FetchPosition {
@@ -257,5 +266,61 @@ impl Partition {
     pub async fn flush_all(partition: &Arc<Partition>) -> Result<(), FlushError> {
         let end = partition.state.lock().log.log_end_offset();
         Partition::flush_to(partition, end).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{NODE, partition_as, registration};
+    use super::*;
+    use thalweg_log::disk::Disk;
+    use thalweg_log::{Clock, Home, LogConfig, PartitionLog, TopicPartition};
+    use thalweg_metadata::{BrokerId, PartitionRegistration};
+    use thalweg_record::{BatchBuilder, BatchOptions};
+
+    const LEADER: BrokerId = BrokerId(2);
+
+    /// How many answers with a gap at the log end, and this high watermark, are refused before one is accepted.
+    fn refusals(isr: &[BrokerId], high_watermark: i64) -> Option<usize> {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (home, name) = (Home::new(Disk::real(), dir.path().join("t-0")), TopicPartition::new("t", 0));
+        let log = PartitionLog::create(home, name, None, Arc::new(LogConfig::default()), Clock::manual(0));
+        let registration = PartitionRegistration {
+            replicas: vec![NODE, LEADER],
+            isr: isr.to_vec(),
+            ..registration(LEADER, 4)
+        };
+        let partition = partition_as(log.expect("creates"), &registration);
+        let mut builder =
+            BatchBuilder::new(BatchOptions { base_offset: Offset(3), ..BatchOptions::default() });
+        builder.append(1, None, Some(b"value"), &[]).expect("fits");
+        let records = builder.build();
+        (0..20).find(|_| {
+            let taken = partition.append_from_leader(
+                LeaderEpoch(4),
+                Offset::ZERO,
+                &records,
+                Offset(high_watermark),
+                Offset::ZERO,
+            );
+            match taken {
+                Ok(taken) => taken.next.offset == Offset(4),
+                Err(FollowError::Append(AppendError::OffsetsMissing(_))) => false,
+                Err(error) => panic!("{error}"),
+            }
+        })
+    }
+
+    #[test]
+    fn gap_is_accepted_when_the_leader_insists() {
+        let refused = Some(GAP_REFUSALS as usize);
+        assert_eq!(refusals(&[LEADER], 4), refused, "the records behind it count as replicated");
+        // The high watermark may wait for this very replica.
+        assert_eq!(refusals(&[LEADER], 0), refused);
+        assert_eq!(
+            refusals(&[LEADER, NODE], 0),
+            None,
+            "the leader counts on what is here, and may have lost records"
+        );
     }
 }

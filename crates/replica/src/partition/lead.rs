@@ -13,7 +13,7 @@ use tokio::time::Instant;
 const EPOCH_WAIT_MAX: Duration = Duration::from_secs(30);
 
 impl Partition {
-    /// The epoch of the log, if the registration has a lower one, and the registration.
+    /// The epoch of the log, if the registration is older than the log, and the registration.
     pub fn stale_epoch(&self) -> Option<(LeaderEpoch, PartitionRegistration)> {
         let state = self.state.lock();
         state.stale_epoch().map(|epoch| (epoch, state.registration.clone()))
@@ -127,10 +127,12 @@ impl State {
         }
     }
 
-    /// The epoch of the last batch, if the registration has a lower one: the cluster's metadata is older than the log. Batches
-    /// with lower epochs must not follow it, or no follower can take them.
+    /// The epoch of the last batch, if the cluster's metadata is older than the log: the registration has a lower one, or has no
+    /// leader in it, who alone could have written such a batch. Batches with lower epochs must not follow it, or no follower can
+    /// take them.
     pub(super) fn stale_epoch(&self) -> Option<LeaderEpoch> {
-        self.log.latest_epoch().filter(|latest| *latest > self.leader_epoch())
+        let (known, has_leader) = (self.leader_epoch(), self.registration.has_leader());
+        self.log.latest_epoch().filter(|latest| *latest > known || (*latest == known && !has_leader))
     }
 
     /// Rejects appends that only a leader takes, or with another leader epoch, or while a higher epoch may come.
@@ -248,8 +250,9 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::partition::offsets::LATEST;
     use crate::partition::testing::{self, HangingDisk};
-    use crate::partition::{AppendError, OpeningBudget};
+    use crate::partition::{AppendError, Isolation, OffsetsError, OpeningBudget, Reader};
     use thalweg_metadata::PartitionEpoch;
     use thalweg_record::{BatchBuilder, BatchOptions};
 
@@ -288,5 +291,44 @@ mod tests {
         assert!(append().is_err());
         tokio::time::advance(EPOCH_WAIT_MAX).await;
         append().expect("as before");
+    }
+
+    /// No log should have the epoch of a registration without a leader; a controller's older copy does not know that one has.
+    #[tokio::test(start_paused = true)]
+    async fn epoch_of_a_registration_without_a_leader_is_stale_in_a_log() {
+        let bench = HangingDisk::new();
+        let partition = &bench.partition;
+        partition.apply(&testing::registration(testing::NODE, 7));
+        let leaderless = |leader_epoch, partition_epoch| PartitionRegistration {
+            partition_epoch: PartitionEpoch(partition_epoch),
+            ..testing::registration(BrokerId::NONE, leader_epoch)
+        };
+        let end = |epoch: Option<i32>| {
+            let found = partition.offset_for_timestamp(
+                LATEST,
+                Reader::Internal,
+                Isolation::ReadUncommitted,
+                epoch.map(LeaderEpoch),
+            );
+            found.map(|found| found.leader_epoch)
+        };
+        partition.state.lock().registration.leader_epoch = 2;
+        partition.apply(&leaderless(7, 8));
+        assert_eq!(partition.stale_epoch().map(|(epoch, _)| epoch), Some(LeaderEpoch(7)));
+        let reported = partition.context.stale_epochs.next();
+        tokio::time::timeout(Duration::from_secs(1), reported).await.expect("it is reported");
+        assert_eq!(
+            end(Some(7)),
+            Err(OffsetsError::Role(RoleError::FencedEpoch)),
+            "it would look like Kafka's answer"
+        );
+        assert_eq!(end(None), Ok(7));
+        partition.apply(&leaderless(8, 9));
+        assert_eq!((partition.stale_epoch().is_none(), end(Some(8))), (true, Ok(7)));
+        partition.apply(&PartitionRegistration {
+            partition_epoch: PartitionEpoch(10),
+            ..testing::registration(testing::NODE, 9)
+        });
+        assert_eq!((partition.stale_epoch().is_none(), end(Some(9))), (true, Ok(9)), "its own epoch");
     }
 }

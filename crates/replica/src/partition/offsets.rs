@@ -1,6 +1,6 @@
 //! Finding offsets: by time, by leader epoch, and moving the log start.
 
-use super::{DeleteError, Isolation, OffsetsError, Partition, Reader, State, Unreadable};
+use super::{DeleteError, Isolation, OffsetsError, Partition, Reader, RoleError, State, Unreadable};
 use thalweg_log::{DeleteRecordsError, LogError, SearchTurn, TimestampSearch, TimestampedOffset};
 use thalweg_record::{LeaderEpoch, Offset};
 
@@ -49,7 +49,14 @@ impl Partition {
             let log = &state.log;
             match timestamp {
                 LATEST => {
-                    let leader_epoch = epoch(log.latest_epoch());
+                    let latest = log.latest_epoch();
+                    // A controller that compares logs would take it for the answer of a broker that does not know how its log
+                    // ends. The epoch is raised soon.
+                    let is_ambiguous = latest.is_some() && latest == current_leader_epoch;
+                    if is_ambiguous && reader == Reader::Internal && state.stale_epoch().is_some() {
+                        return Err(RoleError::FencedEpoch.into());
+                    }
+                    let leader_epoch = epoch(latest);
                     return Ok(TimestampLookup { offset: end.0, timestamp: -1, leader_epoch });
                 }
                 EARLIEST | EARLIEST_LOCAL => {
