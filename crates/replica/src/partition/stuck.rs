@@ -47,11 +47,12 @@ impl Partition {
         };
         let StuckFollower { id, offset, is_new, .. } = stuck;
         match checked {
-            Ok(()) if is_new => tracing::warn!(
+            // A connection that was lost, or a gap that the follower takes at last, needs no attention.
+            Ok(()) if is_new => {}
+            Ok(()) => tracing::warn!(
                 partition = ?self, follower = %id, offset = offset.0,
                 "Follower fetches the same records again and again, and they are sound here: its log has the reason"
             ),
-            Ok(()) => {}
             Err(error) => {
                 if is_new || !was_damaged {
                     tracing::error!(

@@ -3,7 +3,6 @@
 
 use super::*;
 use crate::records::{fetch, fetch_partition};
-use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use thalweg_wire::request::fetch_request::FetchPartition;
 
@@ -50,16 +49,13 @@ impl Cluster {
 
     /// Flips a bit inside a record of the second of several segments, also under a running broker. The headers stay whole. Returns
     /// the offset behind its batch.
-    fn flip(&self, id: usize, topic: &Topic) -> i64 {
+    fn flip_in_record(&self, id: usize, topic: &Topic) -> i64 {
         let segments = self.segments(id, topic);
         assert!(segments.len() >= 3, "{segments:?}");
-        let file = std::fs::File::options().read(true).write(true).open(&segments[1]).expect("opens");
+        let mut bytes = std::fs::read(&segments[1]).expect("the segment is there");
         // In the middle of the fifth batch.
-        let at = BATCH_BYTES as u64 * 9 / 2;
-        let mut byte = [0];
-        file.read_exact_at(&mut byte, at).expect("reads");
-        byte[0] ^= 1;
-        file.write_all_at(&byte, at).expect("writes");
+        bytes[BATCH_BYTES * 9 / 2] ^= 1;
+        std::fs::write(&segments[1], bytes).expect("the segment can be written");
         let base = segments[1].file_stem().expect("a name").to_string_lossy();
         base.parse::<i64>().expect("a base offset") + 5
     }
@@ -140,7 +136,7 @@ async fn leader_whose_batch_no_follower_can_take_hands_over_and_fetches_it_again
     let mut cluster = Cluster::start(&[]).await;
     let topic = cluster.filled("topic", &[1, 2, 3]).await;
     cluster.stop(3).await;
-    cluster.flip(1, &topic);
+    cluster.flip_in_record(1, &topic);
     cluster.remove_folder(3, &topic);
     cluster.begin(3).await;
     wait_for("another leader", || cluster.registration(&topic, 0).leader.0 != 1).await;
@@ -155,7 +151,7 @@ async fn only_replica_in_sync_keeps_leading_with_a_batch_that_no_follower_can_ta
     let settings = [SETTINGS[0], ("min.insync.replicas", "1")];
     let topic = cluster.filled_with("topic", &[1, 2], &settings).await;
     cluster.stop(2).await;
-    let behind = cluster.flip(1, &topic);
+    let behind = cluster.flip_in_record(1, &topic);
     cluster.remove_folder(2, &topic);
     cluster.begin(2).await;
     wait_for("the damage", || cluster.replica(1, &topic, 0).is_damaged()).await;
