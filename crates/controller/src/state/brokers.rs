@@ -62,6 +62,10 @@ impl State {
                 record.fenced = existing.fenced;
                 record.in_controlled_shutdown = existing.in_controlled_shutdown;
                 record.broker_epoch = existing.epoch.0;
+                // Its heartbeats say which have failed. One that came back here would have no leaders elected.
+                if !existing.directories.is_empty() && !record.log_dirs.is_empty() {
+                    record.log_dirs.clone_from(&existing.directories);
+                }
             }
             None => {
                 // First take the earlier process's leaderships away.

@@ -118,6 +118,36 @@ fn a_lost_directory_takes_its_replicas_out_of_sync() {
     assert_eq!((partition.leader, partition.isr.as_slice()), (2, [2].as_slice()));
 }
 
+/// A directory that has failed comes back with another process: one that registers again has not opened it.
+#[test]
+fn directory_does_not_return_with_a_further_registration_of_the_process() {
+    let mut bench = Bench::new();
+    bench.register(1, &[1101, 1102]).expect("the broker is taken in");
+    bench.beat(1, |_| {});
+    bench.create("t", &[&[1]], &[]);
+    let directory = Uuid(1102);
+    let topic_id = bench.image().topic("t").expect("it is there").id;
+    let partitions = vec![DirectoryPartition { partition_index: 0 }];
+    let topics = vec![DirectoryTopic { topic_id, partitions }];
+    let broker_epoch = bench.image().broker(BrokerId(1)).expect("it is registered").epoch.0;
+    let directories = vec![DirectoryData { id: directory, topics }];
+    let outcome = bench.state.assign_replicas_to_dirs(&AssignReplicasToDirsRequest {
+        broker_id: 1,
+        broker_epoch,
+        directories,
+    });
+    bench.done(outcome).expect("the broker's epoch is right");
+    bench.beat(1, |request| request.offline_log_dirs = vec![directory]);
+    assert_eq!(bench.partition("t", 0).leader, -1);
+    let incarnation_id = bench.image().broker(BrokerId(1)).expect("it is registered").incarnation_id;
+    let request = BrokerRegistrationRequest { incarnation_id, ..bench.registration(1, &[1101, 1102]) };
+    let outcome = bench.state.register_broker(&request, bench.now);
+    bench.done(outcome).expect("it is the same process");
+    let image = bench.image();
+    let broker = image.broker(BrokerId(1)).expect("it is registered");
+    assert!(!broker.fenced && !broker.has_online_directory(directory), "{broker:?}");
+}
+
 #[test]
 fn a_reassignment_ends_when_all_that_are_added_are_in_sync() {
     let mut bench = Bench::new();
