@@ -30,7 +30,7 @@ sys.path[:0] = [str(HERE.parent / "harness"), str(HERE.parent / "raw")]
 
 from broker import TARGETS  # noqa: E402
 from systems import System  # noqa: E402
-from wire import Connection, string  # noqa: E402
+from wire import Connection, string, unsigned  # noqa: E402
 
 FIND_COORDINATOR, CONSUMER_GROUP_HEARTBEAT = 10, 68
 NOT_COORDINATOR = (14, 15, 16)
@@ -46,15 +46,8 @@ SETTINGS = {
 }
 
 
-def uvarint(number):
-    out = b""
-    while number > 0x7F:
-        out, number = out + bytes([number & 0x7F | 0x80]), number >> 7
-    return out + bytes([number])
-
-
 def compact(text):
-    return uvarint(len(text) + 1) + text.encode()
+    return unsigned(len(text) + 1) + text.encode()
 
 
 class Reader:
@@ -111,14 +104,14 @@ class Member:
         body = compact(self.group) + compact(self.id) + struct.pack(">i", self.epoch) + b"\0\0"
         joins = self.epoch == 0
         body += struct.pack(">i", REBALANCE_TIMEOUT_MS if joins else -1)
-        body += uvarint(2) + compact(self.topic) if joins else b"\0"
+        body += unsigned(2) + compact(self.topic) if joins else b"\0"
         body += b"\0\0"  # no regular expression, no assignor
         if joins or self.reports:
             partitions = sorted(self.owned)
-            topics = uvarint(1)
+            topics = unsigned(1)
             if partitions:
                 numbers = b"".join(struct.pack(">i", index) for index in partitions)
-                topics = uvarint(2) + self.topic_id + uvarint(len(partitions) + 1) + numbers + b"\0"
+                topics = unsigned(2) + self.topic_id + unsigned(len(partitions) + 1) + numbers + b"\0"
             body += topics
         else:
             body += b"\0"

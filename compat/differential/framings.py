@@ -3,6 +3,8 @@
 import struct
 import zlib
 
+from wire import unsigned
+
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 MASK = (1 << 32) - 1
 
@@ -86,14 +88,7 @@ NO_LITERAL = b"\0"
 
 def literal(data):
     """A raw block of one literal, of at most 64 KiB."""
-    return varint(len(data)) + bytes([61 << 2]) + struct.pack("<H", len(data) - 1) + data
-
-
-def varint(value):
-    out = b""
-    while value > 0x7F:
-        out, value = out + bytes([value & 0x7F | 0x80]), value >> 7
-    return out + bytes([value])
+    return unsigned(len(data)) + bytes([61 << 2]) + struct.pack("<H", len(data) - 1) + data
 
 
 def chunk(block):
@@ -108,11 +103,11 @@ def snappy_forms(data):
     return {
         "one raw block": raw,
         "a raw block and garbage": raw + b"garbage",
-        "a raw block that claims more": varint(len(data) + 1) + raw[2:],
-        "a raw block that claims less": varint(len(data) - 1) + raw[2:],
+        "a raw block that claims more": unsigned(len(data) + 1) + raw[2:],
+        "a raw block that claims less": unsigned(len(data) - 1) + raw[2:],
         "a raw block that ends early": raw[:-1],
         "a raw block of nothing": NO_LITERAL,
-        "a copy from before the beginning": varint(len(data) + 4) + raw[2:] + bytes([1, 255]),
+        "a copy from before the beginning": unsigned(len(data) + 4) + raw[2:] + bytes([1, 255]),
         "one block": head + one,
         "two blocks": head + two,
         "a head between two blocks": head + chunk(literal(first)) + head + chunk(literal(second)),

@@ -6,7 +6,7 @@ The formats are written by hand, because only blocks that repeat a byte are need
 import struct
 import zlib
 
-from wire import batch, varint
+from wire import batch, unsigned, varint
 
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 MIB = 1 << 20
@@ -32,10 +32,7 @@ def snappy(head, megabytes, tail):
         return bytes([(len(content) - 1) << 2]) + content
 
     zeros = literal(bytes(64)) + b"\xfe\x01\x00" * (megabytes * MIB // 64 - 1)
-    length, size = b"", len(head) + megabytes * MIB + len(tail)
-    while size > 0x7F:
-        length, size = length + bytes([size & 0x7F | 0x80]), size >> 7
-    return length + bytes([size]) + literal(head) + zeros + literal(tail)
+    return unsigned(len(head) + megabytes * MIB + len(tail)) + literal(head) + zeros + literal(tail)
 
 
 def lz4(head, megabytes, tail):

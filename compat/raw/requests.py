@@ -6,7 +6,7 @@ import pathlib
 import re
 import struct
 
-from wire import batch
+from wire import batch, unsigned
 
 SCHEMA = pathlib.Path(__file__).resolve().parents[2] / "crates" / "wire" / "schema" / "request"
 HEAD = re.compile(r"^request (\w+)Request key=(\d+) versions=(\d+)(?:-(\d+))? flexible=(\S+)")
@@ -84,13 +84,6 @@ def apis():
     """All requests of the schema, by key."""
     found = (Api(path.read_text()) for path in sorted(SCHEMA.glob("*.txt")))
     return {api.key: api for api in found}
-
-
-def unsigned(number):
-    out = b""
-    while number > 0x7F:
-        out, number = out + bytes([number & 0x7F | 0x80]), number >> 7
-    return out + bytes([number])
 
 
 class Writer:

@@ -36,11 +36,15 @@ def blob(data):
     return struct.pack(">i", len(data)) + data
 
 
-def varint(number):
-    number, out = number << 1 ^ number >> 63, b""
+def unsigned(number):
+    out = b""
     while number > 0x7F:
         out, number = out + bytes([number & 0x7F | 0x80]), number >> 7
     return out + bytes([number])
+
+
+def varint(number):
+    return unsigned(number << 1 ^ number >> 63)
 
 
 def records(values):

@@ -342,7 +342,7 @@ impl Publisher {
         if !dirs.are_complete() {
             return Err(DirectoryOffline { directory }.into());
         }
-        // The controller has consented to the move. Since then it may have been told that the log may lack records.
+        // The controller has consented to the move. Since then the broker may have reported the replica as lost.
         if directory != Some(of_copy) && directory != Some(DIRECTORY_LOST) {
             return Ok(None);
         }

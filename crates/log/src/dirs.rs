@@ -68,7 +68,7 @@ pub struct LogDirs {
     /// Copies that were found when the directories were opened.
     futures: Mutex<HashMap<TopicPartition, PartitionLog>>,
     /// Logs that found no room to be recovered then.
-    unopened: Mutex<HashMap<TopicPartition, unopened::Unopened>>,
+    unopened: Mutex<HashMap<TopicPartition, unopened::UnopenedLog>>,
     /// Partitions that were there before, and whose logs were not found then.
     lost: Mutex<HashSet<TopicPartition>>,
     /// Notified when a partition is created, deleted or set aside.

@@ -28,10 +28,10 @@ pub(super) struct Failure {
 /// The end of a replica's log, or the reason why it is unknown. A missing answer counts as a failure that is not final.
 pub(super) type Answer = Result<LogEnd, Failure>;
 
-/// What an election still waits for.
+/// The replicas that an election still waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Waiting {
-    /// Replicas that are not up. What others answer decides nothing, but that the last leader cannot be compared.
+    /// Replicas that are not up. The answers of others decide nothing, unless the last leader cannot be compared.
     ForReplicas,
     /// The answers of these; of none at last.
     ForAnswers(Vec<BrokerId>),

@@ -23,7 +23,7 @@ const LAST: u64 = 85 + PATIENCE + 2 * (STARTING + ANSWERS);
 /// How often replicas are asked.
 const STEP: usize = 5;
 
-/// What becomes of a replica, in seconds.
+/// The fate of a replica, in seconds.
 #[derive(Clone, Debug)]
 struct Course {
     /// From when its broker is alive, and from when it is up.
@@ -154,7 +154,7 @@ impl Case<'_> {
         None
     }
 
-    /// What breaks a rule.
+    /// The rule that is broken.
     fn fault(&self) -> Option<String> {
         let Some((leader, second)) = self.run() else {
             let may_lead = self.last_leader(LAST).is_some();

@@ -52,7 +52,7 @@ impl Wait {
         }
     }
 
-    /// What the partition still waits for.
+    /// The replicas that the partition still waits for.
     fn look(&mut self, one: &Undecided, now: Instant, patience: Duration) -> Waiting {
         let has_time =
             |since: Instant, max: Duration| now.saturating_duration_since(since) < max.min(patience);
@@ -60,7 +60,7 @@ impl Wait {
         for id in &one.starting {
             is_starting |= has_time(*self.starting.entry(*id).or_insert(now), STARTING_MAX);
         }
-        // Without the last leader, nobody could lead after the wait.
+        // If the last leader is unknown, the wait has no end: no replica could lead after it.
         let is_awaited =
             !one.awaited.is_empty() && (one.last_leader.is_none() || has_time(self.since, patience));
         if is_starting || is_awaited {
@@ -90,7 +90,7 @@ impl Waits {
         }
     }
 
-    /// The partitions whose replicas are asked now, `max` at most, and what they still wait for. They are those that wait for
+    /// The partitions whose replicas are asked now, `max` at most, each with its wait. First come those that wait for
     /// nothing but answers; then those whose last leader has not answered yet: if its log cannot be compared, it leads at once. Of
     /// either, those that were not asked for the longest time are the first: none that waits for a broker delays the others.
     pub fn select(
@@ -144,7 +144,7 @@ mod tests {
         Undecided { starting: BrokerId::list(starting), ..testing::undecided(&[1, 2], awaited, last_leader) }
     }
 
-    /// What is still waited for after each of these seconds; none if the replicas are not asked.
+    /// The wait after each of these seconds; none if the replicas are not asked.
     fn select(waits: &mut Waits, one: &Undecided, began: Instant, seconds: &[u64]) -> Vec<Option<Waiting>> {
         let after = |seconds: &u64| {
             let now = began + Duration::from_secs(*seconds);

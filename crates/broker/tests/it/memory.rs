@@ -5,11 +5,9 @@ use crate::records::{Topic, batch, fetch, fetch_partition, produce};
 use crate::running::Running;
 use bytes::{Buf, Bytes};
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
-use thalweg_broker::api::ApiHandler;
 use thalweg_client::Connection;
-use thalweg_net::{Handler, Peer, Reply};
+use thalweg_net::{Handler, Reply};
 use thalweg_wire::frame::encode_request;
 use thalweg_wire::request::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -126,16 +124,7 @@ async fn waiting_requests_let_go_of_their_frames() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let broker = Running::start(dir.path(), &[("log.flush.interval.messages", "1")]).await;
     let topic = Topic::create(&broker, "topic", 1, &[]).await;
-    let handler = ApiHandler::new(Arc::clone(&broker.server().broker));
-    let peer = Peer {
-        address: broker.server().addresses[0].1[0],
-        listener: "PLAINTEXT".to_owned(),
-        tls: None,
-        mute: thalweg_net::Mute::default(),
-        software: std::sync::OnceLock::new(),
-        attached: Default::default(),
-    };
-    let mut session = handler.open(Arc::new(peer));
+    let (handler, mut session) = broker.session();
     let produced = encode_request(&produce(9, &topic, 0, -1, batch(&[&[7; 5000]])), 9, 1, None);
     let poll = FetchRequest {
         max_wait_ms: 1000,

@@ -1,10 +1,14 @@
 //! A broker on a free port of this machine, with its own data, and a connection to it.
 
 use std::path::Path;
+use std::sync::Arc;
+use thalweg_broker::api::ApiHandler;
+use thalweg_broker::authentication::Session;
 use thalweg_broker::{Loading, Machine, Server, start_on};
 use thalweg_client::{Connection, ConnectionOptions};
 use thalweg_config::{BrokerConfig, ServerProperties};
 use thalweg_log::disk::Disk;
+use thalweg_net::{Handler, Peer};
 use thalweg_wire::{ErrorCode, Request};
 
 /// A broker that runs until it is dropped or stopped.
@@ -55,6 +59,20 @@ impl Running {
                 tokio::time::sleep(std::time::Duration::from_millis(5)).await;
             }
         }
+    }
+
+    /// A handler of requests without a connection, which outlasts the broker's, and a session.
+    pub fn session(&self) -> (ApiHandler, Session) {
+        let handler = ApiHandler::new(Arc::clone(&self.server.broker));
+        let session = handler.open(Arc::new(Peer {
+            address: self.server.addresses[0].1[0],
+            listener: "PLAINTEXT".to_owned(),
+            tls: None,
+            mute: thalweg_net::Mute::default(),
+            software: std::sync::OnceLock::new(),
+            attached: Default::default(),
+        }));
+        (handler, session)
     }
 
     /// Asks at the newest version that both sides know.

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use thalweg_broker::api::ApiHandler;
 use thalweg_broker::authentication::Session;
-use thalweg_net::{Handler, Peer, Reply, Segment};
+use thalweg_net::{Handler, Reply, Segment};
 use thalweg_wire::frame::{LENGTH_LEN, decode_response, encode_request};
 use thalweg_wire::request::create_topics_request::CreatableTopic;
 use thalweg_wire::request::delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic};
@@ -255,26 +255,12 @@ async fn serve<R: Request>(handler: &ApiHandler, session: &mut Session, request:
     Some(decode_response::<R>(answer, R::MAX_VERSION).expect("an answer").1)
 }
 
-/// What serves requests when the broker's connections are gone.
-fn outlasting(broker: &Running) -> (ApiHandler, Session) {
-    let handler = ApiHandler::new(Arc::clone(&broker.server().broker));
-    let session = handler.open(Arc::new(Peer {
-        address: broker.server().addresses[0].1[0],
-        listener: "PLAINTEXT".to_owned(),
-        tls: None,
-        mute: thalweg_net::Mute::default(),
-        software: std::sync::OnceLock::new(),
-        attached: Default::default(),
-    }));
-    (handler, session)
-}
-
-/// A client that is told of no broker at all finds none any more, also when this one is back.
+/// After an answer without brokers, librdkafka does not find this one again either.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn single_node_names_itself_to_the_end() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let broker = Running::start(dir.path(), &[]).await;
-    let (handler, mut peer) = outlasting(&broker);
+    let (handler, mut peer) = broker.session();
     let node = Arc::clone(&broker.server().broker);
     broker.stop().await;
     assert_eq!(node.image().alive_brokers().count(), 0, "it is fenced in the controlled shutdown");
@@ -293,7 +279,7 @@ async fn what_comes_when_the_logs_are_closed_is_refused() {
         assert_eq!(put(&broker, topic, -1, batch(&[b"in time"])).await.error_code, 0);
     }
     load_group(&broker, &topic).await;
-    let (handler, mut peer) = outlasting(&broker);
+    let (handler, mut peer) = broker.session();
     broker.stop().await;
 
     let storage = ErrorCode::KafkaStorageError.code();

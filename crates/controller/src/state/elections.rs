@@ -113,10 +113,9 @@ impl State {
         if self.has_elr() {
             return passed_over;
         }
-        let may_lead = |id: BrokerId| self.is_active(id);
         for (topic, index, partition) in self.partitions_where(|p| !p.has_leader()) {
-            let change = PartitionChange::new(self, &topic, index, &partition, &may_lead);
-            passed_over.extend(partition.isr.iter().copied().filter(|id| change.is_up(*id)));
+            let is_up = |id: &BrokerId| self.is_up(&topic, index, &partition, *id);
+            passed_over.extend(partition.isr.iter().copied().filter(is_up));
         }
         passed_over
     }

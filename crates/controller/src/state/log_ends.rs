@@ -127,7 +127,7 @@ impl State {
             && !(partition.isr.is_empty() && partition.last_known_elr.is_empty())
     }
 
-    fn is_up(
+    pub(super) fn is_up(
         &self,
         topic: &Topic,
         index: PartitionIndex,

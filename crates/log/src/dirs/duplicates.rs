@@ -7,7 +7,7 @@
 //! and leader epochs show, like for a follower and its leader. The other is kept for people to judge.
 
 use super::error::DuplicatePartition;
-use super::unopened::Unopened;
+use super::unopened::UnopenedLog;
 use crate::partition::PartitionLog;
 use crate::topic_partition::TopicPartition;
 use std::path::PathBuf;
@@ -40,18 +40,20 @@ pub(super) fn settle(
 
 /// The logs that wait for room, by their names. Beside another one none can be judged before it is opened.
 pub(super) fn among_unopened(
-    found: Vec<Unopened>,
+    found: Vec<UnopenedLog>,
     logs: &[PartitionLog],
-) -> Result<HashMap<TopicPartition, Unopened>, DuplicatePartition> {
-    let dirs = logs.iter().map(|log| (log.name().clone(), parent(log)));
-    let mut dirs: HashMap<TopicPartition, PathBuf> = dirs.collect();
-    for unopened in &found {
-        let (name, dir) = (unopened.name().clone(), unopened.log_dir().to_owned());
-        if let Some(first) = dirs.insert(name.clone(), dir.clone()) {
-            return Err(DuplicatePartition { name, first, second: dir });
+) -> Result<HashMap<TopicPartition, UnopenedLog>, DuplicatePartition> {
+    let mut waiting: HashMap<TopicPartition, UnopenedLog> = HashMap::default();
+    for unopened in found {
+        let name = unopened.name().clone();
+        let opened = logs.iter().find(|log| *log.name() == name).map(parent);
+        let first = opened.or_else(|| waiting.get(&name).map(|other| other.log_dir().to_owned()));
+        if let Some(first) = first {
+            return Err(DuplicatePartition { name, first, second: unopened.log_dir().to_owned() });
         }
+        waiting.insert(name, unopened);
     }
-    Ok(found.into_iter().map(|unopened| (unopened.name().clone(), unopened)).collect())
+    Ok(waiting)
 }
 
 /// Whether a log has, or has had, all records of another.

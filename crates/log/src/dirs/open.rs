@@ -19,7 +19,7 @@ use super::error::{
 };
 use super::meta_properties::{self, MetaProperties};
 use super::moves::{self, RetiredDir};
-use super::unopened::Unopened;
+use super::unopened::UnopenedLog;
 use super::{FailedDir, LOCK_FILE, LogDir, LogDirs, NO_CHECKPOINT, clean_shutdown, duplicates, never_opened};
 use crate::checkpoint::{CLEANER_FILE, LOG_START_FILE, RECOVERY_POINT_FILE};
 use crate::clock::Clock;
@@ -135,7 +135,7 @@ impl LogDirs {
         for job in &jobs {
             lost.remove(&job.name);
         }
-        let Opened { logs, futures, unopened } = open_partitions(&options, jobs, config_of)?;
+        let OpenedLogs { logs, futures, unopened } = open_partitions(&options, jobs, config_of)?;
         let (logs, duplicates) = duplicates::settle(logs)?;
         let unopened = duplicates::among_unopened(unopened, &logs)?;
         let futures = Mutex::new(futures.into_iter().map(|log| (log.name().clone(), log)).collect());
@@ -420,13 +420,13 @@ fn open_dir(
     Ok((state, jobs, marker.flatten()))
 }
 
-/// What came of the partitions.
+/// The logs that were found.
 #[derive(Default)]
-struct Opened {
+struct OpenedLogs {
     logs: Vec<PartitionLog>,
     /// Copies that will replace logs in other directories.
     futures: Vec<PartitionLog>,
-    unopened: Vec<Unopened>,
+    unopened: Vec<UnopenedLog>,
 }
 
 /// Opens partitions on several threads. A partition that cannot be read takes its directory offline; a log that finds no room
@@ -435,10 +435,10 @@ fn open_partitions(
     options: &LogDirsOptions,
     jobs: Vec<Job>,
     config_of: impl Fn(&TopicPartition) -> Arc<LogConfig> + Sync,
-) -> Result<Opened, TooManyOpenFiles> {
+) -> Result<OpenedLogs, TooManyOpenFiles> {
     let threads = options.threads.clamp(1, jobs.len().max(1));
     let jobs = Mutex::new(jobs.into_iter());
-    let opened = Mutex::new(Opened::default());
+    let opened = Mutex::new(OpenedLogs::default());
     let refused = Mutex::new(None);
     let work = || {
         while refused.lock().is_none() {
@@ -451,7 +451,7 @@ fn open_partitions(
                 }
                 Err(LogError::Io(error)) if is_disk_full(&error) && job.future.is_none() => {
                     let now_ms = options.clock.elapsed_ms();
-                    opened.lock().unopened.push(Unopened::new(job, &error, now_ms));
+                    opened.lock().unopened.push(UnopenedLog::new(job, &error, now_ms));
                 }
                 Err(error) => job.state.fail(&format!("opening {} has failed: {error}", job.name)),
             }

@@ -20,21 +20,21 @@ const AGAIN_MS: i64 = 10_000;
 
 /// A log that waits for room.
 #[derive(Debug)]
-pub(super) struct Unopened {
+pub(super) struct UnopenedLog {
     job: Job,
     retry_at_ms: i64,
 }
 
-impl Unopened {
+impl UnopenedLog {
     /// Leaves a log as it is, for lack of room. Checkpoints keep what they say of it.
-    pub(super) fn new(job: Job, error: &io::Error, elapsed_ms: i64) -> Unopened {
+    pub(super) fn new(job: Job, error: &io::Error, elapsed_ms: i64) -> UnopenedLog {
         tracing::error!(
             partition = %job.name, dir = %job.state.path().display(), %error,
             "Failed to open a log for lack of room, as to set damaged records aside: it is kept as it is, and opened once there is room"
         );
         job.state.note_full();
         job.state.register(job.name.clone(), Arc::new(offsets(&job.options)));
-        Unopened { job, retry_at_ms: elapsed_ms.saturating_add(AGAIN_MS) }
+        UnopenedLog { job, retry_at_ms: elapsed_ms.saturating_add(AGAIN_MS) }
     }
 
     pub(super) fn name(&self) -> &TopicPartition {
@@ -75,7 +75,7 @@ impl LogDirs {
         name: &TopicPartition,
         config: Arc<LogConfig>,
     ) -> Option<Result<PartitionLog, CreateError>> {
-        let Unopened { mut job, retry_at_ms } = self.unopened.lock().remove(name)?;
+        let UnopenedLog { mut job, retry_at_ms } = self.unopened.lock().remove(name)?;
         let now_ms = self.clock.elapsed_ms();
         let result = if job.state.offline().is_some() {
             Err(DirectoryOffline { directory: Some(job.state.id()) }.into())
@@ -87,7 +87,7 @@ impl LogDirs {
             let opened = open_partition(&job, config, &self.clock);
             return Some(self.opened(job, opened, now_ms));
         };
-        self.unopened.lock().insert(name.clone(), Unopened { job, retry_at_ms });
+        self.unopened.lock().insert(name.clone(), UnopenedLog { job, retry_at_ms });
         Some(result)
     }
 
@@ -103,7 +103,7 @@ impl LogDirs {
                 Ok(log)
             }
             Err(LogError::Io(error)) if crate::disk::is_shortage(&error) => {
-                let waits = Unopened { job, retry_at_ms: now_ms.saturating_add(AGAIN_MS) };
+                let waits = UnopenedLog { job, retry_at_ms: now_ms.saturating_add(AGAIN_MS) };
                 self.unopened.lock().insert(waits.job.name.clone(), waits);
                 Err(error.into())
             }

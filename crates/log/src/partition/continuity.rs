@@ -7,7 +7,7 @@
 //! checks the other segments, one at a time: at a start that would cost some reads of each.
 //!
 //! A log may have gaps although its topic is not compacted: a follower takes over those of a leader that was compacted once.
-//! They are told from lost records by the bytes, so that nothing has to be remembered. Within a segment the batches lie next to
+//! The bytes distinguish a gap from lost records, so that no file has to remember gaps. Within a segment the batches lie next to
 //! each other, and so does the first to the beginning of the file: what damages files leaves no sound batch there. Between
 //! segments only Apache Kafka's followers leave a gap, as a roll begins at the first batch there; the batches beside it then
 //! have gaps, too.

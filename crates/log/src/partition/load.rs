@@ -114,7 +114,7 @@ impl PartitionLog {
             home,
             segments: vec![segment],
             epochs: LeaderEpochs::empty(),
-            epoch_replay: EpochReplay::new(LeaderEpochs::empty()),
+            epoch_replay: EpochReplay::new(LeaderEpochs::empty(), Offset::ZERO),
             producers: Producers::default(),
             snapshots: Vec::new(),
             log_end: Offset::ZERO,
@@ -148,7 +148,7 @@ impl PartitionLog {
         }
         let mut loading = Loading {
             epochs: LeaderEpochs::empty(),
-            epoch_replay: EpochReplay::new(LeaderEpochs::empty()),
+            epoch_replay: EpochReplay::new(LeaderEpochs::empty(), Offset::ZERO),
             producers: Producers::starting_at(segments[0].base_offset.0),
             snapshots: found.snapshots,
             log_end: Offset::ZERO,
@@ -161,7 +161,7 @@ impl PartitionLog {
         loading.load(&name, &config, options, now_ms)?;
         let log_start = options.log_start.max(loading.segments[0].base_offset).min(loading.log_end);
         let mut log = loading.into_log(name, topic_id, config, clock, log_start);
-        // What a clean stop did not leave, such as a segment of another log, is not known to be synced.
+        // Records that a clean stop did not leave, as in a segment of another log, may not be synced.
         let is_as_left = options.recovery_point == Offset::ZERO || log.log_end <= options.recovery_point;
         log.flushing.recovery_point =
             if options.clean && is_as_left { log.log_end } else { options.recovery_point };
@@ -240,7 +240,6 @@ impl Loading {
         let epochs = LeaderEpochs::load(&self.home.disk, &self.home.dir)?;
         let epochs_are_known = epochs.is_some();
         self.epochs = epochs.unwrap_or_else(LeaderEpochs::empty);
-        self.epoch_replay = EpochReplay::new(self.epochs.clone());
         let clean_end = if options.clean { self.clean_end(name, options.recovery_point)? } else { None };
         match clean_end {
             Some(log_end) => {
@@ -343,7 +342,7 @@ impl Loading {
             return false;
         }
         let Some(first) = self.segments.iter_mut().find(|segment| !segment.is_empty()) else { return false };
-        // What is before the first batch was compacted away, here or where it was copied from.
+        // The records before the first batch were compacted away, here or where it was copied from.
         match first.batch_at(&self.home, 0) {
             Ok(Some(batch)) => batch.header.leader_epoch.0 >= 0 && !begins_by(batch.header.base_offset),
             _ => false,
@@ -354,14 +353,14 @@ impl Loading {
     /// the log: its first batches may have been compacted away.
     fn rebuild_epochs(&mut self, name: &TopicPartition, log_start: Offset) -> Result<(), LogError> {
         tracing::warn!(partition = %name, "Rebuilt leader epochs from the batches");
+        let mut replay = EpochReplay::new(self.epochs.clone(), log_start);
         self.epochs.clear();
-        self.epoch_replay.begin(log_start);
         for segment in &mut self.segments {
             let file = segment.file(&self.home)?;
             let mut scan = HeaderScan::new(&file, 0, segment.size_bytes());
             loop {
                 match scan.next() {
-                    Ok(Some(batch)) => self.epoch_replay.note(&mut self.epochs, &batch.header),
+                    Ok(Some(batch)) => replay.note(&mut self.epochs, &batch.header),
                     Ok(None) => break,
                     Err(ScanError::Io(error)) => return Err(error.into()),
                     Err(ScanError::Corrupt(fault)) => {

@@ -38,15 +38,15 @@ impl Loading {
         let synced_to = options.synced_to.map_or(Offset::ZERO, |synced_to| synced_to.max(latest_epoch));
         let first = self.segments.partition_point(|segment| segment.base_offset <= recovery_point);
         let first = first.saturating_sub(1);
+        let first_base = self.segments[first].base_offset;
+        self.epoch_replay = EpochReplay::new(self.epochs.clone(), first_base);
         if let Some(before) = first.checked_sub(1) {
             self.cut_leftovers(before, name, options)?;
         }
-        let first_base = self.segments[first].base_offset;
         self.check_txn_indexes(first, name, config, now_ms)?;
         self.load_producers(config, first_base, now_ms)?;
         replay_segments(&self.home, &mut self.segments[..first], &mut self.producers, first_base)?;
         self.epochs.truncate_from_end(first_base);
-        self.epoch_replay.begin(first_base);
         self.log_end = first_base;
         let mut index = first;
         while index < self.segments.len() {

@@ -64,23 +64,18 @@ pub(super) fn replay_producers(
 /// replicas fetch records again, too high a one hides that their logs differ.
 pub(super) struct EpochReplay {
     checkpoint: LeaderEpochs,
-    /// Where the batch before ends.
+    /// The end of the batch before.
     behind: Offset,
 }
 
 impl EpochReplay {
-    /// With what the checkpoint has; without one, nothing.
-    pub(super) fn new(checkpoint: LeaderEpochs) -> EpochReplay {
-        EpochReplay { checkpoint, behind: Offset::ZERO }
+    /// The next batches are those from `start` on. Without a checkpoint, its epochs are none.
+    pub(super) fn new(checkpoint: LeaderEpochs, start: Offset) -> EpochReplay {
+        EpochReplay { checkpoint, behind: start }
     }
 
     pub(super) fn checkpoint(&self) -> &LeaderEpochs {
         &self.checkpoint
-    }
-
-    /// The next batches are those from `start` on.
-    pub(super) fn begin(&mut self, start: Offset) {
-        self.behind = start;
     }
 
     /// Batches come in their order. One of an earlier epoch than the one before changes nothing.

@@ -207,7 +207,7 @@ fn with_gaps() -> (Bench, PartitionLog, Vec<i64>) {
     (bench, log, found)
 }
 
-/// Checks that a closed log with gaps is not taken for damaged, by whoever looks first.
+/// Checks that neither a start, a reader nor the background check finds damage in a closed log with gaps.
 fn assert_is_whole(bench: &Bench, expected: &[i64]) {
     for reads_first in [true, false] {
         let mut log = bench.open_clean();

@@ -243,7 +243,7 @@ async fn older_copy_of_the_last_leaders_directory_does_not_lead() {
     older_copy_of_the_last_leaders_directory(&[]).await;
 }
 
-/// The controller is not told which of their listeners the brokers use among themselves.
+/// The controller does not know the inter-broker listener: its configuration names none.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn older_copy_does_not_lead_where_the_controller_knows_no_listener() {
     older_copy_of_the_last_leaders_directory(&[
