@@ -44,11 +44,6 @@ pub struct Creation<'a> {
 }
 
 impl AutoTopics {
-    /// Whether the topic is being created.
-    pub fn contains(&self, name: &str) -> bool {
-        self.in_creation.lock().contains(name)
-    }
-
     /// Claims those of the topics that are not being created already.
     pub fn begin(&self, names: &[String]) -> Creation<'_> {
         let mut in_creation = self.in_creation.lock();
