@@ -285,10 +285,11 @@ impl Partition {
         state.raise_high_watermark(&self.context);
     }
 
-    /// Ends the partition on this broker. Waiting requests fail with NOT_LEADER_OR_FOLLOWER.
-    pub fn retire(&self) {
+    /// Ends the partition on this broker, `with_topic` if the topic was deleted. Waiting requests fail with
+    /// UNKNOWN_TOPIC_OR_PARTITION then, and else with NOT_LEADER_OR_FOLLOWER.
+    pub fn retire(&self, with_topic: bool) {
         let mut state = self.state.lock();
-        state.role = Role::Retired;
+        state.role = Role::Retired { with_topic };
         self.publish_settings(&state);
         self.begin_generation(&mut state);
     }
