@@ -2,8 +2,8 @@
 //! RenewDelegationToken, ExpireDelegationToken, and the removal of expired tokens. The log has everything but a token's
 //! HMAC, which follows from its id and the secret key of the cluster.
 //!
-//! Departures: the number of tokens, of renewers and the length of names have bounds; an owner that is no user is refused,
-//! since the bearer of the token would be the user of that name.
+//! Departures: the number of tokens, in all and of one requester, of renewers and the length of names have bounds; an owner
+//! that is no user is refused, since the bearer of the token would be the user of that name.
 
 use std::sync::Arc;
 
@@ -26,6 +26,8 @@ use crate::requester::Requester;
 
 /// The most delegation tokens of a cluster, those that have expired and are not yet removed among them.
 const TOKENS_MAX: usize = 10_000;
+/// The most of them that one principal may have requested: making tokens for oneself needs no right.
+const TOKENS_OF_REQUESTER_MAX: usize = 1_000;
 /// The most principals that may renew one token.
 const RENEWERS_MAX: usize = 100;
 /// The most bytes that the names of a token's principals may have together.
@@ -145,9 +147,7 @@ impl State {
         if request.renewers.len() > RENEWERS_MAX || names > NAMES_BYTES_MAX {
             return Err(ErrorCode::InvalidRequest);
         }
-        if self.image.delegation_tokens().len() >= TOKENS_MAX {
-            return Err(ErrorCode::PolicyViolation);
-        }
+        self.check_room_for_token(requester)?;
         let renewers =
             request.renewers.iter().map(|renewer| Principal::user(renewer.principal_name.as_str()));
         let max_timestamp =
@@ -163,6 +163,22 @@ impl State {
         let id = Uuid::random().to_string();
         let hmac = secret.hmac(&id);
         Ok((id, hmac, token))
+    }
+
+    /// Whether there is room for one more token, in the cluster and in the share of its requester.
+    fn check_room_for_token(&self, requester: &Principal) -> Result<(), ErrorCode> {
+        let tokens = self.image.delegation_tokens();
+        let of_requester = tokens.values().filter(|token| token.requester == requester.as_str());
+        let limit = if tokens.len() >= TOKENS_MAX {
+            format!("a cluster has at most {TOKENS_MAX} tokens")
+        } else if of_requester.count() >= TOKENS_OF_REQUESTER_MAX {
+            format!("a principal has at most {TOKENS_OF_REQUESTER_MAX} tokens that it requested")
+        } else {
+            return Ok(());
+        };
+        // The response has no field for the reason.
+        tracing::debug!(%requester, limit, "Delegation token was refused");
+        Err(ErrorCode::PolicyViolation)
     }
 
     /// RenewDelegationToken, by the owner and the renewers.

@@ -131,6 +131,22 @@ fn without_a_secret_key_or_with_an_old_metadata_version_there_are_no_tokens() {
 }
 
 #[test]
+fn a_user_who_has_its_share_of_tokens_leaves_room_for_others() {
+    let mut bench = bench(Some(secret()));
+    let request = CreateDelegationTokenRequest::default();
+    let mut made = 0;
+    while made < 2_000 && create(&mut bench, "eve", &request).error_code == 0 {
+        made += 1;
+    }
+    assert_eq!(create(&mut bench, "eve", &request).error_code, ErrorCode::PolicyViolation.code());
+    assert_eq!(create(&mut bench, "ann", &request).error_code, 0, "ann has none yet, eve has {made}");
+    let token = bench.state.image().delegation_tokens().iter().find(|(_, token)| token.owner == "User:eve");
+    let hmac = secret().hmac(token.expect("eve has tokens").0);
+    assert_eq!(expire(&mut bench, "eve", &hmac, -1).0, 0);
+    assert_eq!(create(&mut bench, "eve", &request).error_code, 0, "one has expired");
+}
+
+#[test]
 fn a_token_for_another_owner_needs_create_tokens() {
     let mut bench = bench(Some(secret()));
     let request = CreateDelegationTokenRequest {
@@ -188,8 +204,8 @@ fn renewers_and_owners_are_users_and_bounded() {
 fn expired_tokens_are_removed_a_thousand_at_a_time_and_known_after_a_restart() {
     let mut bench = bench(Some(secret()));
     let short = CreateDelegationTokenRequest { max_lifetime_ms: HOUR_MS, ..Default::default() };
-    for _ in 0..1_001 {
-        create(&mut bench, "ann", &short);
+    for number in 0..1_001 {
+        create(&mut bench, if number % 2 == 0 { "ann" } else { "bob" }, &short);
     }
     let kept = create(&mut bench, "ann", &CreateDelegationTokenRequest::default());
     assert!(bench.state.remove_expired_tokens(bench.now).records.is_empty());
