@@ -6,10 +6,12 @@
 //! - [`Message`] is a match with the facts of its batch; [`show`] renders it as JSON, text or hex.
 //! - [`Registry`] knows schemas, by which a [`Decoder`] turns Avro and Protobuf to JSON.
 //! - [`produce`] sends one message.
+//! - [`Capacity`] is what all searches of a process take together, and [`Shares`] what one principal takes of it.
 //!
 //! Everything is bounded where it runs: matches, bytes per message and of all messages, time, threads. A search ends when it is
 //! dropped, within the scan of one record.
 
+mod capacity;
 mod filter;
 mod json;
 mod masking;
@@ -20,8 +22,10 @@ mod query;
 mod registry;
 mod scan;
 mod search;
+mod shares;
 pub mod show;
 
+pub use capacity::{Capacity, Share};
 pub use filter::{Candidate, Filter, HeaderTest, MaskedHeader, Outcome, Scratch, TextTest};
 pub use masking::{InvalidRule, Masking, TopicMasks};
 pub use message::{BatchFacts, Content, ControlKind, Message, MessageHeader, SchemaNote};
@@ -30,3 +34,4 @@ pub use produce::{NewMessage, ProduceError, Produced, produce};
 pub use query::{End, InvalidQuery, Limits, Query, Start};
 pub use registry::{Decoded, Decoder, InvalidRegistry, Registry};
 pub use search::{Ended, Event, PartitionProgress, Progress, Search, SearchError, Why};
+pub use shares::{Full, Place, Shares};

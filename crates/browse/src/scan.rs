@@ -9,10 +9,13 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use thalweg_client::{Chunk, TopicPartition};
-use thalweg_record::{BatchHeader, DecompressBuffer, Offset, Record};
+use thalweg_client::{Chunk, ChunkError, TopicPartition};
+use thalweg_record::{BatchHeader, DecompressBuffer, DecompressError, Offset, Record, RecordError};
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
 
+use crate::capacity::{LARGE_RULE, OPENED_BYTES, OPENED_BYTES_MAX, Share, Turns, lower_priority};
 use crate::filter::{Candidate, Filter, MaskedHeader, Outcome, Scratch};
 use crate::masking::TopicMasks;
 use crate::message::{BatchFacts, Content, Message, SchemaNote};
@@ -33,6 +36,10 @@ pub struct Plan {
     pub matches: Option<usize>,
     /// Set when the search ends.
     pub cancelled: Arc<AtomicBool>,
+    /// For waits of the threads.
+    pub runtime: Handle,
+    /// The share of what all searches of the process take together; none where the process does nothing else.
+    pub share: Option<Share>,
     /// Given back when the last thread has ended.
     pub _held: Box<dyn Any + Send + Sync>,
 }
@@ -68,10 +75,19 @@ pub struct Scanned {
 
 /// Scans until there are no more jobs.
 pub fn run(plan: &Plan, mut jobs: mpsc::Receiver<Job>, to: &mpsc::Sender<Found>) {
+    let turns = plan.share.as_ref().map(|share| {
+        lower_priority();
+        share.turns(plan.runtime.clone())
+    });
+    let buffer = match plan.share {
+        Some(_) => DecompressBuffer::new(OPENED_BYTES),
+        None => DecompressBuffer::default(),
+    };
     let mut scan = Scan {
         plan,
         to,
-        buffer: DecompressBuffer::default(),
+        turns,
+        buffer,
         scratch: Scratch::default(),
         masked_key: Vec::new(),
         masked: Vec::new(),
@@ -84,16 +100,20 @@ pub fn run(plan: &Plan, mut jobs: mpsc::Receiver<Job>, to: &mpsc::Sender<Found>)
         figures: Scanned::default(),
     };
     while let Some(job) = jobs.blocking_recv() {
+        scan.take_turn();
         let figures = scan.chunk(&job);
-        if scan.is_closed || to.blocking_send(Found::Done(figures)).is_err() {
+        if scan.is_closed || !scan.send(Found::Done(figures)) {
             return;
         }
+        scan.give_up_turn();
     }
 }
 
 struct Scan<'a> {
     plan: &'a Plan,
     to: &'a mpsc::Sender<Found>,
+    /// None where the process does nothing else.
+    turns: Option<Turns>,
     buffer: DecompressBuffer,
     scratch: Scratch,
     masked_key: Vec<u8>,
@@ -113,8 +133,38 @@ impl Scan<'_> {
         let chunk = &job.chunk;
         self.left = self.plan.matches.unwrap_or(usize::MAX);
         self.figures = Scanned { at: Some(chunk.at.clone()), next: chunk.next, ..Scanned::default() };
-        let mut buffer = std::mem::take(&mut self.buffer);
-        let walked = chunk.walk(&mut buffer, self.plan.control, |header, record| {
+        let mut buffer = std::mem::replace(&mut self.buffer, DecompressBuffer::new(0));
+        let mut walked = self.walk(job, &mut buffer, None);
+        self.buffer = buffer;
+        if let Some(share) = &self.plan.share
+            && let Err(error) = &walked
+            && let Some(base) = too_large(error)
+        {
+            self.give_up_turn();
+            let place = share.large(&self.plan.runtime);
+            self.take_turn();
+            if place.is_some() {
+                walked = self.walk(job, &mut DecompressBuffer::new(OPENED_BYTES_MAX), Some(base));
+            }
+        }
+        self.pass_on();
+        let mut figures = std::mem::take(&mut self.figures);
+        figures.failed = walked.err().map(|error| match too_large(&error) {
+            Some(_) if self.plan.share.is_some() => format!("{error}: {LARGE_RULE}"),
+            _ => error.to_string(),
+        });
+        figures
+    }
+
+    /// Scans the records of a chunk, or those from an offset on.
+    fn walk(
+        &mut self,
+        job: &Job,
+        buffer: &mut DecompressBuffer,
+        from: Option<Offset>,
+    ) -> Result<(), ChunkError> {
+        let chunk = &job.chunk;
+        chunk.walk(buffer, self.plan.control, |header, record| {
             if self.left == 0
                 || job.end.is_some_and(|end| record.offset >= end)
                 || self.plan.cancelled.load(Ordering::Relaxed)
@@ -122,14 +172,36 @@ impl Scan<'_> {
                 self.figures.next = record.offset;
                 return ControlFlow::Break(());
             }
+            if from.is_some_and(|from| record.offset < from) {
+                return ControlFlow::Continue(());
+            }
+            self.take_turn();
             self.record(&chunk.at, header, record);
             if self.is_closed { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        });
-        self.buffer = buffer;
-        self.pass_on();
-        let mut figures = std::mem::take(&mut self.figures);
-        figures.failed = walked.err().map(|error| error.to_string());
-        figures
+        })
+    }
+
+    fn take_turn(&mut self) {
+        if let Some(turns) = &mut self.turns {
+            turns.take();
+        }
+    }
+
+    fn give_up_turn(&mut self) {
+        if let Some(turns) = &mut self.turns {
+            turns.give_up();
+        }
+    }
+
+    /// Sends something, without a turn while the reader is slow. Returns whether there is a reader.
+    fn send(&mut self, found: Found) -> bool {
+        let found = match self.to.try_send(found) {
+            Ok(()) => return true,
+            Err(TrySendError::Full(found)) => found,
+            Err(TrySendError::Closed(_)) => return false,
+        };
+        self.give_up_turn();
+        self.to.blocking_send(found).is_ok()
     }
 
     fn record(&mut self, at: &TopicPartition, header: &BatchHeader, record: &Record<'_>) {
@@ -233,8 +305,18 @@ impl Scan<'_> {
         if !self.matches.is_empty() {
             self.matches_bytes = 0;
             let piece = Found::Matches(std::mem::take(&mut self.matches));
-            self.is_closed |= self.to.blocking_send(piece).is_err();
+            self.is_closed |= !self.send(piece);
         }
+    }
+}
+
+/// The first offset of a batch that opens to more than the buffer may hold.
+fn too_large(error: &ChunkError) -> Option<Offset> {
+    match error {
+        ChunkError::Records {
+            base, source: RecordError::Decompress(DecompressError::TooLarge(_)), ..
+        } => Some(*base),
+        _ => None,
     }
 }
 

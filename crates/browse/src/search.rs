@@ -18,6 +18,7 @@ use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
+use crate::capacity::Share;
 use crate::masking::Masking;
 use crate::message::Message;
 use crate::places::{self, PlaceError, Range};
@@ -159,16 +160,28 @@ impl Search {
         masking: &Masking,
         registry: Option<Arc<Registry>>,
     ) -> Result<Search, InvalidQuery> {
-        Search::start_holding(cluster, query, masking, registry, Box::new(()))
+        Search::start_in(cluster, query, masking, registry, None, Box::new(()))
     }
 
-    /// The same, and keeps something, such as a place among the searches, until its last thread has ended: that may be after this
-    /// is dropped, because a record is not left in the middle.
-    pub fn start_holding(
+    /// The same within a share of what all searches of the process take together. Keeps something, such as a place among the
+    /// searches, until its last thread has ended: that may be after this is dropped, because a record is not left in the middle.
+    pub fn start_sharing(
         cluster: Cluster,
         query: Query,
         masking: &Masking,
         registry: Option<Arc<Registry>>,
+        share: Share,
+        held: Box<dyn Any + Send + Sync>,
+    ) -> Result<Search, InvalidQuery> {
+        Search::start_in(cluster, query, masking, registry, Some(share), held)
+    }
+
+    fn start_in(
+        cluster: Cluster,
+        query: Query,
+        masking: &Masking,
+        registry: Option<Arc<Registry>>,
+        share: Option<Share>,
         held: Box<dyn Any + Send + Sync>,
     ) -> Result<Search, InvalidQuery> {
         query.check()?;
@@ -182,6 +195,8 @@ impl Search {
             message_bytes: query.limits.message_bytes,
             matches: query.limits.matches,
             cancelled: Arc::clone(&cancelled),
+            runtime: Handle::current(),
+            share,
             _held: held,
         });
         let driver = Driver {

@@ -308,7 +308,8 @@ mod tests {
 
     fn person(user: &str, credential: Option<Credential>) -> Arc<Person> {
         let cluster = Cluster::unconnected(&["localhost:1".to_owned()], &ConnectionOptions::default());
-        let view = View::new(Admin::new(cluster), &Reading::new(Masking::default(), None));
+        let reading = Reading::new(Masking::default(), None, true);
+        let view = View::new(Admin::new(cluster), reading.of(Some(user)));
         Arc::new(Person { user: Some(user.to_owned()), view, credential })
     }
 

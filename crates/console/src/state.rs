@@ -81,7 +81,8 @@ pub enum LoginProblem {
 impl Console {
     /// A console; nothing is connected yet.
     pub fn new(settings: ConsoleSettings) -> Console {
-        let reading = Reading::new(settings.masking.clone(), settings.registry.clone());
+        let has_login = matches!(settings.login, Login::Password(_));
+        let reading = Reading::new(settings.masking.clone(), settings.registry.clone(), has_login);
         let lab = settings.lab.clone().map(Lab::new);
         Console(Arc::new(Inner {
             lab,
@@ -150,8 +151,8 @@ impl Console {
         }
         let options = self.settings().options().map_err(|wrong| Problem::wrong(wrong.to_string()))?;
         let cluster = Cluster::unconnected(&self.settings().bootstrap, &options);
-        let person =
-            Person { user: None, credential: None, view: View::new(Admin::new(cluster), &self.0.reading) };
+        let view = View::new(Admin::new(cluster), self.0.reading.of(None));
+        let person = Person { user: None, credential: None, view };
         Ok(Arc::clone(self.0.everyone.get_or_init(|| Arc::new(person))))
     }
 
@@ -172,7 +173,7 @@ impl Console {
         let of_login = of_login.or_else(|| self.sessions().credential(user, taken_by));
         // A password may have been changed meanwhile: only one that the cluster took leads to a person.
         let person = self.sessions().with_login(&login, of_login.as_ref()).unwrap_or_else(|| {
-            let view = View::new(Admin::new(cluster), &self.0.reading);
+            let view = View::new(Admin::new(cluster), self.0.reading.of(Some(user)));
             Arc::new(Person { user: Some(user.to_owned()), view, credential: of_login })
         });
         Ok((person, login))

@@ -17,7 +17,8 @@ use axum::response::{IntoResponse, Response};
 use hyper::body::Frame;
 use thalweg_browse::{Event, Message, Search, Why};
 use thalweg_record::Offset;
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::{SendTimeoutError, TrySendError};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::cluster::View;
@@ -33,6 +34,8 @@ const BYTES_PER_SECOND: usize = 512 << 10;
 const MESSAGES_PER_SECOND: usize = 50;
 /// Events that wait for a slow connection.
 const EVENTS_MAX: usize = 16;
+/// How long a message waits for a slow connection. Then messages are counted until there is room.
+const PATIENCE: Duration = Duration::from_secs(1);
 /// How often the session is checked, and how often a comment keeps the connection alive.
 const LOOK: Duration = Duration::from_secs(1);
 const ALIVE: Duration = Duration::from_secs(15);
@@ -47,8 +50,7 @@ pub async fn open(
     after: BTreeMap<i32, Offset>,
     write: impl Fn(&Message) -> String + Send + Sync + 'static,
 ) -> Result<Response, Problem> {
-    let place = view.reading().tail()?;
-    let search = messages::tail(view, topic, query, !after.is_empty(), TIME_MAX)?;
+    let search = messages::tail(view, topic, query, !after.is_empty(), TIME_MAX).await?;
     let (to, events) = mpsc::channel(EVENTS_MAX);
     let session = console.sessions().key(headers);
     let tail = Tail {
@@ -62,7 +64,7 @@ pub async fn open(
         bytes: 0,
         messages: 0,
         omitted: 0,
-        _place: place,
+        is_slow: false,
     };
     tokio::spawn(tail.run());
     Ok(([(CONTENT_TYPE, "text/event-stream")], Body::new(Events(events))).into_response())
@@ -96,7 +98,8 @@ struct Tail<W> {
     bytes: usize,
     messages: usize,
     omitted: u64,
-    _place: OwnedSemaphorePermit,
+    /// Whether the connection has not taken a message within [`PATIENCE`].
+    is_slow: bool,
 }
 
 /// The connection has gone.
@@ -127,7 +130,7 @@ impl<W: Fn(&Message) -> String> Tail<W> {
                     self.report_omitted().await?;
                     if alive_at.elapsed() >= ALIVE {
                         alive_at = Instant::now();
-                        self.send(":\n\n".to_owned()).await?;
+                        self.send_or_pass(":\n\n".to_owned()).await?;
                     }
                 }
                 event = self.search.next() => match event {
@@ -139,7 +142,10 @@ impl<W: Fn(&Message) -> String> Tail<W> {
                         }
                     }
                     Some(Event::Progress(_)) => {}
-                    Some(Event::Waiting(words)) => self.say("waiting", &words).await?,
+                    Some(Event::Waiting(words)) => {
+                        let words = serde_json::Value::from(words);
+                        self.send_or_pass(format!("event: waiting\ndata: {words}\n\n")).await?;
+                    }
                     Some(Event::Ended(ended)) => return Ok(match ended.why {
                         Why::Failed(error) => error.to_string(),
                         _ => "The time of this tail is over.".to_owned(),
@@ -165,14 +171,41 @@ impl<W: Fn(&Message) -> String> Tail<W> {
         let text = format!("event: message\ndata: {}\n\n", (self.write)(message));
         self.bytes += text.len();
         self.messages += 1;
-        self.send(text).await
+        self.send_or_count(Bytes::from(text)).await
+    }
+
+    /// A slow connection does not stop the search: it has a part of the memory of all searches while it waits.
+    async fn send_or_count(&mut self, text: Bytes) -> Result<(), Gone> {
+        let text = match self.to.try_send(text) {
+            Ok(()) => {
+                self.is_slow = false;
+                return Ok(());
+            }
+            Err(TrySendError::Full(text)) => text,
+            Err(TrySendError::Closed(_)) => return Err(Gone),
+        };
+        if !self.is_slow {
+            match self.to.send_timeout(text, PATIENCE).await {
+                Ok(()) => return Ok(()),
+                Err(SendTimeoutError::Timeout(_)) => self.is_slow = true,
+                Err(SendTimeoutError::Closed(_)) => return Err(Gone),
+            }
+        }
+        self.omitted += 1;
+        Ok(())
     }
 
     async fn report_omitted(&mut self) -> Result<(), Gone> {
-        match std::mem::take(&mut self.omitted) {
-            0 => Ok(()),
-            omitted => self.send(format!("event: omitted\ndata: {omitted}\n\n")).await,
+        if self.omitted == 0 || self.to.capacity() == 0 {
+            return Ok(());
         }
+        let omitted = std::mem::take(&mut self.omitted);
+        self.send(format!("event: omitted\ndata: {omitted}\n\n")).await
+    }
+
+    /// Sends something that a slow connection can do without.
+    async fn send_or_pass(&self, text: String) -> Result<(), Gone> {
+        if self.to.capacity() == 0 { Ok(()) } else { self.send(text).await }
     }
 
     /// Words, in JSON: they have no line ends then.

@@ -1,14 +1,14 @@
 //! What passes stages of streams, for those who look at a page of it: the newest messages, gathered while somebody looks.
 //!
-//! A stream does not wait for it. At most [`TAPS_MAX`] stages are looked at, each until [`IDLE_MAX`] after the last request.
+//! A stream does not wait for it. A bounded number of stages is looked at, each until [`IDLE_MAX`] after the last request; the place
+//! is that of the user who looked first.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::http::StatusCode;
 use parking_lot::Mutex;
-use thalweg_browse::{Masking, TopicMasks};
+use thalweg_browse::{Masking, Place, TopicMasks};
 use thalweg_stream::host::onlooking::{Cut, Look, MESSAGES_MAX, Passed};
 use thalweg_stream::host::rest::Hide;
 use thalweg_stream::host::{Host, HostError};
@@ -16,9 +16,8 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::problem::Problem;
+use crate::reading::Reader;
 
-/// Stages that are looked at.
-const TAPS_MAX: usize = 16;
 /// A stage is looked at for so long after the last request.
 const IDLE_MAX: Duration = Duration::from_secs(10);
 /// How long the first request waits for a message.
@@ -35,6 +34,7 @@ struct Tap {
     passed: Mutex<VecDeque<Passed>>,
     looked: Mutex<Instant>,
     arrived: Notify,
+    _place: Place,
 }
 
 /// Why nothing is shown.
@@ -45,8 +45,14 @@ pub enum TapProblem {
 
 impl Taps {
     /// The messages that passed a stage lately, newest first.
-    pub async fn look(&self, host: &Host, stream: &str, stage: &str) -> Result<Vec<Passed>, TapProblem> {
-        let tap = self.tap(host, (stream.to_owned(), stage.to_owned()))?;
+    pub async fn look(
+        &self,
+        host: &Host,
+        reader: &Reader,
+        stream: &str,
+        stage: &str,
+    ) -> Result<Vec<Passed>, TapProblem> {
+        let tap = self.tap(host, reader, (stream.to_owned(), stage.to_owned()))?;
         let arrived = tap.arrived.notified();
         if tap.passed.lock().is_empty() {
             // Then the page says that nothing has passed.
@@ -55,24 +61,19 @@ impl Taps {
         Ok(tap.passed.lock().iter().rev().cloned().collect())
     }
 
-    fn tap(&self, host: &Host, stage: Stage) -> Result<Arc<Tap>, TapProblem> {
+    fn tap(&self, host: &Host, reader: &Reader, stage: Stage) -> Result<Arc<Tap>, TapProblem> {
         let mut taps = self.0.lock();
         if let Some(tap) = taps.get(&stage) {
             *tap.looked.lock() = Instant::now();
             return Ok(Arc::clone(tap));
         }
         let look = host.look_at(&stage.0, &stage.1).map_err(TapProblem::Host)?;
-        if taps.len() >= TAPS_MAX {
-            let message = format!(
-                "{TAPS_MAX} stages are looked at already: close a page of another, and try again in a moment"
-            );
-            let problem = Problem { status: StatusCode::SERVICE_UNAVAILABLE, ..Problem::missing(message) };
-            return Err(TapProblem::Full(problem));
-        }
+        let place = reader.tap().map_err(TapProblem::Full)?;
         let tap = Arc::new(Tap {
             passed: Mutex::default(),
             looked: Mutex::new(Instant::now()),
             arrived: Notify::new(),
+            _place: place,
         });
         taps.insert(stage.clone(), Arc::clone(&tap));
         let gathering = gather(look, Arc::clone(&tap));

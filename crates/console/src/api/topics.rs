@@ -1,7 +1,6 @@
 //! Topics.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
@@ -18,9 +17,6 @@ use crate::cluster::topics::{self, TopicList, TopicQuery};
 use crate::problem::ErrorAnswer;
 use crate::state::Console;
 use crate::tail;
-
-/// How long a search of a program may take.
-const SEARCH_MAX: Duration = Duration::from_secs(30);
 
 /// How many partitions a topic is to have.
 #[derive(Deserialize, ToSchema)]
@@ -149,7 +145,7 @@ pub struct Messages {
     ended: &'static str,
 }
 
-/// Searches the messages of a topic, for at most 30 seconds.
+/// Searches the messages of a topic, for at most 10 seconds.
 #[utoipa::path(
     get,
     path = "/api/v1/topics/{name}/messages",
@@ -162,7 +158,7 @@ pub async fn messages(
     Path(name): Path<String>,
     Query(query): Query<MessageQuery>,
 ) -> Response {
-    let found = messages::search(&view, &name, &query, SEARCH_MAX).await;
+    let found = messages::search(&view, &name, &query).await;
     // The expression is known to the client.
     let without_expression = |reason: String| {
         let rest = reason.strip_prefix(query.expression.trim()).map(|rest| rest.trim_start().to_owned());

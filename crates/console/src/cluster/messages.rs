@@ -7,11 +7,12 @@ use axum::http::StatusCode;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 use thalweg_browse::{
-    End, Event, Filter, Limits, Message, NewMessage, PlaceError, ProduceError, Produced, Progress, Query,
-    Search, SearchError, Start, TextTest, Why, produce,
+    End, Event, Filter, Limits, Message, NewMessage, Place, PlaceError, ProduceError, Produced, Progress,
+    Query, Search, SearchError, Share, Start, TextTest, Why, produce,
 };
 use thalweg_client::{ConsumerError, DeliveryError, ProducerConfig};
 use thalweg_record::Offset;
+use tokio::time::Instant;
 use utoipa::{IntoParams, ToSchema};
 
 use super::View;
@@ -27,8 +28,10 @@ const MESSAGE_BYTES: usize = 32 << 10;
 const BYTES_MAX: u64 = 4 << 20;
 /// Messages before a live tail begins, in each partition, so that none is missed between a page and its tail.
 const TAIL_BEFORE: u64 = 50;
-/// Threads of a search: a node has other work.
-const THREADS: usize = 2;
+/// Threads of a search: a node has other work, and a user has one turn at a time.
+const THREADS: usize = 1;
+/// How long a search takes at most, with the wait for its place.
+pub const SEARCH_MAX: Duration = Duration::from_secs(10);
 
 /// Which messages are asked for.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
@@ -118,7 +121,7 @@ pub struct Found {
 }
 
 impl MessageQuery {
-    fn read(&self, topic: &str, time: Duration) -> Result<Query, Problem> {
+    async fn read(&self, topic: &str, time: Duration, share: &Share) -> Result<Query, Problem> {
         let number = |name: &str, text: &str| {
             text.trim()
                 .replace(',', "")
@@ -148,7 +151,7 @@ impl MessageQuery {
         }
         query.filter = match self.expression.trim() {
             "" => Filter::default(),
-            text => Filter::expression(text).map_err(|wrong| Problem::wrong(wrong.to_string()))?,
+            text => share.filter(text).await.map_err(|wrong| Problem::wrong(wrong.to_string()))?,
         };
         query.filter.key = Some(&self.key).filter(|key| !key.is_empty()).map(|key| TextTest::equals(key));
         query.filter.value =
@@ -168,14 +171,13 @@ impl MessageQuery {
     }
 }
 
-/// Searches for at most this long.
-pub async fn search(
-    view: &View,
-    topic: &str,
-    asked: &MessageQuery,
-    time: Duration,
-) -> Result<Found, Problem> {
-    let query = asked.read(topic, time)?;
+/// Searches for at most [`SEARCH_MAX`].
+pub async fn search(view: &View, topic: &str, asked: &MessageQuery) -> Result<Found, Problem> {
+    let (reader, began) = (view.reader(), Instant::now());
+    let place = Box::new(reader.search(SEARCH_MAX).await?);
+    let left = SEARCH_MAX.saturating_sub(began.elapsed());
+    let share = reader.share();
+    let query = asked.read(topic, left, &share).await?;
     // All partitions together should give the newest, not each of them.
     let is_newest = matches!(query.start, Start::Last(_));
     let limit = query.limits.matches.unwrap_or(MESSAGES_MAX);
@@ -184,11 +186,7 @@ pub async fn search(
         // Partitions are read upwards: what is too much is only known at their ends.
         (query.limits.matches, query.limits.bytes) = (None, None);
     }
-    let reading = view.reading();
-    let place = Box::new(reading.search(time).await?);
-    let cluster = view.cluster().clone();
-    let mut search = Search::start_holding(cluster, query, &reading.masking, reading.registry.clone(), place)
-        .map_err(|wrong| Problem::wrong(wrong.to_string()))?;
+    let mut search = start(view, query, share, place)?;
     let mut messages: Vec<Message> = Vec::new();
     let mut newest = Newest::new(limit, BYTES_MAX);
     while let Some(event) = search.next().await {
@@ -246,8 +244,15 @@ impl Newest {
     }
 }
 
+/// Starts a search that holds its place.
+fn start(view: &View, query: Query, share: Share, place: Box<Place>) -> Result<Search, Problem> {
+    let (cluster, reading) = (view.cluster().clone(), view.reader().reading());
+    Search::start_sharing(cluster, query, &reading.masking, reading.registry.clone(), share, place)
+        .map_err(|wrong| Problem::wrong(wrong.to_string()))
+}
+
 /// Starts a live tail: from now, or from a little before, if that may have been seen.
-pub fn tail(
+pub async fn tail(
     view: &View,
     topic: &str,
     asked: &MessageQuery,
@@ -255,13 +260,12 @@ pub fn tail(
     time: Duration,
 ) -> Result<Search, Problem> {
     let newest = MessageQuery { from: String::new(), ..asked.clone() };
-    let mut query = newest.read(topic, time)?;
+    let (place, share) = (Box::new(view.reader().tail()?), view.reader().share());
+    let mut query = newest.read(topic, time, &share).await?;
     query.start = if from_before { Start::Last(TAIL_BEFORE) } else { Start::Latest };
     query.end = End::Never;
     query.limits = Limits { matches: None, bytes: None, threads: 1, ..query.limits };
-    let reading = view.reading();
-    Search::start(view.cluster().clone(), query, &reading.masking, reading.registry.clone())
-        .map_err(|wrong| Problem::wrong(wrong.to_string()))
+    start(view, query, share, place)
 }
 
 /// A message to send.

@@ -39,7 +39,7 @@ use groups::GroupCatalog;
 use lags::Lags;
 use rates::Rates;
 
-use crate::reading::Reading;
+use crate::reading::Reader;
 
 /// Topics and disks are read again after this long.
 const CATALOG_AGE: Duration = Duration::from_secs(2);
@@ -53,7 +53,7 @@ const SWEEP: Duration = Duration::from_secs(15);
 /// The cluster as one login sees it.
 pub struct View {
     admin: Admin,
-    reading: Arc<Reading>,
+    reader: Reader,
     catalog: Fresh<Catalog>,
     disks: Fresh<Disks>,
     groups: Fresh<GroupCatalog>,
@@ -70,10 +70,10 @@ struct Use {
 
 impl View {
     /// Of a cluster to which nothing needs to be connected yet.
-    pub fn new(admin: Admin, reading: &Arc<Reading>) -> Arc<View> {
+    pub fn new(admin: Admin, reader: Reader) -> Arc<View> {
         Arc::new(View {
             admin,
-            reading: Arc::clone(reading),
+            reader,
             catalog: Fresh::default(),
             disks: Fresh::default(),
             groups: Fresh::default(),
@@ -90,8 +90,8 @@ impl View {
     }
 
     /// How messages are read.
-    pub fn reading(&self) -> &Reading {
-        &self.reading
+    pub fn reader(&self) -> &Reader {
+        &self.reader
     }
 
     /// The cluster.

@@ -9,7 +9,6 @@ use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use std::time::Duration;
 use thalweg_browse::show::{Form as Shape, show};
 use thalweg_browse::{Content, Message};
 use thalweg_record::Offset;
@@ -24,15 +23,13 @@ use crate::tail;
 
 /// The partitions whose ends are in the address of a tail. With more, it begins where it is opened.
 const PARTITIONS_MAX: usize = 200;
-/// How long a page waits for a search.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Shows a search and its result.
 pub async fn list(shell: Shell, Path(name): Path<String>, Query(mut query): Query<MessageQuery>) -> Response {
     if query.limit == 0 {
         query.limit = messages::MESSAGES_DEFAULT;
     }
-    let found = messages::search(shell.view(), &name, &query, PATIENCE).await;
+    let found = messages::search(shell.view(), &name, &query).await;
     let status = found.as_ref().map_or_else(|problem| problem.status, |_| StatusCode::OK);
     let body = match found {
         Ok(found) => Ok(html! { (frame(&shell, &name, &query)) (result(&name, &query, &found)) }),

@@ -27,10 +27,12 @@ pub async fn look_at(
 ) -> Response {
     let looked = async {
         let host = streams::host(&console)?;
-        console.taps().look(&host, &name, &stage).await.map_err(|problem| match problem {
-            TapProblem::Host(error) => streams::problem(&error),
-            TapProblem::Full(problem) => problem,
-        })
+        console.taps().look(&host, shell.view().reader(), &name, &stage).await.map_err(
+            |problem| match problem {
+                TapProblem::Host(error) => streams::problem(&error),
+                TapProblem::Full(problem) => problem,
+            },
+        )
     };
     let hide = hide(&console.reading().masking);
     let body = looked.await.map(|mut passed| {

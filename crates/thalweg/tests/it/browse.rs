@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use thalweg_browse::{
-    ControlKind, End, Ended, Event, Filter, HeaderTest, Limits, Masking, Message, NewMessage, Query, Search,
-    SearchError, Start, TextTest, Why, produce,
+    Capacity, ControlKind, End, Ended, Event, Filter, HeaderTest, Limits, Masking, Message, NewMessage,
+    Query, Search, SearchError, Share, Start, TextTest, Why, produce,
 };
 use thalweg_client::{
     Cluster, ConnectionOptions, Producer, ProducerConfig, ProducerRecord, Properties, Waits,
@@ -159,6 +159,55 @@ fn a_search_finds_what_matches_in_every_partition() {
             search(&broker, filter(Filter::expression("payload.nothing > 1").expect("valid"))).await;
         assert_eq!((found.len(), ended.progress.without_value), (0, 3000));
         assert!(ended.progress.without_value_reason.is_some_and(|reason| reason.contains("No such key")));
+    });
+}
+
+/// The priorities of this process's threads of a name: 0 is the usual one, 19 the lowest.
+fn priorities(name: &str) -> Vec<i32> {
+    let tasks = std::fs::read_dir("/proc/self/task").expect("Linux");
+    let stats = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("stat")).ok());
+    let named = stats.filter(|stat| stat.contains(&format!("({name})")));
+    // `proc_pid_stat(5)`: the third field follows the name; the nineteenth is wanted.
+    let nice = |stat: String| stat.rsplit_once(") ")?.1.split(' ').nth(16)?.parse().ok();
+    named.filter_map(nice).collect()
+}
+
+#[test]
+fn searches_with_a_share_have_low_priority_and_open_batches_within_a_limit() {
+    const LARGE: [&str; 3] =
+        ["compression.type=zstd", "max.request.size=100000000", "buffer.memory=200000000"];
+    let broker = Broker::start();
+    create(&broker, "bombs", "");
+    runtime().block_on(async {
+        let mut producer = Producer::new(cluster(&broker).await, config(&LARGE), |_| {});
+        for mib in [1, 20, 70] {
+            send(&mut producer, "bombs", 0, ["x".repeat(mib << 20)]).await;
+        }
+        producer.close().await;
+        let share = Share::new(&Arc::new(Capacity::default()), &Arc::from("eve"));
+        let (cluster, masking) = (cluster(&broker).await, Masking::default());
+        let start = |query: Query, held: Box<dyn std::any::Any + Send + Sync>| {
+            Search::start_sharing(cluster.clone(), query, &masking, None, share.clone(), held)
+                .expect("a query")
+        };
+        let filter = share.filter("key == 'k0'").await.expect("an expression");
+        let until = |end| Query { end, filter: filter.clone(), ..Query::new("bombs") };
+
+        let (found, ended, _) = all(start(until(End::Before(Offset(2))), Box::new(()))).await;
+        assert_eq!(places(&found), [(0, 0), (0, 1)], "{:?}", ended.why);
+        let (found, ended, _) = all(start(until(End::Now), Box::new(()))).await;
+        let Why::Failed(SearchError::Unreadable { reason }) = &ended.why else { panic!("{:?}", ended.why) };
+        assert!(reason.contains("at offset 2") && reason.contains("none to more than 64 MiB"), "{reason}");
+        assert!(found.iter().all(|message| message.offset < Offset(2)), "{:?}", places(&found));
+
+        let _tail = start(Query { start: Start::Latest, ..until(End::Never) }, Box::new(()));
+        let began = Instant::now();
+        while !priorities("browse-scan").contains(&19) {
+            let all = priorities("browse-scan");
+            assert!(began.elapsed() < Duration::from_secs(30), "priorities: {all:?}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        assert!(share.filter("key ==").await.is_err());
     });
 }
 

@@ -1,0 +1,175 @@
+//! The processors and the memory that all searches of a process take together, where the process has other work: a broker's.
+//!
+//! - **Turns.** Searches compute on threads of low priority, and only those that have a turn: half as many as there are processors,
+//!   one of each principal. A turn is short, and is given up where a search waits for its reader.
+//! - **Memory.** A batch may be stored in a few kilobytes and open to 100 MiB. Each search opens batches up to
+//!   [`OPENED_BYTES`]; for larger ones, up to [`OPENED_BYTES_MAX`], there are [`LARGE`] places, one of each principal.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use thalweg_stream::expression::{Expression, NoExpression};
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use crate::filter::Filter;
+use crate::shares::{Place, Shares};
+
+/// The length of a turn.
+const TURN: Duration = Duration::from_millis(20);
+/// What every search may open a batch to.
+pub const OPENED_BYTES: usize = 4 << 20;
+/// What a search with a place for a large batch may open it to.
+pub const OPENED_BYTES_MAX: usize = 64 << 20;
+/// Searches that have a large batch open at once.
+const LARGE: usize = 2;
+/// How long a search waits for a place to open a large batch.
+const LARGE_PATIENCE: Duration = Duration::from_secs(2);
+/// The limits of large batches, in an error.
+pub const LARGE_RULE: &str = "batches that open to more than 4 MiB are searched by two principals at once, and none to more than 64 MiB";
+/// The lowest priority of Linux.
+const NICE: i32 = 19;
+
+/// What all searches take together.
+#[derive(Debug)]
+pub struct Capacity {
+    turns: Shares,
+    large: Shares,
+}
+
+/// The capacity, for the searches of one principal.
+#[derive(Clone, Debug)]
+pub struct Share {
+    capacity: Arc<Capacity>,
+    principal: Arc<str>,
+}
+
+impl Default for Capacity {
+    /// As much as leaves the broker of this machine its processors and memory.
+    fn default() -> Capacity {
+        let processors = std::thread::available_parallelism().map_or(1, |count| count.get());
+        Capacity { turns: Shares::new((processors / 2).max(1), 1), large: Shares::new(LARGE, 1) }
+    }
+}
+
+impl Share {
+    /// The share of a principal.
+    pub fn new(capacity: &Arc<Capacity>, principal: &Arc<str>) -> Share {
+        Share { capacity: Arc::clone(capacity), principal: Arc::clone(principal) }
+    }
+
+    /// Compiles an expression: deep ones and long patterns take a while, in a turn.
+    pub async fn filter(&self, text: &str) -> Result<Filter, NoExpression> {
+        let (to, compiled) = oneshot::channel();
+        let (text, turn) = (text.to_owned(), self.capacity.turns.take(&self.principal).await);
+        let compile = move || {
+            lower_priority();
+            // The reader may have gone.
+            let _ = to.send(Expression::compile(&text));
+            drop(turn);
+        };
+        let thread = std::thread::Builder::new().name("browse-compile".to_owned());
+        let thread = thread.stack_size(thalweg_stream::STACK_BYTES).spawn(compile);
+        thread.map_err(|error| format!("no thread could be started to compile it: {error}"))?;
+        let expression = compiled.await.map_err(|_| "its compilation was aborted")??;
+        Ok(Filter { expression: Some(Arc::new(expression)), ..Filter::default() })
+    }
+
+    /// Waits for a place to open a large batch, but not for long.
+    pub fn large(&self, runtime: &Handle) -> Option<Place> {
+        let place = self.capacity.large.take(&self.principal);
+        runtime.block_on(async { tokio::time::timeout(LARGE_PATIENCE, place).await }).ok()
+    }
+
+    /// The turns of a thread, which does not have one yet.
+    pub fn turns(&self, runtime: Handle) -> Turns {
+        Turns { share: self.clone(), runtime, place: None, until: Instant::now() }
+    }
+}
+
+/// The turns of a thread that scans. It is no thread of a runtime.
+pub struct Turns {
+    share: Share,
+    runtime: Handle,
+    place: Option<Place>,
+    until: Instant,
+}
+
+impl Turns {
+    /// Waits for a turn, unless the thread has one that is not over.
+    pub fn take(&mut self) {
+        if self.place.is_some() && Instant::now() < self.until {
+            return;
+        }
+        self.give_up();
+        self.place = Some(self.runtime.block_on(self.share.capacity.turns.take(&self.share.principal)));
+        self.until = Instant::now() + TURN;
+    }
+
+    /// Leaves the processor to others.
+    pub fn give_up(&mut self) {
+        self.place = None;
+    }
+}
+
+/// Gives this thread, and those that it starts, the lowest priority.
+pub fn lower_priority() {
+    // Elsewhere, `nice` is for the whole process.
+    if cfg!(target_os = "linux") {
+        // Without it, a search leaves the processor later.
+        let _ = rustix::process::nice(NICE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+    #[test]
+    fn threads_of_one_principal_have_one_turn_and_leave_one_to_others() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let capacity = Arc::new(Capacity { turns: Shares::new(2, 1), large: Shares::new(1, 1) });
+        let [eve, ann] = ["eve", "ann"].map(|name| Share::new(&capacity, &Arc::from(name)));
+        let (with_turn, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let (is_over, laps) = (AtomicBool::new(false), [const { AtomicUsize::new(0) }; 4]);
+        std::thread::scope(|scope| {
+            for laps in &laps {
+                let mut turns = eve.turns(runtime.handle().clone());
+                let (with_turn, most, is_over) = (&with_turn, &most, &is_over);
+                scope.spawn(move || {
+                    while !is_over.load(Ordering::SeqCst) {
+                        turns.take();
+                        most.fetch_max(with_turn.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                        laps.fetch_add(1, Ordering::SeqCst);
+                        with_turn.fetch_sub(1, Ordering::SeqCst);
+                    }
+                    turns.give_up();
+                });
+            }
+            let mut turns = ann.turns(runtime.handle().clone());
+            (0..3).for_each(|_| {
+                turns.take();
+                turns.give_up();
+            });
+            while laps.iter().any(|laps| laps.load(Ordering::SeqCst) < 2) {
+                std::thread::yield_now();
+            }
+            is_over.store(true, Ordering::SeqCst);
+        });
+        assert_eq!(most.into_inner(), 1, "threads of eve that had a turn at once");
+    }
+
+    #[test]
+    fn one_principal_opens_one_large_batch_at_a_time() {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let (runtime, capacity) = (runtime.expect("a runtime"), Arc::new(Capacity::default()));
+        let [eve, ann] = ["eve", "ann"].map(|name| Share::new(&capacity, &Arc::from(name)));
+        let held = eve.large(runtime.handle()).expect("the first");
+        assert!(eve.large(runtime.handle()).is_none());
+        assert!(ann.large(runtime.handle()).is_some());
+        drop(held);
+        assert!(eve.large(runtime.handle()).is_some());
+    }
+}

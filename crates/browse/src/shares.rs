@@ -1,0 +1,120 @@
+//! Places that many principals share: so many at once, and so many of them for one, so that none can take those of the others.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// A bounded number of places, with a share for each principal. A principal that waits for its share waits in its own queue.
+pub struct Shares {
+    places: usize,
+    of_one: usize,
+    all: Arc<Semaphore>,
+    /// The shares of principals that hold a place or wait for one.
+    shares: Mutex<HashMap<Arc<str>, Arc<Semaphore>>>,
+}
+
+/// A place, given back when it is dropped.
+#[derive(Debug)]
+pub struct Place {
+    _of_one: OwnedSemaphorePermit,
+    _of_all: OwnedSemaphorePermit,
+}
+
+/// No place is free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Full {
+    /// The principal has its share, of so many places.
+    Share(usize),
+    /// All places, so many, are taken.
+    All(usize),
+}
+
+impl Shares {
+    /// So many places, of which one principal has at most `of_one`.
+    pub fn new(places: usize, of_one: usize) -> Shares {
+        Shares { places, of_one, all: Arc::new(Semaphore::new(places)), shares: Mutex::default() }
+    }
+
+    /// A place, if there is one.
+    pub fn try_take(&self, principal: &Arc<str>) -> Result<Place, Full> {
+        let share = self.share(principal).try_acquire_owned();
+        let of_one = share.map_err(|_| Full::Share(self.of_one))?;
+        let of_all = Arc::clone(&self.all).try_acquire_owned().map_err(|_| Full::All(self.places))?;
+        Ok(Place { _of_one: of_one, _of_all: of_all })
+    }
+
+    /// Waits for a place: first for one in the principal's share, then for one of all.
+    pub async fn take(&self, principal: &Arc<str>) -> Place {
+        let of_one = self.share(principal).acquire_owned().await.expect("it is never closed");
+        let of_all = Arc::clone(&self.all).acquire_owned().await.expect("it is never closed");
+        Place { _of_one: of_one, _of_all: of_all }
+    }
+
+    /// What a principal without a place waits for now.
+    pub fn full(&self, principal: &Arc<str>) -> Full {
+        match self.share(principal).available_permits() {
+            0 => Full::Share(self.of_one),
+            _ => Full::All(self.places),
+        }
+    }
+
+    fn share(&self, principal: &Arc<str>) -> Arc<Semaphore> {
+        let mut shares = self.shares.lock();
+        if let Some(share) = shares.get(principal) {
+            return Arc::clone(share);
+        }
+        // Places and those who wait for them hold their share.
+        shares.retain(|_, share| Arc::strong_count(share) > 1);
+        let share = Arc::new(Semaphore::new(self.of_one));
+        shares.insert(Arc::clone(principal), Arc::clone(&share));
+        share
+    }
+}
+
+impl fmt::Debug for Shares {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {} places are free", self.all.available_permits(), self.places)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names() -> [Arc<str>; 2] {
+        ["eve", "ann"].map(Arc::from)
+    }
+
+    #[test]
+    fn a_principal_takes_no_more_than_its_share() {
+        let (shares, [eve, ann]) = (Shares::new(3, 2), names());
+        let [first, _second] = [0; 2].map(|_| shares.try_take(&eve).expect("a share of two"));
+        assert_eq!(shares.try_take(&eve).err(), Some(Full::Share(2)));
+        assert_eq!(shares.full(&eve), Full::Share(2));
+        let _third = shares.try_take(&ann).expect("there is one more");
+        assert_eq!((shares.try_take(&ann).err(), shares.full(&ann)), (Some(Full::All(3)), Full::All(3)));
+        drop(first);
+        shares.try_take(&ann).expect("it was given back");
+        assert_eq!(shares.shares.lock().len(), 2);
+    }
+
+    #[tokio::test]
+    async fn who_waits_for_its_share_is_in_nobodys_way() {
+        let (shares, [eve, ann]) = (Arc::new(Shares::new(3, 2)), names());
+        let held = [shares.take(&eve).await, shares.take(&eve).await];
+        let waiting = tokio::spawn({
+            let (shares, eve) = (Arc::clone(&shares), Arc::clone(&eve));
+            async move { shares.take(&eve).await }
+        });
+        tokio::task::yield_now().await;
+        drop(shares.take(&ann).await);
+        assert!(!waiting.is_finished());
+        drop(held);
+        waiting.await.expect("there is room");
+        shares.try_take(&Arc::from("bob")).expect("all are free");
+        assert_eq!(shares.shares.lock().len(), 1, "shares of principals without places are forgotten");
+    }
+}
