@@ -403,6 +403,10 @@ impl Consumer {
                     let lost = self.shared.assignment.lock().remove(&partitions);
                     (!lost.is_empty()).then_some(Polled::Lost(lost))
                 }
+                Event::Reported(error) => {
+                    membership.handled();
+                    return Err(error.into());
+                }
                 Event::Failed(error) => return Err(error.into()),
             };
             membership.handled();
