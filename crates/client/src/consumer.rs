@@ -19,6 +19,7 @@ mod member;
 mod positions;
 mod protocol;
 mod subscription;
+mod validation;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -58,6 +59,9 @@ pub enum ConsumerError {
     /// There is no offset to continue from.
     #[error(transparent)]
     NoOffset(#[from] NoOffset),
+    /// Records that were read are not in the log any more.
+    #[error(transparent)]
+    Truncated(#[from] LogTruncated),
     /// Only a consumer with a group subscribes and commits.
     #[error(transparent)]
     NoGroup(#[from] NoGroup),
@@ -76,7 +80,10 @@ impl ConsumerError {
     pub fn error_code(&self) -> Option<thalweg_wire::ErrorCode> {
         match self {
             ConsumerError::Client(error) => error.error_code(),
-            ConsumerError::NoOffset(_) | ConsumerError::NoGroup(_) | ConsumerError::InvalidPattern(_) => None,
+            ConsumerError::NoOffset(_)
+            | ConsumerError::Truncated(_)
+            | ConsumerError::NoGroup(_)
+            | ConsumerError::InvalidPattern(_) => None,
         }
     }
 }
@@ -90,6 +97,21 @@ pub struct NoOffset {
     pub at: TopicPartition,
     /// The offset that its log does not have.
     pub offset: Option<Offset>,
+}
+
+/// The log of a partition was cut before the position, as after an unclean election, and `auto.offset.reset` allows no
+/// other position.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{at} was read up to offset {offset}, and its log was truncated before that{}, and auto.offset.reset is none: \
+    earliest or latest would go back",
+    divergent.map(|offset| format!(" (it is the same up to offset {offset})")).unwrap_or_default())]
+pub struct LogTruncated {
+    /// The partition.
+    pub at: TopicPartition,
+    /// The position.
+    pub offset: Offset,
+    /// The first offset whose record may be another one now; `None` if the leader does not know.
+    pub divergent: Option<Offset>,
 }
 
 /// A group is needed.
@@ -358,7 +380,7 @@ impl Consumer {
     /// The next available result.
     fn hand_out(&mut self, records: bool) -> Option<Polled> {
         let mut assignment = self.shared.assignment.lock();
-        let known = |at: &TopicPartition| !assignment.contains(at) || assignment.position(at).is_some();
+        let known = |at: &TopicPartition| !assignment.contains(at) || assignment.is_settled(at);
         if self.assigned.as_ref().is_some_and(|assigned| assigned.iter().all(known)) {
             return self.assigned.take().map(Polled::Assigned);
         }
