@@ -46,7 +46,10 @@ def read(bootstrap, topic, partition, isolation, seconds):
             elif message.error().code() == KafkaError._PARTITION_EOF:
                 at = max(at, message.offset())
             else:
+                # As a user would, who starts again where it failed. librdkafka goes on behind a damaged batch.
                 last = message.error()
+                reader.assign([TopicPartition(topic, partition, at)])
+                break
     reader.close()
 
 

@@ -3,11 +3,13 @@
 use parking_lot::Mutex;
 use std::time::Duration;
 use thalweg_hash::{HashMap, HashSet};
-use thalweg_metadata::topic_name::{OFFSETS, SHARE_STATE, TRANSACTIONS};
+use thalweg_metadata::topic_name::{self, OFFSETS, SHARE_STATE, TRANSACTIONS};
 use tokio::time::Instant;
 
 /// How often the same failure is logged: clients ask again a few times a second, for as long as it lasts.
 const LOGGED_EVERY: Duration = Duration::from_secs(60);
+/// Topics of clients that may be in creation at once; clients ask again for the others.
+const IN_CREATION_MAX: usize = 10_000;
 /// Topics whose failure is remembered. Beyond that the one that is to be forgotten first is.
 const REFUSALS_MAX: usize = 1_000;
 
@@ -36,23 +38,22 @@ struct Failure {
     omitted: u64,
 }
 
-/// Topics being created. The creating task may be dropped with its connection; the next request must find them free
-/// then.
+/// Topics being created. The creating task may be dropped with its connection, or end in a panic; the next request must find them
+/// free then.
 pub struct Creation<'a> {
     topics: &'a AutoTopics,
     pub names: Vec<String>,
 }
 
 impl AutoTopics {
-    /// Whether the topic is being created.
-    pub fn contains(&self, name: &str) -> bool {
-        self.in_creation.lock().contains(name)
-    }
-
-    /// Claims those of the topics that are not being created already.
+    /// Claims those of the topics that are not being created already, as many of clients as there is room for.
     pub fn begin(&self, names: &[String]) -> Creation<'_> {
         let mut in_creation = self.in_creation.lock();
-        let names = names.iter().filter(|name| in_creation.insert((*name).clone())).cloned().collect();
+        let mut claim = |name: &&String| {
+            (in_creation.len() < IN_CREATION_MAX || topic_name::is_internal(name))
+                && in_creation.insert((*name).clone())
+        };
+        let names = names.iter().filter(&mut claim).cloned().collect();
         Creation { topics: self, names }
     }
 
@@ -135,6 +136,17 @@ mod tests {
         assert_eq!(topics.begin(&names).names, ["t"], "the other is being created");
         drop(first);
         assert_eq!(topics.begin(&names).names, names);
+    }
+
+    #[test]
+    fn topics_of_clients_in_creation_are_bounded() {
+        let topics = AutoTopics::default();
+        let names: Vec<String> = (0..IN_CREATION_MAX + 5).map(|index| format!("t-{index}")).collect();
+        let first = topics.begin(&names);
+        assert_eq!(first.names.len(), IN_CREATION_MAX);
+        assert_eq!(topics.begin(&[OFFSETS.to_owned(), "u".to_owned()]).names, [OFFSETS], "of this broker");
+        drop(first);
+        assert_eq!(topics.begin(&names[IN_CREATION_MAX..]).names.len(), 5);
     }
 
     #[test]

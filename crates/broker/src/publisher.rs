@@ -2,7 +2,8 @@
 //! topic, settings take effect (Kafka's `BrokerMetadataPublisher`).
 //!
 //! The order is: deletions, partitions led here, partitions followed, the image for all to see, coordinators, settings.
-//! A client that finds a partition in the image therefore finds it open.
+//! A client that finds a partition in the image therefore finds it open, or, where the image is not there yet, finds a deleted one
+//! that says so.
 
 use crate::broker::Broker;
 use crate::connection_limits;
@@ -64,7 +65,7 @@ impl Publisher {
     fn change_partitions(&self, local: &LocalChanges, image: &Image, unopened: &mut Unopened) {
         for gone in &local.deletes {
             unopened.remove(&(gone.topic.id, gone.partition));
-            self.delete(gone);
+            self.delete(gone, image);
         }
         for change in local.leaders.iter().chain(&local.followers) {
             if let Err(error) = self.apply(change, image) {
@@ -159,10 +160,12 @@ impl Publisher {
         }
     }
 
-    fn delete(&self, gone: &LocalPartition) {
+    /// Ends a partition, and deletes its log. It is still found until the image is there for all to see.
+    fn delete(&self, gone: &LocalPartition, image: &Image) {
         self.fetchers.unfollow((gone.topic.id, gone.partition));
-        let Some(partition) = self.broker.partitions.remove(gone.topic.id, gone.partition) else { return };
-        partition.retire();
+        let topic = self.broker.partitions.topic_by_id(gone.topic.id);
+        let Some(partition) = topic.and_then(|topic| topic.partition(gone.partition)) else { return };
+        partition.retire(image.topic_by_id(gone.topic.id).is_none());
         partition.end_move(&self.broker.log_dirs);
         match partition.with_log(|log| self.broker.log_dirs.delete(log)) {
             Ok(()) => tracing::info!(?partition, "Deleted a partition"),
@@ -490,6 +493,9 @@ impl ImageListener for Publisher {
             // Before the image: nobody finds a new topic before the rules that protect it.
             self.broker.update_authorizer(delta, &image);
             self.broker.set_image(Arc::clone(&image));
+            for gone in &local.deletes {
+                self.broker.partitions.remove(gone.topic.id, gone.partition);
+            }
             for change in local.leaders.iter().chain(&local.followers) {
                 self.tell_directory(change);
             }

@@ -110,9 +110,7 @@ impl CoordinatorLog for InternalLog {
                 first_pass: false,
             };
             let read = partition.fetch(&from).map_err(|error| match error {
-                FetchError::Role(RoleError::NotLeader | RoleError::NotReplica | RoleError::FencedEpoch) => {
-                    ReplayError::NotLeader
-                }
+                FetchError::Role(role) if role != RoleError::UnknownEpoch => ReplayError::NotLeader,
                 FetchError::Corrupt => ReplayError::DamagedLog { offset: next.0 },
                 other => read_failed(other.to_string()),
             })?;

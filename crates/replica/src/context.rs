@@ -29,8 +29,8 @@ pub struct ReplicaContext {
     /// Partitions with leader epochs below those in their logs: the metadata is older than the logs, as after a controller's
     /// directory was replaced by an earlier copy.
     pub stale_epochs: PartitionReports,
-    /// Partitions with a follower that fetches the same records again and again.
-    pub stuck_followers: PartitionReports,
+    /// Partitions with a reader that fetches the same records again and again.
+    pub stuck_readers: PartitionReports,
     /// Notified when damage was found in a log.
     pub damage_found: Notify,
 }

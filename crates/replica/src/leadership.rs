@@ -229,6 +229,10 @@ impl Leadership {
         now: Instant,
     ) {
         let Some(follower) = self.followers.iter_mut().find(|follower| follower.id == id) else { return };
+        // Of an earlier process of the broker, which the present one may not have all records of.
+        if broker_epoch != -1 && follower.broker_epoch.is_some_and(|present| present > broker_epoch) {
+            return;
+        }
         let caught_up = if offset >= leader_end {
             Some(now)
         } else {

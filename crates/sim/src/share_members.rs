@@ -567,13 +567,15 @@ impl Member<'_> {
     }
 
     fn all(&self, holder: Holder, said: &[Said], sent: Instant, outcome: Settled) {
-        // All acknowledgements of a partition take effect, or none: one that comes too late takes the others with it.
+        // All acknowledgements of a partition take effect, or none: one that comes too late, or that a leader gave out
+        // before it knew of the group's new offset, takes the others with it.
         let locked_until = said.iter().map(|said| said.held.locked_until).min();
         let leader_epoch = said.iter().map(|said| said.held.leader_epoch).min();
+        let received = said.iter().map(|said| said.held.received).min();
         for Said { held, verdict } in said {
-            let held = match (locked_until, leader_epoch, outcome) {
-                (Some(locked_until), Some(leader_epoch), Settled::NotAcquired) => {
-                    Held { locked_until, leader_epoch, ..*held }
+            let held = match (locked_until, leader_epoch, received, outcome) {
+                (Some(locked_until), Some(leader_epoch), Some(received), Settled::NotAcquired) => {
+                    Held { locked_until, leader_epoch, received, ..*held }
                 }
                 _ => *held,
             };

@@ -34,7 +34,7 @@ const CREATED_AT_ONCE_MAX: usize = 10_000;
 /// The first version that asks by id.
 const BY_ID: i16 = 12;
 
-/// Answers from the image, after creating topics where that is wanted.
+/// Answers from the image, and begins to create topics where that is wanted.
 pub async fn handle(broker: Arc<Broker>, call: Arc<Call>, request: MetadataRequest) -> MetadataResponse {
     if call.version < BY_ID
         && let Some(topics) = &request.topics
@@ -54,16 +54,15 @@ pub async fn handle(broker: Arc<Broker>, call: Arc<Call>, request: MetadataReque
         topics
     });
     let mut denied = Denials::default();
+    let image = broker.image();
     if let Some(topics) = &asked {
-        let image = broker.image();
         let may_create = call.version < 4 || request.allow_auto_topic_creation;
         let creates = may_create && broker.config().topics.auto_create;
         denied = Denials::among(topics, |topic| may_have(&call, &image, topic, creates));
         if creates {
-            create_missing(&broker, &call, topics, &denied).await;
+            create_missing(&broker, &call, &image, topics, &denied);
         }
     }
-    let image = broker.image();
     let detail = Detail {
         image: &image,
         listener: &call.peer.listener,
@@ -80,7 +79,7 @@ pub async fn handle(broker: Arc<Broker>, call: Arc<Call>, request: MetadataReque
         Some(topics) => {
             let answer = |(place, topic)| match denied.contains(place) {
                 true => without_permission(topic),
-                false => detail.asked(&broker, topic),
+                false => detail.asked(topic),
             };
             topics.iter().enumerate().map(answer).collect()
         }
@@ -100,9 +99,15 @@ pub async fn handle(broker: Arc<Broker>, call: Arc<Call>, request: MetadataReque
     }
 }
 
-/// Creates those of the topics that do not exist and are not denied.
-async fn create_missing(broker: &Broker, call: &Call, topics: &[MetadataRequestTopic], denied: &Denials) {
-    let image = broker.image();
+/// Begins to create those of the topics that do not exist and are not denied. As in Kafka, the answer does not wait for them: it
+/// says that they are unknown, so that a client learns that a topic was deleted even if its question makes a new one.
+fn create_missing(
+    broker: &Arc<Broker>,
+    call: &Arc<Call>,
+    image: &Image,
+    topics: &[MetadataRequestTopic],
+    denied: &Denials,
+) {
     let allowed = topics.iter().enumerate().filter(|(place, _)| !denied.contains(*place));
     let missing = allowed
         .filter_map(|(_, topic)| topic.name.as_deref())
@@ -110,7 +115,8 @@ async fn create_missing(broker: &Broker, call: &Call, topics: &[MetadataRequestT
     let missing: Vec<String> = missing.map(str::to_owned).collect();
     // More would be refused by the controller, all of them.
     if (1..=CREATED_AT_ONCE_MAX).contains(&missing.len()) {
-        auto_create::create(broker, missing, Some(call)).await;
+        let (broker, call) = (Arc::clone(broker), Arc::clone(call));
+        tokio::spawn(async move { auto_create::create(&broker, missing, Some(&call)).await });
     }
 }
 
@@ -190,15 +196,12 @@ struct Detail<'a> {
 }
 
 impl Detail<'_> {
-    fn asked(&self, broker: &Broker, asked: &MetadataRequestTopic) -> MetadataResponseTopic {
+    fn asked(&self, asked: &MetadataRequestTopic) -> MetadataResponseTopic {
         let (found, error) = match &asked.name {
             Some(name) if asked.topic_id.is_zero() => {
-                let error = if topic_name::check(name).is_err() {
-                    ErrorCode::InvalidTopicException
-                } else if broker.auto_topics.contains(name) {
-                    ErrorCode::LeaderNotAvailable
-                } else {
-                    ErrorCode::UnknownTopicOrPartition
+                let error = match topic_name::check(name) {
+                    Ok(()) => ErrorCode::UnknownTopicOrPartition,
+                    Err(_) => ErrorCode::InvalidTopicException,
                 };
                 (self.image.topic(name), error)
             }

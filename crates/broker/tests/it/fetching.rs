@@ -152,7 +152,7 @@ async fn a_deleted_topic_and_a_new_one_of_its_name_are_told_apart() {
     let deleted = broker.ask(&DeleteTopicsRequest { topics: vec![deletes], ..Default::default() }).await;
     assert_eq!(deleted.responses[0].error_code, 0);
     let answer = raw.answer::<FetchRequest>(id, 18).await.expect("an answer");
-    assert_ne!(answer.responses[0].partitions[0].error_code, 0);
+    assert_eq!(answer.responses[0].partitions[0].error_code, ErrorCode::UnknownTopicOrPartition.code());
     assert!(started.elapsed() < Duration::from_secs(30));
 
     let new = Topic::create(&broker, "topic", 1, &[]).await;
@@ -166,6 +166,40 @@ async fn a_deleted_topic_and_a_new_one_of_its_name_are_told_apart() {
     let nameless = FetchTopic { partitions: vec![fetch_partition(0, 0)], ..Default::default() };
     let answer = broker.ask(&FetchRequest { topics: vec![nameless], ..fetch(18, &new, Vec::new()) }).await;
     assert_eq!(answer.responses[0].partitions[0].error_code, ErrorCode::UnknownTopicId.code());
+    broker.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_for_a_topic_that_is_being_deleted_find_it_or_do_not_know_it() {
+    let dir = data();
+    let broker = start(&dir).await;
+    let mut codes = std::collections::BTreeSet::new();
+    for _ in 0..20 {
+        let topic = Topic::create(&broker, "topic", 3, &[]).await;
+        let mut raw = Raw::connect(&broker).await;
+        let deletes =
+            delete_topics_request::DeleteTopicState { name: Some("topic".to_owned()), topic_id: Uuid::ZERO };
+        let request = DeleteTopicsRequest { topics: vec![deletes], ..Default::default() };
+        let asks = async {
+            let mut refused = 0;
+            while refused < 10 {
+                let waits = FetchRequest { max_wait_ms: 1, ..fetch(12, &topic, vec![fetch_partition(2, 0)]) };
+                let fetched = raw.ask(&waits, 12).await.expect("an answer");
+                let appends = produce(12, &topic, 2, -1, batch(&[b"x"]));
+                let produced = raw.ask(&appends, 12).await.expect("an answer");
+                let both = [
+                    fetched.responses[0].partitions[0].error_code,
+                    produced.responses[0].partition_responses[0].error_code,
+                ];
+                refused += both.iter().filter(|code| **code != 0).count();
+                codes.extend(both);
+            }
+        };
+        let (deleted, ()) = tokio::join!(broker.ask(&request), asks);
+        assert_eq!(deleted.responses[0].error_code, 0);
+    }
+    codes.remove(&0);
+    assert!(codes.is_subset(&[ErrorCode::UnknownTopicOrPartition.code()].into()), "{codes:?}");
     broker.stop().await;
 }
 

@@ -103,15 +103,13 @@ impl From<&AppendError> for WriteError {
         use thalweg_log::AppendError as Log;
         match error {
             AppendError::TooFewReplicas => WriteError::TooFewReplicas,
-            AppendError::Role(RoleError::NotLeader | RoleError::NotReplica | RoleError::FencedEpoch) => {
-                WriteError::NotLeader
-            }
+            // A coordinator is elected after its partition: a fault of ours.
+            AppendError::Role(RoleError::UnknownEpoch) => WriteError::Refused(ErrorCode::UnknownServerError),
+            AppendError::Role(_) => WriteError::NotLeader,
             AppendError::Log(
                 Log::DiskFull(_) | Log::TooManyOpenFiles(_) | Log::Poisoned { .. } | Log::Log(_),
             ) => WriteError::Storage,
             AppendError::TooLarge { .. } | AppendError::Log(Log::TooLarge(_)) => WriteError::TooLarge,
-            // A coordinator is elected after its partition: a fault of ours.
-            AppendError::Role(RoleError::UnknownEpoch) => WriteError::Refused(ErrorCode::UnknownServerError),
             AppendError::Batch(_) | AppendError::Records(_) | AppendError::Log(_) => {
                 WriteError::Refused(error.code())
             }
@@ -124,7 +122,7 @@ impl From<AckError> for WriteError {
         match error {
             AckError::TooFewReplicas => WriteError::TooFewReplicas,
             AckError::TimedOut => WriteError::TimedOut,
-            AckError::NotLeader => WriteError::NotLeader,
+            AckError::Role(_) => WriteError::NotLeader,
             AckError::Flush(_) => WriteError::Storage,
         }
     }
@@ -159,7 +157,8 @@ mod tests {
     fn clients_retry_here_or_look_for_another_coordinator() {
         let code = |error: AppendError| WriteError::from(&error).code();
         assert_eq!(code(AppendError::TooFewReplicas), ErrorCode::CoordinatorNotAvailable);
-        for role in [RoleError::NotLeader, RoleError::NotReplica, RoleError::FencedEpoch] {
+        for role in [RoleError::NotLeader, RoleError::NotReplica, RoleError::Deleted, RoleError::FencedEpoch]
+        {
             assert_eq!(code(role.into()), ErrorCode::NotCoordinator);
         }
         assert_eq!(code(RoleError::UnknownEpoch.into()), ErrorCode::UnknownServerError);
@@ -168,6 +167,6 @@ mod tests {
         assert_eq!(code(AppendError::TooLarge { size: 2, max: 1 }), ErrorCode::UnknownServerError);
         let late = [AckError::TimedOut, AckError::TooFewReplicas].map(|error| WriteError::from(error).code());
         assert_eq!(late, [ErrorCode::CoordinatorNotAvailable; 2]);
-        assert_eq!(WriteError::from(AckError::NotLeader).code(), ErrorCode::NotCoordinator);
+        assert_eq!(WriteError::from(AckError::Role(RoleError::NotLeader)).code(), ErrorCode::NotCoordinator);
     }
 }

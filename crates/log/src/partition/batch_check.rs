@@ -1,4 +1,4 @@
-//! A second look at stored batches that a reader does not take, as a follower that finds their CRC wrong.
+//! A second look at stored batches that a reader does not take, because it finds their CRC wrong.
 //!
 //! Owns: comparing their headers with each other again, under the partition's lock ([`PartitionLog::doubt_batches`]), and their
 //! CRCs, without it ([`BatchCheck::run`]). Refuses: deciding when: no read of a consumer or follower pays for it.

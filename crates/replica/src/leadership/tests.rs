@@ -56,6 +56,18 @@ fn the_high_watermark_is_what_all_in_sync_replicas_have() {
 }
 
 #[test]
+fn late_fetch_of_an_earlier_process_of_a_broker_is_no_news() {
+    let now = Instant::now();
+    let mut leader = leading(&[1, 2], 10, now);
+    let watermark = |leader: &Leadership| leader.high_watermark(Offset(20), 1, now, anybody);
+    leader.on_fetch(SECOND, 8, Offset(12), Offset(20), now);
+    leader.on_fetch(SECOND, 7, Offset(20), Offset(20), now);
+    assert_eq!(watermark(&leader), Some(Offset(12)));
+    leader.on_fetch(SECOND, -1, Offset(15), Offset(20), now);
+    assert_eq!(watermark(&leader), Some(Offset(15)), "by a version that does not tell");
+}
+
+#[test]
 fn nothing_is_replicated_while_too_few_are_in_sync() {
     let now = Instant::now();
     let leader = leading(&[1], 10, now);

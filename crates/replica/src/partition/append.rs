@@ -1,7 +1,7 @@
 //! Appending to a partition that is led here.
 
 use super::intake::{self, OpeningBudget, Taken};
-use super::{AppendError, Partition, RoleError, State};
+use super::{AppendError, Partition, State};
 use crate::context::ReplicaContext;
 use bytes::Bytes;
 use thalweg_log::{AppendInfo, AppendOptions, AppendOrigin, EndMarker, VerificationGuard};
@@ -70,7 +70,8 @@ impl Partition {
         now_ms: i64,
         budget: &mut OpeningBudget,
     ) -> Result<Option<Appended>, AppendError> {
-        let settings = self.leader_settings.read().clone().ok_or(RoleError::NotLeader)?;
+        let settings = self.leader_settings.read().clone();
+        let settings = settings.ok_or_else(|| self.state.lock().not_led())?;
         let taken = intake::take(records, &settings, now_ms, budget)?;
         let records = match &taken {
             None => return Ok(None),

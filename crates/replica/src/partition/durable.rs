@@ -84,7 +84,7 @@ impl Durable {
         // A leader that was elected again still has its appends.
         let high_watermark = state.high_watermark();
         match state.leader_mut().filter(|leader| self.epoch >= leader.led_since) {
-            None => return Ok(Err(AckError::NotLeader)),
+            None => return Ok(Err(state.not_led().into())),
             Some(leader) if high_watermark < offset => return Err(leader.acks.wait(offset)),
             Some(_) => {}
         }

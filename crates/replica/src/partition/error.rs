@@ -10,9 +10,12 @@ pub enum RoleError {
     /// Another broker leads, or none does.
     #[error("This broker does not lead the partition")]
     NotLeader,
-    /// The partition was deleted or taken away.
+    /// The partition was taken away.
     #[error("This broker has no replica of the partition any more")]
     NotReplica,
+    /// The topic was deleted.
+    #[error("The topic was deleted")]
+    Deleted,
     /// The request has an earlier leader epoch.
     #[error("The leader epoch of the request is over")]
     FencedEpoch,
@@ -26,6 +29,7 @@ impl RoleError {
     pub fn code(self) -> ErrorCode {
         match self {
             RoleError::NotLeader | RoleError::NotReplica => ErrorCode::NotLeaderOrFollower,
+            RoleError::Deleted => ErrorCode::UnknownTopicOrPartition,
             RoleError::FencedEpoch => ErrorCode::FencedLeaderEpoch,
             RoleError::UnknownEpoch => ErrorCode::UnknownLeaderEpoch,
         }
@@ -160,8 +164,8 @@ pub struct FlushError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AckError {
     /// This broker no longer leads: the records may get lost.
-    #[error("This broker no longer leads the partition")]
-    NotLeader,
+    #[error(transparent)]
+    Role(#[from] RoleError),
     /// The replicas in sync have become too few since the append.
     #[error("Too few replicas are in sync since the append")]
     TooFewReplicas,
@@ -177,7 +181,7 @@ impl AckError {
     /// Kafka's code for it.
     pub fn code(self) -> ErrorCode {
         match self {
-            AckError::NotLeader => ErrorCode::NotLeaderOrFollower,
+            AckError::Role(error) => error.code(),
             AckError::TooFewReplicas => ErrorCode::NotEnoughReplicasAfterAppend,
             AckError::TimedOut => ErrorCode::RequestTimedOut,
             AckError::Flush(FlushError) => ErrorCode::KafkaStorageError,

@@ -137,12 +137,15 @@ impl Partition {
         {
             state.follower_has(self, id, broker_epoch, from);
             if let Some(slice) = &read.slice {
-                state.note_sent(self, id, from.offset, slice.len);
+                state.note_sent_to_follower(self, id, from.offset, slice.len);
             }
             read.high_watermark = state.log.high_watermark();
             read.last_stable_offset = state.log.last_stable_offset();
         }
         if let Ok(read) = &mut read {
+            if let (Reader::Client, true, Some(slice)) = (from.reader, from.first_pass, &read.slice) {
+                state.note_sent_to_consumer(self, from.offset, slice.len);
+            }
             read.snapshot = self.snapshot();
         }
         read

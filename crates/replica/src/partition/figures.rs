@@ -57,7 +57,7 @@ impl Partition {
             Role::Follower(follower) => {
                 Some(follower.leader_high_watermark).filter(|known| *known > Offset::NONE)
             }
-            Role::Leader(_) | Role::Retired => None,
+            Role::Leader(_) | Role::Retired { .. } => None,
         };
         PartitionFigures {
             topic: Arc::clone(&partition.topic),

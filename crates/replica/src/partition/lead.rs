@@ -79,12 +79,12 @@ impl Partition {
                 let mut state = self.state.lock();
                 if let Some(low) = state.low_watermark(&self.context).filter(|low| *low >= offset) {
                     let is_epoch = state.leader_epoch() == epoch;
-                    return if is_epoch { Ok(low) } else { Err(RoleError::NotLeader.into()) };
+                    return if is_epoch { Ok(low) } else { Err(state.not_led().into()) };
                 }
                 let is_epoch = state.leader_epoch() == epoch;
                 match state.leader_mut() {
                     Some(leader) if is_epoch => leader.deletions.wait(offset),
-                    _ => return Err(RoleError::NotLeader.into()),
+                    _ => return Err(state.not_led().into()),
                 }
             };
             if tokio::time::timeout_at(deadline, progress).await.is_err() {

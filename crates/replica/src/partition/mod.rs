@@ -22,6 +22,7 @@ mod lock;
 mod moving;
 mod news;
 mod offsets;
+mod refetches;
 mod role;
 mod stuck;
 mod table;
@@ -58,6 +59,7 @@ use flush::Flushing;
 use lock::StateLock;
 use news::Subscriptions;
 use parking_lot::{Mutex, RwLock};
+use refetches::Refetches;
 use role::{Follower, Role};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -113,6 +115,8 @@ struct State {
     sessions: Subscriptions,
     /// Fetches that wait for the log to grow.
     replicas: Waiters,
+    /// What consumers fetch again and again.
+    refetches: Refetches,
     /// Who is to be woken when the lock is free.
     woken: Woken,
     /// The log end at the last idleness check.
@@ -157,6 +161,7 @@ impl Partition {
             consumers: Waiters::default(),
             sessions: Subscriptions::default(),
             replicas: Waiters::default(),
+            refetches: Refetches::default(),
             woken: Woken::default(),
             idle_since: Offset::NONE,
             traffic: Traffic::default(),
@@ -280,10 +285,11 @@ impl Partition {
         state.raise_high_watermark(&self.context);
     }
 
-    /// Ends the partition on this broker. Waiting requests fail with NOT_LEADER_OR_FOLLOWER.
-    pub fn retire(&self) {
+    /// Ends the partition on this broker, `with_topic` if the topic was deleted. Waiting requests fail with
+    /// UNKNOWN_TOPIC_OR_PARTITION then, and else with NOT_LEADER_OR_FOLLOWER.
+    pub fn retire(&self, with_topic: bool) {
         let mut state = self.state.lock();
-        state.role = Role::Retired;
+        state.role = Role::Retired { with_topic };
         self.publish_settings(&state);
         self.begin_generation(&mut state);
     }

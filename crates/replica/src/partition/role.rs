@@ -12,8 +12,11 @@ pub(super) enum Role {
     Leader(Leader),
     /// Another broker leads, or none does.
     Follower(Follower),
-    /// The partition was deleted or taken away: nothing is served any more.
-    Retired,
+    /// The partition was deleted with its topic, or taken away: nothing is served any more.
+    Retired {
+        /// Whether the topic was deleted.
+        with_topic: bool,
+    },
 }
 
 /// The leader in one epoch.
@@ -83,14 +86,14 @@ impl Follower {
 
 impl State {
     pub(super) fn is_retired(&self) -> bool {
-        matches!(self.role, Role::Retired)
+        matches!(self.role, Role::Retired { .. })
     }
 
     /// The leader's part, where this broker leads.
     pub(super) fn leader(&self) -> Option<&Leader> {
         match &self.role {
             Role::Leader(leader) => Some(leader),
-            Role::Follower(_) | Role::Retired => None,
+            Role::Follower(_) | Role::Retired { .. } => None,
         }
     }
 
@@ -98,7 +101,7 @@ impl State {
     pub(super) fn leader_mut(&mut self) -> Option<&mut Leader> {
         match &mut self.role {
             Role::Leader(leader) => Some(leader),
-            Role::Follower(_) | Role::Retired => None,
+            Role::Follower(_) | Role::Retired { .. } => None,
         }
     }
 
@@ -106,7 +109,7 @@ impl State {
     pub(super) fn follower_mut(&mut self) -> Option<&mut Follower> {
         match &mut self.role {
             Role::Follower(follower) => Some(follower),
-            Role::Leader(_) | Role::Retired => None,
+            Role::Leader(_) | Role::Retired { .. } => None,
         }
     }
 
@@ -115,8 +118,19 @@ impl State {
         self.leader()?.followers.as_deref()
     }
 
-    /// Rejects a request with another leader epoch.
+    /// Why this broker does not lead.
+    pub(super) fn not_led(&self) -> RoleError {
+        match self.role {
+            Role::Retired { with_topic: true } => RoleError::Deleted,
+            Role::Leader(_) | Role::Follower(_) | Role::Retired { .. } => RoleError::NotLeader,
+        }
+    }
+
+    /// Rejects a request with another leader epoch, if the topic still exists.
     fn check_epoch(&self, current: Option<LeaderEpoch>) -> Result<(), RoleError> {
+        if matches!(self.role, Role::Retired { with_topic: true }) {
+            return Err(RoleError::Deleted);
+        }
         if let Some(epoch) = current {
             if epoch < self.leader_epoch() {
                 return Err(RoleError::FencedEpoch);
@@ -131,7 +145,7 @@ impl State {
     /// Rejects a request that only the leader serves, or one with another leader epoch.
     pub(super) fn check_leader(&self, current: Option<LeaderEpoch>) -> Result<&Leader, RoleError> {
         self.check_epoch(current)?;
-        self.leader().ok_or(RoleError::NotLeader)
+        self.leader().ok_or_else(|| self.not_led())
     }
 
     /// Rejects a request that only a replica serves, or one with another leader epoch.

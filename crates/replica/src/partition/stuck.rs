@@ -1,18 +1,20 @@
-//! Followers that do not get beyond an offset although they are sent records.
+//! Readers that do not get beyond an offset although they are sent records.
 //!
-//! Owns: the leader's look at these records: if they are damaged, the follower cannot take them, and the leader is to hand over.
-//! Refuses: consumers, which have other reasons to fetch an offset again; the reason of a follower whose leader's records are
-//! sound.
+//! Owns: a look at these records: if they are damaged, nobody can take them from here, and the replica is to give up its place.
+//! Refuses: the reason of a reader whose records are sound.
 
+use super::refetches::StuckConsumer;
 use super::{Partition, State};
 use crate::leadership::StuckFollower;
+use std::fmt::Display;
 use thalweg_log::ReadError;
 use thalweg_metadata::BrokerId;
 use thalweg_record::Offset;
+use tokio::time::Instant;
 
 impl State {
     /// A follower is sent records. Reports the partition if that happens again and again.
-    pub(super) fn note_sent(
+    pub(super) fn note_sent_to_follower(
         &mut self,
         partition: &Partition,
         id: BrokerId,
@@ -21,48 +23,70 @@ impl State {
     ) {
         let followers = self.leader_mut().and_then(|leader| leader.followers.as_mut());
         if followers.is_some_and(|followers| followers.on_records_sent(id, offset, sent_bytes)) {
-            partition.context.stuck_followers.report((partition.topic_id, partition.index));
+            partition.report_stuck_reader();
         }
+    }
+
+    /// A consumer is sent records. Reports the partition if that happens again and again.
+    pub(super) fn note_sent_to_consumer(&mut self, partition: &Partition, offset: Offset, sent_bytes: usize) {
+        if self.refetches.on_records_sent(offset, sent_bytes, Instant::now()) {
+            partition.report_stuck_reader();
+        }
+    }
+
+    fn take_stuck_follower(&mut self) -> Option<StuckFollower> {
+        self.leader_mut().and_then(|leader| leader.followers.as_mut())?.take_stuck()
     }
 }
 
 impl Partition {
-    /// Checks the records that a follower fetches again and again, if one does. Damage is dealt with like any. Blocks while it
-    /// reads the records, without the lock.
-    pub fn check_for_stuck_follower(&self) {
-        let was_damaged = self.is_damaged();
-        let (stuck, doubted) = {
+    fn report_stuck_reader(&self) {
+        self.context.stuck_readers.report((self.topic_id, self.index));
+    }
+
+    /// Checks the records that a reader fetches again and again, if one does. Damage is dealt with like any. Blocks while it reads
+    /// the records, without the lock.
+    pub fn check_for_stuck_readers(&self) {
+        let (follower, consumer) = {
             let mut state = self.state.lock();
-            let followers = state.leader_mut().and_then(|leader| leader.followers.as_mut());
-            let Some(stuck) = followers.and_then(|followers| followers.take_stuck()) else { return };
-            (stuck, state.log.doubt_batches(stuck.offset, stuck.sent_bytes))
+            (state.take_stuck_follower(), state.refetches.take_stuck())
         };
+        if let Some(StuckFollower { id, offset, sent_bytes, is_new }) = follower {
+            let is_sound = self.check_sent(offset, sent_bytes, is_new, &format_args!("broker {id}"));
+            // A connection that was lost, or a gap that the follower takes at last, needs no attention.
+            if is_sound && !is_new {
+                tracing::warn!(
+                    partition = ?self, follower = %id, offset = offset.0,
+                    "Follower fetches the same records again and again, and they are sound here: its log has the reason"
+                );
+            }
+        }
+        if let Some(StuckConsumer { offset, sent_bytes, is_new }) = consumer {
+            self.check_sent(offset, sent_bytes, is_new, &"a consumer");
+        }
+    }
+
+    /// Checks what a reader was sent; returns whether it is sound.
+    fn check_sent(&self, offset: Offset, sent_bytes: usize, is_new: bool, reader: &dyn Display) -> bool {
+        let was_damaged = self.is_damaged();
+        let doubted = self.state.lock().log.doubt_batches(offset, sent_bytes);
         let checked = match doubted {
             Ok(Some(check)) => match check.run() {
-                Err(_) if self.state.lock().log.has_outrun_check(&check) => return,
+                Err(_) if self.state.lock().log.has_outrun_check(&check) => return false,
                 checked => checked,
             },
             Err(ReadError::Log(error)) => Err(error),
-            Ok(None) | Err(ReadError::OutOfRange(_)) => return,
+            Ok(None) | Err(ReadError::OutOfRange(_)) => return false,
         };
-        let StuckFollower { id, offset, is_new, .. } = stuck;
-        match checked {
-            // A connection that was lost, or a gap that the follower takes at last, needs no attention.
-            Ok(()) if is_new => {}
-            Ok(()) => tracing::warn!(
-                partition = ?self, follower = %id, offset = offset.0,
-                "Follower fetches the same records again and again, and they are sound here: its log has the reason"
-            ),
-            Err(error) => {
-                if is_new || !was_damaged {
-                    tracing::error!(
-                        partition = ?self, follower = %id, offset = offset.0, %error,
-                        "Follower cannot take the records from this offset on: they cannot be read here, or are damaged"
-                    );
-                }
-                self.note_error(&error);
-            }
+        let Err(error) = checked else { return true };
+        if is_new || !was_damaged {
+            tracing::error!(
+                partition = ?self, %reader, offset = offset.0, %error,
+                "Records from this offset on cannot be taken by their reader: they cannot be read here, or are damaged"
+            );
         }
+        self.note_error(&error);
+        false
     }
 }
 
@@ -72,6 +96,7 @@ mod tests {
     use crate::partition::testing;
     use crate::partition::{FetchFrom, Isolation, Reader};
     use std::sync::Arc;
+    use std::time::Duration;
     use thalweg_log::{Clock, Damage, Home, LogConfig, PartitionLog, TopicPartition, disk::Disk};
     use thalweg_metadata::PartitionRegistration;
     use thalweg_record::{BatchBuilder, BatchOptions, LeaderEpoch};
@@ -98,8 +123,17 @@ mod tests {
         testing::partition_as(log, &registration)
     }
 
-    /// Fetches from an offset as often as makes a leader check the records.
-    fn fetch(partition: &Partition, reader: Reader, offset: Offset) {
+    /// Damages a record in the second batch of this segment: a follower that takes all or nothing stops before the first.
+    fn damage(dir: &std::path::Path, segment: Offset) {
+        let path = dir.join(format!("t-0/{:020}.log", segment.0));
+        let mut bytes = std::fs::read(&path).expect("it is there");
+        let at = bytes.len() * 3 / 4;
+        bytes[at] ^= 4;
+        std::fs::write(&path, bytes).expect("writes");
+    }
+
+    /// Fetches from an offset as often as makes a replica check the records.
+    async fn fetch(partition: &Partition, reader: Reader, offset: Offset) {
         let from = FetchFrom {
             offset,
             max_bytes: 400,
@@ -115,30 +149,35 @@ mod tests {
         for _ in 0..4 {
             let read = partition.fetch(&from).expect("headers are whole");
             assert!(read.slice.is_some_and(|slice| slice.len > 300), "two batches");
+            if reader == Reader::Client {
+                tokio::time::advance(Duration::from_millis(500)).await;
+            }
         }
-        partition.check_for_stuck_follower();
+        partition.check_for_stuck_readers();
+    }
+
+    async fn check_after_fetches_of(reader: Reader) {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let partition = partition(dir.path());
+        let second = partition.with_log(|log| log.segment_offsets())[1];
+        damage(dir.path(), second);
+        fetch(&partition, reader, Offset::ZERO).await;
+        assert!(!partition.is_damaged(), "the first segment is sound");
+        fetch(&partition, reader, second).await;
+        let damage = partition.with_log(|log| log.damage());
+        assert_eq!(damage, Some(Damage::Unreadable(second)));
+        let told =
+            tokio::time::timeout(Duration::from_secs(5), partition.context.damage_found.notified()).await;
+        assert!(told.is_ok(), "the broker is to deal with it at once");
     }
 
     #[tokio::test]
     async fn leader_checks_the_records_that_a_follower_does_not_take() {
-        let dir = tempfile::tempdir().expect("a temporary directory");
-        let partition = partition(dir.path());
-        let second = partition.with_log(|log| log.segment_offsets())[1];
-        let path = dir.path().join(format!("t-0/{:020}.log", second.0));
-        let mut bytes = std::fs::read(&path).expect("it is there");
-        // In a record of the second batch: a follower that takes all or nothing stops before the first.
-        let at = bytes.len() * 3 / 4;
-        bytes[at] ^= 4;
-        std::fs::write(&path, bytes).expect("writes");
-        let follower = Reader::Follower { id: OTHER, broker_epoch: -1 };
-        fetch(&partition, follower, Offset::ZERO);
-        fetch(&partition, Reader::Client, second);
-        assert!(!partition.is_damaged(), "consumers have their own reasons, and the other segment is sound");
-        fetch(&partition, follower, second);
-        let damage = partition.with_log(|log| log.damage());
-        assert_eq!(damage, Some(Damage::Unreadable(second)));
-        let told = std::time::Duration::from_secs(5);
-        let told = tokio::time::timeout(told, partition.context.damage_found.notified()).await;
-        assert!(told.is_ok(), "the broker is to deal with it at once");
+        check_after_fetches_of(Reader::Follower { id: OTHER, broker_epoch: -1 }).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn replica_checks_the_records_that_a_consumer_does_not_take() {
+        check_after_fetches_of(Reader::Client).await;
     }
 }

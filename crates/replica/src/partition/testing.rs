@@ -40,7 +40,7 @@ pub(crate) fn partition_as(log: PartitionLog, registration: &PartitionRegistrati
         follower_throttle: unlimited(),
         flushes: thalweg_histogram::Histogram::of_times(),
         stale_epochs: PartitionReports::default(),
-        stuck_followers: PartitionReports::default(),
+        stuck_readers: PartitionReports::default(),
         damage_found: tokio::sync::Notify::new(),
     });
     Partition::new("t".into(), TOPIC, PartitionIndex(0), context, log, Arc::new(settings), registration)

@@ -20,7 +20,7 @@ mod log_starts;
 mod moves;
 mod session;
 mod stale_epochs;
-mod stuck_followers;
+mod stuck_readers;
 
 pub use directories::{DirectoryAssignments, give_up_lost};
 pub use fetchers::Fetchers;
@@ -85,7 +85,7 @@ impl Replication {
             follower_throttle: throttle(settings.follower_throttled_rate),
             flushes: thalweg_histogram::Histogram::of_times(),
             stale_epochs: PartitionReports::default(),
-            stuck_followers: PartitionReports::default(),
+            stuck_readers: PartitionReports::default(),
             damage_found: Notify::new(),
         });
         let moves = Moves::new(
@@ -130,7 +130,7 @@ impl Replication {
         tasks.spawn(log_starts::run(Arc::clone(self)));
         tasks.spawn(damaged::run(Arc::clone(self)));
         tasks.spawn(stale_epochs::run(Arc::clone(self)));
-        tasks.spawn(stuck_followers::run(Arc::clone(self)));
+        tasks.spawn(stuck_readers::run(Arc::clone(self)));
         let partitions = Arc::clone(&self.partitions);
         // Half the time that a follower has, so that it leaves after one and a half times that at the latest.
         let period = (self.context.lag_time_max / 2).max(Duration::from_millis(1));
