@@ -221,6 +221,7 @@ impl Consumer {
     pub fn subscribe(&mut self, topics: Vec<String>) -> Result<(), NoGroup> {
         self.config.group.as_ref().ok_or(NoGroup)?;
         self.subscription = Subscription::Topics(topics.clone());
+        self.read_only(Some(topics.iter().cloned().collect()));
         self.join(Subscribed { names: topics, pattern: None });
         Ok(())
     }
@@ -230,6 +231,7 @@ impl Consumer {
     pub fn subscribe_pattern(&mut self, pattern: &str) -> Result<(), ConsumerError> {
         self.config.group.as_ref().ok_or(NoGroup)?;
         let local = Subscription::pattern(pattern)?;
+        self.read_only(None);
         match self.config.group_protocol {
             GroupProtocol::Classic => {
                 self.subscription = local;
@@ -259,6 +261,7 @@ impl Consumer {
         self.group = None;
         self.subscription = Subscription::None;
         self.forget_partitions();
+        self.read_only(None);
         let topics = partitions.iter().map(|(at, _)| at.topic.to_string()).collect();
         self.cluster.refresh(&sorted(topics), self.config.create_topics).await?;
         self.begin(partitions);
@@ -499,6 +502,12 @@ impl Consumer {
             self.refresh_at = Instant::now();
         }
         self.positions_at = Instant::now();
+        self.shared.changed.notify_waiters();
+    }
+
+    /// Reads only these of the assigned topics, if any are given.
+    fn read_only(&mut self, topics: Option<BTreeSet<String>>) {
+        self.shared.assignment.lock().subscribe(topics);
         self.shared.changed.notify_waiters();
     }
 

@@ -34,11 +34,15 @@ struct Reading {
     /// Changes with each seek.
     version: u64,
     paused: bool,
+    /// The consumer has unsubscribed from its topic: nothing is read from it, until the group takes it.
+    unsubscribed: bool,
     /// It is being revoked: nothing more is read from it.
     revoked: bool,
     topic_id: Uuid,
     leader: Option<i32>,
     leader_epoch: LeaderEpoch,
+    /// The epoch of a committed offset: metadata with an older one is of an earlier leader.
+    leader_epoch_min: LeaderEpoch,
     /// A follower to read from, and until when (KIP-392).
     replica: Option<(i32, Instant)>,
 }
@@ -69,6 +73,8 @@ pub(super) struct Unvalidated {
 #[derive(Debug, Default)]
 pub(super) struct Assignment {
     partitions: BTreeMap<TopicPartition, Reading>,
+    /// The topics of the subscription, if it names them.
+    topics: Option<BTreeSet<String>>,
     next_version: u64,
 }
 
@@ -79,6 +85,11 @@ impl Reading {
             Some((replica, until)) if until > now => Some(replica),
             _ => self.leader,
         }
+    }
+
+    /// Whether the caller wants its records.
+    fn is_wanted(&self) -> bool {
+        !self.paused && !self.revoked && !self.unsubscribed
     }
 
     /// Whether the position is known, and the leader's log has it.
@@ -104,15 +115,30 @@ impl Assignment {
             committed: None,
             version: 0,
             paused: false,
+            unsubscribed: self.topics.as_ref().is_some_and(|topics| !topics.contains(&*at.topic)),
             revoked: false,
             topic_id: Uuid::ZERO,
             leader: None,
             leader_epoch: LeaderEpoch::NONE,
+            leader_epoch_min: LeaderEpoch::NONE,
             replica: None,
         };
         self.partitions.insert(at.clone(), reading);
         self.led(&at, metadata);
         self.seek(&at, start);
+    }
+
+    /// Reads these topics only; all that are assigned without them.
+    pub(super) fn subscribe(&mut self, topics: Option<BTreeSet<String>>) {
+        let lacks = |at: &TopicPartition| topics.as_ref().is_some_and(|topics| !topics.contains(&*at.topic));
+        let changed = self.partitions.iter().filter(|(at, reading)| lacks(at) != reading.unsubscribed);
+        let changed: Vec<TopicPartition> = changed.map(|(at, _)| at.clone()).collect();
+        for at in changed {
+            if let Some(reading) = self.renew(&at) {
+                reading.unsubscribed = !reading.unsubscribed;
+            }
+        }
+        self.topics = topics;
     }
 
     pub(super) fn clear(&mut self) {
@@ -193,10 +219,9 @@ impl Assignment {
         self.found(at, version, found.offset);
         if let Some(reading) = self.partitions.get_mut(at).filter(|reading| reading.version == version) {
             reading.committed = Some(found.offset);
-            reading.position_epoch = found.leader_epoch;
+            (reading.position_epoch, reading.leader_epoch_min) = (found.leader_epoch, found.leader_epoch);
             reading.unvalidated = reading.is_comparable();
-            if reading.unvalidated && reading.leader_epoch < found.leader_epoch {
-                // The metadata is of an earlier leader.
+            if reading.unvalidated && reading.leader_epoch < reading.leader_epoch_min {
                 reading.leader = None;
             }
         }
@@ -292,8 +317,7 @@ impl Assignment {
 
     /// Whether a chunk is still wanted. Then it is about to be handed to the caller, whose position is behind it.
     pub(super) fn hand_out(&mut self, chunk: &Chunk) -> bool {
-        let wanted =
-            |reading: &&mut Reading| reading.version == chunk.version && !reading.paused && !reading.revoked;
+        let wanted = |reading: &&mut Reading| reading.version == chunk.version && reading.is_wanted();
         let Some(reading) = self.partitions.get_mut(&chunk.at).filter(wanted) else { return false };
         reading.position = chunk.next;
         reading.position_epoch = chunk.leader_epoch;
@@ -303,7 +327,7 @@ impl Assignment {
     /// The partitions to fetch from a broker now.
     pub(super) fn targets(&self, broker: i32, now: Instant) -> Vec<Target> {
         let readable = self.partitions.iter().filter(|(_, reading)| {
-            reading.is_settled() && !reading.paused && !reading.revoked && reading.broker(now) == Some(broker)
+            reading.is_settled() && reading.is_wanted() && reading.broker(now) == Some(broker)
         });
         let target = |(at, reading): (&TopicPartition, &Reading)| Target {
             at: at.clone(),
@@ -384,11 +408,12 @@ impl Assignment {
         let known = topic.and_then(|topic| Some((topic.id, topic.partition(at.partition)?)));
         reading.leader = None;
         if let Some((topic_id, partition)) = known {
-            // A topic of the same name may be another one, whose epochs begin again.
-            let is_same = std::mem::replace(&mut reading.topic_id, topic_id) == topic_id;
+            if std::mem::replace(&mut reading.topic_id, topic_id) != topic_id {
+                // Another topic of the same name: its epochs begin again.
+                reading.leader_epoch_min = LeaderEpoch::NONE;
+            }
             let epoch = partition.leader_epoch;
-            // Records of a later leader were read: the metadata is behind.
-            let is_stale = is_same && epoch >= LeaderEpoch(0) && epoch < reading.position_epoch;
+            let is_stale = epoch >= LeaderEpoch(0) && epoch < reading.leader_epoch_min;
             reading.leader = partition.leader.filter(|_| !is_stale);
             if reading.leader.is_some() && reading.leader_epoch != epoch {
                 reading.leader_epoch = epoch;

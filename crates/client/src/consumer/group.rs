@@ -32,7 +32,7 @@ pub(super) enum Event {
     Revoked(Vec<TopicPartition>),
     /// The group has already reassigned these.
     Lost(Vec<TopicPartition>),
-    /// The coordinator refuses something, and the member goes on.
+    /// A heartbeat was refused, and the member continues.
     Reported(ClientError),
     /// The member cannot continue.
     Failed(ClientError),
@@ -70,7 +70,7 @@ struct State {
     giving_up: bool,
     /// The topics have changed.
     rejoin: bool,
-    /// A commit was refused as one of no member: a heartbeat finds out.
+    /// A commit was refused as that of no member: a heartbeat checks the membership.
     doubted: bool,
     leaving: bool,
     polling: bool,
@@ -158,7 +158,7 @@ impl Membership {
         std::mem::take(&mut self.state.lock().rejoin)
     }
 
-    /// The coordinator does not know the member, or its generation, where it last answered a commit.
+    /// A commit was refused as that of no member, or of another generation.
     pub(super) fn doubt(&self) {
         self.state.lock().doubted = true;
         self.changed.notify_one();
@@ -223,7 +223,7 @@ impl Membership {
         self.happened.notify_one();
     }
 
-    /// Tells the consumer of an error, once until it has noticed.
+    /// Reports an error to the consumer, unless one waits for it already.
     pub(super) fn report(&self, error: ClientError) {
         let mut state = self.state.lock();
         if !state.events.iter().any(|event| matches!(event, Event::Reported(_))) {

@@ -103,7 +103,7 @@ impl Member {
             let Err(error) = self.beat().await else { continue };
             match error.error_code() {
                 Some(ErrorCode::FencedMemberEpoch | ErrorCode::UnknownMemberId) => {
-                    // A coordinator that refuses every join would be asked without an end.
+                    // Otherwise a coordinator that refuses every join gets them without a pause.
                     let pause = if self.epoch == JOINS { self.backoff.next() } else { Duration::ZERO };
                     self.epoch = JOINS;
                     self.assigned.send_replace(Assigned::default());

@@ -226,7 +226,33 @@ fn a_committed_position_is_compared_where_its_epoch_is_known() {
     assert!(assignment.without_leader().is_some());
     assignment.apply(&metadata_of(Some(LEADER), 4));
     assert_eq!(assignment.unvalidated().len(), 1);
+    // Another topic of the same name has epochs that begin again.
+    let mut other = metadata_of(Some(LEADER), 0);
+    other.topics.get_mut("t").expect("it is there").id = Uuid(10);
+    for _ in 0..2 {
+        assignment.apply(&other);
+        assert_eq!(assignment.unvalidated()[0].leader_epoch, LeaderEpoch(0));
+    }
     // A seek is the caller's decision.
     assignment.seek(&at(0), StartAt::Offset(Offset(7)));
     assert!(assignment.is_settled(&at(0)));
+}
+
+#[test]
+fn a_topic_that_is_not_subscribed_to_any_more_is_not_read() {
+    let mut assignment = reading(&[0]);
+    let topics = |topic: &str| Some(BTreeSet::from([topic.to_owned()]));
+    assignment.subscribe(topics("t"));
+    let first = target(&assignment, 0).expect("it is read");
+    assignment.fetched(&first, Offset(15));
+    assignment.subscribe(topics("u"));
+    assignment.add(at(1), StartAt::Offset(Offset(10)), &metadata());
+    assert!(target(&assignment, 0).is_none() && target(&assignment, 1).is_none());
+    assert!(!assignment.hand_out(&chunk(&first, 15)));
+    assert_eq!(assignment.position(&at(0)), Some(Offset(10)), "it can be committed until it is given up");
+    assignment.subscribe(topics("t"));
+    assert_eq!(target(&assignment, 0).expect("it goes on").offset, Offset(10));
+    assignment.subscribe(topics("u"));
+    assignment.subscribe(None);
+    assert!(target(&assignment, 0).is_some() && target(&assignment, 1).is_some());
 }

@@ -65,7 +65,7 @@ enum Pulse {
     Rejoin,
     /// The coordinator has forgotten the member.
     Forgotten,
-    /// The group has gone on without the member, which is one still.
+    /// The group has another generation, and the member is in it still.
     Outdated,
     /// The consumer has not polled for `max.poll.interval.ms`.
     Stalled,
@@ -132,8 +132,8 @@ impl Member {
         let assigned = match Box::pin(self.join()).await {
             Ok(assigned) => assigned,
             Err(pulse) => {
-                // One refusal is usual: the first join brings the id. A coordinator that refuses all would be asked
-                // without an end.
+                // One refusal is usual: the first join brings the id. Otherwise a coordinator that refuses every join
+                // gets them without a pause.
                 let is_again = std::mem::replace(&mut self.refused, true);
                 if is_again && matches!(pulse, Pulse::Rejoin | Pulse::Forgotten | Pulse::Outdated) {
                     tokio::time::sleep(self.config.retry_backoff).await;

@@ -130,7 +130,7 @@ impl Member {
                     let was_member = self.epoch != JOINS;
                     self.start_over();
                     if !was_member {
-                        // A coordinator that refuses every join would be asked without an end.
+                        // Otherwise a coordinator that refuses every join gets them without a pause.
                         self.beat_at += self.backoff.next();
                     }
                 }
@@ -320,7 +320,7 @@ impl Member {
         match error.error_code() {
             Some(ErrorCode::FencedMemberEpoch | ErrorCode::UnknownMemberId) => Err(End::Fenced),
             Some(ErrorCode::CoordinatorLoadInProgress) => Ok(error),
-            // The member stays one, and goes on when it may see the topic.
+            // The member keeps its partitions, and continues when it may describe the topic.
             Some(ErrorCode::TopicAuthorizationFailed) => {
                 self.membership.report(error.clone());
                 Ok(error)
@@ -368,7 +368,7 @@ impl Member {
             let Ok(left) = tokio::time::timeout_at(until, self.try_to_leave()).await else {
                 return Ok(());
             };
-            // A group that is not there has no members.
+            // There is nothing to leave.
             let is_gone = |error: &ClientError| error.error_code() == Some(ErrorCode::GroupIdNotFound);
             match left.map_err(|error| if is_gone(&error) { Err(End::Fenced) } else { self.judge(error) }) {
                 Ok(()) | Err(Err(End::Fenced)) => return Ok(()),
