@@ -19,6 +19,7 @@ mod member;
 mod positions;
 mod protocol;
 mod subscription;
+mod validation;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -58,6 +59,9 @@ pub enum ConsumerError {
     /// There is no offset to continue from.
     #[error(transparent)]
     NoOffset(#[from] NoOffset),
+    /// Records that were read are not in the log any more.
+    #[error(transparent)]
+    Truncated(#[from] LogTruncated),
     /// Only a consumer with a group subscribes and commits.
     #[error(transparent)]
     NoGroup(#[from] NoGroup),
@@ -76,7 +80,10 @@ impl ConsumerError {
     pub fn error_code(&self) -> Option<thalweg_wire::ErrorCode> {
         match self {
             ConsumerError::Client(error) => error.error_code(),
-            ConsumerError::NoOffset(_) | ConsumerError::NoGroup(_) | ConsumerError::InvalidPattern(_) => None,
+            ConsumerError::NoOffset(_)
+            | ConsumerError::Truncated(_)
+            | ConsumerError::NoGroup(_)
+            | ConsumerError::InvalidPattern(_) => None,
         }
     }
 }
@@ -90,6 +97,21 @@ pub struct NoOffset {
     pub at: TopicPartition,
     /// The offset that its log does not have.
     pub offset: Option<Offset>,
+}
+
+/// The log of a partition was cut before the position, as after an unclean election, and `auto.offset.reset` allows no
+/// other position.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{at} was read up to offset {offset}, and its log was truncated before that{}, and auto.offset.reset is none: \
+    earliest or latest would go back",
+    divergent.map(|offset| format!(" (it is the same up to offset {offset})")).unwrap_or_default())]
+pub struct LogTruncated {
+    /// The partition.
+    pub at: TopicPartition,
+    /// The position.
+    pub offset: Offset,
+    /// The first offset whose record may be another one now; `None` if the leader does not know.
+    pub divergent: Option<Offset>,
 }
 
 /// A group is needed.
@@ -199,6 +221,7 @@ impl Consumer {
     pub fn subscribe(&mut self, topics: Vec<String>) -> Result<(), NoGroup> {
         self.config.group.as_ref().ok_or(NoGroup)?;
         self.subscription = Subscription::Topics(topics.clone());
+        self.read_only(Some(topics.iter().cloned().collect()));
         self.join(Subscribed { names: topics, pattern: None });
         Ok(())
     }
@@ -208,6 +231,7 @@ impl Consumer {
     pub fn subscribe_pattern(&mut self, pattern: &str) -> Result<(), ConsumerError> {
         self.config.group.as_ref().ok_or(NoGroup)?;
         let local = Subscription::pattern(pattern)?;
+        self.read_only(None);
         match self.config.group_protocol {
             GroupProtocol::Classic => {
                 self.subscription = local;
@@ -237,6 +261,7 @@ impl Consumer {
         self.group = None;
         self.subscription = Subscription::None;
         self.forget_partitions();
+        self.read_only(None);
         let topics = partitions.iter().map(|(at, _)| at.topic.to_string()).collect();
         self.cluster.refresh(&sorted(topics), self.config.create_topics).await?;
         self.begin(partitions);
@@ -358,7 +383,7 @@ impl Consumer {
     /// The next available result.
     fn hand_out(&mut self, records: bool) -> Option<Polled> {
         let mut assignment = self.shared.assignment.lock();
-        let known = |at: &TopicPartition| !assignment.contains(at) || assignment.position(at).is_some();
+        let known = |at: &TopicPartition| !assignment.contains(at) || assignment.is_settled(at);
         if self.assigned.as_ref().is_some_and(|assigned| assigned.iter().all(known)) {
             return self.assigned.take().map(Polled::Assigned);
         }
@@ -402,6 +427,10 @@ impl Consumer {
                     self.withdraw(&partitions);
                     let lost = self.shared.assignment.lock().remove(&partitions);
                     (!lost.is_empty()).then_some(Polled::Lost(lost))
+                }
+                Event::Reported(error) => {
+                    membership.handled();
+                    return Err(error.into());
                 }
                 Event::Failed(error) => return Err(error.into()),
             };
@@ -473,6 +502,12 @@ impl Consumer {
             self.refresh_at = Instant::now();
         }
         self.positions_at = Instant::now();
+        self.shared.changed.notify_waiters();
+    }
+
+    /// Reads only these of the assigned topics, if any are given.
+    fn read_only(&mut self, topics: Option<BTreeSet<String>>) {
+        self.shared.assignment.lock().subscribe(topics);
         self.shared.changed.notify_waiters();
     }
 

@@ -178,7 +178,7 @@ pub use cluster::{Cluster, CoordinatorKind, WeakCluster};
 pub use connection::{Connection, RequestOptions};
 pub use consumer::{
     AssignmentStrategy, Chunk, ChunkError, Commit, Consumer, ConsumerConfig, ConsumerError, GroupProtocol,
-    InvalidPattern, NoGroup, NoOffset, OffsetReset, Polled, StartAt, read_assignment,
+    InvalidPattern, LogTruncated, NoGroup, NoOffset, OffsetReset, Polled, StartAt, read_assignment,
 };
 pub use error::{
     AuthenticationFailed, AuthenticationFault, BootstrapError, BrokerUnknown, ClientError, CloseReason,

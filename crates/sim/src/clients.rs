@@ -240,7 +240,7 @@ impl Clients {
             let chunk = match consumer.poll(Duration::from_secs(1)).await {
                 Ok(Polled::Chunk(chunk)) => chunk,
                 Ok(_) => continue,
-                Err(error @ ConsumerError::NoOffset(_)) => {
+                Err(error @ (ConsumerError::NoOffset(_) | ConsumerError::Truncated(_))) => {
                     self.history.violation(format!("{name}: {error}"));
                     return Err(error.to_string());
                 }

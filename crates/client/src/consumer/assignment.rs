@@ -2,7 +2,9 @@
 //! behind a lock.
 //!
 //! A partition has two positions: the offset after the returned records, which is committed, and the offset after the
-//! fetched records, which is ahead of it. A seek moves both, and makes fetches in flight stale.
+//! fetched records, which is ahead of it. A seek moves both, and makes fetches in flight stale. So does another leader epoch:
+//! the first position is compared with the log of the new leader before anything is read from it (KIP-320), because that
+//! log may lack records that were read.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,6 +25,8 @@ struct Reading {
     /// The offset after the returned records, and the leader epoch of the record before it.
     position: Offset,
     position_epoch: LeaderEpoch,
+    /// The position was not compared with the leader's log yet.
+    unvalidated: bool,
     /// The offset after the fetched records.
     fetch_from: Offset,
     /// The last known committed offset.
@@ -30,11 +34,15 @@ struct Reading {
     /// Changes with each seek.
     version: u64,
     paused: bool,
+    /// The consumer has unsubscribed from its topic: nothing is read from it, until the group takes it.
+    unsubscribed: bool,
     /// It is being revoked: nothing more is read from it.
     revoked: bool,
     topic_id: Uuid,
     leader: Option<i32>,
     leader_epoch: LeaderEpoch,
+    /// The epoch of a committed offset: metadata with an older one is of an earlier leader.
+    leader_epoch_min: LeaderEpoch,
     /// A follower to read from, and until when (KIP-392).
     replica: Option<(i32, Instant)>,
 }
@@ -49,10 +57,24 @@ pub(super) struct Target {
     pub(super) version: u64,
 }
 
+/// A position to compare with the log of its leader.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Unvalidated {
+    pub(super) at: TopicPartition,
+    pub(super) version: u64,
+    pub(super) offset: Offset,
+    /// Of the record before the offset.
+    pub(super) epoch: LeaderEpoch,
+    pub(super) leader: i32,
+    pub(super) leader_epoch: LeaderEpoch,
+}
+
 /// The partitions.
 #[derive(Debug, Default)]
 pub(super) struct Assignment {
     partitions: BTreeMap<TopicPartition, Reading>,
+    /// The topics of the subscription, if it names them.
+    topics: Option<BTreeSet<String>>,
     next_version: u64,
 }
 
@@ -64,6 +86,21 @@ impl Reading {
             _ => self.leader,
         }
     }
+
+    /// Whether the caller wants its records.
+    fn is_wanted(&self) -> bool {
+        !self.paused && !self.revoked && !self.unsubscribed
+    }
+
+    /// Whether the position is known, and the leader's log has it.
+    fn is_settled(&self) -> bool {
+        self.start.is_none() && !self.unvalidated
+    }
+
+    /// Whether a position of this epoch can be compared with the leader's log. Older brokers know no epochs.
+    fn is_comparable(&self) -> bool {
+        self.position_epoch >= LeaderEpoch(0) && self.leader_epoch >= LeaderEpoch(0)
+    }
 }
 
 impl Assignment {
@@ -73,19 +110,35 @@ impl Assignment {
             start: Some(start),
             position: Offset::NONE,
             position_epoch: LeaderEpoch::NONE,
+            unvalidated: false,
             fetch_from: Offset::NONE,
             committed: None,
             version: 0,
             paused: false,
+            unsubscribed: self.topics.as_ref().is_some_and(|topics| !topics.contains(&*at.topic)),
             revoked: false,
             topic_id: Uuid::ZERO,
             leader: None,
             leader_epoch: LeaderEpoch::NONE,
+            leader_epoch_min: LeaderEpoch::NONE,
             replica: None,
         };
         self.partitions.insert(at.clone(), reading);
         self.led(&at, metadata);
         self.seek(&at, start);
+    }
+
+    /// Reads these topics only; all that are assigned without them.
+    pub(super) fn subscribe(&mut self, topics: Option<BTreeSet<String>>) {
+        let lacks = |at: &TopicPartition| topics.as_ref().is_some_and(|topics| !topics.contains(&*at.topic));
+        let changed = self.partitions.iter().filter(|(at, reading)| lacks(at) != reading.unsubscribed);
+        let changed: Vec<TopicPartition> = changed.map(|(at, _)| at.clone()).collect();
+        for at in changed {
+            if let Some(reading) = self.renew(&at) {
+                reading.unsubscribed = !reading.unsubscribed;
+            }
+        }
+        self.topics = topics;
     }
 
     pub(super) fn clear(&mut self) {
@@ -134,18 +187,17 @@ impl Assignment {
 
     /// Continues at another position. If that is the current one, fetches in flight stay valid.
     pub(super) fn seek(&mut self, at: &TopicPartition, start: StartAt) {
-        let is_there =
-            |reading: &Reading| reading.start.is_none() && start == StartAt::Offset(reading.position);
+        let is_there = |reading: &Reading| reading.is_settled() && start == StartAt::Offset(reading.position);
         if self.partitions.get(at).is_some_and(is_there) {
             return;
         }
         let Some(reading) = self.renew(at) else { return };
-        reading.replica = None;
+        (reading.replica, reading.unvalidated) = (None, false);
+        reading.position_epoch = LeaderEpoch::NONE;
         match start {
             StartAt::Offset(offset) => {
                 reading.start = None;
                 reading.position = offset;
-                reading.position_epoch = LeaderEpoch::NONE;
                 reading.fetch_from = offset;
             }
             start => reading.start = Some(start),
@@ -153,15 +205,57 @@ impl Assignment {
     }
 
     /// Sets the offset found for the start position, unless the caller has sought meanwhile.
-    pub(super) fn found(&mut self, at: &TopicPartition, version: u64, offset: Offset, committed: bool) {
+    pub(super) fn found(&mut self, at: &TopicPartition, version: u64, offset: Offset) {
         if let Some(reading) = self.partitions.get_mut(at).filter(|reading| reading.version == version) {
-            reading.start = None;
+            (reading.start, reading.unvalidated) = (None, false);
             reading.position = offset;
             reading.position_epoch = LeaderEpoch::NONE;
             reading.fetch_from = offset;
-            if committed {
-                reading.committed = Some(offset);
+        }
+    }
+
+    /// As [`Assignment::found`], for a committed offset. The leader's log may end before it.
+    pub(super) fn found_committed(&mut self, at: &TopicPartition, version: u64, found: &CommittedOffset) {
+        self.found(at, version, found.offset);
+        if let Some(reading) = self.partitions.get_mut(at).filter(|reading| reading.version == version) {
+            reading.committed = Some(found.offset);
+            (reading.position_epoch, reading.leader_epoch_min) = (found.leader_epoch, found.leader_epoch);
+            reading.unvalidated = reading.is_comparable();
+            if reading.unvalidated && reading.leader_epoch < reading.leader_epoch_min {
+                reading.leader = None;
             }
+        }
+    }
+
+    /// The positions to compare with the logs of their leaders.
+    pub(super) fn unvalidated(&self) -> Vec<Unvalidated> {
+        let readings = self.partitions.iter().filter(|(_, reading)| reading.unvalidated && !reading.revoked);
+        let unvalidated = readings.filter_map(|(at, reading)| {
+            Some(Unvalidated {
+                at: at.clone(),
+                version: reading.version,
+                offset: reading.position,
+                epoch: reading.position_epoch,
+                leader: reading.leader?,
+                leader_epoch: reading.leader_epoch,
+            })
+        });
+        unvalidated.collect()
+    }
+
+    /// Whether a position is where it was, and is still to be compared.
+    pub(super) fn is_unvalidated(&self, asked: &Unvalidated) -> bool {
+        let reading = self.partitions.get(&asked.at);
+        reading.is_some_and(|reading| reading.version == asked.version && reading.unvalidated)
+    }
+
+    /// The leader's log has the record before the position at this offset, or parts from it there: the records behind it
+    /// are read from it again.
+    pub(super) fn validated(&mut self, asked: &Unvalidated, offset: Offset, epoch: LeaderEpoch) {
+        let is_asked = |reading: &&mut Reading| reading.version == asked.version;
+        if let Some(reading) = self.partitions.get_mut(&asked.at).filter(is_asked) {
+            reading.unvalidated = false;
+            (reading.position, reading.position_epoch, reading.fetch_from) = (offset, epoch, offset);
         }
     }
 
@@ -186,18 +280,24 @@ impl Assignment {
         readings.filter_map(|(at, reading)| Some((at.clone(), reading.version, reading.start?))).collect()
     }
 
-    /// Whether the offset of any partition has to be found.
+    /// Whether the offset of any partition has to be found, or compared with the leader's log.
     pub(super) fn lacks_position(&self) -> bool {
-        self.partitions.values().any(|reading| !reading.revoked && reading.start.is_some())
+        self.partitions.values().any(|reading| !reading.revoked && !reading.is_settled())
+    }
+
+    /// Whether a partition's position is known, and compared with the leader's log.
+    pub(super) fn is_settled(&self, at: &TopicPartition) -> bool {
+        self.partitions.get(at).is_some_and(Reading::is_settled)
     }
 
     pub(super) fn position(&self, at: &TopicPartition) -> Option<Offset> {
         self.partitions.get(at).filter(|reading| reading.start.is_none()).map(|reading| reading.position)
     }
 
-    /// The positions that are not known to be committed.
+    /// The positions that are not known to be committed. One that is to be compared with the leader's log may be beyond its
+    /// end.
     pub(super) fn uncommitted(&self) -> BTreeMap<TopicPartition, CommittedOffset> {
-        let found = self.partitions.iter().filter(|(_, reading)| reading.start.is_none());
+        let found = self.partitions.iter().filter(|(_, reading)| reading.is_settled());
         let moved = found.filter(|(_, reading)| reading.committed != Some(reading.position));
         moved
             .map(|(at, reading)| {
@@ -217,8 +317,7 @@ impl Assignment {
 
     /// Whether a chunk is still wanted. Then it is about to be handed to the caller, whose position is behind it.
     pub(super) fn hand_out(&mut self, chunk: &Chunk) -> bool {
-        let wanted =
-            |reading: &&mut Reading| reading.version == chunk.version && !reading.paused && !reading.revoked;
+        let wanted = |reading: &&mut Reading| reading.version == chunk.version && reading.is_wanted();
         let Some(reading) = self.partitions.get_mut(&chunk.at).filter(wanted) else { return false };
         reading.position = chunk.next;
         reading.position_epoch = chunk.leader_epoch;
@@ -228,10 +327,7 @@ impl Assignment {
     /// The partitions to fetch from a broker now.
     pub(super) fn targets(&self, broker: i32, now: Instant) -> Vec<Target> {
         let readable = self.partitions.iter().filter(|(_, reading)| {
-            reading.start.is_none()
-                && !reading.paused
-                && !reading.revoked
-                && reading.broker(now) == Some(broker)
+            reading.is_settled() && reading.is_wanted() && reading.broker(now) == Some(broker)
         });
         let target = |(at, reading): (&TopicPartition, &Reading)| Target {
             at: at.clone(),
@@ -281,7 +377,7 @@ impl Assignment {
     /// Whether a partition would be fetched from this offset next.
     pub(super) fn is_at(&self, at: &TopicPartition, offset: Offset) -> bool {
         let reading = self.partitions.get(at);
-        reading.is_some_and(|reading| reading.start.is_none() && reading.fetch_from == offset)
+        reading.is_some_and(|reading| reading.is_settled() && reading.fetch_from == offset)
     }
 
     /// The broker does not lead the partition, or does not answer: its leader is unknown until the next metadata.
@@ -310,10 +406,24 @@ impl Assignment {
         let Some(reading) = self.partitions.get_mut(at) else { return };
         let topic = metadata.topics.get(&*at.topic);
         let known = topic.and_then(|topic| Some((topic.id, topic.partition(at.partition)?)));
-        reading.leader = known.and_then(|(_, partition)| partition.leader);
+        reading.leader = None;
         if let Some((topic_id, partition)) = known {
-            reading.topic_id = topic_id;
-            reading.leader_epoch = partition.leader_epoch;
+            if std::mem::replace(&mut reading.topic_id, topic_id) != topic_id {
+                // Another topic of the same name: its epochs begin again.
+                reading.leader_epoch_min = LeaderEpoch::NONE;
+            }
+            let epoch = partition.leader_epoch;
+            let is_stale = epoch >= LeaderEpoch(0) && epoch < reading.leader_epoch_min;
+            reading.leader = partition.leader.filter(|_| !is_stale);
+            if reading.leader.is_some() && reading.leader_epoch != epoch {
+                reading.leader_epoch = epoch;
+                if reading.start.is_none() && reading.is_comparable() {
+                    self.next_version += 1;
+                    reading.version = self.next_version;
+                    (reading.unvalidated, reading.replica) = (true, None);
+                    reading.fetch_from = reading.position;
+                }
+            }
         }
         let is_there = |replica: &(i32, Instant)| metadata.brokers.contains_key(&replica.0);
         reading.replica = reading.replica.filter(is_there);

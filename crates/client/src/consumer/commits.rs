@@ -129,8 +129,16 @@ impl Commits {
             };
             let Some(next) = next else { return };
             let result = self.send(&next).await;
-            if result.is_ok() {
-                self.shared.assignment.lock().committed(&next.offsets);
+            match &result {
+                Ok(()) => self.shared.assignment.lock().committed(&next.offsets),
+                Err(error) => {
+                    let code = error.error_code();
+                    let is_none =
+                        matches!(code, Some(ErrorCode::UnknownMemberId | ErrorCode::IllegalGeneration));
+                    if let Some(member) = next.member.as_ref().filter(|_| is_none) {
+                        member.doubt();
+                    }
+                }
             }
             next.end(&result);
         }

@@ -32,6 +32,8 @@ pub(super) enum Event {
     Revoked(Vec<TopicPartition>),
     /// The group has already reassigned these.
     Lost(Vec<TopicPartition>),
+    /// A heartbeat was refused, and the member continues.
+    Reported(ClientError),
     /// The member cannot continue.
     Failed(ClientError),
 }
@@ -68,6 +70,8 @@ struct State {
     giving_up: bool,
     /// The topics have changed.
     rejoin: bool,
+    /// A commit was refused as that of no member: a heartbeat checks the membership.
+    doubted: bool,
     leaving: bool,
     polling: bool,
     polled_at: Instant,
@@ -154,6 +158,17 @@ impl Membership {
         std::mem::take(&mut self.state.lock().rejoin)
     }
 
+    /// A commit was refused as that of no member, or of another generation.
+    pub(super) fn doubt(&self) {
+        self.state.lock().doubted = true;
+        self.changed.notify_one();
+    }
+
+    /// Whether a heartbeat is due, because the membership is in doubt.
+    pub(super) fn take_doubt(&self) -> bool {
+        std::mem::take(&mut self.state.lock().doubted)
+    }
+
     pub(super) fn is_leaving(&self) -> bool {
         self.state.lock().leaving
     }
@@ -206,6 +221,15 @@ impl Membership {
     pub(super) fn tell(&self, event: Event) {
         self.state.lock().events.push_back(event);
         self.happened.notify_one();
+    }
+
+    /// Reports an error to the consumer, unless one waits for it already.
+    pub(super) fn report(&self, error: ClientError) {
+        let mut state = self.state.lock();
+        if !state.events.iter().any(|event| matches!(event, Event::Reported(_))) {
+            state.events.push_back(Event::Reported(error));
+            self.happened.notify_one();
+        }
     }
 
     /// Whether partitions that were revoked are the consumer's still.
@@ -298,6 +322,7 @@ impl Group {
                 events: VecDeque::new(),
                 giving_up: false,
                 rejoin: false,
+                doubted: false,
                 leaving: false,
                 polling: false,
                 polled_at: Instant::now(),

@@ -74,7 +74,8 @@ impl Consumer {
         Retry::within(self.config.retry_backoff, self.config.connection.request_timeout)
     }
 
-    /// Tries once to find the missing offsets. Retriable failures are left to the next round.
+    /// Tries once to find the missing offsets, and to compare those that may be beyond the leader's log. Retriable failures
+    /// are left to the next round.
     pub(super) async fn find_positions(&mut self) -> Result<(), ConsumerError> {
         self.positions_at = Instant::now() + self.config.retry_backoff;
         let mut specs: Vec<(Wanted, OffsetSpec)> = Vec::new();
@@ -99,9 +100,7 @@ impl Consumer {
             };
             for (at, version) in committed {
                 match known.get(&at) {
-                    Some(known) => {
-                        self.shared.assignment.lock().found(&at, version, known.offset, true);
-                    }
+                    Some(known) => self.shared.assignment.lock().found_committed(&at, version, known),
                     None => {
                         let spec = self.reset_spec(&at, None)?;
                         specs.push(((at, version), spec));
@@ -110,8 +109,9 @@ impl Consumer {
             }
         }
         self.find_offsets(specs).await?;
+        let validated = self.validate_positions().await;
         self.shared.changed.notify_waiters();
-        Ok(())
+        validated
     }
 
     async fn find_offsets(&mut self, specs: Vec<(Wanted, OffsetSpec)>) -> Result<(), ConsumerError> {
@@ -127,7 +127,7 @@ impl Consumer {
                 Some(Ok(found)) if found.offset < Offset(0) => {
                     self.shared.assignment.lock().seek(&at, StartAt::Spec(OffsetSpec::Latest));
                 }
-                Some(Ok(found)) => self.shared.assignment.lock().found(&at, version, found.offset, false),
+                Some(Ok(found)) => self.shared.assignment.lock().found(&at, version, found.offset),
                 Some(Err(error)) if !error.is_retriable() => return Err(error.clone().into()),
                 Some(Err(error)) => {
                     self.config.connection.failed("offsets", error);

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use thalweg_watch as watch;
 use thalweg_wire::request::{ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse};
@@ -102,9 +103,11 @@ impl Member {
             let Err(error) = self.beat().await else { continue };
             match error.error_code() {
                 Some(ErrorCode::FencedMemberEpoch | ErrorCode::UnknownMemberId) => {
+                    // Otherwise a coordinator that refuses every join gets them without a pause.
+                    let pause = if self.epoch == JOINS { self.backoff.next() } else { Duration::ZERO };
                     self.epoch = JOINS;
                     self.assigned.send_replace(Assigned::default());
-                    self.beat_at = Instant::now();
+                    self.beat_at = Instant::now() + pause;
                 }
                 Some(ErrorCode::CoordinatorLoadInProgress) => self.retry(&error),
                 _ if error.is_retriable() => {

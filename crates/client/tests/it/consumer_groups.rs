@@ -339,6 +339,63 @@ async fn a_fenced_member_has_lost_its_partitions_and_joins_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_group_that_does_not_exist_ends_the_membership() {
+    let coordinator = Coordinator::new();
+    let mut consumer = coordinator.member(ConsumerConfig::default()).await;
+    coordinator.refuse(ErrorCode::GroupIdNotFound);
+    assert!(matches!(next(&mut consumer).await, Polled::Lost(_)));
+    let beats = coordinator.beats().len();
+    for _ in 0..2 {
+        let error = consumer.poll(10 * INTERVAL).await.expect_err("it is no member");
+        assert_eq!(error.error_code(), Some(ErrorCode::GroupIdNotFound), "{error}");
+    }
+    assert_eq!(coordinator.beats().len(), beats, "nothing more is asked");
+
+    // The group is of another type: the join is refused.
+    let other = Coordinator::serving(Some(1));
+    (0..100).for_each(|_| other.refuse(ErrorCode::GroupIdNotFound));
+    let mut consumer = other.consumer(ConsumerConfig::default()).await;
+    consumer.subscribe(vec![TOPIC.to_owned()]).expect("it has a group");
+    let error = consumer.poll(INTERVAL).await.expect_err("it cannot join");
+    assert_eq!(error.error_code(), Some(ErrorCode::GroupIdNotFound), "{error}");
+    assert_eq!(other.beats().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_group_that_does_not_exist_any_more_is_left() {
+    let coordinator = Coordinator::new();
+    let consumer = coordinator.member(ConsumerConfig::default()).await;
+    coordinator.refuse(ErrorCode::GroupIdNotFound);
+    consumer.close().await.expect("left");
+}
+
+#[tokio::test(start_paused = true)]
+async fn joins_that_are_refused_again_and_again_have_pauses() {
+    let coordinator = Coordinator::serving(Some(1));
+    (0..40).for_each(|_| coordinator.refuse(ErrorCode::UnknownMemberId));
+    coordinator.next(assigned(1, &[0]));
+    let began = tokio::time::Instant::now();
+    let mut consumer = coordinator.consumer(ConsumerConfig::default()).await;
+    consumer.subscribe(vec![TOPIC.to_owned()]).expect("it has a group");
+    assert!(matches!(next(&mut consumer).await, Polled::Assigned(_)));
+    assert!(began.elapsed() > Duration::from_secs(3), "40 joins within {:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_topic_that_the_member_may_not_see_is_reported_and_the_member_goes_on() {
+    let coordinator = Coordinator::new();
+    let mut consumer = coordinator.member(ConsumerConfig::default()).await;
+    coordinator.refuse(ErrorCode::TopicAuthorizationFailed);
+    let error = consumer.poll(10 * INTERVAL).await.expect_err("it is reported");
+    assert_eq!(error.error_code(), Some(ErrorCode::TopicAuthorizationFailed), "{error}");
+    let before = coordinator.beats().len();
+    idle(&mut consumer, 3).await;
+    assert!(coordinator.beats().len() > before + 1, "the member goes on");
+    assert_eq!(coordinator.beats()[before].member_epoch, 1);
+    assert_eq!(consumer.assignment().count(), 2, "it keeps its partitions");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_commit_follows_the_epoch_while_its_partitions_are_held() {
     let coordinator = Coordinator::new();
     let mut consumer = coordinator.member(ConsumerConfig::default()).await;

@@ -7,17 +7,20 @@ use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use thalweg_client::{
-    ByteStream, CloseReason, Cluster, CommittedOffset, ConnectionOptions, Connector, Consumer,
-    ConsumerConfig, FrameReader, Polled, TopicPartition,
+    AssignmentStrategy, ByteStream, CloseReason, Cluster, CommittedOffset, ConnectionOptions, Connector,
+    Consumer, ConsumerConfig, FrameReader, Polled, TopicPartition,
 };
 use thalweg_record::Offset;
-use thalweg_wire::data::ConsumerProtocolAssignment;
 use thalweg_wire::data::consumer_protocol_assignment::TopicPartition as Assigned;
+use thalweg_wire::data::{ConsumerProtocolAssignment, ConsumerProtocolSubscription};
 use thalweg_wire::request::api_versions_response::ApiVersion;
 use thalweg_wire::request::fetch_response::{FetchableTopicResponse, PartitionData};
 use thalweg_wire::request::find_coordinator_response::Coordinator;
 use thalweg_wire::request::metadata_response::{
     MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
+};
+use thalweg_wire::request::offset_commit_response::{
+    OffsetCommitResponsePartition, OffsetCommitResponseTopic,
 };
 use thalweg_wire::request::offset_fetch_response::{
     OffsetFetchResponseGroup, OffsetFetchResponsePartitions, OffsetFetchResponseTopics,
@@ -57,6 +60,12 @@ pub struct Brokers {
     /// The requests of the member, with its generation where they have it.
     requests: Arc<Mutex<Vec<(ApiKey, i32)>>>,
     joins: Arc<AtomicI32>,
+    /// The errors of the next joins.
+    refused_joins: Arc<Mutex<VecDeque<ErrorCode>>>,
+    /// The members' ids in requests to join, and the partitions that they own.
+    joined: Arc<Mutex<Vec<(String, usize)>>>,
+    /// The errors of the next commits.
+    refused_commits: Arc<Mutex<VecDeque<ErrorCode>>>,
     /// Whether the first broker, which leads, sends consumers to the second.
     sends_on: Arc<AtomicBool>,
     connections: Arc<AtomicI32>,
@@ -170,8 +179,12 @@ impl Brokers {
             ApiKey::JoinGroup => {
                 let generation_id = self.joins.fetch_add(1, Ordering::SeqCst) + 1;
                 self.note(key, generation_id);
+                let request = JoinGroupRequest::decode(&mut d, version).expect("a request");
+                let owned = request.protocols.iter().map(|protocol| owned(&protocol.metadata)).sum();
+                self.joined.lock().expect("nobody panicked").push((request.member_id, owned));
+                let refused = self.refused_joins.lock().expect("nobody panicked").pop_front();
                 let response = JoinGroupResponse {
-                    error_code: here,
+                    error_code: refused.map_or(here, ErrorCode::code),
                     generation_id,
                     protocol_type: Some("consumer".to_owned()),
                     protocol_name: Some("range".to_owned()),
@@ -201,7 +214,8 @@ impl Brokers {
             ApiKey::OffsetCommit => {
                 let request = OffsetCommitRequest::decode(&mut d, version).expect("a request");
                 self.note(key, request.generation_id_or_member_epoch);
-                encode(&OffsetCommitResponse::default(), key, version, id)
+                let refused = self.refused_commits.lock().expect("nobody panicked").pop_front();
+                encode(&committed(refused), key, version, id)
             }
             ApiKey::OffsetFetch => {
                 if self.moves.load(Ordering::SeqCst) {
@@ -268,6 +282,25 @@ fn assignment() -> Bytes {
     framed.freeze()
 }
 
+/// How many partitions a member owns, by its subscription.
+fn owned(subscription: &Bytes) -> usize {
+    let mut d = Decoder::new(subscription.clone());
+    let version = d.i16().expect("a version");
+    let subscription = ConsumerProtocolSubscription::decode(&mut d, version).expect("a subscription");
+    subscription.owned_partitions.iter().map(|topic| topic.partitions.len()).sum()
+}
+
+fn committed(error: Option<ErrorCode>) -> OffsetCommitResponse {
+    let partition =
+        OffsetCommitResponsePartition { partition_index: 0, error_code: error.map_or(0, ErrorCode::code) };
+    let topic = OffsetCommitResponseTopic {
+        name: TOPIC.to_owned(),
+        partitions: vec![partition],
+        ..OffsetCommitResponseTopic::default()
+    };
+    OffsetCommitResponse { topics: vec![topic], ..OffsetCommitResponse::default() }
+}
+
 /// A fetch that is to be made from the follower.
 fn sent_on() -> FetchResponse {
     let partition = PartitionData { preferred_read_replica: 2, ..PartitionData::default() };
@@ -292,13 +325,19 @@ pub fn offsets(error_code: i16) -> OffsetFetchResponse {
     OffsetFetchResponse { groups: vec![group], ..Default::default() }
 }
 
-async fn member(brokers: &Brokers, config: ConsumerConfig) -> Consumer {
+/// A consumer that joins once it is polled.
+async fn member_of(brokers: &Brokers, config: ConsumerConfig) -> Consumer {
     let bootstrap = ["node:1".to_owned()];
     let options = ConnectionOptions::default();
     let cluster = Cluster::connect_by(brokers.connector(), &bootstrap, &options);
     let config = ConsumerConfig { group: Some(GROUP.to_owned()), auto_commit: None, ..config };
     let mut consumer = Consumer::new(cluster.await.expect("connected"), config);
     consumer.subscribe(vec![TOPIC.to_owned()]).expect("it has a group");
+    consumer
+}
+
+async fn member(brokers: &Brokers, config: ConsumerConfig) -> Consumer {
+    let mut consumer = member_of(brokers, config).await;
     let polled = tokio::time::timeout(Duration::from_secs(60), consumer.poll(Duration::from_secs(1))).await;
     let polled = polled.expect("the coordinator is asked").expect("it answers");
     assert!(matches!(polled, Polled::Assigned(_)), "{polled:?}");
@@ -370,6 +409,74 @@ async fn a_member_that_is_forgotten_has_lost_its_partitions() {
     assert!(matches!(polled, Polled::Lost(_)), "{polled:?}");
     assert_eq!(consumer.position(&TopicPartition::new(TOPIC, 0)), None);
     assert!(matches!(next(&mut consumer).await, Polled::Assigned(_)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_keeps_its_id_unless_it_is_unknown() {
+    let cases = [(ErrorCode::IllegalGeneration, "member"), (ErrorCode::UnknownMemberId, "")];
+    for (error, member_id) in cases {
+        let brokers = Brokers::default();
+        let mut consumer = member(&brokers, ConsumerConfig::default()).await;
+        brokers.next_heartbeat(error);
+        assert!(matches!(next(&mut consumer).await, Polled::Lost(_)), "{error}");
+        assert!(matches!(next(&mut consumer).await, Polled::Assigned(_)), "{error}");
+        let joined = brokers.joined.lock().expect("nobody panicked").clone();
+        let ids: Vec<&str> = joined.iter().map(|(id, _)| id.as_str()).collect();
+        assert_eq!(
+            ids,
+            ["", member_id],
+            "{error}: with another id, the group waits for the session of the old one"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn joins_that_are_refused_again_and_again_have_pauses() {
+    for error in [ErrorCode::UnknownMemberId, ErrorCode::RebalanceInProgress, ErrorCode::IllegalGeneration] {
+        let brokers = Brokers::default();
+        *brokers.refused_joins.lock().expect("nobody panicked") = [error; 40].into();
+        let began = Instant::now();
+        let mut consumer = member_of(&brokers, ConsumerConfig::default()).await;
+        assert!(matches!(next(&mut consumer).await, Polled::Assigned(_)), "{error}");
+        assert!(began.elapsed() > Duration::from_secs(3), "{error}: 40 joins within {:?}", began.elapsed());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_commit_makes_a_member_ask_whether_it_is_one() {
+    for error in [ErrorCode::UnknownMemberId, ErrorCode::IllegalGeneration] {
+        let brokers = Brokers::default();
+        let config =
+            ConsumerConfig { heartbeat_interval: Duration::from_secs(30), ..ConsumerConfig::default() };
+        let mut consumer = member(&brokers, config).await;
+        brokers.refused_commits.lock().expect("nobody panicked").push_back(error);
+        brokers.next_heartbeat(error);
+        let offsets = [(TopicPartition::new(TOPIC, 0), CommittedOffset::new(Offset(9)))];
+        consumer.commit_offsets(offsets.into()).await.expect_err("another generation");
+        let polled = consumer.poll(Duration::from_secs(1)).await.expect("a poll");
+        assert!(matches!(polled, Polled::Lost(_)), "{error}: {polled:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cooperative_member_gives_up_what_it_does_not_subscribe_to_before_it_joins() {
+    let brokers = Brokers::default();
+    let assignment_strategies = vec![AssignmentStrategy::CooperativeSticky];
+    let config = ConsumerConfig { assignment_strategies, ..ConsumerConfig::default() };
+    let mut consumer = member(&brokers, config).await;
+    consumer.subscribe(vec!["other".to_owned()]).expect("it has a group");
+    let polled = next(&mut consumer).await;
+    let Polled::Revoked(partitions) = polled else { panic!("{polled:?} comes first") };
+    assert_eq!(partitions, [TopicPartition::new(TOPIC, 0)]);
+    assert_eq!(brokers.count(ApiKey::JoinGroup), 1, "others could have it at once");
+    assert!(matches!(next(&mut consumer).await, Polled::Assigned(_)));
+    let joined = brokers.joined.lock().expect("nobody panicked").clone();
+    assert_eq!(joined.last(), Some(&("member".to_owned(), 0)));
+    // Topics that it keeps stay with it.
+    consumer.subscribe(vec!["other".to_owned(), TOPIC.to_owned()]).expect("it has a group");
+    assert!(matches!(next(&mut consumer).await, Polled::Assigned(_)));
+    let joined = brokers.joined.lock().expect("nobody panicked").clone();
+    assert_eq!(joined.last(), Some(&("member".to_owned(), 1)));
 }
 
 #[tokio::test(start_paused = true)]

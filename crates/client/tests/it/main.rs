@@ -22,3 +22,4 @@ mod share_kafka;
 mod sharing;
 mod transactions;
 mod transactions_kafka;
+mod truncation;

@@ -49,13 +49,18 @@ struct Broker {
     fetches: Arc<Mutex<VecDeque<ShareFetchResponse>>>,
     said: Arc<Mutex<Vec<Said>>>,
     beats: Arc<Mutex<Vec<ShareGroupHeartbeatRequest>>>,
-    /// The error of the next heartbeat.
-    beat_error: Arc<Mutex<Option<ErrorCode>>>,
+    /// The errors of the next heartbeats.
+    beat_errors: Arc<Mutex<VecDeque<ErrorCode>>>,
 }
 
 impl Broker {
     fn next(&self, answer: ShareFetchResponse) {
         self.fetches.lock().expect("no panic").push_back(answer);
+    }
+
+    /// Refuses a heartbeat, after those that are to be refused already.
+    fn refuse(&self, error: ErrorCode) {
+        self.beat_errors.lock().expect("no panic").push_back(error);
     }
 
     fn said(&self) -> Vec<Said> {
@@ -100,7 +105,7 @@ impl Broker {
                 let request = ShareGroupHeartbeatRequest::decode(&mut d, version).expect("a request");
                 self.beats.lock().expect("no panic").push(request);
                 let topic = TopicPartitions { topic_id: TOPIC_ID, partitions: vec![0, 1] };
-                let error = self.beat_error.lock().expect("no panic").take();
+                let error = self.beat_errors.lock().expect("no panic").pop_front();
                 let response = ShareGroupHeartbeatResponse {
                     error_code: error.map_or(0, ErrorCode::code),
                     member_epoch: 1,
@@ -302,11 +307,21 @@ async fn a_refused_acknowledgement_is_reported() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn joins_that_are_refused_again_and_again_have_pauses() {
+    let broker = Broker::default();
+    (0..40).for_each(|_| broker.refuse(ErrorCode::UnknownMemberId));
+    let mut consumer = broker.consumer(AcknowledgementMode::Implicit).await;
+    idle(&mut consumer).await;
+    let joins = broker.beats.lock().expect("no panic").len();
+    assert!((2..10).contains(&joins), "{joins} joins within two seconds");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_fenced_member_joins_again() {
     let broker = Broker::default();
     let mut consumer = broker.consumer(AcknowledgementMode::Implicit).await;
     idle(&mut consumer).await;
-    *broker.beat_error.lock().expect("no panic") = Some(ErrorCode::FencedMemberEpoch);
+    broker.refuse(ErrorCode::FencedMemberEpoch);
     for _ in 0..3 {
         idle(&mut consumer).await;
     }
@@ -315,7 +330,7 @@ async fn a_fenced_member_joins_again() {
     assert_eq!(joins.len(), 2, "{beats:?}");
     assert_eq!(joins[0].member_id, joins[1].member_id);
     assert_eq!(joins[1].subscribed_topic_names, Some(vec![TOPIC.to_owned()]));
-    *broker.beat_error.lock().expect("no panic") = Some(ErrorCode::UnsupportedVersion);
+    broker.refuse(ErrorCode::UnsupportedVersion);
     let error = loop {
         if let Err(error) = consumer.poll(Duration::from_secs(1)).await {
             break error;

@@ -24,17 +24,48 @@ use super::PartitionLog;
 use super::error::LogError;
 use crate::disk::LogFile;
 use crate::scan::{BatchFault, CorruptBatch, HeaderScan, ScanError};
+use crate::segment::{Segment, take_out};
 
 impl PartitionLog {
     /// Notes what a start sees without reading: closed segments without a batch, and segments of which only an index is
-    /// there. All other segments are to be checked later.
-    pub(super) fn note_lost_segments(&mut self, lost: &[Offset]) -> Result<(), LogError> {
+    /// there. All other segments are to be checked later. `deleted_to` is the log start that clients have asked for.
+    pub(super) fn note_lost_segments(&mut self, lost: &[Offset], deleted_to: Offset) -> Result<(), LogError> {
+        self.note_lost_beginning(lost, deleted_to)?;
         let closed = self.segments.len() - 1;
         self.health.unchecked = self.segments[0].base_offset..self.segments[closed].base_offset;
         let empty = (0..closed).filter(|&index| self.segments[index].is_empty());
         let before_lost = lost.iter().filter_map(|base| self.floor_index(*base));
         for index in empty.chain(before_lost).collect::<Vec<_>>() {
             self.unless_damaged(index, Self::check_end_before_lost)?;
+        }
+        Ok(())
+    }
+
+    /// The segments before the first of which only an index is there: the deletion of old records leaves no such index, since it
+    /// renames the log before it, and the log is still there under its other name when the process ends between the two. The
+    /// index stays, so that the next start sees it too, until the records are deleted or fetched again.
+    fn note_lost_beginning(&mut self, lost: &[Offset], deleted_to: Offset) -> Result<(), LogError> {
+        let first = self.segments[0].base_offset;
+        let before: Vec<Offset> = lost.iter().copied().filter(|base| *base < first).collect();
+        let Some(&from) = before.iter().min() else { return Ok(()) };
+        let was_synced = first <= self.flushing.recovery_point;
+        self.health.lost_beginning = before;
+        if !was_synced || self.may_have_gaps() || from < deleted_to || self.health.was_deleted(from..first) {
+            return Ok(self.forget_lost_beginning()?);
+        }
+        let reason = BatchFault::Missing { from: from.0, to: first.0 };
+        self.note_damage(from, &CorruptBatch { position: 0, reason });
+        Ok(())
+    }
+
+    /// What was before the first segment is not missed any more.
+    pub(super) fn forget_lost_beginning(&mut self) -> io::Result<()> {
+        while let Some(&base) = self.health.lost_beginning.last() {
+            for path in Segment::paths(&self.home, base) {
+                let renamed = take_out(&self.home, &path)?;
+                self.doom(renamed);
+            }
+            self.health.lost_beginning.pop();
         }
         Ok(())
     }

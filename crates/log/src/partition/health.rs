@@ -43,6 +43,8 @@ pub(super) struct Health {
     missing: Option<Offset>,
     /// The base offsets of the segments with batches that cannot be read, and the first offsets that are missing between two.
     unreadable: BTreeSet<Offset>,
+    /// The base offsets of segments before the first of which only an index is there (see `continuity`).
+    pub(super) lost_beginning: Vec<Offset>,
     /// Where segments end before the next begins although nothing is missing (see `continuity`).
     pub(super) gaps: BTreeSet<Offset>,
     /// The base offsets of the segments that were found on disk and are not checked yet (see `continuity`).

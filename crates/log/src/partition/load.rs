@@ -78,7 +78,7 @@ struct Found {
     snapshots: Vec<Offset>,
     /// Base offsets of segments that were deleted, and whose files were still there.
     deleted: Vec<Offset>,
-    /// Base offsets of segments of which only an index was there.
+    /// Base offsets of segments of which only an index was there. Those before the first segment still are: see `continuity`.
     lost: Vec<Offset>,
     /// Whether there is a checkpoint of the transaction indexes.
     txn_checkpoint: bool,
@@ -175,7 +175,7 @@ impl PartitionLog {
         log.producers.on_log_start(log_start.0);
         log.set_high_watermark(options.high_watermark);
         log.publish();
-        log.note_lost_segments(&found.lost)?;
+        log.note_lost_segments(&found.lost, options.log_start)?;
         Ok(log)
     }
 }
@@ -410,18 +410,17 @@ fn sort_out(home: &Home) -> io::Result<Found> {
             _ => {}
         }
     }
-    for (&offset, files) in found.segments.iter().filter(|(_, files)| !files.log) {
-        tracing::warn!(dir = %home.dir.display(), offset = offset.0, "Deleted an index without a log");
-        for (there, suffix) in [
-            (files.index, INDEX_SUFFIX),
-            (files.time_index, TIME_INDEX_SUFFIX),
-            (files.txn_index, TXN_INDEX_SUFFIX),
-        ] {
-            if there {
-                home.disk.remove(&home.file(offset, suffix))?;
-            }
-        }
+    let first =
+        found.segments.iter().find(|(_, files)| files.log).map_or(Offset::ZERO, |(offset, _)| *offset);
+    for (&offset, _) in found.segments.iter().filter(|(_, files)| !files.log) {
         found.lost.push(offset);
+        if offset < first {
+            continue;
+        }
+        tracing::warn!(dir = %home.dir.display(), offset = offset.0, "Deleted an index without a log");
+        for suffix in [INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX] {
+            home.disk.remove(&home.file(offset, suffix))?;
+        }
     }
     found.segments.retain(|_, files| files.log);
     Ok(found)

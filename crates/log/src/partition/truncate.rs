@@ -179,8 +179,13 @@ impl PartitionLog {
     /// ones. Setting them aside could fill the disk.
     pub(super) fn drop_segments_from(&mut self, from: Offset) -> Result<(), LogError> {
         let _allowed = disk::allow_waits(CUTTING);
-        let to = from.max(self.log_start);
+        // Where the beginning is lost, the log start is only where the rest begins.
+        let begins_before = from < self.segments[0].base_offset;
+        let to = if begins_before { from } else { from.max(self.log_start) };
         self.check_descriptors(to)?;
+        if begins_before {
+            self.forget_lost_beginning()?;
+        }
         let cut = match self.segments.partition_point(|segment| segment.base_offset < from) {
             0 => self.truncate_fully_and_start_at(to, None),
             kept => self.truncate_segments(to, kept),

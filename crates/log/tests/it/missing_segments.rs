@@ -18,6 +18,8 @@ const END: Offset = Offset(2 * BATCHES_OF_SEGMENT * SEGMENTS);
 const BASE: Offset = Offset(12);
 const NEXT: Offset = Offset(18);
 const OTHERS: [Offset; 2] = [Offset(6), NEXT];
+/// That of the second.
+const NEXT_OF_FIRST: Offset = Offset(6);
 
 /// A closed log of several segments with some batches each.
 fn closed() -> Bench {
@@ -138,6 +140,65 @@ fn lost_segment_is_found_before_anybody_reads_it() {
         assert_eq!(log.damage(), Some(Damage::Unreadable(BASE)), "{what}");
         log.delete_records(NEXT).expect("deletes");
         assert_eq!(log.damage(), None, "{what}: the records are deleted");
+    }
+}
+
+#[test]
+fn lost_first_segment_is_damage_until_its_records_are_there_or_deleted() {
+    let first = NEXT_OF_FIRST;
+    for clean in [true, false] {
+        let bench = closed();
+        remove(&bench, Offset(0), &[".log"]);
+        for _ in 0..2 {
+            let mut log = open(&bench, clean);
+            assert_eq!(log.damage(), Some(Damage::Unreadable(Offset(0))), "clean: {clean}");
+            assert_eq!(
+                offsets(&mut log, first).0,
+                (first.0..END.0).collect::<Vec<_>>(),
+                "the others are sound"
+            );
+            log.close().expect("closes");
+        }
+        let mut log = open(&bench, clean);
+        log.drop_damage().expect("drops");
+        assert_eq!(
+            (log.damage(), log.log_start_offset(), log.log_end_offset()),
+            (None, Offset(0), Offset(0))
+        );
+        (0..END.0).for_each(|_| _ = append(&mut log, &Spec::new(1).build()));
+        assert_eq!(offsets(&mut log, Offset(0)).0, (0..END.0).collect::<Vec<_>>());
+
+        let bench = closed();
+        remove(&bench, Offset(0), &[".log"]);
+        let mut log = open(&bench, clean);
+        log.delete_records(BASE).expect("deletes");
+        assert_eq!(log.damage(), None, "the records are deleted");
+        log.close().expect("closes");
+        assert_eq!(open(&bench, clean).damage(), None);
+    }
+}
+
+#[test]
+fn index_before_the_first_segment_is_no_damage_where_its_records_were_deleted() {
+    let cases: [(&str, Arrange); 3] = [
+        ("compacted now", Box::new(|bench, _| bench.config.cleanup_policy = CleanupPolicy::COMPACT)),
+        ("by a client", Box::new(|_, options| options.log_start = NEXT_OF_FIRST)),
+        (
+            "killed between two renames",
+            Box::new(|bench, options| {
+                bench.write_file(&format!("{}.deleted", log_name(0)), &[]);
+                options.clean = false;
+            }),
+        ),
+    ];
+    for (what, arrange) in cases {
+        let mut bench = closed();
+        remove(&bench, Offset(0), &[".log"]);
+        let mut options = OpenOptions { recovery_point: END, high_watermark: END, ..OpenOptions::new(true) };
+        arrange(&mut bench, &mut options);
+        let log = bench.open(&options);
+        assert_eq!((log.damage(), log.log_start_offset()), (None, NEXT_OF_FIRST), "{what}");
+        assert!(!bench.disk.exists(&bench.home().file(Offset(0), ".index")), "{what}");
     }
 }
 

@@ -21,6 +21,8 @@ const TIME_BEFORE_CHECK: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub(super) struct Refetches {
     seen: Vec<Refetch>,
+    /// How many were seen.
+    total: u32,
     /// The one that was found last, until it is taken.
     stuck: Option<StuckConsumer>,
 }
@@ -29,6 +31,8 @@ pub(super) struct Refetches {
 struct Refetch {
     offset: Offset,
     times: u32,
+    /// How many offsets were seen before.
+    number: u32,
     since: Instant,
     /// When its records are checked next.
     due: Instant,
@@ -50,7 +54,9 @@ impl Refetches {
     /// that the while has doubled.
     pub(super) fn on_records_sent(&mut self, offset: Offset, sent_bytes: usize, now: Instant) -> bool {
         let Some(refetch) = self.seen.iter_mut().find(|refetch| refetch.offset == offset) else {
-            self.remember(Refetch { offset, times: 1, since: now, due: now + TIME_BEFORE_CHECK });
+            let number = self.total;
+            self.total = number.wrapping_add(1);
+            self.remember(Refetch { offset, times: 1, number, since: now, due: now + TIME_BEFORE_CHECK });
             return false;
         };
         refetch.times = refetch.times.saturating_add(1);
@@ -67,7 +73,9 @@ impl Refetches {
     fn remember(&mut self, refetch: Refetch) {
         if self.seen.len() < REMEMBERED_MAX {
             self.seen.push(refetch);
-        } else if let Some(least) = self.seen.iter_mut().min_by_key(|seen| (seen.times, seen.since)) {
+        } else if let Some(least) =
+            self.seen.iter_mut().min_by_key(|seen| u64::from(seen.times) << 32 | u64::from(seen.number))
+        {
             *least = refetch;
         }
     }

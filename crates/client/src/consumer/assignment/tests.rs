@@ -12,11 +12,15 @@ fn at(partition: i32) -> TopicPartition {
 }
 
 fn metadata() -> Metadata {
+    metadata_of(Some(LEADER), 3)
+}
+
+fn metadata_of(leader: Option<i32>, epoch: i32) -> Metadata {
     let partition = |index| PartitionMetadata {
         index,
         error: None,
-        leader: Some(LEADER),
-        leader_epoch: LeaderEpoch(3),
+        leader,
+        leader_epoch: LeaderEpoch(epoch),
         replicas: vec![LEADER, FOLLOWER],
         isr: vec![LEADER, FOLLOWER],
         offline: Vec::new(),
@@ -96,9 +100,9 @@ fn a_seek_makes_what_is_under_way_stale() {
         "it is not known where to"
     );
     let [(_, version, _)] = assignment.without_position()[..] else { panic!("one is looked for") };
-    assignment.found(&at(0), version - 1, Offset(1), false);
+    assignment.found(&at(0), version - 1, Offset(1));
     assert!(assignment.lacks_position(), "that was found for an earlier seek");
-    assignment.found(&at(0), version, Offset(2), false);
+    assignment.found(&at(0), version, Offset(2));
     assert_eq!(target(&assignment, 0).expect("it goes on").offset, Offset(2));
 }
 
@@ -159,4 +163,96 @@ fn a_partition_without_a_leader_is_read_when_it_has_one() {
     assignment.apply(&metadata());
     assert!(assignment.without_leader().is_none());
     assert_eq!(target(&assignment, 0), Some(before));
+}
+
+#[test]
+fn a_position_is_compared_with_the_log_of_another_leader_epoch() {
+    let mut assignment = reading(&[0]);
+    let first = target(&assignment, 0).expect("it is read");
+    assignment.apply(&metadata_of(Some(LEADER), 4));
+    assert!(assignment.unvalidated().is_empty(), "the epoch of the position is not known");
+    assignment.fetched(&first, Offset(15));
+    assert!(assignment.hand_out(&chunk(&first, 15)));
+    let ahead = target(&assignment, 0).expect("it is read");
+    assignment.fetched(&ahead, Offset(20));
+
+    // No leader, the same leader again: nothing else leads.
+    for leader in [None, Some(LEADER)] {
+        assignment.apply(&metadata_of(leader, 4));
+        assert!(assignment.unvalidated().is_empty());
+    }
+    assignment.apply(&metadata_of(Some(LEADER), 5));
+    let [asked] = &assignment.unvalidated()[..] else { panic!("one is to be compared") };
+    assert_eq!((asked.offset, asked.epoch, asked.leader_epoch), (Offset(15), LeaderEpoch(3), LeaderEpoch(5)));
+    assert!(
+        target(&assignment, 0).is_none()
+            && assignment.lacks_position()
+            && assignment.uncommitted().is_empty()
+    );
+    assert!(!assignment.hand_out(&chunk(&ahead, 20)), "its records may be others now");
+    assert!(!assignment.is_at(&at(0), Offset(15)), "it is not read, so it is not out of range");
+    assert_eq!(assignment.position(&at(0)), Some(Offset(15)));
+
+    assignment.apply(&metadata_of(Some(LEADER), 6));
+    assert!(!assignment.is_unvalidated(asked), "that was another leader");
+    assignment.validated(asked, Offset(15), LeaderEpoch(3));
+    let [asked] = &assignment.unvalidated()[..] else { panic!("one is to be compared") };
+    assignment.validated(asked, Offset(12), LeaderEpoch(2));
+    let again = target(&assignment, 0).expect("it is read");
+    assert_eq!((again.offset, again.leader_epoch), (Offset(12), LeaderEpoch(6)));
+    assert_eq!(assignment.uncommitted()[&at(0)].leader_epoch, LeaderEpoch(2));
+}
+
+#[test]
+fn a_committed_position_is_compared_where_its_epoch_is_known() {
+    let committed =
+        |epoch| CommittedOffset { leader_epoch: LeaderEpoch(epoch), ..CommittedOffset::new(Offset(7)) };
+    let found = |epoch, of_leader| {
+        let mut assignment = Assignment::default();
+        assignment.add(at(0), StartAt::Committed, &metadata_of(Some(LEADER), of_leader));
+        let [(_, version, _)] = assignment.without_position()[..] else { panic!("one is looked for") };
+        assignment.found_committed(&at(0), version, &committed(epoch));
+        assignment
+    };
+    for (epoch, of_leader) in [(-1, 3), (2, -1)] {
+        let assignment = found(epoch, of_leader);
+        assert!(assignment.is_settled(&at(0)) && target(&assignment, 0).is_some(), "{epoch} {of_leader}");
+    }
+    assert_eq!(found(3, 3).unvalidated().len(), 1);
+    // The metadata is behind until it has the epoch.
+    let mut assignment = found(4, 3);
+    assert!(assignment.without_leader().is_some() && assignment.unvalidated().is_empty());
+    assignment.apply(&metadata_of(Some(LEADER), 3));
+    assert!(assignment.without_leader().is_some());
+    assignment.apply(&metadata_of(Some(LEADER), 4));
+    assert_eq!(assignment.unvalidated().len(), 1);
+    // Another topic of the same name has epochs that begin again.
+    let mut other = metadata_of(Some(LEADER), 0);
+    other.topics.get_mut("t").expect("it is there").id = Uuid(10);
+    for _ in 0..2 {
+        assignment.apply(&other);
+        assert_eq!(assignment.unvalidated()[0].leader_epoch, LeaderEpoch(0));
+    }
+    // A seek is the caller's decision.
+    assignment.seek(&at(0), StartAt::Offset(Offset(7)));
+    assert!(assignment.is_settled(&at(0)));
+}
+
+#[test]
+fn a_topic_that_is_not_subscribed_to_any_more_is_not_read() {
+    let mut assignment = reading(&[0]);
+    let topics = |topic: &str| Some(BTreeSet::from([topic.to_owned()]));
+    assignment.subscribe(topics("t"));
+    let first = target(&assignment, 0).expect("it is read");
+    assignment.fetched(&first, Offset(15));
+    assignment.subscribe(topics("u"));
+    assignment.add(at(1), StartAt::Offset(Offset(10)), &metadata());
+    assert!(target(&assignment, 0).is_none() && target(&assignment, 1).is_none());
+    assert!(!assignment.hand_out(&chunk(&first, 15)));
+    assert_eq!(assignment.position(&at(0)), Some(Offset(10)), "it can be committed until it is given up");
+    assignment.subscribe(topics("t"));
+    assert_eq!(target(&assignment, 0).expect("it goes on").offset, Offset(10));
+    assignment.subscribe(topics("u"));
+    assignment.subscribe(None);
+    assert!(target(&assignment, 0).is_some() && target(&assignment, 1).is_some());
 }

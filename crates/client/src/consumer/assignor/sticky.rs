@@ -23,13 +23,20 @@ struct Board<'a> {
 pub(super) fn assign(members: &[Subscriber], topics: &[(Arc<str>, i32)], assigned: &mut Assignments) {
     let owners = owners(members, topics);
     let mut board = Board::new(members, topics);
-    for (at, reader) in &owners {
-        board.holdings[*reader].insert(at.clone());
+    // One that has unsubscribed must release it.
+    let keeper = |at: &TopicPartition| {
+        let owner = owners.get(at).copied().flatten();
+        owner.filter(|owner| members[*owner].topics.contains(&*at.topic))
+    };
+    for at in owners.keys() {
+        if let Some(reader) = keeper(at) {
+            board.holdings[reader].insert(at.clone());
+        }
     }
     for (topic, count) in topics {
         for partition in 0..*count {
             let at = TopicPartition::new(Arc::clone(topic), partition);
-            if !owners.contains_key(&at)
+            if keeper(&at).is_none()
                 && let Some(reader) = board.least_loaded(topic)
             {
                 board.holdings[reader].insert(at);
@@ -39,20 +46,21 @@ pub(super) fn assign(members: &[Subscriber], topics: &[(Arc<str>, i32)], assigne
     board.balance();
     for (reader, holdings) in board.holdings.into_iter().enumerate() {
         // Partitions that another member still reads must be released first.
-        let free = holdings.into_iter().filter(|at| owners.get(at).is_none_or(|owner| *owner == reader));
+        let free =
+            holdings.into_iter().filter(|at| owners.get(at).is_none_or(|owner| *owner == Some(reader)));
         assigned.insert(members[reader].id.clone(), free.collect());
     }
 }
 
-/// The current owner of each partition. If two members claim one, the later generation wins; claims of equal generations are
-/// void.
-fn owners(members: &[Subscriber], topics: &[(Arc<str>, i32)]) -> BTreeMap<TopicPartition, Reader> {
+/// The current owner of each claimed partition, which may have unsubscribed from its topic. If two members claim one, the
+/// later generation wins; of equal generations both must release it, and it has no owner to keep it.
+fn owners(members: &[Subscriber], topics: &[(Arc<str>, i32)]) -> BTreeMap<TopicPartition, Option<Reader>> {
     let counts: BTreeMap<&str, i32> = topics.iter().map(|(topic, count)| (&**topic, *count)).collect();
     let mut claims: BTreeMap<TopicPartition, (i32, Option<Reader>)> = BTreeMap::new();
     for (reader, member) in members.iter().enumerate() {
         for at in &member.owned {
             let exists = counts.get(&*at.topic).is_some_and(|count| (0..*count).contains(&at.partition));
-            if !exists || !member.topics.contains(&*at.topic) {
+            if !exists {
                 continue;
             }
             let claim = claims.entry(at.clone()).or_insert((member.generation, Some(reader)));
@@ -63,7 +71,7 @@ fn owners(members: &[Subscriber], topics: &[(Arc<str>, i32)]) -> BTreeMap<TopicP
             }
         }
     }
-    claims.into_iter().filter_map(|(at, (_, reader))| Some((at, reader?))).collect()
+    claims.into_iter().map(|(at, (_, reader))| (at, reader)).collect()
 }
 
 impl<'a> Board<'a> {

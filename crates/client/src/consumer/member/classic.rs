@@ -1,8 +1,9 @@
 //! The task of a member of a classic consumer group: finds the coordinator, joins, assigns partitions when it leads,
 //! and keeps the session alive, until the consumer leaves.
 //!
-//! With the eager protocol a member releases everything before it rejoins; with the cooperative one (KIP-429) it
-//! keeps its partitions, releases those that the new assignment lacks, and rejoins so that they can be assigned.
+//! With the eager protocol a member releases everything before it rejoins; with the cooperative one (KIP-429) only the
+//! partitions of topics that it does not subscribe to any more. It keeps the others, releases those that the new assignment
+//! lacks, and rejoins so that they can be assigned.
 //! Heartbeats share a connection with the consumer's commits. A join has another, which ends with it: a broker holds that
 //! up until all members have joined.
 
@@ -48,6 +49,8 @@ pub(super) struct Member {
     owned: BTreeSet<TopicPartition>,
     /// The generation in which that was.
     owned_in: i32,
+    /// Whether the last join was refused.
+    refused: bool,
     /// When the next heartbeat is due.
     beat_at: Instant,
     backoff: Backoff,
@@ -62,6 +65,8 @@ enum Pulse {
     Rejoin,
     /// The coordinator has forgotten the member.
     Forgotten,
+    /// The group has another generation, and the member is in it still.
+    Outdated,
     /// The consumer has not polled for `max.poll.interval.ms`.
     Stalled,
     /// The consumer leaves.
@@ -84,6 +89,7 @@ impl Member {
             joining: None,
             owned: BTreeSet::new(),
             owned_in: -1,
+            refused: false,
             beat_at: Instant::now(),
             backoff: Backoff::new(config.retry_backoff),
             config,
@@ -101,6 +107,7 @@ impl Member {
             match self.be_member().await {
                 Pulse::Done | Pulse::Rejoin => {}
                 Pulse::Forgotten => self.forget(),
+                Pulse::Outdated => self.fall_behind(),
                 Pulse::Stalled => Box::pin(self.pause()).await,
                 Pulse::Leaving => return Box::pin(self.leave()).await,
                 Pulse::Failed(error) => {
@@ -114,9 +121,9 @@ impl Member {
 
     /// One generation, from joining to the next reason to join.
     async fn be_member(&mut self) -> Pulse {
-        if !self.is_cooperative() && !self.owned.is_empty() {
-            let all = std::mem::take(&mut self.owned);
-            match self.revoke(all).await {
+        let given_up = self.give_up();
+        if !given_up.is_empty() {
+            match self.revoke(given_up).await {
                 Pulse::Done | Pulse::Rejoin => {}
                 end => return end,
             }
@@ -124,8 +131,17 @@ impl Member {
         self.membership.take_rejoin();
         let assigned = match Box::pin(self.join()).await {
             Ok(assigned) => assigned,
-            Err(pulse) => return pulse,
+            Err(pulse) => {
+                // One refusal is usual: the first join brings the id. Otherwise a coordinator that refuses every join
+                // gets them without a pause.
+                let is_again = std::mem::replace(&mut self.refused, true);
+                if is_again && matches!(pulse, Pulse::Rejoin | Pulse::Forgotten | Pulse::Outdated) {
+                    tokio::time::sleep(self.config.retry_backoff).await;
+                }
+                return pulse;
+            }
         };
+        self.refused = false;
         self.beat_at = self.next_beat();
         let revoked: BTreeSet<TopicPartition> = self.owned.difference(&assigned).cloned().collect();
         let added: Vec<TopicPartition> = assigned.difference(&self.owned).cloned().collect();
@@ -142,6 +158,19 @@ impl Member {
             }
             end => end,
         }
+    }
+
+    /// The partitions to release before the join: all, or with the cooperative protocol those of topics that the consumer
+    /// does not subscribe to any more. Others may get these at once.
+    fn give_up(&mut self) -> BTreeSet<TopicPartition> {
+        let owned = std::mem::take(&mut self.owned);
+        if !self.is_cooperative() {
+            return owned;
+        }
+        let topics: BTreeSet<String> = self.membership.topics().names.into_iter().collect();
+        let (kept, given_up) = owned.into_iter().partition(|at| topics.contains(&*at.topic));
+        self.owned = kept;
+        given_up
     }
 
     /// Waits until the consumer has released partitions. A rebalance that starts meanwhile waits for that.
@@ -164,6 +193,9 @@ impl Member {
             }
             if self.membership.is_stalled(self.config.rebalance_timeout) {
                 return Pulse::Stalled;
+            }
+            if self.membership.take_doubt() {
+                self.beat_at = Instant::now();
             }
             let due = tokio::select! {
                 biased;
@@ -221,7 +253,8 @@ impl Member {
     fn judge(&mut self, error: ClientError) -> Result<ClientError, Pulse> {
         match error.error_code() {
             Some(ErrorCode::RebalanceInProgress | ErrorCode::MemberIdRequired) => Err(Pulse::Rejoin),
-            Some(ErrorCode::UnknownMemberId | ErrorCode::IllegalGeneration) => Err(Pulse::Forgotten),
+            Some(ErrorCode::UnknownMemberId) => Err(Pulse::Forgotten),
+            Some(ErrorCode::IllegalGeneration) => Err(Pulse::Outdated),
             Some(ErrorCode::CoordinatorLoadInProgress) => Ok(error),
             _ if error.is_retriable() => {
                 self.joining = None;
@@ -365,6 +398,14 @@ impl Member {
         self.membership.set_member("", -1);
     }
 
+    /// The coordinator knows another generation: restart without partitions, as the same member. As another one, the group
+    /// would wait for this one until its session ends.
+    fn fall_behind(&mut self) {
+        self.lose();
+        let member_id = self.membership.metadata().member_id;
+        self.membership.set_member(&member_id, -1);
+    }
+
     fn lose(&mut self) {
         self.membership.lose(std::mem::take(&mut self.owned));
     }
@@ -392,7 +433,7 @@ impl Member {
                 return Ok(());
             };
             match left.map_err(|error| self.judge(error)) {
-                Ok(()) | Err(Err(Pulse::Forgotten)) => return Ok(()),
+                Ok(()) | Err(Err(Pulse::Forgotten | Pulse::Outdated)) => return Ok(()),
                 Err(Err(Pulse::Failed(error))) => return Err(error),
                 Err(Ok(error)) if Instant::now() >= until => return Err(error),
                 Err(_) => tokio::time::sleep(self.backoff.next()).await,

@@ -126,7 +126,14 @@ impl Member {
     pub(super) async fn run(mut self) -> Result<(), ClientError> {
         loop {
             match self.be_member().await {
-                End::Fenced => self.start_over(),
+                End::Fenced => {
+                    let was_member = self.epoch != JOINS;
+                    self.start_over();
+                    if !was_member {
+                        // Otherwise a coordinator that refuses every join gets them without a pause.
+                        self.beat_at += self.backoff.next();
+                    }
+                }
                 End::Stalled => Box::pin(self.pause()).await,
                 End::Leaving => return Box::pin(self.leave()).await,
                 End::Failed(error) => {
@@ -147,7 +154,7 @@ impl Member {
             if self.membership.is_stalled(self.config.rebalance_timeout) {
                 return End::Stalled;
             }
-            if self.membership.take_rejoin() {
+            if self.membership.take_rejoin() | self.membership.take_doubt() {
                 self.beat_at = Instant::now();
             }
             let wake_at = self.reconcile().map_or(self.beat_at, |at| at.min(self.beat_at));
@@ -311,10 +318,13 @@ impl Member {
     /// moved.
     fn judge(&self, error: ClientError) -> Result<ClientError, End> {
         match error.error_code() {
-            Some(ErrorCode::FencedMemberEpoch | ErrorCode::UnknownMemberId | ErrorCode::GroupIdNotFound) => {
-                Err(End::Fenced)
-            }
+            Some(ErrorCode::FencedMemberEpoch | ErrorCode::UnknownMemberId) => Err(End::Fenced),
             Some(ErrorCode::CoordinatorLoadInProgress) => Ok(error),
+            // The member keeps its partitions, and continues when it may describe the topic.
+            Some(ErrorCode::TopicAuthorizationFailed) => {
+                self.membership.report(error.clone());
+                Ok(error)
+            }
             _ if error.is_retriable() => {
                 self.coordinator.forget();
                 Ok(error)
@@ -358,7 +368,9 @@ impl Member {
             let Ok(left) = tokio::time::timeout_at(until, self.try_to_leave()).await else {
                 return Ok(());
             };
-            match left.map_err(|error| self.judge(error)) {
+            // There is nothing to leave.
+            let is_gone = |error: &ClientError| error.error_code() == Some(ErrorCode::GroupIdNotFound);
+            match left.map_err(|error| if is_gone(&error) { Err(End::Fenced) } else { self.judge(error) }) {
                 Ok(()) | Err(Err(End::Fenced)) => return Ok(()),
                 Err(Err(End::Failed(error))) => return Err(error),
                 Err(Ok(error)) if Instant::now() >= until => return Err(error),

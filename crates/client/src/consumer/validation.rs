@@ -1,0 +1,156 @@
+//! Positions beside the log of another leader (KIP-320). After an unclean election it may lack records that the consumer has
+//! read, and have others at their offsets: a consumer that only went on would pass over these in silence.
+//!
+//! The leader says where the epoch of the last record that was read ends in its log. An end before the position is where the
+//! two part, and the consumer goes back to it; without `auto.offset.reset` its caller decides.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use thalweg_record::{LeaderEpoch, Offset};
+use thalweg_wire::request::OffsetForLeaderEpochRequest;
+use thalweg_wire::request::offset_for_leader_epoch_request::{
+    OffsetForLeaderPartition, OffsetForLeaderTopic,
+};
+use thalweg_wire::request::offset_for_leader_epoch_response::EpochEndOffset;
+use thalweg_wire::{ApiKey, ErrorCode};
+use tokio::task::JoinSet;
+
+use super::assignment::Unvalidated;
+use super::{Consumer, ConsumerError, LogTruncated, OffsetReset, StartAt};
+use crate::cluster::Cluster;
+use crate::error::{ClientError, Refused};
+use crate::offsets::TopicPartition;
+
+/// The first version that needs no permission on the cluster.
+const FOR_CONSUMERS_FROM: i16 = 3;
+/// No replica: a consumer asks.
+const CONSUMER: i32 = -1;
+
+/// The ends of epochs in a leader's log, as it answered.
+type Ends = BTreeMap<TopicPartition, EpochEndOffset>;
+
+impl Consumer {
+    /// Tries once to compare the positions that need it with the logs of their leaders. Retriable failures are left to the
+    /// next round.
+    pub(super) async fn validate_positions(&mut self) -> Result<(), ConsumerError> {
+        let (unvalidated, lacks_leader) = {
+            let assignment = self.shared.assignment.lock();
+            (assignment.unvalidated(), assignment.without_leader().is_some())
+        };
+        if lacks_leader {
+            self.refresh_soon();
+        }
+        let mut by_leader: BTreeMap<i32, Vec<Unvalidated>> = BTreeMap::new();
+        for position in unvalidated {
+            by_leader.entry(position.leader).or_default().push(position);
+        }
+        // At once: one that does not answer must not hold up the others.
+        let mut asking = JoinSet::new();
+        for (leader, asked) in by_leader {
+            let cluster = self.cluster.clone();
+            asking.spawn(async move {
+                let ends = ends_of_epochs(&cluster, leader, &asked).await;
+                (asked, ends)
+            });
+        }
+        while let Some(answered) = asking.join_next().await {
+            let (asked, ends) = answered.expect("the task neither panics nor is cancelled");
+            match ends {
+                Ok(Some(ends)) => {
+                    for position in &asked {
+                        self.read_end(position, ends.get(&position.at))?;
+                    }
+                }
+                Ok(None) => {
+                    let mut assignment = self.shared.assignment.lock();
+                    asked.iter().for_each(|asked| assignment.validated(asked, asked.offset, asked.epoch));
+                }
+                Err(error) if error.is_retriable() => self.unvalidated_because(&error),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn read_end(&mut self, asked: &Unvalidated, end: Option<&EpochEndOffset>) -> Result<(), ConsumerError> {
+        let what = || format!("End of leader epoch {} in {}", asked.epoch.0, asked.at);
+        let code = end.map_or(ErrorCode::LeaderNotAvailable.code(), |end| end.error_code);
+        match (Refused::check(code, None, what), end) {
+            (Ok(()), Some(end)) => self.compare(asked, end),
+            (Err(refused), _) if refused.error_code == ErrorCode::TopicAuthorizationFailed => {
+                Err(ClientError::from(refused).into())
+            }
+            // As Kafka's consumer: all others may pass.
+            (Err(refused), _) => {
+                self.unvalidated_because(&refused.into());
+                Ok(())
+            }
+            (Ok(()), None) => unreachable!("no answer counts as an error"),
+        }
+    }
+
+    fn compare(&mut self, asked: &Unvalidated, end: &EpochEndOffset) -> Result<(), ConsumerError> {
+        let known = end.leader_epoch >= 0 && end.end_offset >= 0;
+        let end = known.then_some((Offset(end.end_offset), LeaderEpoch(end.leader_epoch)));
+        let Unvalidated { at, offset, .. } = asked;
+        if !self.shared.assignment.lock().is_unvalidated(asked) {
+            return Ok(());
+        }
+        match end {
+            Some((end, _)) if end >= *offset => {
+                self.shared.assignment.lock().validated(asked, *offset, asked.epoch);
+            }
+            end if self.config.offset_reset == OffsetReset::None => {
+                let divergent = end.map(|(offset, _)| offset);
+                return Err(LogTruncated { at: at.clone(), offset: *offset, divergent }.into());
+            }
+            Some((end, epoch)) => {
+                tracing::warn!(partition = %at, %offset, divergent = %end, "Log was truncated, reading from where it diverges");
+                self.shared.assignment.lock().validated(asked, end, epoch);
+            }
+            None => {
+                tracing::warn!(partition = %at, %offset, "Log was truncated, resetting the position");
+                let spec = self.reset_spec(at, Some(*offset))?;
+                self.seek_to(at, StartAt::Spec(spec));
+            }
+        }
+        Ok(())
+    }
+
+    fn unvalidated_because(&mut self, error: &ClientError) {
+        self.config.connection.failed("offsets", error);
+        tracing::debug!(%error, "Failed to compare positions with the leader's log");
+        self.refresh_soon();
+    }
+}
+
+/// Asks a leader where the epochs of these positions end in its log; `None` where it is too old to say.
+async fn ends_of_epochs(
+    cluster: &Cluster,
+    leader: i32,
+    asked: &[Unvalidated],
+) -> Result<Option<Ends>, ClientError> {
+    let connection = cluster.broker(leader).await?;
+    let newest = connection.versions().newest(ApiKey::OffsetForLeaderEpoch, i16::MAX);
+    let Some(version) = newest.filter(|version| *version >= FOR_CONSUMERS_FROM) else { return Ok(None) };
+    let mut topics: BTreeMap<&str, Vec<OffsetForLeaderPartition>> = BTreeMap::new();
+    for position in asked {
+        topics.entry(&position.at.topic).or_default().push(OffsetForLeaderPartition {
+            partition: position.at.partition,
+            current_leader_epoch: position.leader_epoch.0,
+            leader_epoch: position.epoch.0,
+        });
+    }
+    let topics = topics
+        .into_iter()
+        .map(|(topic, partitions)| OffsetForLeaderTopic { topic: topic.to_owned(), partitions });
+    let request = OffsetForLeaderEpochRequest { replica_id: CONSUMER, topics: topics.collect() };
+    let response = connection.send_at(&request, version).await?;
+    let ends = response.topics.into_iter().flat_map(|topic| {
+        let name: Arc<str> = topic.topic.into();
+        let at = move |end: EpochEndOffset| (TopicPartition::new(Arc::clone(&name), end.partition), end);
+        topic.partitions.into_iter().map(at)
+    });
+    Ok(Some(ends.collect()))
+}
