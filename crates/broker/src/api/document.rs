@@ -69,7 +69,9 @@ fn differs(api: &Api) -> &'static str {
         ApiKey::GetTelemetrySubscriptions | ApiKey::PushTelemetry => {
             "always served; Kafka needs a Java plugin that takes the metrics"
         }
-        ApiKey::CreateDelegationToken => "at most 10,000 tokens in a cluster, 1,000 requested by one principal, and 100 renewers of a token",
+        ApiKey::CreateDelegationToken => {
+            "at most 10,000 tokens in a cluster, 1,000 requested by one principal, and 100 renewers of a token"
+        }
         ApiKey::AlterClientQuotas => {
             "the embedded controller takes an address as the name of an `ip`, no host name"
         }
