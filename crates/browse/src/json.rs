@@ -6,6 +6,8 @@ use serde::de::IgnoredAny;
 
 /// What indentation may add to a text, relative to it. Deep nesting of small values would grow a hundredfold.
 const GROWTH_MAX: usize = 8;
+/// Some programs write it before JSON.
+const BYTE_ORDER_MARK: char = '\u{feff}';
 /// JSON within a string within JSON: deeper than this, a string is replaced unread.
 const EMBEDDED_MAX: usize = 4;
 /// Texts of this size may grow beyond that.
@@ -152,13 +154,14 @@ impl<C: Choose> Walk<'_, C> {
             return false;
         }
         let Ok(inner) = serde_json::from_slice::<String>(string) else { return true };
-        let begins_as_json = match inner.trim_start().as_bytes().first() {
+        let inner = inner.trim_start_matches(|c: char| c.is_whitespace() || c == BYTE_ORDER_MARK);
+        // Members may be behind a prefix, as in a line of a log. Then they cannot be read one by one.
+        let may_have_members = match inner.as_bytes().first() {
             Some(b'{') => true,
-            Some(b'[') => inner.contains('{'),
             Some(b'"') => inner.contains(['{', '\\']),
-            _ => false,
+            _ => inner.split_once('{').is_some_and(|(_, behind)| behind.contains(':')),
         };
-        if !begins_as_json {
+        if !may_have_members {
             return false;
         }
         let Some(text) = valid(inner.as_bytes()).filter(|_| self.level < EMBEDDED_MAX) else { return true };
@@ -293,6 +296,14 @@ mod tests {
             (r#""\"{\\\"card\\\": 1}\"""#, true),
             (r#""{\"card\": 1""#, true),
             (r#""\ud800{\"card\": 1}""#, true),
+            (r#""\ufeff{\"card\": 1}""#, true),
+            ("\"\u{feff}{\\\"card\\\": 1}\"", true),
+            (r#""paid: {\"card\": 1}""#, true),
+            (r#""[INFO] {'card': 1}""#, true),
+            (r#""1 [{\"card\": 1}]""#, true),
+            (r#""\ufeff{\"a\": 1}""#, false),
+            (r#""for {name}: a card""#, true),
+            (r#""for {name} a card""#, false),
             (r#""{\"a\": 1}""#, false),
             (r#""[INFO] card""#, false),
             (r#""a \\ b""#, false),
