@@ -1,18 +1,32 @@
 //! The limits of connections as the network needs them, from the configuration and the quotas of addresses. Host names are
 //! resolved once, when they are set.
 
+use std::io;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::sync::Arc;
 use thalweg_config::{BrokerConfig, Listener, NetworkSettings};
 use thalweg_log::disk::Descriptors;
 use thalweg_metadata::Quotas;
 use thalweg_net::Connections;
+use thalweg_security::InvalidSetting;
 use thalweg_security::quota::{ConnectionLimits, IpRates, ListenerLimits, Window};
 
 /// The quota of addresses.
 const IP_RATE: &str = "connection_creation_rate";
 /// The entity of the quota.
 const IP: &str = "ip";
+
+/// Refuses overrides for unknown hosts, as Kafka does at the start: without their limit they would have that of all.
+pub(crate) fn check_hosts(network: &NetworkSettings) -> Result<(), InvalidSetting> {
+    for (host, max) in &network.max_connections_per_ip_overrides {
+        if let Err(error) = resolve(host) {
+            let name = NetworkSettings::max_connections_per_ip_overrides.name();
+            let expected = format!("addresses and hosts that can be resolved, but {host} cannot ({error})");
+            return Err(InvalidSetting::new(name, &format!("{host}:{max}"), expected));
+        }
+    }
+    Ok(())
+}
 
 /// The limits of a process's part: the listeners of its broker, or those of its controller.
 pub(crate) fn limits(config: &BrokerConfig, listeners: &[Listener]) -> ConnectionLimits {
@@ -69,9 +83,13 @@ pub(crate) fn ip_rates(quotas: &Quotas) -> IpRates {
     rates
 }
 
+fn resolve(host: &str) -> io::Result<impl Iterator<Item = IpAddr>> {
+    Ok((host, 0).to_socket_addrs()?.map(|address| address.ip().to_canonical()))
+}
+
 fn addresses(host: &str, of: &'static str) -> Vec<IpAddr> {
-    match (host, 0).to_socket_addrs() {
-        Ok(addresses) => addresses.map(|address| address.ip().to_canonical()).collect(),
+    match resolve(host) {
+        Ok(addresses) => addresses.collect(),
         Err(error) => {
             tracing::warn!(host, %error, "Failed to resolve a host of {of}");
             Vec::new()

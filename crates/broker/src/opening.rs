@@ -1,6 +1,7 @@
 //! Start-up steps that brokers and controllers share: sockets, log directories and connection limits; and the errors of a
 //! failed start.
 
+use crate::connection_limits;
 use crate::loading::Loading;
 use crate::secured::{SecuredListeners, TlsRefused};
 use std::sync::Arc;
@@ -31,6 +32,9 @@ pub enum StartError {
     /// The configured security does not allow connections to the controllers.
     #[error("Connections to controllers: {0}")]
     Security(InvalidSetting),
+    /// A host of the limits of connections is unknown.
+    #[error(transparent)]
+    ConnectionLimits(InvalidSetting),
     /// The TLS of a listener cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsRefused),
@@ -73,13 +77,15 @@ pub enum StartError {
     Unsupported(String),
 }
 
-/// Opens the sockets of listeners, once their TLS is read, and that of the HTTP listener, whose socket is not opened here.
+/// Opens the sockets of listeners, once the hosts of their limits are resolved and their TLS is read, and that of the HTTP
+/// listener, whose socket is not opened here.
 pub(crate) fn bind_all(
     machine: &Machine,
     listeners: &[Listener],
     http: Option<&Listener>,
     config: &BrokerConfig,
 ) -> Result<(Vec<Listening>, Arc<SecuredListeners>), StartError> {
+    connection_limits::check_hosts(&config.network).map_err(StartError::ConnectionLimits)?;
     let secured = SecuredListeners::open(config, listeners.iter().chain(http))?;
     let network = &config.network;
     let options =

@@ -3,7 +3,7 @@
 
 use crate::raw::Raw;
 use crate::records::{Topic, batch, fetch, fetch_partition, produce};
-use crate::running::Running;
+use crate::running::{Running, configuration};
 use bytes::Bytes;
 use std::time::Duration;
 use thalweg_metadata::PartitionIndex;
@@ -296,4 +296,13 @@ async fn a_client_that_never_pauses_does_not_hold_up_the_end() {
     let stopped = tokio::time::timeout(Duration::from_secs(30), broker.stop()).await;
     assert!(stopped.is_ok(), "the broker stops while the client goes on");
     sent.await.expect("the connection was closed");
+}
+
+#[tokio::test]
+async fn unknown_hosts_of_limits_are_refused_at_the_start() {
+    let dir = data();
+    let overrides = [("max.connections.per.ip.overrides", "127.0.0.1:5,unknown.invalid:7")];
+    let refused = thalweg_broker::start(configuration(dir.path(), &overrides)).await;
+    let refused = refused.err().expect("a host that is unknown").to_string();
+    assert!(refused.contains("max.connections.per.ip.overrides=unknown.invalid:7 is invalid"), "{refused}");
 }

@@ -10,16 +10,13 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
-use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
+use rustls::client::verify_server_name;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
-use rustls::{
-    ClientConfig, ClientConnection, DigitallySignedStruct, ProtocolVersion, RootCertStore, SignatureScheme,
-};
+use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, ProtocolVersion, SignatureScheme};
 use thalweg_security::InvalidSetting;
-use thalweg_security::stores::{self, Identity};
-use thalweg_security::tls::{self as shared, Holder};
+use thalweg_security::stores;
+use thalweg_security::tls::{self as shared, Holder, Trust};
 use tokio_rustls::TlsConnector;
 
 use crate::byte_stream::ByteStream;
@@ -96,26 +93,16 @@ impl Tls {
         let revocation_file = revocation.as_ref().map(|revocation| revocation.file().to_owned());
         let versions = shared::take_versions(take)?;
         let provider = Arc::new(shared::take_ciphers(take)?);
-        let roots = shared::roots(trusted.as_ref())?;
-        let verifier = Arc::new(Verifier {
-            roots,
-            own: trusted.as_ref().map(|trusted| trusted.certificates.clone()).unwrap_or_default(),
-            revocation,
-            check_host,
-            algorithms: provider.signature_verification_algorithms,
-        });
-        let config = ClientConfig::builder_with_provider(provider)
+        let trust = Trust::new(trusted.as_ref(), revocation, &provider)?;
+        let verifier = Arc::new(Verifier { trust, check_host });
+        let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(&versions)
             .map_err(|error| shared::no_suite(&error))?
             .dangerous()
             .with_custom_certificate_verifier(verifier);
         let config = match &identity {
             None => config.with_no_client_auth(),
-            Some(Identity { chain, key, setting, value, .. }) => {
-                config.with_client_auth_cert(chain.clone(), key.clone_key()).map_err(|error| {
-                    InvalidSetting::new(setting, value, format!("a certificate with its key ({error})"))
-                })?
-            }
+            Some(identity) => config.with_client_cert_resolver(shared::certified(identity, &provider)?),
         };
         Ok(Tls {
             config: Arc::new(config),
@@ -155,12 +142,8 @@ impl Tls {
 
 /// Checks the broker's certificate.
 struct Verifier {
-    roots: RootCertStore,
-    /// The certificates that the user named, which a broker may show itself.
-    own: Vec<CertificateDer<'static>>,
-    revocation: Option<Arc<shared::Revocation>>,
+    trust: Trust,
     check_host: bool,
-    algorithms: WebPkiSupportedAlgorithms,
 }
 
 impl fmt::Debug for Verifier {
@@ -178,22 +161,9 @@ impl ServerCertVerifier for Verifier {
         _ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        let parsed = ParsedCertificate::try_from(end_entity)?;
-        if !self.own.iter().any(|own| **own == **end_entity) {
-            verify_server_cert_signed_by_trust_anchor(
-                &parsed,
-                &self.roots,
-                intermediates,
-                now,
-                self.algorithms.all,
-            )?;
-            if let Some(revocation) = &self.revocation {
-                let (roots, algorithms) = (&self.roots, &self.algorithms);
-                revocation.check(Holder::Server, end_entity, intermediates, roots, algorithms, now)?;
-            }
-        }
+        self.trust.check(Holder::Server, end_entity, intermediates, now)?;
         if self.check_host {
-            verify_server_name(&parsed, server_name)?;
+            verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
         }
         Ok(ServerCertVerified::assertion())
     }
@@ -204,7 +174,7 @@ impl ServerCertVerifier for Verifier {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, cert, dss, &self.algorithms)
+        self.trust.verify_tls12_signature(message, cert, dss)
     }
 
     fn verify_tls13_signature(
@@ -213,10 +183,10 @@ impl ServerCertVerifier for Verifier {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, cert, dss, &self.algorithms)
+        self.trust.verify_tls13_signature(message, cert, dss)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.algorithms.supported_schemes()
+        self.trust.schemes()
     }
 }

@@ -1,55 +1,34 @@
-//! Checks client certificates as Java does: one must lead to a trusted certificate, or be one. Those that lead to one must not be
-//! revoked, where there are revocation lists.
+//! rustls' side of `ssl.client.auth`: asks for a client's certificate, which [`Trust`] checks.
 
 use std::sync::Arc;
 
 use rustls::client::danger::HandshakeSignatureValid;
-use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms};
 use rustls::pki_types::{CertificateDer, UnixTime};
-use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{DigitallySignedStruct, DistinguishedName, RootCertStore, SignatureScheme};
+use rustls::{DigitallySignedStruct, DistinguishedName, SignatureScheme};
 
-use super::revocation::{Holder, Revocation};
-use crate::setting::InvalidSetting;
-use crate::stores::Trusted;
-
-/// rustls' own check, and the trusted certificates that a client may show themselves.
-#[derive(Debug)]
-struct OwnOrSigned {
-    signed: Arc<dyn ClientCertVerifier>,
-    own: Vec<CertificateDer<'static>>,
-    revocation: Option<Arc<Revocation>>,
-    roots: Arc<RootCertStore>,
-    algorithms: WebPkiSupportedAlgorithms,
-}
+use super::{Holder, Trust};
 
 /// The check for `ssl.client.auth=requested` or `required`.
-pub(super) fn verifier(
-    roots: RootCertStore,
-    trusted: Option<&Trusted>,
-    revocation: Option<Arc<Revocation>>,
-    is_required: bool,
-    provider: &Arc<CryptoProvider>,
-) -> Result<Arc<dyn ClientCertVerifier>, InvalidSetting> {
-    let roots = Arc::new(roots);
-    let builder = WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(provider));
-    let builder = if is_required { builder } else { builder.allow_unauthenticated() };
-    let signed = builder.build().map_err(|error| {
-        InvalidSetting::missing("ssl.truststore.location", format!("certificates to trust ({error}),"))
-    })?;
-    let own = trusted.map(|trusted| trusted.certificates.clone()).unwrap_or_default();
-    let algorithms = provider.signature_verification_algorithms;
-    Ok(Arc::new(OwnOrSigned { signed, own, revocation, roots, algorithms }))
+#[derive(Debug)]
+pub(super) struct ClientCertificates {
+    pub trust: Trust,
+    pub is_required: bool,
 }
 
-impl ClientCertVerifier for OwnOrSigned {
+impl ClientCertificates {
+    pub fn verifier(trust: Trust, is_required: bool) -> Arc<dyn ClientCertVerifier> {
+        Arc::new(ClientCertificates { trust, is_required })
+    }
+}
+
+impl ClientCertVerifier for ClientCertificates {
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        self.signed.root_hint_subjects()
+        self.trust.subjects()
     }
 
     fn client_auth_mandatory(&self) -> bool {
-        self.signed.client_auth_mandatory()
+        self.is_required
     }
 
     fn verify_client_cert(
@@ -58,15 +37,8 @@ impl ClientCertVerifier for OwnOrSigned {
         intermediates: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, rustls::Error> {
-        if self.own.iter().any(|own| **own == **end_entity) {
-            return Ok(ClientCertVerified::assertion());
-        }
-        let verified = self.signed.verify_client_cert(end_entity, intermediates, now)?;
-        if let Some(revocation) = &self.revocation {
-            let (roots, algorithms) = (&self.roots, &self.algorithms);
-            revocation.check(Holder::Client, end_entity, intermediates, roots, algorithms, now)?;
-        }
-        Ok(verified)
+        self.trust.check(Holder::Client, end_entity, intermediates, now)?;
+        Ok(ClientCertVerified::assertion())
     }
 
     fn verify_tls12_signature(
@@ -75,7 +47,7 @@ impl ClientCertVerifier for OwnOrSigned {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.signed.verify_tls12_signature(message, cert, dss)
+        self.trust.verify_tls12_signature(message, cert, dss)
     }
 
     fn verify_tls13_signature(
@@ -84,10 +56,10 @@ impl ClientCertVerifier for OwnOrSigned {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.signed.verify_tls13_signature(message, cert, dss)
+        self.trust.verify_tls13_signature(message, cert, dss)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.signed.supported_verify_schemes()
+        self.trust.schemes()
     }
 }

@@ -4,21 +4,26 @@
 //! The cryptography is ring's (docs/decisions/0009-tls-by-rustls-and-ring.md). A broker's own renegotiation does not exist in rustls: a peer that asks for
 //! one is refused.
 
+mod certificate;
 mod client_certificates;
 mod expiry;
 mod fault;
+mod own_key;
 mod revocation;
 mod server;
+mod trust;
 
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::version::{TLS12, TLS13};
-use rustls::{RootCertStore, SupportedCipherSuite, SupportedProtocolVersion};
+use rustls::{SupportedCipherSuite, SupportedProtocolVersion};
 
 use crate::setting::{InvalidSetting, Take, take_first};
-use crate::stores::Trusted;
+pub use certificate::Holder;
 pub use fault::HandshakeFault;
-pub use revocation::{CRL_LOCATION, Holder, Revocation};
+pub use own_key::certified;
+pub use revocation::{CRL_LOCATION, Revocation};
 pub use server::{IncompatibleCertificate, PeerCertificate, ServerTls, Session};
+pub use trust::Trust;
 
 const ENABLED: &str = "ssl.enabled.protocols";
 const CIPHERS: &str = "ssl.cipher.suites";
@@ -66,31 +71,4 @@ pub fn no_suite(error: &rustls::Error) -> InvalidSetting {
 /// Java's name of a suite: rustls' own, but for the prefix of those of TLS 1.3.
 pub fn cipher_name(suite: &SupportedCipherSuite) -> String {
     suite.suite().as_str().unwrap_or_default().replacen("TLS13_", "TLS_", 1)
-}
-
-/// The certificates that everything must lead to; the system's where none are named.
-pub fn roots(trusted: Option<&Trusted>) -> Result<RootCertStore, InvalidSetting> {
-    let mut roots = RootCertStore::empty();
-    match trusted {
-        Some(Trusted { certificates, setting, value, .. }) => {
-            let (added, _) = roots.add_parsable_certificates(certificates.iter().cloned());
-            if added == 0 {
-                return Err(InvalidSetting::new(
-                    setting,
-                    value,
-                    "one with certificates that can be read (X.509, version 3)",
-                ));
-            }
-        }
-        None => {
-            let system = rustls_native_certs::load_native_certs();
-            let (added, _) = roots.add_parsable_certificates(system.certs);
-            if added == 0 {
-                let key = "ssl.truststore.location";
-                let expected = "a file of certificates to trust, of which this system has none,";
-                return Err(InvalidSetting::missing(key, expected));
-            }
-        }
-    }
-    Ok(roots)
 }

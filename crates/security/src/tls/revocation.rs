@@ -11,12 +11,14 @@ use std::sync::Arc;
 
 use rustls::crypto::WebPkiSupportedAlgorithms;
 use rustls::pki_types::{CertificateDer, UnixTime};
-use rustls::{CertificateError, OtherError, RootCertStore};
+use rustls::{CertificateError, RootCertStore};
 use webpki::{
-    CertRevocationList, EndEntityCert, ExpirationPolicy, KeyUsage, OwnedCertRevocationList,
-    RevocationCheckDepth, RevocationOptionsBuilder, UnknownStatusPolicy,
+    CertRevocationList, EndEntityCert, ExpirationPolicy, OwnedCertRevocationList, RevocationCheckDepth,
+    RevocationOptionsBuilder, UnknownStatusPolicy,
 };
 
+use super::certificate::{Holder, Uses};
+use super::trust::of_webpki;
 use crate::setting::{InvalidSetting, Take, take_first};
 use crate::stores::pem;
 
@@ -33,15 +35,6 @@ const DER_SEQUENCE: u8 = 0x30;
 pub struct Revocation {
     lists: Vec<CertRevocationList<'static>>,
     file: PathBuf,
-}
-
-/// Whose certificate is checked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Holder {
-    /// A client, by a broker.
-    Client,
-    /// A broker, by a client.
-    Server,
 }
 
 impl Revocation {
@@ -106,32 +99,18 @@ impl Revocation {
                 .with_status_policy(*unknown)
                 .with_expiration_policy(ExpirationPolicy::Enforce)
                 .build();
-            let usage = match holder {
-                Holder::Client => KeyUsage::client_auth(),
-                Holder::Server => KeyUsage::server_auth(),
-            };
             certificate
                 .verify_for_usage(
                     algorithms.all,
                     &roots.roots,
                     intermediates,
                     now,
-                    usage,
+                    Uses(holder),
                     Some(options),
                     None,
                 )
-                .map_err(of_check)?;
+                .map_err(of_webpki)?;
         }
         Ok(())
     }
-}
-
-fn of_check(error: webpki::Error) -> rustls::Error {
-    let error = match error {
-        webpki::Error::CertRevoked => CertificateError::Revoked,
-        webpki::Error::UnknownRevocationStatus => CertificateError::UnknownRevocationStatus,
-        webpki::Error::CrlExpired { .. } => CertificateError::ExpiredRevocationList,
-        other => CertificateError::Other(OtherError(Arc::new(other))),
-    };
-    rustls::Error::InvalidCertificate(error)
 }

@@ -9,15 +9,15 @@ use rustls::pki_types::CertificateDer;
 use rustls::server::UnbufferedServerConnection;
 use rustls::{CommonState, ServerConfig};
 
+use super::client_certificates::ClientCertificates;
 use super::expiry;
 use super::{
-    HandshakeFault, Revocation, cipher_name, client_certificates, no_suite, roots, take_ciphers,
-    take_versions,
+    HandshakeFault, Revocation, Trust, certified, cipher_name, no_suite, take_ciphers, take_versions,
 };
 use crate::Principal;
 use crate::names::{Named, PrincipalMapping, distinguished_name};
 use crate::setting::{InvalidSetting, Take};
-use crate::stores::{Identity, take_identity, take_trusted};
+use crate::stores::{take_identity, take_trusted};
 
 const CLIENT_AUTH: &str = "ssl.client.auth";
 const MAPPING: &str = "ssl.principal.mapping.rules";
@@ -136,24 +136,19 @@ impl ServerTls {
         let builder = match is_required {
             None => builder.with_no_client_auth(),
             Some(is_required) => {
-                let roots = roots(trusted.as_ref())?;
-                let check = client_certificates::verifier(
-                    roots,
-                    trusted.as_ref(),
-                    revocation,
-                    is_required,
-                    &provider,
-                )?;
+                let trust = Trust::new(trusted.as_ref(), revocation, &provider)?;
+                let check = ClientCertificates::verifier(trust, is_required);
                 builder.with_client_cert_verifier(check)
             }
         };
-        let Identity { chain, key, setting, value, .. } = identity;
+        let (setting, value) = (identity.setting, identity.value.clone());
         let wrong = |error: &dyn fmt::Display| {
             InvalidSetting::new(setting, &value, format!("a certificate with its key ({error})"))
         };
+        let chain = &identity.chain;
         let names = chain.first().and_then(|own| Named::of(own)).ok_or_else(|| wrong(&"it is malformed"))?;
         let expires_s = chain.iter().filter_map(|certificate| expiry::not_after_s(certificate)).min();
-        let mut config = builder.with_single_cert(chain, key).map_err(|error| wrong(&error))?;
+        let mut config = builder.with_cert_resolver(certified(&identity, &provider)?);
         config.ticketer = Ticketer::new().map_err(|error| wrong(&error))?;
         config.send_tls13_tickets = TICKETS;
         Ok(ServerTls {

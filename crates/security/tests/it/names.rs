@@ -1,53 +1,12 @@
 //! Distinguished names and mapping rules, compared with Java's and Kafka's own classes on random input.
 
-use std::path::Path;
-use std::process::Command;
-
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use thalweg_security::{PrincipalMapping, distinguished_name};
 
-/// What Java answers to each line; None without Kafka's jars.
-fn java(name: &str, lines: &[String]) -> Option<Vec<String>> {
-    let Some(jars) = std::env::var("KAFKA_CLASSPATH").ok().filter(|jars| !jars.is_empty()) else {
-        crate::skipped("names against Java: export KAFKA_CLASSPATH=\"$(compat/kafka-jars/fetch)\"");
-        return None;
-    };
-    let dir = tempfile::tempdir().expect("a directory");
-    let (input, output) = (dir.path().join(name), dir.path().join("answers"));
-    std::fs::write(&input, lines.join("\n")).expect("written");
-    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/Names.java");
-    let status = Command::new("java")
-        .args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp"])
-        .arg(jars)
-        .arg(program)
-        .args([&input, &output])
-        .status();
-    assert!(status.expect("java runs").success());
-    let answers = std::fs::read_to_string(output).expect("answers");
-    Some(answers.lines().map(|line| String::from_utf8_lossy(&unhex(line)).into_owned()).collect())
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn unhex(text: &str) -> Vec<u8> {
-    let pair = |at: usize| u8::from_str_radix(&text[at..at + 2], 16).expect("hexadecimal");
-    (0..text.len()).step_by(2).map(pair).collect()
-}
-
-fn element(tag: u8, content: &[u8]) -> Vec<u8> {
-    let mut der = vec![tag];
-    match content.len() {
-        length @ 0..=0x7f => der.push(u8::try_from(length).expect("short")),
-        length @ 0x80..=0xff => der.extend([0x81, u8::try_from(length).expect("short")]),
-        length => der.extend([0x82, u8::try_from(length >> 8).expect("short"), (length & 0xff) as u8]),
-    }
-    der.extend(content);
-    der
-}
+use crate::der::element;
+use crate::java::{answers, hex};
 
 const IDS: [&[u8]; 16] = [
     &[0x55, 4, 3],
@@ -102,7 +61,7 @@ fn distinguished_names_are_written_as_java_writes_them() {
     let mut random = StdRng::seed_from_u64(14);
     let names: Vec<Vec<u8>> = (0..20_000).map(|_| name(&mut random)).collect();
     let lines: Vec<String> = names.iter().map(|der| format!("D {}", hex(der))).collect();
-    let Some(answers) = java("distinguished", &lines) else { return };
+    let Some(answers) = answers("Names.java", &lines) else { return };
     assert_eq!(answers.len(), names.len());
     let mut compared = 0;
     for (der, theirs) in names.iter().zip(answers) {
@@ -182,7 +141,7 @@ fn mapping_rules_give_the_users_that_kafka_gives() {
         .iter()
         .map(|(rules, name)| format!("M {} {}", hex(rules.as_bytes()), hex(name.as_bytes())))
         .collect();
-    let Some(answers) = java("rules", &lines) else { return };
+    let Some(answers) = answers("Names.java", &lines) else { return };
     assert_eq!(answers.len(), cases.len());
     let (mut mapped, mut wrong) = (0, Vec::new());
     for ((rules, name), theirs) in cases.iter().zip(answers) {

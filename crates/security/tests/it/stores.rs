@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
+use thalweg_security::stores::pem;
 use thalweg_security::tls::ServerTls;
+
+use crate::certificates::made::{Spec, private};
 
 /// Runs a program; false if it is not installed.
 fn run(dir: &Path, line: &str) -> bool {
@@ -148,4 +151,72 @@ fn names_may_not_change_on_a_running_listener() {
     assert_eq!(check("c.pem", false, true), Ok(()));
     assert!(check("d.pem", false, false).expect_err("another subject").contains("is for CN=two"));
     assert_eq!(check("d.pem", true, false), Ok(()));
+}
+
+/// Writes a certificate with the key of `name`.
+fn write(dir: &Path, file: &str, certificate: &Spec, name: &str) {
+    let text = pem::text("PRIVATE KEY", &private(name)) + &pem::text("CERTIFICATE", &certificate.der());
+    std::fs::write(dir.join(file), text).expect("written");
+}
+
+#[test]
+fn keystores_of_version_1_are_read() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let dir = dir.path();
+    for (file, certificate) in
+        [("1.pem", Spec::v1("broker")), ("2.pem", Spec { version: 2, ..Spec::new("broker") })]
+    {
+        write(dir, file, &certificate, "broker");
+        take(dir, &[("ssl.keystore.location", file)]).expect(file);
+        write(dir, file, &certificate, "other");
+        let error = take(dir, &[("ssl.keystore.location", file)]).expect_err("the key of another");
+        assert!(error.contains("keys may not be consistent: KeyMismatch"), "{error}");
+    }
+    write(dir, "4.pem", &Spec { version: 4, ..Spec::new("broker") }, "broker");
+    let error = take(dir, &[("ssl.keystore.location", "4.pem")]).expect_err("no such version");
+    assert!(error.contains("it is malformed"), "{error}");
+}
+
+#[test]
+fn unusable_rsa_keys_are_named() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let dir = dir.path();
+    for (bits, exponent) in [(1024, 65537), (2048, 3)] {
+        let make = format!(
+            "openssl req -x509 -newkey rsa -pkeyopt rsa_keygen_bits:{bits} -pkeyopt rsa_keygen_pubexp:{exponent} -nodes \
+             -keyout key.pem -out cert.pem -days 9 -subj /CN=broker"
+        );
+        if !run(dir, &make.split_whitespace().collect::<Vec<_>>().join(" ")) {
+            return;
+        }
+        let read = |name: &str| std::fs::read_to_string(dir.join(name)).expect("a file");
+        std::fs::write(dir.join("all.pem"), read("key.pem") + &read("cert.pem")).expect("written");
+        let error = take(dir, &[("ssl.keystore.location", "all.pem")]).expect_err("no such keys");
+        assert!(error.contains(&format!("its RSA key has {bits} bits, exponent {exponent}")), "{error}");
+        assert!(error.contains("2048, 3072 or 4096 bits and 65537 can be used"), "{error}");
+    }
+}
+
+#[test]
+fn a_malformed_trusted_certificate_is_refused_at_the_start() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let dir = dir.path();
+    write(dir, "own.pem", &Spec::new("broker"), "broker");
+    let whole = Spec::authority("ca").der();
+    let trust = |second: &[u8]| {
+        let text = pem::text("CERTIFICATE", &whole) + &pem::text("CERTIFICATE", second);
+        std::fs::write(dir.join("trust.pem"), text).expect("written");
+        let settings = [
+            ("ssl.keystore.location", "own.pem"),
+            ("ssl.client.auth", "required"),
+            ("ssl.truststore.location", "trust.pem"),
+        ];
+        take(dir, &settings).map(|_| ())
+    };
+    assert_eq!(trust(&Spec::v1("alice").der()), Ok(()));
+    for malformed in [&whole[..whole.len() - 1], b"text", &Spec { version: 4, ..Spec::new("alice") }.der()] {
+        let error = trust(malformed).expect_err("it cannot be read");
+        assert!(error.contains("ssl.truststore.location="), "{error}");
+        assert!(error.contains("number 2 in it is malformed"), "{error}");
+    }
 }

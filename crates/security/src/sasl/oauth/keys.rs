@@ -88,11 +88,8 @@ impl KeySet {
 
     /// The keys that may have signed a token that names this key, or none.
     pub(super) fn candidates<'a>(&'a self, id: Option<&'a str>) -> impl Iterator<Item = &'a Key> {
-        self.0.iter().filter(move |key| match (id, &key.id) {
-            (Some(asked), Some(known)) => asked == known,
-            // A provider with one key may leave its name out.
-            _ => true,
-        })
+        // As in Kafka, a key without a name is none that a token names.
+        self.0.iter().filter(move |key| id.is_none() || key.id.as_deref() == id)
     }
 }
 

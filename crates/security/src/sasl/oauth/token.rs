@@ -3,8 +3,12 @@
 //! As in Kafka, `exp` and `iat` are required, `nbf` counts where it is given, and a token that names audiences is refused
 //! unless one of them is expected: it was made for others.
 
+use std::fmt;
+
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::de::{Error as _, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 use super::algorithm::Algorithm;
@@ -140,7 +144,39 @@ impl TokenRules {
 fn object(part: &str) -> Result<Map<String, Value>, TokenFault> {
     let malformed = |what| move || TokenFault::Malformed(what);
     let bytes = URL_SAFE_NO_PAD.decode(part).ok().ok_or_else(malformed("it is not base64url"))?;
-    serde_json::from_slice(&bytes).ok().ok_or_else(malformed("it is not a JSON object"))
+    let Unique(object) = serde_json::from_slice(&bytes)
+        .ok()
+        .ok_or_else(malformed("it is not a JSON object of distinct names"))?;
+    Ok(object)
+}
+
+/// A JSON object in which each name is there once: of two, programs could take different ones.
+struct Unique(Map<String, Value>);
+
+impl<'de> Deserialize<'de> for Unique {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Unique, D::Error> {
+        deserializer.deserialize_map(UniqueNames)
+    }
+}
+
+struct UniqueNames;
+
+impl<'de> Visitor<'de> for UniqueNames {
+    type Value = Unique;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Unique, A::Error> {
+        let mut object = Map::new();
+        while let Some((name, value)) = entries.next_entry()? {
+            if object.insert(name, value).is_some() {
+                return Err(A::Error::custom("a name is there twice"));
+            }
+        }
+        Ok(Unique(object))
+    }
 }
 
 /// A date of seconds since 1970, in milliseconds.

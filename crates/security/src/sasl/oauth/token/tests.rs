@@ -226,3 +226,36 @@ fn other_keys_of_a_provider_are_left_out() {
     let fault = Token::verify(&signer.token(&claims()), &keys(&[bound]), &rules(), NOW_MS);
     assert_eq!(fault, Err(TokenFault::Signature), "the key is for another algorithm");
 }
+
+#[test]
+fn keys_without_a_name_are_none_that_a_token_names() {
+    let signer = Signer::es256("k");
+    let mut unnamed = signer.entry();
+    unnamed.as_object_mut().expect("an object").remove("kid");
+    let unnamed = keys(&[unnamed]);
+    let verify = |token: &str| Token::verify(token, &unnamed, &rules(), NOW_MS);
+    assert_eq!(verify(&signer.token(&claims())), Err(TokenFault::UnknownKey(Some("k".to_owned()))));
+    assert!(verify(&signer.sign(&json!({"alg": "ES256"}), &claims())).is_ok());
+}
+
+#[test]
+fn claims_that_are_there_twice_are_refused() {
+    let signer = Signer::es256("k");
+    let keys = keys(&[signer.entry()]);
+    let part = |text: &str| URL_SAFE_NO_PAD.encode(text);
+    let head = r#"{"alg":"ES256","kid":"k"}"#;
+    let body = format!(r#"{{"sub":"alice","exp":{0},"iat":{NOW}}}"#, NOW + 60);
+    let verify = |head: &str, body: &str| {
+        let signed = format!("{}.{}", part(head), part(body));
+        let signature = signer.pair.sign(&SystemRandom::new(), signed.as_bytes()).expect("a signature");
+        Token::verify(&format!("{signed}.{}", part_bytes(signature.as_ref())), &keys, &rules(), NOW_MS)
+    };
+    assert!(verify(head, &body).is_ok());
+    let twice = Err(TokenFault::Malformed("it is not a JSON object of distinct names"));
+    assert_eq!(verify(head, &body.replacen('{', r#"{"sub":"bob","#, 1)), twice);
+    assert_eq!(verify(&head.replacen('{', r#"{"kid":"other","#, 1), &body), twice);
+}
+
+fn part_bytes(bytes: &[u8]) -> String {
+    URL_SAFE_NO_PAD.encode(bytes)
+}

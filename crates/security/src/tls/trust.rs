@@ -1,0 +1,314 @@
+//! The certificates that are trusted, and how a peer's chain is checked against them: clients' by brokers and controllers, brokers'
+//! by clients.
+//!
+//! As in Java, a certificate that is trusted itself is accepted as it is, and every other must lead to an authority. Not every
+//! trusted certificate is one: a client's own, imported so that this client is accepted, signs for nobody else.
+//!
+//! webpki checks chains. It refuses certificates of version 1, authorities and critical policies at the end of a chain, which Java
+//! takes; those are checked here, and refused where the chain has constraints of names, or where there are revocation lists.
+
+use std::sync::Arc;
+
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, verify_tls13_signature_with_raw_key};
+use rustls::pki_types::{CertificateDer, SubjectPublicKeyInfoDer, UnixTime};
+use rustls::{
+    CertificateError, DigitallySignedStruct, DistinguishedName, Error, OtherError, PeerMisbehaved,
+    RootCertStore, SignatureScheme,
+};
+use webpki::{EndEntityCert, RawPublicKeyEntity};
+
+use super::Revocation;
+use super::certificate::{Holder, Read, Uses};
+use crate::der::{self, Elements};
+use crate::names::distinguished_name;
+use crate::setting::InvalidSetting;
+use crate::stores::Trusted;
+
+/// More certificates than a chain has.
+const SENT_MAX: usize = 16;
+/// The authorities between the end of a chain and a trusted one, as many as webpki takes.
+const BETWEEN_MAX: u32 = 6;
+const TRUSTSTORE: &str = "ssl.truststore.location";
+
+/// Trusted certificates.
+#[derive(Debug)]
+pub struct Trust {
+    /// Those that may sign others.
+    authorities: RootCertStore,
+    /// The same, for the chains that are checked here.
+    signers: Vec<Signer>,
+    /// All of them: each is accepted as it is.
+    own: Vec<CertificateDer<'static>>,
+    /// The subjects of all, which are the issuers of those that sign themselves: by these a client selects its certificate.
+    subjects: Vec<DistinguishedName>,
+    revocation: Option<Arc<Revocation>>,
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+#[derive(Debug)]
+struct Signer {
+    subject: Vec<u8>,
+    key: SubjectPublicKeyInfoDer<'static>,
+    constrains_names: bool,
+}
+
+/// A certificate that may not be used as its holder uses it.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Unfit(String);
+
+pub(super) fn unfit(why: String) -> Error {
+    Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(Unfit(why)))))
+}
+
+impl Trust {
+    /// Reads the certificates that a setting names; the system's authorities where none does.
+    pub fn new(
+        trusted: Option<&Trusted>,
+        revocation: Option<Arc<Revocation>>,
+        provider: &CryptoProvider,
+    ) -> Result<Trust, InvalidSetting> {
+        let mut trust = Trust {
+            authorities: RootCertStore::empty(),
+            signers: Vec::new(),
+            own: Vec::new(),
+            subjects: Vec::new(),
+            revocation,
+            algorithms: provider.signature_verification_algorithms,
+        };
+        match trusted {
+            Some(trusted) => {
+                for (at, certificate) in trusted.certificates.iter().enumerate() {
+                    if !trust.add(certificate) {
+                        let expected = format!(
+                            "certificates that can be read, but number {} in it is malformed",
+                            at + 1
+                        );
+                        return Err(InvalidSetting::new(trusted.setting, &trusted.value, expected));
+                    }
+                }
+                trust.own.clone_from(&trusted.certificates);
+            }
+            None => {
+                // One that cannot be read is the system's affair.
+                for certificate in rustls_native_certs::load_native_certs().certs {
+                    trust.add(&certificate);
+                }
+                if trust.signers.is_empty() {
+                    let expected = "a file of certificates to trust, of which this system has none,";
+                    return Err(InvalidSetting::missing(TRUSTSTORE, expected));
+                }
+            }
+        }
+        Ok(trust)
+    }
+
+    /// Adds a certificate; false if it is malformed.
+    fn add(&mut self, certificate: &CertificateDer<'_>) -> bool {
+        let Some(read) = Read::of(certificate) else { return false };
+        let subject = read.0.subject().as_raw();
+        self.subjects.push(DistinguishedName::from(subject.to_vec()));
+        if read.may_sign_if_trusted() {
+            self.signers.push(Signer {
+                subject: subject.to_vec(),
+                key: read.0.public_key().raw.to_vec().into(),
+                constrains_names: read.constrains_names(),
+            });
+            if let Err(error) = self.authorities.add(certificate.clone().into_owned()) {
+                let name = distinguished_name(subject).unwrap_or_default();
+                tracing::warn!(subject = name, %error, "A trusted authority signs only certificates of version 1");
+            }
+        }
+        true
+    }
+
+    /// The subjects of the trusted certificates, to be sent to clients.
+    pub fn subjects(&self) -> &[DistinguishedName] {
+        &self.subjects
+    }
+
+    /// Checks a peer's certificate, with those that it has sent beside it.
+    pub fn check(
+        &self,
+        holder: Holder,
+        end: &CertificateDer<'_>,
+        sent: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<(), Error> {
+        if self.own.iter().any(|own| **own == **end) {
+            return Ok(());
+        }
+        let read = Read::of(end).ok_or(Error::InvalidCertificate(CertificateError::BadEncoding))?;
+        read.check_use(holder)?;
+        if sent.len() > SENT_MAX {
+            return Err(unfit(format!("more than {SENT_MAX} certificates were sent with it")));
+        }
+        // webpki ignores a demand for policies that is not critical.
+        if read.demands_policies() {
+            return Err(unfit("it demands policies, which are not checked".to_owned()));
+        }
+        let is_authority = |der: &&CertificateDer<'_>| {
+            Read::of(der).is_some_and(|read| read.may_sign() && !read.demands_policies())
+        };
+        let sent: Vec<CertificateDer<'_>> = sent.iter().filter(is_authority).cloned().collect();
+        if !read.is_usual_end() {
+            return self.check_unusual(holder, end, &sent, now);
+        }
+        let parsed = EndEntityCert::try_from(end).map_err(of_webpki)?;
+        parsed
+            .verify_for_usage(
+                self.algorithms.all,
+                &self.authorities.roots,
+                &sent,
+                now,
+                Uses(holder),
+                None,
+                None,
+            )
+            .map_err(|error| self.explained(&read, of_webpki(error)))?;
+        if let Some(revocation) = &self.revocation {
+            revocation.check(holder, end, &sent, &self.authorities, &self.algorithms, now)?;
+        }
+        Ok(())
+    }
+
+    /// Checks a chain whose end webpki does not take. `sent` are authorities that demand no policies.
+    fn check_unusual(
+        &self,
+        holder: Holder,
+        end: &CertificateDer<'_>,
+        sent: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<(), Error> {
+        if self.revocation.is_some() {
+            return Err(Error::InvalidCertificate(CertificateError::UnknownRevocationStatus));
+        }
+        let unreadable = || Error::InvalidCertificate(CertificateError::BadEncoding);
+        let authorities: Vec<Read<'_>> = sent.iter().filter_map(|der| Read::of(der)).collect();
+        let (mut read, mut der) = (Read::of(end).ok_or_else(unreadable)?, end);
+        let mut is_used = vec![false; authorities.len()];
+        // The authorities between the end and `read`.
+        for between in 0..=BETWEEN_MAX {
+            read.check_time(now)?;
+            if !read.has_only_known_extensions() {
+                return Err(unfit("it has a critical extension that is unknown".to_owned()));
+            }
+            let issuer = read.0.issuer().as_raw();
+            let signs = |signer: &&Signer| {
+                signer.subject == issuer
+                    && !signer.constrains_names
+                    && self.is_signed(der, &read, &signer.key)
+            };
+            if self.signers.iter().any(|signer| signs(&signer)) {
+                return Ok(());
+            }
+            let next = authorities.iter().enumerate().find(|(at, authority)| {
+                let is_long_enough = authority.path_length().is_none_or(|length| between <= length);
+                let key = SubjectPublicKeyInfoDer::from(authority.0.public_key().raw);
+                !is_used[*at]
+                    && authority.0.subject().as_raw() == issuer
+                    && is_long_enough
+                    && !authority.constrains_names()
+                    && authority.is_for(holder)
+                    && self.is_signed(der, &read, &key)
+            });
+            let Some((at, _)) = next else { break };
+            is_used[at] = true;
+            (read, der) = (Read::of(&sent[at]).ok_or_else(unreadable)?, &sent[at]);
+        }
+        let end = Read::of(end).ok_or_else(unreadable)?;
+        Err(self.explained(&end, Error::InvalidCertificate(CertificateError::UnknownIssuer)))
+    }
+
+    fn is_signed(&self, der: &[u8], read: &Read<'_>, key: &SubjectPublicKeyInfoDer<'_>) -> bool {
+        let parts = der::only(der, der::SEQUENCE).map(Elements);
+        let Some(algorithm) = parts.and_then(|mut parts| parts.nth(1)) else { return false };
+        let Ok(key) = RawPublicKeyEntity::try_from(key) else { return false };
+        let certificate = &read.0;
+        certificate.signature_algorithm == certificate.tbs_certificate.signature
+            && self.algorithms.all.iter().any(|known| {
+                known.signature_alg_id().as_ref() == algorithm.content
+                    && key
+                        .verify_signature(
+                            *known,
+                            certificate.tbs_certificate.as_ref(),
+                            &certificate.signature_value.data,
+                        )
+                        .is_ok()
+            })
+    }
+
+    /// Says it where the issuer is trusted, but for itself only.
+    fn explained(&self, read: &Read<'_>, error: Error) -> Error {
+        let issuer = read.0.issuer().as_raw();
+        let is_unknown = matches!(error, Error::InvalidCertificate(CertificateError::UnknownIssuer));
+        let is_trusted = self.subjects.iter().any(|subject| subject.as_ref() == issuer);
+        if !is_unknown || !is_trusted || self.signers.iter().any(|signer| signer.subject == issuer) {
+            return error;
+        }
+        let name = distinguished_name(issuer).unwrap_or_default();
+        unfit(format!(
+            "it is signed by {name}, which is trusted, but is no authority (CA:TRUE, with keyCertSign)"
+        ))
+    }
+
+    /// Checks a signature of a handshake in TLS 1.2.
+    pub fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let key = key(certificate)?;
+        let key = RawPublicKeyEntity::try_from(&key).map_err(of_webpki)?;
+        let (_, candidates) = self
+            .algorithms
+            .mapping
+            .iter()
+            .find(|(scheme, _)| *scheme == signed.scheme)
+            .ok_or(PeerMisbehaved::SignedHandshakeWithUnadvertisedSigScheme)?;
+        let is_valid =
+            candidates.iter().any(|known| key.verify_signature(*known, message, signed.signature()).is_ok());
+        if is_valid {
+            Ok(HandshakeSignatureValid::assertion())
+        } else {
+            Err(Error::InvalidCertificate(CertificateError::BadSignature))
+        }
+    }
+
+    /// Checks a signature of a handshake in TLS 1.3.
+    pub fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature_with_raw_key(message, &key(certificate)?, signed, &self.algorithms)
+    }
+
+    /// The schemes of these signatures.
+    pub fn schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}
+
+fn key(certificate: &[u8]) -> Result<SubjectPublicKeyInfoDer<'static>, Error> {
+    let read = Read::of(certificate).ok_or(Error::InvalidCertificate(CertificateError::BadEncoding))?;
+    Ok(read.0.public_key().raw.to_vec().into())
+}
+
+/// A refusal of webpki, as rustls names it.
+pub(super) fn of_webpki(error: webpki::Error) -> Error {
+    Error::InvalidCertificate(match error {
+        webpki::Error::UnknownIssuer => CertificateError::UnknownIssuer,
+        webpki::Error::InvalidSignatureForPublicKey => CertificateError::BadSignature,
+        webpki::Error::CertExpired { .. } => CertificateError::Expired,
+        webpki::Error::CertNotValidYet { .. } => CertificateError::NotValidYet,
+        webpki::Error::CertRevoked => CertificateError::Revoked,
+        webpki::Error::UnknownRevocationStatus => CertificateError::UnknownRevocationStatus,
+        webpki::Error::CrlExpired { .. } => CertificateError::ExpiredRevocationList,
+        webpki::Error::BadDer => CertificateError::BadEncoding,
+        other => CertificateError::Other(OtherError(Arc::new(other))),
+    })
+}
