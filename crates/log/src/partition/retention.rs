@@ -182,10 +182,10 @@ impl PartitionLog {
             }
             self.flushing.names.note_change();
             self.health.on_deletion(self.segments[0].base_offset);
-            self.forget_lost_beginning()?;
             self.raise_log_start(log_start);
             self.remove_old_snapshots();
             self.publish();
+            outcome = outcome.and_then(|()| self.forget_lost_beginning());
         }
         match outcome {
             Ok(()) => Ok(deleted),

@@ -183,11 +183,11 @@ impl PartitionLog {
         let begins_before = from < self.segments[0].base_offset;
         let to = if begins_before { from } else { from.max(self.log_start) };
         self.check_descriptors(to)?;
-        if begins_before {
-            self.forget_lost_beginning()?;
-        }
         let cut = match self.segments.partition_point(|segment| segment.base_offset < from) {
-            0 => self.truncate_fully_and_start_at(to, None),
+            0 => self
+                .forget_lost_beginning()
+                .map_err(LogError::Io)
+                .and_then(|()| self.truncate_fully_and_start_at(to, None)),
             kept => self.truncate_segments(to, kept),
         };
         cut.inspect_err(|error| {

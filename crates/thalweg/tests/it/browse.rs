@@ -1,7 +1,7 @@
 //! The messages of a topic, as the search engine reads them from a broker.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use thalweg_browse::{
@@ -16,6 +16,9 @@ use tokio::runtime::Runtime;
 use tokio::time::Instant;
 
 use crate::binary::{Broker, run, thalweg, until};
+
+/// Held by tests that look at the scanning threads of this process, in which all tests are.
+static SCANS: Mutex<()> = Mutex::new(());
 
 fn runtime() -> Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
@@ -176,6 +179,7 @@ fn priorities(name: &str) -> Vec<i32> {
 fn searches_with_a_share_have_low_priority_and_open_batches_within_a_limit() {
     const LARGE: [&str; 3] =
         ["compression.type=zstd", "max.request.size=100000000", "buffer.memory=200000000"];
+    let _alone = SCANS.lock();
     let broker = Broker::start();
     create(&broker, "bombs", "");
     runtime().block_on(async {
@@ -465,6 +469,7 @@ fn scanning_threads() -> usize {
 
 #[test]
 fn a_dropped_search_ends_at_once() {
+    let _alone = SCANS.lock();
     let broker = Broker::start();
     create(&broker, "large", "--partitions 2");
     let runtime = runtime();
