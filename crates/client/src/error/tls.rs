@@ -111,6 +111,7 @@ fn of_certificate(error: &CertificateError) -> TlsFault {
         CertificateError::ExpiredRevocationList | CertificateError::ExpiredRevocationListContext { .. } => {
             TlsFault::ExpiredRevocationList
         }
+        CertificateError::Other(other) => TlsFault::Certificate(other.0.to_string()),
         other => TlsFault::Certificate(other.to_string()),
     }
 }

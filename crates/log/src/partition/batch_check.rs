@@ -38,6 +38,15 @@ impl PartitionLog {
             self.segments[index].distrust();
             self.hints = ReadHints::default();
         }
+        self.batches_read(offset, max_bytes)
+    }
+
+    /// Finds the batches that a read from `offset` returns, as they are known. `None` when there are none.
+    pub fn batches_read(
+        &mut self,
+        offset: Offset,
+        max_bytes: usize,
+    ) -> Result<Option<BatchCheck>, ReadError> {
         let read = self.read(offset, max_bytes.min(CHECKED_BYTES_MAX), self.log_end, true)?;
         Ok(read.map(|slice| BatchCheck {
             segment: self.segments[self.floor_index(slice.end_offset - 1).unwrap_or(0)].base_offset,

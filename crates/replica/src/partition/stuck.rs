@@ -7,7 +7,7 @@ use super::refetches::StuckConsumer;
 use super::{Partition, State};
 use crate::leadership::StuckFollower;
 use std::fmt::Display;
-use thalweg_log::ReadError;
+use thalweg_log::{BatchCheck, ReadError};
 use thalweg_metadata::BrokerId;
 use thalweg_record::Offset;
 use tokio::time::Instant;
@@ -52,7 +52,8 @@ impl Partition {
             (state.take_stuck_follower(), state.refetches.take_stuck())
         };
         if let Some(StuckFollower { id, offset, sent_bytes, is_new }) = follower {
-            let is_sound = self.check_sent(offset, sent_bytes, is_new, &format_args!("broker {id}"));
+            let doubted = self.state.lock().log.doubt_batches(offset, sent_bytes);
+            let is_sound = self.check_sent(doubted, offset, is_new, &format_args!("broker {id}"));
             // A connection that was lost, or a gap that the follower takes at last, needs no attention.
             if is_sound && !is_new {
                 tracing::warn!(
@@ -62,15 +63,22 @@ impl Partition {
             }
         }
         if let Some(StuckConsumer { offset, sent_bytes, is_new }) = consumer {
-            self.check_sent(offset, sent_bytes, is_new, &"a consumer");
+            // Some have reasons of their own, and others should not pay for a second look at headers.
+            let sent = self.state.lock().log.batches_read(offset, sent_bytes);
+            self.check_sent(sent, offset, is_new, &"a consumer");
         }
     }
 
     /// Checks what a reader was sent; returns whether it is sound.
-    fn check_sent(&self, offset: Offset, sent_bytes: usize, is_new: bool, reader: &dyn Display) -> bool {
+    fn check_sent(
+        &self,
+        sent: Result<Option<BatchCheck>, ReadError>,
+        offset: Offset,
+        is_new: bool,
+        reader: &dyn Display,
+    ) -> bool {
         let was_damaged = self.is_damaged();
-        let doubted = self.state.lock().log.doubt_batches(offset, sent_bytes);
-        let checked = match doubted {
+        let checked = match sent {
             Ok(Some(check)) => match check.run() {
                 Err(_) if self.state.lock().log.has_outrun_check(&check) => return false,
                 checked => checked,

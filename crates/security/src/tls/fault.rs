@@ -95,6 +95,7 @@ fn of_certificate(error: &CertificateError) -> HandshakeFault {
         CertificateError::ExpiredRevocationList | CertificateError::ExpiredRevocationListContext { .. } => {
             HandshakeFault::ExpiredRevocationList
         }
+        CertificateError::Other(other) => HandshakeFault::Certificate(other.0.to_string()),
         other => HandshakeFault::Certificate(other.to_string()),
     }
 }
