@@ -18,9 +18,9 @@ use crate::shares::{Place, Shares};
 
 /// The length of a turn.
 const TURN: Duration = Duration::from_millis(20);
-/// What every search may open a batch to.
+/// The size to which every search may open a batch.
 pub const OPENED_BYTES: usize = 4 << 20;
-/// What a search with a place for a large batch may open it to.
+/// The size to which a search with a place for a large batch may open it.
 pub const OPENED_BYTES_MAX: usize = 64 << 20;
 /// Searches that have a large batch open at once.
 const LARGE: usize = 2;
@@ -31,7 +31,7 @@ pub const LARGE_RULE: &str = "batches that open to more than 4 MiB are searched 
 /// The lowest priority of Linux.
 const NICE: i32 = 19;
 
-/// What all searches take together.
+/// The processors and the memory of all searches together.
 #[derive(Debug)]
 pub struct Capacity {
     turns: Shares,

@@ -53,7 +53,7 @@ impl Shares {
         Place { _of_one: of_one, _of_all: of_all }
     }
 
-    /// What a principal without a place waits for now.
+    /// The limit that keeps a principal without a place waiting.
     pub fn full(&self, principal: &Arc<str>) -> Full {
         match self.share(principal).available_permits() {
             0 => Full::Share(self.of_one),

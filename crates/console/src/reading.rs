@@ -1,4 +1,4 @@
-//! How messages are read, the same for everyone: what rules hide, the registry that decodes, and how much may go on at once,
+//! The rules of reading messages, the same for all users: masks, the registry that decodes, and the limits of what goes on at once,
 //! of all people and of one.
 
 use std::sync::Arc;
@@ -58,7 +58,7 @@ impl Reading {
 }
 
 impl Reader {
-    /// What is the same for everyone.
+    /// The rules, the same for all users.
     pub fn reading(&self) -> &Reading {
         &self.reading
     }

@@ -1,7 +1,7 @@
 //! What passes stages of streams, for those who look at a page of it: the newest messages, gathered while somebody looks.
 //!
-//! A stream does not wait for it. A bounded number of stages is looked at, each until [`IDLE_MAX`] after the last request; the place
-//! is that of the user who looked first.
+//! A stream does not wait for its readers. The number of stages with readers is bounded; a stage has them until [`IDLE_MAX`] after the
+//! last request, and takes the place of the user who looked first.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;

@@ -66,8 +66,8 @@ pub enum ChangeOutcome {
     Outdated,
 }
 
-/// How often in a row a follower is sent records from the same offset before its leader checks them.
-const SENT_BEFORE_CHECK: u32 = 4;
+/// How often a reader is sent records from the same offset before they are checked.
+pub(crate) const SENT_BEFORE_CHECK: u32 = 4;
 
 /// A follower that fetches the same records again and again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

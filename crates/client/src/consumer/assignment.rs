@@ -59,7 +59,7 @@ pub(super) struct Target {
 
 /// A position to compare with the log of its leader.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Unvalidated {
+pub(super) struct PositionCheck {
     pub(super) at: TopicPartition,
     pub(super) version: u64,
     pub(super) offset: Offset,
@@ -228,10 +228,10 @@ impl Assignment {
     }
 
     /// The positions to compare with the logs of their leaders.
-    pub(super) fn unvalidated(&self) -> Vec<Unvalidated> {
+    pub(super) fn unvalidated(&self) -> Vec<PositionCheck> {
         let readings = self.partitions.iter().filter(|(_, reading)| reading.unvalidated && !reading.revoked);
         let unvalidated = readings.filter_map(|(at, reading)| {
-            Some(Unvalidated {
+            Some(PositionCheck {
                 at: at.clone(),
                 version: reading.version,
                 offset: reading.position,
@@ -244,14 +244,14 @@ impl Assignment {
     }
 
     /// Whether a position is where it was, and is still to be compared.
-    pub(super) fn is_unvalidated(&self, asked: &Unvalidated) -> bool {
+    pub(super) fn is_unvalidated(&self, asked: &PositionCheck) -> bool {
         let reading = self.partitions.get(&asked.at);
         reading.is_some_and(|reading| reading.version == asked.version && reading.unvalidated)
     }
 
     /// The leader's log has the record before the position at this offset, or parts from it there: the records behind it
     /// are read from it again.
-    pub(super) fn validated(&mut self, asked: &Unvalidated, offset: Offset, epoch: LeaderEpoch) {
+    pub(super) fn validated(&mut self, asked: &PositionCheck, offset: Offset, epoch: LeaderEpoch) {
         let is_asked = |reading: &&mut Reading| reading.version == asked.version;
         if let Some(reading) = self.partitions.get_mut(&asked.at).filter(is_asked) {
             reading.unvalidated = false;

@@ -290,7 +290,7 @@ impl Fetcher {
             error_code => {
                 let what = format!("Fetch of {} at offset {}", target.at, target.offset);
                 let error = ClientError::from(Refused { what, error_code, message: None });
-                // As Kafka's consumer: what a broker has no name for may pass.
+                // As Kafka's consumer: an error without a name may pass.
                 let may_pass = error.is_retriable() || error_code == ErrorCode::UnknownServerError;
                 if may_pass && error_code != ErrorCode::CorruptMessage {
                     assignment.leader_lost(target);

@@ -16,7 +16,7 @@ use thalweg_wire::request::offset_for_leader_epoch_response::EpochEndOffset;
 use thalweg_wire::{ApiKey, ErrorCode};
 use tokio::task::JoinSet;
 
-use super::assignment::Unvalidated;
+use super::assignment::PositionCheck;
 use super::{Consumer, ConsumerError, LogTruncated, OffsetReset, StartAt};
 use crate::cluster::Cluster;
 use crate::error::{ClientError, Refused};
@@ -41,7 +41,7 @@ impl Consumer {
         if lacks_leader {
             self.refresh_soon();
         }
-        let mut by_leader: BTreeMap<i32, Vec<Unvalidated>> = BTreeMap::new();
+        let mut by_leader: BTreeMap<i32, Vec<PositionCheck>> = BTreeMap::new();
         for position in unvalidated {
             by_leader.entry(position.leader).or_default().push(position);
         }
@@ -73,7 +73,7 @@ impl Consumer {
         Ok(())
     }
 
-    fn read_end(&mut self, asked: &Unvalidated, end: Option<&EpochEndOffset>) -> Result<(), ConsumerError> {
+    fn read_end(&mut self, asked: &PositionCheck, end: Option<&EpochEndOffset>) -> Result<(), ConsumerError> {
         let what = || format!("End of leader epoch {} in {}", asked.epoch.0, asked.at);
         let code = end.map_or(ErrorCode::LeaderNotAvailable.code(), |end| end.error_code);
         match (Refused::check(code, None, what), end) {
@@ -90,10 +90,10 @@ impl Consumer {
         }
     }
 
-    fn compare(&mut self, asked: &Unvalidated, end: &EpochEndOffset) -> Result<(), ConsumerError> {
+    fn compare(&mut self, asked: &PositionCheck, end: &EpochEndOffset) -> Result<(), ConsumerError> {
         let known = end.leader_epoch >= 0 && end.end_offset >= 0;
         let end = known.then_some((Offset(end.end_offset), LeaderEpoch(end.leader_epoch)));
-        let Unvalidated { at, offset, .. } = asked;
+        let PositionCheck { at, offset, .. } = asked;
         if !self.shared.assignment.lock().is_unvalidated(asked) {
             return Ok(());
         }
@@ -129,7 +129,7 @@ impl Consumer {
 async fn ends_of_epochs(
     cluster: &Cluster,
     leader: i32,
-    asked: &[Unvalidated],
+    asked: &[PositionCheck],
 ) -> Result<Option<Ends>, ClientError> {
     let connection = cluster.broker(leader).await?;
     let newest = connection.versions().newest(ApiKey::OffsetForLeaderEpoch, i16::MAX);

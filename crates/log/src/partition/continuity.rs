@@ -58,7 +58,7 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// What was before the first segment is not missed any more.
+    /// The records before the first segment are not missed any more.
     pub(super) fn forget_lost_beginning(&mut self) -> io::Result<()> {
         while let Some(&base) = self.health.lost_beginning.last() {
             for path in Segment::paths(&self.home, base) {

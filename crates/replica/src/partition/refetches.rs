@@ -3,15 +3,13 @@
 //! Owns: a short memory of what consumers were sent, and when it looks as if one cannot take its records. Refuses: followers, whose
 //! leader knows each of them ([`crate::leadership`]).
 
+use crate::leadership::SENT_BEFORE_CHECK;
 use std::time::Duration;
 use thalweg_record::Offset;
 use tokio::time::Instant;
 
 /// How many offsets are remembered. Those that were fetched from most often stay.
 const REMEMBERED_MAX: usize = 8;
-
-/// How often records are sent from the same offset before they are checked.
-const SENT_BEFORE_CHECK: u32 = 4;
 
 /// How long a consumer fetches from the same offset before the records there are checked. Several that read side by side come to
 /// an offset within a moment.

@@ -1,13 +1,13 @@
 //! Readers that do not get beyond an offset although they are sent records.
 //!
-//! Owns: a look at these records: if they are damaged, nobody can take them from here, and the replica is to give up its place.
+//! Owns: the check of these records. If they are damaged, no reader can take them from this replica, which gives up its place.
 //! Refuses: the reason of a reader whose records are sound.
 
 use super::refetches::StuckConsumer;
 use super::{Partition, State};
 use crate::leadership::StuckFollower;
 use std::fmt::Display;
-use thalweg_log::{BatchCheck, ReadError};
+use thalweg_log::{BatchCheck, PartitionLog, ReadError};
 use thalweg_metadata::BrokerId;
 use thalweg_record::Offset;
 use tokio::time::Instant;
@@ -52,8 +52,8 @@ impl Partition {
             (state.take_stuck_follower(), state.refetches.take_stuck())
         };
         if let Some(StuckFollower { id, offset, sent_bytes, is_new }) = follower {
-            let doubted = self.state.lock().log.doubt_batches(offset, sent_bytes);
-            let is_sound = self.check_sent(doubted, offset, is_new, &format_args!("broker {id}"));
+            let find = PartitionLog::doubt_batches;
+            let is_sound = self.check_sent(find, offset, sent_bytes, is_new, &format_args!("broker {id}"));
             // A connection that was lost, or a gap that the follower takes at last, needs no attention.
             if is_sound && !is_new {
                 tracing::warn!(
@@ -64,21 +64,22 @@ impl Partition {
         }
         if let Some(StuckConsumer { offset, sent_bytes, is_new }) = consumer {
             // Some have reasons of their own, and others should not pay for a second look at headers.
-            let sent = self.state.lock().log.batches_read(offset, sent_bytes);
-            self.check_sent(sent, offset, is_new, &"a consumer");
+            self.check_sent(PartitionLog::batches_read, offset, sent_bytes, is_new, &"a consumer");
         }
     }
 
     /// Checks what a reader was sent; returns whether it is sound.
     fn check_sent(
         &self,
-        sent: Result<Option<BatchCheck>, ReadError>,
+        find: impl FnOnce(&mut PartitionLog, Offset, usize) -> Result<Option<BatchCheck>, ReadError>,
         offset: Offset,
+        sent_bytes: usize,
         is_new: bool,
         reader: &dyn Display,
     ) -> bool {
         let was_damaged = self.is_damaged();
-        let checked = match sent {
+        let found = find(&mut self.state.lock().log, offset, sent_bytes);
+        let checked = match found {
             Ok(Some(check)) => match check.run() {
                 Err(_) if self.state.lock().log.has_outrun_check(&check) => return false,
                 checked => checked,
@@ -105,7 +106,7 @@ mod tests {
     use crate::partition::{FetchFrom, Isolation, Reader};
     use std::sync::Arc;
     use std::time::Duration;
-    use thalweg_log::{Clock, Damage, Home, LogConfig, PartitionLog, TopicPartition, disk::Disk};
+    use thalweg_log::{Clock, Damage, Home, LogConfig, TopicPartition, disk::Disk};
     use thalweg_metadata::PartitionRegistration;
     use thalweg_record::{BatchBuilder, BatchOptions, LeaderEpoch};
 

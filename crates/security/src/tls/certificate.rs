@@ -31,11 +31,11 @@ const CLIENT: &[usize] = &[1, 3, 6, 1, 5, 5, 7, 3, 2];
 const ANY: &[usize] = &[2, 5, 29, 37, 0];
 
 /// A certificate that was read.
-pub(super) struct Read<'a>(pub X509Certificate<'a>);
+pub(super) struct Certificate<'a>(pub X509Certificate<'a>);
 
-impl<'a> Read<'a> {
+impl<'a> Certificate<'a> {
     /// Reads a certificate in DER; none if it is malformed, or has what its version does not know.
-    pub fn of(der: &'a [u8]) -> Option<Read<'a>> {
+    pub fn of(der: &'a [u8]) -> Option<Certificate<'a>> {
         let (rest, certificate) = X509Certificate::from_der(der).ok()?;
         // The body, the algorithm and the signature; the parser ignores what stands behind them.
         let mut parts = Elements(der::only(der, der::SEQUENCE)?);
@@ -54,7 +54,7 @@ impl<'a> Read<'a> {
             && certificate.signature_value.unused_bits == 0
             && certificate.extensions_map().is_ok()
             && certificate.iter_extensions().all(is_readable);
-        (is_whole && fits_version).then_some(Read(certificate))
+        (is_whole && fits_version).then_some(Certificate(certificate))
     }
 
     /// Whether it may sign others if it is trusted: only authorities may, and certificates of versions that cannot say so.
@@ -176,7 +176,7 @@ fn is_readable(extension: &X509Extension<'_>) -> bool {
         || (is_one_element() && !matches!(extension.parsed_extension(), ParsedExtension::ParseError { .. }))
 }
 
-/// The extended key usage that webpki asks of every certificate of a chain: the same as [`Read::is_for`].
+/// The extended key usage that webpki asks of every certificate of a chain: the same as [`Certificate::is_for`].
 pub(super) struct Uses(pub Holder);
 
 impl ExtendedKeyUsageValidator for Uses {

@@ -7,7 +7,7 @@ use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{Error, InconsistentKeys};
 use x509_parser::public_key::PublicKey;
 
-use super::certificate::Read;
+use super::certificate::Certificate;
 use crate::setting::InvalidSetting;
 use crate::stores::Identity;
 
@@ -19,8 +19,10 @@ pub fn certified(
     let Identity { chain, key, setting, value, .. } = identity;
     let wrong =
         |why: String| InvalidSetting::new(setting, value, format!("a certificate with its key ({why})"));
-    let read =
-        chain.first().and_then(|own| Read::of(own)).ok_or_else(|| wrong("it is malformed".to_owned()))?;
+    let read = chain
+        .first()
+        .and_then(|own| Certificate::of(own))
+        .ok_or_else(|| wrong("it is malformed".to_owned()))?;
     let public = read.0.public_key();
     let key = provider.key_provider.load_private_key(key.clone_key()).map_err(|error| {
         let Ok(PublicKey::RSA(rsa)) = public.parsed() else { return wrong(error.to_string()) };

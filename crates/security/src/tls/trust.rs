@@ -2,7 +2,7 @@
 //! by clients.
 //!
 //! As in Java, a certificate that is trusted itself is accepted as it is, and every other must lead to an authority. Not every
-//! trusted certificate is one: a client's own, imported so that this client is accepted, signs for nobody else.
+//! trusted certificate is one: the certificate of a client that was imported so that this client is accepted signs no other.
 //!
 //! webpki checks chains. It refuses certificates of version 1, authorities and critical policies at the end of a chain, which Java
 //! takes; those are checked here, and refused where the chain has constraints of names, or where there are revocation lists.
@@ -19,7 +19,7 @@ use rustls::{
 use webpki::{EndEntityCert, RawPublicKeyEntity};
 
 use super::Revocation;
-use super::certificate::{Holder, Read, Uses};
+use super::certificate::{Certificate, Holder, Uses};
 use crate::der::{self, Elements};
 use crate::names::distinguished_name;
 use crate::setting::InvalidSetting;
@@ -106,7 +106,7 @@ impl Trust {
 
     /// Adds a certificate; false if it is malformed.
     fn add(&mut self, certificate: &CertificateDer<'_>) -> bool {
-        let Some(read) = Read::of(certificate) else { return false };
+        let Some(read) = Certificate::of(certificate) else { return false };
         let subject = read.0.subject().as_raw();
         self.subjects.push(DistinguishedName::from(subject.to_vec()));
         if read.may_sign_if_trusted() {
@@ -139,7 +139,7 @@ impl Trust {
         if self.own.iter().any(|own| **own == **end) {
             return Ok(());
         }
-        let read = Read::of(end).ok_or(Error::InvalidCertificate(CertificateError::BadEncoding))?;
+        let read = Certificate::of(end).ok_or(Error::InvalidCertificate(CertificateError::BadEncoding))?;
         read.check_use(holder)?;
         if sent.len() > SENT_MAX {
             return Err(unfit(format!("more than {SENT_MAX} certificates were sent with it")));
@@ -149,7 +149,7 @@ impl Trust {
             return Err(unfit("it demands policies, which are not checked".to_owned()));
         }
         let is_authority = |der: &&CertificateDer<'_>| {
-            Read::of(der).is_some_and(|read| read.may_sign() && !read.demands_policies())
+            Certificate::of(der).is_some_and(|read| read.may_sign() && !read.demands_policies())
         };
         let sent: Vec<CertificateDer<'_>> = sent.iter().filter(is_authority).cloned().collect();
         if !read.is_usual_end() {
@@ -185,8 +185,8 @@ impl Trust {
             return Err(Error::InvalidCertificate(CertificateError::UnknownRevocationStatus));
         }
         let unreadable = || Error::InvalidCertificate(CertificateError::BadEncoding);
-        let authorities: Vec<Read<'_>> = sent.iter().filter_map(|der| Read::of(der)).collect();
-        let (mut read, mut der) = (Read::of(end).ok_or_else(unreadable)?, end);
+        let authorities: Vec<Certificate<'_>> = sent.iter().filter_map(|der| Certificate::of(der)).collect();
+        let (mut read, mut der) = (Certificate::of(end).ok_or_else(unreadable)?, end);
         let mut is_used = vec![false; authorities.len()];
         // The authorities between the end and `read`.
         for between in 0..=BETWEEN_MAX {
@@ -215,13 +215,13 @@ impl Trust {
             });
             let Some((at, _)) = next else { break };
             is_used[at] = true;
-            (read, der) = (Read::of(&sent[at]).ok_or_else(unreadable)?, &sent[at]);
+            (read, der) = (Certificate::of(&sent[at]).ok_or_else(unreadable)?, &sent[at]);
         }
-        let end = Read::of(end).ok_or_else(unreadable)?;
+        let end = Certificate::of(end).ok_or_else(unreadable)?;
         Err(self.explained(&end, Error::InvalidCertificate(CertificateError::UnknownIssuer)))
     }
 
-    fn is_signed(&self, der: &[u8], read: &Read<'_>, key: &SubjectPublicKeyInfoDer<'_>) -> bool {
+    fn is_signed(&self, der: &[u8], read: &Certificate<'_>, key: &SubjectPublicKeyInfoDer<'_>) -> bool {
         let parts = der::only(der, der::SEQUENCE).map(Elements);
         let Some(algorithm) = parts.and_then(|mut parts| parts.nth(1)) else { return false };
         let Ok(key) = RawPublicKeyEntity::try_from(key) else { return false };
@@ -240,7 +240,7 @@ impl Trust {
     }
 
     /// Says it where the issuer is trusted, but for itself only.
-    fn explained(&self, read: &Read<'_>, error: Error) -> Error {
+    fn explained(&self, read: &Certificate<'_>, error: Error) -> Error {
         let issuer = read.0.issuer().as_raw();
         let is_unknown = matches!(error, Error::InvalidCertificate(CertificateError::UnknownIssuer));
         let is_trusted = self.subjects.iter().any(|subject| subject.as_ref() == issuer);
@@ -294,7 +294,8 @@ impl Trust {
 }
 
 fn key(certificate: &[u8]) -> Result<SubjectPublicKeyInfoDer<'static>, Error> {
-    let read = Read::of(certificate).ok_or(Error::InvalidCertificate(CertificateError::BadEncoding))?;
+    let read =
+        Certificate::of(certificate).ok_or(Error::InvalidCertificate(CertificateError::BadEncoding))?;
     Ok(read.0.public_key().raw.to_vec().into())
 }
 
