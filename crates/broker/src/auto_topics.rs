@@ -50,7 +50,7 @@ impl AutoTopics {
     pub fn begin(&self, names: &[String]) -> Creation<'_> {
         let mut in_creation = self.in_creation.lock();
         let mut claim = |name: &&String| {
-            (in_creation.len() < IN_CREATION_MAX || topic_name::is_internal(name))
+            (in_creation.len() < IN_CREATION_MAX || topic_name::is_of_coordinators(name))
                 && in_creation.insert((*name).clone())
         };
         let names = names.iter().filter(&mut claim).cloned().collect();

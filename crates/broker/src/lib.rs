@@ -32,6 +32,7 @@ pub mod shares;
 mod telemetry;
 mod trails;
 
+pub use authorization::ClusterRights;
 pub use controller_node::{ControllerServer, start_controller, start_controller_on};
 pub use http_access::{HttpAccess, HttpAction, HttpChange, HttpFailure};
 pub use loading::Loading;

@@ -420,8 +420,12 @@ impl Server {
         let broker = &self.broker;
         let of_broker = Arc::clone(broker);
         let images: Images = Arc::new(move || of_broker.image());
-        let rights = ClusterRights::of_broker(Arc::clone(broker)).with_trail(broker.trail.as_ref());
-        HttpAccess::new(&broker.config(), &broker.secured, &images, &broker.clock, rights)
+        HttpAccess::new(&broker.config(), &broker.secured, &images, &broker.clock, self.rights())
+    }
+
+    /// What principals may do in the cluster.
+    pub fn rights(&self) -> ClusterRights {
+        ClusterRights::of_broker(Arc::clone(&self.broker)).with_trail(self.broker.trail.as_ref())
     }
 
     /// Waits until the metadata log cannot be applied, the embedded controller has failed, or the last data directory

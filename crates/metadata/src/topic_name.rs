@@ -6,6 +6,8 @@ pub const OFFSETS: &str = "__consumer_offsets";
 pub const TRANSACTIONS: &str = "__transaction_state";
 /// The topic of the state of share partitions.
 pub const SHARE_STATE: &str = "__share_group_state";
+/// The topic of the definitions of hosted streams: those who write to it run programs in the processes of brokers.
+pub const STREAM_DEFINITIONS: &str = "__stream_definitions";
 /// The metadata log, which is the controller's and no topic of the cluster.
 pub const CLUSTER_METADATA: &str = "__cluster_metadata";
 /// The longest name: a directory must hold it with the partition and the suffix of a deletion.
@@ -42,8 +44,13 @@ pub enum InvalidTopicName {
     },
 }
 
-/// Whether the topic belongs to the cluster itself.
+/// Whether the topic belongs to the cluster itself: its records make brokers act.
 pub fn is_internal(name: &str) -> bool {
+    is_of_coordinators(name) || name == STREAM_DEFINITIONS
+}
+
+/// Whether the topic is one of those that coordinators create and write. These three are Kafka's internal topics.
+pub fn is_of_coordinators(name: &str) -> bool {
     matches!(name, OFFSETS | TRANSACTIONS | SHARE_STATE)
 }
 
@@ -67,6 +74,15 @@ pub fn check(name: &str) -> Result<(), InvalidTopicName> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn topics_on_which_brokers_act_are_internal() {
+        for name in [OFFSETS, TRANSACTIONS, SHARE_STATE, STREAM_DEFINITIONS] {
+            assert!(is_internal(name), "{name}");
+            assert_eq!(is_of_coordinators(name), name != STREAM_DEFINITIONS, "{name}");
+        }
+        assert!(!is_internal("__stream_definitions-2") && !is_internal("orders"));
+    }
 
     #[test]
     fn names_are_checked_as_kafka_checks_them() {

@@ -5,7 +5,7 @@ use crate::audit::record_auto_created;
 use crate::auto_topics::kind;
 use crate::broker::Broker;
 use std::time::Duration;
-use thalweg_metadata::topic_name::{self, OFFSETS, SHARE_STATE, TRANSACTIONS};
+use thalweg_metadata::topic_name::{self, OFFSETS, SHARE_STATE, STREAM_DEFINITIONS, TRANSACTIONS};
 use thalweg_wire::request::create_topics_request::{CreatableTopic, CreatableTopicConfig};
 use thalweg_wire::request::create_topics_response::CreatableTopicResult;
 use thalweg_wire::request::{CreateTopicsRequest, CreateTopicsResponse};
@@ -46,7 +46,7 @@ pub async fn create(broker: &Broker, names: Vec<String>, client: Option<&Call>) 
                             "Failed to create a topic"
                         );
                     }
-                } else if topic_name::is_internal(kind) && broker.auto_topics.succeeded(kind) {
+                } else if topic_name::is_of_coordinators(kind) && broker.auto_topics.succeeded(kind) {
                     tracing::info!(topic = started.names[0], "Topics can be created again");
                 }
             }
@@ -154,6 +154,18 @@ async fn wait_for_leaders(broker: &Broker, names: &[String]) {
 
 fn creatable(broker: &Broker, name: &str) -> CreatableTopic {
     let config = broker.config();
+    // The hosts of streams create it in the same form; a client that names it first must not make it another topic.
+    if name == STREAM_DEFINITIONS {
+        let compact =
+            CreatableTopicConfig { name: "cleanup.policy".to_owned(), value: Some("compact".to_owned()) };
+        return CreatableTopic {
+            name: name.to_owned(),
+            num_partitions: 1,
+            replication_factor: config.topics.default_replication_factor,
+            configs: vec![compact],
+            ..Default::default()
+        };
+    }
     let internal = match name {
         OFFSETS => Some(config.groups.offsets_topic()),
         TRANSACTIONS => Some(config.transactions.state_topic()),

@@ -9,8 +9,8 @@
 //! current leader (KIP-951), version 11 TRANSACTION_ABORTABLE, version 12 adds partitions to their transaction
 //! implicitly (KIP-890), version 13 names topics by id (KIP-516). Versions 0 to 2 are refused (KIP-896).
 //!
-//! The producer needs WRITE on each topic, and on its transactional id if a batch is transactional. Topics are checked
-//! before anything is said about their existence.
+//! The producer needs WRITE on each topic, and on its transactional id if a batch is transactional; for topics on which brokers
+//! act, also a right on the cluster (`also_needed`). Topics are checked before anything is said about their existence.
 //!
 //! The first batch of a transaction waits for verification by its coordinator (`verify`), and a batch that takes long
 //! to validate waits for a thread (`large`); the connection serves no further request meanwhile, which keeps the
@@ -34,9 +34,11 @@ pub use own::{VERSION as OWN_VERSION, produce_own};
 use refusal::{Refusal, refused, refused_by};
 use std::sync::Arc;
 use std::time::Duration;
+use thalweg_config::BrokerConfig;
 use thalweg_hash::HashSet;
 use thalweg_log::VerificationGuard;
 use thalweg_metadata::PartitionIndex;
+use thalweg_metadata::topic_name::{self, STREAM_DEFINITIONS};
 use thalweg_net::Reply;
 use thalweg_record::{BatchHeader, Compression};
 use thalweg_replica::partition::{Appended, Durable, OpeningBudget, Partition};
@@ -100,11 +102,12 @@ fn denied_topics(broker: &Broker, call: &Call, request: &ProduceRequest) -> Deni
     if call.permissions.are_unlimited() {
         return Denials::default();
     }
-    let image = broker.image();
+    let (image, config) = (broker.image(), broker.config());
     Denials::among(&request.topic_data, |topic| {
         let may = |name: &str| {
             let count = topic.partition_data.len();
             call.permissions.may_each(Operation::Write, ResourceType::Topic, name, count)
+                && also_needed(&config, name).is_none_or(|right| call.permissions.may_on_cluster(right))
         };
         match call.version >= BY_TOPIC_ID {
             // An id of no topic is as unknown to everybody.
@@ -112,6 +115,20 @@ fn denied_topics(broker: &Broker, call: &Call, request: &ProduceRequest) -> Deni
             false => may(&topic.name),
         }
     })
+}
+
+/// The right on the cluster that a client needs for a topic besides WRITE on it. Hosts of streams run what the topic of their
+/// definitions says: it needs what their API needs. The trail of an audit is written by brokers.
+fn also_needed(config: &BrokerConfig, topic: &str) -> Option<Operation> {
+    if topic == STREAM_DEFINITIONS {
+        return Some(Operation::Alter);
+    }
+    (config.audit.topic.as_deref() == Some(topic)).then_some(Operation::ClusterAction)
+}
+
+/// Whether clients cannot write to a topic, whatever their rights: it is a coordinator's. Kafka makes an exception for one name.
+fn is_closed(call: &Call, topic: &str) -> bool {
+    topic_name::is_of_coordinators(topic) && call.client_id.as_deref() != Some("__admin_client")
 }
 
 /// Appends all batches, and returns what must be waited for.
@@ -336,9 +353,7 @@ fn append_partition(
     if !(-1..=1).contains(&appends.acks) {
         return Err(ErrorCode::InvalidRequiredAcks.into());
     }
-    if thalweg_metadata::topic_name::is_internal(&partition.topic)
-        && call.client_id.as_deref() != Some("__admin_client")
-    {
+    if is_closed(call, &partition.topic) {
         return Err(ErrorCode::InvalidTopicException.into());
     }
     let now_ms = broker.clock.now_ms();

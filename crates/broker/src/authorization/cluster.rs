@@ -99,6 +99,22 @@ impl ClusterRights {
         answer.is_allowed
     }
 
+    /// Whether an operation on any resource is allowed, for who acts on behalf of a principal and asks again and again: it is
+    /// neither logged nor an event of the trail.
+    pub fn permits(
+        &self,
+        principal: &Principal,
+        address: IpAddr,
+        operation: Operation,
+        resource_type: ResourceType,
+        resource_name: &str,
+    ) -> bool {
+        self.authorizer().is_none_or(|authorizer| {
+            let host = host_address(address);
+            authorizer.authorize(principal, &host, operation, resource_type, resource_name).is_allowed
+        })
+    }
+
     fn authorizer(&self) -> Option<Arc<Authorizer>> {
         match &self.rulings {
             Rulings::Broker(broker) => broker.authorizer(),

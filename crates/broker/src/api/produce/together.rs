@@ -6,7 +6,7 @@
 //! Owns: which requests may share: small, uncompressed, without a transaction, and alike but for their records. What cannot be
 //! appended together is appended one by one.
 
-use super::{Call, Durable, Named, Place, accepted, acknowledge, begin, denied_topics};
+use super::{Call, Durable, Named, Place, accepted, acknowledge, begin, denied_topics, is_closed};
 use crate::broker::Broker;
 use bytes::Bytes;
 use std::ops::Range;
@@ -154,8 +154,7 @@ fn append(
     }
     let named = Named::of(call.version >= super::BY_TOPIC_ID, &topic.name, topic.topic_id);
     let partition = named.here(broker)?.partition(PartitionIndex(topic.partition_data.first()?.index))?;
-    let is_internal = thalweg_metadata::topic_name::is_internal(&partition.topic);
-    if is_internal || !matches!(request.acks, 1 | -1) {
+    if is_closed(call, &partition.topic) || !matches!(request.acks, 1 | -1) {
         return None;
     }
     let records = requests.iter().map(|each| only_records(&each.as_ref().ok()?.1).cloned());

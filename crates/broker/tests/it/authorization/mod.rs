@@ -1,5 +1,6 @@
 //! Who may do what: every API that is served, with clients that may do nothing, something, or all.
 
+mod control_topics;
 mod kafka;
 mod probes;
 mod streams;
