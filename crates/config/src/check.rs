@@ -102,6 +102,10 @@ pub(super) const fn list_of(of: &'static [&'static str]) -> Check {
     Check::List { filled: false, nullable: false, of }
 }
 
+pub(super) const fn list_or_null_of(of: &'static [&'static str]) -> Check {
+    Check::List { filled: false, nullable: true, of }
+}
+
 pub(super) const fn filled_list_of(of: &'static [&'static str]) -> Check {
     Check::List { filled: true, nullable: false, of }
 }

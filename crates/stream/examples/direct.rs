@@ -8,7 +8,7 @@ use std::sync::Arc;
 use thalweg_stream::module::Console;
 use thalweg_stream::plan::Plan;
 use thalweg_stream::runtime::{RunOptions, Taps, start};
-use thalweg_stream::{Cluster, Guarantee, OnError};
+use thalweg_stream::{Cluster, Guarantee, OnError, Reach};
 
 struct StandardOutput;
 
@@ -24,6 +24,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let figures = runtime.block_on(async {
         let options = RunOptions {
+            reach: Reach::everything().into(),
             on_error: OnError::Fail,
             cluster: Cluster { bootstrap: "localhost:9092".to_owned(), properties: None },
             guarantee: Guarantee::AtLeastOnce,

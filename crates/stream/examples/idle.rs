@@ -10,7 +10,7 @@ use std::time::Duration;
 use thalweg_stream::module::Console;
 use thalweg_stream::plan::Plan;
 use thalweg_stream::runtime::{RunOptions, Taps, start};
-use thalweg_stream::{Cluster, Guarantee, OnError};
+use thalweg_stream::{Cluster, Guarantee, OnError, Reach};
 use tokio::time::{Instant, sleep};
 
 /// How long the sources stay idle.
@@ -60,6 +60,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let plan = Plan::read(&(0..count).map(stream).collect::<String>(), None, "stream")?;
     let options = RunOptions {
+        reach: Reach::everything().into(),
         on_error: OnError::Fail,
         cluster: Cluster { bootstrap: bootstrap.clone(), properties: None },
         guarantee: Guarantee::AtLeastOnce,

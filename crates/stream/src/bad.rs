@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::disk::Appender;
 use crate::kafka::{Cluster, Writer};
 use crate::message::{Gather, Header, Message};
+use crate::reach::Reach;
 use crate::sink;
 use crate::stage::{BadMessage, Refusals, StageError};
 use crate::topics::is_topic;
@@ -93,13 +94,14 @@ impl BadMessages {
     pub fn new(
         policy: &OnError,
         cluster: &Cluster,
+        reach: &Reach,
         stream: Arc<str>,
         count: Arc<AtomicU64>,
     ) -> Result<BadMessages, StageError> {
         let policy = match policy {
             OnError::Fail => Policy::Fail,
             OnError::Skip => Policy::Skip,
-            OnError::DeadLetter(path) => Policy::DeadLetter(Appender::open(path)?),
+            OnError::DeadLetter(path) => Policy::DeadLetter(Appender::open(&reach.file(path)?)?),
             OnError::DeadLetterTopic(topic) => Policy::DeadLetterTopic(Box::new(DeadLetters {
                 topic: Writer::open(&cluster.settings(&sink::kafka::MODULE, &[("topic", topic)]))?,
                 waiting: Gather::default(),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::guarantee::Guarantee;
+use crate::reach::Reach;
 use crate::stage::{Processor, Sink, Source, StageError};
 
 pub use settings::{Settings, Value, WrongValue};
@@ -102,6 +103,8 @@ pub struct Site {
     pub transactional_id: Option<Arc<str>>,
     /// Output for people.
     pub console: Arc<dyn Console>,
+    /// What it may reach outside the cluster.
+    pub reach: Arc<Reach>,
     /// Where counters and histograms publish results for the report.
     pub findings: Findings,
 }

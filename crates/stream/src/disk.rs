@@ -108,6 +108,26 @@ pub fn identity(path: &Path) -> Option<Identity> {
     Some(Identity { device: metadata.dev(), inode: metadata.ino() })
 }
 
+/// The file that a path leads to, after links and `..`. The last part may be missing, but not as the target of a link: its
+/// directory is resolved then.
+pub fn resolve(path: &Path) -> Result<PathBuf, IoFailed> {
+    let failed = |error| IoFailed::file("open", path, error);
+    match std::fs::canonicalize(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let name = path.file_name().ok_or(error).map_err(failed)?;
+            let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+            let parent = std::fs::canonicalize(parent.unwrap_or(Path::new("."))).map_err(failed)?;
+            let missing = parent.join(name);
+            if std::fs::symlink_metadata(&missing).is_ok_and(|metadata| metadata.is_symlink()) {
+                let reason = "it is a link to a file that does not exist";
+                return Err(failed(io::Error::new(io::ErrorKind::PermissionDenied, reason)));
+            }
+            Ok(missing)
+        }
+        resolved => resolved.map_err(failed),
+    }
+}
+
 /// Opens a regular file for reading. Opening or reading anything else may block the stream's thread forever.
 fn open_regular(path: &Path) -> Result<File, IoFailed> {
     let failed = |error| IoFailed::file("open", path, error);

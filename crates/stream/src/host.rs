@@ -9,7 +9,8 @@
 //! - `supervisor` runs one stream: start, end, failure, drain.
 //! - `verbs` are the operations of a host.
 //! - [`onlooking`] shows people what flows.
-//! - [`recorder`] passes changes on to an audit trail.
+//! - [`recorder`] passes changes on to an audit trail, and says who asks for them.
+//! - [`rights`] are those of the principals who have streams run.
 //! - [`rest`] is the API over HTTP, [`metrics`] the figures for Prometheus.
 
 pub mod definition;
@@ -18,6 +19,7 @@ pub mod metrics;
 pub mod onlooking;
 pub mod recorder;
 pub mod rest;
+pub mod rights;
 mod status;
 mod supervisor;
 mod verbs;
@@ -34,19 +36,24 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use crate::NotExactlyOnce;
-use crate::deployment::WrongProperty;
+use crate::bad::OnError;
+use crate::deployment::{Deployment, WrongProperty};
 use crate::language::{self, Complaints};
 use crate::module::{Console, Module};
 use crate::plan::{Plan, Surroundings, tappable};
+use crate::reach::{Reach, Refused};
 use crate::runtime::Taps;
 use crate::transport::{Lies, Transport};
 use definition::Definition;
 use definitions::{DefinitionsUnavailable, Reader, Said, Writer};
+use rights::{LacksRight, Right, Rights};
 use supervisor::{Ordered, Supervisor};
 
 pub use definitions::TOPIC;
 pub use status::{State, StreamReport, StreamStatus};
 
+/// The prefix of a hosted stream's transactional ids.
+const INSTANCE: &str = "hosted";
 /// The pause before the topic is read again after a failure.
 const AGAIN: Duration = Duration::from_secs(1);
 /// How long a read waits for the next record.
@@ -61,8 +68,10 @@ pub struct HostSettings {
     pub definitions: crate::Cluster,
     /// The node id recorded with deployments on this host.
     pub node: i32,
-    /// Refused stages.
-    pub refused_modules: BTreeSet<String>,
+    /// What streams may reach outside the cluster.
+    pub reach: Arc<Reach>,
+    /// The rights of principals in the cluster.
+    pub rights: Arc<dyn Rights>,
     /// Where stages print lines.
     pub console: Arc<dyn Console>,
 }
@@ -102,6 +111,12 @@ pub enum HostError {
         /// Those that it has.
         stages: String,
     },
+    /// It reaches what streams of this host may not.
+    #[error("{0}")]
+    Refused(String),
+    /// The principal lacks a right that the stream needs.
+    #[error(transparent)]
+    LacksRight(#[from] LacksRight),
     /// The state of the streams does not allow it.
     #[error("{0}")]
     Conflict(String),
@@ -111,6 +126,18 @@ pub enum HostError {
 }
 
 impl Shared {
+    /// The rights that a stream needs, with its topics between stages in place.
+    fn needed(&self, laid: &Plan, deployment: &Deployment) -> BTreeSet<Right> {
+        rights::needed(laid, deployment, &self.settings.cluster, INSTANCE)
+    }
+
+    /// Why a deployment is refused on this host, if it is.
+    fn refusal(&self, deployment: &Deployment) -> Option<String> {
+        let OnError::DeadLetter(path) = &deployment.on_error else { return None };
+        let (message, right) = self.settings.reach.refusal_of_dead_letters(path)?;
+        Some(format!("{message}. {right}"))
+    }
+
     /// The topics between stages, which are in the broker's cluster.
     fn transport(&self) -> Transport {
         Transport {
@@ -275,6 +302,7 @@ impl Host {
             Some((known, deployed)) if deployed.node == self.0.settings.node => Ordered::Run {
                 text: known.definition.text.as_str().into(),
                 properties: Arc::new(deployed.properties.clone()),
+                principal: known.definition.principal.as_deref().map(Arc::from),
             },
             Some(_) => Ordered::Rest,
             None if known.is_some() => Ordered::Rest,
@@ -292,12 +320,13 @@ impl Host {
 
     /// Plans a definition as a stream of this host, with its possible connections.
     fn read(&self, state: &Hosted, name: &str, text: &str) -> Result<Plan, Complaints> {
-        let refused_modules = &self.0.settings.refused_modules;
+        let reach = &self.0.settings.reach;
         let around = Surroundings {
             cluster: &self.0.settings.cluster,
             tappable: &|name| state.streams.get(name).map(|known| known.tappable.clone()),
             names: &|| state.streams.keys().cloned().collect(),
-            refused: &|module| refused(module, refused_modules),
+            refused: &|module| refused(module, reach),
+            reach,
         };
         Plan::read_hosted(text, name, &around)
     }
@@ -382,9 +411,8 @@ impl Host {
 }
 
 /// Why a stage cannot run on a server, if so.
-fn refused(module: &Module, refused_modules: &BTreeSet<String>) -> Option<(String, String)> {
-    let name = module.name;
-    match name {
+fn refused(module: &Module, reach: &Reach) -> Option<Refused> {
+    match module.name {
         "stdin" => {
             Some(("A server has no standard input to read".to_owned(), "Use http, file or kafka.".to_owned()))
         }
@@ -392,10 +420,6 @@ fn refused(module: &Module, refused_modules: &BTreeSet<String>) -> Option<(Strin
             "A server has no standard output to write to".to_owned(),
             "Use log, file or kafka.".to_owned(),
         )),
-        _ if refused_modules.contains(name) => {
-            let right = format!("To allow it, remove {name} from the broker's streams.refused.modules.");
-            Some((format!("{name} is not allowed on this host"), right))
-        }
-        _ => None,
+        name => reach.refusal(name),
     }
 }

@@ -25,7 +25,7 @@ pub use writer::Writer;
 /// Size limit of a properties file.
 const PROPERTIES_BYTES_MAX: usize = 1 << 20;
 /// What the names of errors for missing rights have in common: `TOPIC_AUTHORIZATION_FAILED` and so on.
-const DENIED: &str = "_AUTHORIZATION_FAILED";
+pub const DENIED: &str = "_AUTHORIZATION_FAILED";
 /// The command that grants rights.
 const GRANT: &str = "thalweg security acl add";
 /// The default `client.id`.

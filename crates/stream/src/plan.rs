@@ -13,6 +13,7 @@ use crate::language::{
     StreamText, closest,
 };
 use crate::module::{self, Absent, Kind, Module, Settings};
+use crate::reach::{Reach, Refused};
 
 /// Streams that can be run.
 #[derive(Clone, Debug)]
@@ -137,7 +138,9 @@ pub struct Surroundings<'a> {
     /// The names of the other streams, for suggestions.
     pub names: &'a dyn Fn() -> Vec<Arc<str>>,
     /// Why a stage is refused here, if it is: the message, and what to do instead.
-    pub refused: &'a dyn Fn(&Module) -> Option<(String, String)>,
+    pub refused: &'a dyn Fn(&Module) -> Option<Refused>,
+    /// What the options of a stage may name.
+    pub reach: &'a Reach,
 }
 
 /// Where named destinations and taps connect.
@@ -419,6 +422,12 @@ impl Reading<'_> {
                 self.complain(span, format!("{} has no option --{name}", module.name), right);
             } else if given.insert(name, option).is_some() {
                 self.complain(whole, format!("--{name} is given twice"), "Remove one.");
+            }
+            if let Joined::ByHost(around) = self.joined
+                && let Some((message, right)) =
+                    around.reach.refusal_of_option(module.name, name, &option.value.text)
+            {
+                self.complain(option.value.span.clone(), message, right);
             }
         }
         for option in module.options {

@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use crate::bad::{BadMessages, OnError};
 use crate::declaration::{Console, Findings, Make, Site};
 use crate::plan::{Input, Output, Plan, StreamPlan};
+use crate::reach::Reach;
 use crate::stage::{Source, StageError};
 use crate::{Cluster, Guarantee};
 use chain::{Chain, Link};
@@ -45,6 +46,8 @@ pub struct RunOptions {
     pub console: Arc<dyn Console>,
     /// Taps between streams of different runs.
     pub taps: Taps,
+    /// What the streams may reach outside the cluster.
+    pub reach: Arc<Reach>,
 }
 
 /// A failed stage.
@@ -193,6 +196,7 @@ impl Builder<'_> {
             transactional_id: self.transactional_id.clone(),
             console: self.options.console.clone(),
             findings: findings.clone(),
+            reach: self.options.reach.clone(),
         }
     }
 
@@ -226,8 +230,8 @@ impl Builder<'_> {
         stop: &Stop,
     ) -> Result<Chain, StreamFailed> {
         let stream = &plan.streams[index];
-        let RunOptions { on_error, cluster, .. } = self.options;
-        let bad = BadMessages::new(on_error, cluster, stream.name.clone(), self.meter.bad.clone())
+        let RunOptions { on_error, cluster, reach, .. } = self.options;
+        let bad = BadMessages::new(on_error, cluster, reach, stream.name.clone(), self.meter.bad.clone())
             .map_err(|error| self.failed(&stream.name, error))?;
         let source = self.source(index, stream, joints)?;
         let mut links = Vec::new();

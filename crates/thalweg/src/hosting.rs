@@ -1,6 +1,9 @@
 //! Streams that `thalweg serve` hosts (`streams.enabled`): a host on its own runtime, so that streams cannot delay
 //! the broker. It uses the cluster like any client, through a listener of this broker.
 
+pub mod reach;
+mod rights;
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,9 +18,11 @@ use thalweg_config::{SecurityProtocol, StreamSettings};
 use thalweg_stream::host::rest::Starting;
 use thalweg_stream::host::{Host, HostSettings, metrics, rest};
 use thalweg_stream::module::Console;
-use thalweg_stream::{Cluster, STACK_BYTES};
+use thalweg_stream::{Cluster, Reach, STACK_BYTES};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
+
+use rights::ByAcls;
 
 /// The pause before the start is tried again.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -62,12 +67,13 @@ pub struct Streams {
 
 impl Streams {
     /// Starts hosting. Streams run as soon as their definitions are read, by `host_login` if these are other client settings
-    /// than those of the streams.
+    /// than those of the streams. `reach` is what they may reach outside the cluster.
     pub fn start(
         server: &Server,
         settings: &StreamSettings,
         protocol: SecurityProtocol,
         host_login: Option<String>,
+        reach: Reach,
     ) -> anyhow::Result<Streams> {
         let own = own_address(server).context("streams.enabled: the broker has no listener")?;
         let cluster = cluster(settings, &own.to_string(), protocol)?;
@@ -76,7 +82,8 @@ impl Streams {
             definitions: Cluster { properties, ..cluster.clone() },
             cluster,
             node: server.broker.node_id.0,
-            refused_modules: settings.refused_modules.iter().cloned().collect(),
+            reach: Arc::new(reach),
+            rights: Arc::new(ByAcls(server.rights())),
             console: Arc::new(Log),
         };
         let workers = std::thread::available_parallelism().map_or(2, |cores| cores.get().max(2));

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::super::check::{
-    ANY, Check, LIST, LIST_OR_NULL, LISTEN_ADDRESS, at_least, between, filled_list_of, listen_address,
-    one_of, one_of_any_case,
+    ANY, Check, LIST, LIST_OR_NULL, LISTEN_ADDRESS, at_least, between, filled_list_of, list_or_null_of,
+    listen_address, one_of, one_of_any_case,
 };
 use super::super::key::Support::{Listener, Served};
 use super::super::setting::{SecretText, millis_unless_negative, unless_empty};
@@ -66,7 +66,7 @@ settings! {
     StreamSettings, STREAMS "Hosted streams";
 
     "streams.enabled": Boolean = "false", ANY, Medium, ReadOnly, Served => enabled: bool,
-        "Whether this broker hosts streams (`docs/streams.md`): it starts the streams deployed on it, and `http.listener` serves the API to create, deploy, undeploy and destroy them. Whoever may change streams there runs them with the rights of this process: restrict it (`http.authentication`).",
+        "Whether this broker hosts streams (`docs/streams.md`): it starts the streams deployed on it, and `http.listener` serves the API to create, deploy, undeploy and destroy them. Whoever may change streams there runs them in this process: restrict it (`http.authentication`, `streams.allowed.modules`).",
         differs = "Kafka has no such key; Kafka Streams and Connect are separate processes.";
     "streams.bootstrap.servers": List = null, LIST_OR_NULL, Low, ReadOnly, Served => bootstrap: Option<String> = joined,
         "The bootstrap servers of hosted streams, as `HOST:PORT`: for their definitions, for topics between stages and for `kafka` stages without `--bootstrap`. By default this broker's first listener, if it supports the protocol in `streams.client.config`.",
@@ -74,8 +74,14 @@ settings! {
     "streams.client.config": String = null, ANY, Medium, ReadOnly, Served => client_config: Option<String> = unless_empty,
         "A file of client settings for hosted streams, like `--command-config` on the command line: `security.protocol`, `ssl.truststore.location`, `sasl.jaas.config` and others (`docs/security.md`). It is read for each connection of the host and each `kafka` stage without `--bootstrap`, so that certificates and passwords can be renewed. The default is PLAINTEXT.",
         differs = "Kafka has no such key.";
-    "streams.refused.modules": List = "exec", LIST, Medium, ReadOnly, Served => refused_modules: Vec<String>,
-        "Stages that hosted streams must not use. `exec` runs any program; `file` reads and writes any file that this process can. An empty list allows all but `stdin` and `stdout`, which servers lack.",
+    "streams.allowed.modules": List = null, list_or_null_of(&["exec", "file", "http", "kafka"]), Medium, ReadOnly, Served => allowed_modules: Option<Vec<String>>,
+        "The stages by which hosted streams may reach outside the cluster. `exec` runs any program. `file` reads and writes files of `streams.file.directories`, also for dead letters. `http` opens ports and posts to any server that this machine reaches. `kafka` is for the options `--bootstrap` and `--properties`, thus for other clusters and logins; stages of the broker's own cluster are always allowed. By default none; but where no listener can be reached from other machines, and there is no authorizer, all but `exec`.",
+        differs = "Kafka has no such key.";
+    "streams.file.directories": List = null, LIST_OR_NULL, Medium, ReadOnly, Served => file_directories: Option<Vec<String>>,
+        "Directories whose files hosted streams may read and write: those of `file`, of dead letters, of `--properties` and of `--caFile`. A path is checked behind links and `..`. Only trusted users may be able to write to these directories, and none of them should contain secrets. By default none; but all files where no listener can be reached from other machines, and there is no authorizer.",
+        differs = "Kafka has no such key.";
+    "streams.refused.modules": List = null, LIST_OR_NULL, Medium, ReadOnly, Served => refused_modules: Option<Vec<String>>,
+        "Stages that hosted streams must not use, whatever `streams.allowed.modules` says. By default none but `exec`, unless that is allowed by name; an empty list allows `exec`, too, where all stages are allowed by default. Servers have neither `stdin` nor `stdout`.",
         differs = "Kafka has no such key.";
 }
 

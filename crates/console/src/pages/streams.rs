@@ -44,6 +44,7 @@ pub fn problem(error: &HostError) -> Problem {
     let status = match error {
         HostError::NoSuchStream { .. } | HostError::NoSuchStage { .. } => StatusCode::NOT_FOUND,
         HostError::Conflict(_) => StatusCode::CONFLICT,
+        HostError::LacksRight(_) => StatusCode::FORBIDDEN,
         HostError::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
         _ => StatusCode::BAD_REQUEST,
     };
@@ -144,11 +145,11 @@ pub async fn create(
 ) -> Response {
     let created = async {
         let host = host(&console)?;
-        let deploy = (creation.deploy == "on").then(BTreeMap::new);
+        let (deploy, by) = ((creation.deploy == "on").then(BTreeMap::new), recorder.asker());
         let (name, text) = (creation.name.trim().to_owned(), creation.definition.clone());
         let change = Change::of_stream("CreateStream", Action::Create, &name);
         let change = Change { detail: Some(text.clone()), ..change };
-        complete(&host.clone(), recorder, change, async move { host.create(&name, &text, deploy).await })
+        complete(&host.clone(), recorder, change, async move { host.create(&name, &text, deploy, by).await })
             .await
     };
     match created.await {
@@ -351,7 +352,8 @@ pub async fn change(
         match verb.as_str() {
             "deploy" => {
                 let change = Change::of_stream("DeployStream", Action::Update, &name);
-                let verb = async move { on.deploy(&named, BTreeMap::new()).await };
+                let by = recorder.asker();
+                let verb = async move { on.deploy(&named, BTreeMap::new(), by).await };
                 complete(&host, recorder, change, verb).await
             }
             "undeploy" => {

@@ -1,10 +1,11 @@
 //! The definition of a hosted stream, and its record in the topic of definitions, keyed by the stream's name.
 //!
 //! ```json
-//! {"version": 1, "definition": "time | log", "deployed": {"node": 1, "properties": {"module.log.count": "2"}}}
+//! {"version": 1, "definition": "time | log", "principal": "User:ann", "deployed": {"node": 1, "properties": {"module.log.count": "2"}}}
 //! ```
 //!
-//! A stream that is not deployed has no `deployed`; a destroyed stream has a null value. Unknown fields are ignored, unknown
+//! The principal is the user who created the stream, or deployed it last; older records have none. A stream that is not deployed
+//! has no `deployed`; a destroyed stream has a null value. Unknown fields are ignored, unknown
 //! versions rejected.
 
 use std::collections::BTreeMap;
@@ -21,6 +22,8 @@ const VERSION: u64 = 1;
 pub struct Definition {
     /// Its text.
     pub text: String,
+    /// The principal with whose rights it runs, such as `User:ann`, if that is known.
+    pub principal: Option<String>,
     /// Where and how it is deployed, if it is.
     pub deployed: Option<Deployed>,
 }
@@ -48,6 +51,9 @@ impl Definition {
     /// Encodes the record's value.
     pub fn to_record(&self) -> Vec<u8> {
         let mut value = json!({ "version": VERSION, "definition": self.text });
+        if let Some(principal) = &self.principal {
+            value["principal"] = json!(principal);
+        }
         if let Some(deployed) = &self.deployed {
             value["deployed"] = json!({ "node": deployed.node, "properties": deployed.properties });
         }
@@ -81,7 +87,12 @@ impl Definition {
                 })
             }
         };
-        Ok(Definition { text: text.to_owned(), deployed })
+        let principal = match &value["principal"] {
+            Value::Null => None,
+            Value::String(principal) => Some(principal.clone()),
+            _ => return Err(unreadable("principal is not a string".to_owned())),
+        };
+        Ok(Definition { text: text.to_owned(), principal, deployed })
     }
 }
 
@@ -112,8 +123,9 @@ mod tests {
     #[test]
     fn a_definition_is_read_as_it_was_written() {
         let properties = BTreeMap::from([("module.*.count".to_owned(), "2".to_owned())]);
-        for deployed in [None, Some(Deployed { node: 7, properties })] {
-            let definition = Definition { text: "time | log --name='ö|'".to_owned(), deployed };
+        let deployed = Some(Deployed { node: 7, properties });
+        for (deployed, principal) in [(None, Some("User:ann".to_owned())), (deployed, None)] {
+            let definition = Definition { text: "time | log --name='ö|'".to_owned(), principal, deployed };
             assert_eq!(Definition::from_record("a", &definition.to_record()), Ok(definition));
         }
     }
@@ -126,6 +138,7 @@ mod tests {
             (r#"{"version":2}"#, "version 2 is unknown; this program reads versions up to 1"),
             (r#"{"version":1}"#, "definition is not a string"),
             (r#"{"version":1,"definition":"a","deployed":{}}"#, "deployed.node"),
+            (r#"{"version":1,"definition":"a","principal":7}"#, "principal is not a string"),
             (
                 r#"{"version":1,"definition":"a","deployed":{"node":1,"properties":{"a":[]}}}"#,
                 "the property a cannot be []",

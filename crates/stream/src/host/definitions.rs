@@ -15,7 +15,7 @@ use thalweg_wire::request::CreateTopicsRequest;
 use thalweg_wire::request::create_topics_request::{CreatableTopic, CreatableTopicConfig};
 use tokio::time::Instant;
 
-use crate::clock;
+use crate::{clock, kafka};
 
 /// The topic.
 pub const TOPIC: &str = "__stream_definitions";
@@ -25,6 +25,9 @@ const REPLICAS: usize = 3;
 const CREATE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Timeout for writing a record, and for finding the end of the topic.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What writing a definition takes, as brokers know on which topic they act.
+const NEEDED: &str = "the login of the host needs ALTER on the cluster, and READ and WRITE on this topic";
 
 /// The topic cannot be read or written.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -201,6 +204,9 @@ impl Writer {
         self.producer.send(&record).await.map_err(unavailable)?;
         self.producer.flush().await;
         let ended = self.ended.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
-        ended.unwrap_or_else(|| Err("the record was not sent".to_owned())).map_err(unavailable)
+        ended.unwrap_or_else(|| Err("the record was not sent".to_owned())).map_err(|error| {
+            let is_denied = error.contains(kafka::DENIED);
+            unavailable(if is_denied { format!("{error}: {NEEDED}") } else { error })
+        })
     }
 }

@@ -53,19 +53,33 @@ impl Change {
     }
 }
 
-/// Takes changes.
+/// Takes changes, and knows who asks for them.
 #[derive(Clone)]
-pub struct Recorder(Arc<dyn Fn(Change) + Send + Sync>);
+pub struct Recorder {
+    to: Arc<dyn Fn(Change) + Send + Sync>,
+    /// The principal, such as `User:ann`, if the server of the request knows it.
+    asker: Option<Arc<str>>,
+}
 
 impl Recorder {
     /// One that passes changes on.
     pub fn new(to: impl Fn(Change) + Send + Sync + 'static) -> Recorder {
-        Recorder(Arc::new(to))
+        Recorder { to: Arc::new(to), asker: None }
+    }
+
+    /// The same, for a principal.
+    pub fn asked_by(self, principal: &str) -> Recorder {
+        Recorder { asker: Some(principal.into()), ..self }
+    }
+
+    /// The principal who asks, if it is known.
+    pub fn asker(&self) -> Option<String> {
+        self.asker.as_deref().map(str::to_owned)
     }
 
     /// Records a change.
     pub fn record(&self, change: Change) {
-        (self.0)(change);
+        (self.to)(change);
     }
 }
 

@@ -11,9 +11,8 @@
 //! | `GET /api/v1/streams/NAME/taps/STAGE` | shows what flows out of a stage (`look`) |
 //!
 //! Errors are `{"error": {"kind", "message"}}`; the message for an invalid definition shows the text with a caret under the
-//! mistake. Who may create streams runs them with the rights of the process: the listener decides who that is, not this API.
-//! Requests from web pages, which
-//! have an `Origin`, are rejected: a browser on the machine must not act as an operator.
+//! mistake. The listener decides who may use this API; a stream runs with the rights of the principal who created it, or deployed it
+//! last. Requests from web pages, which have an `Origin`, are rejected: a browser on the machine must not act as an operator.
 //!
 //! [`document`] describes it in OpenAPI. A handler is served by being in it.
 
@@ -197,6 +196,8 @@ impl HostError {
             HostError::WrongName(_) => "wrong name",
             HostError::NoSuchStream { .. } => "no such stream",
             HostError::NoSuchStage { .. } => "no such stage",
+            HostError::Refused(_) => "refused",
+            HostError::LacksRight(_) => "forbidden",
             HostError::Conflict(_) => "conflict",
             HostError::Unavailable(_) => "unavailable",
         }
@@ -216,9 +217,11 @@ impl IntoResponse for HostError {
                 let (message, places) = (self.to_string(), places.collect());
                 return refusal_with(StatusCode::BAD_REQUEST, self.kind(), &message, places);
             }
-            HostError::WrongProperty(_) | HostError::NotExactlyOnce(_) | HostError::WrongName(_) => {
-                StatusCode::BAD_REQUEST
-            }
+            HostError::WrongProperty(_)
+            | HostError::NotExactlyOnce(_)
+            | HostError::WrongName(_)
+            | HostError::Refused(_) => StatusCode::BAD_REQUEST,
+            HostError::LacksRight(_) => StatusCode::FORBIDDEN,
             HostError::NoSuchStream { .. } | HostError::NoSuchStage { .. } => StatusCode::NOT_FOUND,
             HostError::Conflict(_) => StatusCode::CONFLICT,
             HostError::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
@@ -407,10 +410,10 @@ async fn create(
     };
     let created = async {
         let host = started(&host)?;
-        let (verb, created) = (host.clone(), name.clone());
+        let (verb, created, by) = (host.clone(), name.clone(), recorder.asker());
         let change =
             Change { detail: Some(text.clone()), ..Change::of_stream("CreateStream", Action::Create, &name) };
-        done(&host, recorder, change, async move { verb.create(&created, &text, deploy).await }).await?;
+        done(&host, recorder, change, async move { verb.create(&created, &text, deploy, by).await }).await?;
         Ok(describe(&host, &name, StatusCode::CREATED))
     };
     either(created.await)
@@ -442,9 +445,9 @@ async fn deploy(
     };
     let deployed = async {
         let host = started(&host)?;
-        let (verb, deployed) = (host.clone(), name.clone());
+        let (verb, deployed, by) = (host.clone(), name.clone(), recorder.asker());
         let change = Change::of_stream("DeployStream", Action::Update, &name);
-        done(&host, recorder, change, async move { verb.deploy(&deployed, properties).await }).await?;
+        done(&host, recorder, change, async move { verb.deploy(&deployed, properties, by).await }).await?;
         Ok(describe(&host, &name, StatusCode::OK))
     };
     either(deployed.await)

@@ -109,6 +109,7 @@ impl StreamStatus {
         StreamReport {
             name: self.name.to_string(),
             definition: self.definition.as_ref().map(|definition| definition.text.clone()),
+            principal: self.definition.as_ref().and_then(|definition| definition.principal.clone()),
             node: deployed.map(|deployed| deployed.node),
             properties: deployed.map(|deployed| deployed.properties.clone()),
             state: self.state.name(),
@@ -127,6 +128,9 @@ pub struct StreamReport {
     /// Its line; none of a run without a host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub definition: Option<String>,
+    /// The principal with whose rights it runs, if it is hosted, and that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub principal: Option<String>,
     /// The node on which it is deployed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<i32>,

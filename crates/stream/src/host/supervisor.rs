@@ -3,18 +3,23 @@
 //! A failed stream stays failed until it is deployed again: whether repeating its messages is acceptable is the user's
 //! decision.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
 
-use super::{Host, State, StreamStatus};
+use super::rights::{LacksRight, Right};
+use super::{Host, INSTANCE, State, StreamStatus, rights};
 use crate::deployment::Deployment;
 use crate::runtime::{self, Meters, RunOptions, Running};
 
-/// The prefix of a hosted stream's transactional ids.
-const INSTANCE: &str = "hosted";
+/// How often the rights of the principal are checked while a stream runs.
+const RIGHTS_CHECKED_EVERY: Duration = Duration::from_secs(5);
+/// How long a stream may drain whose principal has lost a right.
+const LOSER_DRAINED: Duration = Duration::from_secs(5);
 
 /// The desired state of a stream.
 #[derive(Clone, Debug)]
@@ -25,6 +30,8 @@ pub enum Ordered {
         text: Arc<str>,
         /// The properties of its deployment.
         properties: Arc<BTreeMap<String, String>>,
+        /// The principal with whose rights it runs, if its definition names one.
+        principal: Option<Arc<str>>,
     },
     /// Stop.
     Rest,
@@ -112,16 +119,17 @@ impl Work {
         loop {
             let ordered = orders.borrow_and_update().clone();
             match ordered {
-                Ordered::Run { text, properties } => {
+                Ordered::Run { text, properties, principal } => {
                     self.status.send_replace(Status::new(State::Deploying));
                     let started = tokio::select! {
-                        started = self.start(&text, &properties) => started,
+                        started = self.start(&text, &properties, principal.as_deref()) => started,
                         // The order changed before the start.
                         Ok(()) = orders.changed() => continue,
                     };
                     match started {
-                        Ok(running) => {
-                            if self.watch(running, &mut orders).await {
+                        Ok((running, needed)) => {
+                            let lost = self.lost(principal.as_deref(), &needed);
+                            if self.watch(running, lost, &mut orders).await {
                                 continue;
                             }
                         }
@@ -142,8 +150,13 @@ impl Work {
         }
     }
 
-    /// Builds the stream.
-    async fn start(&self, text: &str, properties: &BTreeMap<String, String>) -> Result<Running, String> {
+    /// Builds the stream. Returns it with the rights that its principal needs.
+    async fn start(
+        &self,
+        text: &str,
+        properties: &BTreeMap<String, String>,
+        principal: Option<&str>,
+    ) -> Result<(Running, BTreeSet<Right>), String> {
         let message = |error: &dyn std::error::Error| error.to_string();
         let shared = &self.host.0;
         let deployment = Deployment::read(properties).map_err(|error| message(&error))?;
@@ -155,6 +168,12 @@ impl Work {
         let transport = shared.transport();
         let (plan, topics) = transport.lay(plan, &deployment.counts);
         deployment.guarantee.check(&plan, &deployment.on_error).map_err(|error| message(&error))?;
+        // The record may be older than the checks of the API, or come from elsewhere.
+        if let Some(refused) = shared.refusal(&deployment) {
+            return Err(refused);
+        }
+        let needed = shared.needed(&plan, &deployment);
+        rights::check(&*shared.settings.rights, principal, &needed).map_err(|error| message(&error))?;
         transport.create_topics(&topics).await.map_err(|error| message(&error))?;
         let options = RunOptions {
             on_error: deployment.on_error,
@@ -164,12 +183,29 @@ impl Work {
             instance: INSTANCE.to_owned(),
             console: shared.settings.console.clone(),
             taps: shared.taps.clone(),
+            reach: shared.settings.reach.clone(),
         };
-        runtime::start(&plan, &options).map_err(|error| message(&error))
+        let running = runtime::start(&plan, &options).map_err(|error| message(&error))?;
+        Ok((running, needed))
     }
 
-    /// Waits until the stream ends. Returns whether that was because the order changed.
-    async fn watch(&self, mut running: Running, orders: &mut watch::Receiver<Ordered>) -> bool {
+    /// Waits until the principal lacks a right that the stream needs.
+    async fn lost(&self, principal: Option<&str>, needed: &BTreeSet<Right>) -> LacksRight {
+        loop {
+            sleep(RIGHTS_CHECKED_EVERY).await;
+            if let Err(lost) = rights::check(&*self.host.0.settings.rights, principal, needed) {
+                return lost;
+            }
+        }
+    }
+
+    /// Waits until the stream ends, or its principal has lost a right. Returns whether that was because the order changed.
+    async fn watch(
+        &self,
+        mut running: Running,
+        lost: impl Future<Output = LacksRight>,
+        orders: &mut watch::Receiver<Ordered>,
+    ) -> bool {
         let meters = running.meters();
         let status = |state| Status { meters: Some(meters.clone()), ..Status::new(state) };
         self.status.send_replace(status(State::Deployed));
@@ -180,6 +216,14 @@ impl Work {
                     Ok(()) => drop(self.status.send_replace(status(State::Complete))),
                     Err(error) => self.failed(error.to_string(), Some(meters)),
                 }
+                return false;
+            }
+            lost = lost => {
+                stopper.stop();
+                // What is in flight was read while the right was there.
+                let _ = timeout(LOSER_DRAINED, running.ended()).await;
+                drop(running);
+                self.failed(lost.to_string(), Some(meters));
                 return false;
             }
             Ok(()) = orders.changed() => {}

@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::definition::{Definition, Deployed};
 use super::definitions::{self, DefinitionsUnavailable, Writer};
 use super::supervisor::Supervisor;
-use super::{Host, HostError, Hosted, State};
+use super::{Host, HostError, Hosted, State, rights};
 use crate::deployment::Deployment;
 use crate::language;
 use crate::plan::{Input, Plan};
@@ -23,12 +23,13 @@ const DRAINED: Duration = Duration::from_secs(30);
 const STREAMS_MAX: usize = 100_000;
 
 impl Host {
-    /// Creates a stream; deploys it here if properties are given.
+    /// Creates a stream in the name of a principal; deploys it here if properties are given.
     pub async fn create(
         &self,
         name: &str,
         text: &str,
         deploy: Option<BTreeMap<String, String>>,
+        principal: Option<String>,
     ) -> Result<(), HostError> {
         if !language::is_name(name) {
             return Err(HostError::WrongName(name.to_owned()));
@@ -47,12 +48,10 @@ impl Host {
                 )));
             }
             let plan = self.read(&state, name, text)?;
-            if let Some(properties) = &deploy {
-                self.check_deployment(&state, plan, properties)?;
-            }
+            self.check_deployment(&state, plan, deploy.as_ref(), principal.as_deref())?;
         }
         let deployed = deploy.map(|properties| Deployed { node: self.0.settings.node, properties });
-        let definition = Definition { text: text.to_owned(), deployed };
+        let definition = Definition { text: text.to_owned(), principal, deployed };
         self.write(&mut writer, name, Some(&definition)).await?;
         drop(writer);
         self.started(name).await;
@@ -63,13 +62,21 @@ impl Host {
         &self,
         state: &Hosted,
         plan: Plan,
-        properties: &BTreeMap<String, String>,
+        properties: Option<&BTreeMap<String, String>>,
+        principal: Option<&str>,
     ) -> Result<(), HostError> {
-        let deployment = Deployment::read(properties)?;
-        deployment.check(&plan)?;
-        self.check_taps(state, &plan)?;
-        let (laid, _topics) = self.0.transport().lay(plan, &deployment.counts);
-        Ok(deployment.guarantee.check(&laid, &deployment.on_error)?)
+        let deployment = properties.map(Deployment::read).transpose()?.unwrap_or_default();
+        if properties.is_some() {
+            deployment.check(&plan)?;
+            self.check_taps(state, &plan)?;
+        }
+        let shared = &self.0;
+        if let Some(refused) = shared.refusal(&deployment) {
+            return Err(HostError::Refused(refused));
+        }
+        let (laid, _topics) = shared.transport().lay(plan, &deployment.counts);
+        deployment.guarantee.check(&laid, &deployment.on_error)?;
+        Ok(rights::check(&*shared.settings.rights, principal, &shared.needed(&laid, &deployment))?)
     }
 
     /// A tap works in memory, so its stream must run in the same process.
@@ -91,8 +98,13 @@ impl Host {
         Ok(())
     }
 
-    /// Deploys a stream on this node.
-    pub async fn deploy(&self, name: &str, properties: BTreeMap<String, String>) -> Result<(), HostError> {
+    /// Deploys a stream on this node. It runs with the rights of the principal who asks for it.
+    pub async fn deploy(
+        &self,
+        name: &str,
+        properties: BTreeMap<String, String>,
+        principal: Option<String>,
+    ) -> Result<(), HostError> {
         let mut writer = self.0.writer.lock().await;
         self.catch_up().await?;
         let mut definition = self.known(name)?;
@@ -111,8 +123,9 @@ impl Host {
                 }
             }
             let plan = self.read(&state, name, &definition.text)?;
-            self.check_deployment(&state, plan, &properties)?;
+            self.check_deployment(&state, plan, Some(&properties), principal.as_deref())?;
         }
+        definition.principal = principal;
         definition.deployed = Some(Deployed { node: self.0.settings.node, properties });
         self.write(&mut writer, name, Some(&definition)).await?;
         drop(writer);

@@ -294,6 +294,7 @@ mod tests {
     use super::*;
     use crate::bad::{BadMessages, OnError};
     use crate::kafka::Cluster;
+    use crate::reach::Reach;
     use std::future::Future;
     use std::task::{Context, Poll, Waker};
     use std::time::Duration;
@@ -318,7 +319,8 @@ mod tests {
 
     fn fill(source: &mut ChannelSource) -> Option<u64> {
         let cluster = Cluster { bootstrap: "none".to_owned(), properties: None };
-        let bad = BadMessages::new(&OnError::Fail, &cluster, "s".into(), Arc::default());
+        let bad =
+            BadMessages::new(&OnError::Fail, &cluster, &Reach::everything(), "s".into(), Arc::default());
         let mut bad = bad.expect("there is nothing to open");
         let mut turn = Turn { now: Instant::now(), time_ms: 0, idle: Duration::ZERO, bad: &mut bad };
         let mut batch = Batch::new();

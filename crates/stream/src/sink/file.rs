@@ -7,6 +7,7 @@
 //! is not retried, because it is then unknown what is on the medium.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
@@ -14,6 +15,7 @@ use tokio::time::{Instant, sleep};
 use crate::declaration::{self, Absent, Make, Module, OptionSpec, Takes};
 use crate::disk::Appender;
 use crate::message::Batch;
+use crate::reach::Reach;
 use crate::retry::Retry;
 use crate::stage::{IoFailed, Sink, StageError, Turn, Wait};
 
@@ -68,8 +70,8 @@ pub const MODULE: Module = Module {
     ],
     examples: &[("stdin | file --path=orders.log --rollSize=100MiB", "files of 100 MiB")],
     check: declaration::any,
-    make: Make::Sink(|settings, _site| {
-        let path = PathBuf::from(settings.text("path"));
+    make: Make::Sink(|settings, site| {
+        let path = site.reach.file(Path::new(settings.text("path")))?;
         let file = match settings.text("mode") {
             "replace" => Appender::replace(&path)?,
             "fail" => Appender::create(&path)?,
@@ -88,6 +90,7 @@ pub const MODULE: Module = Module {
             is_renamed: false,
             retry: Retry::within(settings.duration("retryFor")),
             waiting: None,
+            reach: site.reach.clone(),
         }))
     }),
 };
@@ -107,6 +110,7 @@ struct File {
     retry: Retry,
     /// The index of the first unwritten message, and the error.
     waiting: Option<(Batch, usize, IoFailed)>,
+    reach: Arc<Reach>,
 }
 
 impl File {
@@ -152,7 +156,7 @@ impl File {
             std::fs::rename(&self.path, to).map_err(failed)?;
             self.is_renamed = true;
         }
-        self.file = Appender::open(&self.path)?;
+        self.file = Appender::open(&self.reach.file(&self.path)?)?;
         self.rolled += 1;
         (self.is_renamed, self.begun, self.flush_at) = (false, None, None);
         Ok(())

@@ -18,6 +18,7 @@ use crate::disk;
 use crate::guarantee::Guarantee;
 use crate::https::{self, NoAuthority, Trust, with_causes};
 use crate::message::Batch;
+use crate::reach::Reach;
 use crate::retry::Retry;
 use crate::stage::{IoFailed, NotDelivered, Sink, StageError, Turn, Wait};
 
@@ -104,13 +105,13 @@ fn is_secure(settings: &Settings) -> bool {
 const CA_BYTES_MAX: usize = 4 << 20;
 
 /// The trusted authorities; none without https.
-fn trust(settings: &Settings) -> Result<Trust, StageError> {
+fn trust(settings: &Settings, reach: &Reach) -> Result<Trust, StageError> {
     if !is_secure(settings) {
         return Ok(Trust::none());
     }
     let (trust, whom) = match settings.optional_text("caFile") {
         Some(path) => {
-            let pem = disk::read_whole(Path::new(path), CA_BYTES_MAX)?;
+            let pem = disk::read_whole(&reach.file(Path::new(path))?, CA_BYTES_MAX)?;
             let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
             (Trust::of(found.unwrap_or_default()), path)
         }
@@ -132,7 +133,7 @@ fn make(settings: &Settings, site: &Site) -> Result<Box<dyn Sink>, StageError> {
     })?;
     Ok(Box::new(Http {
         poster: Poster {
-            client: https::client(trust(settings)?),
+            client: https::client(trust(settings, &site.reach)?),
             uri,
             method: if settings.text("method") == "PUT" { Method::PUT } else { Method::POST },
             content_type: settings.text("contentType").to_owned(),

@@ -5,7 +5,8 @@
 //! An unterminated last line is then a message.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
@@ -14,6 +15,7 @@ use super::lines::Lines;
 use crate::declaration::{Absent, Make, Module, OptionSpec, Settings, Takes, WrongMix};
 use crate::disk::{self, Reader};
 use crate::message::{BATCH_BYTES_MAX, Batch, MESSAGE_BYTES_MAX};
+use crate::reach::Reach;
 use crate::stage::{Filled, IoFailed, Source, StageError, Turn, Wait};
 
 /// How often a followed file is checked.
@@ -53,13 +55,13 @@ pub const MODULE: Module = Module {
         ),
     ],
     check,
-    make: Make::Source(|settings, _site| {
+    make: Make::Source(|settings, site| {
         let path = PathBuf::from(settings.text("path"));
         match settings.text("mode") {
-            "whole" => Ok(Box::new(Whole { path: Some(path) })),
+            "whole" => Ok(Box::new(Whole { path: Some(path), reach: site.reach.clone() })),
             mode => {
                 let is_followed = mode == "follow";
-                let mut reader = match Reader::open(&path) {
+                let mut reader = match open(&site.reach, &path) {
                     Err(error) if is_followed && error.source.kind() == io::ErrorKind::NotFound => None,
                     opened => Some(opened?),
                 };
@@ -76,6 +78,7 @@ pub const MODULE: Module = Module {
                     buffer: vec![0; BATCH_BYTES_MAX],
                     is_followed,
                     is_closed: false,
+                    reach: site.reach.clone(),
                 }))
             }
         }
@@ -93,13 +96,14 @@ fn check(settings: &Settings) -> Result<(), WrongMix> {
 /// A source of one message.
 struct Whole {
     path: Option<PathBuf>,
+    reach: Arc<Reach>,
 }
 
 impl Source for Whole {
     fn fill(&mut self, batch: &mut Batch, turn: &mut Turn<'_>) -> Result<Filled, StageError> {
         batch.clear();
         let Some(path) = self.path.take() else { return Ok(Filled::End) };
-        let bytes = disk::read_regular(&path, MESSAGE_BYTES_MAX)?;
+        let bytes = disk::read_regular(&self.reach.file(&path)?, MESSAGE_BYTES_MAX)?;
         batch.push(bytes.into(), None, turn.time_ms, 0);
         Ok(Filled::Ready)
     }
@@ -170,6 +174,7 @@ struct Follow {
     buffer: Vec<u8>,
     is_followed: bool,
     is_closed: bool,
+    reach: Arc<Reach>,
 }
 
 impl Follow {
@@ -214,7 +219,8 @@ impl Source for Follow {
         }
         loop {
             let Some(mut tail) = self.tail.take() else {
-                self.tail = open_if_there(&self.path)?.map(|reader| Tail { reader, is_followed: true });
+                self.tail =
+                    open_if_there(&self.reach, &self.path)?.map(|reader| Tail { reader, is_followed: true });
                 if self.tail.is_none() {
                     return Ok(Filled::Pending);
                 }
@@ -254,8 +260,13 @@ impl Source for Follow {
     }
 }
 
-fn open_if_there(path: &std::path::Path) -> Result<Option<Reader>, IoFailed> {
-    match Reader::open(path) {
+/// The path is resolved each time: another file may have its name by now.
+fn open(reach: &Reach, path: &Path) -> Result<Reader, IoFailed> {
+    Reader::open(&reach.file(path)?)
+}
+
+fn open_if_there(reach: &Reach, path: &Path) -> Result<Option<Reader>, IoFailed> {
+    match open(reach, path) {
         Err(error) if error.source.kind() == io::ErrorKind::NotFound => Ok(None),
         opened => opened.map(Some),
     }

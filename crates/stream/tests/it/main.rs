@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use thalweg_stream::module::Console;
 use thalweg_stream::plan::Plan;
 use thalweg_stream::runtime::{Ended, Figures, RunOptions, Taps, start};
-use thalweg_stream::{Cluster, Guarantee, OnError};
+use thalweg_stream::{Cluster, Guarantee, OnError, Reach};
 
 /// Records the lines of stages.
 #[derive(Default)]
@@ -24,6 +24,7 @@ impl Console for Lines {
 /// Run options that fail at the first bad message.
 fn options(console: Arc<Lines>) -> RunOptions {
     RunOptions {
+        reach: Reach::everything().into(),
         on_error: OnError::Fail,
         cluster: Cluster { bootstrap: "localhost:9092".to_owned(), properties: None },
         guarantee: Guarantee::AtLeastOnce,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use thalweg_stream::plan::Plan;
 use thalweg_stream::runtime::{RunOptions, Taps, start};
-use thalweg_stream::{Cluster, Guarantee, OnError};
+use thalweg_stream::{Cluster, Guarantee, OnError, Reach};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::pki_types::PrivateKeyDer;
@@ -65,6 +65,7 @@ fn is_whole(request: &str) -> bool {
 async fn run(text: &str) -> Result<(), String> {
     let plan = Plan::read(text, None, "s").unwrap_or_else(|error| panic!("{error}"));
     let options = RunOptions {
+        reach: Reach::everything().into(),
         on_error: OnError::Fail,
         cluster: Cluster { bootstrap: "localhost:9092".to_owned(), properties: None },
         guarantee: Guarantee::AtLeastOnce,

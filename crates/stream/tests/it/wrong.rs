@@ -11,7 +11,7 @@ use thalweg_stream::message::Batch;
 use thalweg_stream::module::{Absent, Kind, MODULES, Make, Module, Settings, Site, Takes};
 use thalweg_stream::plan::Plan;
 use thalweg_stream::stage::Turn;
-use thalweg_stream::{BadMessages, Cluster, Guarantee, OnError};
+use thalweg_stream::{BadMessages, Cluster, Guarantee, OnError, Reach};
 use tokio::time::Instant;
 
 use super::Lines;
@@ -194,12 +194,14 @@ async fn work(module: &'static Module, options: &[(&str, String)], random: &mut 
         transactional_id: None,
         console: Arc::new(Lines::default()),
         findings: Default::default(),
+        reach: Reach::everything().into(),
     };
     let Make::Processor(make) = module.make else { panic!("it is a processor") };
     let mut processor = make(&settings, &site).unwrap_or_else(|error| panic!("{texts:?}: {error}"));
     let cluster = Cluster { bootstrap: "none".to_owned(), properties: None };
     let mut bad =
-        BadMessages::new(&OnError::Skip, &cluster, "s".into(), Arc::default()).expect("nothing to open");
+        BadMessages::new(&OnError::Skip, &cluster, &Reach::everything(), "s".into(), Arc::default())
+            .expect("nothing to open");
     const PAYLOADS: [&str; 9] = [
         "",
         "{}",

@@ -27,6 +27,7 @@ use thalweg_config::{
     WarningKind,
 };
 use thalweg_console::Console;
+use thalweg_stream::Reach;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
@@ -351,16 +352,18 @@ impl Node {
         (hosting::own_address(server).map(|own| own.to_string()), address)
     }
 
-    /// Starts hosting streams, if enabled. `host_login` has the client settings for their definitions, if they differ.
+    /// Starts hosting streams, if enabled. `host_login` has the client settings for their definitions, if they differ, and `reach`
+    /// is what they may reach outside the cluster.
     fn host(
         &self,
         settings: &StreamSettings,
         protocol: SecurityProtocol,
         host_login: Option<String>,
+        reach: Reach,
     ) -> Result<Option<Streams>> {
         match self {
             Node::Broker(server) if settings.enabled => {
-                Ok(Some(Streams::start(server, settings, protocol, host_login)?))
+                Ok(Some(Streams::start(server, settings, protocol, host_login, reach)?))
             }
             _ => Ok(None),
         }
@@ -434,6 +437,7 @@ async fn serve(asked: Asked, started: Instant, bars: MultiProgress, loggers: Arc
     let plan = console::Plan::of(&config, &trusted)?;
     let beside = console::Beside::of(&config)?;
     let (streams, protocol) = (config.streams.clone(), first_protocol(&config));
+    let reach = hosting::reach::of(&config);
     let advertised = config.listeners.clone();
     let loading = Arc::new(Loading::default());
     let shown = tokio::spawn(show(Arc::clone(&loading), bars));
@@ -449,7 +453,7 @@ async fn serve(asked: Asked, started: Instant, bars: MultiProgress, loggers: Arc
         let (local, advertised) = node.reached_at(&advertised, &secured.host_name);
         secured.served(local, advertised).await;
     }
-    let streams = node.host(&streams, protocol, host_login)?;
+    let streams = node.host(&streams, protocol, host_login, reach)?;
     let console = node.console(plan, streams.as_ref());
     let (stopping, is_stopping) = watch::channel(false);
     let has_console = console.is_some();

@@ -167,10 +167,12 @@ impl Visit {
     fn recorder(&self, principal: Option<Principal>) -> Option<Recorder> {
         let (access, address) = (Arc::clone(self.access.as_ref()?), self.address);
         let principal = principal.unwrap_or_else(Principal::anonymous);
-        Some(Recorder::new(move |change| {
+        let asker = principal.to_string();
+        let recorder = Recorder::new(move |change| {
             let principal = change.user.clone().map_or_else(|| principal.clone(), Principal::user);
             access.record_change(&principal, address, audited(change));
-        }))
+        });
+        Some(recorder.asked_by(&asker))
     }
 
     async fn login(

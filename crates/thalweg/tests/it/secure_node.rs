@@ -40,6 +40,19 @@ impl Secured {
         self.command(&self.dir.path().join("data-security/client.properties"), line)
     }
 
+    /// A command about streams, by the administrator.
+    fn stream(&self, line: &str) -> Command {
+        self.stream_of(&self.dir.path().join("data-security/client.properties"), line)
+    }
+
+    /// A command about streams with these client settings.
+    fn stream_of(&self, settings: &Path, line: &str) -> Command {
+        let mut command = thalweg(&format!("stream {line}"));
+        command.args(["--server", &format!("https://{}", self.node.http)]);
+        command.arg("--command-config").arg(settings);
+        command
+    }
+
     /// The settings of another user.
     fn settings_of(&self, user: &str, password: &str) -> std::path::PathBuf {
         let admin = std::fs::read_to_string(self.dir.path().join("data-security/client.properties"));
@@ -210,6 +223,142 @@ fn hosted_streams_have_a_user_without_rights_until_these_are_granted() {
     is_refused(ask("https").arg("--ca").arg(ca), "asks for a login");
     let (code, _, error) = run(&mut ask("http"));
     assert!(code == Some(1) && error.contains("its address begins with https://"), "{code:?} {error}");
+}
+
+/// A secured node that hosts streams, once they are known.
+fn hosting(properties: &[&str]) -> Secured {
+    let dir = tempfile::tempdir().expect("a directory");
+    let node = Secured::serve(dir.path(), &[&["streams.enabled=true"], properties].concat());
+    let secured = Secured { node, dir };
+    until("the host answers", || run(&mut secured.stream("list")).0 == Some(0));
+    secured
+}
+
+/// A record of the topic of definitions, which has node 1 run a line in nobody's name.
+fn record(name: &str, line: &str) -> String {
+    let value = serde_json::json!({ "version": 1, "definition": line, "deployed": { "node": 1 } });
+    format!("{name}={value}\n")
+}
+
+#[test]
+fn a_user_who_may_write_to_all_topics_runs_no_streams() {
+    let secured = hosting(&[]);
+    let secret = secured.dir.path().join("data-security/admin.password");
+    let leak = format!("file --path={} | kafka --topic=loot", secret.display());
+    let password = succeeds(&mut secured.admin("security user add mallory"));
+    let mallory = secured.settings_of("mallory", password.trim());
+    succeeds(&mut secured.admin("topic create loot"));
+    succeeds(&mut secured.admin("security acl add User:mallory --topic * --allow all"));
+    succeeds(&mut secured.admin("security acl add User:streams --topic loot --allow write"));
+    let produce = "produce __stream_definitions --key-separator =";
+    let forge = |command: &mut Command, name: &str, line: &str| {
+        run_with_input(command, record(name, line).as_bytes())
+    };
+    until("the ACLs", || run_with_input(&mut secured.command(&mallory, "produce loot"), b"x\n").0 == Some(0));
+    let (code, out, error) = forge(&mut secured.command(&mallory, produce), "leak", &leak);
+    assert!(code == Some(6) && error.contains("TOPIC_AUTHORIZATION_FAILED"), "{code:?} {out}{error}");
+    let listed = succeeds(&mut secured.stream("list --json"));
+    assert!(!listed.contains("leak"), "{listed}");
+
+    // What is in the topic all the same, because a broker of another make led it or from before, reaches nothing either.
+    for (name, line) in [("leak", leak.as_str()), ("clock", "time | log")] {
+        let (code, _, error) = forge(&mut secured.admin(produce), name, line);
+        assert_eq!(code, Some(0), "{error}");
+        until("it fails", || succeeds(&mut secured.stream("list --json")).matches("\"failed\"").count() > 0);
+    }
+    let reason = |name: &str| {
+        let status = succeeds(&mut secured.stream(&format!("status {name} --json")));
+        (status.contains("failed"), status)
+    };
+    until("both fail", || reason("leak").0 && reason("clock").0);
+    let (leaked, clock) = (reason("leak").1, reason("clock").1);
+    assert!(leaked.contains("streams.allowed.modules"), "{leaked}");
+    assert!(clock.contains("The definition does not say who has the stream run"), "{clock}");
+    assert!(clock.contains("deploy it again"), "{clock}");
+    // Which an administrator does.
+    succeeds(&mut secured.stream("deploy clock"));
+    let (_, status) = reason("clock");
+    assert!(status.contains("User:admin") && status.contains("\"deployed\""), "{status}");
+}
+
+#[test]
+fn hosted_streams_of_a_secured_node_reach_what_is_named() {
+    let files = tempfile::tempdir().expect("a directory");
+    let at = |name: &str| files.path().join(name).display().to_string();
+    for dir in ["in", "out"] {
+        std::fs::create_dir(at(dir)).expect("a directory");
+        std::fs::write(at(&format!("{dir}/words")), "one\n").expect("written");
+    }
+    std::os::unix::fs::symlink(at("out"), at("in/link")).expect("a link");
+    let fails = |secured: &Secured, name: &str, line: &str, why: &str| {
+        let mut command = secured.stream(&format!("create {name} --deploy"));
+        let (code, out, error) = run(command.arg("--definition").arg(line));
+        assert!(code != Some(0) && error.contains(why), "{line}: {code:?} {out}{error}");
+    };
+    let closed = hosting(&[]);
+    let properties = closed.dir.path().join("data-security/client.properties").display().to_string();
+    for line in [
+        "time | exec --command=id | log".to_owned(),
+        format!("file --path={} | log", at("in/words")),
+        format!("time | file --path={}", at("in/times")),
+        "http --port=0 | log".to_owned(),
+        "time | http --url=http://127.0.0.1:1/".to_owned(),
+        "kafka --topics=t --bootstrap=127.0.0.1:1 | log".to_owned(),
+        format!("time | kafka --topic=t --properties={properties}"),
+    ] {
+        fails(&closed, "closed", &line, "streams.allowed.modules");
+    }
+    let letters = format!("onError=dead-letter:{}", at("in/letters"));
+    let mut command = closed.stream("create letters --definition time|log --deploy");
+    let (code, _, error) = run(command.arg("--properties").arg(&letters));
+    assert!(code != Some(0) && error.contains("streams.allowed.modules"), "{code:?} {error}");
+    drop(closed);
+
+    let directories = format!("streams.file.directories={}", at("in"));
+    let open = hosting(&["streams.allowed.modules=file,kafka", &directories]);
+    for path in ["out/words", "in/../out/words", "in/link/words"] {
+        let line = format!("file --path={} | log", at(path));
+        fails(&open, "outside", &line, "streams.file.directories");
+        fails(&open, "outside", &format!("time | file --path={}", at(path)), "streams.file.directories");
+    }
+    let line = format!("time | kafka --topic=t --properties={properties}");
+    fails(&open, "login", &line, "streams.file.directories");
+    let line = format!("file --path={} | file --path={}", at("in/words"), at("in/copy"));
+    succeeds(open.stream("create copy --deploy").arg("--definition").arg(line));
+    until("the copy", || std::fs::read_to_string(at("in/copy")).is_ok_and(|text| text == "one\n"));
+    assert_eq!(std::fs::read_to_string(at("out/words")).expect("it is there"), "one\n");
+}
+
+#[test]
+fn a_stream_runs_as_long_as_the_one_who_deployed_it_has_its_rights() {
+    let secured = hosting(&[]);
+    let password = succeeds(&mut secured.admin("security user add ann"));
+    let ann = secured.settings_of("ann", password.trim());
+    succeeds(&mut secured.admin("topic create words"));
+    succeeds(&mut secured.admin("security acl add User:ann --cluster --allow describe,alter"));
+    succeeds(&mut secured.admin("security acl add User:streams --topic words --allow write"));
+    let create = || {
+        let mut command = secured.stream_of(&ann, "create clock --deploy --definition");
+        run(command.arg("time | kafka --topic=words"))
+    };
+    let grant = "security acl add User:ann --topic words --allow write";
+    // ALTER on the cluster, then WRITE on the topic: brokers learn of an ACL a moment after the controller.
+    until("ann may create streams, but not this one", || create().2.contains(&format!("thalweg {grant}")));
+    succeeds(&mut secured.admin(grant));
+    until("ann may write", || create().0 == Some(0));
+    let status = || succeeds(&mut secured.stream("status clock --json"));
+    assert!(status().contains("User:ann") && status().contains("\"deployed\""), "{}", status());
+    succeeds(&mut secured.admin("consume words --from-beginning --max-messages 1 --timeout-ms 30000"));
+    succeeds(&mut secured.admin("security acl remove --principal User:ann --topic words"));
+    until("the stream stops", || status().contains("\"failed\""));
+    assert!(
+        status().contains("User:ann, who has the stream run, may not write the topic words"),
+        "{}",
+        status()
+    );
+    // Who has the rights may let it go on.
+    succeeds(&mut secured.stream("deploy clock"));
+    assert!(status().contains("User:admin") && status().contains("\"deployed\""), "{}", status());
 }
 
 #[test]

@@ -10,7 +10,7 @@ use thalweg_broker::metrics::Exposition;
 use thalweg_stream::host::{StreamStatus, metrics, rest};
 use thalweg_stream::module::{Takes, Value};
 use thalweg_stream::runtime::{self, Figures, Meters, RunOptions, Running, Taps};
-use thalweg_stream::{STACK_BYTES, report_waits_to};
+use thalweg_stream::{Reach, STACK_BYTES, report_waits_to};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -88,6 +88,7 @@ impl Run {
         let ended = runtime.block_on(async {
             let console = Arc::new(Lines { bars: bars.clone(), to_standard_error: !self.output.is_table() });
             let options = RunOptions {
+                reach: Arc::new(Reach::everything()),
                 on_error: deployment.on_error.clone(),
                 cluster: self.text.cluster(),
                 guarantee: deployment.guarantee,

@@ -1,0 +1,220 @@
+//! What a principal may do who has a stream run. The streams of all users share the login of their host, so that the cluster
+//! itself cannot tell them apart: the host asks for each topic, group and transactional id that a stream names. The login needs
+//! the rights, too.
+//!
+//! They are checked when a definition is accepted, when it is begun, and again and again while it runs. A stage with the address
+//! of another cluster, or with settings of its own, has the rights of its own login.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use crate::Cluster;
+use crate::bad::OnError;
+use crate::deployment::Deployment;
+use crate::plan::{Plan, StagePlan};
+
+/// Definitions without a principal have the rights of a client without a name.
+const ANONYMOUS: &str = "User:ANONYMOUS";
+
+/// What is done to a resource, by Kafka's operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Act {
+    /// ALTER.
+    Alter,
+    /// READ.
+    Read,
+    /// WRITE.
+    Write,
+}
+
+/// A resource of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Resource {
+    /// The cluster itself.
+    Cluster,
+    /// A topic.
+    Topic(String),
+    /// A consumer group.
+    Group(String),
+    /// A transactional id.
+    TransactionalId(String),
+}
+
+/// A right that a stream needs.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Right {
+    /// What it does.
+    pub act: Act,
+    /// To what.
+    pub resource: Resource,
+}
+
+/// Knows the rights of principals.
+pub trait Rights: Send + Sync {
+    /// Whether a principal such as `User:ann` has a right.
+    fn allow(&self, principal: &str, right: &Right) -> bool;
+}
+
+/// A right that the principal of a stream lacks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LacksRight {
+    /// The principal, if the definition names one.
+    principal: Option<String>,
+    right: Right,
+}
+
+impl fmt::Display for LacksRight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Right { act, resource } = &self.right;
+        let act = match act {
+            Act::Alter => "alter",
+            Act::Read => "read",
+            Act::Write => "write",
+        };
+        let (resource, option) = match resource {
+            Resource::Cluster => ("the cluster".to_owned(), "--cluster".to_owned()),
+            Resource::Topic(name) => (format!("the topic {name}"), format!("--topic {name}")),
+            Resource::Group(name) => (format!("the group {name}"), format!("--group {name}")),
+            Resource::TransactionalId(name) => {
+                (format!("the transactional id {name}"), format!("--transactional-id {name}"))
+            }
+        };
+        match &self.principal {
+            Some(principal) => write!(
+                f,
+                "{principal}, who has the stream run, may not {act} {resource}: thalweg security acl add {principal} \
+                 {option} --allow {act} grants it; or let another user deploy the stream"
+            ),
+            None => write!(
+                f,
+                "The definition does not say who has the stream run, and {ANONYMOUS} may not {act} {resource}: deploy it \
+                 again, so that it runs with the rights of the user who does"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for LacksRight {}
+
+/// Checks that a principal has all of these rights.
+pub fn check(
+    rights: &dyn Rights,
+    principal: Option<&str>,
+    needed: &BTreeSet<Right>,
+) -> Result<(), LacksRight> {
+    let asked = principal.unwrap_or(ANONYMOUS);
+    match needed.iter().find(|right| !rights.allow(asked, right)) {
+        Some(right) => Err(LacksRight { principal: principal.map(str::to_owned), right: right.clone() }),
+        None => Ok(()),
+    }
+}
+
+/// The rights that a plan needs, with its topics between stages in place. `process` is part of its transactional ids.
+pub fn needed(plan: &Plan, deployment: &Deployment, cluster: &Cluster, process: &str) -> BTreeSet<Right> {
+    let right = |act, resource| Right { act, resource };
+    // Who may define streams may alter the cluster.
+    let mut needed = BTreeSet::from([right(Act::Alter, Resource::Cluster)]);
+    if let OnError::DeadLetterTopic(topic) = &deployment.on_error {
+        needed.insert(right(Act::Write, Resource::Topic(topic.clone())));
+    }
+    for stream in &plan.streams {
+        for stage in stream.stages().filter(|stage| is_of(cluster, stage)) {
+            let topics = stage.settings.optional_text("topics").unwrap_or_default();
+            let topics = topics.split(',').map(str::trim).filter(|topic| !topic.is_empty());
+            needed.extend(topics.map(|topic| right(Act::Read, Resource::Topic(topic.to_owned()))));
+            let group = stage.settings.optional_text("group");
+            needed.extend(group.map(|group| right(Act::Read, Resource::Group(group.to_owned()))));
+            let topic = stage.settings.optional_text("topic");
+            needed.extend(topic.map(|topic| right(Act::Write, Resource::Topic(topic.to_owned()))));
+        }
+        let ids = (0..stream.instances)
+            .filter_map(|instance| deployment.guarantee.transactional_id(stream, process, instance));
+        needed.extend(ids.map(|id| right(Act::Write, Resource::TransactionalId(id.to_string()))));
+    }
+    needed
+}
+
+/// Whether a stage uses the cluster of its host, by the login of its host.
+fn is_of(cluster: &Cluster, stage: &StagePlan) -> bool {
+    stage.module.name == "kafka"
+        && stage.settings.text("bootstrap") == cluster.bootstrap
+        && stage.settings.optional_text("properties") == cluster.properties.as_deref()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transport::{Lies, Transport};
+
+    fn of(text: &str, properties: &str) -> Vec<String> {
+        let cluster =
+            Cluster { bootstrap: "own:1".to_owned(), properties: Some("own.properties".to_owned()) };
+        let deployment = Deployment::parse(properties).unwrap_or_else(|error| panic!("{error}"));
+        let plan = Plan::read_for(&cluster, text, None, "s", true).unwrap_or_else(|error| panic!("{error}"));
+        let transport =
+            Transport { cluster: cluster.clone(), partitions: None, lies: Lies::AroundInstancesAndAtNames };
+        let (plan, _) = transport.lay(plan, &deployment.counts);
+        let needed = needed(&plan, &deployment, &cluster, "hosted");
+        needed.into_iter().map(|right| format!("{:?} {:?}", right.act, right.resource)).collect()
+    }
+
+    #[test]
+    fn every_resource_that_a_stream_names_needs_a_right() {
+        assert_eq!(of("time | log", ""), ["Alter Cluster"]);
+        assert_eq!(
+            of("kafka --topics='a, b' --group=g | kafka --topic=c", "onError=dead-letter:topic:d"),
+            [
+                "Alter Cluster",
+                "Read Topic(\"a\")",
+                "Read Topic(\"b\")",
+                "Read Group(\"g\")",
+                "Write Topic(\"c\")",
+                "Write Topic(\"d\")"
+            ]
+        );
+        assert_eq!(
+            of("topic:a > filter --expression=true | topic:b", "guarantee=exactly-once"),
+            [
+                "Alter Cluster",
+                "Read Topic(\"a\")",
+                "Read Group(\"s\")",
+                "Write Topic(\"b\")",
+                "Write TransactionalId(\"s-s-topic:b-hosted.0\")"
+            ]
+        );
+        let counted = of("time | filter --expression=true | log", "module.filter.count=2");
+        assert_eq!(counted[1..3], ["Read Topic(\"s.0\")", "Read Topic(\"s.1\")"], "{counted:?}");
+        assert!(counted.contains(&"Write Topic(\"s.1\")".to_owned()), "{counted:?}");
+    }
+
+    #[test]
+    fn other_logins_have_rights_of_their_own() {
+        for text in [
+            "kafka --topics=a --bootstrap=other:1 | log",
+            "kafka --topics=a --properties=other.properties | log",
+            "kafka --topics=a --bootstrap=own:1 | log",
+        ] {
+            assert_eq!(of(text, ""), ["Alter Cluster"], "{text}");
+        }
+    }
+
+    #[test]
+    fn a_lacking_right_is_named_with_what_grants_it() {
+        struct Only(&'static str);
+        impl Rights for Only {
+            fn allow(&self, principal: &str, right: &Right) -> bool {
+                principal == self.0 && right.act == Act::Alter
+            }
+        }
+        let write = Right { act: Act::Write, resource: Resource::Topic("t".to_owned()) };
+        let alter = Right { act: Act::Alter, resource: Resource::Cluster };
+        let rights = Only("User:ann");
+        let needed = BTreeSet::from([alter.clone(), write]);
+        assert_eq!(check(&rights, Some("User:ann"), &BTreeSet::from([alter])), Ok(()));
+        let error = check(&rights, Some("User:ann"), &needed).expect_err("it lacks one").to_string();
+        assert!(error.contains("acl add User:ann --topic t --allow write"), "{error}");
+        let error = check(&rights, None, &needed).expect_err("it has none").to_string();
+        assert!(error.contains("User:ANONYMOUS may not alter the cluster: deploy it again"), "{error}");
+        assert_eq!(check(&Only("User:ANONYMOUS"), None, &needed).expect_err("one").right.act, Act::Write);
+    }
+}

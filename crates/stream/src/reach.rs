@@ -1,0 +1,243 @@
+//! What streams may reach outside their cluster: programs, files, other servers. A host decides it for all of its streams; a
+//! stream that a user runs in the foreground reaches what that user may.
+//!
+//! A path is checked by the file that it leads to, after links and `..`, and that file is the one to open. Users who may replace
+//! directories below an allowed one can still mislead a stream: such directories are for trusted users alone.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::disk;
+use crate::stage::IoFailed;
+
+/// Programs.
+const EXEC: &str = "exec";
+/// Files, also those of dead letters.
+const FILE: &str = "file";
+/// Other servers and open ports.
+const HTTP: &str = "http";
+/// Other clusters, and files of client settings.
+const KAFKA: &str = "kafka";
+/// The stages that reach outside the cluster. `kafka` does so with its options alone.
+pub const OUTSIDE: [&str; 4] = [EXEC, FILE, HTTP, KAFKA];
+
+/// The setting that names allowed stages, in errors.
+const ALLOWED: &str = "streams.allowed.modules";
+/// The setting that names directories, in errors.
+const DIRECTORIES: &str = "streams.file.directories";
+
+/// What streams may reach.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reach {
+    refused: BTreeSet<String>,
+    /// Those of [`OUTSIDE`] that are allowed; all if none.
+    allowed: Option<BTreeSet<String>>,
+    /// Where files may be read and written; everywhere if none.
+    directories: Option<Vec<PathBuf>>,
+}
+
+/// Why something cannot be used, and what to do instead.
+pub type Refused = (String, String);
+
+impl Reach {
+    /// Whatever the process may.
+    pub fn everything() -> Reach {
+        Reach { refused: BTreeSet::new(), allowed: None, directories: None }
+    }
+
+    /// The stages of [`OUTSIDE`] that are allowed, all if none, and directories for files, all if none.
+    pub fn of(allowed: Option<BTreeSet<String>>, directories: Option<Vec<PathBuf>>) -> Reach {
+        Reach { allowed, directories, ..Reach::everything() }
+    }
+
+    /// Without these stages, whatever else is allowed.
+    pub fn without(self, refused: impl IntoIterator<Item = String>) -> Reach {
+        Reach { refused: refused.into_iter().collect(), ..self }
+    }
+
+    fn allows(&self, name: &str) -> bool {
+        self.allowed.as_ref().is_none_or(|allowed| allowed.contains(name))
+    }
+
+    /// Why a stage is refused, if it is.
+    pub fn refusal(&self, name: &str) -> Option<Refused> {
+        if self.refused.contains(name) {
+            let right = format!("To allow it, remove {name} from the broker's streams.refused.modules.");
+            return Some((format!("{name} is not allowed on this host"), right));
+        }
+        // A kafka stage of the host's own cluster reaches nothing else.
+        let is_outside = name != KAFKA && OUTSIDE.contains(&name);
+        (is_outside && !self.allows(name)).then(|| {
+            let what = match name {
+                EXEC => "runs programs",
+                FILE => "reads and writes files of the broker's machine",
+                _ => "reaches other servers",
+            };
+            (format!("{name} is not allowed on this host: it {what}"), allowing(name))
+        })
+    }
+
+    /// Why a given option of an allowed stage is refused, if it is.
+    pub fn refusal_of_option(&self, module: &str, option: &str, value: &str) -> Option<Refused> {
+        if module == KAFKA && !self.allows(KAFKA) {
+            match option {
+                "bootstrap" => {
+                    let message = "--bootstrap names another cluster, which is not allowed on this host";
+                    return Some((message.to_owned(), allowing(KAFKA)));
+                }
+                "properties" => {
+                    let message = "--properties reads a file of the broker's machine, which is not allowed on this host";
+                    return Some((message.to_owned(), allowing(KAFKA)));
+                }
+                _ => {}
+            }
+        }
+        let is_path = matches!((module, option), (FILE, "path") | (HTTP, "caFile") | (KAFKA, "properties"));
+        if !is_path {
+            return None;
+        }
+        match self.file(Path::new(value)) {
+            Err(error) if error.source.kind() == io::ErrorKind::PermissionDenied => {
+                Some((error.to_string(), self.right()))
+            }
+            // Other errors are those of the start.
+            _ => None,
+        }
+    }
+
+    /// Why dead letters cannot be written to a file, if so.
+    pub fn refusal_of_dead_letters(&self, path: &Path) -> Option<Refused> {
+        let is_refused = self.refused.contains(FILE) || !self.allows(FILE);
+        if is_refused {
+            let message =
+                "dead-letter:FILE writes a file of the broker's machine, which is not allowed on this host";
+            let right = format!("Use dead-letter:topic:NAME. {}", allowing(FILE));
+            return Some((message.to_owned(), right));
+        }
+        let refused =
+            self.file(path).err().filter(|error| error.source.kind() == io::ErrorKind::PermissionDenied);
+        refused.map(|error| (error.to_string(), self.right()))
+    }
+
+    fn right(&self) -> String {
+        match self.directories.as_deref() {
+            Some([]) | None => format!("Name its directory in the broker's {DIRECTORIES}."),
+            Some(directories) => {
+                let directories: Vec<String> =
+                    directories.iter().map(|dir| dir.display().to_string()).collect();
+                format!(
+                    "Use a file in {}, or add its directory to the broker's {DIRECTORIES}.",
+                    directories.join(", ")
+                )
+            }
+        }
+    }
+
+    /// The file to open for a path, which may not exist yet. Where all files are allowed, this is the path.
+    pub fn file(&self, path: &Path) -> Result<PathBuf, IoFailed> {
+        let Some(directories) = &self.directories else { return Ok(path.to_owned()) };
+        match disk::resolve(path) {
+            Ok(resolved) => {
+                // A directory that is missing or unreadable contains nothing.
+                let mut real = directories.iter().filter_map(|directory| disk::resolve(directory).ok());
+                if real.any(|directory| resolved != directory && resolved.starts_with(directory)) {
+                    return Ok(resolved);
+                }
+            }
+            // What is elsewhere on the machine is not said: neither whether it exists, nor whether it can be read.
+            Err(error) if directories.iter().any(|directory| path.starts_with(directory)) => {
+                return Err(error);
+            }
+            Err(_) => {}
+        }
+        let reason = format!("it is not in a directory that streams of this host may use ({DIRECTORIES})");
+        Err(IoFailed::file("open", path, io::Error::new(io::ErrorKind::PermissionDenied, reason)))
+    }
+}
+
+fn allowing(name: &str) -> String {
+    format!("To allow it, add {name} to the broker's {ALLOWED}.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    fn named(names: &[&str]) -> Option<BTreeSet<String>> {
+        Some(names.iter().map(|name| (*name).to_owned()).collect())
+    }
+
+    #[test]
+    fn files_are_checked_behind_links_and_parents() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let at = |name: &str| dir.path().join(name);
+        for name in ["in", "in/deep", "in-not", "out"] {
+            std::fs::create_dir(at(name)).expect("a directory");
+        }
+        for name in ["in/a", "in/deep/b", "in-not/c", "out/secret"] {
+            std::fs::write(at(name), name).expect("a file");
+        }
+        symlink(at("out/secret"), at("in/link")).expect("a link");
+        symlink(at("out"), at("in/directory")).expect("a link");
+        symlink(at("out/absent"), at("in/dangling")).expect("a link");
+        symlink(at("in/a"), at("out/inward")).expect("a link");
+        symlink(at("in"), at("alias")).expect("a link");
+        let reach = Reach::of(None, Some(vec![at("alias"), at("absent")]));
+        for allowed in ["in/a", "in/deep/b", "in/new", "in/deep/../a", "in/deep/new", "out/inward", "alias/a"]
+        {
+            let file = reach.file(&at(allowed)).unwrap_or_else(|error| panic!("{allowed}: {error}"));
+            assert!(file.starts_with(at("in").canonicalize().expect("it is there")), "{allowed}: {file:?}");
+        }
+        for refused in [
+            "out/secret",
+            "in/link",
+            "in/directory/secret",
+            "in/directory/new",
+            "in/dangling",
+            "in/../out/secret",
+            "in-not/c",
+            "in/deep/../../out/new",
+            "in",
+            "alias",
+            "out/absent/new",
+        ] {
+            let error = reach.file(&at(refused)).expect_err(refused);
+            assert_eq!(error.source.kind(), io::ErrorKind::PermissionDenied, "{refused}: {error}");
+        }
+        let error = reach.file(&at("alias/absent/new")).expect_err("there is no such directory");
+        assert_eq!(
+            error.source.kind(),
+            io::ErrorKind::NotFound,
+            "a followed file may appear with its directory"
+        );
+        assert!(Reach::of(None, Some(Vec::new())).file(&at("in/a")).is_err());
+        assert_eq!(Reach::everything().file(&at("in/link")).expect("no limit"), at("in/link"));
+    }
+
+    #[test]
+    fn stages_that_reach_outside_are_refused_until_they_are_named() {
+        let none = Reach::of(named(&[]), Some(Vec::new()));
+        for refused in ["exec", "file", "http"] {
+            let (message, right) = none.refusal(refused).expect(refused);
+            assert!(message.contains(refused) && right.contains("streams.allowed.modules"), "{message}");
+            let one = Reach::of(named(&[refused]), None);
+            assert_eq!(one.refusal(refused), None);
+            assert!(one.without([refused.to_owned()]).refusal(refused).is_some());
+        }
+        assert_eq!((none.refusal("kafka"), none.refusal("log")), (None, None));
+        for option in ["bootstrap", "properties"] {
+            assert!(none.refusal_of_option("kafka", option, "/etc/passwd").is_some(), "{option}");
+        }
+        assert_eq!(none.refusal_of_option("kafka", "topic", "t"), None);
+        let kafka_anywhere = Reach::of(named(&["kafka"]), Some(Vec::new()));
+        assert_eq!(kafka_anywhere.refusal_of_option("kafka", "bootstrap", "b:1"), None);
+        for (stage, option) in [("kafka", "properties"), ("http", "caFile"), ("file", "path")] {
+            let (_, right) = kafka_anywhere.refusal_of_option(stage, option, "/etc/passwd").expect(option);
+            assert!(right.contains("streams.file.directories"), "{right}");
+        }
+        assert!(none.refusal_of_dead_letters(Path::new("/tmp/x")).is_some());
+        assert_eq!(Reach::everything().refusal_of_dead_letters(Path::new("/tmp/x")), None);
+    }
+}

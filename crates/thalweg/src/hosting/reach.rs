@@ -1,0 +1,114 @@
+//! What hosted streams may reach outside the cluster, by the settings.
+//!
+//! Whoever defines a stream acts with the rights of this process. Where only users of this machine reach the node, that is no more
+//! than the API itself gives them. Everywhere else, programs, files and other servers are the operator's to allow.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use thalweg_config::{BrokerConfig, SecurityProtocol};
+use thalweg_stream::{OUTSIDE, Reach};
+
+/// Programs need a name everywhere.
+const EXEC: &str = "exec";
+
+/// What streams may reach.
+pub fn of(config: &BrokerConfig) -> Reach {
+    let streams = &config.streams;
+    let is_open = is_of_this_machine(config);
+    let allowed: BTreeSet<String> = match &streams.allowed_modules {
+        Some(named) => named.iter().cloned().collect(),
+        None if !is_open => BTreeSet::new(),
+        None => {
+            let with_exec = streams.refused_modules.is_some();
+            let allowed = OUTSIDE.into_iter().filter(|name| *name != EXEC || with_exec);
+            allowed.map(str::to_owned).collect()
+        }
+    };
+    let directories = match &streams.file_directories {
+        Some(named) => Some(named.iter().map(PathBuf::from).collect()),
+        None if is_open => None,
+        None => Some(Vec::new()),
+    };
+    Reach::of(Some(allowed), directories).without(streams.refused_modules.clone().unwrap_or_default())
+}
+
+/// Whether only this machine reaches the node and the definitions of its streams, and whoever does may do everything.
+fn is_of_this_machine(config: &BrokerConfig) -> bool {
+    let listeners = config.listeners.broker.iter().chain(&config.listeners.controller);
+    let is_reachable = listeners.chain(&config.http.as_listener()).any(|listener| listener.is_reachable());
+    let protocol =
+        config.listeners.broker.first().map_or(SecurityProtocol::Plaintext, |listener| listener.protocol);
+    // The definitions may be in another cluster. Faults of its settings are reported at the start.
+    let has_near_definitions = super::cluster(&config.streams, "localhost:0", protocol)
+        .is_ok_and(|cluster| cluster.bootstrap.split(',').all(is_loopback));
+    !config.access.has_authorizer && !is_reachable && has_near_definitions
+}
+
+fn is_loopback(server: &str) -> bool {
+    let Some((host, _)) = server.trim().rsplit_once(':') else { return false };
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+    use thalweg_config::ServerProperties;
+
+    fn reach(settings: &[(&str, &str)]) -> Reach {
+        let mut properties = ServerProperties::default();
+        for (key, value) in settings {
+            properties.set(key, value);
+        }
+        of(&BrokerConfig::new(&properties).expect("valid settings"))
+    }
+
+    /// The stages that are refused, and whether a file is.
+    fn refused(settings: &[(&str, &str)]) -> (Vec<&'static str>, bool) {
+        let reach = reach(settings);
+        let mut refused: Vec<&str> =
+            ["exec", "file", "http"].into_iter().filter(|name| reach.refusal(name).is_some()).collect();
+        refused.extend(reach.refusal_of_option("kafka", "bootstrap", "b:1").map(|_| "kafka"));
+        (refused, reach.file(Path::new("/etc/passwd")).is_err())
+    }
+
+    #[test]
+    fn nodes_that_others_reach_give_nothing_away_by_default() {
+        let none = (vec!["exec", "file", "http", "kafka"], true);
+        let authorizer = ("authorizer.class.name", thalweg_config::STANDARD_AUTHORIZER_CLASS);
+        for settings in [
+            &[("listeners", "PLAINTEXT://:9092")] as &[_],
+            &[("listeners", "PLAINTEXT://localhost:9092,CONTROLLER://:9093")],
+            &[("http.listener", "10.0.0.7:9090")],
+            &[authorizer],
+            &[("streams.bootstrap.servers", "example.org:9092")],
+        ] {
+            assert_eq!(refused(settings), none, "{settings:?}");
+            let named = [settings, &[("streams.allowed.modules", "file,kafka")]].concat();
+            assert_eq!(refused(&named), (vec!["exec", "http"], true), "{settings:?}");
+            let named = [&named[..], &[("streams.file.directories", "/etc")]].concat();
+            assert_eq!(refused(&named), (vec!["exec", "http"], false), "{settings:?}");
+            let less = [&named[..], &[("streams.refused.modules", "file")]].concat();
+            assert_eq!(refused(&less).0, ["exec", "file", "http"], "{settings:?}");
+            let empty = [settings, &[("streams.refused.modules", "")]].concat();
+            assert_eq!(refused(&empty), none, "{settings:?}");
+        }
+    }
+
+    #[test]
+    fn on_a_machine_of_ones_own_only_programs_need_a_name() {
+        assert_eq!(refused(&[]), (vec!["exec"], false));
+        assert_eq!(refused(&[("streams.bootstrap.servers", "127.0.0.1:1,[::1]:2")]), (vec!["exec"], false));
+        assert_eq!(refused(&[("streams.refused.modules", "")]), (vec![], false));
+        assert_eq!(refused(&[("streams.refused.modules", "http")]), (vec!["http"], false));
+        let named = ("streams.allowed.modules", "exec");
+        assert_eq!(refused(&[named]), (vec!["file", "http", "kafka"], false));
+        assert_eq!(
+            refused(&[named, ("streams.file.directories", "")]),
+            (vec!["file", "http", "kafka"], true)
+        );
+    }
+}

@@ -1,0 +1,33 @@
+//! The rights of those who have streams run, by the ACLs of the broker's cluster.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use thalweg_broker::ClusterRights;
+use thalweg_security::Principal;
+use thalweg_security::acl::{CLUSTER_NAME, Operation, ResourceType};
+use thalweg_stream::host::rights::{Act, Resource, Right, Rights};
+
+/// Streams connect from this machine, whichever the user was at.
+const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+/// Asks the authorizer of the broker. Without one, everything is allowed.
+pub struct ByAcls(pub ClusterRights);
+
+impl Rights for ByAcls {
+    fn allow(&self, principal: &str, right: &Right) -> bool {
+        // A name that is no principal has the rights of none.
+        let principal = principal.parse().unwrap_or_else(|_| Principal::anonymous());
+        let operation = match right.act {
+            Act::Alter => Operation::Alter,
+            Act::Read => Operation::Read,
+            Act::Write => Operation::Write,
+        };
+        let (resource_type, name) = match &right.resource {
+            Resource::Cluster => (ResourceType::Cluster, CLUSTER_NAME),
+            Resource::Topic(name) => (ResourceType::Topic, name.as_str()),
+            Resource::Group(name) => (ResourceType::Group, name.as_str()),
+            Resource::TransactionalId(name) => (ResourceType::TransactionalId, name.as_str()),
+        };
+        self.0.permits(&principal, ADDRESS, operation, resource_type, name)
+    }
+}
