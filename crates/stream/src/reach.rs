@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use crate::disk;
 use crate::stage::IoFailed;
@@ -24,8 +24,9 @@ pub const OUTSIDE: [&str; 4] = [EXEC, FILE, HTTP, KAFKA];
 
 /// The setting that names allowed stages, in errors.
 const ALLOWED: &str = "streams.allowed.modules";
-/// The setting that names directories, in errors.
+/// The settings that name directories, in errors.
 const DIRECTORIES: &str = "streams.file.directories";
+const PROPERTIES: &str = "streams.properties.directories";
 
 /// What streams may reach.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +36,9 @@ pub struct Reach {
     allowed: Option<BTreeSet<String>>,
     /// Where files may be read and written; everywhere if none.
     directories: Option<Vec<PathBuf>>,
+    /// Where client settings and certificates may be read; everywhere if none. Settings name further files, so that streams must
+    /// not write them.
+    properties: Option<Vec<PathBuf>>,
 }
 
 /// Why something cannot be used, and what to do instead.
@@ -43,12 +47,17 @@ pub type Refused = (String, String);
 impl Reach {
     /// Whatever the process may.
     pub fn everything() -> Reach {
-        Reach { refused: BTreeSet::new(), allowed: None, directories: None }
+        Reach { refused: BTreeSet::new(), allowed: None, directories: None, properties: None }
     }
 
-    /// The stages of [`OUTSIDE`] that are allowed, all if none, and directories for files, all if none.
-    pub fn of(allowed: Option<BTreeSet<String>>, directories: Option<Vec<PathBuf>>) -> Reach {
-        Reach { allowed, directories, ..Reach::everything() }
+    /// The stages of [`OUTSIDE`] that are allowed, all if none; directories for files, and those for client settings and
+    /// certificates, all if none.
+    pub fn of(
+        allowed: Option<BTreeSet<String>>,
+        directories: Option<Vec<PathBuf>>,
+        properties: Option<Vec<PathBuf>>,
+    ) -> Reach {
+        Reach { allowed, directories, properties, ..Reach::everything() }
     }
 
     /// Without these stages, whatever else is allowed.
@@ -93,17 +102,15 @@ impl Reach {
                 _ => {}
             }
         }
-        let is_path = matches!((module, option), (FILE, "path") | (HTTP, "caFile") | (KAFKA, "properties"));
-        if !is_path {
-            return None;
-        }
-        match self.file(Path::new(value)) {
-            Err(error) if error.source.kind() == io::ErrorKind::PermissionDenied => {
-                Some((error.to_string(), self.right()))
-            }
-            // Other errors are those of the start.
-            _ => None,
-        }
+        let path = Path::new(value);
+        let (file, setting) = match (module, option) {
+            (FILE, "path") => (self.file(path), DIRECTORIES),
+            (HTTP, "caFile") | (KAFKA, "properties") => (self.properties(path), PROPERTIES),
+            _ => return None,
+        };
+        // Other errors are those of the start.
+        let refused = file.err().filter(|error| error.source.kind() == io::ErrorKind::PermissionDenied);
+        refused.map(|error| (error.to_string(), naming(setting)))
     }
 
     /// Why dead letters cannot be written to a file, if so.
@@ -115,45 +122,58 @@ impl Reach {
             let right = format!("Use dead-letter:topic:NAME. {}", allowing(FILE));
             return Some((message.to_owned(), right));
         }
-        let refused =
-            self.file(path).err().filter(|error| error.source.kind() == io::ErrorKind::PermissionDenied);
-        refused.map(|error| (error.to_string(), self.right()))
-    }
-
-    fn right(&self) -> String {
-        match self.directories.as_deref() {
-            Some([]) | None => format!("Name its directory in the broker's {DIRECTORIES}."),
-            Some(directories) => {
-                let directories: Vec<String> =
-                    directories.iter().map(|dir| dir.display().to_string()).collect();
-                format!(
-                    "Use a file in {}, or add its directory to the broker's {DIRECTORIES}.",
-                    directories.join(", ")
-                )
-            }
-        }
+        let error = self.file(path).err()?;
+        let is_refused = error.source.kind() == io::ErrorKind::PermissionDenied;
+        is_refused.then(|| (error.to_string(), naming(DIRECTORIES)))
     }
 
     /// The file to open for a path, which may not exist yet. Where all files are allowed, this is the path.
     pub fn file(&self, path: &Path) -> Result<PathBuf, IoFailed> {
-        let Some(directories) = &self.directories else { return Ok(path.to_owned()) };
-        match disk::resolve(path) {
-            Ok(resolved) => {
-                // A directory that is missing or unreadable contains nothing.
-                let mut real = directories.iter().filter_map(|directory| disk::resolve(directory).ok());
-                if real.any(|directory| resolved != directory && resolved.starts_with(directory)) {
-                    return Ok(resolved);
-                }
-            }
-            // What is elsewhere on the machine is not said: neither whether it exists, nor whether it can be read.
-            Err(error) if directories.iter().any(|directory| path.starts_with(directory)) => {
-                return Err(error);
-            }
-            Err(_) => {}
+        match &self.directories {
+            Some(directories) => within(directories, path, DIRECTORIES),
+            None => Ok(path.to_owned()),
         }
-        let reason = format!("it is not in a directory that streams of this host may use ({DIRECTORIES})");
-        Err(IoFailed::file("open", path, io::Error::new(io::ErrorKind::PermissionDenied, reason)))
     }
+
+    /// The file to open for a path of client settings or certificates.
+    pub fn properties(&self, path: &Path) -> Result<PathBuf, IoFailed> {
+        let Some(properties) = &self.properties else { return Ok(path.to_owned()) };
+        let file = within(properties, path, PROPERTIES)?;
+        match self.directories.as_deref().map(|directories| within(directories, &file, DIRECTORIES)) {
+            Some(Err(_)) => Ok(file),
+            _ => Err(denied(path, format!("streams of this host may write it ({DIRECTORIES})"))),
+        }
+    }
+}
+
+/// The file that a path leads to, if it is in one of the directories.
+fn within(directories: &[PathBuf], path: &Path, setting: &str) -> Result<PathBuf, IoFailed> {
+    match disk::resolve(path) {
+        Ok(resolved) => {
+            // A directory that is missing or unreadable contains nothing.
+            let mut real = directories.iter().filter_map(|directory| disk::resolve(directory).ok());
+            if real.any(|directory| resolved != directory && resolved.starts_with(directory)) {
+                return Ok(resolved);
+            }
+        }
+        // What is elsewhere on the machine is not said: neither whether it exists, nor whether it can be read.
+        Err(error)
+            if !path.components().any(|part| part == Component::ParentDir)
+                && directories.iter().any(|directory| path.starts_with(directory)) =>
+        {
+            return Err(error);
+        }
+        Err(_) => {}
+    }
+    Err(denied(path, format!("it is not in a directory that streams of this host may use ({setting})")))
+}
+
+fn denied(path: &Path, reason: String) -> IoFailed {
+    IoFailed::file("open", path, io::Error::new(io::ErrorKind::PermissionDenied, reason))
+}
+
+fn naming(setting: &str) -> String {
+    format!("Use a file in one of the directories in the broker's {setting}, or add its directory there.")
 }
 
 fn allowing(name: &str) -> String {
@@ -184,7 +204,7 @@ mod tests {
         symlink(at("out/absent"), at("in/dangling")).expect("a link");
         symlink(at("in/a"), at("out/inward")).expect("a link");
         symlink(at("in"), at("alias")).expect("a link");
-        let reach = Reach::of(None, Some(vec![at("alias"), at("absent")]));
+        let reach = Reach::of(None, Some(vec![at("alias"), at("absent")]), None);
         for allowed in ["in/a", "in/deep/b", "in/new", "in/deep/../a", "in/deep/new", "out/inward", "alias/a"]
         {
             let file = reach.file(&at(allowed)).unwrap_or_else(|error| panic!("{allowed}: {error}"));
@@ -212,17 +232,37 @@ mod tests {
             io::ErrorKind::NotFound,
             "a followed file may appear with its directory"
         );
-        assert!(Reach::of(None, Some(Vec::new())).file(&at("in/a")).is_err());
+        assert!(Reach::of(None, Some(Vec::new()), None).file(&at("in/a")).is_err());
         assert_eq!(Reach::everything().file(&at("in/link")).expect("no limit"), at("in/link"));
     }
 
     #[test]
+    fn settings_are_read_where_streams_cannot_write_them() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let at = |name: &str| dir.path().join(name);
+        for name in ["files", "files/settings", "settings"] {
+            std::fs::create_dir(at(name)).expect("a directory");
+            std::fs::write(at(name).join("a"), name).expect("a file");
+        }
+        let settings = vec![at("settings"), at("files/settings")];
+        let reach = Reach::of(None, Some(vec![at("files")]), Some(settings.clone()));
+        assert!(reach.properties(&at("settings/a")).is_ok() && reach.file(&at("settings/a")).is_err());
+        for refused in ["files/a", "files/settings/a", "settings/../files/a"] {
+            let error = reach.properties(&at(refused)).expect_err(refused);
+            assert_eq!(error.source.kind(), io::ErrorKind::PermissionDenied, "{refused}: {error}");
+        }
+        let everywhere = Reach::of(None, None, Some(settings));
+        assert!(everywhere.properties(&at("settings/a")).is_err(), "streams may write all files");
+        assert!(Reach::everything().properties(&at("files/a")).is_ok());
+    }
+
+    #[test]
     fn stages_that_reach_outside_are_refused_until_they_are_named() {
-        let none = Reach::of(named(&[]), Some(Vec::new()));
+        let none = Reach::of(named(&[]), Some(Vec::new()), Some(Vec::new()));
         for refused in ["exec", "file", "http"] {
             let (message, right) = none.refusal(refused).expect(refused);
             assert!(message.contains(refused) && right.contains("streams.allowed.modules"), "{message}");
-            let one = Reach::of(named(&[refused]), None);
+            let one = Reach::of(named(&[refused]), None, None);
             assert_eq!(one.refusal(refused), None);
             assert!(one.without([refused.to_owned()]).refusal(refused).is_some());
         }
@@ -231,11 +271,15 @@ mod tests {
             assert!(none.refusal_of_option("kafka", option, "/etc/passwd").is_some(), "{option}");
         }
         assert_eq!(none.refusal_of_option("kafka", "topic", "t"), None);
-        let kafka_anywhere = Reach::of(named(&["kafka"]), Some(Vec::new()));
+        let kafka_anywhere = Reach::of(named(&["kafka"]), Some(Vec::new()), Some(Vec::new()));
         assert_eq!(kafka_anywhere.refusal_of_option("kafka", "bootstrap", "b:1"), None);
-        for (stage, option) in [("kafka", "properties"), ("http", "caFile"), ("file", "path")] {
+        for (stage, option, setting) in [
+            ("kafka", "properties", "streams.properties.directories"),
+            ("http", "caFile", "streams.properties.directories"),
+            ("file", "path", "streams.file.directories"),
+        ] {
             let (_, right) = kafka_anywhere.refusal_of_option(stage, option, "/etc/passwd").expect(option);
-            assert!(right.contains("streams.file.directories"), "{right}");
+            assert!(right.contains(setting), "{right}");
         }
         assert!(none.refusal_of_dead_letters(Path::new("/tmp/x")).is_some());
         assert_eq!(Reach::everything().refusal_of_dead_letters(Path::new("/tmp/x")), None);

@@ -111,7 +111,7 @@ fn trust(settings: &Settings, reach: &Reach) -> Result<Trust, StageError> {
     }
     let (trust, whom) = match settings.optional_text("caFile") {
         Some(path) => {
-            let pem = disk::read_whole(&reach.file(Path::new(path))?, CA_BYTES_MAX)?;
+            let pem = disk::read_whole(&reach.properties(Path::new(path))?, CA_BYTES_MAX)?;
             let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
             (Trust::of(found.unwrap_or_default()), path)
         }

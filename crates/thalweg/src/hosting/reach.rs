@@ -26,12 +26,14 @@ pub fn of(config: &BrokerConfig) -> Reach {
             allowed.map(str::to_owned).collect()
         }
     };
-    let directories = match &streams.file_directories {
+    let directories = |named: &Option<Vec<String>>| match named {
         Some(named) => Some(named.iter().map(PathBuf::from).collect()),
         None if is_open => None,
         None => Some(Vec::new()),
     };
-    Reach::of(Some(allowed), directories).without(streams.refused_modules.clone().unwrap_or_default())
+    let files = directories(&streams.file_directories);
+    Reach::of(Some(allowed), files, directories(&streams.properties_directories))
+        .without(streams.refused_modules.clone().unwrap_or_default())
 }
 
 /// Whether only this machine reaches the node and the definitions of its streams, and whoever does may do everything.

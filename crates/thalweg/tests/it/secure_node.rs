@@ -315,14 +315,18 @@ fn hosted_streams_of_a_secured_node_reach_what_is_named() {
     drop(closed);
 
     let directories = format!("streams.file.directories={}", at("in"));
-    let open = hosting(&["streams.allowed.modules=file,kafka", &directories]);
+    let settings = format!("streams.properties.directories={}", at("in"));
+    let open = hosting(&["streams.allowed.modules=file,kafka", &directories, &settings]);
     for path in ["out/words", "in/../out/words", "in/link/words"] {
         let line = format!("file --path={} | log", at(path));
         fails(&open, "outside", &line, "streams.file.directories");
         fails(&open, "outside", &format!("time | file --path={}", at(path)), "streams.file.directories");
     }
     let line = format!("time | kafka --topic=t --properties={properties}");
-    fails(&open, "login", &line, "streams.file.directories");
+    fails(&open, "login", &line, "streams.properties.directories");
+    // A stream could have written it, with the name of any other file in it.
+    let line = format!("time | kafka --topic=t --properties={}", at("in/words"));
+    fails(&open, "login", &line, "streams of this host may write it");
     let line = format!("file --path={} | file --path={}", at("in/words"), at("in/copy"));
     succeeds(open.stream("create copy --deploy").arg("--definition").arg(line));
     until("the copy", || std::fs::read_to_string(at("in/copy")).is_ok_and(|text| text == "one\n"));
