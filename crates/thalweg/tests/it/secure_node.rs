@@ -256,7 +256,7 @@ fn a_user_who_may_write_to_all_topics_runs_no_streams() {
     };
     until("the ACLs", || run_with_input(&mut secured.command(&mallory, "produce loot"), b"x\n").0 == Some(0));
     let (code, out, error) = forge(&mut secured.command(&mallory, produce), "leak", &leak);
-    assert!(code == Some(6) && error.contains("TOPIC_AUTHORIZATION_FAILED"), "{code:?} {out}{error}");
+    assert!(code != Some(0) && error.contains("TOPIC_AUTHORIZATION_FAILED"), "{code:?} {out}{error}");
     let listed = succeeds(&mut secured.stream("list --json"));
     assert!(!listed.contains("leak"), "{listed}");
 
@@ -264,7 +264,6 @@ fn a_user_who_may_write_to_all_topics_runs_no_streams() {
     for (name, line) in [("leak", leak.as_str()), ("clock", "time | log")] {
         let (code, _, error) = forge(&mut secured.admin(produce), name, line);
         assert_eq!(code, Some(0), "{error}");
-        until("it fails", || succeeds(&mut secured.stream("list --json")).matches("\"failed\"").count() > 0);
     }
     let reason = |name: &str| {
         let status = succeeds(&mut secured.stream(&format!("status {name} --json")));
@@ -342,8 +341,8 @@ fn a_stream_runs_as_long_as_the_one_who_deployed_it_has_its_rights() {
     succeeds(&mut secured.admin("security acl add User:ann --cluster --allow describe,alter"));
     succeeds(&mut secured.admin("security acl add User:streams --topic words --allow write"));
     let create = || {
-        let mut command = secured.stream_of(&ann, "create clock --deploy --definition");
-        run(command.arg("time | kafka --topic=words"))
+        let mut command = secured.stream_of(&ann, "create clock --deploy");
+        run(command.args(["--definition", "time | kafka --topic=words"]))
     };
     let grant = "security acl add User:ann --topic words --allow write";
     // ALTER on the cluster, then WRITE on the topic: brokers learn of an ACL a moment after the controller.
