@@ -38,15 +38,20 @@ const PERMISSIONS: &str = "camera=(), geolocation=(), microphone=(), payment=(),
 /// What a program is asked for.
 const CHALLENGE: &str = "Basic realm=\"Thalweg\", charset=\"UTF-8\"";
 
-/// Called when a request turns out to be of this user, whom the console itself has logged in; false if there is no place for it. An
-/// extension of requests.
+/// Where a request comes from. An extension of requests.
 #[derive(Clone)]
-pub struct Arrival(pub Arc<dyn Fn(&str) -> bool + Send + Sync>);
+pub struct Arrival {
+    /// The address of the connection's peer.
+    pub address: IpAddr,
+    /// Called when the request turns out to be of this user, whom the console itself has logged in; false if there is no place
+    /// for it.
+    pub admit: Arc<dyn Fn(&str) -> bool + Send + Sync>,
+}
 
 impl Arrival {
-    fn of(request: &Parts, user: &str) -> Result<(), Problem> {
+    fn admit(request: &Parts, user: &str) -> Result<(), Problem> {
         match request.extensions.get::<Arrival>() {
-            Some(arrival) if !(arrival.0)(user) => Err(Problem {
+            Some(arrival) if !(arrival.admit)(user) => Err(Problem {
                 status: StatusCode::SERVICE_UNAVAILABLE,
                 ..Problem::forbidden("unavailable", "Too many connections are being served: try again")
             }),
@@ -237,9 +242,9 @@ async fn person(console: &Console, request: &Parts) -> Result<Arc<Person>, Box<R
         return Ok(person);
     }
     if let Some((user, password)) = basic(&request.headers) {
-        match console.log_in(&user, &password).await {
+        match console.log_in(request.extensions.get(), &user, &password).await {
             Ok((person, login)) => {
-                Arrival::of(request, &user).map_err(|problem| failed(&problem))?;
+                Arrival::admit(request, &user).map_err(|problem| failed(&problem))?;
                 console.sessions().remember(Arc::clone(&person), login);
                 return Ok(person);
             }
