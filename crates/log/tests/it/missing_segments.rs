@@ -13,6 +13,7 @@ use thalweg_record::{Batch, LeaderEpoch, Offset, batches};
 use crate::support::*;
 
 type Lose = Box<dyn Fn(&Bench)>;
+type Forget = fn(&mut PartitionLog);
 type Arrange = Box<dyn Fn(&mut Bench, &mut OpenOptions)>;
 
 const BATCHES_OF_SEGMENT: i64 = 3;
@@ -267,7 +268,7 @@ fn lost_beginning_is_known_or_all_is_gone_whenever_its_replacement_ends() {
 
 #[test]
 fn lost_beginning_is_forgotten_when_it_is_deleted_or_accepted() {
-    let ways: [(&str, fn(&mut PartitionLog)); 3] = [
+    let ways: [(&str, Forget); 3] = [
         ("deleted exactly", |log| _ = log.delete_records(NEXT_OF_FIRST).expect("deletes")),
         ("deleted with more", |log| _ = log.delete_records(NEXT_OF_FIRST + 2).expect("deletes")),
         ("accepted", |log| log.accept_loss().expect("forgets")),
