@@ -21,6 +21,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use crate::arrival::Arrival;
 use crate::page::{self, is_api};
 use crate::problem::Problem;
 use crate::session::{Person, basic};
@@ -37,28 +38,6 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 const PERMISSIONS: &str = "camera=(), geolocation=(), microphone=(), payment=(), usb=()";
 /// What a program is asked for.
 const CHALLENGE: &str = "Basic realm=\"Thalweg\", charset=\"UTF-8\"";
-
-/// Where a request comes from. An extension of requests.
-#[derive(Clone)]
-pub struct Arrival {
-    /// The address of the connection's peer.
-    pub address: IpAddr,
-    /// Called when the request turns out to be of this user, whom the console itself has logged in; false if there is no place
-    /// for it.
-    pub admit: Arc<dyn Fn(&str) -> bool + Send + Sync>,
-}
-
-impl Arrival {
-    fn admit(request: &Parts, user: &str) -> Result<(), Problem> {
-        match request.extensions.get::<Arrival>() {
-            Some(arrival) if !(arrival.admit)(user) => Err(Problem {
-                status: StatusCode::SERVICE_UNAVAILABLE,
-                ..Problem::forbidden("unavailable", "Too many connections are being served: try again")
-            }),
-            _ => Ok(()),
-        }
-    }
-}
 
 /// The checks of requests, for the console and for what is served beside it: which names are right, and whether changes are refused.
 #[derive(Clone)]

@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 use thalweg_client::{Admin, ClientError, Cluster, InvalidSetting, Properties};
 use thalweg_places::Places;
 
+use crate::arrival::Arrival;
 use crate::cluster::View;
-use crate::guard::Arrival;
 use crate::lab::Lab;
 use crate::problem::Problem;
 use crate::reading::Reading;

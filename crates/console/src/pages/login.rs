@@ -8,7 +8,7 @@ use axum::{Extension, Form};
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use crate::guard::Arrival;
+use crate::arrival::Arrival;
 use crate::page::{Section, Shell};
 use crate::problem::Problem;
 use crate::session::{LIFETIME_MAX, cookie_name};
