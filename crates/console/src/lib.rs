@@ -9,6 +9,7 @@
 //! through a `cluster::View`, so that a page and the API never disagree.
 
 mod api;
+mod arrival;
 mod assets;
 mod chart;
 mod cluster;
@@ -27,7 +28,8 @@ mod streams;
 mod tail;
 mod taps;
 
-pub use guard::{Arrival, Guard, set_headers};
+pub use arrival::Arrival;
+pub use guard::{Guard, set_headers};
 pub use settings::{ConsoleSettings, Credentials, Hosts, LabSettings, Login, Mechanism};
 pub use state::Console;
 pub use taps::hide;

@@ -1,6 +1,5 @@
 //! The lock of a log directory: one process has it open at a time.
 
-#[expect(clippy::disallowed_types, reason = "this is the seam that owns files")]
 use std::fs;
 use std::io;
 use std::path::Path;
