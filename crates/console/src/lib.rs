@@ -26,6 +26,7 @@ mod state;
 mod streams;
 mod tail;
 mod taps;
+mod unseen;
 
 pub use guard::{Arrival, Guard, set_headers};
 pub use settings::{ConsoleSettings, Credentials, Hosts, LabSettings, Login, Mechanism};
