@@ -23,12 +23,13 @@ use thalweg_log::{Clock, LogDirs};
 use thalweg_membership::{Peers, RegisteredBroker};
 use thalweg_metadata::{BrokerId, Delta, Image, ImageCell};
 use thalweg_net::{AnswerMemory, Connections, FrameMemory};
+use thalweg_places::Places;
 use thalweg_replica::partition::Partitions;
 use thalweg_replica::replication::Replication;
 use thalweg_replica::upkeep::{Upkeep, UpkeepSettings};
+use thalweg_security::Principal;
 use thalweg_security::acl::Authorizer;
 use thalweg_wire::ApiKey;
-use tokio::sync::Semaphore;
 
 /// A broker: its configuration, its view of the cluster, its partitions and coordinators.
 pub struct Broker {
@@ -67,7 +68,7 @@ pub struct Broker {
     /// The way to other brokers.
     pub peers: Arc<Peers>,
     /// Slots for large requests, which are decided beside the runtime's workers.
-    pub large_requests: Semaphore,
+    pub large_requests: Places<Arc<Principal>>,
     /// Incremental fetch sessions.
     pub fetch_sessions: FetchSessions,
     /// Producer ids to give out.
@@ -87,7 +88,7 @@ pub struct Broker {
     /// Verifies transactions that write to partitions here.
     pub verifier: Verifier,
     /// Permits to look into large batches of producers, away from the tasks of their connections.
-    pub openings: Semaphore,
+    pub openings: Places<Arc<Principal>>,
     /// Topics that are being created automatically.
     pub auto_topics: AutoTopics,
     /// Writes markers into partitions here.
@@ -219,7 +220,7 @@ impl Broker {
             slow_request: config.log_lines.slow_request,
             peers,
             quotas: ClientQuotas::new(config.network.quota_samples, config.network.quota_sample),
-            large_requests: Semaphore::new(LARGE_REQUESTS_MAX),
+            large_requests: Places::in_turn(LARGE_REQUESTS_MAX),
             fetch_sessions: FetchSessions::new(config.network.fetch_session_slots),
             groups,
             transactions,
@@ -228,7 +229,7 @@ impl Broker {
             share_groups,
             shares: Arc::new(shares),
             verifier,
-            openings: Semaphore::new(OPENINGS_MAX),
+            openings: Places::in_turn(OPENINGS_MAX),
             auto_topics: AutoTopics::default(),
             markers,
             marker_sender: Arc::new(marker_sender),

@@ -8,13 +8,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use thalweg_places::{Place, Places};
 use thalweg_stream::expression::{Expression, NoExpression};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::filter::Filter;
-use crate::shares::{Place, Shares};
 
 /// The length of a turn.
 const TURN: Duration = Duration::from_millis(20);
@@ -34,8 +34,8 @@ const NICE: i32 = 19;
 /// The processors and the memory of all searches together.
 #[derive(Debug)]
 pub struct Capacity {
-    turns: Shares,
-    large: Shares,
+    turns: Places<Arc<str>>,
+    large: Places<Arc<str>>,
 }
 
 /// The capacity, for the searches of one principal.
@@ -49,7 +49,7 @@ impl Default for Capacity {
     /// As much as leaves the broker of this machine its processors and memory.
     fn default() -> Capacity {
         let processors = std::thread::available_parallelism().map_or(1, |count| count.get());
-        Capacity { turns: Shares::new((processors / 2).max(1), 1), large: Shares::new(LARGE, 1) }
+        Capacity { turns: Places::new((processors / 2).max(1), 1), large: Places::new(LARGE, 1) }
     }
 }
 
@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn threads_of_one_principal_have_one_turn_and_leave_one_to_others() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        let capacity = Arc::new(Capacity { turns: Shares::new(2, 1), large: Shares::new(1, 1) });
+        let capacity = Arc::new(Capacity { turns: Places::new(2, 1), large: Places::new(1, 1) });
         let [eve, ann] = ["eve", "ann"].map(|name| Share::new(&capacity, &Arc::from(name)));
         let (with_turn, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let (is_over, laps) = (AtomicBool::new(false), [const { AtomicUsize::new(0) }; 4]);

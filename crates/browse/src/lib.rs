@@ -6,7 +6,7 @@
 //! - [`Message`] is a match with the facts of its batch; [`show`] renders it as JSON, text or hex.
 //! - [`Registry`] knows schemas, by which a [`Decoder`] turns Avro and Protobuf to JSON.
 //! - [`produce`] sends one message.
-//! - [`Capacity`] is what all searches of a process take together, and [`Shares`] what one principal takes of it.
+//! - [`Capacity`] is what all searches of a process take together, and [`Share`] what one principal takes of it.
 //!
 //! Everything is bounded where it runs: matches, bytes per message and of all messages, time, threads. A search ends when it is
 //! dropped, within the scan of one record.
@@ -22,7 +22,6 @@ mod query;
 mod registry;
 mod scan;
 mod search;
-mod shares;
 pub mod show;
 
 pub use capacity::{Capacity, Share};
@@ -34,4 +33,3 @@ pub use produce::{NewMessage, ProduceError, Produced, produce};
 pub use query::{End, InvalidQuery, Limits, Query, Start};
 pub use registry::{Decoded, Decoder, InvalidRegistry, Registry};
 pub use search::{Ended, Event, PartitionProgress, Progress, Search, SearchError, Why};
-pub use shares::{Full, Place, Shares};

@@ -21,6 +21,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use crate::arrival::Arrival;
 use crate::page::{self, is_api};
 use crate::problem::Problem;
 use crate::session::{Person, basic};
@@ -37,23 +38,6 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 const PERMISSIONS: &str = "camera=(), geolocation=(), microphone=(), payment=(), usb=()";
 /// What a program is asked for.
 const CHALLENGE: &str = "Basic realm=\"Thalweg\", charset=\"UTF-8\"";
-
-/// Called when a request turns out to be of this user, whom the console itself has logged in; false if there is no place for it. An
-/// extension of requests.
-#[derive(Clone)]
-pub struct Arrival(pub Arc<dyn Fn(&str) -> bool + Send + Sync>);
-
-impl Arrival {
-    fn of(request: &Parts, user: &str) -> Result<(), Problem> {
-        match request.extensions.get::<Arrival>() {
-            Some(arrival) if !(arrival.0)(user) => Err(Problem {
-                status: StatusCode::SERVICE_UNAVAILABLE,
-                ..Problem::forbidden("unavailable", "Too many connections are being served: try again")
-            }),
-            _ => Ok(()),
-        }
-    }
-}
 
 /// The checks of requests, for the console and for what is served beside it: which names are right, and whether changes are refused.
 #[derive(Clone)]
@@ -237,9 +221,9 @@ async fn person(console: &Console, request: &Parts) -> Result<Arc<Person>, Box<R
         return Ok(person);
     }
     if let Some((user, password)) = basic(&request.headers) {
-        match console.log_in(&user, &password).await {
+        match console.log_in(request.extensions.get(), &user, &password).await {
             Ok((person, login)) => {
-                Arrival::of(request, &user).map_err(|problem| failed(&problem))?;
+                Arrival::admit(request, &user).map_err(|problem| failed(&problem))?;
                 console.sessions().remember(Arc::clone(&person), login);
                 return Ok(person);
             }

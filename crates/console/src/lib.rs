@@ -9,6 +9,7 @@
 //! through a `cluster::View`, so that a page and the API never disagree.
 
 mod api;
+mod arrival;
 mod assets;
 mod chart;
 mod cluster;
@@ -28,7 +29,8 @@ mod tail;
 mod taps;
 mod unseen;
 
-pub use guard::{Arrival, Guard, set_headers};
+pub use arrival::Arrival;
+pub use guard::{Guard, set_headers};
 pub use settings::{ConsoleSettings, Credentials, Hosts, LabSettings, Login, Mechanism};
 pub use state::Console;
 pub use taps::hide;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::StatusCode;
-use thalweg_browse::{Capacity, Full, Masking, Place, Registry, Share, Shares};
+use thalweg_browse::{Capacity, Masking, Registry, Share};
+use thalweg_places::{Full, Place, Places};
 
 use crate::problem::Problem;
 
@@ -24,9 +25,9 @@ const TAPS_OF_USER_MAX: usize = 4;
 pub struct Reading {
     pub masking: Masking,
     pub registry: Option<Arc<Registry>>,
-    searches: Shares,
-    tails: Shares,
-    taps: Shares,
+    searches: Places<Arc<str>>,
+    tails: Places<Arc<str>>,
+    taps: Places<Arc<str>>,
     capacity: Arc<Capacity>,
 }
 
@@ -40,7 +41,7 @@ pub struct Reader {
 impl Reading {
     /// With shares of users where they log in; without logins, all people have all of it.
     pub fn new(masking: Masking, registry: Option<Arc<Registry>>, has_login: bool) -> Arc<Reading> {
-        let shares = |all, of_user| Shares::new(all, if has_login { of_user } else { all });
+        let shares = |all, of_user| Places::new(all, if has_login { of_user } else { all });
         Arc::new(Reading {
             masking,
             registry,

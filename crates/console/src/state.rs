@@ -2,13 +2,15 @@
 
 use std::collections::VecDeque;
 use std::fmt::Write;
+use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
 use axum::http::HeaderMap;
 use parking_lot::Mutex;
 use thalweg_client::{Admin, ClientError, Cluster, InvalidSetting, Properties};
-use tokio::sync::Semaphore;
+use thalweg_places::Places;
 
+use crate::arrival::Arrival;
 use crate::cluster::View;
 use crate::lab::Lab;
 use crate::problem::Problem;
@@ -18,8 +20,9 @@ use crate::settings::{ConsoleSettings, Login, Mechanism};
 use crate::streams;
 use crate::taps::Taps;
 
-/// Logins that the cluster checks at once.
+/// Logins that the cluster checks at once, and those from one address, which may be that of a proxy.
 const LOGINS_MAX: usize = 8;
+const LOGINS_FROM_ONE_MAX: usize = 4;
 /// Users whose mechanism is remembered.
 const SERVED_MAX: usize = 256;
 /// Notes that wait to be shown.
@@ -36,7 +39,8 @@ struct Inner {
     served_by: Mutex<VecDeque<(String, Mechanism)>>,
     /// The one person of a console without logins.
     everyone: OnceLock<Arc<Person>>,
-    logins: Semaphore,
+    /// By where they come from.
+    logins: Places<LoginFrom>,
     notes: Mutex<VecDeque<(String, Note)>>,
     stream_rates: streams::Rates,
     reading: Arc<Reading>,
@@ -71,6 +75,15 @@ impl Note {
     }
 }
 
+/// Who takes a place among the logins.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum LoginFrom {
+    /// A stranger.
+    Address(Option<IpAddr>),
+    /// Someone who is logged in already.
+    User(String),
+}
+
 /// The name and the password are wrong, or cannot be checked.
 #[derive(Debug)]
 pub enum LoginProblem {
@@ -91,7 +104,7 @@ impl Console {
             settings,
             reading,
             everyone: OnceLock::new(),
-            logins: Semaphore::new(LOGINS_MAX),
+            logins: Places::new(LOGINS_MAX, LOGINS_FROM_ONE_MAX),
             notes: Mutex::default(),
             stream_rates: streams::Rates::default(),
             taps: Taps::default(),
@@ -159,6 +172,7 @@ impl Console {
     /// Has the cluster check a name and a password.
     pub(crate) async fn log_in(
         &self,
+        arrival: Option<&Arrival>,
         user: &str,
         password: &str,
     ) -> Result<(Arc<Person>, [u8; 32]), LoginProblem> {
@@ -167,7 +181,8 @@ impl Console {
         let Login::Password(mechanisms) = &self.settings().login else { return Err(LoginProblem::Wrong) };
         let credentials: Vec<Option<Credential>> =
             mechanisms.iter().map(|mechanism| self.sessions().credential(user, *mechanism)).collect();
-        let (cluster, taken_by) = self.connect(user, password).await?;
+        let (cluster, taken_by) =
+            self.connect(LoginFrom::Address(arrival.map(|arrival| arrival.address)), user, password).await?;
         let of_login = credentials.into_iter().flatten().find(|credential| credential.mechanism == taken_by);
         // Of a user that is so new that this broker did not know it before.
         let of_login = of_login.or_else(|| self.sessions().credential(user, taken_by));
@@ -181,7 +196,7 @@ impl Console {
 
     /// Client settings with a name and a password that the cluster takes.
     pub(crate) async fn properties_of(&self, user: &str, password: &str) -> Result<Properties, LoginProblem> {
-        let (_, mechanism) = self.connect(user, password).await?;
+        let (_, mechanism) = self.connect(LoginFrom::User(user.to_owned()), user, password).await?;
         Ok(self.settings().properties_for(mechanism, user, password))
     }
 
@@ -209,9 +224,14 @@ impl Console {
     }
 
     /// Connects with a name and a password, by the first mechanism that takes them.
-    async fn connect(&self, user: &str, password: &str) -> Result<(Cluster, Mechanism), LoginProblem> {
+    async fn connect(
+        &self,
+        from: LoginFrom,
+        user: &str,
+        password: &str,
+    ) -> Result<(Cluster, Mechanism), LoginProblem> {
         let Login::Password(mechanisms) = &self.settings().login else { return Err(LoginProblem::Wrong) };
-        let _one = self.0.logins.acquire().await.expect("it is never closed");
+        let _one = self.0.logins.take(&from).await;
         let mut refused = LoginProblem::Wrong;
         for mechanism in &self.ordered(mechanisms, user) {
             let options = self

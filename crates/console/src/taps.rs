@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use thalweg_browse::{Masking, Place, TopicMasks};
+use thalweg_browse::{Masking, TopicMasks};
+use thalweg_places::Place;
 use thalweg_stream::host::onlooking::{Cut, Look, MESSAGES_MAX, Passed};
 use thalweg_stream::host::rest::Hide;
 use thalweg_stream::host::{Host, HostError};

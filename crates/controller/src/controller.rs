@@ -6,10 +6,12 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use thalweg_log::disk::Disk;
 use thalweg_metadata::{Image, PartitionIndex, VersionedRecord};
+use thalweg_places::{Place, Places};
+use thalweg_security::Principal;
 use thalweg_wire::frame;
 use thalweg_wire::request::{EnvelopeRequest, EnvelopeResponse};
 use thalweg_wire::{ApiKey, Decoder, ErrorCode, Message, Uuid};
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 
 use crate::asker::Asker;
 use crate::dispatch::{self, HandleError};
@@ -20,10 +22,19 @@ use crate::quorum::StartError;
 use crate::requester::Requester;
 use crate::state::{Batch, ComparedElection, Extent, Now, State, Undecided};
 
-/// Requests that may wait for the controller's task.
+/// Requests that may wait for the controller's task, and those of one principal.
 const COMMANDS_MAX: usize = 1024;
+const COMMANDS_OF_ONE_MAX: usize = 256;
 /// Large requests decoded and decided at the same time: each may use much memory.
 const LARGE_AT_ONCE: usize = 4;
+
+/// A place for a principal's request; this process needs none.
+async fn place(places: &Places<Principal>, requester: &Requester) -> Option<Place> {
+    match requester {
+        Requester::ThisProcess => None,
+        Requester::Peer { principal, .. } => Some(places.take(principal).await),
+    }
+}
 
 /// The embedded controller. It is stopped by [`Controller::shutdown`]; dropped, it ends without closing its log, from
 /// which the next start recovers.
@@ -34,7 +45,9 @@ pub struct Controller {
     cluster_id: Arc<str>,
     published: Arc<Published>,
     disk: Disk,
-    large: Semaphore,
+    /// Places in the queue of commands, and among large requests, for principals other than this process.
+    waiting: Places<Principal>,
+    large: Places<Principal>,
     /// Whether the witness notes permissions.
     notes_permissions: bool,
 }
@@ -48,14 +61,25 @@ impl Controller {
     ) -> Result<Controller, StartError> {
         let (node_id, cluster_id) = (options.node_id, Arc::from(options.cluster_id.as_str()));
         let disk = options.disk.clone();
+        let has_authorizer = options.authorizer.is_some();
         let notes_permissions = options.witness.as_ref().is_some_and(|witness| witness.wants_permissions());
         let opened = disk.clone().spawn(move || driver::Driver::open(options, rules));
         let driver = opened.await.map_err(|_| StartError::Task)??;
         let (commands, queue) = mpsc::channel(COMMANDS_MAX);
         let published = Arc::clone(driver.published());
         tokio::spawn(driver.run(queue));
-        let large = Semaphore::new(LARGE_AT_ONCE);
-        Ok(Controller { commands, node_id, cluster_id, published, disk, large, notes_permissions })
+        // Without an authorizer, principals mean nothing.
+        let of_one = if has_authorizer { COMMANDS_OF_ONE_MAX } else { COMMANDS_MAX };
+        Ok(Controller {
+            commands,
+            node_id,
+            cluster_id,
+            published,
+            disk,
+            waiting: Places::new(COMMANDS_MAX, of_one),
+            large: Places::in_turn(LARGE_AT_ONCE),
+            notes_permissions,
+        })
     }
 
     /// The id of the node.
@@ -94,10 +118,11 @@ impl Controller {
     }
 
     async fn handle_plain(&self, frame: Bytes, requester: &Requester) -> Result<Bytes, HandleError> {
+        let _place = place(&self.waiting, requester).await;
         if !dispatch::is_large(&frame) {
             return self.answer(dispatch::parse(frame, requester, self.notes_permissions)?).await;
         }
-        let _place = self.large.acquire().await.expect("the places are never closed");
+        let _large = place(&self.large, requester).await;
         let parsed = self.disk.work_in_place(|| dispatch::parse(frame, requester, self.notes_permissions))?;
         self.answer(parsed).await
     }

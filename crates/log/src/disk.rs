@@ -13,11 +13,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use rustix::fs::{FallocateFlags, FlockOperation};
+use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 use tokio::task::JoinHandle;
 
 mod descriptors;
+mod dir_lock;
 mod failure;
 mod faults;
 mod memory;
@@ -26,11 +27,12 @@ mod waits;
 
 use descriptors::OpenFile;
 pub use descriptors::{Descriptors, OpenConnection, TooFewDescriptors, lacks_descriptors};
+pub use dir_lock::DirLock;
 pub(crate) use failure::DirFailure;
 use faults::FaultyFile;
 pub use faults::{Faults, FaultyCall};
+use memory::MemoryFile;
 pub use memory::{Answer, Call, CallError, Draw, MemoryDisk};
-use memory::{MemoryFile, MemoryLock};
 use slow::{Operation, timed};
 pub(crate) use waits::check as check_may_wait;
 pub use waits::{NoWaits, WaitsAllowed, allow_waits};
@@ -480,26 +482,6 @@ impl Disk {
         let free = facts.f_bavail.saturating_mul(facts.f_frsize).min(limit);
         Ok((facts.f_blocks.saturating_mul(facts.f_frsize), free))
     }
-
-    /// Takes the lock file of a log directory; `None` if another process, or another part of this one, holds it.
-    ///
-    /// Takes two locks: `flock`, which also excludes within a process, and the POSIX record lock that Apache Kafka
-    /// uses.
-    pub fn lock(&self, path: &Path) -> io::Result<Option<DirLock>> {
-        if let Some(memory) = &self.memory {
-            return Ok(memory.lock(path)?.map(|lock| DirLock(Held::Memory { _lock: lock })));
-        }
-        let Open::File { file, .. } = self.open_or_create(path)?.open else {
-            unreachable!("a disk that is not in memory opens files of the machine");
-        };
-        let taken = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)
-            .and_then(|()| rustix::fs::fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive));
-        match taken {
-            Ok(()) => Ok(Some(DirLock(Held::File { _file: file }))),
-            Err(Errno::AGAIN | Errno::ACCESS) => Ok(None),
-            Err(errno) => Err(errno.into()),
-        }
-    }
 }
 
 /// Explains why a path cannot be a directory: the system's message names neither the path nor the requirement.
@@ -507,17 +489,6 @@ fn not_a_directory(path: &Path) -> Option<io::Error> {
     let obstacle = path.ancestors().find(|part| fs::metadata(part).is_ok_and(|facts| !facts.is_dir()))?;
     let reason = format!("{} is not a directory, and must be one", obstacle.display());
     Some(io::Error::new(io::ErrorKind::NotADirectory, reason))
-}
-
-/// Held while a log directory is open; released when dropped, or by the end of the process.
-#[derive(Debug)]
-pub struct DirLock(#[expect(dead_code, reason = "it is held, not used")] Held);
-
-#[derive(Debug)]
-#[expect(clippy::disallowed_types, reason = "this is the seam that owns files")]
-enum Held {
-    File { _file: fs::File },
-    Memory { _lock: MemoryLock },
 }
 
 /// An open file, read and written at positions. Its descriptor serves `sendfile` (see [`LogFile::descriptor`]).

@@ -614,15 +614,16 @@ impl Segment {
         self.close_indexes();
         self.file = None;
         let mut waiting = Vec::new();
-        for path in Segment::paths(home, self.base_offset) {
-            match take_out(home, &path) {
+        let paths = Segment::paths(home, self.base_offset);
+        for path in &paths {
+            match take_out_with(home, path, &paths[1..]) {
                 Ok(renamed) => waiting.extend(renamed),
                 Err(error) if path.extension().is_some_and(|end| end == &LOG_SUFFIX[1..]) => {
                     return Err(error);
                 }
                 Err(error) => {
                     tracing::warn!(path = %path.display(), %error, "Failed to rename the index of a deleted segment, removing it later");
-                    waiting.push(path);
+                    waiting.push(path.clone());
                 }
             }
         }
@@ -659,6 +660,12 @@ pub fn deleted_name(path: &Path) -> PathBuf {
 /// Takes a file out of the log: it gets a name that ends with `.deleted`, which is returned, and is removed later. A disk
 /// without room for another name has it removed at once. A missing one is no error.
 pub fn take_out(home: &Home, path: &Path) -> io::Result<Option<PathBuf>> {
+    take_out_with(home, path, &[])
+}
+
+/// The same for the file of a segment with these indexes: one that is removed at once goes after them, because an index that is
+/// left alone stands for records that are missing.
+fn take_out_with(home: &Home, path: &Path, indexes: &[PathBuf]) -> io::Result<Option<PathBuf>> {
     let renamed = deleted_name(path);
     match home.disk.rename(path, &renamed) {
         Ok(()) => Ok(Some(renamed)),
@@ -666,6 +673,7 @@ pub fn take_out(home: &Home, path: &Path) -> io::Result<Option<PathBuf>> {
         Err(error) if disk::is_disk_full(&error) => {
             let _allowed = disk::allow_waits("nothing can be appended until there is room");
             tracing::warn!(path = %path.display(), %error, "Failed to rename a file to delete it later, removing it at once");
+            indexes.iter().try_for_each(|index| home.disk.remove(index))?;
             home.disk.remove(path).map(|()| None)
         }
         Err(error) => Err(error),

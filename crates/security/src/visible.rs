@@ -105,8 +105,8 @@ mod tests {
     #[test]
     fn json_means_the_same() {
         let text = "a\u{202e}\u{e0041}\u{85}\"\\ \u{200d}\n";
-        let document = format!("{{\n  \"name\": \"a\u{202e}\u{e0041}\u{85}\\\"\\\\ \u{200d}\\n\"\n}}");
-        let written = in_json(&document);
+        let document = "{\n  \"name\": \"a\u{202e}\u{e0041}\u{85}\\\"\\\\ \u{200d}\\n\"\n}";
+        let written = in_json(document);
         let expected = r#""a\u202e\udb40\udc41\u0085\"\\ \u200d\n""#;
         assert_eq!(written, format!("{{\n  \"name\": {expected}\n}}"));
         // Each escape is one that JSON knows.

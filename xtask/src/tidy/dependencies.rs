@@ -46,6 +46,7 @@ const LAW: &[(&str, &[&str])] = &[
             "membership",
             "metadata",
             "net",
+            "places",
             "ports",
             "record",
             "replica",
@@ -55,11 +56,14 @@ const LAW: &[(&str, &[&str])] = &[
             "wire",
         ],
     ),
-    ("thalweg-browse", &["client", "record", "stream", "wire"]),
+    ("thalweg-browse", &["client", "places", "record", "stream", "wire"]),
     ("thalweg-client", &["hash", "ports", "record", "security", "watch", "wire"]),
     ("thalweg-config", &["client", "log", "metadata", "record", "security"]),
-    ("thalweg-console", &["browse", "client", "record", "security", "stream", "wire"]),
-    ("thalweg-controller", &["config", "hash", "log", "metadata", "ports", "record", "security", "wire"]),
+    ("thalweg-console", &["browse", "client", "places", "record", "security", "stream", "wire"]),
+    (
+        "thalweg-controller",
+        &["config", "hash", "log", "metadata", "places", "ports", "record", "security", "wire"],
+    ),
     (
         "thalweg-coordinator",
         &[
@@ -86,6 +90,7 @@ const LAW: &[(&str, &[&str])] = &[
     ("thalweg-membership", &["client", "config", "controller", "metadata", "record", "watch", "wire"]),
     ("thalweg-metadata", &["hash", "ids", "security", "wire"]),
     ("thalweg-net", &["client", "config", "hash", "histogram", "log", "security", "watch", "wire"]),
+    ("thalweg-places", &[]),
     ("thalweg-ports", &[]),
     ("thalweg-record", &["ids"]),
     (

@@ -6,15 +6,16 @@
 use super::authenticator::{Authenticator, random};
 use parking_lot::Mutex;
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use thalweg_places::Places;
 use thalweg_security::sasl::scram::{Credential, Hash, VerifiedPasswords};
 use thalweg_security::sasl::{Mechanism, plain};
-use tokio::sync::Semaphore;
 
 /// Users whose passwords are kept.
 const VERIFIED_MAX: usize = 1024;
-/// Verifications at the same time.
+/// Verifications at the same time. Those from one address wait in a queue of their own.
 const TURNS: usize = 1;
 /// Bytes of a name or a password. Longer ones are not looked at.
 const LENGTH_MAX: usize = 1024;
@@ -23,7 +24,7 @@ const LENGTH_MAX: usize = 1024;
 pub struct Passwords {
     authenticator: Arc<Authenticator>,
     verified: Mutex<VerifiedPasswords>,
-    turns: Arc<Semaphore>,
+    turns: Places<IpAddr>,
 }
 
 impl fmt::Debug for Passwords {
@@ -38,7 +39,7 @@ impl Passwords {
         let mut secret = [0; 32];
         random(&mut secret);
         let verified = Mutex::new(VerifiedPasswords::new(&secret, VERIFIED_MAX));
-        Passwords { authenticator, verified, turns: Arc::new(Semaphore::new(TURNS)) }
+        Passwords { authenticator, verified, turns: Places::in_turn(TURNS) }
     }
 
     /// After how long a failed login is answered.
@@ -46,8 +47,8 @@ impl Passwords {
         self.authenticator.failure_delay()
     }
 
-    /// Whether a user has this password now.
-    pub async fn verify(&self, user: &str, password: &str) -> bool {
+    /// Whether a user has this password now, as someone at this address says.
+    pub async fn verify(&self, address: IpAddr, user: &str, password: &str) -> bool {
         if [user, password]
             .iter()
             .any(|text| text.is_empty() || text.len() > LENGTH_MAX || text.contains('\0'))
@@ -65,7 +66,7 @@ impl Passwords {
         if self.verified.lock().contains(user, password, candidates.iter().map(|(_, known)| known)) {
             return true;
         }
-        let turn = Arc::clone(&self.turns).acquire_owned().await.expect("the semaphore is never closed");
+        let turn = self.turns.take(&address).await;
         let shown = password.to_owned();
         let found = tokio::task::spawn_blocking(move || {
             let _turn = turn;

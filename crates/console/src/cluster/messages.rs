@@ -7,10 +7,11 @@ use axum::http::StatusCode;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 use thalweg_browse::{
-    End, Event, Filter, Limits, Message, NewMessage, Place, PlaceError, ProduceError, Produced, Progress,
-    Query, Search, SearchError, Share, Start, TextTest, Why, produce,
+    End, Event, Filter, Limits, Message, NewMessage, PlaceError, ProduceError, Produced, Progress, Query,
+    Search, SearchError, Share, Start, TextTest, Why, produce,
 };
 use thalweg_client::{ConsumerError, DeliveryError, ProducerConfig};
+use thalweg_places::Place;
 use thalweg_record::Offset;
 use tokio::time::Instant;
 use utoipa::{IntoParams, ToSchema};

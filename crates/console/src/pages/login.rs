@@ -1,13 +1,14 @@
 //! Logging in and out. The cluster checks the password; the console keeps a session.
 
-use axum::Form;
 use axum::extract::{Query, State};
 use axum::http::header::SET_COOKIE;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Redirect, Response};
+use axum::{Extension, Form};
 use maud::{Markup, html};
 use serde::Deserialize;
 
+use crate::arrival::Arrival;
 use crate::page::{Section, Shell};
 use crate::problem::Problem;
 use crate::session::LIFETIME_MAX;
@@ -40,13 +41,14 @@ pub async fn ask(State(console): State<Console>, shell: Shell, Query(next): Quer
 pub async fn check(
     State(console): State<Console>,
     shell: Shell,
+    arrival: Option<Extension<Arrival>>,
     headers: HeaderMap,
     Form(login): Form<Login>,
 ) -> Response {
     if !console.has_login() {
         return Redirect::to("/").into_response();
     }
-    let problem = match console.log_in(&login.user, &login.password).await {
+    let problem = match console.log_in(arrival.as_deref(), &login.user, &login.password).await {
         Ok((person, key)) => {
             let session = console.sessions().begin(person, key);
             let mut response = Redirect::to(own_path(login.next.as_deref())).into_response();

@@ -3,13 +3,18 @@
 #![expect(clippy::disallowed_methods, reason = "real time is what is measured")]
 
 use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
-use thalweg_controller::ControllerOptions;
 use thalweg_controller::batches::MetadataBatch;
+use thalweg_controller::{ControllerOptions, Requester};
 use thalweg_log::disk::{Disk, Faults};
 use thalweg_metadata::BrokerId;
+use thalweg_security::Principal;
+use thalweg_security::acl::Rules;
 use thalweg_wire::frame::{self, LENGTH_LEN};
 use thalweg_wire::request::create_topics_request::CreatableTopic;
 use thalweg_wire::request::{
@@ -38,10 +43,8 @@ async fn small_requests_do_not_wait_for_a_large_one() {
     // A separate task: its own work must not delay small requests.
     let large = tokio::spawn(async move {
         let begun = Instant::now();
-        let answer = controller
-            .handle(frame.slice(LENGTH_LEN..), &thalweg_controller::Requester::ThisProcess)
-            .await
-            .expect("an answer");
+        let answer =
+            controller.handle(frame.slice(LENGTH_LEN..), &Requester::ThisProcess).await.expect("an answer");
         let (_, answer) = frame::decode_response::<DeleteTopicsRequest>(answer, 5).expect("one of it");
         assert_eq!(answer.responses.len(), 300_000);
         begun.elapsed()
@@ -188,4 +191,37 @@ async fn a_disk_that_fills_up_within_several_batches_keeps_none_of_them() {
     assert!(bench.image().await.topics() == before.topics());
     assert_eq!(bench.send(request).await.error_code, 0);
     assert!(bench.image().await.broker(BrokerId(2)).is_none());
+}
+
+/// Requests of one principal that wait while another's comes.
+const CROWD: usize = 40;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn large_requests_of_one_principal_do_not_wait_for_those_of_another() {
+    let rules = Rules { super_users: Vec::new(), allow_everyone_if_no_acl_found: true };
+    let bench = Bench::with(|options| options.authorizer = Some(rules)).await;
+    bench.join(NODE).await;
+    let topic_names = (0..30_000).map(|index| format!("nobody-has-{index}")).collect();
+    let request = DeleteTopicsRequest { topic_names, ..Default::default() };
+    let frame = frame::encode_request(&request, 5, 7, None).expect("it fits").slice(LENGTH_LEN..);
+    let answered = Arc::new(AtomicUsize::new(0));
+    let ask = |name: &str| {
+        let by = Requester::peer(Principal::user(name), Ipv4Addr::LOCALHOST.into());
+        let (controller, frame, answered) =
+            (Arc::clone(&bench.controller), frame.clone(), Arc::clone(&answered));
+        let mut asked = Box::pin(async move {
+            controller.handle(frame, &by).await.expect("an answer");
+            answered.fetch_add(1, Ordering::Relaxed)
+        });
+        // It waits in its queue before the next one is asked.
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(asked.as_mut().poll(&mut context).is_pending());
+        tokio::spawn(asked)
+    };
+    let crowd: Vec<_> = (0..CROWD).map(|_| ask("eve")).collect();
+    let before = ask("ann").await.expect("does not panic");
+    assert!(before < CROWD / 2, "{before} requests of another principal were answered before");
+    for other in crowd {
+        other.await.expect("does not panic");
+    }
 }

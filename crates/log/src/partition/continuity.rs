@@ -22,6 +22,7 @@ use thalweg_record::Offset;
 
 use super::PartitionLog;
 use super::error::LogError;
+use super::health::LostBeginning;
 use crate::disk::LogFile;
 use crate::scan::{BatchFault, CorruptBatch, HeaderScan, ScanError};
 use crate::segment::{Segment, take_out};
@@ -46,11 +47,13 @@ impl PartitionLog {
     /// index stays, so that the next start sees it too, until the records are deleted or fetched again.
     fn note_lost_beginning(&mut self, lost: &[Offset], deleted_to: Offset) -> Result<(), LogError> {
         let first = self.segments[0].base_offset;
-        let before: Vec<Offset> = lost.iter().copied().filter(|base| *base < first).collect();
-        let Some(&from) = before.iter().min() else { return Ok(()) };
-        let was_synced = first <= self.flushing.recovery_point;
-        self.health.lost_beginning = before;
-        if !was_synced || self.may_have_gaps() || from < deleted_to || self.health.was_deleted(from..first) {
+        let indexes: Vec<Offset> = lost.iter().copied().filter(|base| *base < first).collect();
+        let Some(&oldest) = indexes.iter().min() else { return Ok(()) };
+        let from = oldest.max(deleted_to);
+        let was_synced = from < self.flushing.recovery_point;
+        let was_deleted = from >= first || self.health.was_deleted(oldest..first);
+        self.health.lost_beginning = Some(LostBeginning { from, indexes });
+        if !was_synced || was_deleted || self.may_have_gaps() {
             return Ok(self.forget_lost_beginning()?);
         }
         let reason = BatchFault::Missing { from: from.0, to: first.0 };
@@ -58,16 +61,29 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// The records before the first segment are not missed any more.
+    /// The records before the first segment are not missed any more, once their indexes are gone.
     pub(super) fn forget_lost_beginning(&mut self) -> io::Result<()> {
-        while let Some(&base) = self.health.lost_beginning.last() {
-            for path in Segment::paths(&self.home, base) {
-                let renamed = take_out(&self.home, &path)?;
-                self.doom(renamed);
+        let Some(lost) = &mut self.health.lost_beginning else { return Ok(()) };
+        let mut renamed = Vec::new();
+        let mut outcome = Ok(());
+        while let (Ok(()), Some(&base)) = (&outcome, lost.indexes.last()) {
+            // A log that begins anew may have a segment of that name.
+            if self.segments.iter().all(|segment| segment.base_offset != base) {
+                outcome = Segment::paths(&self.home, base).iter().try_for_each(|path| {
+                    renamed.extend(take_out(&self.home, path)?);
+                    Ok(())
+                });
             }
-            self.health.lost_beginning.pop();
+            if outcome.is_ok() {
+                lost.indexes.pop();
+            }
         }
-        Ok(())
+        if outcome.is_ok() {
+            self.health.lost_beginning = None;
+            self.publish();
+        }
+        self.doom(renamed);
+        outcome
     }
 
     /// Checks one of the closed segments that were found at the start, and notes its damage. Returns whether there was one

@@ -28,6 +28,15 @@ pub enum Damage {
     Unreadable(Offset),
 }
 
+/// Records that are missing before the first segment of a log (see `continuity`).
+#[derive(Debug)]
+pub(super) struct LostBeginning {
+    /// The first of them.
+    pub(super) from: Offset,
+    /// The base offsets of segments of which only an index is there.
+    pub(super) indexes: Vec<Offset>,
+}
+
 /// The health of one log.
 #[derive(Debug, Default)]
 pub(super) struct Health {
@@ -43,8 +52,8 @@ pub(super) struct Health {
     missing: Option<Offset>,
     /// The base offsets of the segments with batches that cannot be read, and the first offsets that are missing between two.
     unreadable: BTreeSet<Offset>,
-    /// The base offsets of segments before the first of which only an index is there (see `continuity`).
-    pub(super) lost_beginning: Vec<Offset>,
+    /// The records that are missing before the first segment.
+    pub(super) lost_beginning: Option<LostBeginning>,
     /// Where segments end before the next begins although nothing is missing (see `continuity`).
     pub(super) gaps: BTreeSet<Offset>,
     /// The base offsets of the segments that were found on disk and are not checked yet (see `continuity`).
@@ -65,6 +74,12 @@ impl Health {
     /// Whether damage is noted that begins at this offset.
     pub(super) fn is_unreadable(&self, from: Offset) -> bool {
         self.unreadable.contains(&from)
+    }
+
+    /// The first offset of records that cannot be read, or are missing between segments or before them.
+    fn unreadable_from(&self) -> Option<Offset> {
+        let lost = self.lost_beginning.as_ref().map(|lost| lost.from);
+        lost.into_iter().chain(self.unreadable.first().copied()).min()
     }
 
     /// The log was truncated to `end`, and its first segment begins at `first`. Missing records stay missing.
@@ -129,7 +144,7 @@ impl PartitionLog {
 
     /// What is known to be wrong with the records, if anything.
     pub fn damage(&self) -> Option<Damage> {
-        let unreadable = self.health.unreadable.first().copied().map(Damage::Unreadable);
+        let unreadable = self.health.unreadable_from().map(Damage::Unreadable);
         unreadable.or(self.health.missing.map(Damage::Missing))
     }
 
@@ -148,10 +163,22 @@ impl PartitionLog {
     /// Drops the known damage, because the leader has the records: unreadable ones with all that follow them, and the memory of
     /// missing ones.
     pub fn drop_damage(&mut self) -> Result<(), LogError> {
-        if let Some(&from) = self.health.unreadable.first() {
+        if let Some(from) = self.health.unreadable_from() {
             self.drop_segments_from(from)?;
         }
         self.forget_missing()
+    }
+
+    /// Forgets what is missing at both ends, because nothing brings it back.
+    pub fn accept_loss(&mut self) -> Result<(), LogError> {
+        self.forget_missing()?;
+        Ok(self.forget_lost_beginning()?)
+    }
+
+    /// Where the log begins for followers. They keep the records that are only missing here: those were not deleted.
+    pub fn log_start_for_followers(&self) -> Offset {
+        let lost = self.health.lost_beginning.as_ref().map(|lost| lost.from);
+        lost.map_or(self.log_start, |from| from.min(self.log_start))
     }
 
     /// Forgets that records are missing. Until then the checkpoint keeps the recovery point, from which the next start learns of
@@ -192,7 +219,9 @@ impl PartitionLog {
                 BatchFault::Missing { from, .. } => Offset(from),
                 _ => segment,
             };
-            self.health.unreadable.insert(first);
+            if first >= self.segments[0].base_offset {
+                self.health.unreadable.insert(first);
+            }
             self.publish();
         }
         tracing::error!(

@@ -382,7 +382,7 @@ impl Loading {
 
 /// Scans the files of a partition's directory, finishing or undoing interrupted operations.
 fn sort_out(home: &Home) -> io::Result<Found> {
-    let mut found = Found::default();
+    let (mut found, mut doomed) = (Found::default(), Vec::new());
     let listed = crate::compaction::settle_swaps(home, home.disk.list(&home.dir)?)?;
     for Listed { name, is_dir } in listed {
         if is_dir {
@@ -394,9 +394,9 @@ fn sort_out(home: &Home) -> io::Result<Found> {
             continue;
         }
         if let Some(name_before) = name.strip_suffix(DELETED_SUFFIX) {
-            home.disk.remove(&home.dir.join(&name))?;
             let segment = split_name(name_before).filter(|(_, suffix)| *suffix == LOG_SUFFIX);
             found.deleted.extend(segment.map(|(offset, _)| offset));
+            doomed.push(home.dir.join(&name));
             continue;
         }
         found.txn_checkpoint |= name == TXN_INDEX_FILE;
@@ -413,8 +413,11 @@ fn sort_out(home: &Home) -> io::Result<Found> {
     let first =
         found.segments.iter().find(|(_, files)| files.log).map_or(Offset::ZERO, |(offset, _)| *offset);
     for (&offset, _) in found.segments.iter().filter(|(_, files)| !files.log) {
-        found.lost.push(offset);
-        if offset < first {
+        let was_deleted = found.deleted.contains(&offset);
+        if !was_deleted {
+            found.lost.push(offset);
+        }
+        if offset < first && !was_deleted {
             continue;
         }
         tracing::warn!(dir = %home.dir.display(), offset = offset.0, "Deleted an index without a log");
@@ -423,5 +426,7 @@ fn sort_out(home: &Home) -> io::Result<Found> {
         }
     }
     found.segments.retain(|_, files| files.log);
+    // Last: until the indexes are gone, these say that their segments were deleted.
+    doomed.iter().try_for_each(|path| home.disk.remove(path))?;
     Ok(found)
 }

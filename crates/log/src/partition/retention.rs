@@ -31,6 +31,9 @@ impl PartitionLog {
             self.raise_log_start(offset);
             self.delete_below_log_start()?;
         }
+        if offset >= self.segments[0].base_offset {
+            self.forget_lost_beginning().map_err(LogError::Io)?;
+        }
         Ok(self.log_start)
     }
 

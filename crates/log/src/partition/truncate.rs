@@ -184,10 +184,7 @@ impl PartitionLog {
         let to = if begins_before { from } else { from.max(self.log_start) };
         self.check_descriptors(to)?;
         let cut = match self.segments.partition_point(|segment| segment.base_offset < from) {
-            0 => self
-                .forget_lost_beginning()
-                .map_err(LogError::Io)
-                .and_then(|()| self.truncate_fully_and_start_at(to, None)),
+            0 => self.truncate_fully_and_start_at(to, None),
             kept => self.truncate_segments(to, kept),
         };
         cut.inspect_err(|error| {
@@ -389,7 +386,11 @@ impl PartitionLog {
         self.log_end = offset;
         self.log_start = log_start.unwrap_or(offset).min(offset);
         self.after_truncation();
-        Ok(())
+        // Only now: a process that ends before must not leave the other segments without the memory of these.
+        self.forget_lost_beginning().map_err(|error| {
+            self.set_poison(format!("an index without a log cannot be removed: {error}"));
+            error.into()
+        })
     }
 
     /// Replaces all segments by an empty one, durably: a power failure must neither leave the end of a log without

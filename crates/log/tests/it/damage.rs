@@ -169,39 +169,45 @@ fn samples(original: &Original) -> Vec<usize> {
 
 #[test]
 fn a_flipped_header_bit_is_put_right_or_ends_the_log_after_an_unclean_stop() {
-    for mut original in [Original::contiguous(), Original::compacted()] {
-        let compact = original.bench.config.cleanup_policy.compact;
-        for batch in samples(&original) {
-            for bit in (0..HEADER_BITS).filter(|&bit| !original.is_hidden(batch, bit)).collect::<Vec<_>>() {
-                for recovery_point in [Offset(0), original.end] {
-                    if recovery_point == Offset(0) && original.seems_newer(batch, bit) {
-                        continue;
-                    }
-                    original.flipped(batch, bit);
-                    let what =
-                        format!("compact {compact}, batch {batch}, bit {bit}, synced to {recovery_point}");
-                    let options = OpenOptions { recovery_point, ..OpenOptions::new(false) };
-                    let mut log = original.bench.open(&options);
-                    if !compact {
-                        log.end_at_gap().expect("it is looked through");
-                    }
-                    let doubt = log.doubtful_from();
-                    if let Some(doubt) = doubt {
-                        log.truncate_to(doubt).expect("it can be cut");
-                    }
-                    let count = original.check(&mut log, &what);
-                    // A follower fetches the last batch again where a gap before it may be damage.
-                    let all = original.batches.len() - usize::from(compact && doubt.is_some());
-                    assert!(count == all || count <= batch, "{what}: {count} batches");
-                    let all = original.batches.len();
-                    if recovery_point == Offset(0) && count < all && doubt.is_none() {
-                        assert!(!original.bench.set_aside().is_empty() || batch == all - 1, "{what}");
-                    }
-                    if bit < 64 && !compact && batch + 1 < all {
-                        assert_eq!(count, all, "{what}: the offset is known");
-                    }
-                    append_next(&mut log);
+    is_put_right_or_ends_the_log(Original::contiguous());
+}
+
+#[test]
+fn a_flipped_header_bit_is_put_right_or_ends_a_compacted_log_after_an_unclean_stop() {
+    is_put_right_or_ends_the_log(Original::compacted());
+}
+
+fn is_put_right_or_ends_the_log(mut original: Original) {
+    let compact = original.bench.config.cleanup_policy.compact;
+    for batch in samples(&original) {
+        for bit in (0..HEADER_BITS).filter(|&bit| !original.is_hidden(batch, bit)).collect::<Vec<_>>() {
+            for recovery_point in [Offset(0), original.end] {
+                if recovery_point == Offset(0) && original.seems_newer(batch, bit) {
+                    continue;
                 }
+                original.flipped(batch, bit);
+                let what = format!("compact {compact}, batch {batch}, bit {bit}, synced to {recovery_point}");
+                let options = OpenOptions { recovery_point, ..OpenOptions::new(false) };
+                let mut log = original.bench.open(&options);
+                if !compact {
+                    log.end_at_gap().expect("it is looked through");
+                }
+                let doubt = log.doubtful_from();
+                if let Some(doubt) = doubt {
+                    log.truncate_to(doubt).expect("it can be cut");
+                }
+                let count = original.check(&mut log, &what);
+                // A follower fetches the last batch again where a gap before it may be damage.
+                let all = original.batches.len() - usize::from(compact && doubt.is_some());
+                assert!(count == all || count <= batch, "{what}: {count} batches");
+                let all = original.batches.len();
+                if recovery_point == Offset(0) && count < all && doubt.is_none() {
+                    assert!(!original.bench.set_aside().is_empty() || batch == all - 1, "{what}");
+                }
+                if bit < 64 && !compact && batch + 1 < all {
+                    assert_eq!(count, all, "{what}: the offset is known");
+                }
+                append_next(&mut log);
             }
         }
     }

@@ -1,14 +1,19 @@
 //! Closed segments that something else has emptied, removed, or overwritten while the log was closed: no reader may skip
 //! their records.
 
+use std::sync::Arc;
+
+use thalweg_log::disk::{CallError, Disk, Faults};
 use thalweg_log::{
     BatchFault, CleanupPolicy, Damage, LogConfig, LogError, OpenOptions, PartitionLog, ReadError,
+    TopicPartition,
 };
 use thalweg_record::{Batch, LeaderEpoch, Offset, batches};
 
 use crate::support::*;
 
 type Lose = Box<dyn Fn(&Bench)>;
+type Forget = fn(&mut PartitionLog);
 type Arrange = Box<dyn Fn(&mut Bench, &mut OpenOptions)>;
 
 const BATCHES_OF_SEGMENT: i64 = 3;
@@ -200,6 +205,101 @@ fn index_before_the_first_segment_is_no_damage_where_its_records_were_deleted() 
         assert_eq!((log.damage(), log.log_start_offset()), (None, NEXT_OF_FIRST), "{what}");
         assert!(!bench.disk.exists(&bench.home().file(Offset(0), ".index")), "{what}");
     }
+}
+
+/// A log without its first segment, of which the index is left.
+fn without_beginning() -> Bench {
+    let bench = closed();
+    remove(&bench, Offset(0), &[".log"]);
+    bench
+}
+
+#[test]
+fn beginning_that_is_lost_in_part_is_damage() {
+    let (all, some) = (OpenOptions { recovery_point: END, ..OpenOptions::new(true) }, Offset(3));
+    for (what, options, from) in [
+        ("the first records were deleted", OpenOptions { log_start: some, ..all.clone() }, some),
+        (
+            "the last ones were not synced",
+            OpenOptions { recovery_point: some, ..OpenOptions::new(false) },
+            Offset(0),
+        ),
+    ] {
+        let log = without_beginning().open(&OpenOptions { high_watermark: END, ..options });
+        assert_eq!(log.damage(), Some(Damage::Unreadable(from)), "{what}");
+        assert_eq!((log.log_start_offset(), log.log_start_for_followers()), (NEXT_OF_FIRST, from), "{what}");
+    }
+}
+
+#[test]
+fn beginning_stays_lost_when_the_end_is_cut_but_not_when_all_is() {
+    let bench = without_beginning();
+    let mut log = open(&bench, true);
+    log.truncate_to(END - 2).expect("cuts");
+    assert_eq!(log.damage(), Some(Damage::Unreadable(Offset(0))));
+    log.truncate_fully_and_start_at(Offset(500), None).expect("begins anew");
+    append(&mut log, &Spec::new(1).build());
+    log.close().expect("closes");
+    let options = OpenOptions { recovery_point: Offset(501), ..OpenOptions::new(true) };
+    assert_eq!((log.damage(), bench.open(&options).damage()), (None, None));
+}
+
+#[test]
+fn lost_beginning_is_known_or_all_is_gone_whenever_its_replacement_ends() {
+    for calls in 0.. {
+        let mut bench = without_beginning();
+        let (faults, real) = (Arc::new(Faults::default()), bench.disk.clone());
+        bench.disk = Disk::with_faults(Arc::clone(&faults));
+        let mut log = open(&bench, true);
+        faults.fail_once_after(calls, CallError::InputOutput);
+        let dropped = log.drop_damage();
+        if faults.is_pending() {
+            assert!(dropped.is_ok() && calls > 10, "{calls}");
+            return;
+        }
+        drop(log);
+        bench.disk = real;
+        let log = open(&bench, false);
+        let is_known = log.damage() == Some(Damage::Unreadable(Offset(0)));
+        let is_empty = (log.log_start_offset(), log.log_end_offset()) == (Offset(0), Offset(0));
+        assert!(is_known || is_empty, "{calls}: {:?} {:?}", log.damage(), log.log_end_offset());
+    }
+}
+
+#[test]
+fn lost_beginning_is_forgotten_when_it_is_deleted_or_accepted() {
+    let ways: [(&str, Forget); 3] = [
+        ("deleted exactly", |log| _ = log.delete_records(NEXT_OF_FIRST).expect("deletes")),
+        ("deleted with more", |log| _ = log.delete_records(NEXT_OF_FIRST + 2).expect("deletes")),
+        ("accepted", |log| log.accept_loss().expect("forgets")),
+    ];
+    for (what, forget) in ways {
+        let bench = without_beginning();
+        let mut log = open(&bench, true);
+        log.delete_records(Offset(3)).expect("nothing is deleted");
+        assert!(log.damage().is_some(), "{what}");
+        forget(&mut log);
+        assert_eq!((log.damage(), log.published().is_damaged()), (None, false), "{what}");
+        assert_eq!(log.log_start_for_followers(), log.log_start_offset(), "{what}");
+        log.close().expect("closes");
+        assert_eq!(open(&bench, true).damage(), None, "{what}");
+    }
+}
+
+#[test]
+fn deletion_of_the_first_segment_is_no_damage_although_a_start_fails_behind_it() {
+    let mut bench = without_beginning();
+    bench.write_file(&format!("{}.deleted", log_name(0)), &[]);
+    let (faults, real) = (Arc::new(Faults::default()), bench.disk.clone());
+    bench.disk = Disk::with_faults(Arc::clone(&faults));
+    faults.set_lacking_descriptors(true);
+    let (name, config) = (TopicPartition::new("t", 0), Arc::new(bench.config.clone()));
+    let clock = bench.clock.clone();
+    PartitionLog::open(bench.home(), name, config, clock, &OpenOptions::new(false))
+        .expect_err("it cannot be read");
+    assert!(bench.names().iter().all(|name| !name.ends_with(".deleted")));
+    bench.disk = real;
+    assert_eq!(open(&bench, false).damage(), None);
 }
 
 #[test]

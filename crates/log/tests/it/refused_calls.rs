@@ -113,33 +113,30 @@ fn retention_stops_at_a_segment_that_cannot_be_renamed() {
 /// again.
 #[test]
 fn index_of_a_lost_first_segment_that_stays_takes_the_directory_offline() {
-    for fetches_again in [false, true] {
-        let machine = Machine::new(config());
-        let (dirs, _) = machine.open();
-        let mut log = machine.create(&dirs);
-        fill(&mut log, 10);
-        log.flush().expect("syncs");
-        log.close().expect("closes");
-        dirs.checkpoint_recovery_points();
-        drop((dirs, log));
-        Disk::in_memory(Arc::clone(&machine.disk))
-            .remove(Path::new("/data/t-0").join(log_name(0)).as_path())
-            .expect("removes");
-        let (dirs, mut log) = machine.restart();
-        assert_eq!(log.damage(), Some(Damage::Unreadable(Offset(0))));
-        log.set_high_watermark(Offset(40));
-        machine.faults.fail(FaultyCall::Rename, &format!("{:020}.index.deleted", 0), CallError::InputOutput);
-        let failed =
-            if fetches_again { log.drop_damage() } else { log.delete_old_segments(NOW_MS + 9_003).map(drop) };
-        assert!(matches!(failed, Err(LogError::Io(_))), "{failed:?}");
-        assert!(dirs.describe()[0].offline.is_some(), "the directory is offline");
-        assert_eq!(log.log_start_offset(), log.segment_offsets()[0]);
-        let there: Vec<i64> = (log.log_start_offset().0..40).step_by(4).collect();
-        assert_eq!(offsets(&mut log), there);
-        drop((dirs, log));
-        let (_dirs, mut log) = machine.restart();
-        assert_eq!(offsets(&mut log), there);
-    }
+    let machine = Machine::new(config());
+    let (dirs, _) = machine.open();
+    let mut log = machine.create(&dirs);
+    fill(&mut log, 10);
+    log.flush().expect("syncs");
+    log.close().expect("closes");
+    dirs.checkpoint_recovery_points();
+    drop((dirs, log));
+    Disk::in_memory(Arc::clone(&machine.disk))
+        .remove(Path::new("/data/t-0").join(log_name(0)).as_path())
+        .expect("removes");
+    let (dirs, mut log) = machine.restart();
+    assert_eq!(log.damage(), Some(Damage::Unreadable(Offset(0))));
+    log.set_high_watermark(Offset(40));
+    machine.faults.fail(FaultyCall::Rename, &format!("{:020}.index.deleted", 0), CallError::InputOutput);
+    let failed = log.delete_old_segments(NOW_MS + 9_003);
+    assert!(matches!(failed, Err(LogError::Io(_))), "{failed:?}");
+    assert!(dirs.describe()[0].offline.is_some(), "the directory is offline");
+    assert_eq!(log.log_start_offset(), log.segment_offsets()[0]);
+    let there: Vec<i64> = (log.log_start_offset().0..40).step_by(4).collect();
+    assert_eq!(offsets(&mut log), there);
+    drop((dirs, log));
+    let (_dirs, mut log) = machine.restart();
+    assert_eq!(offsets(&mut log), there);
 }
 
 #[test]

@@ -54,9 +54,12 @@ impl Partition {
         self.state.lock().drop_damage(self);
     }
 
-    /// Forgets that records are missing: nothing brings them back.
+    /// Forgets that records are missing at an end of the log: nothing brings them back.
     pub fn accept_loss(&self) {
-        self.state.lock().forget_missing(self);
+        let mut state = self.state.lock();
+        if let Err(error) = state.log.accept_loss() {
+            tracing::error!(partition = ?self, %error, "Failed to forget the missing records of a log");
+        }
     }
 
     /// Looks whether one more of the closed segments found at the start is there, and whole at both ends. Returns whether there
@@ -143,7 +146,7 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::partition::testing;
+    use crate::partition::{FetchFrom, Isolation, Reader, testing};
     use std::sync::Arc;
     use thalweg_log::{
         BatchFault, Clock, Home, LogConfig, OpenOptions, PartitionLog, TopicPartition, disk::Disk,
@@ -243,6 +246,32 @@ mod tests {
         assert_eq!(partition.damage_step(&image(true)), None);
         let position = partition.fetch_position(LeaderEpoch(9)).expect("it follows");
         assert!(position.offset > Offset::ZERO && position.offset < Offset(20), "{position:?}");
+    }
+
+    #[tokio::test]
+    async fn followers_of_a_leader_that_lacks_its_beginning_keep_theirs() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let segments = closed(dir.path());
+        std::fs::remove_file(dir.path().join(format!("t-0/{:020}.log", 0))).expect("removes");
+        let partition = testing::partition_as(open(dir.path()), &registration(testing::NODE, &[1, 2], 4));
+        let read = |reader| {
+            let from = FetchFrom {
+                offset: Offset(20),
+                max_bytes: 1000,
+                at_least_one: true,
+                current_leader_epoch: None,
+                last_fetched_epoch: None,
+                reader,
+                isolation: Isolation::ReadUncommitted,
+                from_any_replica: false,
+                reader_start: Offset::ZERO,
+                first_pass: true,
+            };
+            partition.fetch(&from).expect("it leads").log_start_offset
+        };
+        assert_eq!(read(Reader::Client), segments[1]);
+        assert_eq!(read(Reader::Follower { id: OTHER, broker_epoch: -1 }), Offset::ZERO);
+        assert_eq!(partition.damage_step(&image(true)).expect("it is damaged").1, DamageStep::Leave);
     }
 
     #[tokio::test]

@@ -142,6 +142,9 @@ impl Partition {
             read.high_watermark = state.log.high_watermark();
             read.last_stable_offset = state.log.last_stable_offset();
         }
+        if let (Ok(read), Reader::Follower { .. }) = (&mut read, from.reader) {
+            read.log_start_offset = state.log.log_start_for_followers();
+        }
         if let Ok(read) = &mut read {
             if let (Reader::Client, true, Some(slice)) = (from.reader, from.first_pass, &read.slice) {
                 state.note_sent_to_consumer(self, from.offset, slice.len);

@@ -40,6 +40,9 @@ pub enum Progress {
     CaughtUp,
     /// The log has failed: it stays where it is until a restart, and so does the copy.
     LogFailed,
+    /// Records of the log are known to be missing or unreadable: the copy would not know that, and waits until they are there
+    /// again.
+    LogDamaged,
     /// The copy has taken the place of the log.
     Moved,
     /// There is no copy any more.
@@ -255,6 +258,9 @@ impl Partition {
         if state.is_retired() || state.log.failure().is_some() {
             // Noticed by the next step.
             return Ok(Progress::Copied(0));
+        }
+        if state.log.damage().is_some() {
+            return Ok(Progress::LogDamaged);
         }
         if let Some(copied) = state.copy_tail(copy)? {
             return Ok(Progress::Copied(copied));

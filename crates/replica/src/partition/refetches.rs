@@ -8,8 +8,12 @@ use std::time::Duration;
 use thalweg_record::Offset;
 use tokio::time::Instant;
 
-/// How many offsets are remembered. Those that were fetched from most often stay.
-const REMEMBERED_MAX: usize = 8;
+/// How many offsets are remembered. One that is fetched from again stays; where many readers go on, a new one has to find a place,
+/// which a consumer that is stuck does after some tries.
+const REMEMBERED_MAX: usize = 16;
+
+/// An offset that was not fetched from for so long gives up its place, or is as if it were new.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(4);
 
 /// How long a consumer fetches from the same offset before the records there are checked. Several that read side by side come to
 /// an offset within a moment.
@@ -19,8 +23,6 @@ const TIME_BEFORE_CHECK: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub(super) struct Refetches {
     seen: Vec<Refetch>,
-    /// How many were seen.
-    total: u32,
     /// The one that was found last, until it is taken.
     stuck: Option<StuckConsumer>,
 }
@@ -29,9 +31,8 @@ pub(super) struct Refetches {
 struct Refetch {
     offset: Offset,
     times: u32,
-    /// How many offsets were seen before.
-    number: u32,
     since: Instant,
+    last: Instant,
     /// When its records are checked next.
     due: Instant,
 }
@@ -51,12 +52,16 @@ impl Refetches {
     /// A consumer is sent records from `offset` on. Returns whether one seems to be stuck there: after a while, and then each time
     /// that the while has doubled.
     pub(super) fn on_records_sent(&mut self, offset: Offset, sent_bytes: usize, now: Instant) -> bool {
+        let new = Refetch { offset, times: 1, since: now, last: now, due: now + TIME_BEFORE_CHECK };
         let Some(refetch) = self.seen.iter_mut().find(|refetch| refetch.offset == offset) else {
-            let number = self.total;
-            self.total = number.wrapping_add(1);
-            self.remember(Refetch { offset, times: 1, number, since: now, due: now + TIME_BEFORE_CHECK });
+            self.remember(new);
             return false;
         };
+        if refetch.is_forgotten(now) {
+            *refetch = new;
+            return false;
+        }
+        refetch.last = now;
         refetch.times = refetch.times.saturating_add(1);
         let is_stuck = refetch.times >= SENT_BEFORE_CHECK && now >= refetch.due;
         if is_stuck {
@@ -67,20 +72,24 @@ impl Refetches {
         is_stuck
     }
 
-    /// In place of the one that was fetched from least often, and longest ago of these.
+    /// If there is a place.
     fn remember(&mut self, refetch: Refetch) {
         if self.seen.len() < REMEMBERED_MAX {
             self.seen.push(refetch);
-        } else if let Some(least) =
-            self.seen.iter_mut().min_by_key(|seen| u64::from(seen.times) << 32 | u64::from(seen.number))
-        {
-            *least = refetch;
+        } else if let Some(place) = self.seen.iter_mut().find(|seen| seen.is_forgotten(refetch.last)) {
+            *place = refetch;
         }
     }
 
     /// What was found to be fetched again and again last, once.
     pub(super) fn take_stuck(&mut self) -> Option<StuckConsumer> {
         self.stuck.take()
+    }
+}
+
+impl Refetch {
+    fn is_forgotten(&self, now: Instant) -> bool {
+        now - self.last >= FORGOTTEN_AFTER
     }
 }
 
@@ -95,13 +104,7 @@ mod tests {
         let (mut refetches, begin) = (Refetches::default(), Instant::now());
         let mut reported = Vec::new();
         for step in 0..20 {
-            let now = begin + STEP * step;
-            // Others read on meanwhile: more than are remembered.
-            for other in 0..20 {
-                let offset = Offset(1_000 + 20 * i64::from(step) + other);
-                assert!(step < 2 || !refetches.on_records_sent(offset, 50, now));
-            }
-            if refetches.on_records_sent(Offset(5), 100, now) {
+            if refetches.on_records_sent(Offset(5), 100, begin + STEP * step) {
                 let stuck = refetches.take_stuck().expect("it was found");
                 assert_eq!(
                     (stuck.offset, stuck.sent_bytes, stuck.is_new),
@@ -112,6 +115,35 @@ mod tests {
         }
         assert_eq!(reported, [3, 6, 12], "not at each fetch");
         assert_eq!(refetches.take_stuck(), None);
+    }
+
+    #[test]
+    fn stuck_consumer_is_found_among_many_that_read_on() {
+        let (mut refetches, mut now) = (Refetches::default(), Instant::now());
+        let mut chance = 1_u64;
+        let mut later = |now: &mut Instant| {
+            chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            *now += Duration::from_micros(chance >> 33 & 0x7fff);
+        };
+        let found = (0..600).find(|second| {
+            // Some sixty others a second, and one that tries again.
+            (0..60).for_each(|other| {
+                later(&mut now);
+                assert!(!refetches.on_records_sent(Offset(1_000 + 60 * second + other), 50, now));
+            });
+            later(&mut now);
+            refetches.on_records_sent(Offset(5), 100, now)
+        });
+        assert!(found.is_some_and(|second| second < 300), "{found:?}");
+    }
+
+    #[test]
+    fn records_that_are_read_again_later_are_new() {
+        let (mut refetches, mut now) = (Refetches::default(), Instant::now());
+        for _ in 0..20 {
+            assert!(!refetches.on_records_sent(Offset(0), 100, now));
+            now += Duration::from_secs(3600);
+        }
     }
 
     #[test]

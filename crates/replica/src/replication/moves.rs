@@ -191,6 +191,7 @@ impl Move {
                 replication.report_directory(partition, known);
                 tokio::time::sleep(RETRY_MAX).await;
             }
+            Progress::LogDamaged => tokio::time::sleep(RETRY_MAX).await,
             Progress::Moved => {
                 let (path, ms) = (partition.dir(), self.began.elapsed().as_millis());
                 tracing::info!(?partition, path = %path.display(), ms, "Moved a partition to another log directory");

@@ -48,6 +48,7 @@ const CROWD_SEEDS: [(u64, &str); 1] =
     [(8, "a transaction that began behind a marker was the last stable offset of that marker")];
 
 #[test]
+#[ignore = "takes minutes; `scripts/test --nightly` runs it, with optimisation"]
 fn seeds_that_found_something_find_nothing_more() {
     // The seeds are older than these clients, whose messages would change what happens.
     let later = |seed| Plan { crowd: 0, ..Plan::of(seed) };

@@ -93,7 +93,8 @@ pub(super) async fn check(State(visit): State<Arc<Visit>>, request: Request, nex
             }
             // Where the console checks the login, the connection is a stranger's until then.
             let place = Arc::clone(&visit.place);
-            parts.extensions.insert(Arrival(Arc::new(move |user| place.begin(Some(user)).is_ok())));
+            let admit = Arc::new(move |user: &str| place.begin(Some(user)).is_ok());
+            parts.extensions.insert(Arrival { address: visit.address, admit });
             let request = Request::from_parts(parts, body);
             let served = Served(Arc::clone(&visit.place));
             next.run(request).await.map(|body| Body::new(Answer { body, _served: served }))
@@ -200,7 +201,7 @@ impl Visit {
                 "The Authorization header is not of HTTP Basic, with user:password in UTF-8 and Base64";
             return Err(Refusal::NoLogin(expected));
         };
-        if passwords.verify(&user, &password).await {
+        if passwords.verify(self.address, &user, &password).await {
             let principal = Principal::user(user.as_str());
             let before = self.logged_in.lock().replace(user);
             if before.as_deref() != Some(principal.name()) {

@@ -2,7 +2,7 @@
 //! connection's task, or must be recompressed.
 //!
 //! Owns: that no such batch delays other connections. Each is validated and appended on a separate thread, a few at a
-//! time over all connections, while its own connection waits.
+//! time, while its own connection waits; principals take turns.
 
 use super::{Place, accepted, refused_by};
 use crate::broker::Broker;
@@ -10,6 +10,7 @@ use bytes::Bytes;
 use std::sync::Arc;
 use thalweg_log::VerificationGuard;
 use thalweg_replica::partition::{Durable, OpeningBudget, Partition};
+use thalweg_security::Principal;
 use thalweg_wire::request::ProduceResponse;
 
 /// A deferred batch.
@@ -24,13 +25,14 @@ pub(super) struct Large {
 /// Appends the batches, and fills in their entries and what must be waited for.
 pub(super) async fn append(
     broker: &Broker,
+    principal: &Arc<Principal>,
     acks: i16,
     batches: Vec<Large>,
     response: &mut ProduceResponse,
     waits: &mut Vec<(Place, Durable)>,
 ) {
     for Large { place, partition, records, guard } in batches {
-        let _permit = broker.openings.acquire().await.expect("the semaphore is never closed");
+        let _place = broker.openings.take(principal).await;
         let now_ms = broker.clock.now_ms();
         let appends_to = Arc::clone(&partition);
         let work = broker.log_dirs.disk().spawn(move || {

@@ -9,7 +9,9 @@ use rand::{Rng, SeedableRng};
 use std::path::PathBuf;
 use thalweg_hash::{HashMap, HashSet};
 use thalweg_log::disk::{CallError, Disk, Faults, FaultyCall, MemoryDisk};
-use thalweg_log::{CleanupPolicy, Clock, LogConfig, LogDirsOptions, TopicPartition};
+use thalweg_log::{
+    BatchFault, CleanupPolicy, Clock, CorruptBatch, LogConfig, LogDirsOptions, TopicPartition,
+};
 use thalweg_metadata::BrokerId;
 use thalweg_record::{BatchBuilder, BatchOptions, ProducerEpoch, ProducerId, batches};
 
@@ -487,6 +489,19 @@ fn log_that_did_not_move_is_whole_if_the_controller_knew_where_it_is() {
     assert_eq!(partition.place_until_known(), Some(DIRECTORY_LOST), "perhaps an earlier one");
     partition.note_known_directory(Some(ids[0]));
     assert_eq!(partition.place_until_known(), Some(DIRECTORY_FULL));
+}
+
+#[test]
+fn copy_does_not_take_the_place_of_a_damaged_log() {
+    let (_root, _faults, dirs, partition) = moving_with_faults();
+    let to = dirs.online_ids()[1];
+    while partition.copy_next(&dirs, 1 << 20).expect("it is copied") != Progress::CaughtUp {}
+    let reason = BatchFault::Missing { from: 3, to: 5 };
+    let fault = CorruptBatch { position: 0, reason };
+    partition.note_error(&LogError::Corrupt { segment: Offset(0), fault });
+    assert!(partition.is_damaged());
+    assert_eq!(partition.finish_move(&dirs, to).expect("the log is read"), Progress::LogDamaged);
+    assert!(partition.is_moving());
 }
 
 #[test]

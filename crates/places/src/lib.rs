@@ -1,19 +1,20 @@
 //! Places that many principals share: so many at once, and so many of them for one, so that none can take those of the others.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// A bounded number of places, with a share for each principal. A principal that waits for its share waits in its own queue.
-pub struct Shares {
+/// A bounded number of places, with a share for each principal: a user, an address, or whatever else `K` is. A principal that
+/// waits for its share waits in its own queue.
+pub struct Places<K> {
     places: usize,
     of_one: usize,
     all: Arc<Semaphore>,
     /// The shares of principals that hold a place or wait for one.
-    shares: Mutex<HashMap<Arc<str>, Arc<Semaphore>>>,
+    shares: Mutex<BTreeMap<K, Arc<Semaphore>>>,
 }
 
 /// A place, given back when it is dropped.
@@ -32,14 +33,19 @@ pub enum Full {
     All(usize),
 }
 
-impl Shares {
+impl<K: Clone + Ord> Places<K> {
     /// So many places, of which one principal has at most `of_one`.
-    pub fn new(places: usize, of_one: usize) -> Shares {
-        Shares { places, of_one, all: Arc::new(Semaphore::new(places)), shares: Mutex::default() }
+    pub fn new(places: usize, of_one: usize) -> Places<K> {
+        Places { places, of_one, all: Arc::new(Semaphore::new(places)), shares: Mutex::default() }
+    }
+
+    /// So many places, all of which one principal may have; those who wait have them in turn, a principal after the other.
+    pub fn in_turn(places: usize) -> Places<K> {
+        Places::new(places, places)
     }
 
     /// A place, if there is one.
-    pub fn try_take(&self, principal: &Arc<str>) -> Result<Place, Full> {
+    pub fn try_take(&self, principal: &K) -> Result<Place, Full> {
         let share = self.share(principal).try_acquire_owned();
         let of_one = share.map_err(|_| Full::Share(self.of_one))?;
         let of_all = Arc::clone(&self.all).try_acquire_owned().map_err(|_| Full::All(self.places))?;
@@ -47,21 +53,21 @@ impl Shares {
     }
 
     /// Waits for a place: first for one in the principal's share, then for one of all.
-    pub async fn take(&self, principal: &Arc<str>) -> Place {
+    pub async fn take(&self, principal: &K) -> Place {
         let of_one = self.share(principal).acquire_owned().await.expect("it is never closed");
         let of_all = Arc::clone(&self.all).acquire_owned().await.expect("it is never closed");
         Place { _of_one: of_one, _of_all: of_all }
     }
 
     /// The limit that keeps a principal without a place waiting.
-    pub fn full(&self, principal: &Arc<str>) -> Full {
+    pub fn full(&self, principal: &K) -> Full {
         match self.share(principal).available_permits() {
             0 => Full::Share(self.of_one),
             _ => Full::All(self.places),
         }
     }
 
-    fn share(&self, principal: &Arc<str>) -> Arc<Semaphore> {
+    fn share(&self, principal: &K) -> Arc<Semaphore> {
         let mut shares = self.shares.lock();
         if let Some(share) = shares.get(principal) {
             return Arc::clone(share);
@@ -69,12 +75,12 @@ impl Shares {
         // Places and those who wait for them hold their share.
         shares.retain(|_, share| Arc::strong_count(share) > 1);
         let share = Arc::new(Semaphore::new(self.of_one));
-        shares.insert(Arc::clone(principal), Arc::clone(&share));
+        shares.insert(principal.clone(), Arc::clone(&share));
         share
     }
 }
 
-impl fmt::Debug for Shares {
+impl<K> fmt::Debug for Places<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} of {} places are free", self.all.available_permits(), self.places)
     }
@@ -90,7 +96,7 @@ mod tests {
 
     #[test]
     fn a_principal_takes_no_more_than_its_share() {
-        let (shares, [eve, ann]) = (Shares::new(3, 2), names());
+        let (shares, [eve, ann]) = (Places::<Arc<str>>::new(3, 2), names());
         let [first, _second] = [0; 2].map(|_| shares.try_take(&eve).expect("a share of two"));
         assert_eq!(shares.try_take(&eve).err(), Some(Full::Share(2)));
         assert_eq!(shares.full(&eve), Full::Share(2));
@@ -103,7 +109,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_waits_for_its_share_is_in_nobodys_way() {
-        let (shares, [eve, ann]) = (Arc::new(Shares::new(3, 2)), names());
+        let (shares, [eve, ann]) = (Arc::new(Places::new(3, 2)), names());
         let held = [shares.take(&eve).await, shares.take(&eve).await];
         let waiting = tokio::spawn({
             let (shares, eve) = (Arc::clone(&shares), Arc::clone(&eve));
