@@ -343,7 +343,7 @@ mod tests {
             "{\"card\": 1} // comment",
             "{\"card\": 1,}",
             "\u{feff}{\"card\": 1}",
-            "{\0\"\0c\0a\0r\0d\0\"\0:\0001\0}\0",
+            "{\0\"\0c\0a\0r\0d\0\"\0:\x001\0}\0",
             "<card>4711</card>",
             "card,name\n4711,Ann\n",
             "eyJjYXJkIjoxfQ==",
