@@ -186,7 +186,7 @@ impl TrailFile {
 }
 
 fn open(disk: &Disk, path: &Path) -> io::Result<Open> {
-    let file = disk.open_or_create_private(path)?;
+    let file = disk.private().open_or_create(path)?;
     let position = file.len()?;
     Ok(Open { file, position })
 }

@@ -4,10 +4,13 @@
 //! Decisions and changes are of the class API Activity (6003), logins of Authentication (3002), and reports about the trail of
 //! Base Event (0).
 
+use std::borrow::Cow;
+
 use chrono::{DateTime, SecondsFormat};
 use serde::Serialize;
 use thalweg_config::AuditKind;
 use thalweg_security::acl::Operation;
+use thalweg_security::visible::in_json;
 
 use crate::drops::KINDS;
 use crate::event::{Action, Change, Client, Decided, Event, Login, What};
@@ -383,7 +386,12 @@ fn at(time_ms: i64, line: Line<'_>) -> Line<'_> {
 }
 
 fn written(line: &Line<'_>) -> Vec<u8> {
-    serde_json::to_vec(line).expect("texts and numbers can be written")
+    let line = serde_json::to_string(line).expect("texts and numbers can be written");
+    // Names of users and clients cannot look like others in a terminal either.
+    match in_json(&line) {
+        Cow::Borrowed(_) => line.into_bytes(),
+        Cow::Owned(escaped) => escaped.into_bytes(),
+    }
 }
 
 fn actor(client: &Client) -> Actor<'_> {
@@ -478,6 +486,25 @@ mod tests {
                 r#""mechanism":"SCRAM-SHA-512","tls_version":"TLSv1.3","tls_cipher":"TLS_AES_128_GCM_SHA256"}}"#
             )
         );
+    }
+
+    #[test]
+    fn a_name_cannot_look_like_another_in_a_terminal() {
+        let name = "pay\u{202e}llor\u{200b}";
+        let decided = Decided {
+            request: "Produce".to_owned(),
+            operation: Operation::Write,
+            resource_type: "Group",
+            resource_name: name.to_owned(),
+            count: 1,
+            is_allowed: false,
+            rule: "DefaultDeny",
+            acl: None,
+        };
+        let text = text(What::Decision(decided));
+        assert!(!text.contains(['\u{202e}', '\u{200b}']), "{text}");
+        let read: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        assert_eq!(read["resources"][0]["name"], name, "a program reads the name itself");
     }
 
     #[test]

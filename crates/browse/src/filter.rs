@@ -8,8 +8,8 @@ use thalweg_record::{Headers, Record};
 use thalweg_stream::expression::{Expression, NoExpression};
 use thalweg_stream::message::{Header, HeaderBuffer, Message};
 
-/// A header: its name, and its value as far as it may be seen.
-pub type MaskedHeader<'a> = (&'a [u8], Option<Cow<'a, [u8]>>);
+/// A header: its name and value as far as they may be seen.
+pub type MaskedHeader<'a> = (Cow<'a, [u8]>, Option<Cow<'a, [u8]>>);
 
 /// A test of a text.
 #[derive(Clone, Debug)]
@@ -112,7 +112,7 @@ impl<'a> Candidate<'a> {
         let plain = self.masked_headers.is_none().then_some(self.headers);
         let plain = plain.into_iter().flatten().map(|header| (header.key, header.value));
         let masked = self.masked_headers.into_iter().flatten();
-        plain.chain(masked.map(|(name, value)| (*name, value.as_deref())))
+        plain.chain(masked.map(|(name, value)| (&**name, value.as_deref())))
     }
 }
 

@@ -2,6 +2,8 @@
 //!
 //! The walks rely on the check: valid JSON is unambiguous, so that a mask finds every member that any reader would find.
 
+mod embedded;
+
 use serde::de::IgnoredAny;
 
 /// What indentation may add to a text, relative to it. Deep nesting of small values would grow a hundredfold.
@@ -80,6 +82,23 @@ pub fn pretty(text: &str) -> Option<String> {
 pub trait Choose {
     /// Whether the value at this path is replaced. Names of members, and indexes of elements as text.
     fn is_chosen(&self, path: &[String]) -> bool;
+    /// Whether a text that is no JSON seems to have a value that is replaced: `card=4711`.
+    fn is_named_in(&self, text: &str) -> bool;
+}
+
+/// Whether a text has JSON in which something is chosen, or in which that cannot be seen.
+pub fn is_chosen_in(text: &str, choose: &impl Choose) -> bool {
+    Walk {
+        text: &[],
+        at: 0,
+        path: Vec::new(),
+        level: 0,
+        has_chosen: false,
+        choose,
+        replacement: "",
+        out: &mut Vec::new(),
+    }
+    .is_chosen_in(text)
 }
 
 /// Copies valid JSON to `out`, with chosen values replaced by `replacement`, itself a JSON string. A string that holds JSON with a
@@ -150,10 +169,11 @@ impl<C: Choose> Walk<'_, C> {
 
     /// Whether a string holds JSON in which something is chosen, or in which that cannot be seen.
     fn is_chosen_within(&self, string: &[u8]) -> bool {
-        if !string.iter().any(|byte| matches!(byte, b'{' | b'[' | b'\\')) {
-            return false;
-        }
-        let Ok(inner) = serde_json::from_slice::<String>(string) else { return true };
+        serde_json::from_slice::<String>(string).map_or(true, |inner| self.is_chosen_in(&inner))
+    }
+
+    /// The same for a text.
+    fn is_chosen_in(&self, inner: &str) -> bool {
         let inner = inner.trim_start_matches(|c: char| c.is_whitespace() || c == BYTE_ORDER_MARK);
         // Members may be behind a prefix, as in a line of a log. Then they cannot be read one by one.
         let may_have_members = match inner.as_bytes().first() {
@@ -162,8 +182,16 @@ impl<C: Choose> Walk<'_, C> {
             _ => inner.split_once('{').is_some_and(|(_, behind)| behind.contains(':')),
         };
         if !may_have_members {
-            return false;
+            return embedded::has_spelled_brace(inner)
+                || self.choose.is_named_in(inner)
+                || embedded::in_base64(inner).any(|text| self.is_chosen_deeper(&text));
         }
+        self.is_chosen_deeper(inner)
+    }
+
+    /// Whether JSON within this text has something chosen. What is too deep, or is no JSON, may have.
+    fn is_chosen_deeper(&self, inner: &str) -> bool {
+        let inner = inner.trim_start_matches(BYTE_ORDER_MARK);
         let Some(text) = valid(inner.as_bytes()).filter(|_| self.level < EMBEDDED_MAX) else { return true };
         let mut walk = Walk {
             text: text.as_bytes(),
@@ -256,6 +284,10 @@ mod tests {
         fn is_chosen(&self, path: &[String]) -> bool {
             path.last().is_some_and(|name| name == self.0)
         }
+
+        fn is_named_in(&self, text: &str) -> bool {
+            text.contains(&format!("{}=", self.0))
+        }
     }
 
     fn replaced(text: &str) -> String {
@@ -301,6 +333,14 @@ mod tests {
             (r#""paid: {\"card\": 1}""#, true),
             (r#""[INFO] {'card': 1}""#, true),
             (r#""1 [{\"card\": 1}]""#, true),
+            (r#""eyJjYXJkIjoxfQ==""#, true),
+            (r#""Bearer eyJhIjp7ImNhcmQiOjF9fQ.x""#, true),
+            (r#""eyJhIjoxfQ==""#, false),
+            (r#""ZXlKallYSmtJam94ZlE9PQ==""#, true),
+            (r#""q=%7B%22card%22%3A1%7D""#, true),
+            (r#""\\u007b\\u0022card\\u0022: 1}""#, true),
+            (r#""{card=4711, a=1}""#, true),
+            (r#""a=1&card=4711""#, true),
             (r#""\ufeff{\"a\": 1}""#, false),
             (r#""for {name}: a card""#, true),
             (r#""for {name} a card""#, false),

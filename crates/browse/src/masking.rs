@@ -10,11 +10,11 @@
 //!
 //! Hiding fails closed: if fields of a topic are hidden, a value that is not JSON is hidden as a whole, because the field cannot be
 //! found in it. So is a key, or the value of a header, unless it is JSON or plain text, which has no fields. JSON within a string
-//! is searched, too.
+//! is searched, too, in Base64 as well; and a text with the name of a field in front of `=`, `:` or in a tag is hidden.
 
 use std::fmt;
 
-use regex::Regex;
+use regex::{Regex, RegexBuilder};
 
 use crate::json::{self, Choose};
 
@@ -22,6 +22,8 @@ use crate::json::{self, Choose};
 pub const REPLACEMENT: &str = "***";
 /// The most rules.
 const RULES_MAX: usize = 1000;
+/// The size of a compiled expression of the names of a thousand fields.
+const NAMES_BYTES_MAX: usize = 64 << 20;
 
 /// A rule that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -66,6 +68,8 @@ pub struct TopicMasks {
     value: Option<String>,
     headers: Vec<(String, String)>,
     fields: Vec<Hidden>,
+    /// Their names where a text gives them a value. None: they are too many, and every text may do so.
+    names: Option<Regex>,
     /// The replacement of fields, as JSON.
     field_json: String,
     field_text: String,
@@ -118,6 +122,7 @@ impl Masking {
             value: None,
             headers: Vec::new(),
             fields: Vec::new(),
+            names: None,
             field_json: String::new(),
             field_text: String::new(),
         };
@@ -140,6 +145,7 @@ impl Masking {
                 }
             }
         }
+        masks.names = names(&masks.fields);
         any.then_some(masks)
     }
 }
@@ -205,6 +211,12 @@ impl TopicMasks {
         self.part(value, &mut out).then_some(out)
     }
 
+    /// The masked form of a header's name; none if nothing of it is hidden.
+    pub fn header_name(&self, name: &[u8]) -> Option<Vec<u8>> {
+        let mut out = Vec::new();
+        self.part(name, &mut out).then_some(out)
+    }
+
     /// Writes the masked form of a key to `out`; false if nothing of it is hidden.
     pub fn key(&self, key: &[u8], out: &mut Vec<u8>) -> bool {
         out.clear();
@@ -222,7 +234,7 @@ impl TopicMasks {
         }
         match json::valid(bytes) {
             Some(text) => json::replace(text, self, &self.field_json, out),
-            None if is_plain(bytes) => return false,
+            None if plain(bytes).is_some_and(|text| !json::is_chosen_in(text, self)) => return false,
             None => out.extend_from_slice(self.field_text.as_bytes()),
         }
         true
@@ -254,12 +266,35 @@ impl Choose for TopicMasks {
             Hidden::Key | Hidden::Value | Hidden::Header(_) => false,
         })
     }
+
+    fn is_named_in(&self, text: &str) -> bool {
+        self.names.as_ref().is_none_or(|names| names.is_match(text))
+    }
 }
 
 /// Text without the marks of a structure.
-fn is_plain(bytes: &[u8]) -> bool {
-    let text = std::str::from_utf8(bytes);
-    text.is_ok_and(|text| !text.contains(|c: char| c.is_control() || matches!(c, '{' | '[' | '<')))
+fn plain(bytes: &[u8]) -> Option<&str> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    (!text.contains(|c: char| c.is_control() || matches!(c, '{' | '[' | '<'))).then_some(text)
+}
+
+/// Finds the names of fields where a text gives them a value: in front of `=` or `:`, in a tag, and in the head of a table. Upper and
+/// lower case are the same: such a text has no rules of its own.
+fn names(fields: &[Hidden]) -> Option<Regex> {
+    let names = fields.iter().filter_map(|field| match field {
+        Hidden::Field(name) => Some(name),
+        // Of a path of elements, an index says nothing.
+        Hidden::Pointer(path) => path.last().filter(|name| !name.bytes().all(|byte| byte.is_ascii_digit())),
+        Hidden::Key | Hidden::Value | Hidden::Header(_) => None,
+    });
+    let names = names.map(|name| regex::escape(name)).collect::<Vec<_>>().join("|");
+    let names = if names.is_empty() { "[^\\s\\S]" } else { &names };
+    let before = r"(?:^|[^\p{L}\p{N}_])";
+    let in_tag = format!(r"<(?:[^<>\s:]*:)?(?:{names})[\s/>]");
+    let with_value = format!(r#"{before}(?:{names})["'\\\s]*[:=：＝]"#);
+    let in_head = format!(r#"^(?:[^\n]*[,;\t|])?["'\s]*(?:{names})["'\s]*(?:[,;\t|][^\n]*)?\r?\n"#);
+    let expression = format!("{in_tag}|{with_value}|{in_head}");
+    RegexBuilder::new(&expression).case_insensitive(true).size_limit(NAMES_BYTES_MAX).build().ok()
 }
 
 fn last_line(error: &regex::Error) -> String {
@@ -299,9 +334,61 @@ mod tests {
 
     #[test]
     fn a_value_in_which_no_field_can_be_found_is_hidden() {
-        for value in ["card=4711", "{\"card\": 4711", "\u{0}\u{0}\u{0}\u{0}\u{7}4711", "{'card': 4711}"] {
+        for value in [
+            "card=4711",
+            "{\"card\": 4711",
+            "\u{0}\u{0}\u{0}\u{0}\u{7}4711",
+            "{'card': 4711}",
+            "{\"card\": 1}\n{\"card\": 2}",
+            "{\"card\": 1} // comment",
+            "{\"card\": 1,}",
+            "\u{feff}{\"card\": 1}",
+            "{\0\"\0c\0a\0r\0d\0\"\0:\x001\0}\0",
+            "<card>4711</card>",
+            "card,name\n4711,Ann\n",
+            "eyJjYXJkIjoxfQ==",
+            "\u{1f}\u{8b}\u{8}4711",
+        ] {
             assert_eq!(masked("t: card", "t", value).as_deref(), Some("***"), "{value}");
         }
+    }
+
+    #[test]
+    fn a_text_within_json_that_names_a_field_is_hidden() {
+        for (text, is_hidden) in [
+            ("<order><card>4711</card></order>", true),
+            ("<o:card n='4711'/>", true),
+            ("Payment(card=4711, a=1)", true),
+            ("{card=4711}", true),
+            ("a=1&CARD=4711", true),
+            ("card : 4711", true),
+            ("\"card\"：4711", true),
+            ("name,card\nAnn,4711", true),
+            ("card\n4711", true),
+            ("card\tname\r\n4711\tAnn", true),
+            ("the card, of Ann", false),
+            ("postcard=1", false),
+            ("<postcard>", false),
+            ("card", false),
+            ("one\ncard, two", false),
+        ] {
+            let value = serde_json::json!({ "a": text }).to_string();
+            let expected = if is_hidden { r#"{"a":"***"}"#.to_owned() } else { value.clone() };
+            assert_eq!(masked("t: card", "t", &value).as_deref(), Some(&*expected), "{text}");
+            let masked = masked("t: /a/card", "t", &value);
+            assert_eq!(masked.as_deref(), Some(&*expected), "{text}, by its path");
+        }
+        let value = r#"{"a": "{\"b\": {\"card\": 1}}"}"#;
+        assert_eq!(masked("t: /a/card", "t", value).as_deref(), Some(value), "JSON has another path");
+        let value = r#"{"a": "10: 1"}"#;
+        assert_eq!(masked("t: /items/0", "t", value).as_deref(), Some(value), "an index is no name");
+    }
+
+    #[test]
+    fn names_of_headers_are_searched() {
+        let masks = Masking::parse("t: card").expect("rules").of("t").expect("masks");
+        assert_eq!(masks.header_name(b"{\"card\": 1}").as_deref(), Some(&b"{\"card\": \"***\"}"[..]));
+        assert_eq!(masks.header_name(b"trace-id"), None);
     }
 
     #[test]
@@ -314,6 +401,14 @@ mod tests {
             (b"{'card': 4711}", Some(b"***")),
             (b"<card>4711</card>", Some(b"***")),
             (b"\x00\x00\x00\x00\x074711", Some(b"***")),
+            (b"{\x00\"\x00c\x00a\x00r\x00d\x00", Some(b"***")),
+            (b"card=4711", Some(b"***")),
+            (b"a=1;Card: 4711", Some(b"***")),
+            (b"postcard=1", None),
+            (b"a card, and more", None),
+            (b"eyJjYXJkIjo0NzExfQ==", Some(b"***")),
+            (b"eyJhIjo0NzExfQ==", None),
+            (b"q=%7B%22card%22%3A1%7D", Some(b"***")),
         ] {
             assert_eq!(masks.header(b"h", part).as_deref(), expected);
             let mut key = Vec::new();

@@ -330,7 +330,8 @@ fn masked_headers<'a>(masks: &TopicMasks, record: &Record<'a>) -> Option<Vec<Mas
             Some(masked) => Cow::Owned(masked),
             None => Cow::Borrowed(plain),
         });
-        (header.key, value)
+        let name = masks.header_name(header.key).map_or(Cow::Borrowed(header.key), Cow::Owned);
+        (name, value)
     });
     Some(masked.collect())
 }

@@ -27,6 +27,7 @@ mod state;
 mod streams;
 mod tail;
 mod taps;
+mod unseen;
 
 pub use arrival::Arrival;
 pub use guard::{Guard, set_headers};

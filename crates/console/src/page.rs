@@ -15,6 +15,7 @@ use crate::cluster::View;
 use crate::problem::Problem;
 use crate::session::Person;
 use crate::state::{Console, Note};
+use crate::unseen::visible_markup;
 
 /// What stands unescaped in an address.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -215,7 +216,8 @@ fn complaint(problem: &Problem) -> Markup {
 }
 
 fn respond(status: StatusCode, page: &Markup) -> Response {
-    (status, [(CONTENT_TYPE, "text/html; charset=utf-8")], page.0.clone()).into_response()
+    let page = visible_markup(&page.0).into_owned();
+    (status, [(CONTENT_TYPE, "text/html; charset=utf-8")], page).into_response()
 }
 
 /// Whether a path is one of the API.

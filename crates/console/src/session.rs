@@ -10,8 +10,8 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::http::HeaderMap;
 use axum::http::header::{ACCEPT, AUTHORIZATION, COOKIE, HOST};
+use axum::http::{HeaderMap, HeaderValue};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use parking_lot::Mutex;
@@ -60,7 +60,11 @@ pub struct SessionKey([u8; 32]);
 
 /// All who have logged in. What is over is dropped by a timer: it has connections to the cluster.
 #[derive(Default)]
-pub struct Sessions(Arc<Mutex<Known>>);
+pub struct Sessions {
+    known: Arc<Mutex<Known>>,
+    /// Whether browsers reach the console over HTTPS.
+    is_https: bool,
+}
 
 #[derive(Default)]
 struct Known {
@@ -90,8 +94,8 @@ struct Program {
 
 impl Sessions {
     /// No sessions yet. Those of a user end when a credential is changed or removed, where credentials can be looked up.
-    pub fn new(credentials: Option<Credentials>) -> Sessions {
-        Sessions(Arc::new(Mutex::new(Known { credentials, ..Known::default() })))
+    pub fn new(credentials: Option<Credentials>, is_https: bool) -> Sessions {
+        Sessions { known: Arc::new(Mutex::new(Known { credentials, ..Known::default() })), is_https }
     }
 
     /// Begins a session, and returns the value of its cookie.
@@ -103,7 +107,7 @@ impl Sessions {
             name
         });
         let now = Instant::now();
-        let mut known = self.0.lock();
+        let mut known = self.known.lock();
         known.forget(now);
         known.make_room(person.user.as_deref());
         known.sessions.insert(hash(&[name.as_bytes()]), Session { person, login, begun: now, used: now });
@@ -113,8 +117,8 @@ impl Sessions {
 
     /// Ends the session of a request.
     pub fn end(&self, headers: &HeaderMap) {
-        for name in cookies(headers) {
-            self.0.lock().sessions.remove(&hash(&[name.as_bytes()]));
+        for name in self.cookies(headers) {
+            self.known.lock().sessions.remove(&hash(&[name.as_bytes()]));
         }
     }
 
@@ -124,8 +128,8 @@ impl Sessions {
         let now = Instant::now();
         let is_stream = headers.get(ACCEPT).is_some_and(|accepted| accepted == EVENT_STREAM);
         let is_refresh = is_stream || headers.contains_key(REFRESH);
-        let mut known = self.0.lock();
-        for name in cookies(headers) {
+        let mut known = self.known.lock();
+        for name in self.cookies(headers) {
             let key = hash(&[name.as_bytes()]);
             let Some(session) = known.sessions.get(&key) else { continue };
             if session.is_over(now) || !known.is_current(&session.person) {
@@ -146,21 +150,21 @@ impl Sessions {
 
     /// The session of a request, if it has one.
     pub fn key(&self, headers: &HeaderMap) -> Option<SessionKey> {
-        let known = self.0.lock();
-        let mut keys = cookies(headers).into_iter().map(|name| hash(&[name.as_bytes()]));
+        let known = self.known.lock();
+        let mut keys = self.cookies(headers).into_iter().map(|name| hash(&[name.as_bytes()]));
         keys.find(|key| known.sessions.contains_key(key)).map(SessionKey)
     }
 
     /// Whether a session has not ended. That does not keep it alive.
     pub fn lasts(&self, session: &SessionKey) -> bool {
-        let (now, known) = (Instant::now(), self.0.lock());
+        let (now, known) = (Instant::now(), self.known.lock());
         let session = known.sessions.get(&session.0);
         session.is_some_and(|session| !session.is_over(now) && known.is_current(&session.person))
     }
 
     /// One with this login and credential, if there is one: its connections are used again.
     pub fn with_login(&self, login: &[u8; 32], credential: Option<&Credential>) -> Option<Arc<Person>> {
-        let known = self.0.lock();
+        let known = self.known.lock();
         let sessions = known.sessions.values().filter(|session| session.login == *login);
         let persons = sessions.map(|session| &session.person);
         let mut persons = persons.chain(known.programs.get(login).map(|program| &program.person));
@@ -169,20 +173,20 @@ impl Sessions {
 
     /// What a user logs in with now by a mechanism, if that is known.
     pub fn credential(&self, user: &str, mechanism: Mechanism) -> Option<Credential> {
-        let credentials = self.0.lock().credentials.clone()?;
+        let credentials = self.known.lock().credentials.clone()?;
         let bytes = credentials(user, mechanism)?;
         Some(Credential { mechanism, bytes })
     }
 
     /// Whether credentials can be looked up.
     pub fn knows_credentials(&self) -> bool {
-        self.0.lock().credentials.is_some()
+        self.known.lock().credentials.is_some()
     }
 
     /// Remembers the login of a program that the cluster has checked.
     pub fn remember(&self, person: Arc<Person>, login: [u8; 32]) {
         let now = Instant::now();
-        let mut known = self.0.lock();
+        let mut known = self.known.lock();
         known.forget(now);
         if known.programs.len() < PROGRAMS_MAX || known.programs.contains_key(&login) {
             known.programs.insert(login, Program { person, checked: now });
@@ -190,12 +194,40 @@ impl Sessions {
         self.sweep(&mut known);
     }
 
+    /// The header that gives a browser a session for so many seconds; with none it forgets its session.
+    pub fn cookie(&self, headers: &HeaderMap, session: &str, seconds: u64) -> HeaderValue {
+        let secure = if self.is_https { "; Secure" } else { "" };
+        let name = self.cookie_name(headers);
+        let text = format!("{name}={session}; Path=/; HttpOnly; SameSite=Strict; Max-Age={seconds}{secure}");
+        HeaderValue::from_str(&text).expect("a name of digits and a value of hexadecimal digits are a header")
+    }
+
+    /// The name of the cookie. Browsers share cookies between the ports of a host, so the port is in it. With the prefix, browsers
+    /// take it from this host over HTTPS only: a page of another host of the domain, or one that was changed on its way over HTTP,
+    /// cannot give a browser the session of another user. They refuse the prefix over HTTP.
+    fn cookie_name(&self, headers: &HeaderMap) -> String {
+        let prefix = if self.is_https { "__Host-" } else { "" };
+        let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+        let port = host.rsplit_once(':').map_or("", |(_, port)| port);
+        let port = if port.bytes().all(|byte| byte.is_ascii_digit()) { port } else { "" };
+        format!("{prefix}thalweg_session_{port}")
+    }
+
+    /// The values of the session's cookie in a request.
+    fn cookies(&self, headers: &HeaderMap) -> Vec<String> {
+        let name = self.cookie_name(headers);
+        let cookies = headers.get_all(COOKIE).iter().filter_map(|header| header.to_str().ok());
+        let pairs =
+            cookies.flat_map(|header| header.split(';')).filter_map(|pair| pair.trim().split_once('='));
+        pairs.filter(|(key, _)| *key == name).map(|(_, value)| value.to_owned()).take(4).collect()
+    }
+
     /// Runs the timer until there is nothing left.
     fn sweep(&self, known: &mut Known) {
         if std::mem::replace(&mut known.is_swept, true) {
             return;
         }
-        let all = Arc::downgrade(&self.0);
+        let all = Arc::downgrade(&self.known);
         tokio::spawn(async move {
             loop {
                 tokio::time::sleep(SWEEP).await;
@@ -212,7 +244,7 @@ impl Sessions {
 
     /// A login, by which those with the same name and password are found.
     pub fn login(&self, user: &str, password: &str) -> [u8; 32] {
-        let mut known = self.0.lock();
+        let mut known = self.known.lock();
         if known.salt.is_none() {
             let mut salt = [0; 32];
             getrandom::fill(&mut salt).expect("the system gives randomness");
@@ -271,22 +303,6 @@ fn hash(parts: &[&[u8]]) -> [u8; 32] {
     digest(&SHA256, &parts.concat()).as_ref().try_into().expect("SHA-256 has 32 bytes")
 }
 
-/// The name of the cookie. Browsers share cookies between the ports of a host, so the port is in it.
-pub fn cookie_name(headers: &HeaderMap) -> String {
-    let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-    let port = host.rsplit_once(':').map_or("", |(_, port)| port);
-    let port = if port.bytes().all(|byte| byte.is_ascii_digit()) { port } else { "" };
-    format!("thalweg_session_{port}")
-}
-
-/// The values of the session's cookie in a request.
-fn cookies(headers: &HeaderMap) -> Vec<String> {
-    let name = cookie_name(headers);
-    let cookies = headers.get_all(COOKIE).iter().filter_map(|header| header.to_str().ok());
-    let pairs = cookies.flat_map(|header| header.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    pairs.filter(|(key, _)| *key == name).map(|(_, value)| value.to_owned()).take(4).collect()
-}
-
 /// User and password of the Basic scheme (RFC 7617).
 pub fn basic(headers: &HeaderMap) -> Option<(String, String)> {
     let (scheme, shown) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
@@ -302,7 +318,6 @@ pub fn basic(headers: &HeaderMap) -> Option<(String, String)> {
 mod tests {
     use super::*;
     use crate::reading::Reading;
-    use axum::http::HeaderValue;
     use thalweg_browse::Masking;
     use thalweg_client::{Admin, Cluster, ConnectionOptions};
 
@@ -316,6 +331,27 @@ mod tests {
     fn with_cookie(name: &str) -> HeaderMap {
         let cookie = HeaderValue::from_str(&format!("thalweg_session_={name}")).expect("a header");
         HeaderMap::from_iter([(COOKIE, cookie)])
+    }
+
+    #[tokio::test]
+    async fn a_cookie_that_http_could_have_set_is_no_session_over_https() {
+        let host =
+            |port: &str| HeaderMap::from_iter([(HOST, HeaderValue::from_str(port).expect("a header"))]);
+        let text = |cookie: HeaderValue| cookie.to_str().expect("text").to_owned();
+        let https = Sessions::new(None, true);
+        assert_eq!(
+            text(https.cookie(&host("box.example:9090"), "ab", 60)),
+            "__Host-thalweg_session_9090=ab; Path=/; HttpOnly; SameSite=Strict; Max-Age=60; Secure"
+        );
+        let plain = Sessions::new(None, false).cookie(&host("localhost"), "ab", 60);
+        assert_eq!(text(plain), "thalweg_session_=ab; Path=/; HttpOnly; SameSite=Strict; Max-Age=60");
+        let session = https.begin(person("ann", None), [1; 32]);
+        let with = |name: &str| {
+            let cookie = HeaderValue::from_str(&format!("{name}={session}")).expect("a header");
+            HeaderMap::from_iter([(COOKIE, cookie)])
+        };
+        assert!(https.person(&with("__Host-thalweg_session_")).is_some());
+        assert!(https.person(&with("thalweg_session_")).is_none());
     }
 
     #[tokio::test]
@@ -335,7 +371,7 @@ mod tests {
     async fn sessions_and_logins_of_programs_end_with_the_credential() {
         let now = Arc::new(Mutex::new(Some(vec![7])));
         let shown = Arc::clone(&now);
-        let sessions = Sessions::new(Some(Arc::new(move |_, _| shown.lock().clone())));
+        let sessions = Sessions::new(Some(Arc::new(move |_, _| shown.lock().clone())), false);
         for later in [None, Some(vec![8])] {
             *now.lock() = Some(vec![7]);
             let ann = person("ann", sessions.credential("ann", Mechanism::ScramSha512));

@@ -99,7 +99,7 @@ impl Console {
         let lab = settings.lab.clone().map(Lab::new);
         Console(Arc::new(Inner {
             lab,
-            sessions: Sessions::new(settings.credentials.clone()),
+            sessions: Sessions::new(settings.credentials.clone(), settings.is_https),
             served_by: Mutex::default(),
             settings,
             reading,

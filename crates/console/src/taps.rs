@@ -136,6 +136,9 @@ fn hide_parts(message: &mut Passed, masks: &TopicMasks) {
         {
             *value = whole(&hidden);
         }
+        if let Some(hidden) = masks.header_name(name.as_bytes()) {
+            *name = String::from_utf8_lossy(&hidden).into_owned();
+        }
     }
 }
 

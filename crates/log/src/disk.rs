@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -43,9 +43,12 @@ pub const GATHER_MAX: usize = 1024;
 /// The largest block size of common file systems: up to this many bytes may be allocated for the end of a file.
 const BLOCK_BYTES_MAX: u64 = 64 * 1024;
 
-/// The rights of a new file, before the process's mask is applied, and of one that only the process's user may read.
+/// The rights of a new file, before the process's mask is applied, and of one that only the process's user may read; the same
+/// of a new directory.
 const SHARED_MODE: u32 = 0o666;
 const PRIVATE_MODE: u32 = 0o600;
+const SHARED_DIR_MODE: u32 = 0o777;
+const PRIVATE_DIR_MODE: u32 = 0o700;
 /// The bits of a mode that give rights to all other users, the one that lets them write, and the one that lets them
 /// replace only their own files in a directory.
 const OTHERS: u32 = 0o007;
@@ -70,6 +73,8 @@ pub struct Disk {
     failure: Option<Arc<DirFailure>>,
     /// Whether the names of files and folders may be gone: see [`Disk::beside_lock`].
     may_miss: bool,
+    /// Whether only the process's user may read new files and directories: see [`Disk::private`].
+    is_private: bool,
 }
 
 /// A name in a directory.
@@ -139,6 +144,11 @@ impl Disk {
     /// folder may be renamed or removed, so that missing ones are no failure of the directory.
     pub(crate) fn beside_lock(&self) -> Disk {
         Disk { may_miss: true, ..self.clone() }
+    }
+
+    /// The same disk for secrets: only the process's user may read and write the files and directories that it creates.
+    pub fn private(&self) -> Disk {
+        Disk { is_private: true, ..self.clone() }
     }
 
     fn noted<T>(&self, call: &str, path: &Path, result: io::Result<T>) -> io::Result<T> {
@@ -223,21 +233,12 @@ impl Disk {
 
     /// Opens a file for reading and writing, creating it when it is missing.
     pub fn open_or_create(&self, path: &Path) -> io::Result<LogFile> {
-        self.create_with(path, SHARED_MODE)
-    }
-
-    /// As [`Disk::open_or_create`], but only the process's user may read and write a file that is created.
-    pub fn open_or_create_private(&self, path: &Path) -> io::Result<LogFile> {
-        self.create_with(path, PRIVATE_MODE)
-    }
-
-    fn create_with(&self, path: &Path, mode: u32) -> io::Result<LogFile> {
         if self.faults.is_some() && !self.exists(path) {
             let checked = self.before(FaultyCall::Create, path);
             let checked = checked.and_then(|()| self.check_faults(path, |faults| faults.before_create()));
             self.noted("creating", path, checked)?;
         }
-        self.open_with(path, Some(mode))
+        self.open_with(path, Some(if self.is_private { PRIVATE_MODE } else { SHARED_MODE }))
     }
 
     /// Opens a file, and creates one with the mode, if there is a mode.
@@ -345,7 +346,7 @@ impl Disk {
         self.memory.as_ref().map_or_else(|| path.exists(), |memory| memory.exists(path))
     }
 
-    /// Takes all rights of other users from a file; those of its user and group stay. A disk in memory has no users.
+    /// Takes all rights of other users from a file or directory; those of its user and group stay. A disk in memory has no users.
     pub fn close_to_others(&self, path: &Path) -> io::Result<()> {
         if self.memory.is_some() {
             return Ok(());
@@ -394,12 +395,16 @@ impl Disk {
             return self.noted("creating", path, memory.create_dir(path));
         }
         self.check_faults(path, |faults| faults.before_create())?;
-        let is_new = match fs::create_dir(path) {
+        let mut builder = fs::DirBuilder::new();
+        builder.mode(if self.is_private { PRIVATE_DIR_MODE } else { SHARED_DIR_MODE });
+        let is_new = match builder.create(path) {
             Ok(()) => return Ok(true),
             // One above it is missing.
             Err(error) => error.kind() == io::ErrorKind::NotFound,
         };
-        let created = self.noted("creating", path, fs::create_dir_all(path));
+        // Those above it have no secrets.
+        let above = path.parent().filter(|_| is_new).map_or(Ok(()), fs::create_dir_all);
+        let created = self.noted("creating", path, above.and_then(|()| builder.recursive(true).create(path)));
         created.map_err(|error| not_a_directory(path).unwrap_or(error))?;
         Ok(is_new)
     }

@@ -1,7 +1,7 @@
 //! Who a peer is, and what it may do.
 //!
 //! Owns: principals, ACLs and decisions on them; the mechanisms of SASL; the secret of delegation tokens; quotas and the pauses that they ask for;
-//! certificates, keys and the settings of TLS. No clock, no network, no randomness: they are given by the caller; files are
+//! certificates, keys and the settings of TLS; how texts of strangers are shown. No clock, no network, no randomness: they are given by the caller; files are
 //! read only where a setting names a store. Refuses: to know requests, connections and the metadata image. Shared by
 //! clients and servers.
 
@@ -16,6 +16,7 @@ mod secrets;
 mod setting;
 pub mod stores;
 pub mod tls;
+pub mod visible;
 
 pub use delegation::DelegationTokenSecret;
 pub use names::{InvalidRule, NoMatchingRule, PrincipalMapping, distinguished_name};

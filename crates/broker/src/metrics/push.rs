@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use thalweg_config::{MetricsSettings, OtlpHeaders};
+use thalweg_security::visible::visible;
 use tokio::time::{MissedTickBehavior, interval};
 
 /// How long the receiver has to answer.
@@ -130,7 +131,8 @@ impl Push {
         if status.is_success() {
             return Ok(());
         }
-        let text = String::from_utf8_lossy(&body).chars().filter(|c| !c.is_control()).take(200).collect();
+        let text: String = String::from_utf8_lossy(&body).chars().take(200).collect();
+        let text = visible(&text).into_owned();
         Err(SendFault::Status { status: status.as_u16(), text })
     }
 }

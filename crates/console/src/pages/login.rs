@@ -2,7 +2,7 @@
 
 use axum::extract::{Query, State};
 use axum::http::header::SET_COOKIE;
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::{Extension, Form};
 use maud::{Markup, html};
@@ -11,7 +11,7 @@ use serde::Deserialize;
 use crate::arrival::Arrival;
 use crate::page::{Section, Shell};
 use crate::problem::Problem;
-use crate::session::{LIFETIME_MAX, cookie_name};
+use crate::session::LIFETIME_MAX;
 use crate::state::{Console, LoginProblem};
 
 /// Where a login leads to.
@@ -52,9 +52,8 @@ pub async fn check(
         Ok((person, key)) => {
             let session = console.sessions().begin(person, key);
             let mut response = Redirect::to(own_path(login.next.as_deref())).into_response();
-            response
-                .headers_mut()
-                .insert(SET_COOKIE, cookie(&console, &headers, &session, LIFETIME_MAX.as_secs()));
+            let cookie = console.sessions().cookie(&headers, &session, LIFETIME_MAX.as_secs());
+            response.headers_mut().insert(SET_COOKIE, cookie);
             return response;
         }
         Err(LoginProblem::Wrong) => {
@@ -73,15 +72,8 @@ pub async fn check(
 pub async fn end(State(console): State<Console>, headers: HeaderMap) -> Response {
     console.sessions().end(&headers);
     let mut response = Redirect::to("/login").into_response();
-    response.headers_mut().insert(SET_COOKIE, cookie(&console, &headers, "", 0));
+    response.headers_mut().insert(SET_COOKIE, console.sessions().cookie(&headers, "", 0));
     response
-}
-
-fn cookie(console: &Console, headers: &HeaderMap, session: &str, seconds: u64) -> HeaderValue {
-    let secure = if console.settings().is_https { "; Secure" } else { "" };
-    let name = cookie_name(headers);
-    let text = format!("{name}={session}; Path=/; HttpOnly; SameSite=Strict; Max-Age={seconds}{secure}");
-    HeaderValue::from_str(&text).expect("a name of digits and a value of hexadecimal digits are a header")
 }
 
 /// A path of this console, never an address elsewhere.

@@ -20,6 +20,7 @@ use crate::page::{Section, Shell, encode, json, or_dash, see_other};
 use crate::problem::Problem;
 use crate::state::{Console, Note};
 use crate::tail;
+use crate::unseen::visible_markup;
 
 /// The partitions whose ends are in the address of a tail. With more, it begins where it is opened.
 const PARTITIONS_MAX: usize = 200;
@@ -151,7 +152,7 @@ pub async fn tail(
     let write = move |message: &Message| {
         serde_json::json!({
             "id": id(message),
-            "html": one(&topic, message, shape).into_string(),
+            "html": visible_markup(&one(&topic, message, shape).0),
         })
         .to_string()
     };

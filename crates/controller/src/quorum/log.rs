@@ -121,11 +121,15 @@ struct SnapshotFile {
 }
 
 impl MetadataLog {
-    /// Opens the log, creating it if there is none, and replays it.
+    /// Opens the log, creating it if there is none, and replays it. Its files hold the verifiers of passwords and the HMACs
+    /// of delegation tokens: only the process's user may read them.
     pub fn open(options: &ControllerOptions) -> Result<(MetadataLog, Recovered), StartError> {
-        let disk = options.disk.clone();
+        let disk = options.disk.private();
         let dir = options.metadata_log_dir.join(LOG_DIR);
         disk.create_dir(&dir).map_err(|error| StartError::Directory { dir: dir.clone(), error })?;
+        for path in [&dir, &bootstrap_file(options)] {
+            close_to_others(&disk, path);
+        }
         let snapshots = find_snapshots(&disk, &dir)?;
         let recovery_point = RecoveryPoint::new(disk.clone(), &dir);
         let log = open_log(options, &dir, &recovery_point)?;
@@ -471,6 +475,17 @@ impl MetadataLog {
     }
 }
 
+/// Protects what another version or Apache Kafka made by the process's mask. Rights of a group may be a backup's, and stay.
+fn close_to_others(disk: &Disk, path: &Path) {
+    if !disk.exists(path) {
+        return;
+    }
+    if let Err(error) = disk.close_to_others(path) {
+        let path = path.display();
+        tracing::warn!(%path, %error, "Other users may read the metadata log, and its mode cannot be changed: chmod o= the path");
+    }
+}
+
 /// The bootstrap file of a directory: from our controller, or from `kafka-storage format` before its first start.
 fn bootstrap_file(options: &ControllerOptions) -> PathBuf {
     options.metadata_log_dir.join("bootstrap.checkpoint")
@@ -533,7 +548,7 @@ fn open_log(
         preallocate_bytes: PREALLOCATE_BYTES.min(options.segment_bytes),
         ..LogConfig::default()
     });
-    let home = Home::new(options.disk.clone(), dir.to_owned());
+    let home = Home::new(options.disk.private(), dir.to_owned());
     let name = TopicPartition::new(crate::state::CLUSTER_METADATA_TOPIC, 0);
     let clock = options.clock.clone();
     let has_segment = options.disk.list(dir)?.iter().any(|listed| listed.name.ends_with(".log"));

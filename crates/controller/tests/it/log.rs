@@ -1,5 +1,6 @@
 //! The metadata log as observers get it: epochs, long polls, divergence, snapshots.
 
+use std::path::Path;
 use std::time::Duration;
 
 use thalweg_controller::batches::ControlRecord;
@@ -151,4 +152,25 @@ async fn an_observer_that_is_new_gets_a_snapshot() {
     // From the end of the snapshot on, the log serves.
     let data = bench.fetch(epoch, id.end_offset, id.epoch, 0).await;
     assert_eq!((data.error_code, data.diverging_epoch.epoch, data.snapshot_id.end_offset), (0, -1, -1));
+}
+
+/// SCRAM verifiers and the HMACs of delegation tokens are in it.
+#[tokio::test]
+async fn other_users_cannot_read_the_metadata_log() {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = |path: &Path| std::fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
+    let bench = Bench::new().await;
+    let (log_dir, bootstrap) = (bench.log_dir(), bench.dir.path().join("bootstrap.checkpoint"));
+    assert_eq!((mode(&log_dir), mode(&bootstrap)), (0o700, 0o600));
+    for entry in std::fs::read_dir(&log_dir).expect("it is there") {
+        let path = entry.expect("an entry").path();
+        assert_eq!(mode(&path), 0o600, "{}", path.display());
+    }
+    // As Apache Kafka leaves them. The rights of a group may be a backup's.
+    for (path, mode) in [(&log_dir, 0o755), (&bootstrap, 0o644)] {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("it is ours");
+    }
+    let bench = bench.restart().await;
+    assert_eq!((mode(&log_dir), mode(&bootstrap)), (0o750, 0o640));
+    drop(bench);
 }

@@ -43,7 +43,7 @@ pub enum WriteError {
     #[error("The log could not be written")]
     Storage,
     /// It is larger than a batch may be.
-    #[error("It is larger than a batch may be")]
+    #[error("It is larger than a batch of the coordinator's topic may be (max.message.bytes)")]
     TooLarge,
     /// A name in it is too long for the record's format.
     #[error("A name is too long for the record's format")]

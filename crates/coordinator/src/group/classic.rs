@@ -112,6 +112,8 @@ pub(super) struct ClassicGroup {
     join_phase: JoinPhase,
     join_deadline: Deadline,
     sync_deadline: Deadline,
+    /// Until when the group does not become a consumer group, by the monotonic clock: the records were too large.
+    upgrade_refused_until_ms: Option<i64>,
 }
 
 impl ClassicGroup {
@@ -139,6 +141,7 @@ impl ClassicGroup {
             join_phase: JoinPhase::Rebalance,
             join_deadline: Deadline::default(),
             sync_deadline: Deadline::default(),
+            upgrade_refused_until_ms: None,
         }
     }
 
@@ -350,6 +353,16 @@ impl ClassicGroup {
             let id = &member.id;
             timers.set(&mut member.session, at_ms, || Timer::Session(group.clone(), id.clone()));
         }
+    }
+
+    /// The records of the group as a consumer group were larger than a batch.
+    pub(super) fn refuse_upgrade_until(&mut self, monotonic_ms: i64) {
+        self.upgrade_refused_until_ms = Some(monotonic_ms);
+    }
+
+    /// Whether they were, and are not to be made again yet.
+    pub(super) fn is_upgrade_refused(&self, now_ms: i64) -> bool {
+        self.upgrade_refused_until_ms.is_some_and(|until_ms| now_ms < until_ms)
     }
 
     /// Starts the session of every member: the group was just loaded, and heartbeats went elsewhere before.

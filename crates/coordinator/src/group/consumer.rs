@@ -118,6 +118,8 @@ pub(super) struct ConsumerGroup {
     /// Whether its regular expressions are being looked up.
     is_resolving: Cell<bool>,
     deadlines: Deadlines,
+    /// Until when the group does not become a classic one, by the monotonic clock: the records were too large.
+    downgrade_refused_until_ms: Option<i64>,
 }
 
 impl ConsumerGroup {
@@ -143,6 +145,7 @@ impl ConsumerGroup {
             has_partition_metadata: false,
             hashed_at: Cell::new(None),
             is_resolving: Cell::new(false),
+            downgrade_refused_until_ms: None,
         }
     }
 

@@ -303,7 +303,7 @@ impl driver::Shard for Shard {
             return;
         }
         if let Some(after) = write.after.take() {
-            self.after_refusal(after, now);
+            self.after_refusal(after, error, now);
         }
         if write.producer.is_some() && matches!(error, WriteError::Refused(_)) {
             tracing::debug!(records = write.records.len(), %error, "Rejected a write of a transaction");

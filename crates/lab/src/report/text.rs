@@ -1,28 +1,28 @@
 //! Escapes text in markup. All text from a result passes through here: labels, versions, reasons and topic names may contain
 //! anything.
 
-/// Text for an element or a quoted attribute. Control characters, which are invalid in pages, become spaces, and so do
-/// characters that change the direction of writing.
+use thalweg_security::visible::{visible, visible_lines};
+
+/// Text for an element or a quoted attribute. Control characters, which are invalid in pages, and others that are not seen
+/// become escapes.
 pub(crate) fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
-    for c in text.chars() {
+    for c in visible_lines(text).chars() {
         match c {
             '&' => safe.push_str("&amp;"),
             '<' => safe.push_str("&lt;"),
             '>' => safe.push_str("&gt;"),
             '"' => safe.push_str("&quot;"),
             '\'' => safe.push_str("&#39;"),
-            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' => safe.push(' '),
-            c if c.is_control() && c != '\n' => safe.push(' '),
             c => safe.push(c),
         }
     }
     safe
 }
 
-/// Removes control characters from text of a result, which may come from anywhere, before it reaches a terminal.
+/// A text of a result, which may come from anywhere, as one line of a terminal.
 pub(crate) fn clean(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    visible(&text.replace(['\n', '\t'], " ")).into_owned()
 }
 
 /// A table with a header; cells are markup already. The first column labels its row, or all consecutive rows with the same
@@ -94,8 +94,9 @@ mod tests {
     fn markup_in_texts_is_shown_and_not_obeyed() {
         assert_eq!(
             escape("<script>alert('x')</script> & \"y\"\u{7}"),
-            "&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt; &amp; &quot;y&quot; "
+            "&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt; &amp; &quot;y&quot;\\u{7}"
         );
-        assert_eq!(escape("a\u{202e}b"), "a b");
+        assert_eq!(escape("a\u{202e}b\u{2028}\u{200b}"), "a\\u{202e}b\\u{2028}\\u{200b}");
+        assert_eq!(clean("one\ntwo\u{1b}[2J\u{61c}"), "one two\\u{1b}[2J\\u{61c}");
     }
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use serde_json::json;
 use thalweg_client::{ClientError, Cluster, CoordinatorKind, Refused};
+use thalweg_security::visible::visible;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::list_groups_response::ListedGroup;
 use thalweg_wire::request::{DeleteGroupsRequest, ListGroupsRequest};
@@ -19,7 +20,6 @@ use super::connect::Connect;
 use super::failure::Failed;
 use super::output::{Column, Outcomes, Output};
 use super::settle::fail_with;
-use super::table::printable;
 
 /// List, describe, reset and delete groups: classic, consumer, share and streams groups.
 #[derive(Subcommand, Debug)]
@@ -104,7 +104,7 @@ impl List {
                 .collect();
             self.output.rows(&COLUMNS, &rows)?;
         } else {
-            let names = groups.iter().map(|group| format!("{}\n", printable(&group.group_id)));
+            let names = groups.iter().map(|group| format!("{}\n", visible(&group.group_id)));
             self.output.show(&(), |_| Ok(names.collect()))?;
         }
         Ok(missing.map_or(Ok(()), Err)?)

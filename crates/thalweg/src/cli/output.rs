@@ -5,11 +5,13 @@
 //! `tests/it/output.rs` compares the documents of all commands with golden ones. Refuses colours anywhere but on a
 //! terminal, and control characters in tables (`table`).
 
+use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 
 use clap::Args;
 use serde::Serialize;
 use serde_json::Value;
+use thalweg_security::visible::{escaped, in_json, is_unseen, visible_lines};
 
 use super::profile;
 use super::table::align;
@@ -74,7 +76,10 @@ impl Output {
     ) -> anyhow::Result<()> {
         let mut out = io::stdout().lock();
         let text = match self.format() {
-            Format::Table => text(Style::of_standard_output())?,
+            Format::Table => {
+                let style = Style::of_standard_output();
+                style.seen(&text(style)?).into_owned()
+            }
             format => written(format, document, out.is_terminal())?,
         };
         print(&mut out, &text)
@@ -125,7 +130,9 @@ impl Outcomes<'_> {
     /// Adds an outcome, with the sentence for people.
     pub fn add<T: Serialize>(&mut self, outcome: &T, sentence: &str) -> anyhow::Result<()> {
         match self.output.is_table() {
-            true if self.unprinted.is_none() => self.unprinted = writeln!(io::stdout(), "{sentence}").err(),
+            true if self.unprinted.is_none() => {
+                self.unprinted = writeln!(io::stdout(), "{}", visible_lines(sentence)).err();
+            }
             true => {}
             false => self.done.push(serde_json::to_value(outcome)?),
         }
@@ -148,7 +155,7 @@ fn written<T: Serialize + ?Sized>(format: Format, document: &T, pretty: bool) ->
         _ => serde_json::to_string(document)?,
     };
     text.push('\n');
-    Ok(text)
+    Ok(in_json(&text).into_owned())
 }
 
 /// The text of a field. Nothing is a dash.
@@ -180,6 +187,12 @@ impl Style {
     pub fn of_standard_output() -> Style {
         let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         Style { colours: io::stdout().is_terminal() && !unwanted }
+    }
+
+    /// A text for people, with the characters of strangers that are not seen as escapes.
+    fn seen(self, text: &str) -> Cow<'_, str> {
+        let is_ours = |c: char| matches!(c, '\n' | '\t') || c == '\x1b' && self.colours;
+        escaped(text, |c| is_unseen(c) && !is_ours(c))
     }
 
     /// Whether there are colours.

@@ -184,6 +184,7 @@ impl Serve {
         config.first_users = first_users(&self.add_scram, &config)?;
         if let Some(secured) = &secured {
             config.first_users.extend(secured.admin(&config)?);
+            secured::keep_data_private(&config);
         }
         Ok((config, secured, is_http_offered))
     }

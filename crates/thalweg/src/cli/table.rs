@@ -2,14 +2,14 @@
 //! shown as an escape.
 
 use std::borrow::Cow;
-use std::fmt::Write;
 
+use thalweg_security::visible::visible;
 use unicode_width::UnicodeWidthStr;
 
 /// Rows with their columns aligned to the left, two spaces between them.
 pub fn align(rows: &[Vec<String>]) -> String {
     let rows: Vec<Vec<Cow<'_, str>>> =
-        rows.iter().map(|row| row.iter().map(|cell| printable(cell)).collect()).collect();
+        rows.iter().map(|row| row.iter().map(|cell| visible(cell)).collect()).collect();
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
         rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.width()).max().unwrap_or(0)
@@ -26,25 +26,6 @@ pub fn align(rows: &[Vec<String>]) -> String {
         text.push('\n');
     }
     text
-}
-
-/// A text with escapes for control characters, and for marks of direction, which show a text in another order than its own.
-pub fn printable(text: &str) -> Cow<'_, str> {
-    let is_odd = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
-    if !text.contains(is_odd) {
-        return Cow::Borrowed(text);
-    }
-    let mut shown = String::with_capacity(text.len());
-    for c in text.chars() {
-        match is_odd(c) {
-            true => write!(shown, "{}", c.escape_default()).expect("a string takes everything"),
-            false => shown.push(c),
-        }
-    }
-    Cow::Owned(shown)
 }
 
 /// A row of texts.
@@ -65,7 +46,7 @@ mod tests {
 
     #[test]
     fn names_cannot_move_the_cursor() {
-        let rows = [row(["a\u{1b}[2Jb\n", "x\u{202e}y"])];
-        assert_eq!(align(&rows), "a\\u{1b}[2Jb\\n  x\\u{202e}y\n");
+        let rows = [row(["a\u{1b}[2Jb\n", "x\u{202e}\u{200b}y"])];
+        assert_eq!(align(&rows), "a\\u{1b}[2Jb\\n  x\\u{202e}\\u{200b}y\n");
     }
 }

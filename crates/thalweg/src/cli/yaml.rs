@@ -3,9 +3,8 @@
 //! A text is plain where no reader can take it for anything else, and otherwise as JSON writes it, which YAML includes.
 //! Refuses nothing: control characters are escaped.
 
-use std::fmt::Write;
-
 use serde_json::{Map, Number, Value};
+use thalweg_security::visible::is_unseen;
 
 /// The lines of a document.
 pub fn text(document: &Value) -> String {
@@ -137,11 +136,13 @@ fn quoted(text: &str) -> String {
             '\n' => out.push_str("\\n"),
             '\t' => out.push_str("\\t"),
             '\r' => out.push_str("\\r"),
-            // The second half: line ends of older readers, a byte order mark, and what is no character.
-            c if c.is_control()
-                || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}') =>
-            {
-                write!(out, "\\u{:04x}", u32::from(c)).expect("a string takes everything");
+            // The second half is no character.
+            c if is_unseen(c) || matches!(c, '\u{fffe}' | '\u{ffff}') => {
+                let escape = match u32::from(c) {
+                    code @ ..=0xffff => format!("\\u{code:04x}"),
+                    code => format!("\\U{code:08x}"),
+                };
+                out.push_str(&escape);
             }
             c => out.push(c),
         }

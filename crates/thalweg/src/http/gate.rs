@@ -6,9 +6,12 @@
 
 use super::health;
 use super::places::{NoPlace, Place};
+use super::strict_transport;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{Request, State};
-use axum::http::header::{AUTHORIZATION, CONNECTION, CONTENT_TYPE, WWW_AUTHENTICATE};
+use axum::http::header::{
+    AUTHORIZATION, CONNECTION, CONTENT_TYPE, STRICT_TRANSPORT_SECURITY, WWW_AUTHENTICATE,
+};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
@@ -82,7 +85,8 @@ enum Refusal {
 /// Serves a request, if it may be served.
 pub(super) async fn check(State(visit): State<Arc<Visit>>, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
-    match visit.admit(&parts).await {
+    let strict = visit.is_over_tls() && strict_transport::is_site(&parts.headers);
+    let mut response = match visit.admit(&parts).await {
         Ok(principal) => {
             if let Some(recorder) = visit.recorder(principal) {
                 parts.extensions.insert(recorder);
@@ -96,7 +100,11 @@ pub(super) async fn check(State(visit): State<Arc<Visit>>, request: Request, nex
             next.run(request).await.map(|body| Body::new(Answer { body, _served: served }))
         }
         Err(refusal) => refusal.into_response(),
+    };
+    if strict {
+        response.headers_mut().insert(STRICT_TRANSPORT_SECURITY, strict_transport::VALUE);
     }
+    response
 }
 
 impl Visit {
@@ -114,6 +122,10 @@ impl Visit {
             access.record_login(certified, address, CERTIFICATE, None);
         }
         Visit { access, console, place, address, certified, logged_in: Mutex::default() }
+    }
+
+    fn is_over_tls(&self) -> bool {
+        self.access.as_ref().is_some_and(|access| access.tls.is_some())
     }
 
     /// Lets a request in, with the one who asks, if that is known here.

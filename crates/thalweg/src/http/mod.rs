@@ -8,6 +8,7 @@ mod gate;
 pub mod health;
 pub mod metrics;
 mod places;
+mod strict_transport;
 
 use axum::Router;
 use connections::Serving;

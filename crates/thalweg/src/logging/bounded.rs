@@ -1,9 +1,11 @@
-//! Lines of text that stay lines: control characters are escaped, and what is too long is cut. Names of clients, topics and
+//! Lines of text that stay lines: characters that are not seen are escaped, and what is too long is cut. Names of clients, topics and
 //! users are in them, which are whatever a client sends.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, Write};
+
+use thalweg_security::visible::{escaped, is_unseen};
 
 /// Bytes of a line. Lines have a few hundred, unless a name in them is long.
 pub const LINE_BYTES_MAX: usize = 8 * 1024;
@@ -38,18 +40,12 @@ impl<W: Write> Write for BoundedLine<W> {
 fn bounded(line: &str, has_colours: bool) -> Cow<'_, str> {
     let content = line.strip_suffix('\n').unwrap_or(line);
     // Colours are the formatter's; it escapes those in values.
-    let is_escaped = |c: char| c.is_control() && !(has_colours && c == '\x1b');
+    let is_escaped = |c: char| is_unseen(c) && !(has_colours && c == '\x1b');
     if content.len() <= LINE_BYTES_MAX && !content.contains(is_escaped) {
         return Cow::Borrowed(line);
     }
     let kept = &content[..content.floor_char_boundary(LINE_BYTES_MAX)];
-    let mut text = String::with_capacity(kept.len() + 64);
-    for c in kept.chars() {
-        match is_escaped(c) {
-            true => text.extend(c.escape_default()),
-            false => text.push(c),
-        }
-    }
+    let mut text = escaped(kept, is_escaped).into_owned();
     if kept.len() < content.len() {
         let colour = if has_colours { NO_COLOUR } else { "" };
         // A String takes everything.
@@ -72,8 +68,9 @@ mod tests {
 
     #[test]
     fn a_line_stays_one_line() {
-        let hostile = "WARN client_id=a\n2026 INFO All is well\r\x1b[2J\u{85}\t\0end\n";
-        let expected = "WARN client_id=a\\n2026 INFO All is well\\r\\u{1b}[2J\\u{85}\\t\\u{0}end\n";
+        let hostile = "WARN client_id=a\n2026 INFO All is well\r\x1b[2J\u{85}\t\0\u{202e}\u{2028}end\n";
+        let expected =
+            "WARN client_id=a\\n2026 INFO All is well\\r\\u{1b}[2J\\u{85}\\t\\u{0}\\u{202e}\\u{2028}end\n";
         assert_eq!(bounded(hostile, false), expected);
     }
 

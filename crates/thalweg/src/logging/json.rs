@@ -5,6 +5,7 @@
 use std::fmt::{self, Write as _};
 
 use serde_json::{Map, Value};
+use thalweg_security::visible::in_json;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
 use tracing_subscriber::fmt::format::Writer;
@@ -45,9 +46,10 @@ fn line(level: &str, target: &str, message: String, fields: Map<String, Value>) 
     let [timestamp, level, target, message] =
         [timestamp, level.to_owned(), target.to_owned(), message].map(Value::String);
     let fields = Value::Object(fields);
-    format!(
+    let line = format!(
         "{{\"timestamp\":{timestamp},\"level\":{level},\"target\":{target},\"message\":{message},\"fields\":{fields}}}"
-    )
+    );
+    in_json(&line).into_owned()
 }
 
 /// What an event says.
@@ -206,6 +208,7 @@ mod tests {
 
     #[test]
     fn the_last_line_of_a_process_is_a_line_too() {
+        assert!(error_line("a\u{202e}b").contains("a\\u202eb"), "a terminal shows it as it is");
         let line: Value = serde_json::from_str(&error_line("it\nfailed")).expect("JSON");
         assert_eq!((&line["level"], &line["message"]), (&"ERROR".into(), &"it\nfailed".into()));
     }

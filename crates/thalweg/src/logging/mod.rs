@@ -19,6 +19,7 @@ use bounded::BoundedLine;
 use indicatif::MultiProgress;
 use json::Json;
 use thalweg_config::{LogLevel, LogLevels, Loggers};
+use thalweg_security::visible::visible_lines;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
@@ -84,7 +85,7 @@ pub fn log_panics(format: LogFormat) {
 pub fn say(text: &str) {
     let line = match IS_JSON.load(Ordering::Relaxed) {
         true => json::error_line(text),
-        false => format!("thalweg: {text}"),
+        false => format!("thalweg: {}", visible_lines(text)),
     };
     // Standard error may be closed.
     let _ = writeln!(io::stderr(), "{line}");

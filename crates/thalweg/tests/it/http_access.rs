@@ -89,6 +89,10 @@ async fn users_log_in_and_may_do_what_the_acls_allow() {
     for header in ["content-security-policy", "x-frame-options: deny", "cache-control: no-store", "nosniff"] {
         assert!(answer.head.contains(header), "{header} is missing: {}", answer.head);
     }
+    let strict = "strict-transport-security: max-age=2592000";
+    assert!(answer.head.contains(strict), "{}", answer.head);
+    let local = client.ask("GET", "/livez", "Host: localhost\r\n").await.expect("an answer");
+    assert!(!local.head.contains("strict-transport"), "{}", local.head);
     for path in ["/", "/api/v1/streams", "/api/v1/topics", "/elsewhere"] {
         assert_eq!(status(&mut client, "GET", path, "").await, 401, "{path} is open");
     }

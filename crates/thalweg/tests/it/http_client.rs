@@ -59,7 +59,8 @@ impl HttpClient {
 
     /// The answer to a request, or none if the connection has ended. `headers` are whole lines.
     pub async fn ask(&mut self, method: &str, path: &str, headers: &str) -> Option<Answer> {
-        let request = format!("{method} {path} HTTP/1.1\r\nHost: x\r\n{headers}Content-Length: 0\r\n\r\n");
+        let host = if headers.contains("Host: ") { "" } else { "Host: x\r\n" };
+        let request = format!("{method} {path} HTTP/1.1\r\n{host}{headers}Content-Length: 0\r\n\r\n");
         self.stream.write_all(request.as_bytes()).await.ok()?;
         self.stream.flush().await.ok()?;
         tokio::time::timeout(PATIENCE, self.answer(method == "HEAD")).await.expect("an answer in time")

@@ -162,8 +162,26 @@ fn secrets_are_their_owners() {
         let is_public = entry.file_name() == "ca.crt";
         assert!(is_public || mode == 0o600, "{:?} has mode {mode:o}", entry.file_name());
     }
+    let mode = |dir: &Path| std::fs::metadata(dir).expect("it is there").permissions().mode() & 0o777;
+    let data = secured.dir.path().join("data");
+    assert_eq!((mode(&dir), mode(&data)), (0o700, 0o700));
+    assert!(!secured.node.said().contains("may read the data"));
     let password = std::fs::read_to_string(dir.join("admin.password")).expect("it is there");
     assert!(!secured.node.said().contains(password.trim()), "no log line has it");
+}
+
+#[test]
+fn data_that_all_users_may_read_is_named() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().expect("a directory");
+    let data = dir.path().join("data");
+    std::fs::create_dir(&data).expect("created");
+    std::fs::set_permissions(&data, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
+    let node = Secured::serve(dir.path(), &[]);
+    let said = format!("may read the data in {0}: chmod o= {0}", data.display());
+    assert!(node.said().contains(&said), "{}", node.said());
+    let mode = std::fs::metadata(&data).expect("it is there").permissions().mode() & 0o777;
+    assert_eq!(mode, 0o755, "an operator's rights stay");
 }
 
 #[test]

@@ -79,7 +79,7 @@ impl ConsumerGroup {
         let first = request.protocols.first().ok_or(MembershipError::InconsistentProtocol)?;
         let reported = reported(&first.metadata, scene.topics);
         let existing = request.group_instance_id.as_deref().and_then(|instance| self.static_member(instance));
-        let replaced = existing.filter(|existing| self.is_classic_with_another(scene.config, existing));
+        let replaced = existing.filter(|existing| self.is_classic_with_another(scene, existing));
         let (member, downgrade) = match replaced {
             Some(replaced) => {
                 let (member, downgrade) = self

@@ -95,7 +95,7 @@ impl ConsumerGroup {
         if members.is_empty() {
             return Removal { records: Vec::new(), downgrade: None };
         }
-        if self.is_classic_without(scene.config, members) {
+        if self.is_classic_without(scene, members) {
             return self.downgrade_without(scene, members);
         }
         let mut records = Vec::new();

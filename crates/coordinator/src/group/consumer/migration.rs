@@ -3,7 +3,6 @@
 //! the last of them leaves.
 
 use super::super::classic::ClassicGroup;
-use super::super::config::GroupConfig;
 use super::super::deadlines::Change;
 use super::super::member::{Member as OfClassicGroup, Protocol, Terms};
 use super::super::record::CoordinatorRecord;
@@ -15,6 +14,7 @@ use super::heartbeat::Reported;
 use super::leave::Removal;
 use super::member::{ClassicMember, Member, Owned, target_record};
 use super::{ConsumerGroup, Scene};
+use crate::driver::WriteError;
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -28,21 +28,32 @@ pub(in super::super) struct Downgrade {
 
 impl ConsumerGroup {
     /// Whether the group becomes a classic one without these members.
-    pub(super) fn is_classic_without(&self, config: &GroupConfig, leaving: &[&Member]) -> bool {
+    pub(super) fn is_classic_without(&self, scene: &Scene<'_>, leaving: &[&Member]) -> bool {
         let left = self.members.len() - leaving.len();
         let classic = leaving.iter().filter(|member| member.classic.is_some()).count();
         left > 0
             && self.classic_members - classic == left
-            && config.consumer.migration.downgrades
-            && left <= config.group_size_max
+            && left <= scene.config.group_size_max
+            && self.may_downgrade(scene)
     }
 
     /// Whether the group becomes a classic one if a classic member takes the place of this one.
-    pub(super) fn is_classic_with_another(&self, config: &GroupConfig, replaced: &Member) -> bool {
+    pub(super) fn is_classic_with_another(&self, scene: &Scene<'_>, replaced: &Member) -> bool {
         replaced.classic.is_none()
             && self.classic_members == self.members.len() - 1
-            && config.consumer.migration.downgrades
-            && self.members.len() <= config.group_size_max
+            && self.members.len() <= scene.config.group_size_max
+            && self.may_downgrade(scene)
+    }
+
+    fn may_downgrade(&self, scene: &Scene<'_>) -> bool {
+        let is_refused = self.downgrade_refused_until_ms.is_some_and(|ms| scene.now.monotonic_ms < ms);
+        scene.config.consumer.migration.downgrades && !is_refused
+    }
+
+    /// The records of the group as a classic one were larger than a batch. Until this time members leave it as a consumer
+    /// group, so that a member that is dead does not keep its partitions.
+    pub(in super::super) fn refuse_downgrade_until(&mut self, monotonic_ms: i64) {
+        self.downgrade_refused_until_ms = Some(monotonic_ms);
     }
 
     /// The members that are left agree among themselves from now on, and on another assignment first.
@@ -53,7 +64,6 @@ impl ConsumerGroup {
         let left = self.members.values().filter(|member| !is_leaving(member)).map(|m| (m, &*m.id));
         let group = self.to_classic(scene, left);
         records.push(group.snapshot());
-        tracing::info!(group = %self.id, "Converted the consumer group to a classic group: a member left");
         Removal { records, downgrade: Some(Downgrade { group: Box::new(group), rebalances: true }) }
     }
 
@@ -83,7 +93,6 @@ impl ConsumerGroup {
         let all = others.map(|other| (other, &*other.id)).chain([(&member, &*replaced.id)]);
         let group = self.to_classic(scene, all);
         records.push(group.snapshot());
-        tracing::info!(group = %self.id, "Converted the consumer group to a classic group: a member was replaced");
         Ok((member.clone(), Downgrade { group: Box::new(group), rebalances }))
     }
 
@@ -128,6 +137,9 @@ impl ConsumerGroup {
         if classic.size() > scene.config.consumer.group_size_max {
             return refused("it has more members than group.consumer.max.size");
         }
+        if classic.is_upgrade_refused(scene.now.monotonic_ms) {
+            return Err(WriteError::TooLarge.into());
+        }
         let mut group = ConsumerGroup::new(id.clone());
         (group.epoch, group.target_epoch) = (classic.generation(), classic.generation());
         for member in classic.in_order() {
@@ -146,7 +158,6 @@ impl ConsumerGroup {
         }
         group.metadata_hash =
             scene.hashes.of_group(group.subscribers.keys().map(String::as_str), scene.topics);
-        tracing::info!(group = %id, "Converted the classic group to a consumer group");
         Ok(group)
     }
 

@@ -16,7 +16,7 @@ use super::super::timers::Timer;
 use super::super::topics::Topics;
 use super::Shard;
 use super::write::After;
-use crate::driver::{Moment, Ticket};
+use crate::driver::{Moment, Ticket, WriteError};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use thalweg_wire::ErrorCode;
@@ -25,6 +25,9 @@ use thalweg_wire::request::{
     ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse, HeartbeatRequest, HeartbeatResponse,
     LeaveGroupRequest, LeaveGroupResponse, SyncGroupRequest,
 };
+
+/// How long a group whose conversion was larger than a batch is not converted again.
+const CONVERSION_RETRY_MS: i64 = 60_000;
 
 impl Shard {
     /// A ConsumerGroupHeartbeat request, in which a member that joins has an id.
@@ -39,7 +42,7 @@ impl Shard {
         let decided = if request.member_epoch <= LEAVING {
             self.consumer_leaves(request, now)
         } else {
-            self.consumer_beats(client, request, now)
+            self.consumer_beats(client, request, filter, now)
         };
         match decided {
             Ok((records, after, response)) => {
@@ -61,6 +64,7 @@ impl Shard {
         &mut self,
         client: &ClientInfo,
         request: &ConsumerGroupHeartbeatRequest,
+        filter: &TopicFilter,
         now: Moment,
     ) -> Result<Decided, HeartbeatError> {
         let beat = Beat { client, request };
@@ -83,14 +87,14 @@ impl Shard {
             return Err(not_found());
         }
         let mut records = Vec::new();
-        let mut changes = Vec::new();
+        let (mut changes, mut upgrades) = (Vec::new(), false);
         let shared: Arc<str> = slot.map_or_else(|| id.into(), |(id, _)| id.clone());
         let group = match slot {
             Some((_, Group::Classic(classic))) if classic.state() != GroupState::Empty => {
                 let group = ConsumerGroup::of_classic(classic, &shared, scene)?;
                 records.push(CoordinatorRecord::group_tombstone(id));
                 group.to_records(&mut records);
-                changes = group.classic_sessions();
+                (changes, upgrades) = (group.classic_sessions(), true);
                 group
             }
             Some((_, Group::Share(_) | Group::Streams(_))) => return Err(not_found()),
@@ -103,7 +107,11 @@ impl Shard {
         let decision = group.heartbeat(scene, &beat)?;
         records.extend(decision.records);
         changes.extend(decision.changes);
-        Ok((records, After::Changes(shared, changes), decision.response))
+        let after = match upgrades {
+            true => After::Upgrade(shared, changes, filter.clone()),
+            false => After::Changes(shared, changes),
+        };
+        Ok((records, after, decision.response))
     }
 
     fn consumer_leaves(
@@ -158,12 +166,17 @@ impl Shard {
                     self.resolutions.push(Resolution { group: id, patterns, filter });
                 }
             }
+            After::Upgrade(id, changes, filter) => {
+                tracing::info!(group = %id, "Converted the classic group to a consumer group");
+                self.after_write(After::Beat(id, changes, filter), now);
+            }
             After::ShareSession(id, member) => self.begin_share_session(&id, &member, now),
             After::Delay(id, changes, delay_ms) => {
                 self.after_write(After::Changes(id.clone(), changes), now);
                 self.begin_delay(&id, delay_ms, now);
             }
             After::Downgrade(id, downgrade) => {
+                tracing::info!(group = %id, "Converted the consumer group to a classic group");
                 // The record has the metadata of one protocol only; this group has all.
                 self.groups.entry(id.clone()).or_default().set(Some(Group::Classic(downgrade.group)));
                 let decided = self.with_group(&id, now, |group, cx| {
@@ -180,16 +193,41 @@ impl Shard {
     }
 
     /// The records of a decision could not be written. Its member was heard of all the same: the session goes on.
-    pub(super) fn after_refusal(&mut self, after: After, now: Moment) {
+    pub(super) fn after_refusal(&mut self, after: After, error: WriteError, now: Moment) {
         match after {
+            After::Upgrade(id, ..) | After::Downgrade(id, _) if error == WriteError::TooLarge => {
+                self.put_off_conversion(&id, now);
+            }
             After::Changes(id, changes) | After::Beat(id, changes, _) | After::Delay(id, changes, _) => {
                 let is_session = |(_, change): &(_, Change)| matches!(change, Change::Session(_));
                 let sessions = changes.into_iter().filter(is_session).collect();
                 self.after_write(After::Changes(id, sessions), now);
             }
             After::ShareSession(id, member) => self.begin_share_session(&id, &member, now),
-            After::Downgrade(..) => {}
+            After::Upgrade(..) | After::Downgrade(..) => {}
         }
+    }
+
+    /// The records of a group's conversion are larger than a batch, which its clients cannot know: they ask again at
+    /// once. For a while those records are not made again.
+    fn put_off_conversion(&mut self, id: &str, now: Moment) {
+        let until_ms = now.monotonic_ms.saturating_add(CONVERSION_RETRY_MS);
+        let (stays, members) = match self.groups.get_mut(id).and_then(Timed::latest_mut) {
+            Some(Group::Classic(group)) => {
+                group.refuse_upgrade_until(until_ms);
+                ("classic", group.size())
+            }
+            Some(Group::Consumer(group)) => {
+                group.refuse_downgrade_until(until_ms);
+                ("consumer", group.size())
+            }
+            _ => return,
+        };
+        tracing::warn!(
+            group = %id, members, stays, retry_after_ms = CONVERSION_RETRY_MS,
+            "The group is too large to be converted: its records exceed max.message.bytes of __consumer_offsets. \
+             Raise that, or move all members to one protocol while the group is empty"
+        );
     }
 
     /// A group follows a record. `at` is where the log acknowledges it, when readers must wait for that.

@@ -42,6 +42,8 @@ pub(super) enum After {
     Changes(Arc<str>, Vec<(Arc<str>, Change)>),
     /// The same after a heartbeat, by whose permissions the group's regular expressions are looked up if it is time.
     Beat(Arc<str>, Vec<(Arc<str>, Change)>, TopicFilter),
+    /// The same after a heartbeat that makes a consumer group of a classic one.
+    Upgrade(Arc<str>, Vec<(Arc<str>, Change)>, TopicFilter),
     /// Deadlines of members change, and a new streams group waits for more members.
     Delay(Arc<str>, Vec<(Arc<str>, Change)>, i32),
     /// The session of a share group's member begins again.

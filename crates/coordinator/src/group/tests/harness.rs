@@ -92,6 +92,8 @@ pub(super) struct Harness {
     pub(super) acknowledged: i64,
     /// The next appends fail with this.
     pub(super) refuses: Option<WriteError>,
+    /// How many writes were refused.
+    pub(super) refused: usize,
     /// Larger batches are refused.
     pub(super) batch_bytes_max: usize,
     next_ticket: u64,
@@ -123,6 +125,7 @@ impl Harness {
             held: VecDeque::new(),
             acknowledged: -1,
             refuses: None,
+            refused: 0,
             batch_bytes_max: usize::MAX,
             next_ticket: 0,
             waiting: HeldAnswers::new(-1, -1),
@@ -195,6 +198,7 @@ impl Harness {
         let now = self.now();
         while let Some(write) = self.shard.next_write() {
             if let Some(error) = self.refuses {
+                self.refused += 1;
                 self.shard.refused(write, error, now);
                 continue;
             }
@@ -220,6 +224,7 @@ impl Harness {
             let last = self.next_offset + i64::from(builder.record_count()) - 1;
             let batch = builder.build();
             if batch.len() > self.batch_bytes_max {
+                self.refused += 1;
                 self.shard.refused(write, WriteError::TooLarge, now);
                 continue;
             }

@@ -238,3 +238,53 @@ fn metadata_that_is_no_consumers_is_refused() {
         h.send_join(Join { protocols: &[("range", &subscription(&["t"]))], version: 3, ..Join::default() });
     assert_eq!(error(h.join_answer(ok).expect("at once").error_code), ErrorCode::None);
 }
+
+#[test]
+fn an_upgrade_that_is_too_large_is_not_made_at_every_heartbeat() {
+    let mut h = with_topic(2);
+    let (classic, generation) = classic_group(&mut h);
+    h.batch_bytes_max = 300;
+    let mut new = Consumer::new("new", &["t"]);
+    for _ in 0..300 {
+        assert_eq!(h.beat_error(&new.request()), ErrorCode::UnknownServerError);
+        h.advance(1);
+    }
+    assert_eq!(h.refused, 1);
+    assert_eq!(h.heartbeat(&classic, generation), ErrorCode::None, "the classic group works on");
+    for _ in 0..12 {
+        h.advance(5_000);
+        assert_eq!(h.heartbeat(&classic, generation), ErrorCode::None);
+    }
+    assert_eq!(h.beat_error(&new.request()), ErrorCode::UnknownServerError);
+    assert_eq!(h.refused, 2, "the limit may be another one after a while");
+    h.batch_bytes_max = usize::MAX;
+    for _ in 0..12 {
+        h.advance(5_000);
+        assert_eq!(h.heartbeat(&classic, generation), ErrorCode::None);
+    }
+    h.beat(&mut new);
+    assert_eq!(h.described().members.len(), 2);
+    h.check_replay();
+}
+
+#[test]
+fn a_downgrade_that_is_too_large_is_made_once_and_the_dead_member_removed() {
+    let mut h = with_topic(2);
+    let (classic, _) = classic_group(&mut h);
+    let mut new = Consumer::new("new", &["t"]);
+    h.beat(&mut new);
+    assert_eq!(h.described().members.len(), 2);
+    let joined = join(&mut h, &classic, &[0, 1]);
+    let joined = h.join_answer(joined).expect("at once");
+    sync(&mut h, &classic, joined.generation_id, &[]).expect("its partitions");
+    // The last member of the consumer protocol is silent from now on; the classic one is not.
+    h.batch_bytes_max = 300;
+    for _ in 0..10 {
+        h.advance(5_000);
+        h.heartbeat(&classic, joined.generation_id);
+    }
+    let group = h.described();
+    assert_eq!((group.error_code, group.members.len()), (0, 1), "it stays a consumer group");
+    assert_eq!(h.refused, 1);
+    h.check_replay();
+}

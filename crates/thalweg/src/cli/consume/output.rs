@@ -6,6 +6,7 @@ use clap::Args;
 use serde_json::json;
 use thalweg_client::TopicPartition;
 use thalweg_record::{BatchHeader, ControlRecordType, Record, TimestampType};
+use thalweg_security::visible::in_json;
 
 use super::super::failure::Usage;
 use super::template::Template;
@@ -95,7 +96,7 @@ impl Output {
             if let Some(count) = delivery_count {
                 json["delivery_count"] = count.into();
             }
-            return writeln!(out, "{json}");
+            return writeln!(out, "{}", in_json(&json.to_string()));
         }
         let mut parts: Vec<Vec<u8>> = Vec::new();
         if self.print_timestamp {

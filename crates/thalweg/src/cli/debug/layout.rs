@@ -5,8 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-
-use crate::cli::table::printable;
+use thalweg_security::visible::visible;
 
 /// The most files that are listed.
 const FILES_MAX: usize = 200_000;
@@ -47,7 +46,7 @@ fn list(text: &mut String, root: &Path, below: PathBuf, left: &mut usize, depth:
             metadata.len(),
             metadata.blocks() * 512,
             metadata.mtime(),
-            printable(&shown),
+            visible(&shown),
         )
         .expect("a string takes everything");
         if is_dir && depth < DEPTH_MAX {

@@ -8,12 +8,13 @@ use thalweg_client::{
     Admin, Cluster, CoordinatorKind, GroupKind, GroupMember, ListedOffset, OffsetSpec, TopicPartition,
 };
 use thalweg_record::Offset;
+use thalweg_security::visible::visible;
 
 use super::{COORDINATOR_WAIT, Listed, listed, patiently};
 use crate::cli::connect::Connect;
 use crate::cli::failure::Usage;
 use crate::cli::output::{Output, Style};
-use crate::cli::table::{printable, row};
+use crate::cli::table::row;
 
 /// Describe groups: members, partitions, offsets and lag.
 #[derive(Args, Debug)]
@@ -109,7 +110,7 @@ impl Describe {
             (_, true) => group.state_rows(),
             _ => group.partition_rows(),
         };
-        format!("{}\n{}", printable(&group.head()), style.table(&rows))
+        format!("{}\n{}", visible(&group.head()), style.table(&rows))
     }
 }
 

@@ -1,6 +1,7 @@
 //! `serve --secure`: the settings of a secured node, from a directory that is made where it is missing.
 
 use std::collections::BTreeSet;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -26,6 +27,9 @@ const DATA_DIR: &str = "./thalweg-data";
 const AUDIT_FILE: &str = "audit.log";
 const LISTEN: &str = "localhost:9092";
 const PROTOCOL: &str = "SASL_SSL";
+/// The mode of a new data directory, and the bits of a mode that give rights to all other users.
+const OWNER_ONLY: u32 = 0o700;
+const OTHERS: u32 = 0o007;
 
 /// What was set up.
 pub struct Secured {
@@ -150,6 +154,25 @@ pub fn left_out(properties: &ServerProperties) -> Option<PathBuf> {
     let dir = beside_data(properties).ok()?;
     let is_secured_elsewhere = properties.get(AccessSettings::has_authorizer.name()).is_some();
     (!is_secured_elsewhere && dir.join("ca.crt").exists()).then_some(dir)
+}
+
+/// Makes missing data directories for this user only, and names those that all users may read. Rights that exist are left as
+/// they are: an operator may have given them to a backup or a collector, and cannot tell that a start takes them.
+pub fn keep_data_private(config: &BrokerConfig) {
+    let metadata = config.metadata_log_dir();
+    let dirs: BTreeSet<&Path> =
+        config.log.data_dirs().iter().chain([&metadata]).map(PathBuf::as_path).collect();
+    for dir in dirs {
+        match std::fs::metadata(dir) {
+            Ok(facts) if facts.permissions().mode() & OTHERS != 0 => {
+                let dir = dir.display();
+                tracing::warn!("Other users of this machine may read the data in {dir}: chmod o= {dir}");
+            }
+            Ok(_) => {}
+            // The node reports a directory that cannot be made, and goes on without it if there are others.
+            Err(_) => drop(std::fs::DirBuilder::new().recursive(true).mode(OWNER_ONLY).create(dir)),
+        }
+    }
 }
 
 /// An audit trail in the data directory, unless the properties name another place for it.

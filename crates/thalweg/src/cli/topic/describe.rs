@@ -6,6 +6,7 @@ use std::fmt::Write;
 use clap::Args;
 use serde_json::json;
 use thalweg_client::{Cluster, Refused, TopicMetadata};
+use thalweg_security::visible::visible;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::DescribeConfigsRequest;
 use thalweg_wire::request::describe_configs_request::DescribeConfigsResource;
@@ -15,7 +16,6 @@ use super::names;
 use crate::cli::connect::Connect;
 use crate::cli::output::Output;
 use crate::cli::probe;
-use crate::cli::table::printable;
 
 /// Kafka's number of the source "set on the topic".
 const SOURCE_TOPIC: i8 = 1;
@@ -92,7 +92,7 @@ impl Describe {
 
 /// The format of kafka-topics, which users know.
 fn write_topic(out: &mut impl Write, topic: &TopicMetadata, configs: &Configs) -> std::fmt::Result {
-    let shown = |value: &Option<String>| printable(value.as_deref().unwrap_or("")).into_owned();
+    let shown = |value: &Option<String>| visible(value.as_deref().unwrap_or("")).into_owned();
     let configs: Vec<String> =
         configs.iter().map(|(name, value)| format!("{name}={}", shown(value))).collect();
     let replication_factor = topic.partitions.first().map_or(0, |partition| partition.replicas.len());

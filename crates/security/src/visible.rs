@@ -1,0 +1,115 @@
+//! Text of strangers as people see it: client ids, names of groups and users, keys, values and answers of other servers may hold
+//! characters that move a cursor, end a line, reorder what stands around them, or show nothing at all, so that a text
+//! passes for another. They are shown as escapes, such as `\u{202e}`.
+//!
+//! Documents for programs keep the true text: JSON has escapes of its own ([`in_json`]).
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+/// Whether a character is not seen, or changes how others are: controls (of C1, too), marks and overrides of direction
+/// (Trojan Source, CVE-2021-42574), separators of lines, and what has no width. Emoji that are joined by U+200D fall apart.
+pub fn is_unseen(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{feff}'
+            // Spaces and joiners without width, marks of direction.
+            | '\u{200b}'..='\u{200f}'
+            // Separators of lines and paragraphs, embeddings and overrides of direction.
+            | '\u{2028}'..='\u{202e}'
+            // Invisible operators, isolates, and what Unicode has given up.
+            | '\u{2060}'..='\u{206f}'
+            // Letters that are blank.
+            | '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}'
+            // Annotations between lines, and tags, which spell a whole hidden text.
+            | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
+/// A text of one line, with such characters as escapes.
+pub fn visible(text: &str) -> Cow<'_, str> {
+    escaped(text, is_unseen)
+}
+
+/// The same for a text of several lines: their ends and tabs stay.
+pub fn visible_lines(text: &str) -> Cow<'_, str> {
+    escaped(text, |c| is_unseen(c) && !matches!(c, '\n' | '\t'))
+}
+
+/// A text with these characters as escapes.
+pub fn escaped(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
+    if !text.contains(&is_escaped) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        match is_escaped(c) {
+            true => shown.extend(c.escape_default()),
+            false => shown.push(c),
+        }
+    }
+    Cow::Owned(shown)
+}
+
+/// A document of JSON that means the same, with such characters in its texts as JSON's escapes.
+pub fn in_json(document: &str) -> Cow<'_, str> {
+    // Outside of texts, JSON has no others; controls of ASCII are the line ends between its parts.
+    let is_escaped = |c: char| is_unseen(c) && !c.is_ascii();
+    if !document.contains(is_escaped) {
+        return Cow::Borrowed(document);
+    }
+    let mut written = String::with_capacity(document.len() + 8);
+    for c in document.chars() {
+        if !is_escaped(c) {
+            written.push(c);
+            continue;
+        }
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            // A string takes everything.
+            let _ = write!(written, "\\u{unit:04x}");
+        }
+    }
+    Cow::Owned(written)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_that_are_seen_stay_as_they_are() {
+        for text in ["", "orders", "ünï 流 שלום سلام", "a\\u{202e}b", "👍🏽 ❤\u{fe0f}"] {
+            assert!(matches!(visible(text), Cow::Borrowed(same) if same == text), "{text}");
+        }
+        assert!(matches!(visible_lines("a\n\tb"), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn what_changes_how_a_text_is_seen_is_escaped() {
+        let cases = [
+            ("alice\u{202e}nimda", "alice\\u{202e}nimda"),
+            ("\u{2066}a\u{2069}\u{200e}\u{200f}\u{61c}", "\\u{2066}a\\u{2069}\\u{200e}\\u{200f}\\u{61c}"),
+            ("a\u{2028}b\u{2029}c", "a\\u{2028}b\\u{2029}c"),
+            (
+                "ad\u{200b}min\u{200c}\u{200d}\u{feff}\u{2060}",
+                "ad\\u{200b}min\\u{200c}\\u{200d}\\u{feff}\\u{2060}",
+            ),
+            ("\u{1b}[2J\u{9b}2J\u{85}\r\n\0", "\\u{1b}[2J\\u{9b}2J\\u{85}\\r\\n\\u{0}"),
+            ("\u{e0041}\u{3164}", "\\u{e0041}\\u{3164}"),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(visible(text), expected);
+        }
+        assert_eq!(visible_lines("a\r\n\tb\u{202e}"), "a\\r\n\tb\\u{202e}");
+    }
+
+    #[test]
+    fn json_means_the_same() {
+        let text = "a\u{202e}\u{e0041}\u{85}\"\\ \u{200d}\n";
+        let document = "{\n  \"name\": \"a\u{202e}\u{e0041}\u{85}\\\"\\\\ \u{200d}\\n\"\n}";
+        let written = in_json(document);
+        let expected = r#""a\u202e\udb40\udc41\u0085\"\\ \u200d\n""#;
+        assert_eq!(written, format!("{{\n  \"name\": {expected}\n}}"));
+        // Each escape is one that JSON knows.
+        assert!(text.chars().filter(|&c| is_unseen(c)).all(|c| !written.contains(c) || c == '\n'));
+    }
+}
