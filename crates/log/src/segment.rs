@@ -43,6 +43,9 @@ pub const TXN_INDEX_SUFFIX: &str = ".txnindex";
 pub const SNAPSHOT_SUFFIX: &str = ".snapshot";
 /// The suffix of a file that will be deleted.
 pub const DELETED_SUFFIX: &str = ".deleted";
+/// The same for a file of a segment that was cut off the end of a log. Others may have its offsets by now: it says nothing about
+/// records that are missing there, as the name of a deleted segment does.
+const CUT_SUFFIX: &str = ".cut.deleted";
 
 /// Where the files of a partition are.
 #[derive(Clone, Debug)]
@@ -611,12 +614,21 @@ impl Segment {
     /// `.log` goes first: after an error it is still there, and the segment is whole. The producer snapshot at the base offset
     /// stays.
     pub fn mark_deleted(&mut self, home: &Home) -> io::Result<Vec<PathBuf>> {
+        self.take_out(home, DELETED_SUFFIX)
+    }
+
+    /// The same for a segment that is cut off the end of the log.
+    pub fn mark_cut(&mut self, home: &Home) -> io::Result<Vec<PathBuf>> {
+        self.take_out(home, CUT_SUFFIX)
+    }
+
+    fn take_out(&mut self, home: &Home, suffix: &str) -> io::Result<Vec<PathBuf>> {
         self.close_indexes();
         self.file = None;
         let mut waiting = Vec::new();
         let paths = Segment::paths(home, self.base_offset);
         for path in &paths {
-            match take_out_with(home, path, &paths[1..]) {
+            match take_out_with(home, path, suffix, &paths[1..]) {
                 Ok(renamed) => waiting.extend(renamed),
                 Err(error) if path.extension().is_some_and(|end| end == &LOG_SUFFIX[1..]) => {
                     return Err(error);
@@ -652,21 +664,25 @@ impl Segment {
 
 /// The name under which a file waits for its removal.
 pub fn deleted_name(path: &Path) -> PathBuf {
+    with_suffix(path, DELETED_SUFFIX)
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
-    name.push(DELETED_SUFFIX);
+    name.push(suffix);
     PathBuf::from(name)
 }
 
 /// Takes a file out of the log: it gets a name that ends with `.deleted`, which is returned, and is removed later. A disk
 /// without room for another name has it removed at once. A missing one is no error.
 pub fn take_out(home: &Home, path: &Path) -> io::Result<Option<PathBuf>> {
-    take_out_with(home, path, &[])
+    take_out_with(home, path, DELETED_SUFFIX, &[])
 }
 
 /// The same for the file of a segment with these indexes: one that is removed at once goes after them, because an index that is
 /// left alone stands for records that are missing.
-fn take_out_with(home: &Home, path: &Path, indexes: &[PathBuf]) -> io::Result<Option<PathBuf>> {
-    let renamed = deleted_name(path);
+fn take_out_with(home: &Home, path: &Path, suffix: &str, indexes: &[PathBuf]) -> io::Result<Option<PathBuf>> {
+    let renamed = with_suffix(path, suffix);
     match home.disk.rename(path, &renamed) {
         Ok(()) => Ok(Some(renamed)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -687,7 +703,7 @@ pub fn drop_from(segments: &mut Vec<Segment>, index: usize, home: &Home) -> io::
     let mut renamed = Vec::new();
     while segments.len() > index {
         let last = segments.last_mut().expect("there are more than `index`");
-        renamed.extend(last.mark_deleted(home)?);
+        renamed.extend(last.mark_cut(home)?);
         segments.pop();
     }
     if !renamed.is_empty() {

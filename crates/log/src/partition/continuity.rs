@@ -44,16 +44,16 @@ impl PartitionLog {
 
     /// The segments before the first of which only an index is there: the deletion of old records leaves no such index, since it
     /// renames the log before it, and the log is still there under its other name when the process ends between the two. The
-    /// index stays, so that the next start sees it too, until the records are deleted or fetched again.
+    /// index stays, so that the next start sees it too, until the records are deleted or fetched again. What was synced does not
+    /// matter: the log is created before its index, and other segments are behind it.
     fn note_lost_beginning(&mut self, lost: &[Offset], deleted_to: Offset) -> Result<(), LogError> {
         let first = self.segments[0].base_offset;
         let indexes: Vec<Offset> = lost.iter().copied().filter(|base| *base < first).collect();
         let Some(&oldest) = indexes.iter().min() else { return Ok(()) };
         let from = oldest.max(deleted_to);
-        let was_synced = from < self.flushing.recovery_point;
         let was_deleted = from >= first || self.health.was_deleted(oldest..first);
         self.health.lost_beginning = Some(LostBeginning { from, indexes });
-        if !was_synced || was_deleted || self.may_have_gaps() {
+        if was_deleted || self.may_have_gaps() {
             return Ok(self.forget_lost_beginning()?);
         }
         let reason = BatchFault::Missing { from: from.0, to: first.0 };

@@ -399,7 +399,7 @@ impl PartitionLog {
         let renamed =
             segment::drop_from(&mut self.segments, 1, &self.home).map_err(|error| ("renamed", error))?;
         self.doom(renamed);
-        let renamed = self.segments[0].mark_deleted(&self.home).map_err(|error| ("renamed", error))?;
+        let renamed = self.segments[0].mark_cut(&self.home).map_err(|error| ("renamed", error))?;
         self.doom(renamed);
         // Deleting under one name and creating under the same is safe: the old file has its new name already.
         let mut created = Segment::create(&self.home, offset, self.clock.now_ms());

@@ -37,7 +37,7 @@ fn config() -> LogConfig {
 }
 
 fn is_deleted(name: &str) -> bool {
-    name.ends_with(".log.deleted")
+    name.ends_with(".log.cut.deleted")
 }
 
 #[test]

@@ -224,6 +224,7 @@ fn beginning_that_is_lost_in_part_is_damage() {
             OpenOptions { recovery_point: some, ..OpenOptions::new(false) },
             Offset(0),
         ),
+        ("no checkpoint says what was synced", OpenOptions::new(false), Offset(0)),
     ] {
         let log = without_beginning().open(&OpenOptions { high_watermark: END, ..options });
         assert_eq!(log.damage(), Some(Damage::Unreadable(from)), "{what}");
@@ -263,6 +264,36 @@ fn lost_beginning_is_known_or_all_is_gone_whenever_its_replacement_ends() {
         let is_known = log.damage() == Some(Damage::Unreadable(Offset(0)));
         let is_empty = (log.log_start_offset(), log.log_end_offset()) == (Offset(0), Offset(0));
         assert!(is_known || is_empty, "{calls}: {:?} {:?}", log.damage(), log.log_end_offset());
+    }
+}
+
+#[test]
+fn segment_that_was_cut_off_before_excuses_no_records_that_are_missing() {
+    for (base, lose) in [(BASE, &[".log"][..]), (NEXT, &[".log", ".index", ".timeindex", ".snapshot"])] {
+        let bench = Bench::with(LogConfig { file_delete_delay_ms: 60_000, ..closed().config });
+        let mut log = bench.create();
+        let fill = |log: &mut PartitionLog, from: i64| {
+            for _ in from..BATCHES_OF_SEGMENT * SEGMENTS {
+                append(log, &Spec::new(2).value_bytes(25).build());
+            }
+        };
+        fill(&mut log, 0);
+        log.set_high_watermark(BASE - 2);
+        log.truncate_to(BASE - 2).expect("cuts");
+        fill(&mut log, BASE.0 / 2 - 1);
+        log.set_high_watermark(END);
+        log.flush().expect("syncs");
+        drop(log);
+        assert!(
+            bench
+                .names()
+                .iter()
+                .any(|name| name.starts_with(&log_name(base.0)) && name.ends_with(".deleted"))
+        );
+        remove(&bench, base, lose);
+        let mut log = open(&bench, false);
+        while log.check_next_segment().expect("looks") {}
+        assert_eq!(log.damage(), Some(Damage::Unreadable(base)), "{base}");
     }
 }
 
