@@ -5,6 +5,7 @@ use crate::audit::record_auto_created;
 use crate::auto_topics::kind;
 use crate::broker::Broker;
 use std::time::Duration;
+use thalweg_config::EffectiveTopicConfig;
 use thalweg_metadata::topic_name::{self, OFFSETS, SHARE_STATE, STREAM_DEFINITIONS, TRANSACTIONS};
 use thalweg_wire::request::create_topics_request::{CreatableTopic, CreatableTopicConfig};
 use thalweg_wire::request::create_topics_response::CreatableTopicResult;
@@ -156,8 +157,10 @@ fn creatable(broker: &Broker, name: &str) -> CreatableTopic {
     let config = broker.config();
     // The hosts of streams create it in the same form; a client that names it first must not make it another topic.
     if name == STREAM_DEFINITIONS {
-        let compact =
-            CreatableTopicConfig { name: "cleanup.policy".to_owned(), value: Some("compact".to_owned()) };
+        let compact = CreatableTopicConfig {
+            name: EffectiveTopicConfig::cleanup_policy.name().to_owned(),
+            value: Some("compact".to_owned()),
+        };
         return CreatableTopic {
             name: name.to_owned(),
             num_partitions: 1,

@@ -40,8 +40,8 @@ pub enum Progress {
     CaughtUp,
     /// The log has failed: it stays where it is until a restart, and so does the copy.
     LogFailed,
-    /// Records of the log are known to be missing or unreadable: the copy would not know that, and waits until they are there
-    /// again.
+    /// Records of the log are known to be missing or unreadable, and other replicas may have them: the copy would not know that,
+    /// and waits until they are there again.
     LogDamaged,
     /// The copy has taken the place of the log.
     Moved,
@@ -259,7 +259,7 @@ impl Partition {
             // Noticed by the next step.
             return Ok(Progress::Copied(0));
         }
-        if state.log.damage().is_some() {
+        if state.log.damage().is_some() && state.registration.replicas.len() > 1 {
             return Ok(Progress::LogDamaged);
         }
         if let Some(copied) = state.copy_tail(copy)? {

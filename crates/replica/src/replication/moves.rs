@@ -146,13 +146,16 @@ struct Move {
     partition: Arc<Partition>,
     began: Instant,
     failures: u32,
+    /// Whether the log says that the move waits for damaged records.
+    has_told_of_damage: bool,
     /// The directory that was reported last, and when.
     reported: Option<(Uuid, Instant)>,
 }
 
 async fn move_one(replication: Arc<Replication>, partition: Arc<Partition>, slots: Arc<Semaphore>) {
     let began = Instant::now();
-    let mut this = Move { replication, partition, began, failures: 0, reported: None };
+    let mut this =
+        Move { replication, partition, began, failures: 0, has_told_of_damage: false, reported: None };
     loop {
         if this.replication.moves.throttle.is_exceeded(Instant::now()) {
             tokio::time::sleep(HELD_BACK).await;
@@ -191,7 +194,16 @@ impl Move {
                 replication.report_directory(partition, known);
                 tokio::time::sleep(RETRY_MAX).await;
             }
-            Progress::LogDamaged => tokio::time::sleep(RETRY_MAX).await,
+            Progress::LogDamaged => {
+                if !self.has_told_of_damage {
+                    tracing::warn!(
+                        ?partition,
+                        "Move to another log directory waits until damaged records were fetched again"
+                    );
+                }
+                self.has_told_of_damage = true;
+                tokio::time::sleep(RETRY_MAX).await;
+            }
             Progress::Moved => {
                 let (path, ms) = (partition.dir(), self.began.elapsed().as_millis());
                 tracing::info!(?partition, path = %path.display(), ms, "Moved a partition to another log directory");

@@ -12,7 +12,7 @@ use thalweg_log::disk::{CallError, Disk, Faults, FaultyCall, MemoryDisk};
 use thalweg_log::{
     BatchFault, CleanupPolicy, Clock, CorruptBatch, LogConfig, LogDirsOptions, TopicPartition,
 };
-use thalweg_metadata::BrokerId;
+use thalweg_metadata::{BrokerId, PartitionRegistration};
 use thalweg_record::{BatchBuilder, BatchOptions, ProducerEpoch, ProducerId, batches};
 
 const OTHER: BrokerId = BrokerId(2);
@@ -500,8 +500,16 @@ fn copy_does_not_take_the_place_of_a_damaged_log() {
     let fault = CorruptBatch { position: 0, reason };
     partition.note_error(&LogError::Corrupt { segment: Offset(0), fault });
     assert!(partition.is_damaged());
+    let with_other = PartitionRegistration { replicas: vec![NODE, BrokerId(2)], ..registration(NODE, 1) };
+    partition.apply(&with_other);
     assert_eq!(partition.finish_move(&dirs, to).expect("the log is read"), Progress::LogDamaged);
     assert!(partition.is_moving());
+    partition.apply(&registration(NODE, 2));
+    assert_eq!(
+        partition.finish_move(&dirs, to).expect("the log is read"),
+        Progress::Moved,
+        "nobody has the records"
+    );
 }
 
 #[test]
