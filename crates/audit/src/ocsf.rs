@@ -4,8 +4,6 @@
 //! Decisions and changes are of the class API Activity (6003), logins of Authentication (3002), and reports about the trail of
 //! Base Event (0).
 
-use std::borrow::Cow;
-
 use chrono::{DateTime, SecondsFormat};
 use serde::Serialize;
 use thalweg_config::AuditKind;
@@ -386,12 +384,8 @@ fn at(time_ms: i64, line: Line<'_>) -> Line<'_> {
 }
 
 fn written(line: &Line<'_>) -> Vec<u8> {
-    let line = serde_json::to_string(line).expect("texts and numbers can be written");
     // Names of users and clients cannot look like others in a terminal either.
-    match in_json(&line) {
-        Cow::Borrowed(_) => line.into_bytes(),
-        Cow::Owned(escaped) => escaped.into_bytes(),
-    }
+    in_json(serde_json::to_string(line).expect("texts and numbers can be written")).into_bytes()
 }
 
 fn actor(client: &Client) -> Actor<'_> {

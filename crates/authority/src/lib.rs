@@ -119,8 +119,8 @@ impl Authority {
     }
 }
 
-/// A directory for its owner only.
-fn make_directory(dir: &Path) -> Result<(), AuthorityError> {
+/// Creates a directory for its owner only, and those above it.
+pub fn make_directory(dir: &Path) -> Result<(), AuthorityError> {
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
     Ok(made.map_err(FileFailed::at("create", dir))?)
 }

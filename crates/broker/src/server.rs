@@ -423,7 +423,7 @@ impl Server {
         HttpAccess::new(&broker.config(), &broker.secured, &images, &broker.clock, self.rights())
     }
 
-    /// What principals may do in the cluster.
+    /// The rights of principals in the cluster.
     pub fn rights(&self) -> ClusterRights {
         ClusterRights::of_broker(Arc::clone(&self.broker)).with_trail(self.broker.trail.as_ref())
     }

@@ -88,32 +88,13 @@ pub trait Choose {
 
 /// Whether a text has JSON in which something is chosen, or in which that cannot be seen.
 pub fn is_chosen_in(text: &str, choose: &impl Choose) -> bool {
-    Walk {
-        text: &[],
-        at: 0,
-        path: Vec::new(),
-        level: 0,
-        has_chosen: false,
-        choose,
-        replacement: "",
-        out: &mut Vec::new(),
-    }
-    .is_chosen_in(text)
+    Walk::new("", choose, "", &mut Vec::new()).is_chosen_in(text)
 }
 
 /// Copies valid JSON to `out`, with chosen values replaced by `replacement`, itself a JSON string. A string that holds JSON with a
 /// chosen value is replaced as a whole, and so is one that begins as JSON and is not; a name of a member, too.
 pub fn replace(text: &str, choose: &impl Choose, replacement: &str, out: &mut Vec<u8>) {
-    let mut walk = Walk {
-        text: text.as_bytes(),
-        at: 0,
-        path: Vec::new(),
-        level: 0,
-        has_chosen: false,
-        choose,
-        replacement,
-        out,
-    };
+    let mut walk = Walk::new(text, choose, replacement, out);
     walk.value(true);
     walk.blank(true);
 }
@@ -129,6 +110,13 @@ struct Walk<'a, C> {
     choose: &'a C,
     replacement: &'a str,
     out: &'a mut Vec<u8>,
+}
+
+impl<'a, C> Walk<'a, C> {
+    fn new(text: &'a str, choose: &'a C, replacement: &'a str, out: &'a mut Vec<u8>) -> Walk<'a, C> {
+        let (at, path, level, has_chosen) = (0, Vec::new(), 0, false);
+        Walk { text: text.as_bytes(), at, path, level, has_chosen, choose, replacement, out }
+    }
 }
 
 impl<C: Choose> Walk<'_, C> {
@@ -189,20 +177,13 @@ impl<C: Choose> Walk<'_, C> {
         self.is_chosen_deeper(inner)
     }
 
-    /// Whether JSON within this text has something chosen. What is too deep, or is no JSON, may have.
+    /// Whether JSON within this text has something chosen. Texts that are too deep, or no JSON, count as such.
     fn is_chosen_deeper(&self, inner: &str) -> bool {
         let inner = inner.trim_start_matches(BYTE_ORDER_MARK);
         let Some(text) = valid(inner.as_bytes()).filter(|_| self.level < EMBEDDED_MAX) else { return true };
-        let mut walk = Walk {
-            text: text.as_bytes(),
-            at: 0,
-            path: self.path.clone(),
-            level: self.level + 1,
-            has_chosen: false,
-            choose: self.choose,
-            replacement: "",
-            out: &mut Vec::new(),
-        };
+        let mut out = Vec::new();
+        let walk = Walk::new(text, self.choose, "", &mut out);
+        let mut walk = Walk { path: self.path.clone(), level: self.level + 1, ..walk };
         walk.value(true);
         walk.has_chosen
     }

@@ -279,7 +279,7 @@ fn plain(bytes: &[u8]) -> Option<&str> {
 }
 
 /// Finds the names of fields where a text gives them a value: in front of `=` or `:`, in a tag, and in the head of a table. Upper and
-/// lower case are the same: such a text has no rules of its own.
+/// lower case are the same, because formats of such texts differ in that.
 fn names(fields: &[Hidden]) -> Option<Regex> {
     let names = fields.iter().filter_map(|field| match field {
         Hidden::Field(name) => Some(name),

@@ -1,8 +1,10 @@
-//! How the topics of the coordinators are created.
+//! The forms in which the cluster's own topics are created.
 
 use std::collections::BTreeMap;
 
-use super::table::{EffectiveTopicConfig, GroupSettings, ShareCoordinatorSettings, TransactionSettings};
+use super::table::{
+    EffectiveTopicConfig, GroupSettings, ShareCoordinatorSettings, TopicSettings, TransactionSettings,
+};
 
 /// How an internal topic is created.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,6 +63,17 @@ impl ShareCoordinatorSettings {
                 (EffectiveTopicConfig::min_insync_replicas.name(), &self.state_topic_min_isr.to_string()),
                 (EffectiveTopicConfig::retention_ms.name(), "-1"),
             ]),
+        }
+    }
+}
+
+impl TopicSettings {
+    /// `__stream_definitions`, as the hosts of streams create it. A client that names the topic first gets the same.
+    pub fn stream_definitions(&self) -> InternalTopic {
+        InternalTopic {
+            partitions: 1,
+            replication_factor: self.default_replication_factor,
+            configs: configs(&[(EffectiveTopicConfig::cleanup_policy.name(), "compact")]),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Where requests come from, which the server of the console knows.
+//! The connection of a request, which the server of the console knows.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -8,18 +8,17 @@ use axum::http::request::Parts;
 
 use crate::problem::Problem;
 
-/// Where a request comes from. An extension of requests.
+/// The connection of a request. An extension of requests.
 #[derive(Clone)]
 pub struct Arrival {
     /// The address of the connection's peer.
     pub address: IpAddr,
-    /// Called when the request turns out to be of this user, whom the console itself has logged in; false if there is no place
-    /// for it.
+    /// Takes a place for the connection in the name of a user that the console has logged in; false if there is none.
     pub admit: Arc<dyn Fn(&str) -> bool + Send + Sync>,
 }
 
 impl Arrival {
-    /// Called when a request turns out to be of this user, whom the console itself has logged in.
+    /// Admits a request in the name of a user that the console has logged in.
     pub(crate) fn admit(request: &Parts, user: &str) -> Result<(), Problem> {
         match request.extensions.get::<Arrival>() {
             Some(arrival) if !(arrival.admit)(user) => Err(Problem {

@@ -39,7 +39,7 @@ struct Inner {
     served_by: Mutex<VecDeque<(String, Mechanism)>>,
     /// The one person of a console without logins.
     everyone: OnceLock<Arc<Person>>,
-    /// By where they come from.
+    /// Places of logins, with shares of addresses and users.
     logins: Places<LoginFrom>,
     notes: Mutex<VecDeque<(String, Note)>>,
     stream_rates: streams::Rates,
@@ -75,12 +75,12 @@ impl Note {
     }
 }
 
-/// Who takes a place among the logins.
+/// The origin of a login, which has a share of the places.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum LoginFrom {
     /// A stranger.
     Address(Option<IpAddr>),
-    /// Someone who is logged in already.
+    /// A user that is logged in already.
     User(String),
 }
 

@@ -1,12 +1,12 @@
-//! Texts of a page as they are seen: names, keys, values and errors may hold characters that reorder what stands around them, or
-//! that show nothing. A page has them as escapes, whatever part of it they are in.
+//! Escapes in the texts of a page: names, keys, values and errors may hold characters that reorder the text around them, or that
+//! are invisible. All parts of a page pass through here.
 
 use std::borrow::Cow;
 
 use thalweg_security::visible::{escaped, is_unseen};
 
-/// Markup with such characters of its texts as escapes. Tags stay: an address or the value of a field is what a browser sends back.
-/// So does what is edited.
+/// Markup with such characters of its texts as escapes. Tags and edited texts stay, because browsers send addresses and the values
+/// of fields back.
 pub fn visible_markup(markup: &str) -> Cow<'_, str> {
     if !markup.contains(is_escaped) {
         return Cow::Borrowed(markup);

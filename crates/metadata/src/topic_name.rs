@@ -6,7 +6,7 @@ pub const OFFSETS: &str = "__consumer_offsets";
 pub const TRANSACTIONS: &str = "__transaction_state";
 /// The topic of the state of share partitions.
 pub const SHARE_STATE: &str = "__share_group_state";
-/// The topic of the definitions of hosted streams: those who write to it run programs in the processes of brokers.
+/// The topic of the definitions of hosted streams. Its records make brokers run streams.
 pub const STREAM_DEFINITIONS: &str = "__stream_definitions";
 /// The metadata log, which is the controller's and no topic of the cluster.
 pub const CLUSTER_METADATA: &str = "__cluster_metadata";

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// A bounded number of places, with a share for each principal: a user, an address, or whatever else `K` is. A principal that
-/// waits for its share waits in its own queue.
+/// A bounded number of places, with a share for each principal, such as a user or an address. A principal that waits for its
+/// share waits in its own queue.
 pub struct Places<K> {
     places: usize,
     of_one: usize,
@@ -39,7 +39,7 @@ impl<K: Clone + Ord> Places<K> {
         Places { places, of_one, all: Arc::new(Semaphore::new(places)), shares: Mutex::default() }
     }
 
-    /// So many places, all of which one principal may have; those who wait have them in turn, a principal after the other.
+    /// So many places, all of which one principal may have. Waiting principals take turns.
     pub fn in_turn(places: usize) -> Places<K> {
         Places::new(places, places)
     }

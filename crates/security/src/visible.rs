@@ -1,14 +1,14 @@
-//! Text of strangers as people see it: client ids, names of groups and users, keys, values and answers of other servers may hold
-//! characters that move a cursor, end a line, reorder what stands around them, or show nothing at all, so that a text
-//! passes for another. They are shown as escapes, such as `\u{202e}`.
+//! Escapes for texts of strangers: client ids, names of groups and users, keys, values and answers of other servers may hold
+//! characters that move a cursor, end a line, reorder the text around them, or are invisible, so that a text passes for
+//! another. They are shown as escapes, such as `\u{202e}`.
 //!
-//! Documents for programs keep the true text: JSON has escapes of its own ([`in_json`]).
+//! Documents for programs keep the true text, with JSON's escapes ([`in_json`]).
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
 /// Whether a character is not seen, or changes how others are: controls (of C1, too), marks and overrides of direction
-/// (Trojan Source, CVE-2021-42574), separators of lines, and what has no width. Emoji that are joined by U+200D fall apart.
+/// (Trojan Source, CVE-2021-42574), separators of lines, and characters without width. Emoji that are joined by U+200D fall apart.
 pub fn is_unseen(c: char) -> bool {
     c.is_control()
         || matches!(c,
@@ -17,7 +17,7 @@ pub fn is_unseen(c: char) -> bool {
             | '\u{200b}'..='\u{200f}'
             // Separators of lines and paragraphs, embeddings and overrides of direction.
             | '\u{2028}'..='\u{202e}'
-            // Invisible operators, isolates, and what Unicode has given up.
+            // Invisible operators, isolates, and characters that Unicode has deprecated.
             | '\u{2060}'..='\u{206f}'
             // Letters that are blank.
             | '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}'
@@ -51,11 +51,11 @@ pub fn escaped(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
 }
 
 /// A document of JSON that means the same, with such characters in its texts as JSON's escapes.
-pub fn in_json(document: &str) -> Cow<'_, str> {
+pub fn in_json(document: String) -> String {
     // Outside of texts, JSON has no others; controls of ASCII are the line ends between its parts.
     let is_escaped = |c: char| is_unseen(c) && !c.is_ascii();
     if !document.contains(is_escaped) {
-        return Cow::Borrowed(document);
+        return document;
     }
     let mut written = String::with_capacity(document.len() + 8);
     for c in document.chars() {
@@ -68,7 +68,7 @@ pub fn in_json(document: &str) -> Cow<'_, str> {
             let _ = write!(written, "\\u{unit:04x}");
         }
     }
-    Cow::Owned(written)
+    written
 }
 
 #[cfg(test)]
@@ -106,7 +106,7 @@ mod tests {
     fn json_means_the_same() {
         let text = "a\u{202e}\u{e0041}\u{85}\"\\ \u{200d}\n";
         let document = "{\n  \"name\": \"a\u{202e}\u{e0041}\u{85}\\\"\\\\ \u{200d}\\n\"\n}";
-        let written = in_json(document);
+        let written = in_json(document.to_owned());
         let expected = r#""a\u202e\udb40\udc41\u0085\"\\ \u200d\n""#;
         assert_eq!(written, format!("{{\n  \"name\": {expected}\n}}"));
         // Each escape is one that JSON knows.

@@ -103,7 +103,7 @@ pub struct Site {
     pub transactional_id: Option<Arc<str>>,
     /// Output for people.
     pub console: Arc<dyn Console>,
-    /// What it may reach outside the cluster.
+    /// Its limits outside the cluster.
     pub reach: Arc<Reach>,
     /// Where counters and histograms publish results for the report.
     pub findings: Findings,

@@ -9,8 +9,8 @@
 //! - `supervisor` runs one stream: start, end, failure, drain.
 //! - `verbs` are the operations of a host.
 //! - [`onlooking`] shows people what flows.
-//! - [`recorder`] passes changes on to an audit trail, and says who asks for them.
-//! - [`rights`] are those of the principals who have streams run.
+//! - [`recorder`] passes changes on to an audit trail, with the principals of the requests.
+//! - [`rights`] are those of the principals of streams.
 //! - [`rest`] is the API over HTTP, [`metrics`] the figures for Prometheus.
 
 pub mod definition;
@@ -41,12 +41,12 @@ use crate::deployment::{Deployment, WrongProperty};
 use crate::language::{self, Complaints};
 use crate::module::{Console, Module};
 use crate::plan::{Plan, Surroundings, tappable};
-use crate::reach::{Reach, Refused};
+use crate::reach::{Reach, Refusal};
 use crate::runtime::Taps;
 use crate::transport::{Lies, Transport};
 use definition::Definition;
 use definitions::{DefinitionsUnavailable, Reader, Said, Writer};
-use rights::{LacksRight, Right, Rights};
+use rights::{MissingRight, Right, Rights};
 use supervisor::{Ordered, Supervisor};
 
 pub use definitions::TOPIC;
@@ -68,7 +68,7 @@ pub struct HostSettings {
     pub definitions: crate::Cluster,
     /// The node id recorded with deployments on this host.
     pub node: i32,
-    /// What streams may reach outside the cluster.
+    /// The limits of streams outside the cluster.
     pub reach: Arc<Reach>,
     /// The rights of principals in the cluster.
     pub rights: Arc<dyn Rights>,
@@ -111,12 +111,12 @@ pub enum HostError {
         /// Those that it has.
         stages: String,
     },
-    /// It reaches what streams of this host may not.
+    /// A file or a server in it is not allowed on this host.
     #[error("{0}")]
     Refused(String),
     /// The principal lacks a right that the stream needs.
     #[error(transparent)]
-    LacksRight(#[from] LacksRight),
+    MissingRight(#[from] MissingRight),
     /// The state of the streams does not allow it.
     #[error("{0}")]
     Conflict(String),
@@ -411,7 +411,7 @@ impl Host {
 }
 
 /// Why a stage cannot run on a server, if so.
-fn refused(module: &Module, reach: &Reach) -> Option<Refused> {
+fn refused(module: &Module, reach: &Reach) -> Option<Refusal> {
     match module.name {
         "stdin" => {
             Some(("A server has no standard input to read".to_owned(), "Use http, file or kafka.".to_owned()))

@@ -7,7 +7,7 @@
 //! - [`transport`] puts topics between stages, where [`deployment`] asks for them.
 //! - [`host`] runs streams as a service: created under a name, deployed, restarted with the process.
 //! - [`message`] is the data, [`expression`] the language of filters and transforms.
-//! - [`https`] reaches servers outside the cluster. [`Reach`] says what a stream may reach there.
+//! - [`https`] reaches servers outside the cluster. [`Reach`] limits a stream there.
 
 mod bad;
 mod clock;
@@ -40,7 +40,7 @@ pub use bad::{BadMessages, NoSuchPolicy, OnError};
 pub use exactly_once::NotExactlyOnce;
 pub use guarantee::{Guarantee, NoSuchGuarantee};
 pub use kafka::{Cluster, report_waits_to};
-pub use reach::{OUTSIDE, Reach};
+pub use reach::{EXEC, OUTSIDE, Reach};
 
 /// The stack of a stream thread: expressions may be nested deeply. Untouched pages take no memory.
 pub const STACK_BYTES: usize = 8 << 20;

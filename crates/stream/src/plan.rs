@@ -13,7 +13,7 @@ use crate::language::{
     StreamText, closest,
 };
 use crate::module::{self, Absent, Kind, Module, Settings};
-use crate::reach::{Reach, Refused};
+use crate::reach::{Reach, Refusal};
 
 /// Streams that can be run.
 #[derive(Clone, Debug)]
@@ -138,8 +138,8 @@ pub struct Surroundings<'a> {
     /// The names of the other streams, for suggestions.
     pub names: &'a dyn Fn() -> Vec<Arc<str>>,
     /// Why a stage is refused here, if it is: the message, and what to do instead.
-    pub refused: &'a dyn Fn(&Module) -> Option<Refused>,
-    /// What the options of a stage may name.
+    pub refused: &'a dyn Fn(&Module) -> Option<Refusal>,
+    /// The limits of files and servers in the options of a stage.
     pub reach: &'a Reach,
 }
 

@@ -1,5 +1,5 @@
-//! What streams may reach outside their cluster: programs, files, other servers. A host decides it for all of its streams; a
-//! stream that a user runs in the foreground reaches what that user may.
+//! The programs, files and servers outside their cluster that streams may reach. A host decides for all of its streams; a stream in
+//! the foreground has the rights of the user's process.
 //!
 //! A path is checked by the file that it leads to, after links and `..`, and that file is the one to open. Users who may replace
 //! directories below an allowed one can still mislead a stream: such directories are for trusted users alone.
@@ -12,7 +12,7 @@ use crate::disk;
 use crate::stage::IoFailed;
 
 /// Programs.
-const EXEC: &str = "exec";
+pub const EXEC: &str = "exec";
 /// Files, also those of dead letters.
 const FILE: &str = "file";
 /// Other servers and open ports.
@@ -28,7 +28,7 @@ const ALLOWED: &str = "streams.allowed.modules";
 const DIRECTORIES: &str = "streams.file.directories";
 const PROPERTIES: &str = "streams.properties.directories";
 
-/// What streams may reach.
+/// The limits of streams outside their cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reach {
     refused: BTreeSet<String>,
@@ -41,11 +41,11 @@ pub struct Reach {
     properties: Option<Vec<PathBuf>>,
 }
 
-/// Why something cannot be used, and what to do instead.
-pub type Refused = (String, String);
+/// The reason of a refusal, and the remedy.
+pub type Refusal = (String, String);
 
 impl Reach {
-    /// Whatever the process may.
+    /// No limits but those of the process.
     pub fn everything() -> Reach {
         Reach { refused: BTreeSet::new(), allowed: None, directories: None, properties: None }
     }
@@ -60,7 +60,7 @@ impl Reach {
         Reach { allowed, directories, properties, ..Reach::everything() }
     }
 
-    /// Without these stages, whatever else is allowed.
+    /// The same limits, without these stages.
     pub fn without(self, refused: impl IntoIterator<Item = String>) -> Reach {
         Reach { refused: refused.into_iter().collect(), ..self }
     }
@@ -70,7 +70,7 @@ impl Reach {
     }
 
     /// Why a stage is refused, if it is.
-    pub fn refusal(&self, name: &str) -> Option<Refused> {
+    pub fn refusal(&self, name: &str) -> Option<Refusal> {
         if self.refused.contains(name) {
             let right = format!("To allow it, remove {name} from the broker's streams.refused.modules.");
             return Some((format!("{name} is not allowed on this host"), right));
@@ -88,7 +88,7 @@ impl Reach {
     }
 
     /// Why a given option of an allowed stage is refused, if it is.
-    pub fn refusal_of_option(&self, module: &str, option: &str, value: &str) -> Option<Refused> {
+    pub fn refusal_of_option(&self, module: &str, option: &str, value: &str) -> Option<Refusal> {
         if module == KAFKA && !self.allows(KAFKA) {
             match option {
                 "bootstrap" => {
@@ -114,7 +114,7 @@ impl Reach {
     }
 
     /// Why dead letters cannot be written to a file, if so.
-    pub fn refusal_of_dead_letters(&self, path: &Path) -> Option<Refused> {
+    pub fn refusal_of_dead_letters(&self, path: &Path) -> Option<Refusal> {
         let is_refused = self.refused.contains(FILE) || !self.allows(FILE);
         if is_refused {
             let message =
@@ -156,7 +156,7 @@ fn within(directories: &[PathBuf], path: &Path, setting: &str) -> Result<PathBuf
                 return Ok(resolved);
             }
         }
-        // What is elsewhere on the machine is not said: neither whether it exists, nor whether it can be read.
+        // Errors outside the directories are not shown: they would tell whether a file of the machine exists.
         Err(error)
             if !path.components().any(|part| part == Component::ParentDir)
                 && directories.iter().any(|directory| path.starts_with(directory)) =>

@@ -46,7 +46,7 @@ pub struct RunOptions {
     pub console: Arc<dyn Console>,
     /// Taps between streams of different runs.
     pub taps: Taps,
-    /// What the streams may reach outside the cluster.
+    /// The limits of the streams outside the cluster.
     pub reach: Arc<Reach>,
 }
 

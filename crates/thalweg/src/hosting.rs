@@ -67,7 +67,7 @@ pub struct Streams {
 
 impl Streams {
     /// Starts hosting. Streams run as soon as their definitions are read, by `host_login` if these are other client settings
-    /// than those of the streams. `reach` is what they may reach outside the cluster.
+    /// than those of the streams. `reach` limits them outside the cluster.
     pub fn start(
         server: &Server,
         settings: &StreamSettings,

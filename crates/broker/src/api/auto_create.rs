@@ -5,7 +5,6 @@ use crate::audit::record_auto_created;
 use crate::auto_topics::kind;
 use crate::broker::Broker;
 use std::time::Duration;
-use thalweg_config::EffectiveTopicConfig;
 use thalweg_metadata::topic_name::{self, OFFSETS, SHARE_STATE, STREAM_DEFINITIONS, TRANSACTIONS};
 use thalweg_wire::request::create_topics_request::{CreatableTopic, CreatableTopicConfig};
 use thalweg_wire::request::create_topics_response::CreatableTopicResult;
@@ -155,24 +154,11 @@ async fn wait_for_leaders(broker: &Broker, names: &[String]) {
 
 fn creatable(broker: &Broker, name: &str) -> CreatableTopic {
     let config = broker.config();
-    // The hosts of streams create it in the same form; a client that names it first must not make it another topic.
-    if name == STREAM_DEFINITIONS {
-        let compact = CreatableTopicConfig {
-            name: EffectiveTopicConfig::cleanup_policy.name().to_owned(),
-            value: Some("compact".to_owned()),
-        };
-        return CreatableTopic {
-            name: name.to_owned(),
-            num_partitions: 1,
-            replication_factor: config.topics.default_replication_factor,
-            configs: vec![compact],
-            ..Default::default()
-        };
-    }
     let internal = match name {
         OFFSETS => Some(config.groups.offsets_topic()),
         TRANSACTIONS => Some(config.transactions.state_topic()),
         SHARE_STATE => Some(config.share_coordinator.state_topic()),
+        STREAM_DEFINITIONS => Some(config.topics.stream_definitions()),
         _ => None,
     };
     let (num_partitions, replication_factor) = match &internal {

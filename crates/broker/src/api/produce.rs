@@ -117,8 +117,8 @@ fn denied_topics(broker: &Broker, call: &Call, request: &ProduceRequest) -> Deni
     })
 }
 
-/// The right on the cluster that a client needs for a topic besides WRITE on it. Hosts of streams run what the topic of their
-/// definitions says: it needs what their API needs. The trail of an audit is written by brokers.
+/// The right on the cluster that a client needs for a topic besides WRITE on it. Hosts run the streams of the topic of
+/// definitions, so that it needs the right of their API. The audit trail is written by brokers.
 fn also_needed(config: &BrokerConfig, topic: &str) -> Option<Operation> {
     if topic == STREAM_DEFINITIONS {
         return Some(Operation::Alter);
@@ -126,7 +126,7 @@ fn also_needed(config: &BrokerConfig, topic: &str) -> Option<Operation> {
     (config.audit.topic.as_deref() == Some(topic)).then_some(Operation::ClusterAction)
 }
 
-/// Whether clients cannot write to a topic, whatever their rights: it is a coordinator's. Kafka makes an exception for one name.
+/// Whether a topic is a coordinator's, and closed to clients with all rights. Kafka makes an exception for one client id.
 fn is_closed(call: &Call, topic: &str) -> bool {
     topic_name::is_of_coordinators(topic) && call.client_id.as_deref() != Some("__admin_client")
 }

@@ -15,7 +15,7 @@ use thalweg_security::sasl::{Mechanism, plain};
 
 /// Users whose passwords are kept.
 const VERIFIED_MAX: usize = 1024;
-/// Verifications at the same time. Those from one address wait in a queue of their own.
+/// Verifications at the same time. Each address has its own queue.
 const TURNS: usize = 1;
 /// Bytes of a name or a password. Longer ones are not looked at.
 const LENGTH_MAX: usize = 1024;
@@ -47,7 +47,7 @@ impl Passwords {
         self.authenticator.failure_delay()
     }
 
-    /// Whether a user has this password now, as someone at this address says.
+    /// Whether a user has this password now. Requests of an address wait for each other.
     pub async fn verify(&self, address: IpAddr, user: &str, password: &str) -> bool {
         if [user, password]
             .iter()

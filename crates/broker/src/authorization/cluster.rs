@@ -99,8 +99,8 @@ impl ClusterRights {
         answer.is_allowed
     }
 
-    /// Whether an operation on any resource is allowed, for who acts on behalf of a principal and asks again and again: it is
-    /// neither logged nor an event of the trail.
+    /// Whether an operation on any resource is allowed. The check is neither logged nor an event of the trail: it is for services
+    /// that act on behalf of a principal and check its rights periodically.
     pub fn permits(
         &self,
         principal: &Principal,

@@ -4,7 +4,7 @@ use base64::alphabet::STANDARD;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use base64::engine::{DecodePaddingMode, Engine as _};
 
-/// Braces as programs write them where they cannot stand as they are: in addresses, in sources, in markup.
+/// The spellings of a brace in addresses, sources and markup.
 const BRACES: [&str; 7] = ["%7b", "\\u007b", "\\x7b", "\\173", "&#123;", "&#x7b;", "&lcub;"];
 /// Base64 of an object with a member of one letter has more characters.
 const BASE64_MIN: usize = 10;
@@ -13,7 +13,7 @@ const IN_BASE64_AND_PATHS: [char; 4] = ['/', '+', '-', '_'];
 /// Places in a word at which Base64 may begin.
 const STARTS_MAX: usize = 16;
 
-/// With or without padding, and whatever the last bits are: a text may have been cut.
+/// Padding and the last bits do not matter, because a text may have been cut.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new()

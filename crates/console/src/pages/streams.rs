@@ -44,7 +44,7 @@ pub fn problem(error: &HostError) -> Problem {
     let status = match error {
         HostError::NoSuchStream { .. } | HostError::NoSuchStage { .. } => StatusCode::NOT_FOUND,
         HostError::Conflict(_) => StatusCode::CONFLICT,
-        HostError::LacksRight(_) => StatusCode::FORBIDDEN,
+        HostError::MissingRight(_) => StatusCode::FORBIDDEN,
         HostError::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
         _ => StatusCode::BAD_REQUEST,
     };

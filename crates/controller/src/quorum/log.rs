@@ -475,7 +475,7 @@ impl MetadataLog {
     }
 }
 
-/// Protects what another version or Apache Kafka made by the process's mask. Rights of a group may be a backup's, and stay.
+/// Takes the rights of other users from files of an earlier version or Apache Kafka. Rights of a group may be a backup's, and stay.
 fn close_to_others(disk: &Disk, path: &Path) {
     if !disk.exists(path) {
         return;

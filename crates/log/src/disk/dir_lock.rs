@@ -13,17 +13,17 @@ use super::{Disk, Open};
 /// Held while a log directory is open; released when dropped, or by the end of the process.
 #[derive(Debug)]
 pub struct DirLock {
-    _held: Held,
+    _handle: LockHandle,
 }
 
 #[derive(Debug)]
 #[expect(clippy::disallowed_types, reason = "this is the seam that owns files")]
-enum Held {
+enum LockHandle {
     File(fs::File),
     Memory { _lock: MemoryLock },
 }
 
-impl Drop for Held {
+impl Drop for LockHandle {
     /// Unlocks the file instead of leaving that to its last descriptor: a child between fork and exec has a copy.
     fn drop(&mut self) {
         if let Self::File(file) = self {
@@ -39,7 +39,9 @@ impl Disk {
     /// uses.
     pub fn lock(&self, path: &Path) -> io::Result<Option<DirLock>> {
         if let Some(memory) = &self.memory {
-            return Ok(memory.lock(path)?.map(|lock| DirLock { _held: Held::Memory { _lock: lock } }));
+            return Ok(memory
+                .lock(path)?
+                .map(|lock| DirLock { _handle: LockHandle::Memory { _lock: lock } }));
         }
         let Open::File { file, .. } = self.open_or_create(path)?.open else {
             unreachable!("a disk that is not in memory opens files of the machine");
@@ -47,7 +49,7 @@ impl Disk {
         let taken = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)
             .and_then(|()| rustix::fs::fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive));
         match taken {
-            Ok(()) => Ok(Some(DirLock { _held: Held::File(file) })),
+            Ok(()) => Ok(Some(DirLock { _handle: LockHandle::File(file) })),
             Err(Errno::AGAIN | Errno::ACCESS) => Ok(None),
             Err(errno) => Err(errno.into()),
         }
@@ -64,8 +66,8 @@ mod tests {
         let dir = TempDir::new();
         let (disk, path) = (Disk::real(), dir.path().join(".lock"));
         let lock = disk.lock(&path).expect("it can be opened").expect("it is free");
-        let Held::File(file) = &lock._held else { panic!("a file of the machine") };
-        // What a child has until it runs another program.
+        let LockHandle::File(file) = &lock._handle else { panic!("a file of the machine") };
+        // A child has such a copy until it runs another program.
         let copy = file.try_clone().expect("a copy");
         assert!(disk.lock(&path).expect("it can be opened").is_none());
         drop(lock);

@@ -44,8 +44,8 @@ impl PartitionLog {
 
     /// The segments before the first of which only an index is there: the deletion of old records leaves no such index, since it
     /// renames the log before it, and the log is still there under its other name when the process ends between the two. The
-    /// index stays, so that the next start sees it too, until the records are deleted or fetched again. What was synced does not
-    /// matter: the log is created before its index, and other segments are behind it.
+    /// index stays, so that the next start sees it too, until the records are deleted or fetched again. The recovery point does
+    /// not matter: no crash leaves such an index, because a log is created before its index, and other segments follow it.
     fn note_lost_beginning(&mut self, lost: &[Offset], deleted_to: Offset) -> Result<(), LogError> {
         let first = self.segments[0].base_offset;
         let indexes: Vec<Offset> = lost.iter().copied().filter(|base| *base < first).collect();
@@ -57,33 +57,29 @@ impl PartitionLog {
             return Ok(self.forget_lost_beginning()?);
         }
         let reason = BatchFault::Missing { from: from.0, to: first.0 };
-        self.note_damage(from, &CorruptBatch { position: 0, reason });
+        self.log_damage(from, &CorruptBatch { position: 0, reason });
+        self.publish();
         Ok(())
     }
 
-    /// The records before the first segment are not missed any more, once their indexes are gone.
+    /// Forgets that records are missing before the first segment, once their indexes are gone. It can be tried again.
     pub(super) fn forget_lost_beginning(&mut self) -> io::Result<()> {
-        let Some(lost) = &mut self.health.lost_beginning else { return Ok(()) };
+        let Some(lost) = &self.health.lost_beginning else { return Ok(()) };
+        // A truncation to the beginning may have created a segment of the same name.
+        let is_there = |base: &Offset| self.segments.iter().any(|segment| segment.base_offset == *base);
+        let mut alone = lost.indexes.iter().filter(|base| !is_there(base));
         let mut renamed = Vec::new();
-        let mut outcome = Ok(());
-        while let (Ok(()), Some(&base)) = (&outcome, lost.indexes.last()) {
-            // A log that begins anew may have a segment of that name.
-            if self.segments.iter().all(|segment| segment.base_offset != base) {
-                outcome = Segment::paths(&self.home, base).iter().try_for_each(|path| {
-                    renamed.extend(take_out(&self.home, path)?);
-                    Ok(())
-                });
+        let outcome: io::Result<()> = alone.try_for_each(|base| {
+            for path in Segment::paths(&self.home, *base) {
+                renamed.extend(take_out(&self.home, &path)?);
             }
-            if outcome.is_ok() {
-                lost.indexes.pop();
-            }
-        }
-        if outcome.is_ok() {
-            self.health.lost_beginning = None;
-            self.publish();
-        }
+            Ok(())
+        });
         self.doom(renamed);
-        outcome
+        outcome?;
+        self.health.lost_beginning = None;
+        self.publish();
+        Ok(())
     }
 
     /// Checks one of the closed segments that were found at the start, and notes its damage. Returns whether there was one

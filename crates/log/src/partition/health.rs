@@ -169,7 +169,7 @@ impl PartitionLog {
         self.forget_missing()
     }
 
-    /// Forgets what is missing at both ends, because nothing brings it back.
+    /// Forgets the records that are missing at both ends, because no other replica has them.
     pub fn accept_loss(&mut self) -> Result<(), LogError> {
         self.forget_missing()?;
         Ok(self.forget_lost_beginning()?)
@@ -208,26 +208,30 @@ impl PartitionLog {
         self.note_damage(segment, fault);
     }
 
-    /// Logs damage in a batch, once.
+    /// Notes damage in a batch, and logs it once.
     pub(super) fn note_damage(&mut self, segment: Offset, fault: &CorruptBatch) {
-        if self.health.noted_damage == Some((segment, fault.position)) {
-            return;
-        }
-        self.health.noted_damage = Some((segment, fault.position));
-        if is_damage(&fault.reason) {
+        if self.log_damage(segment, fault) && is_damage(&fault.reason) {
             let first = match fault.reason {
                 BatchFault::Missing { from, .. } => Offset(from),
                 _ => segment,
             };
-            if first >= self.segments[0].base_offset {
-                self.health.unreadable.insert(first);
-            }
+            self.health.unreadable.insert(first);
             self.publish();
         }
+    }
+
+    /// Logs damage in a batch, unless it was logged last. Returns whether it is logged.
+    pub(super) fn log_damage(&mut self, segment: Offset, fault: &CorruptBatch) -> bool {
+        let place = Some((segment, fault.position));
+        if self.health.noted_damage == place {
+            return false;
+        }
+        self.health.noted_damage = place;
         tracing::error!(
             partition = %self.name, segment = segment.0, position = fault.position, %fault,
             "Batch is damaged and cannot be served"
         );
+        true
     }
 }
 

@@ -8,11 +8,11 @@ use std::time::Duration;
 use thalweg_record::Offset;
 use tokio::time::Instant;
 
-/// How many offsets are remembered. One that is fetched from again stays; where many readers go on, a new one has to find a place,
-/// which a consumer that is stuck does after some tries.
+/// The number of remembered offsets. An offset that is fetched from again stays. Beside many readers a new offset needs a free
+/// place, which the offset of a stuck consumer gets after some fetches.
 const REMEMBERED_MAX: usize = 16;
 
-/// An offset that was not fetched from for so long gives up its place, or is as if it were new.
+/// The time after the last fetch from an offset after which it is forgotten.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(4);
 
 /// How long a consumer fetches from the same offset before the records there are checked. Several that read side by side come to
@@ -52,13 +52,12 @@ impl Refetches {
     /// A consumer is sent records from `offset` on. Returns whether one seems to be stuck there: after a while, and then each time
     /// that the while has doubled.
     pub(super) fn on_records_sent(&mut self, offset: Offset, sent_bytes: usize, now: Instant) -> bool {
-        let new = Refetch { offset, times: 1, since: now, last: now, due: now + TIME_BEFORE_CHECK };
         let Some(refetch) = self.seen.iter_mut().find(|refetch| refetch.offset == offset) else {
-            self.remember(new);
+            self.remember(Refetch::new(offset, now));
             return false;
         };
         if refetch.is_forgotten(now) {
-            *refetch = new;
+            *refetch = Refetch::new(offset, now);
             return false;
         }
         refetch.last = now;
@@ -72,7 +71,7 @@ impl Refetches {
         is_stuck
     }
 
-    /// If there is a place.
+    /// Remembers an offset, if there is a place.
     fn remember(&mut self, refetch: Refetch) {
         if self.seen.len() < REMEMBERED_MAX {
             self.seen.push(refetch);
@@ -88,6 +87,10 @@ impl Refetches {
 }
 
 impl Refetch {
+    fn new(offset: Offset, now: Instant) -> Refetch {
+        Refetch { offset, times: 1, since: now, last: now, due: now + TIME_BEFORE_CHECK }
+    }
+
     fn is_forgotten(&self, now: Instant) -> bool {
         now - self.last >= FORGOTTEN_AFTER
     }

@@ -63,7 +63,7 @@ impl Partition {
             }
         }
         if let Some(StuckConsumer { offset, sent_bytes, is_new }) = consumer {
-            // Some have reasons of their own, and others should not pay for a second look at headers.
+            // Consumers may fetch again for other reasons; a second check of headers would slow the others.
             self.check_sent(PartitionLog::batches_read, offset, sent_bytes, is_new, &"a consumer");
         }
     }

@@ -146,16 +146,15 @@ struct Move {
     partition: Arc<Partition>,
     began: Instant,
     failures: u32,
-    /// Whether the log says that the move waits for damaged records.
-    has_told_of_damage: bool,
+    /// Whether the wait for damaged records was logged.
+    damage_logged: bool,
     /// The directory that was reported last, and when.
     reported: Option<(Uuid, Instant)>,
 }
 
 async fn move_one(replication: Arc<Replication>, partition: Arc<Partition>, slots: Arc<Semaphore>) {
     let began = Instant::now();
-    let mut this =
-        Move { replication, partition, began, failures: 0, has_told_of_damage: false, reported: None };
+    let mut this = Move { replication, partition, began, failures: 0, damage_logged: false, reported: None };
     loop {
         if this.replication.moves.throttle.is_exceeded(Instant::now()) {
             tokio::time::sleep(HELD_BACK).await;
@@ -195,13 +194,13 @@ impl Move {
                 tokio::time::sleep(RETRY_MAX).await;
             }
             Progress::LogDamaged => {
-                if !self.has_told_of_damage {
+                if !self.damage_logged {
                     tracing::warn!(
                         ?partition,
                         "Move to another log directory waits until damaged records were fetched again"
                     );
                 }
-                self.has_told_of_damage = true;
+                self.damage_logged = true;
                 tokio::time::sleep(RETRY_MAX).await;
             }
             Progress::Moved => {

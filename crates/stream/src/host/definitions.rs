@@ -26,7 +26,7 @@ const CREATE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Timeout for writing a record, and for finding the end of the topic.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What writing a definition takes, as brokers know on which topic they act.
+/// The rights that brokers ask of a writer of definitions.
 const NEEDED: &str = "the login of the host needs ALTER on the cluster, and READ and WRITE on this topic";
 
 /// The topic cannot be read or written.

@@ -53,7 +53,7 @@ impl Change {
     }
 }
 
-/// Takes changes, and knows who asks for them.
+/// Takes the changes of a request, and knows its principal.
 #[derive(Clone)]
 pub struct Recorder {
     to: Arc<dyn Fn(Change) + Send + Sync>,
@@ -72,7 +72,7 @@ impl Recorder {
         Recorder { asker: Some(principal.into()), ..self }
     }
 
-    /// The principal who asks, if it is known.
+    /// The principal of the request, if it is known.
     pub fn asker(&self) -> Option<String> {
         self.asker.as_deref().map(str::to_owned)
     }

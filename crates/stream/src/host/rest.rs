@@ -197,7 +197,7 @@ impl HostError {
             HostError::NoSuchStream { .. } => "no such stream",
             HostError::NoSuchStage { .. } => "no such stage",
             HostError::Refused(_) => "refused",
-            HostError::LacksRight(_) => "forbidden",
+            HostError::MissingRight(_) => "forbidden",
             HostError::Conflict(_) => "conflict",
             HostError::Unavailable(_) => "unavailable",
         }
@@ -221,7 +221,7 @@ impl IntoResponse for HostError {
             | HostError::NotExactlyOnce(_)
             | HostError::WrongName(_)
             | HostError::Refused(_) => StatusCode::BAD_REQUEST,
-            HostError::LacksRight(_) => StatusCode::FORBIDDEN,
+            HostError::MissingRight(_) => StatusCode::FORBIDDEN,
             HostError::NoSuchStream { .. } | HostError::NoSuchStage { .. } => StatusCode::NOT_FOUND,
             HostError::Conflict(_) => StatusCode::CONFLICT,
             HostError::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,

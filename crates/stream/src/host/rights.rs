@@ -1,9 +1,9 @@
-//! What a principal may do who has a stream run. The streams of all users share the login of their host, so that the cluster
-//! itself cannot tell them apart: the host asks for each topic, group and transactional id that a stream names. The login needs
-//! the rights, too.
+//! The rights of the principal of a stream. The streams of all users share the login of their host, so that the cluster cannot
+//! tell their principals apart: the host checks each topic, group and transactional id of a stream. The login needs the rights,
+//! too.
 //!
 //! They are checked when a definition is accepted, when it is begun, and again and again while it runs. A stage with the address
-//! of another cluster, or with settings of its own, has the rights of its own login.
+//! of another cluster, or with other client settings, has the rights of that login.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -16,7 +16,7 @@ use crate::plan::{Plan, StagePlan};
 /// Definitions without a principal have the rights of a client without a name.
 const ANONYMOUS: &str = "User:ANONYMOUS";
 
-/// What is done to a resource, by Kafka's operations.
+/// An operation of Kafka on a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Act {
     /// ALTER.
@@ -43,9 +43,9 @@ pub enum Resource {
 /// A right that a stream needs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Right {
-    /// What it does.
+    /// The operation.
     pub act: Act,
-    /// To what.
+    /// The resource.
     pub resource: Resource,
 }
 
@@ -57,13 +57,13 @@ pub trait Rights: Send + Sync {
 
 /// A right that the principal of a stream lacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LacksRight {
+pub struct MissingRight {
     /// The principal, if the definition names one.
     principal: Option<String>,
     right: Right,
 }
 
-impl fmt::Display for LacksRight {
+impl fmt::Display for MissingRight {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Right { act, resource } = &self.right;
         let act = match act {
@@ -94,17 +94,17 @@ impl fmt::Display for LacksRight {
     }
 }
 
-impl std::error::Error for LacksRight {}
+impl std::error::Error for MissingRight {}
 
 /// Checks that a principal has all of these rights.
 pub fn check(
     rights: &dyn Rights,
     principal: Option<&str>,
     needed: &BTreeSet<Right>,
-) -> Result<(), LacksRight> {
+) -> Result<(), MissingRight> {
     let asked = principal.unwrap_or(ANONYMOUS);
     match needed.iter().find(|right| !rights.allow(asked, right)) {
-        Some(right) => Err(LacksRight { principal: principal.map(str::to_owned), right: right.clone() }),
+        Some(right) => Err(MissingRight { principal: principal.map(str::to_owned), right: right.clone() }),
         None => Ok(()),
     }
 }
@@ -112,7 +112,7 @@ pub fn check(
 /// The rights that a plan needs, with its topics between stages in place. `process` is part of its transactional ids.
 pub fn needed(plan: &Plan, deployment: &Deployment, cluster: &Cluster, process: &str) -> BTreeSet<Right> {
     let right = |act, resource| Right { act, resource };
-    // Who may define streams may alter the cluster.
+    // The definition itself needs this right.
     let mut needed = BTreeSet::from([right(Act::Alter, Resource::Cluster)]);
     if let OnError::DeadLetterTopic(topic) = &deployment.on_error {
         needed.insert(right(Act::Write, Resource::Topic(topic.clone())));

@@ -11,15 +11,15 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use super::rights::{LacksRight, Right};
+use super::rights::{MissingRight, Right};
 use super::{Host, INSTANCE, State, StreamStatus, rights};
 use crate::deployment::Deployment;
 use crate::runtime::{self, Meters, RunOptions, Running};
 
 /// How often the rights of the principal are checked while a stream runs.
 const RIGHTS_CHECKED_EVERY: Duration = Duration::from_secs(5);
-/// How long a stream may drain whose principal has lost a right.
-const LOSER_DRAINED: Duration = Duration::from_secs(5);
+/// The time to drain a stream after its principal lost a right.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The desired state of a stream.
 #[derive(Clone, Debug)]
@@ -190,7 +190,7 @@ impl Work {
     }
 
     /// Waits until the principal lacks a right that the stream needs.
-    async fn lost(&self, principal: Option<&str>, needed: &BTreeSet<Right>) -> LacksRight {
+    async fn lost(&self, principal: Option<&str>, needed: &BTreeSet<Right>) -> MissingRight {
         loop {
             sleep(RIGHTS_CHECKED_EVERY).await;
             if let Err(lost) = rights::check(&*self.host.0.settings.rights, principal, needed) {
@@ -203,7 +203,7 @@ impl Work {
     async fn watch(
         &self,
         mut running: Running,
-        lost: impl Future<Output = LacksRight>,
+        lost: impl Future<Output = MissingRight>,
         orders: &mut watch::Receiver<Ordered>,
     ) -> bool {
         let meters = running.meters();
@@ -220,8 +220,8 @@ impl Work {
             }
             lost = lost => {
                 stopper.stop();
-                // What is in flight was read while the right was there.
-                let _ = timeout(LOSER_DRAINED, running.ended()).await;
+                // Messages in flight were read while the right was there.
+                let _ = timeout(DRAIN_TIMEOUT, running.ended()).await;
                 drop(running);
                 self.failed(lost.to_string(), Some(meters));
                 return false;

@@ -98,7 +98,7 @@ impl Host {
         Ok(())
     }
 
-    /// Deploys a stream on this node. It runs with the rights of the principal who asks for it.
+    /// Deploys a stream on this node. It runs with the rights of this principal.
     pub async fn deploy(
         &self,
         name: &str,

@@ -155,7 +155,7 @@ fn written<T: Serialize + ?Sized>(format: Format, document: &T, pretty: bool) ->
         _ => serde_json::to_string(document)?,
     };
     text.push('\n');
-    Ok(in_json(&text).into_owned())
+    Ok(in_json(text))
 }
 
 /// The text of a field. Nothing is a dash.

@@ -353,8 +353,8 @@ impl Node {
         (hosting::own_address(server).map(|own| own.to_string()), address)
     }
 
-    /// Starts hosting streams, if enabled. `host_login` has the client settings for their definitions, if they differ, and `reach`
-    /// is what they may reach outside the cluster.
+    /// Starts hosting streams, if enabled. `host_login` has the client settings for their definitions, if they differ; `reach`
+    /// limits them outside the cluster.
     fn host(
         &self,
         settings: &StreamSettings,

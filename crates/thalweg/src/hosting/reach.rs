@@ -1,19 +1,16 @@
-//! What hosted streams may reach outside the cluster, by the settings.
+//! The limits of hosted streams outside the cluster, by the settings.
 //!
-//! Whoever defines a stream acts with the rights of this process. Where only users of this machine reach the node, that is no more
-//! than the API itself gives them. Everywhere else, programs, files and other servers are the operator's to allow.
+//! A stream acts with the rights of this process. Where only users of this machine reach the node, these add nothing to the rights
+//! that the API gives all of them. On other nodes the operator allows programs, files and servers.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
 use thalweg_config::{BrokerConfig, SecurityProtocol};
-use thalweg_stream::{OUTSIDE, Reach};
+use thalweg_stream::{EXEC, OUTSIDE, Reach};
 
-/// Programs need a name everywhere.
-const EXEC: &str = "exec";
-
-/// What streams may reach.
+/// The limits, by the settings of a node.
 pub fn of(config: &BrokerConfig) -> Reach {
     let streams = &config.streams;
     let is_open = is_of_this_machine(config);
@@ -21,6 +18,7 @@ pub fn of(config: &BrokerConfig) -> Reach {
         Some(named) => named.iter().cloned().collect(),
         None if !is_open => BTreeSet::new(),
         None => {
+            // Programs need a name everywhere.
             let with_exec = streams.refused_modules.is_some();
             let allowed = OUTSIDE.into_iter().filter(|name| *name != EXEC || with_exec);
             allowed.map(str::to_owned).collect()
@@ -36,7 +34,7 @@ pub fn of(config: &BrokerConfig) -> Reach {
         .without(streams.refused_modules.clone().unwrap_or_default())
 }
 
-/// Whether only this machine reaches the node and the definitions of its streams, and whoever does may do everything.
+/// Whether the node and the definitions of its streams are reached from this machine alone, where each user has all rights.
 fn is_of_this_machine(config: &BrokerConfig) -> bool {
     let listeners = config.listeners.broker.iter().chain(&config.listeners.controller);
     let is_reachable = listeners.chain(&config.http.as_listener()).any(|listener| listener.is_reachable());

@@ -1,4 +1,4 @@
-//! The rights of those who have streams run, by the ACLs of the broker's cluster.
+//! The rights of the principals of streams, by the ACLs of the broker's cluster.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -7,7 +7,7 @@ use thalweg_security::Principal;
 use thalweg_security::acl::{CLUSTER_NAME, Operation, ResourceType};
 use thalweg_stream::host::rights::{Act, Resource, Right, Rights};
 
-/// Streams connect from this machine, whichever the user was at.
+/// The host of a stream's connections, for ACLs with hosts.
 const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// Asks the authorizer of the broker. Without one, everything is allowed.

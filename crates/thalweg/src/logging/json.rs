@@ -46,10 +46,9 @@ fn line(level: &str, target: &str, message: String, fields: Map<String, Value>) 
     let [timestamp, level, target, message] =
         [timestamp, level.to_owned(), target.to_owned(), message].map(Value::String);
     let fields = Value::Object(fields);
-    let line = format!(
+    in_json(format!(
         "{{\"timestamp\":{timestamp},\"level\":{level},\"target\":{target},\"message\":{message},\"fields\":{fields}}}"
-    );
-    in_json(&line).into_owned()
+    ))
 }
 
 /// What an event says.

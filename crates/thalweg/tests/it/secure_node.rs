@@ -252,7 +252,7 @@ fn hosting(properties: &[&str]) -> Secured {
     secured
 }
 
-/// A record of the topic of definitions, which has node 1 run a line in nobody's name.
+/// A record of the topic of definitions that makes node 1 run a line without a principal.
 fn record(name: &str, line: &str) -> String {
     let value = serde_json::json!({ "version": 1, "definition": line, "deployed": { "node": 1 } });
     format!("{name}={value}\n")
@@ -278,7 +278,7 @@ fn a_user_who_may_write_to_all_topics_runs_no_streams() {
     let listed = succeeds(&mut secured.stream("list --json"));
     assert!(!listed.contains("leak"), "{listed}");
 
-    // What is in the topic all the same, because a broker of another make led it or from before, reaches nothing either.
+    // Records of earlier versions, or behind a leader of another make, give no reach either.
     for (name, line) in [("leak", leak.as_str()), ("clock", "time | log")] {
         let (code, _, error) = forge(&mut secured.admin(produce), name, line);
         assert_eq!(code, Some(0), "{error}");
@@ -377,7 +377,7 @@ fn a_stream_runs_as_long_as_the_one_who_deployed_it_has_its_rights() {
         "{}",
         status()
     );
-    // Who has the rights may let it go on.
+    // A user with the rights can deploy the stream again.
     succeeds(&mut secured.stream("deploy clock"));
     assert!(status().contains("User:admin") && status().contains("\"deployed\""), "{}", status());
 }

@@ -96,7 +96,7 @@ impl Output {
             if let Some(count) = delivery_count {
                 json["delivery_count"] = count.into();
             }
-            return writeln!(out, "{}", in_json(&json.to_string()));
+            return writeln!(out, "{}", in_json(json.to_string()));
         }
         let mut parts: Vec<Vec<u8>> = Vec::new();
         if self.print_timestamp {

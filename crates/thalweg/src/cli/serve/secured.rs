@@ -1,7 +1,7 @@
 //! `serve --secure`: the settings of a secured node, from a directory that is made where it is missing.
 
 use std::collections::BTreeSet;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -27,8 +27,7 @@ const DATA_DIR: &str = "./thalweg-data";
 const AUDIT_FILE: &str = "audit.log";
 const LISTEN: &str = "localhost:9092";
 const PROTOCOL: &str = "SASL_SSL";
-/// The mode of a new data directory, and the bits of a mode that give rights to all other users.
-const OWNER_ONLY: u32 = 0o700;
+/// The bits of a mode that give rights to all other users.
 const OTHERS: u32 = 0o007;
 
 /// What was set up.
@@ -156,8 +155,8 @@ pub fn left_out(properties: &ServerProperties) -> Option<PathBuf> {
     (!is_secured_elsewhere && dir.join("ca.crt").exists()).then_some(dir)
 }
 
-/// Makes missing data directories for this user only, and names those that all users may read. Rights that exist are left as
-/// they are: an operator may have given them to a backup or a collector, and cannot tell that a start takes them.
+/// Creates missing data directories for this user only, and warns about those that all users may read. Existing rights stay: an
+/// operator may have given them to a backup or a collector.
 pub fn keep_data_private(config: &BrokerConfig) {
     let metadata = config.metadata_log_dir();
     let dirs: BTreeSet<&Path> =
@@ -170,7 +169,7 @@ pub fn keep_data_private(config: &BrokerConfig) {
             }
             Ok(_) => {}
             // The node reports a directory that cannot be made, and goes on without it if there are others.
-            Err(_) => drop(std::fs::DirBuilder::new().recursive(true).mode(OWNER_ONLY).create(dir)),
+            Err(_) => drop(thalweg_authority::make_directory(dir)),
         }
     }
 }
