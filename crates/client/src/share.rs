@@ -126,6 +126,10 @@ pub struct ShareConsumer {
     /// What the last poll returned, to be accepted where that is implicit.
     returned: Option<ShareChunk>,
     settled: VecDeque<(TopicPartition, Result<(), ClientError>)>,
+    /// The error of a partition that no poll has reported.
+    refused: Option<ClientError>,
+    /// How many refusals of the member were reported.
+    refusals: u64,
     failure: Option<ClientError>,
     lock_timeout: Option<Duration>,
     sessions: u64,
@@ -160,6 +164,8 @@ impl ShareConsumer {
             ready: VecDeque::new(),
             returned: None,
             settled: VecDeque::new(),
+            refused: None,
+            refusals: 0,
             failure: None,
             lock_timeout: None,
             sessions: 0,
@@ -205,6 +211,7 @@ impl ShareConsumer {
     pub async fn wait_for_assignment(&mut self) -> Result<(), ClientError> {
         loop {
             self.follow_member()?;
+            self.take_refusal()?;
             if !self.places.is_empty() {
                 return Ok(());
             }
@@ -225,6 +232,7 @@ impl ShareConsumer {
         self.accept_returned();
         loop {
             self.follow_member()?;
+            self.take_refusal()?;
             while let Some((at, settled)) = self.settled.pop_front() {
                 if let Err(error) = settled {
                     return Ok(SharePolled::NotAcknowledged(at, error));
@@ -353,6 +361,16 @@ impl ShareConsumer {
             self.refresh_at = Instant::now();
         }
         Ok(())
+    }
+
+    /// Reports an error with which the consumer goes on, once: of a topic that it may not read, until the right is granted.
+    fn take_refusal(&mut self) -> Result<(), ClientError> {
+        let of_member = self.assigned.borrow().refused.clone();
+        if let Some((count, error)) = of_member.filter(|(count, _)| *count > self.refusals) {
+            self.refusals = count;
+            return Err(error);
+        }
+        self.refused.take().map_or(Ok(()), Err)
     }
 
     /// Whether the session that delivered a chunk has its records still.

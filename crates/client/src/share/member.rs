@@ -36,6 +36,8 @@ pub(super) struct Wish {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Assigned {
     pub(super) places: Arc<BTreeSet<Place>>,
+    /// The last refusal with which the member goes on, and how many there were.
+    pub(super) refused: Option<(u64, ClientError)>,
     /// Why the member cannot continue.
     pub(super) failure: Option<ClientError>,
 }
@@ -106,8 +108,13 @@ impl Member {
                     // Otherwise a coordinator that refuses every join gets them without a pause.
                     let pause = if self.epoch == JOINS { self.backoff.next() } else { Duration::ZERO };
                     self.epoch = JOINS;
-                    self.assigned.send_replace(Assigned::default());
+                    self.assign(Arc::default());
                     self.beat_at = Instant::now() + pause;
+                }
+                // The member stays one, and goes on when it may see the topic.
+                Some(ErrorCode::TopicAuthorizationFailed) => {
+                    self.report(&error);
+                    self.retry(&error);
                 }
                 Some(ErrorCode::CoordinatorLoadInProgress) => self.retry(&error),
                 _ if error.is_retriable() => {
@@ -117,12 +124,28 @@ impl Member {
                 _ => {
                     let what = format!("Heartbeat of share group {}", self.config.group);
                     let failure = Some(error.if_unserved(what, NEEDS));
-                    self.assigned.send_replace(Assigned { places: Arc::default(), failure });
+                    self.assigned.send_replace(Assigned { failure, ..Assigned::default() });
                     return Ok(());
                 }
             }
             self.known = None;
         }
+    }
+
+    fn assign(&self, places: Arc<BTreeSet<Place>>) {
+        self.assigned.send_if_modified(|assigned| {
+            assigned.places = places;
+            true
+        });
+    }
+
+    /// Tells the consumer of an error with which the member goes on.
+    fn report(&self, error: &ClientError) {
+        self.assigned.send_if_modified(|assigned| {
+            let earlier = assigned.refused.as_ref().map_or(0, |(count, _)| *count);
+            assigned.refused = Some((earlier + 1, error.clone()));
+            true
+        });
     }
 
     fn retry(&mut self, error: &ClientError) {
@@ -153,8 +176,7 @@ impl Member {
                 let id = topic.topic_id;
                 topic.partitions.into_iter().map(move |partition| (id, partition))
             });
-            let places = Arc::new(places.collect());
-            self.assigned.send_replace(Assigned { places, failure: None });
+            self.assign(Arc::new(places.collect()));
         }
         Ok(())
     }

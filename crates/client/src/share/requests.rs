@@ -382,22 +382,26 @@ impl ShareConsumer {
         }
     }
 
+    /// A broker refuses a partition. As in Java, that does not end the consumer (`ShareFetchCollector`): the right may be granted.
+    fn refused_partition(&mut self, broker: i32, error: ClientError) {
+        // The broker would answer at once, as long as it refuses the partition.
+        let again = Instant::now() + self.backoff.next();
+        if let Some(of_broker) = self.brokers.get_mut(&broker) {
+            of_broker.not_before = again;
+        }
+        let is_passing = error.is_retriable() || error.error_code() == Some(ErrorCode::UnknownServerError);
+        if is_passing {
+            self.config.connection.failed("share fetch", &error);
+            self.refresh_soon();
+        } else {
+            self.refused = Some(error);
+        }
+    }
+
     fn take_partition(&mut self, broker: i32, place: Place, at: &TopicPartition, data: PartitionData) {
         let what = || format!("Share fetch of {at}");
         if let Err(error) = Refused::check(data.error_code, data.error_message.as_deref(), what) {
-            let error = ClientError::from(error);
-            match error.is_retriable() {
-                true => {
-                    self.config.connection.failed("share fetch", &error);
-                    // The broker would answer at once, as long as it does not lead the partition.
-                    let again = Instant::now() + self.backoff.next();
-                    if let Some(of_broker) = self.brokers.get_mut(&broker) {
-                        of_broker.not_before = again;
-                    }
-                    self.refresh_soon();
-                }
-                false => self.failure = Some(error),
-            }
+            self.refused_partition(broker, error.into());
             return;
         }
         let Some(of_broker) = self.brokers.get_mut(&broker) else { return };

@@ -338,3 +338,44 @@ async fn a_fenced_member_joins_again() {
     };
     assert!(error.to_string().contains("share.version=1"), "{error}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_topic_that_the_member_may_not_see_is_reported_and_the_member_goes_on() {
+    let broker = Broker::default();
+    let mut consumer = broker.consumer(AcknowledgementMode::Implicit).await;
+    idle(&mut consumer).await;
+    broker.refuse(ErrorCode::TopicAuthorizationFailed);
+    let error = consumer.poll(Duration::from_secs(5)).await.expect_err("it is reported");
+    assert_eq!(error.error_code(), Some(ErrorCode::TopicAuthorizationFailed), "{error}");
+    let before = broker.beats.lock().expect("no panic").len();
+    broker.next(records(0, 2, 1));
+    chunk(&mut consumer).await;
+    (0..3).for_each(|_| broker.next(ShareFetchResponse::default()));
+    for _ in 0..3 {
+        idle(&mut consumer).await;
+    }
+    let beats = broker.beats.lock().expect("no panic").clone();
+    assert!(beats.len() > before + 1, "the member goes on: {beats:?}");
+    assert_eq!(beats[before].member_epoch, 1, "it is the same member");
+    assert!(beats[before].subscribed_topic_names.is_some(), "all is said again");
+    assert_eq!(consumer.assignment().len(), 2, "it keeps its partitions");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_partition_that_the_consumer_may_not_read_is_reported_and_the_consumer_goes_on() {
+    for (error, is_reported) in [
+        (ErrorCode::TopicAuthorizationFailed, true),
+        (ErrorCode::InvalidRequest, true),
+        (ErrorCode::UnknownServerError, false),
+    ] {
+        let broker = Broker::default();
+        broker.next(answer(PartitionData { error_code: error.code(), ..PartitionData::default() }));
+        broker.next(records(0, 2, 1));
+        let mut consumer = broker.consumer(AcknowledgementMode::Implicit).await;
+        if is_reported {
+            let said = consumer.poll(Duration::from_secs(5)).await.expect_err("it is reported");
+            assert_eq!(said.error_code(), Some(error), "{said}");
+        }
+        assert_eq!(chunk(&mut consumer).await.acquired[0].first, Offset(0), "{error}");
+    }
+}
