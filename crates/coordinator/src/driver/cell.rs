@@ -244,7 +244,10 @@ impl<S: Shard> Cell<S> {
                             awaited.push_back(appended);
                         }
                     }
-                    Err(error) => shard.refused(write, error, turn),
+                    Err(error) => {
+                        let batch_bytes_max = self.driver.log.batch_bytes_max(self.partition);
+                        shard.refused(write, error, batch_bytes_max, turn);
+                    }
                 }
             }
             held.take_in(shard.answers(), expires_ms);

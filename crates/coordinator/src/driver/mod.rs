@@ -107,8 +107,8 @@ pub(crate) trait Shard: Send + Sized + 'static {
     ) -> Result<(Bytes, AppendAs), WriteError>;
     /// A write is in the log, and ends at this offset.
     fn written(&mut self, write: Self::Write, last_offset: i64, turn: Self::Turn);
-    /// A write did not get into the log: nothing of it has happened.
-    fn refused(&mut self, write: Self::Write, error: WriteError, turn: Self::Turn);
+    /// A write did not get into the log, whose batches have so many bytes at most: nothing of it has happened.
+    fn refused(&mut self, write: Self::Write, error: WriteError, batch_bytes_max: usize, turn: Self::Turn);
     /// The log is acknowledged up to this offset.
     fn acknowledged(&mut self, last_offset: i64, turn: Self::Turn);
     /// A write that ended at this offset does not count: the medium refused it, or the replicas have it and are too few.

@@ -294,7 +294,7 @@ impl driver::Shard for Shard {
         self.pending.push_back(Pending { last_offset, expires_ms, answers, completion });
     }
 
-    fn refused(&mut self, mut write: Write, error: WriteError, now: Moment) {
+    fn refused(&mut self, mut write: Write, error: WriteError, batch_bytes_max: usize, now: Moment) {
         if write.is_divisible && error.is_of_one_record() && write.records.len() > 1 {
             tracing::debug!(records = write.records.len(), %error, "Dividing a rejected group coordinator write");
             for half in write.halves().into_iter().rev() {
@@ -303,7 +303,7 @@ impl driver::Shard for Shard {
             return;
         }
         if let Some(after) = write.after.take() {
-            self.after_refusal(after, error, now);
+            self.after_refusal(after, &mut write, error, batch_bytes_max, now);
         }
         if write.producer.is_some() && matches!(error, WriteError::Refused(_)) {
             tracing::debug!(records = write.records.len(), %error, "Rejected a write of a transaction");

@@ -177,7 +177,7 @@ impl driver::Shard for Shard {
         self.pending.push_back(Pending { last_offset, expires_ms, request: write.request });
     }
 
-    fn refused(&mut self, write: Write, error: WriteError, _: Moment) {
+    fn refused(&mut self, write: Write, error: WriteError, _: usize, _: Moment) {
         tracing::warn!(records = write.records.len(), %error, "Share coordinator write was rejected");
         self.settle(write.request, Err(error));
     }

@@ -213,7 +213,7 @@ impl driver::Shard for Shard {
         self.pending.push_back(Pending { last_offset, expires_ms, write });
     }
 
-    fn refused(&mut self, write: Write, error: WriteError, turn: Turn) {
+    fn refused(&mut self, write: Write, error: WriteError, _: usize, turn: Turn) {
         self.failed(write, error, turn);
     }
 

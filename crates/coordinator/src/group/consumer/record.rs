@@ -25,3 +25,18 @@ group_records! {
         RegularExpression = 16 (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
     }
 }
+
+impl ConsumerRecord {
+    /// The member that the record is about, if it is about one.
+    pub fn member(&self) -> Option<&str> {
+        match self {
+            ConsumerRecord::Member(key, _) => Some(&key.member_id),
+            ConsumerRecord::TargetMember(key, _) => Some(&key.member_id),
+            ConsumerRecord::Current(key, _) => Some(&key.member_id),
+            ConsumerRecord::Group(..)
+            | ConsumerRecord::PartitionMetadata(..)
+            | ConsumerRecord::Target(..)
+            | ConsumerRecord::RegularExpression(..) => None,
+        }
+    }
+}

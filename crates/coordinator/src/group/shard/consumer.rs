@@ -15,7 +15,7 @@ use super::super::timed::Timed;
 use super::super::timers::Timer;
 use super::super::topics::Topics;
 use super::Shard;
-use super::write::After;
+use super::write::{After, Write};
 use crate::driver::{Moment, Ticket, WriteError};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -108,7 +108,7 @@ impl Shard {
         records.extend(decision.records);
         changes.extend(decision.changes);
         let after = match upgrades {
-            true => After::Upgrade(shared, changes, filter.clone()),
+            true => After::Upgrade(shared, changes, filter.clone(), request.member_id.clone()),
             false => After::Changes(shared, changes),
         };
         Ok((records, after, decision.response))
@@ -166,7 +166,7 @@ impl Shard {
                     self.resolutions.push(Resolution { group: id, patterns, filter });
                 }
             }
-            After::Upgrade(id, changes, filter) => {
+            After::Upgrade(id, changes, filter, _) => {
                 tracing::info!(group = %id, "Converted the classic group to a consumer group");
                 self.after_write(After::Beat(id, changes, filter), now);
             }
@@ -193,11 +193,23 @@ impl Shard {
     }
 
     /// The records of a decision could not be written. Its member was heard of all the same: the session goes on.
-    pub(super) fn after_refusal(&mut self, after: After, error: WriteError, now: Moment) {
+    pub(super) fn after_refusal(
+        &mut self,
+        after: After,
+        write: &mut Write,
+        error: WriteError,
+        batch_bytes_max: usize,
+        now: Moment,
+    ) {
+        let compression = self.context.config.offsets_topic_compression;
         match after {
-            After::Upgrade(id, ..) | After::Downgrade(id, _) if error == WriteError::TooLarge => {
-                self.put_off_conversion(&id, now);
+            After::Upgrade(id, _, _, member) if error == WriteError::TooLarge => {
+                // The subscription of one member is no reason to refuse the others.
+                if write.is_too_large_without(&member, batch_bytes_max, compression, now) {
+                    self.put_off_conversion(&id, now);
+                }
             }
+            After::Downgrade(id, _) if error == WriteError::TooLarge => self.put_off_conversion(&id, now),
             After::Changes(id, changes) | After::Beat(id, changes, _) | After::Delay(id, changes, _) => {
                 let is_session = |(_, change): &(_, Change)| matches!(change, Change::Session(_));
                 let sessions = changes.into_iter().filter(is_session).collect();

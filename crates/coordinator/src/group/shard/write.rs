@@ -42,8 +42,8 @@ pub(super) enum After {
     Changes(Arc<str>, Vec<(Arc<str>, Change)>),
     /// The same after a heartbeat, by whose permissions the group's regular expressions are looked up if it is time.
     Beat(Arc<str>, Vec<(Arc<str>, Change)>, TopicFilter),
-    /// The same after a heartbeat that makes a consumer group of a classic one.
-    Upgrade(Arc<str>, Vec<(Arc<str>, Change)>, TopicFilter),
+    /// The same after a heartbeat of this member, which makes a consumer group of a classic one.
+    Upgrade(Arc<str>, Vec<(Arc<str>, Change)>, TopicFilter, String),
     /// Deadlines of members change, and a new streams group waits for more members.
     Delay(Arc<str>, Vec<(Arc<str>, Change)>, i32),
     /// The session of a share group's member begins again.
@@ -87,6 +87,21 @@ impl Write {
             is_divisible: true,
         };
         [first, self]
+    }
+
+    /// Whether the records that are not of this member alone are larger than a batch, too. Those of the member are gone then.
+    pub(super) fn is_too_large_without(
+        &mut self,
+        member: &str,
+        batch_bytes_max: usize,
+        compression: Compression,
+        now: Moment,
+    ) -> bool {
+        self.records.retain(|record| match record {
+            CoordinatorRecord::Consumer(record) => record.member() != Some(member),
+            _ => true,
+        });
+        self.batch(compression, now).map_or(true, |(batch, _)| batch.len() > batch_bytes_max)
     }
 
     /// The batch, and how the partition is to judge it.

@@ -199,7 +199,7 @@ impl Harness {
         while let Some(write) = self.shard.next_write() {
             if let Some(error) = self.refuses {
                 self.refused += 1;
-                self.shard.refused(write, error, now);
+                self.shard.refused(write, error, self.batch_bytes_max, now);
                 continue;
             }
             let mut options =
@@ -225,7 +225,7 @@ impl Harness {
             let batch = builder.build();
             if batch.len() > self.batch_bytes_max {
                 self.refused += 1;
-                self.shard.refused(write, WriteError::TooLarge, now);
+                self.shard.refused(write, WriteError::TooLarge, self.batch_bytes_max, now);
                 continue;
             }
             self.next_offset = last + 1;

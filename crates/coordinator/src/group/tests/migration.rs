@@ -268,6 +268,21 @@ fn an_upgrade_that_is_too_large_is_not_made_at_every_heartbeat() {
 }
 
 #[test]
+fn a_member_with_a_large_subscription_does_not_keep_others_from_upgrading_their_group() {
+    let mut h = with_topic(2);
+    classic_group(&mut h);
+    h.batch_bytes_max = 2_000;
+    let topics: Vec<String> = (0..100).map(|topic| format!("a-topic-with-a-long-name-{topic}")).collect();
+    let topics: Vec<&str> = topics.iter().map(String::as_str).collect();
+    let large = Consumer::new("large", &topics);
+    assert_eq!(h.beat_error(&large.request()), ErrorCode::UnknownServerError, "as in Kafka");
+    assert_eq!(h.refused, 1);
+    h.beat(&mut Consumer::new("new", &["t"]));
+    assert_eq!(h.described().members.len(), 2);
+    h.check_replay();
+}
+
+#[test]
 fn a_downgrade_that_is_too_large_is_made_once_and_the_dead_member_removed() {
     let mut h = with_topic(2);
     let (classic, _) = classic_group(&mut h);

@@ -110,7 +110,7 @@ impl Harness {
         let now = moment(self.now_ms);
         while let Some(write) = self.shard.next_write() {
             if let Some(error) = self.refuses {
-                self.shard.refused(write, error, now);
+                self.shard.refused(write, error, usize::MAX, now);
                 continue;
             }
             let (batch, _) = Shard::batch(&self.context, &write, now).expect("a small batch");

@@ -184,7 +184,7 @@ impl Harness {
         let now = self.now();
         while let Some(write) = self.shard.next_write() {
             if let Some(error) = self.refuses {
-                self.shard.refused(write, error, now);
+                self.shard.refused(write, error, usize::MAX, now);
                 continue;
             }
             let options = BatchOptions { base_offset: Offset(self.next_offset), ..BatchOptions::default() };
