@@ -111,7 +111,8 @@ fn reading(path: &str) -> String {
 
 fn read(path: &str) -> Result<Properties, StageError> {
     let bytes = disk::read_whole(Path::new(path), PROPERTIES_BYTES_MAX)?;
-    Ok(Properties::parse(&String::from_utf8_lossy(&bytes)))
+    let properties = Properties::parse(&String::from_utf8_lossy(&bytes));
+    properties.resolve().map_err(|error| failed(reading(path), error))
 }
 
 /// The reason of an error, and if it is a missing right, the command that grants it. `right` are the options of that command.

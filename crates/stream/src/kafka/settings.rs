@@ -211,6 +211,29 @@ mod tests {
         assert_eq!(cluster.connection("me").expect("right").0, ["a:1"]);
     }
 
+    #[test]
+    fn values_of_config_providers_are_put_in_place() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = |name: &str| directory.path().join(name).to_str().expect("UTF-8").to_owned();
+        let write = |name: &str, text: &str| std::fs::write(path(name), text).expect("it is written");
+        let cluster = Cluster { bootstrap: "a:1".to_owned(), properties: Some(path("client")) };
+        write("passwords", "password=hunter2\n");
+        let sasl = "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.username=u\nsasl.password=";
+        let by = "config.providers=file\n\
+                  config.providers.file.class=org.apache.kafka.common.config.provider.FileConfigProvider\n";
+        write("client", &format!("{by}{sasl}${{file:{}:password}}\n", path("passwords")));
+        cluster.connection("me").map(drop).expect("it is resolved");
+        let resolved = admin(&cluster).expect("no setting is left over").security;
+        assert!(resolved.contains(&("sasl.password".to_owned(), "hunter2".to_owned())), "{resolved:?}");
+
+        write("client", &format!("{sasl}${{env:PW}}\n"));
+        for error in [cluster.connection("me").map(drop), admin(&cluster).map(drop)] {
+            let error = error.expect_err("the password would be sent as it is written").to_string();
+            assert!(error.contains("config.providers does not name env"), "{error}");
+            assert!(error.contains(&path("client")), "{error}");
+        }
+    }
+
     #[tokio::test]
     async fn stages_with_the_same_settings_share_a_cluster() {
         let file = tempfile::NamedTempFile::new().expect("a file");

@@ -75,8 +75,16 @@ impl Driver {
             all.extend(own);
             all
         };
-        let producer = with_common(properties("producerConfig"));
-        let consumer = with_common(properties("consumerConfig"));
+        let mut producer = with_common(properties("producerConfig"));
+        let mut consumer = with_common(properties("consumerConfig"));
+        for (key, settings) in [("producerConfig", &mut producer), ("consumerConfig", &mut consumer)] {
+            // As Kafka's clients, to which the driver passes them.
+            if let Err(error) = thalweg_client::resolve(settings) {
+                let remedy = "name the provider in config.providers, or write the value";
+                fields.refuse(key, error.to_string(), remedy);
+            }
+            settings.retain(|setting, _| !thalweg_client::is_provider_setting(setting));
+        }
         let name = fields.text("name").unwrap_or_else(|| "Kafka".to_owned());
         if !fields.mistakes.is_empty() {
             return Err(invalid(fields.mistakes));
