@@ -132,7 +132,13 @@ impl Shared {
     }
 
     /// Why a deployment is refused on this host, if it is.
-    fn refusal(&self, deployment: &Deployment) -> Option<String> {
+    fn refusal(&self, plan: &Plan, deployment: &Deployment) -> Option<String> {
+        if let Some(address) = rights::address_of_strangers(plan, &self.settings.cluster) {
+            return Some(format!(
+                "kafka would send the client settings of this host to {address}: leave out --bootstrap and --properties, \
+                 or use other client settings for another cluster"
+            ));
+        }
         let OnError::DeadLetter(path) = &deployment.on_error else { return None };
         let (message, right) = self.settings.reach.refusal_of_dead_letters(path)?;
         Some(format!("{message}. {right}"))
@@ -329,6 +335,27 @@ impl Host {
             reach,
         };
         Plan::read_hosted(text, name, &around)
+    }
+
+    /// The rights that streams need which are tapped, and those which these tap in turn.
+    fn needed_of_tapped(&self, state: &Hosted, tapped: BTreeSet<Arc<str>>) -> BTreeSet<Right> {
+        let (mut seen, mut waiting) = (BTreeSet::new(), Vec::from_iter(tapped));
+        let mut needed = BTreeSet::new();
+        while let Some(name) = waiting.pop() {
+            let Some(Known { definition, .. }) = state.streams.get(&name) else { continue };
+            if !seen.insert(name.clone()) {
+                continue;
+            }
+            // One that cannot be read does not run.
+            let Ok(plan) = self.read(state, &name, &definition.text) else { continue };
+            let deployed = definition.deployed.as_ref();
+            let deployment = deployed.and_then(|deployed| Deployment::read(&deployed.properties).ok());
+            let deployment = deployment.unwrap_or_default();
+            waiting.extend(rights::tapped(&plan));
+            let (laid, _topics) = self.0.transport().lay(plan, &deployment.counts);
+            needed.extend(self.0.needed(&laid, &deployment));
+        }
+        needed
     }
 
     /// The definition of a stream. The error proposes a similar name.

@@ -2,16 +2,21 @@
 //! tell their principals apart: the host checks each topic, group and transactional id of a stream. The login needs the rights,
 //! too.
 //!
-//! They are checked when a definition is accepted, when it is begun, and again and again while it runs. A stage with the address
-//! of another cluster, or with other client settings, has the rights of that login.
+//! They are checked when a definition is accepted, when it is begun, and again and again while it runs. A stage with other client
+//! settings has the rights of that login. Stages are told apart by the file of their settings and not by addresses, of which a
+//! server has several: the host's login goes to the host's address only. A tap shows what another stream does, so that it needs
+//! the rights of that stream.
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
 
 use crate::Cluster;
 use crate::bad::OnError;
 use crate::deployment::Deployment;
-use crate::plan::{Plan, StagePlan};
+use crate::disk;
+use crate::plan::{Input, Plan, StagePlan};
 
 /// Definitions without a principal have the rights of a client without a name.
 const ANONYMOUS: &str = "User:ANONYMOUS";
@@ -134,11 +139,34 @@ pub fn needed(plan: &Plan, deployment: &Deployment, cluster: &Cluster, process: 
     needed
 }
 
-/// Whether a stage uses the cluster of its host, by the login of its host.
+/// The streams outside a plan that it taps.
+pub fn tapped(plan: &Plan) -> BTreeSet<Arc<str>> {
+    let tapped = plan.streams.iter().filter_map(|stream| match &stream.input {
+        Input::Beside { stream, .. } => Some(Arc::clone(stream)),
+        _ => None,
+    });
+    tapped.collect()
+}
+
+/// The address to which a stage would send the login of its host, if that is not the host's cluster.
+pub fn address_of_strangers<'a>(plan: &'a Plan, cluster: &Cluster) -> Option<&'a str> {
+    let stages = plan.streams.iter().flat_map(|stream| stream.stages());
+    let mut with_login = stages.filter(|stage| cluster.properties.is_some() && is_of(cluster, stage));
+    let stranger = with_login.find(|stage| stage.settings.text("bootstrap") != cluster.bootstrap)?;
+    Some(stranger.settings.text("bootstrap"))
+}
+
+/// Whether a stage uses the login of its host.
 fn is_of(cluster: &Cluster, stage: &StagePlan) -> bool {
-    stage.module.name == "kafka"
-        && stage.settings.text("bootstrap") == cluster.bootstrap
-        && stage.settings.optional_text("properties") == cluster.properties.as_deref()
+    let is_same = || match (stage.settings.optional_text("properties"), cluster.properties.as_deref()) {
+        (Some(one), Some(other)) => one == other || is_same_file(Path::new(one), Path::new(other)),
+        (one, other) => one == other,
+    };
+    stage.module.name == "kafka" && is_same()
+}
+
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    disk::identity(one).is_some_and(|one| disk::identity(other) == Some(one))
 }
 
 #[cfg(test)]
@@ -196,6 +224,36 @@ mod tests {
         ] {
             assert_eq!(of(text, ""), ["Alter Cluster"], "{text}");
         }
+    }
+
+    #[test]
+    fn another_spelling_of_the_hosts_settings_is_the_hosts_login() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let at = |name: &str| dir.path().join(name).to_str().expect("UTF-8").to_owned();
+        std::fs::write(at("own"), "").expect("a file");
+        std::fs::write(at("other"), "").expect("a file");
+        std::fs::create_dir(at("deep")).expect("a directory");
+        std::os::unix::fs::symlink(at("own"), at("link")).expect("a link");
+        std::fs::hard_link(at("own"), at("hard")).expect("a link");
+        let own = Cluster { bootstrap: "own:1".to_owned(), properties: Some(at("own")) };
+        let without = Cluster { bootstrap: "own:1".to_owned(), properties: None };
+        let stage = |cluster: &Cluster, options: &str| {
+            let text = format!("kafka --topics=a {options} | log");
+            let plan = Plan::read_for(cluster, &text, None, "s", true).unwrap_or_else(|error| panic!("{error}"));
+            let needed = needed(&plan, &Deployment::default(), cluster, "hosted").len() > 1;
+            (needed, address_of_strangers(&plan, cluster).map(str::to_owned))
+        };
+        for spelling in ["own", "deep/../own", "./own", "link", "hard"] {
+            let properties = format!("--properties={}", at(spelling));
+            assert_eq!(stage(&own, &properties), (true, None), "{spelling}");
+            let elsewhere = format!("{properties} --bootstrap=OWN:1");
+            assert_eq!(stage(&own, &elsewhere), (true, Some("OWN:1".to_owned())), "{spelling}");
+        }
+        assert_eq!(stage(&own, &format!("--properties={} --bootstrap=b:1", at("other"))), (false, None));
+        assert_eq!(stage(&own, "--bootstrap=b:1"), (false, None), "without a login");
+        // A host without settings: all of its addresses serve it as one without a name.
+        assert_eq!(stage(&without, "--bootstrap=127.0.0.1:1"), (true, None));
+        assert_eq!(stage(&without, &format!("--properties={}", at("own"))), (false, None));
     }
 
     #[test]

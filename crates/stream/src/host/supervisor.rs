@@ -108,6 +108,14 @@ impl Supervisor {
     }
 }
 
+/// What a running stream needs.
+struct Needed {
+    /// Its own rights.
+    own: BTreeSet<Right>,
+    /// The streams whose rights it needs, too.
+    tapped: BTreeSet<Arc<str>>,
+}
+
 struct Work {
     host: Host,
     name: Arc<str>,
@@ -156,7 +164,7 @@ impl Work {
         text: &str,
         properties: &BTreeMap<String, String>,
         principal: Option<&str>,
-    ) -> Result<(Running, BTreeSet<Right>), String> {
+    ) -> Result<(Running, Needed), String> {
         let message = |error: &dyn std::error::Error| error.to_string();
         let shared = &self.host.0;
         let deployment = Deployment::read(properties).map_err(|error| message(&error))?;
@@ -169,11 +177,11 @@ impl Work {
         let (plan, topics) = transport.lay(plan, &deployment.counts);
         deployment.guarantee.check(&plan, &deployment.on_error).map_err(|error| message(&error))?;
         // The record may be older than the checks of the API, or come from elsewhere.
-        if let Some(refused) = shared.refusal(&deployment) {
+        if let Some(refused) = shared.refusal(&plan, &deployment) {
             return Err(refused);
         }
-        let needed = shared.needed(&plan, &deployment);
-        rights::check(&*shared.settings.rights, principal, &needed).map_err(|error| message(&error))?;
+        let needed = Needed { own: shared.needed(&plan, &deployment), tapped: rights::tapped(&plan) };
+        self.check(principal, &needed).map_err(|error| message(&error))?;
         transport.create_topics(&topics).await.map_err(|error| message(&error))?;
         let options = RunOptions {
             on_error: deployment.on_error,
@@ -190,13 +198,21 @@ impl Work {
     }
 
     /// Waits until the principal lacks a right that the stream needs.
-    async fn lost(&self, principal: Option<&str>, needed: &BTreeSet<Right>) -> MissingRight {
+    async fn lost(&self, principal: Option<&str>, needed: &Needed) -> MissingRight {
         loop {
             sleep(RIGHTS_CHECKED_EVERY).await;
-            if let Err(lost) = rights::check(&*self.host.0.settings.rights, principal, needed) {
+            if let Err(lost) = self.check(principal, needed) {
                 return lost;
             }
         }
+    }
+
+    /// Checks the rights of the stream, and of those that it taps, which may have changed.
+    fn check(&self, principal: Option<&str>, needed: &Needed) -> Result<(), MissingRight> {
+        let rights = &*self.host.0.settings.rights;
+        rights::check(rights, principal, &needed.own)?;
+        let of_tapped = self.host.needed_of_tapped(&self.host.state(), needed.tapped.clone());
+        rights::check(rights, principal, &of_tapped)
     }
 
     /// Waits until the stream ends, or its principal has lost a right. Returns whether that was because the order changed.

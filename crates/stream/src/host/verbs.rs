@@ -71,12 +71,14 @@ impl Host {
             self.check_taps(state, &plan)?;
         }
         let shared = &self.0;
-        if let Some(refused) = shared.refusal(&deployment) {
+        if let Some(refused) = shared.refusal(&plan, &deployment) {
             return Err(HostError::Refused(refused));
         }
+        let mut needed = self.needed_of_tapped(state, rights::tapped(&plan));
         let (laid, _topics) = shared.transport().lay(plan, &deployment.counts);
         deployment.guarantee.check(&laid, &deployment.on_error)?;
-        Ok(rights::check(&*shared.settings.rights, principal, &shared.needed(&laid, &deployment))?)
+        needed.extend(shared.needed(&laid, &deployment));
+        Ok(rights::check(&*shared.settings.rights, principal, &needed)?)
     }
 
     /// A tap works in memory, so its stream must run in the same process.

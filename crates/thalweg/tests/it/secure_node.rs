@@ -380,6 +380,17 @@ fn a_stream_runs_as_long_as_the_one_who_deployed_it_has_its_rights() {
     // A user with the rights can deploy the stream again.
     succeeds(&mut secured.stream("deploy clock"));
     assert!(status().contains("User:admin") && status().contains("\"deployed\""), "{}", status());
+    // A tap shows what the stream does, with the rights of another.
+    let tap = || {
+        let mut command = secured.stream_of(&ann, "create tap --deploy");
+        run(command.args(["--definition", "tap:stream:clock.time > log"]))
+    };
+    let refused = tap();
+    assert!(refused.2.contains("User:ann, who has the stream run, may not write the topic words"), "{refused:?}");
+    succeeds(&mut secured.admin(grant));
+    until("ann may tap it", || tap().0 == Some(0));
+    succeeds(&mut secured.admin("security acl remove --principal User:ann --topic words"));
+    until("the tap stops", || succeeds(&mut secured.stream("status tap --json")).contains("\"failed\""));
 }
 
 #[test]
