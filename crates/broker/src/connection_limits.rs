@@ -28,6 +28,17 @@ pub(crate) fn check_hosts(network: &NetworkSettings) -> Result<(), InvalidSettin
     Ok(())
 }
 
+/// Keeps the earlier overrides where the new ones have an unknown host. As Kafka, which fails to apply them then.
+pub(crate) fn keep_unless_known(network: &mut NetworkSettings, before: &NetworkSettings) {
+    if network.max_connections_per_ip_overrides == before.max_connections_per_ip_overrides {
+        return;
+    }
+    if let Err(error) = check_hosts(network) {
+        tracing::error!(%error, "Failed to change the limits of addresses, the earlier ones stay");
+        network.max_connections_per_ip_overrides.clone_from(&before.max_connections_per_ip_overrides);
+    }
+}
+
 /// The limits of a process's part: the listeners of its broker, or those of its controller.
 pub(crate) fn limits(config: &BrokerConfig, listeners: &[Listener]) -> ConnectionLimits {
     let network = &config.network;

@@ -150,6 +150,7 @@ async fn follow_image(
     mut stopping: watch::Receiver<bool>,
 ) {
     let (own, all) = (ConfigResource::broker(BrokerId(config.node.id)), ConfigResource::brokers());
+    let mut network = config.network.clone();
     let (mut seen, mut seen_configs) = (Arc::new(Image::empty()), (ConfigMap::new(), ConfigMap::new()));
     while !*stopping.borrow() {
         let changed = controller.image_changed();
@@ -159,7 +160,9 @@ async fn follow_image(
         }
         let configs = (image.config(&all).as_ref().clone(), image.config(&own).as_ref().clone());
         if configs != seen_configs {
-            let config = config.with_dynamic(&configs.0, &configs.1).0;
+            let mut config = config.with_dynamic(&configs.0, &configs.1).0;
+            connection_limits::keep_unless_known(&mut config.network, &network);
+            network = config.network.clone();
             connections.set_limits(connection_limits::limits(&config, &config.listeners.controller));
             seen_configs = configs;
         }

@@ -109,10 +109,11 @@ fn reconfigured(
     all: &thalweg_metadata::ConfigMap,
     own: &thalweg_metadata::ConfigMap,
 ) -> BrokerConfig {
-    let (config, refused) = before.with_dynamic(all, own);
+    let (mut config, refused) = before.with_dynamic(all, own);
     for error in refused {
         tracing::warn!(%error, "Ignored an invalid broker setting");
     }
+    connection_limits::keep_unless_known(&mut config.network, &before.network);
     let known = before.dynamic_warnings();
     for setting in config.dynamic_warnings().into_iter().filter(|setting| !known.contains(setting)) {
         tracing::warn!(%setting, "Broker setting is stored without the expected effect");

@@ -170,3 +170,27 @@ async fn an_address_that_connects_too_fast_is_closed_after_a_pause() {
     assert!(is_served(&mut external(&broker).await, SOON).await, "no limit any more");
     broker.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn overrides_with_an_unknown_host_leave_the_earlier_ones() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let name = "max.connections.per.ip.overrides";
+    let broker = start(&dir, &[("max.connections.per.ip", "3"), (name, "127.0.0.1:100")]).await;
+    assert_eq!(configure(&broker, "", name, "127.0.0.1:5,unknown.invalid:7").await, 0, "as Kafka");
+    // The next change is made after this one.
+    assert_eq!(configure(&broker, "", "max.connections.per.ip", "2").await, 0);
+    let mut held = Vec::new();
+    for _ in 0..8 {
+        let mut raw = external(&broker).await;
+        assert!(is_served(&mut raw, SOON).await, "connection {} of 100", held.len());
+        held.push(raw);
+    }
+    assert_eq!(configure(&broker, "", name, "127.0.0.1:9").await, 0);
+    let mut one_more = external(&broker).await;
+    while is_served(&mut one_more, SOON).await {
+        held.push(one_more);
+        assert!(held.len() < 20, "the new limit is in force");
+        one_more = external(&broker).await;
+    }
+    broker.stop().await;
+}
