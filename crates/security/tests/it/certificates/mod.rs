@@ -175,6 +175,14 @@ fn cases() -> Vec<Case> {
             &[plain],
             &[&plain.clone().usage(SIGNATURE)],
         );
+        add(
+            "the name and key of one that is trusted, signed by a stranger",
+            Refused,
+            &[plain],
+            &[&plain.clone().by("other")],
+        );
+        add("the same, expired", Refused, &[plain], &[&plain.clone().valid(Valid::NoMore)]);
+        add("the same, of an authority, by a stranger", Refused, &[ca], &[&ca.clone().by("other")]);
         add("the same, of an authority", Refused, &[ca], &[&ca.clone().valid(Valid::NotYet)]);
 
         // What a leaf may be.
