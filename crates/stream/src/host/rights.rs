@@ -239,7 +239,8 @@ mod tests {
         let without = Cluster { bootstrap: "own:1".to_owned(), properties: None };
         let stage = |cluster: &Cluster, options: &str| {
             let text = format!("kafka --topics=a {options} | log");
-            let plan = Plan::read_for(cluster, &text, None, "s", true).unwrap_or_else(|error| panic!("{error}"));
+            let plan =
+                Plan::read_for(cluster, &text, None, "s", true).unwrap_or_else(|error| panic!("{error}"));
             let needed = needed(&plan, &Deployment::default(), cluster, "hosted").len() > 1;
             (needed, address_of_strangers(&plan, cluster).map(str::to_owned))
         };

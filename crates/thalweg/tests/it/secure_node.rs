@@ -386,7 +386,10 @@ fn a_stream_runs_as_long_as_the_one_who_deployed_it_has_its_rights() {
         run(command.args(["--definition", "tap:stream:clock.time > log"]))
     };
     let refused = tap();
-    assert!(refused.2.contains("User:ann, who has the stream run, may not write the topic words"), "{refused:?}");
+    assert!(
+        refused.2.contains("User:ann, who has the stream run, may not write the topic words"),
+        "{refused:?}"
+    );
     succeeds(&mut secured.admin(grant));
     until("ann may tap it", || tap().0 == Some(0));
     succeeds(&mut secured.admin("security acl remove --principal User:ann --topic words"));

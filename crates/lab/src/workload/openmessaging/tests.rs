@@ -61,14 +61,16 @@ fn values_of_config_providers_are_put_in_place() {
     let path = file.path().to_str().expect("UTF-8");
     let by = "config.providers=file\n  \
               config.providers.file.class=org.apache.kafka.common.config.provider.FileConfigProvider\n  ";
-    let common = |more: &str| DRIVER.replace("commonConfig: |\n  ", &format!("commonConfig: |\n  {more}\n  "));
+    let common =
+        |more: &str| DRIVER.replace("commonConfig: |\n  ", &format!("commonConfig: |\n  {more}\n  "));
     let text = common(&format!("{by}sasl.password=${{file:{path}:password}}"));
     let driver = Driver::parse("d.yaml", &text).unwrap_or_else(|error| panic!("{error}"));
     for client in [&driver.producer, &driver.consumer] {
         assert_eq!(client["sasl.password"], "hunter2");
         assert!(!client.keys().any(|key| key.starts_with("config.providers")), "{client:?}");
     }
-    let said = Driver::parse("d.yaml", &common("sasl.password=${env:PW}")).expect_err("no provider").to_string();
+    let said =
+        Driver::parse("d.yaml", &common("sasl.password=${env:PW}")).expect_err("no provider").to_string();
     assert!(said.contains("config.providers does not name env"), "{said}");
 }
 
