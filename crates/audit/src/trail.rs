@@ -1,6 +1,8 @@
 //! The near end of the trail: which events are wanted, how many in a second, and the queues to the outlets.
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -19,6 +21,11 @@ use crate::ocsf::Origin;
 
 /// Events that wait for an outlet.
 const QUEUE_MAX: usize = 4096;
+/// The part of the events of a second that is left to sources that have had less than that part of them.
+const SPARE: f64 = 0.25;
+
+/// A principal that did not have to authenticate.
+const ANONYMOUS: &str = "User:ANONYMOUS";
 
 /// An outlet: its name, and its queue.
 struct Outlet {
@@ -27,11 +34,52 @@ struct Outlet {
     shared: Arc<Shared>,
 }
 
+/// How many events of a kind may be recorded now. A source is a principal, or an address where there is none yet.
+struct Room {
+    bucket: TokenBucket,
+    /// The second that `taken` is of.
+    second: i64,
+    /// How many events of each source were recorded in it, by the source's hash.
+    taken: BTreeMap<u64, f64>,
+    /// The same of the second before: a flood that goes on takes nothing of what is left to others when a second begins.
+    taken_before: BTreeMap<u64, f64>,
+}
+
+impl Room {
+    fn new(window: Window) -> Room {
+        Room {
+            bucket: TokenBucket::new(window),
+            second: 0,
+            taken: BTreeMap::new(),
+            taken_before: BTreeMap::new(),
+        }
+    }
+
+    /// Takes room for an event. A source that has had its part leaves some for others: its flood does not hide them.
+    fn take(&mut self, source: u64, limit: f64, now_ms: i64) -> bool {
+        let second = now_ms / 1000;
+        if self.second != second {
+            let before = std::mem::take(&mut self.taken);
+            self.taken_before = if self.second + 1 == second { before } else { BTreeMap::new() };
+            self.second = second;
+        }
+        let of = |taken: &BTreeMap<u64, f64>| taken.get(&source).copied().unwrap_or(0.0);
+        let had = of(&self.taken);
+        let spare = if had + of(&self.taken_before) < limit * SPARE { 0.0 } else { limit * SPARE };
+        let has_room = self.bucket.tokens(limit, now_ms) >= 1.0 + spare;
+        if has_room {
+            self.bucket.take(1.0, limit, now_ms);
+            self.taken.insert(source, had + 1.0);
+        }
+        has_room
+    }
+}
+
 /// Takes events.
 pub struct Trail {
     wanted: [bool; KINDS],
     limit: f64,
-    buckets: [Mutex<TokenBucket>; KINDS],
+    rooms: [Mutex<Room>; KINDS],
     began: Instant,
     clock: Clock,
     sequence: AtomicU64,
@@ -65,7 +113,7 @@ impl Trail {
         Trail {
             wanted: AuditKind::ALL.map(|kind| settings.kinds.contains(&kind)),
             limit: f64::from(settings.events_per_second),
-            buckets: AuditKind::ALL.map(|_| Mutex::new(TokenBucket::new(window))),
+            rooms: AuditKind::ALL.map(|_| Mutex::new(Room::new(window))),
             began: Instant::now(),
             clock,
             sequence: AtomicU64::new(0),
@@ -88,12 +136,13 @@ impl Trail {
         self.wanted[kind as usize]
     }
 
-    /// Records an event of a kind, if it is wanted and there are not too many: it is made then. Never waits.
-    pub fn record(&self, kind: AuditKind, make: impl FnOnce() -> (Client, What)) {
+    /// Records an event of a kind, if it is wanted and there are not too many: it is made then. `source` is who causes it: a
+    /// principal, or an address. Never waits.
+    pub fn record(&self, kind: AuditKind, source: &str, make: impl FnOnce() -> (Client, What)) {
         if !self.wants(kind) {
             return;
         }
-        if !self.has_room(kind) {
+        if !self.has_room(kind, source) {
             for outlet in &self.outlets {
                 outlet.shared.drop_some(kind as usize, DropReason::Rate, 1);
             }
@@ -120,7 +169,8 @@ impl Trail {
         if !self.wants(kind) || is_allowed && self.is_of_brokers_or_itself(decision) {
             return;
         }
-        self.record(kind, || (client(), What::Decision(Decided::of(decision))));
+        let source = if decision.principal == ANONYMOUS { decision.host } else { decision.principal };
+        self.record(kind, source, || (client(), What::Decision(Decided::of(decision))));
     }
 
     fn is_of_brokers_or_itself(&self, decision: &Decision<'_>) -> bool {
@@ -129,14 +179,11 @@ impl Trail {
             || is_topic && self.topic.as_deref() == Some(decision.resource_name)
     }
 
-    fn has_room(&self, kind: AuditKind) -> bool {
+    fn has_room(&self, kind: AuditKind, source: &str) -> bool {
         let now_ms = i64::try_from(self.began.elapsed().as_millis()).unwrap_or(i64::MAX);
-        let mut bucket = self.buckets[kind as usize].lock();
-        let has_room = bucket.tokens(self.limit, now_ms) >= 1.0;
-        if has_room {
-            bucket.take(1.0, self.limit, now_ms);
-        }
-        has_room
+        let mut hasher = DefaultHasher::new();
+        source.hash(&mut hasher);
+        self.rooms[kind as usize].lock().take(hasher.finish(), self.limit, now_ms)
     }
 
     /// Lets an outlet write what it has, and end.
@@ -168,5 +215,24 @@ impl Trail {
                 dropped: DropReason::ALL.into_iter().flat_map(of).collect(),
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_of_one_source_leaves_room_for_others() {
+        let mut room = Room::new(Window { samples: 1, sample_ms: 1000 });
+        let (eve, ann, bob, limit) = (1, 2, 3, 100.0);
+        let mut take =
+            |source, events: u32, now_ms| (0..events).filter(|_| room.take(source, limit, now_ms)).count();
+        assert_eq!(take(eve, 1000, 5_000), 75);
+        assert_eq!((take(ann, 10, 5_000), take(bob, 1000, 5_000)), (10, 15), "what eve has left");
+        let of_eve: usize = (1..=3_000).map(|ms| take(eve, 10, 5_000 + ms)).sum();
+        assert!((200..=300).contains(&of_eve), "{of_eve} in three seconds: nobody else wants any");
+        assert_eq!(take(ann, 20, 8_000), 20);
+        assert!(room.taken.len() <= 3);
     }
 }

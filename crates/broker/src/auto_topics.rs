@@ -1,30 +1,42 @@
 //! Topics being created automatically, and the outcome of recent attempts.
 
+use crate::holder::Holder;
 use parking_lot::Mutex;
 use std::time::Duration;
 use thalweg_hash::{HashMap, HashSet};
 use thalweg_metadata::topic_name::{self, OFFSETS, SHARE_STATE, TRANSACTIONS};
+use thalweg_places::Counts;
 use tokio::time::Instant;
 
 /// How often the same failure is logged: clients ask again a few times a second, for as long as it lasts.
 const LOGGED_EVERY: Duration = Duration::from_secs(60);
-/// Topics of clients that may be in creation at once; clients ask again for the others.
+/// Topics of clients that may be in creation at once, and those of one principal; clients ask again for the others.
 const IN_CREATION_MAX: usize = 10_000;
-/// Topics whose failure is remembered. Beyond that the one that is to be forgotten first is.
+const IN_CREATION_OF_ONE_MAX: usize = 2_500;
+/// Topics whose failure is remembered. Beyond that the one that is to be forgotten first is, of the principal with most.
 const REFUSALS_MAX: usize = 1_000;
 
 /// The topics that are being created, so that many requests for one create it once.
 #[derive(Debug, Default)]
 pub struct AutoTopics {
-    in_creation: Mutex<HashSet<String>>,
+    in_creation: Mutex<InCreation>,
     failures: Mutex<HashMap<&'static str, Failure>>,
     /// Internal topics of streams groups that could not be created.
     refusals: Mutex<HashMap<String, Refusal>>,
 }
 
+#[derive(Debug, Default)]
+struct InCreation {
+    names: HashSet<String>,
+    /// How many are created for each client.
+    counts: Counts<Holder>,
+}
+
 /// Why a topic could not be created, for as long as its group hears of it.
 #[derive(Debug)]
 struct Refusal {
+    /// The client for which it was to be created.
+    holder: Holder,
     reason: String,
     until: Instant,
 }
@@ -42,19 +54,33 @@ struct Failure {
 /// free then.
 pub struct Creation<'a> {
     topics: &'a AutoTopics,
+    /// The client; none for this broker.
+    holder: Option<Holder>,
     pub names: Vec<String>,
 }
 
 impl AutoTopics {
-    /// Claims those of the topics that are not being created already, as many of clients as there is room for.
-    pub fn begin(&self, names: &[String]) -> Creation<'_> {
+    /// Claims those of the topics that are not being created already, as many of clients as there is room for. `holder` is the
+    /// client, or none for this broker itself.
+    pub fn begin(&self, names: &[String], holder: Option<Holder>) -> Creation<'_> {
         let mut in_creation = self.in_creation.lock();
-        let mut claim = |name: &&String| {
-            (in_creation.len() < IN_CREATION_MAX || topic_name::is_of_coordinators(name))
-                && in_creation.insert((*name).clone())
-        };
-        let names = names.iter().filter(&mut claim).cloned().collect();
-        Creation { topics: self, names }
+        let mut room = IN_CREATION_MAX.saturating_sub(in_creation.names.len());
+        if let Some(holder) = &holder {
+            room = room.min(IN_CREATION_OF_ONE_MAX.saturating_sub(in_creation.counts.of(holder)));
+        }
+        let mut claimed = Vec::new();
+        for name in names {
+            let is_of_coordinators = topic_name::is_of_coordinators(name);
+            if (room > 0 || is_of_coordinators) && in_creation.names.insert(name.clone()) {
+                room = room.saturating_sub(usize::from(!is_of_coordinators));
+                claimed.push(name.clone());
+            }
+        }
+        if let Some(holder) = &holder {
+            in_creation.counts.add(holder, claimed.len());
+        }
+        drop(in_creation);
+        Creation { topics: self, holder, names: claimed }
     }
 
     /// Records a failure. It is logged if it is new, has another reason than before, or lasts: with the number of
@@ -75,17 +101,22 @@ impl AutoTopics {
     }
 
     /// Remembers until then why a topic could not be created.
-    pub fn refuse(&self, name: String, reason: String, now: Instant, until: Instant) {
+    pub fn refuse(&self, holder: Holder, name: String, reason: String, now: Instant, until: Instant) {
         let mut refusals = self.refusals.lock();
         if refusals.len() >= REFUSALS_MAX {
             refusals.retain(|_, refusal| refusal.until > now);
         }
         if refusals.len() >= REFUSALS_MAX {
-            let first = refusals.iter().min_by_key(|(_, refusal)| refusal.until);
+            let mut counts = Counts::default();
+            refusals.values().for_each(|refusal| counts.add(&refusal.holder, 1));
+            let gives_way = counts.larger(&holder).or_else(|| (counts.of(&holder) > 0).then_some(&holder));
+            let of_one = |refusal: &Refusal| gives_way.is_none_or(|gives_way| refusal.holder == *gives_way);
+            let candidates = refusals.iter().filter(|(_, refusal)| of_one(refusal));
+            let first = candidates.min_by_key(|(_, refusal)| refusal.until);
             let first = first.map(|(name, _)| name.clone());
             first.and_then(|name| refusals.remove(&name));
         }
-        refusals.insert(name, Refusal { reason, until });
+        refusals.insert(name, Refusal { holder, reason, until });
     }
 
     /// Why a topic could not be created lately.
@@ -119,7 +150,10 @@ impl Drop for Creation<'_> {
     fn drop(&mut self) {
         let mut in_creation = self.topics.in_creation.lock();
         for name in &self.names {
-            in_creation.remove(name);
+            in_creation.names.remove(name);
+        }
+        if let Some(holder) = &self.holder {
+            in_creation.counts.remove(holder, self.names.len());
         }
     }
 }
@@ -127,35 +161,56 @@ impl Drop for Creation<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
+    use thalweg_security::Principal;
+
+    fn holder(user: &str) -> Holder {
+        Holder::of(&Arc::new(Principal::user(user)), [10, 0, 0, 1].into())
+    }
 
     #[test]
     fn a_creation_that_is_dropped_leaves_its_topics_free() {
         let topics = AutoTopics::default();
         let names = [OFFSETS.to_owned(), "t".to_owned()];
-        let first = topics.begin(&names[..1]);
-        assert_eq!(topics.begin(&names).names, ["t"], "the other is being created");
+        let first = topics.begin(&names[..1], None);
+        assert_eq!(topics.begin(&names, Some(holder("ann"))).names, ["t"], "the other is being created");
         drop(first);
-        assert_eq!(topics.begin(&names).names, names);
+        assert_eq!(topics.begin(&names, None).names, names);
     }
 
     #[test]
-    fn topics_of_clients_in_creation_are_bounded() {
+    fn topics_of_clients_in_creation_are_bounded_and_so_are_those_of_one() {
         let topics = AutoTopics::default();
-        let names: Vec<String> = (0..IN_CREATION_MAX + 5).map(|index| format!("t-{index}")).collect();
-        let first = topics.begin(&names);
-        assert_eq!(first.names.len(), IN_CREATION_MAX);
-        assert_eq!(topics.begin(&[OFFSETS.to_owned(), "u".to_owned()]).names, [OFFSETS], "of this broker");
-        drop(first);
-        assert_eq!(topics.begin(&names[IN_CREATION_MAX..]).names.len(), 5);
+        let names = |user: &str| -> Vec<String> {
+            (0..IN_CREATION_OF_ONE_MAX + 5).map(|index| format!("{user}-{index}")).collect()
+        };
+        let begin = |user: &str| topics.begin(&names(user), Some(holder(user)));
+        let created: Vec<Creation> = ["eve", "ann", "bob", "joe"].map(begin).into();
+        assert!(created.iter().all(|creation| creation.names.len() == IN_CREATION_OF_ONE_MAX));
+        let one_more = |user: &str| topics.begin(&["more".to_owned()], Some(holder(user))).names.len();
+        assert_eq!((one_more("eve"), one_more("kim")), (0, 0), "all are in creation");
+        assert_eq!(
+            topics.begin(&[OFFSETS.to_owned(), "u".to_owned()], None).names,
+            [OFFSETS],
+            "of this broker"
+        );
+        drop(created);
+        let _of_eve = begin("eve");
+        assert_eq!((one_more("eve"), one_more("kim")), (0, 1));
     }
 
     #[test]
     fn a_refusal_is_told_for_its_time_and_the_number_is_bounded() {
         let (topics, now) = (AutoTopics::default(), Instant::now());
         let until = |ms| now + Duration::from_millis(ms);
+        let refuse = |user: &str, name: String, ms| {
+            topics.refuse(holder(user), name, "no right".to_owned(), now, until(ms));
+        };
+        refuse("ann", "first".to_owned(), 999);
         for index in 0..2_000 {
-            topics.refuse(format!("t-{index}"), "no right".to_owned(), now, until(1_000 + index));
+            refuse("eve", format!("t-{index}"), 1_000 + index);
         }
+        assert_eq!(topics.refusal("first", now).as_deref(), Some("no right"), "another principal's");
         assert_eq!(topics.refusals.lock().len(), REFUSALS_MAX);
         assert_eq!(topics.refusal("t-0", now), None, "it made room");
         assert_eq!(topics.refusal("t-1999", now).as_deref(), Some("no right"));

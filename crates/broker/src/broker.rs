@@ -3,6 +3,7 @@
 use crate::auto_topics::AutoTopics;
 use crate::connection_limits;
 use crate::fetch_sessions::FetchSessions;
+use crate::holder::Holder;
 use crate::quotas::ClientQuotas;
 use crate::request_metrics::RequestMetrics;
 use crate::secured::SecuredListeners;
@@ -27,7 +28,6 @@ use thalweg_places::Places;
 use thalweg_replica::partition::Partitions;
 use thalweg_replica::replication::Replication;
 use thalweg_replica::upkeep::{Upkeep, UpkeepSettings};
-use thalweg_security::Principal;
 use thalweg_security::acl::Authorizer;
 use thalweg_wire::ApiKey;
 
@@ -68,7 +68,7 @@ pub struct Broker {
     /// The way to other brokers.
     pub peers: Arc<Peers>,
     /// Slots for large requests, which are decided beside the runtime's workers.
-    pub large_requests: Places<Arc<Principal>>,
+    pub large_requests: Places<Holder>,
     /// Incremental fetch sessions.
     pub fetch_sessions: FetchSessions,
     /// Producer ids to give out.
@@ -88,7 +88,7 @@ pub struct Broker {
     /// Verifies transactions that write to partitions here.
     pub verifier: Verifier,
     /// Permits to look into large batches of producers, away from the tasks of their connections.
-    pub openings: Places<Arc<Principal>>,
+    pub openings: Places<Holder>,
     /// Topics that are being created automatically.
     pub auto_topics: AutoTopics,
     /// Writes markers into partitions here.

@@ -2,14 +2,19 @@
 //!
 //! Session id 0 is no session. Epoch 0 requests a new one, epoch -1 ends it; in between the epoch counts the fetches,
 //! so that a lost answer is detected. The number of sessions is bounded by
-//! `max.incremental.fetch.session.cache.slots`; a full cache evicts a session that was unused for two minutes, or one
-//! smaller than the new one, as in Kafka.
+//! `max.incremental.fetch.session.cache.slots`; a full cache evicts a session that was unused for two minutes, then the one
+//! that was unused longest of the principal with most sessions, if the new one's principal has fewer, or one smaller than
+//! the new one.
+//!
+//! Departures from Kafka, whose cache knows no principals: one that fills the cache does not keep others out of it, its
+//! larger sessions evict none of a principal with fewer, and a session is unknown to principals other than its own.
 //!
 //! Each session has its own lock, which its client's fetches take one after another. The shared lock is held to find,
 //! add or remove a session, but never while iterating over partitions.
 
 mod session;
 
+use crate::holder::Holder;
 use parking_lot::Mutex;
 pub use session::{Read, Scope, Wanted};
 use session::{Session, flatten};
@@ -17,6 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use thalweg_hash::HashMap;
 use thalweg_metadata::PartitionIndex;
+use thalweg_places::Counts;
 use thalweg_replica::partition::News;
 use thalweg_wire::Uuid;
 use thalweg_wire::request::FetchRequest;
@@ -43,6 +49,7 @@ pub struct Answered {
 /// A session in its slot, with its eviction criteria.
 #[derive(Debug)]
 struct Slot {
+    holder: Holder,
     created_ms: i64,
     used_ms: AtomicI64,
     /// How many partitions it has.
@@ -93,6 +100,8 @@ pub struct FetchSessions {
 struct State {
     next_id: i32,
     sessions: HashMap<i32, Arc<Slot>>,
+    /// How many each holder has.
+    counts: Counts<Holder>,
 }
 
 /// Room for a session.
@@ -131,7 +140,7 @@ impl FetchSessions {
 
     /// Ends a session whose first answer does not leave.
     pub fn forget(&self, id: i32) {
-        self.state.lock().sessions.remove(&id);
+        self.state.lock().remove(id);
     }
 
     /// Whether there are none.
@@ -139,9 +148,10 @@ impl FetchSessions {
         self.len() == 0
     }
 
-    /// Opens, continues or ends the session of a request.
+    /// Opens, continues or ends the session of a request of this holder.
     pub fn begin(
         &self,
+        holder: &Holder,
         version: i16,
         request: FetchRequest,
         scope: Scope,
@@ -150,15 +160,18 @@ impl FetchSessions {
         let (id, epoch) = (request.session_id, request.session_epoch);
         if epoch == -1 || epoch == 0 {
             // The removed session is dropped after the lock is released.
-            let ended = if id == 0 { None } else { self.state.lock().sessions.remove(&id) };
+            let ended = self
+                .find(id)
+                .filter(|slot| slot.holder == *holder)
+                .and_then(|_| self.state.lock().remove(id));
             drop(ended);
             let wanted = flatten(request.topics);
             if epoch == -1 || version < 7 {
                 return Ok(Begun::without_session(wanted));
             }
-            return Ok(self.open(version, wanted, scope, now_ms));
+            return Ok(self.open(holder, version, wanted, scope, now_ms));
         }
-        let slot = self.find(id).ok_or(SessionError::NotFound)?;
+        let slot = self.find(id).filter(|slot| slot.holder == *holder).ok_or(SessionError::NotFound)?;
         let mut session = slot.session.lock();
         if session.epoch != epoch {
             return Err(SessionError::InvalidEpoch);
@@ -172,7 +185,7 @@ impl FetchSessions {
         slot.size.store(session.len(), Ordering::Relaxed);
         if session.len() == 0 {
             drop(session);
-            self.state.lock().sessions.remove(&id);
+            self.state.lock().remove(id);
             return Ok(Begun::without_session(Vec::new()));
         }
         let wanted = session.wanted(scope, now_ms);
@@ -185,15 +198,16 @@ impl FetchSessions {
     }
 
     /// Opens a session for these partitions, if there is room for it.
-    fn open(&self, version: i16, wanted: Vec<Wanted>, scope: Scope, now_ms: i64) -> Begun {
+    fn open(&self, holder: &Holder, version: i16, wanted: Vec<Wanted>, scope: Scope, now_ms: i64) -> Begun {
         // Without room the list of partitions is not worth its making.
-        if self.state.lock().place(self.slots, wanted.len(), now_ms).is_none() {
+        if self.state.lock().place(holder, self.slots, wanted.len(), now_ms).is_none() {
             return Begun::without_session(wanted);
         }
         let mut session = Session::open(version >= 13, wanted.clone(), now_ms);
         let (all, news) = (session.wanted(Scope::Whole, now_ms), Arc::clone(&session.news));
         let size = session.len();
         let slot = Arc::new(Slot {
+            holder: holder.clone(),
             created_ms: now_ms,
             used_ms: AtomicI64::new(now_ms),
             size: AtomicUsize::new(size),
@@ -201,12 +215,12 @@ impl FetchSessions {
         });
         let mut state = self.state.lock();
         // Another may have taken the slot meanwhile.
-        let Some(place) = state.place(self.slots, size, now_ms) else {
+        let Some(place) = state.place(holder, self.slots, size, now_ms) else {
             return Begun::without_session(wanted);
         };
         let given_up = match place {
             Place::Free => None,
-            Place::Of(other) => state.sessions.remove(&other),
+            Place::Of(other) => state.remove(other),
         };
         let id = state.add(slot);
         // A long list of partitions is dropped without the lock.
@@ -237,14 +251,21 @@ impl State {
         loop {
             self.next_id = if self.next_id == i32::MAX { 1 } else { self.next_id + 1 };
             if !self.sessions.contains_key(&self.next_id) {
+                self.counts.add(&slot.holder, 1);
                 self.sessions.insert(self.next_id, slot);
                 return self.next_id;
             }
         }
     }
 
+    fn remove(&mut self, id: i32) -> Option<Arc<Slot>> {
+        let removed = self.sessions.remove(&id)?;
+        self.counts.remove(&removed.holder, 1);
+        Some(removed)
+    }
+
     /// Where a session of `size` partitions may go, by the rules of giving another up; `None` when there is no room.
-    fn place(&self, slots: usize, size: usize, now_ms: i64) -> Option<Place> {
+    fn place(&self, holder: &Holder, slots: usize, size: usize, now_ms: i64) -> Option<Place> {
         if self.sessions.len() < slots {
             return Some(Place::Free);
         }
@@ -255,13 +276,20 @@ impl State {
             .iter()
             .filter(|(_, slot)| now_ms - used_ms(slot) > EVICTION_MS)
             .min_by_key(|(_, slot)| used_ms(slot));
+        let of_larger = || {
+            let larger = self.counts.larger(holder)?;
+            let sessions = self.sessions.iter().filter(|(_, slot)| slot.holder == *larger);
+            sessions.min_by_key(|(_, slot)| used_ms(slot))
+        };
+        let own = self.counts.of(holder);
         let smaller = || {
             self.sessions
                 .iter()
                 .filter(|(_, slot)| now_ms - slot.created_ms > EVICTION_MS && len(slot) < size)
+                .filter(|(_, slot)| slot.holder == *holder || self.counts.of(&slot.holder) > own)
                 .min_by_key(|(_, slot)| len(slot))
         };
-        stale.or_else(smaller).map(|(id, _)| Place::Of(*id))
+        stale.or_else(of_larger).or_else(smaller).map(|(id, _)| Place::Of(*id))
     }
 }
 

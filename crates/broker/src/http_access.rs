@@ -35,7 +35,10 @@ impl HttpAccess {
         failure: Option<&str>,
     ) {
         let Some(trail) = self.rights.trail() else { return };
-        trail.record(AuditKind::Logins, || {
+        // Of a login that failed, the name is a claim.
+        let host = host_address(address);
+        let source = if failure.is_some() { host.as_str() } else { principal.as_str() };
+        trail.record(AuditKind::Logins, source, || {
             let client = Client {
                 principal: principal.to_string(),
                 host: host_address(address),
@@ -50,7 +53,7 @@ impl HttpAccess {
     /// Records a change that was asked for over HTTP and that no API of Kafka's makes.
     pub fn record_change(&self, principal: &Principal, address: IpAddr, change: HttpChange) {
         let Some(trail) = self.rights.trail() else { return };
-        trail.record(AuditKind::Administration, || {
+        trail.record(AuditKind::Administration, principal.as_str(), || {
             let client = Client {
                 principal: principal.to_string(),
                 host: host_address(address),

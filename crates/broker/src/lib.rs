@@ -16,6 +16,7 @@ mod connection_limits;
 mod controller_node;
 mod directory_watch;
 mod fetch_sessions;
+mod holder;
 mod http_access;
 mod joining;
 mod loading;

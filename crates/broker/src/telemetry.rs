@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Everything is limited: clients as in Kafka, points of a push, values of all clients together, lengths of names. What does not
-//! fit is left out and counted.
+//! fit is left out and counted. A principal with many clients or values makes room for those with fewer.
 
 mod instances;
 mod otlp;

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use parking_lot::Mutex;
 use thalweg_hash::HashMap;
 use thalweg_metadata::{Image, LeaderRecoveryState, VersionedRecord};
+use thalweg_places::Counts;
 use thalweg_security::quota::{Average, METRICS_WINDOW, Rate, Sharers};
 use thalweg_wire::MetadataRecord;
 use tokio::sync::Notify;
@@ -14,7 +15,7 @@ use tokio::time::Instant;
 
 use crate::state::Spent;
 
-/// How many clients of the quota of changes have figures; those that used it last.
+/// How many clients of the quota of changes have figures: those that used it last, of the user with most.
 const MUTATING_MAX: usize = 1_000;
 
 /// See the module. Written by the controller's task only.
@@ -104,10 +105,7 @@ impl Published {
         let now_ms = self.now_ms();
         let mut mutations = self.mutations.lock();
         if mutations.len() >= MUTATING_MAX && !mutations.contains_key(&spent.sharers) {
-            let oldest = mutations.iter().min_by_key(|(_, mutating)| mutating.used_ms);
-            if let Some(oldest) = oldest.map(|(sharers, _)| sharers.clone()) {
-                mutations.remove(&oldest);
-            }
+            make_room(&mut mutations, &spent.sharers.user);
         }
         let mutating = mutations.entry(spent.sharers.clone()).or_insert_with(|| Mutating {
             used_ms: now_ms,
@@ -198,7 +196,50 @@ impl Published {
     }
 }
 
+/// Forgets the figures that are oldest, of the user with most or of the new one.
+fn make_room(mutations: &mut HashMap<Sharers, Mutating>, new: &Option<Box<str>>) {
+    let mut counts = Counts::default();
+    mutations.keys().for_each(|sharers| counts.add(&sharers.user, 1));
+    let gives_way = counts.larger(new).or_else(|| (counts.of(new) > 0).then_some(new));
+    let of_one = |sharers: &Sharers| gives_way.is_none_or(|user| sharers.user == *user);
+    let candidates = mutations.iter().filter(|(sharers, _)| of_one(sharers));
+    let oldest = candidates.min_by_key(|(_, mutating)| mutating.used_ms);
+    if let Some(oldest) = oldest.map(|(sharers, _)| sharers.clone()) {
+        mutations.remove(&oldest);
+    }
+}
+
 #[expect(clippy::cast_precision_loss, reason = "pauses are far below 2^53 milliseconds")]
 fn milliseconds(ms: i64) -> f64 {
     ms as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_with_a_thousand_names_hides_no_other() {
+        let mut mutations = HashMap::default();
+        let sharers = |user: &str, client_id: &str| Sharers {
+            user: Some(user.into()),
+            client_id: Some(client_id.into()),
+        };
+        let mut spend = |sharers: Sharers, used_ms| {
+            if mutations.len() >= 10 {
+                make_room(&mut mutations, &sharers.user);
+            }
+            let (rate, throttle_ms) = (Rate::new(METRICS_WINDOW), Average::new(METRICS_WINDOW));
+            mutations.insert(sharers, Mutating { used_ms, tokens: 0.0, rate, throttle_ms });
+            mutations.len()
+        };
+        spend(sharers("ann", "app"), 0);
+        for at in 1..100 {
+            spend(sharers("eve", &format!("new-{at}")), at);
+        }
+        assert_eq!(spend(sharers("bob", "app"), 100), 10);
+        for found in [sharers("ann", "app"), sharers("bob", "app"), sharers("eve", "new-99")] {
+            assert!(mutations.contains_key(&found), "{found:?}");
+        }
+    }
 }

@@ -53,7 +53,8 @@ impl Checkpoint {
         match self {
             Checkpoint::RecoveryPoint => offsets.recovery_point(),
             Checkpoint::HighWatermark => offsets.high_watermark(),
-            Checkpoint::LogStart => offsets.log_start_offset(),
+            // What is lost before the log start must not seem to be deleted at the next start.
+            Checkpoint::LogStart => offsets.log_start_for_followers(),
             Checkpoint::Cleaner => offsets.cleaned_to(),
         }
     }

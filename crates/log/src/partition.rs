@@ -45,6 +45,7 @@ pub mod metadata;
 mod read;
 mod recover;
 mod replay;
+mod restart;
 mod retention;
 mod roll;
 mod timestamps;
@@ -422,9 +423,10 @@ impl PartitionLog {
     fn publish(&self) {
         let published = &self.published;
         published.log_start.store(self.log_start.0, Ordering::Relaxed);
+        published.start_for_followers.store(self.log_start_for_followers().0, Ordering::Relaxed);
         published.lower_durable_start();
         // While deleted segments may reappear after a power failure, the checkpoint must contain the log start.
-        let mut first_segment = self.segments[0].base_offset;
+        let mut first_segment = self.health.first_sign().min(self.segments[0].base_offset);
         if self.flushing.names.unsynced().is_some() {
             first_segment = first_segment.min(published.first_segment_offset());
         }

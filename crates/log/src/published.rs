@@ -8,6 +8,7 @@ use thalweg_record::Offset;
 #[derive(Debug, Default)]
 pub struct PublishedOffsets {
     pub(crate) log_start: AtomicI64,
+    pub(crate) start_for_followers: AtomicI64,
     pub(crate) durable_start: AtomicI64,
     pub(crate) first_segment: AtomicI64,
     pub(crate) recovery_point: AtomicI64,
@@ -22,6 +23,11 @@ impl PublishedOffsets {
     /// The first offset that may be read.
     pub fn log_start_offset(&self) -> Offset {
         Offset(self.log_start.load(Ordering::Relaxed))
+    }
+
+    /// Where the log begins for followers: lower than the log start where the records between are lost, and were not deleted.
+    pub fn log_start_for_followers(&self) -> Offset {
+        Offset(self.start_for_followers.load(Ordering::Relaxed))
     }
 
     /// The log start that no crash takes back: that of the last checkpoint on the medium, or the present one if it is lower.

@@ -41,6 +41,9 @@ pub const TIME_INDEX_SUFFIX: &str = ".timeindex";
 pub const TXN_INDEX_SUFFIX: &str = ".txnindex";
 /// The suffix of a producer snapshot.
 pub const SNAPSHOT_SUFFIX: &str = ".snapshot";
+/// The end of the name of a file that says that records are missing from this offset on although they were not deleted, and that
+/// the leader lacked them, too (see `partition/continuity.rs`). It is empty.
+pub const LOST_SUFFIX: &str = ".lost";
 /// The suffix of a file that will be deleted.
 pub const DELETED_SUFFIX: &str = ".deleted";
 /// The same for a file of a segment that was cut off the end of a log. Others may have its offsets by now: it says nothing about

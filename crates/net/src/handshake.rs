@@ -8,15 +8,15 @@ use parking_lot::{Mutex, RwLock};
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::sync::{Arc, LazyLock, OnceLock};
 use std::task::Poll;
 use std::time::Duration;
+use thalweg_places::{Places, network};
 use thalweg_security::tls::{HandshakeFault, ServerTls, Session};
 use thalweg_watch as watch;
 use tokio::net::TcpStream;
-use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
@@ -33,16 +33,16 @@ const LOGGED_MAX: u32 = 10;
 const LOGGED_WITHIN: Duration = Duration::from_secs(10);
 
 /// How many handshakes may compute at the same time, over all listeners. Each takes up to a millisecond of a worker, and
-/// established connections get theirs between them.
+/// established connections get theirs between them. Networks take turns: a flood from one waits for itself.
 #[derive(Clone, Debug)]
-pub struct HandshakeTurns(Arc<Semaphore>);
+pub struct HandshakeTurns(Arc<Places<IpAddr>>);
 
 impl Default for HandshakeTurns {
     /// Half of the processors, which all listeners of the process share.
     fn default() -> Self {
         static OF_PROCESS: LazyLock<HandshakeTurns> = LazyLock::new(|| {
             let processors = std::thread::available_parallelism().map_or(1, usize::from);
-            HandshakeTurns(Arc::new(Semaphore::new((processors / 2).max(1))))
+            HandshakeTurns(Arc::new(Places::in_turn((processors / 2).max(1))))
         });
         OF_PROCESS.clone()
     }
@@ -130,6 +130,7 @@ impl TlsListener {
     pub(super) async fn accept(
         &self,
         stream: Stream,
+        address: SocketAddr,
         idle_max: Duration,
         stopping: &mut watch::Receiver<bool>,
     ) -> Result<(Stream, Session), HandshakeEnd> {
@@ -144,7 +145,7 @@ impl TlsListener {
                 return Err(HandshakeEnd::Stopping);
             }
             () = sleep(patience) => return Err(HandshakeEnd::TooSlow(patience)),
-            ended = self.shake(&mut stream) => ended?,
+            ended = self.shake(&mut stream, address.ip()) => ended?,
         }
         let session = tls.session(stream.connection())?;
         Ok((Stream::Tls(Box::new(stream)), session))
@@ -157,14 +158,18 @@ impl TlsListener {
         stream: TcpStream,
         address: SocketAddr,
     ) -> Option<(TlsStream<TcpStream>, Session)> {
-        let ended = match tokio::time::timeout(HANDSHAKE_MAX, self.shake_for(stream)).await {
+        let ended = match tokio::time::timeout(HANDSHAKE_MAX, self.shake_for(stream, address.ip())).await {
             Ok(ended) => ended,
             Err(_) => Err(HandshakeEnd::TooSlow(HANDSHAKE_MAX)),
         };
         ended.map_err(|reason| self.note(listener, address, &reason)).ok()
     }
 
-    async fn shake_for(&self, stream: TcpStream) -> Result<(TlsStream<TcpStream>, Session), HandshakeEnd> {
+    async fn shake_for(
+        &self,
+        stream: TcpStream,
+        address: IpAddr,
+    ) -> Result<(TlsStream<TcpStream>, Session), HandshakeEnd> {
         let tls = self.current();
         let mut begin = [0];
         match stream.peek(&mut begin).await? {
@@ -172,10 +177,11 @@ impl TlsListener {
             _ if !matches!(begin[0], HANDSHAKE | SSL2) => return Err(HandshakeFault::PlainText.into()),
             _ => {}
         }
+        let network = network(address);
         let mut shaken = pin!(TlsAcceptor::from(tls.config()).accept(stream));
         let stream = loop {
             // A turn is for the work at hand, and not for waiting.
-            let turn = self.turns.0.acquire().await;
+            let turn = self.turns.0.take(&network).await;
             let advanced = poll_fn(|context| Poll::Ready(shaken.as_mut().poll(context))).await;
             drop(turn);
             match advanced {
@@ -191,8 +197,8 @@ impl TlsListener {
         Ok((stream, session))
     }
 
-    async fn shake(&self, stream: &mut OwnStream) -> Result<(), HandshakeEnd> {
-        let (mut begin, mut received) = (None, 0);
+    async fn shake(&self, stream: &mut OwnStream, address: IpAddr) -> Result<(), HandshakeEnd> {
+        let (network, mut begin, mut received) = (network(address), None, 0);
         while stream.connection().is_handshaking() {
             stream.readable().await?;
             match stream.receive_handshake(&mut begin) {
@@ -207,7 +213,7 @@ impl TlsListener {
             if received > HANDSHAKE_BYTES_MAX {
                 return Err(HandshakeEnd::TooLong);
             }
-            let turn = self.turns.0.acquire().await;
+            let turn = self.turns.0.take(&network).await;
             let advanced = stream.advance_handshake();
             drop(turn);
             advanced?;

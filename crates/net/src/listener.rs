@@ -314,7 +314,7 @@ async fn serve<H: Handler>(stream: Stream, address: SocketAddr, serving: Serving
     let Serving { handler, settings, mut stopping, name, tls, limits } = serving;
     let (stream, session) = match tls {
         None => (stream, None),
-        Some(tls) => match tls.accept(stream, settings.idle_max, &mut stopping).await {
+        Some(tls) => match tls.accept(stream, address, settings.idle_max, &mut stopping).await {
             Ok((stream, session)) => (stream, Some(session)),
             Err(reason) => return tls.note(&name, address, &reason),
         },

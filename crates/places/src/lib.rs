@@ -1,8 +1,14 @@
-//! Places that many principals share: so many at once, and so many of them for one, so that none can take those of the others.
+//! What many principals share and none may take alone: places, so many at once and so many of them for one; and tables whose
+//! entries give way to new ones, first those of the principal with most.
+
+mod counts;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
+
+pub use counts::{Counts, fairly};
 
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -22,6 +28,17 @@ pub struct Places<K> {
 pub struct Place {
     _of_one: OwnedSemaphorePermit,
     _of_all: OwnedSemaphorePermit,
+}
+
+/// The address of a client, or the part of one of IPv6 that is given to one site: it has 2^64 addresses to itself.
+pub fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            let [a, b, c, d, ..] = address.segments();
+            IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
+        }
+        address => address,
+    }
 }
 
 /// No place is free.
@@ -105,6 +122,40 @@ mod tests {
         drop(first);
         shares.try_take(&ann).expect("it was given back");
         assert_eq!(shares.shares.lock().len(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_principal_waits_for_one_turn_of_another_that_has_a_hundred_to_wait_for() {
+        let (turns, [eve, ann]) = (Arc::new(Places::in_turn(1)), names());
+        let (taken, mut turn) = tokio::sync::mpsc::channel(200);
+        let wait = |principal: &Arc<str>| {
+            let (turns, taken, principal) = (Arc::clone(&turns), taken.clone(), Arc::clone(principal));
+            tokio::spawn(async move {
+                let place = turns.take(&principal).await;
+                taken.send(principal).await.expect("it is received");
+                drop(place);
+            })
+        };
+        let first = turns.take(&eve).await;
+        let waiting: Vec<_> = (0..100).map(|_| wait(&eve)).collect();
+        tokio::task::yield_now().await;
+        let of_ann = wait(&ann);
+        tokio::task::yield_now().await;
+        drop(first);
+        of_ann.await.expect("it has its turn");
+        let before = std::iter::from_fn(|| turn.try_recv().ok()).take_while(|who| *who != ann).count();
+        assert!(before <= 2, "{before} turns of the other");
+        for waiting in waiting {
+            waiting.await.expect("it has its turn");
+        }
+    }
+
+    #[test]
+    fn a_site_of_ipv6_is_one_network() {
+        let of = |text: &str| network(text.parse().expect("an address"));
+        assert_eq!(of("2001:db8:1:2::1"), of("2001:db8:1:2:ffff::7"));
+        assert_ne!(of("2001:db8:1:2::1"), of("2001:db8:1:3::1"));
+        assert_eq!(of("::ffff:10.0.0.7"), of("10.0.0.7"));
     }
 
     #[tokio::test]

@@ -19,7 +19,7 @@ const APPEARS_WITHIN: Duration = Duration::from_millis(500);
 /// Creates the topics that are not being created already, and waits a little for them to have leaders. A client's are
 /// created in its name, the coordinators' own in the broker's.
 pub async fn create(broker: &Broker, names: Vec<String>, client: Option<&Call>) {
-    let started = broker.auto_topics.begin(&names);
+    let started = broker.auto_topics.begin(&names, client.map(Call::holder));
     if !started.names.is_empty() {
         let topics = started.names.iter().map(|name| creatable(broker, name)).collect();
         let request = CreateTopicsRequest { topics, timeout_ms: 30_000, validate_only: false };
@@ -70,7 +70,7 @@ pub async fn create_own(broker: &Broker, name: &str) {
 /// that fails is kept for its next heartbeats.
 pub async fn create_internal(broker: &Broker, topics: Vec<CreatableTopic>, client: &Call, kept: Duration) {
     let names: Vec<String> = topics.iter().map(|topic| topic.name.clone()).collect();
-    let started = broker.auto_topics.begin(&names);
+    let started = broker.auto_topics.begin(&names, Some(client.holder()));
     let topics: Vec<CreatableTopic> =
         topics.into_iter().filter(|topic| started.names.contains(&topic.name)).collect();
     if topics.is_empty() {
@@ -95,7 +95,7 @@ pub async fn create_internal(broker: &Broker, topics: Vec<CreatableTopic>, clien
         }
     }
     for (topic, error) in failed {
-        broker.auto_topics.refuse(topic, error, now, now + kept);
+        broker.auto_topics.refuse(client.holder(), topic, error, now, now + kept);
     }
     // A topic that is there by now is no failure, and in the image soon.
     wait_for_leaders(broker, &started.names).await;

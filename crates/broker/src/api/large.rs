@@ -44,7 +44,7 @@ pub(super) fn serve(broker: &Arc<Broker>, serve: Serve, call: Call, d: Decoder) 
     let broker = Arc::clone(broker);
     Reply::Later(Box::pin(async move {
         let disk = broker.log_dirs.disk().clone();
-        let mut place = Some(broker.large_requests.take(&call.principal).await);
+        let mut place = Some(broker.large_requests.take(&call.holder()).await);
         let (key, version) = (call.key, call.version);
         let begun = disk.work_in_place(|| serve(&broker, call, d));
         let mut answer = match begun {

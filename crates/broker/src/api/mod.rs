@@ -53,6 +53,7 @@ use crate::audit::Watch;
 use crate::authentication::{Admission, Authenticator, Session};
 use crate::authorization::Permissions;
 use crate::broker::Broker;
+use crate::holder::Holder;
 use crate::quotas::Caller;
 use crate::request_metrics::{Answered, milliseconds, timed};
 use access::Access::{ByResource, Controller, Open};
@@ -104,6 +105,11 @@ pub struct Call {
 }
 
 impl Call {
+    /// Whose use of shared limits this request counts as.
+    pub fn holder(&self) -> Holder {
+        Holder::of(&self.principal, self.peer.address.ip())
+    }
+
     /// The request, as quotas see it.
     fn caller(&self) -> Caller<'_> {
         Caller {

@@ -170,7 +170,7 @@ fn append(
     let broker = Arc::clone(broker);
     Reply::Later(Box::pin(async move {
         let mut waits = waits;
-        large::append(&broker, &call.principal, acks, large, &mut response, &mut waits).await;
+        large::append(&broker, &call.holder(), acks, large, &mut response, &mut waits).await;
         acknowledge(&broker, call, begun.elapsed(), acks, timeout, response, waits).settled().await
     }))
 }

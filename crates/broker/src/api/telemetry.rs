@@ -77,5 +77,6 @@ fn client(call: &Call, instance_id: Uuid) -> Client<'_> {
         software_version: software.map(|software| software.version.as_str()),
         address: call.peer.address,
         connection: &call.peer,
+        principal: &call.principal,
     }
 }

@@ -1,5 +1,6 @@
 //! The client of a connection, as the trail names it.
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use thalweg_audit::{Change, Client, Login, Tls, Trail, What};
@@ -75,7 +76,7 @@ impl AuditedConnection {
     /// Records a login that succeeded.
     pub fn logged_in(&self, is_again: bool) {
         let login = || (self.client(None), What::Login(Login { is_again, failure: None }));
-        self.trail.record(AuditKind::Logins, login);
+        self.trail.record(AuditKind::Logins, &self.source(), login);
     }
 
     /// Records a login that failed, and as whom, if the client has named itself.
@@ -86,7 +87,8 @@ impl AuditedConnection {
         is_again: bool,
         reason: &str,
     ) {
-        self.trail.record(AuditKind::Logins, || {
+        let source = host_address(self.address.ip());
+        self.trail.record(AuditKind::Logins, &source, || {
             let principal = user.map_or_else(String::new, |user| Principal::user(user).to_string());
             let mechanism = mechanism.map(Mechanism::name);
             let client = Client { principal, mechanism, ..self.client(None) };
@@ -96,7 +98,8 @@ impl AuditedConnection {
 
     /// Records a login that failed by a client certificate.
     pub fn certificate_refused(&self, reason: &HandshakeFault) {
-        self.trail.record(AuditKind::Logins, || {
+        let source = host_address(self.address.ip());
+        self.trail.record(AuditKind::Logins, &source, || {
             let client = Client { mechanism: Some(CERTIFICATE), ..self.client(None) };
             (client, What::Login(Login { is_again: false, failure: Some(reason.to_string()) }))
         });
@@ -109,7 +112,17 @@ impl AuditedConnection {
 
     /// Records a change of the cluster.
     pub fn changed(&self, change: Change, client_id: Option<&str>) {
-        self.trail.record(AuditKind::Administration, || (self.client(client_id), What::Change(change)));
+        self.trail.record(AuditKind::Administration, &self.source(), || {
+            (self.client(client_id), What::Change(change))
+        });
+    }
+
+    /// Who causes events: the principal, or the address where there is none.
+    fn source(&self) -> Cow<'_, str> {
+        if self.principal.is_empty() || self.principal == Principal::anonymous().as_str() {
+            return Cow::Owned(host_address(self.address.ip()));
+        }
+        Cow::Borrowed(&self.principal)
     }
 
     fn client(&self, client_id: Option<&str>) -> Client {

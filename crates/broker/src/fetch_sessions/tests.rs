@@ -1,9 +1,18 @@
 //! Sessions of many clients at once: none waits for another's partitions, and the rules of giving up hold.
 
 use super::*;
+use thalweg_security::Principal;
 use thalweg_wire::request::fetch_request::{FetchPartition, FetchTopic, ForgottenTopic};
 
 const NOW_MS: i64 = 1_700_000_000_000;
+
+fn holder(user: &str) -> Holder {
+    Holder::of(&Arc::new(Principal::user(user)), [10, 0, 0, 1].into())
+}
+
+fn ann() -> Holder {
+    holder("ann")
+}
 
 fn request(id: i32, epoch: i32, partitions: i32) -> FetchRequest {
     let partition = |partition| FetchPartition { partition, ..Default::default() };
@@ -17,13 +26,13 @@ fn request(id: i32, epoch: i32, partitions: i32) -> FetchRequest {
 }
 
 fn open(sessions: &FetchSessions, partitions: i32, now_ms: i64) -> i32 {
-    let begun = sessions.begin(12, request(0, 0, partitions), Scope::Whole, now_ms);
+    let begun = sessions.begin(&ann(), 12, request(0, 0, partitions), Scope::Whole, now_ms);
     begun.expect("a session or none").fetch.id()
 }
 
 /// The next fetch of a session, without changes.
 fn go_on(sessions: &FetchSessions, id: i32, epoch: i32, scope: Scope, now_ms: i64) -> Begun {
-    sessions.begin(12, request(id, epoch, 0), scope, now_ms).expect("goes on")
+    sessions.begin(&ann(), 12, request(id, epoch, 0), scope, now_ms).expect("goes on")
 }
 
 fn order(wanted: &[Wanted]) -> Vec<i32> {
@@ -53,7 +62,7 @@ fn a_fetch_waits_for_no_other_session() {
     assert_eq!((fetch, wanted.len()), (SessionFetch::Incremental { id: two }, 3));
     assert_eq!(sessions.finish(fetch, &answered(&wanted, false)), [true; 3]);
     assert_ne!(open(&sessions, 3, NOW_MS), 0);
-    sessions.begin(12, request(two, -1, 0), Scope::Whole, NOW_MS).expect("ends");
+    sessions.begin(&ann(), 12, request(two, -1, 0), Scope::Whole, NOW_MS).expect("ends");
     assert_eq!(sessions.len(), 2);
 }
 
@@ -71,12 +80,13 @@ fn a_full_cache_gives_up_what_is_unused_or_smaller() {
     assert_eq!(open(&sessions, 2, used), 0, "none is smaller");
     let newcomer = open(&sessions, 3, used);
     assert_ne!(newcomer, 0);
-    let gone = sessions.begin(12, request(small, 2, 0), Scope::Whole, used).expect_err("it was given up");
+    let gone =
+        sessions.begin(&ann(), 12, request(small, 2, 0), Scope::Whole, used).expect_err("it was given up");
     assert_eq!(gone, SessionError::NotFound);
     // One that is not used makes room for any.
     go_on(&sessions, newcomer, 1, Scope::Whole, used + 1);
     assert_ne!(open(&sessions, 1, used + EVICTION_MS + 1), 0);
-    let refused = sessions.begin(12, request(large, 2, 0), Scope::Whole, used);
+    let refused = sessions.begin(&ann(), 12, request(large, 2, 0), Scope::Whole, used);
     assert_eq!(refused.expect_err("given up"), gone);
     assert_eq!(sessions.len(), 2);
 }
@@ -95,7 +105,8 @@ fn partitions_with_records_move_to_the_end_and_forgotten_ones_go() {
     let forgotten =
         ForgottenTopic { topic: "topic".to_owned(), partitions: vec![2, 3], ..Default::default() };
     let request = FetchRequest { forgotten_topics_data: vec![forgotten], ..request(id, 3, 0) };
-    let Begun { fetch, wanted, .. } = sessions.begin(12, request, Scope::Whole, NOW_MS).expect("goes on");
+    let Begun { fetch, wanted, .. } =
+        sessions.begin(&ann(), 12, request, Scope::Whole, NOW_MS).expect("goes on");
     assert_eq!(order(&wanted), [0, 4, 1]);
     // The places may have changed since the fetch began.
     let mut answer = answered(&wanted, false);
@@ -107,7 +118,7 @@ fn partitions_with_records_move_to_the_end_and_forgotten_ones_go() {
 #[test]
 fn a_fetch_reads_only_what_may_have_changed() {
     let sessions = FetchSessions::new(1);
-    let begun = sessions.begin(12, request(0, 0, 4), Scope::Unsettled, NOW_MS).expect("opens");
+    let begun = sessions.begin(&ann(), 12, request(0, 0, 4), Scope::Unsettled, NOW_MS).expect("opens");
     assert_eq!(order(&begun.wanted), [0, 1, 2, 3]);
     let id = begun.fetch.id();
     // Its answer does not leave: everything is read again.
@@ -122,7 +133,7 @@ fn a_fetch_reads_only_what_may_have_changed() {
     sessions.finish(begun.fetch, &answered(&begun.wanted, false));
     assert!(go_on(&sessions, id, 3, Scope::Unsettled, NOW_MS).wanted.is_empty());
     // Another offset.
-    let begun = sessions.begin(12, request(id, 4, 2), Scope::Unsettled, NOW_MS).expect("goes on");
+    let begun = sessions.begin(&ann(), 12, request(id, 4, 2), Scope::Unsettled, NOW_MS).expect("goes on");
     assert_eq!(order(&begun.wanted), [0, 1]);
     sessions.finish(begun.fetch, &answered(&begun.wanted, false));
     // Where rights may have changed, or after a while, all of them.
@@ -159,4 +170,43 @@ fn sessions_of_many_clients_go_on_side_by_side() {
             eprintln!("{clients} clients, half with records {has_records}: {rate:.0} fetches/s");
         }
     }
+}
+
+#[test]
+fn a_principal_that_fills_the_cache_gives_way_to_others() {
+    let sessions = FetchSessions::new(8);
+    let open = |user: &str, partitions, at_ms| {
+        let begun = sessions.begin(&holder(user), 12, request(0, 0, partitions), Scope::Whole, at_ms);
+        begun.expect("a session or none").fetch.id()
+    };
+    let of_eve: Vec<i32> = (0..8).map(|at| open("eve", 1, NOW_MS + at)).collect();
+    assert_eq!(open("eve", 1, NOW_MS + 10), 0, "all are in use");
+    let of_ann: Vec<i32> = (0..6).map(|_| open("ann", 1, NOW_MS + 20)).collect();
+    assert!(of_ann[..4].iter().all(|id| *id != 0), "half of the sessions: {of_ann:?}");
+    assert_eq!(of_ann[4..], [0, 0], "no principal has more than ann");
+    let go_on = |user: &str, id| {
+        let went_on = sessions.begin(&holder(user), 12, request(id, 1, 0), Scope::Whole, NOW_MS + 30);
+        went_on.map(|begun| begun.wanted.len())
+    };
+    assert_eq!(go_on("eve", of_eve[3]), Err(SessionError::NotFound), "those that were used least recently");
+    assert_eq!((go_on("eve", of_eve[4]), go_on("ann", of_ann[0])), (Ok(1), Ok(1)));
+
+    // Old ones of others, too, give way to larger ones only of those who have fewer.
+    let later = NOW_MS + EVICTION_MS + 10;
+    sessions.state.lock().sessions.values().for_each(|slot| slot.used_ms.store(later, Ordering::Relaxed));
+    assert_ne!(open("eve", 100, later), 0, "in place of a small one of eve's");
+    assert_eq!(sessions.state.lock().counts.of(&ann()), 4);
+}
+
+#[test]
+fn a_session_is_unknown_to_other_principals() {
+    let sessions = FetchSessions::new(2);
+    let id = open(&sessions, 3, NOW_MS);
+    let eve = holder("eve");
+    let taken = sessions.begin(&eve, 12, request(id, 1, 0), Scope::Whole, NOW_MS);
+    assert_eq!(taken.expect_err("it is ann's"), SessionError::NotFound);
+    for epoch in [0, -1] {
+        sessions.begin(&eve, 12, request(id, epoch, 0), Scope::Whole, NOW_MS).expect("it ends none");
+    }
+    assert_eq!(go_on(&sessions, id, 1, Scope::Whole, NOW_MS).wanted.len(), 3);
 }

@@ -5,13 +5,17 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use thalweg_hash::HashMap;
 use thalweg_metadata::Quotas;
+use thalweg_places::fairly;
 use thalweg_security::quota::{Average, Backlog, Limit, Limits, METRICS_WINDOW, Rate, Sharers, Window};
 
-/// How many clients are remembered with their counters. More of them make all be looked up again.
+/// How many clients are remembered with their counters. More of them make those of the user with most be looked up again.
 const CLIENTS_MAX: usize = 10_000;
 /// How many counters there may be of a kind. A client that names itself anew with each request makes one each time;
-/// the least recently used make room.
+/// the least recently used of the user with most make room.
 const COUNTERS_MAX: usize = 10_000;
+
+/// A user with more than this part of the counters makes room alone.
+const PARTS: usize = 10;
 
 /// The limits of all clients, and the counters of those that have some.
 #[derive(Debug)]
@@ -152,7 +156,7 @@ impl Clients {
     /// Finds the limits of a client that is not known yet.
     pub(super) fn add(&mut self, user: &str, client_id: &str, now_ms: i64) -> Arc<Client> {
         if self.known_len >= CLIENTS_MAX {
-            self.forget_all();
+            self.forget_largest();
         }
         let counters = KINDS.map(|kind| {
             let limit = self.limits[kind as usize].resolve(user, client_id)?;
@@ -193,18 +197,27 @@ impl Clients {
         counter
     }
 
+    /// Forgets the clients of the user with most.
+    fn forget_largest(&mut self) {
+        let largest = self.known.iter().max_by_key(|(_, clients)| clients.len());
+        let largest = largest.map(|(user, _)| user.clone());
+        if let Some(clients) = largest.and_then(|user| self.known.remove(&user)) {
+            self.known_len -= clients.len();
+        }
+    }
+
     fn forget_all(&mut self) {
         self.known.clear();
         self.known_len = 0;
     }
 
-    /// The use of as many clients as `max`: of those that were active last.
+    /// The use of as many clients as `max`: of those of each user that were active last.
     pub(super) fn usage(&self, kind: Kind, max: usize, now_ms: i64) -> Vec<Usage> {
         let counters = self.counters[kind as usize].iter();
         let mut counters: Vec<_> =
             counters.map(|(sharers, counter)| (counter.0.lock().used_ms, sharers, counter)).collect();
         counters.sort_unstable_by_key(|(used_ms, ..)| std::cmp::Reverse(*used_ms));
-        counters.truncate(max);
+        let counters = fairly(counters, max, |(_, sharers, _)| sharers.user.clone());
         let usage = |(_, sharers, counter): (i64, &Sharers, &Arc<Counter>)| {
             let mut used = counter.0.lock();
             let (rate, pause_ms) = (used.rate.per_second(now_ms), used.pauses.get(now_ms));
@@ -219,13 +232,25 @@ fn milliseconds(ms: i64) -> f64 {
     ms as f64
 }
 
-/// Drops the half that was used least recently. Those that are idle for a window lose nothing by it.
+/// Drops the half that was used least recently: of the counters of the user with most, if it has a good part of them, or of all.
+/// Those that are idle for a window lose nothing by it.
 fn drop_oldest_half(counters: &mut HashMap<Sharers, Arc<Counter>>) {
-    let mut used_ms: Vec<_> = counters.values().map(|counter| counter.0.lock().used_ms).collect();
+    let mut of_users: HashMap<Option<Box<str>>, usize> = HashMap::default();
+    for sharers in counters.keys() {
+        *of_users.entry(sharers.user.clone()).or_default() += 1;
+    }
+    let largest = of_users.into_iter().max_by_key(|(_, count)| *count);
+    let flooding = largest.filter(|(_, count)| count * PARTS > counters.len()).map(|(user, _)| user);
+    let is_candidate = |sharers: &Sharers| flooding.as_ref().is_none_or(|user| sharers.user == *user);
+    let candidates = counters.iter().filter(|(sharers, _)| is_candidate(sharers));
+    let mut used_ms: Vec<_> = candidates.map(|(_, counter)| counter.0.lock().used_ms).collect();
     let middle = used_ms.len() / 2;
     let (_, median, _) = used_ms.select_nth_unstable(middle);
     let (median, mut spare) = (*median, middle);
-    counters.retain(|_, counter| {
+    counters.retain(|sharers, counter| {
+        if !is_candidate(sharers) {
+            return true;
+        }
         let used_ms = counter.0.lock().used_ms;
         let drops = used_ms < median || (used_ms == median && spare > 0);
         spare -= usize::from(drops && spare > 0);

@@ -19,8 +19,8 @@ pub use counters::ShareCounters;
 pub use led::{Acknowledging, LedShare, Settled, ShareFigures};
 pub use reading::{Batch, Reading, Request};
 pub use sessions::{
-    FINAL_EPOCH, INITIAL_EPOCH, SessionError, SessionKey, SessionPartition, SessionRequest, ShareSessions,
-    TopicPartitionId,
+    FINAL_EPOCH, INITIAL_EPOCH, SessionBegun, SessionError, SessionKey, SessionPartition, SessionRequest,
+    ShareSessions, TopicPartitionId,
 };
 pub use settings::{SettingsOfGroups, ShareSettings};
 pub use settle_error::SettleError;
@@ -226,6 +226,19 @@ impl Shares {
                 groups.remove(&key.group);
             }
         }
+    }
+
+    /// Begins, continues or ends the session of a request; returns the partitions to read. What the member of a session that
+    /// ended for it has is given back.
+    pub fn begin_session(
+        self: &Arc<Self>,
+        request: SessionRequest,
+    ) -> Result<Vec<SessionPartition>, SessionError> {
+        let SessionBegun { wanted, displaced } = self.sessions.begin(request)?;
+        if let Some(key) = displaced {
+            self.release(&key);
+        }
+        Ok(wanted)
     }
 
     /// Ends a session, and gives back what its member has.

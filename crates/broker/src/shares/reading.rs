@@ -130,7 +130,7 @@ fn acquire(
     let from = fetch_from(offset, request.max_bytes, request.at_least_one, settings.isolation);
     let read = match partition.fetch(&from) {
         Ok(read) => read,
-        Err(FetchError::OutOfRange) => {
+        Err(FetchError::OutOfRange { .. }) => {
             let log_start = partition.published_offsets().log_start_offset().0;
             if log_start <= share.start_offset() {
                 return Reading::Nothing;

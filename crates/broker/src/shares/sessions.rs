@@ -3,11 +3,16 @@
 //! A session is named by its group and member. Epoch 0 begins one, in place of an earlier one of the member, and -1 ends
 //! it; in between the epoch counts the requests, so that a lost one is detected. The number of sessions is bounded by
 //! `group.share.max.share.sessions`. A session ends with its connection, too: what the member has acquired is given back.
+//!
+//! Departure from Kafka: when there is no room, the oldest session of the principal with most of them ends for one of a
+//! principal with fewer. Its member begins another, as after the end of a connection.
 
+use crate::holder::Holder;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use thalweg_hash::HashMap;
 use thalweg_metadata::PartitionIndex;
+use thalweg_places::Counts;
 use thalweg_wire::{ErrorCode, Uuid};
 
 /// The epoch that begins a session.
@@ -68,6 +73,8 @@ pub struct SessionRequest {
     pub epoch: i32,
     /// The number of its connection.
     pub connection: u64,
+    /// Whose session it is.
+    pub holder: Holder,
     /// The partitions that the session gets.
     pub added: Vec<TopicPartitionId>,
     /// The partitions that it loses.
@@ -76,10 +83,28 @@ pub struct SessionRequest {
     pub acknowledges: bool,
 }
 
+/// A request within its session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionBegun {
+    /// The partitions to read.
+    pub wanted: Vec<SessionPartition>,
+    /// A session that ended to make room. What its member has acquired is to be given back.
+    pub displaced: Option<SessionKey>,
+}
+
+impl SessionBegun {
+    fn of(wanted: Vec<SessionPartition>) -> SessionBegun {
+        SessionBegun { wanted, displaced: None }
+    }
+}
+
 #[derive(Debug)]
 struct Session {
     epoch: i32,
     connection: u64,
+    holder: Holder,
+    /// Its place among all sessions by age.
+    number: u64,
     partitions: Vec<SessionPartition>,
     /// The place of each partition.
     index: HashMap<TopicPartitionId, usize>,
@@ -118,11 +143,15 @@ struct State {
     sessions: HashMap<SessionKey, Session>,
     by_connection: HashMap<u64, Vec<SessionKey>>,
     by_group: HashMap<Arc<str>, usize>,
+    /// How many each holder has.
+    counts: Counts<Holder>,
+    next_number: u64,
 }
 
 impl State {
     fn remove(&mut self, key: &SessionKey) -> bool {
         let Some(session) = self.sessions.remove(key) else { return false };
+        self.counts.remove(&session.holder, 1);
         if let Some(keys) = self.by_connection.get_mut(&session.connection) {
             keys.retain(|other| other != key);
             if keys.is_empty() {
@@ -141,7 +170,17 @@ impl State {
     fn insert(&mut self, key: SessionKey, session: Session) {
         self.by_connection.entry(session.connection).or_default().push(key.clone());
         *self.by_group.entry(Arc::clone(&key.group)).or_default() += 1;
+        self.counts.add(&session.holder, 1);
         self.sessions.insert(key, session);
+    }
+
+    /// Ends the oldest session of the holder with most of them for one of a holder with fewer; returns its name.
+    fn displace(&mut self, new: &Holder) -> Option<SessionKey> {
+        let larger = self.counts.larger(new)?;
+        let sessions = self.sessions.iter().filter(|(_, session)| session.holder == *larger);
+        let (oldest, _) = sessions.min_by_key(|(_, session)| session.number)?;
+        let oldest = oldest.clone();
+        self.remove(&oldest).then_some(oldest)
     }
 
     fn continued(&mut self, key: &SessionKey, epoch: i32) -> Result<&mut Session, SessionError> {
@@ -164,35 +203,38 @@ impl ShareSessions {
     }
 
     /// Begins, continues or ends the session of a ShareFetch; returns the partitions to read, of which the last request
-    /// has none.
-    pub fn begin(&self, request: SessionRequest) -> Result<Vec<SessionPartition>, SessionError> {
-        let SessionRequest { key, epoch, connection, added, forgotten, acknowledges } = request;
+    /// has none, and the session of another that ended for it.
+    pub fn begin(&self, request: SessionRequest) -> Result<SessionBegun, SessionError> {
+        let SessionRequest { key, epoch, connection, holder, added, forgotten, acknowledges } = request;
         let mut state = self.state.lock();
         match epoch {
-            FINAL_EPOCH if state.sessions.contains_key(&key) => Ok(Vec::new()),
+            FINAL_EPOCH if state.sessions.contains_key(&key) => Ok(SessionBegun::of(Vec::new())),
             FINAL_EPOCH => Err(SessionError::NotFound),
             INITIAL_EPOCH => {
                 if acknowledges {
                     return Err(SessionError::AcknowledgesFirst);
                 }
                 state.remove(&key);
+                let mut displaced = None;
                 if state.sessions.len() >= self.max {
-                    return Err(SessionError::LimitReached);
+                    displaced = Some(state.displace(&holder).ok_or(SessionError::LimitReached)?);
                 }
-                let mut session =
-                    Session { epoch: 1, connection, partitions: Vec::new(), index: HashMap::default() };
+                let number = state.next_number;
+                state.next_number += 1;
+                let (partitions, index) = (Vec::new(), HashMap::default());
+                let mut session = Session { epoch: 1, connection, holder, number, partitions, index };
                 added.into_iter().for_each(|id| session.add(id, false));
                 let wanted = session.partitions.iter().map(|one| SessionPartition { is_new: true, ..*one });
                 let wanted = wanted.collect();
                 state.insert(key, session);
-                Ok(wanted)
+                Ok(SessionBegun { wanted, displaced })
             }
             epoch => {
                 let session = state.continued(&key, epoch)?;
                 added.into_iter().for_each(|id| session.add(id, true));
                 session.forget(&forgotten);
                 session.advance();
-                Ok(session.partitions.clone())
+                Ok(SessionBegun::of(session.partitions.clone()))
             }
         }
     }
@@ -258,6 +300,7 @@ impl ShareSessions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use thalweg_security::Principal;
 
     fn key(member: &str) -> SessionKey {
         SessionKey { group: "g".into(), member: member.into() }
@@ -268,18 +311,23 @@ mod tests {
             key: key(member),
             epoch,
             connection: 7,
+            holder: holder("ann"),
             added: added.iter().map(|index| id(*index)).collect(),
             forgotten: Vec::new(),
             acknowledges: false,
         }
     }
 
+    fn holder(user: &str) -> Holder {
+        Holder::of(&Arc::new(Principal::user(user)), [10, 0, 0, 1].into())
+    }
+
     fn id(index: i32) -> TopicPartitionId {
         (Uuid::ZERO, PartitionIndex(index))
     }
 
-    fn indexes(found: Result<Vec<SessionPartition>, SessionError>) -> Vec<(i32, bool)> {
-        found.expect("the session goes on").iter().map(|one| (one.id.1.0, one.is_new)).collect()
+    fn indexes(found: Result<SessionBegun, SessionError>) -> Vec<(i32, bool)> {
+        found.expect("the session goes on").wanted.iter().map(|one| (one.id.1.0, one.is_new)).collect()
     }
 
     #[test]
@@ -291,7 +339,7 @@ mod tests {
         let forgets = SessionRequest { forgotten: vec![id(0), id(5)], ..request("m", 2, &[]) };
         assert_eq!(indexes(sessions.begin(forgets)), [(1, false), (2, false)]);
         assert_eq!(sessions.counts(), (1, 2));
-        assert_eq!(sessions.begin(request("m", FINAL_EPOCH, &[])), Ok(Vec::new()));
+        assert_eq!(indexes(sessions.begin(request("m", FINAL_EPOCH, &[]))), []);
         assert!(sessions.end(&key("m")));
         assert_eq!(sessions.counts(), (0, 0));
     }
@@ -315,6 +363,26 @@ mod tests {
     }
 
     #[test]
+    fn a_principal_with_all_sessions_gives_way_to_others() {
+        let sessions = ShareSessions::new(4);
+        let begin = |user: &str, member: &str| {
+            sessions.begin(SessionRequest { holder: holder(user), ..request(member, 0, &[0]) })
+        };
+        let displaced = |begun: Result<SessionBegun, SessionError>| begun.map(|begun| begun.displaced);
+        for member in ["e0", "e1", "e2", "e3"] {
+            assert_eq!(displaced(begin("eve", member)), Ok(None));
+        }
+        assert_eq!(displaced(begin("eve", "e4")), Err(SessionError::LimitReached), "as in Kafka");
+        assert_eq!(displaced(begin("ann", "a0")), Ok(Some(key("e0"))), "the oldest");
+        assert_eq!(displaced(begin("ann", "a1")), Ok(Some(key("e1"))));
+        assert_eq!(displaced(begin("ann", "a2")), Err(SessionError::LimitReached), "ann has as many");
+        assert_eq!(displaced(begin("eve", "e0")), Err(SessionError::LimitReached));
+        assert!(sessions.end(&key("a0")));
+        assert_eq!(displaced(begin("eve", "e0")), Ok(None), "there is room again");
+        assert_eq!(sessions.counts(), (4, 4));
+    }
+
+    #[test]
     fn there_are_no_more_sessions_than_allowed_and_they_end_with_their_connection() {
         let sessions = ShareSessions::new(2);
         for member in ["a", "b"] {
@@ -326,6 +394,6 @@ mod tests {
         assert!(sessions.has_group("g"));
         assert_eq!(sessions.end_of_connection(7).len(), 2);
         assert!(!sessions.has_group("g"));
-        assert_eq!(sessions.begin(request("c", 0, &[])).map(|found| found.len()), Ok(0));
+        assert_eq!(sessions.begin(request("c", 0, &[])).map(|found| found.wanted.len()), Ok(0));
     }
 }

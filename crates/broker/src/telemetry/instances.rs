@@ -3,16 +3,19 @@
 use super::Refusal;
 use super::otlp::{self, Point};
 use super::subscriptions::{Client, Subscriptions, Wanted};
+use crate::holder::Holder;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 use thalweg_hash::HashMap;
 use thalweg_net::Peer;
+use thalweg_places::Counts;
 use thalweg_record::{Compression, DecompressBuffer};
 use thalweg_wire::{ErrorCode, Uuid};
 
-/// As many clients as Kafka's broker knows. The one that was silent longest makes room for another.
+/// As many clients as Kafka's broker knows. The one that was silent longest makes room for another, of the principal with
+/// most clients.
 const INSTANCES_MAX: usize = 16_384;
-/// The values of all clients together.
+/// The values of all clients together. A principal with more than another makes room for it.
 const VALUES_MAX: usize = 10_000;
 /// The points of one push that are looked at.
 const POINTS_MAX: usize = 1_000;
@@ -85,6 +88,8 @@ pub struct TelemetryFigures {
 
 #[derive(Debug)]
 struct Instance {
+    /// Whose client it is.
+    holder: Holder,
     client_id: String,
     wanted: Wanted,
     subscription_id: i32,
@@ -108,6 +113,11 @@ pub(super) struct Instances {
     by_id: HashMap<Uuid, Instance>,
     /// By the time when they are forgotten.
     by_expiry: BTreeSet<(i64, Uuid)>,
+    /// The same of each holder.
+    of_holders: BTreeMap<Holder, BTreeSet<(i64, Uuid)>>,
+    /// The number of clients, and that of values, of each holder.
+    clients: Counts<Holder>,
+    holder_values: Counts<Holder>,
     values: usize,
     figures: TelemetryFigures,
 }
@@ -212,6 +222,9 @@ impl Instances {
         })?;
         self.figures.pushes += 1;
         self.figures.dropped_points += dropped as u64;
+        if self.values + points.len() > VALUES_MAX {
+            self.make_room(id, points.len());
+        }
         // Another client may have taken its place meanwhile.
         let Some(instance) = self.by_id.get_mut(&id) else { return Ok(()) };
         for Point { name, attributes, value, is_delta } in points {
@@ -223,6 +236,7 @@ impl Instances {
                 std::collections::btree_map::Entry::Vacant(new) if room => {
                     new.insert(value);
                     self.values += 1;
+                    self.holder_values.add(&instance.holder, 1);
                 }
                 std::collections::btree_map::Entry::Vacant(_) => self.figures.dropped_points += 1,
             }
@@ -252,30 +266,70 @@ impl Instances {
     fn instance(&mut self, subscriptions: &Subscriptions, client: &Client<'_>, now_ms: i64) -> &mut Instance {
         self.forget_silent(now_ms);
         let id = client.instance_id;
+        let holder = Holder::of(client.principal, client.address.ip());
+        if let Some(known) = self.by_id.get(&id).filter(|known| known.holder != holder) {
+            // Ids are told to their clients only; one that another shows is no longer known of the first.
+            tracing::debug!(%id, before = ?known.holder, "A client instance changed its principal");
+            self.forget(id);
+        }
         match self.by_id.get(&id) {
             Some(known) => {
-                self.by_expiry.remove(&(known.expires_ms(), id));
+                let place = (known.expires_ms(), id);
+                self.by_expiry.remove(&place);
+                self.of_holders.get_mut(&holder).map(|own| own.remove(&place));
             }
-            None if self.by_id.len() >= INSTANCES_MAX => {
-                let first = self.by_expiry.first().copied();
-                first.into_iter().for_each(|(_, silent)| self.forget(silent));
+            None => {
+                if self.by_id.len() >= INSTANCES_MAX {
+                    self.displace(&holder);
+                }
+                self.clients.add(&holder, 1);
             }
-            None => {}
         }
-        let instance = self.by_id.entry(id).or_insert_with(|| Instance::new(client));
+        let instance = self.by_id.entry(id).or_insert_with(|| Instance::new(client, holder));
         let is_gone = instance.connection.strong_count() == 0;
         if is_gone || instance.version != subscriptions.version + 1 {
             // As in Kafka, a client is new where its subscription may be, and after the end of the connection on which
             // it was new: it may ask and push at once.
             let values = std::mem::take(&mut instance.values);
-            *instance = Instance { values, ..Instance::new(client) };
+            *instance = Instance { values, ..Instance::new(client, instance.holder.clone()) };
             instance.wanted = subscriptions.wanted(client);
             instance.subscription_id = subscription_id(&instance.wanted, id);
             instance.version = subscriptions.version + 1;
         }
         instance.seen_ms = now_ms;
-        self.by_expiry.insert((instance.expires_ms(), id));
+        let place = (instance.expires_ms(), id);
+        self.by_expiry.insert(place);
+        match self.of_holders.get_mut(&instance.holder) {
+            Some(own) => drop(own.insert(place)),
+            None => drop(self.of_holders.insert(instance.holder.clone(), [place].into())),
+        }
         instance
+    }
+
+    /// Forgets the client that was silent longest: of the holder with most, or of the new one's own if none has more.
+    fn displace(&mut self, new: &Holder) {
+        let holder = self.clients.larger(new).unwrap_or(new);
+        let of_holder = self.of_holders.get(holder).and_then(BTreeSet::first);
+        let first = of_holder.or_else(|| self.by_expiry.first()).copied();
+        first.into_iter().for_each(|(_, silent)| self.forget(silent));
+    }
+
+    /// Makes room for so many values of a client, at most up to half of what its holder and one with more have together: values
+    /// of the other are forgotten, those first whose clients were silent longest.
+    fn make_room(&mut self, id: Uuid, values: usize) {
+        let Some(holder) = self.by_id.get(&id).map(|instance| instance.holder.clone()) else { return };
+        let own = self.holder_values.of(&holder);
+        let Some(larger) = self.holder_values.larger(&holder).cloned() else { return };
+        let mut spare = values.min((self.holder_values.of(&larger) - own) / 2);
+        for (_, silent) in self.of_holders.get(&larger).into_iter().flatten() {
+            let Some(instance) = self.by_id.get_mut(silent).filter(|_| spare > 0) else { break };
+            while spare > 0 && instance.values.pop_last().is_some() {
+                spare -= 1;
+                self.values -= 1;
+                self.holder_values.remove(&larger, 1);
+                self.figures.dropped_points += 1;
+            }
+        }
     }
 
     fn forget_silent(&mut self, now_ms: i64) {
@@ -287,16 +341,25 @@ impl Instances {
     }
 
     fn forget(&mut self, id: Uuid) {
-        if let Some(instance) = self.by_id.remove(&id) {
-            self.by_expiry.remove(&(instance.expires_ms(), id));
-            self.values -= instance.values.len();
+        let Some(instance) = self.by_id.remove(&id) else { return };
+        let place = (instance.expires_ms(), id);
+        self.by_expiry.remove(&place);
+        self.values -= instance.values.len();
+        self.holder_values.remove(&instance.holder, instance.values.len());
+        self.clients.remove(&instance.holder, 1);
+        if let Some(own) = self.of_holders.get_mut(&instance.holder) {
+            own.remove(&place);
+            if own.is_empty() {
+                self.of_holders.remove(&instance.holder);
+            }
         }
     }
 }
 
 impl Instance {
-    fn new(client: &Client<'_>) -> Instance {
+    fn new(client: &Client<'_>, holder: Holder) -> Instance {
         Instance {
+            holder,
             client_id: client.client_id.chars().take(NAME_CHARS_MAX).collect(),
             wanted: Wanted { metrics: BTreeSet::new(), interval_ms: 0 },
             subscription_id: 0,

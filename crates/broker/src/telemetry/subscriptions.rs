@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use thalweg_config::ClientMetricsSettings;
 use thalweg_net::Peer;
+use thalweg_security::Principal;
 use thalweg_wire::Uuid;
 
 /// The metrics of a subscription to all of them.
@@ -28,6 +29,8 @@ pub struct Client<'a> {
     pub address: SocketAddr,
     /// What lives as long as its connection.
     pub connection: &'a Arc<Peer>,
+    /// Who it is.
+    pub principal: &'a Arc<Principal>,
 }
 
 /// All subscriptions.

@@ -5,6 +5,7 @@ use super::*;
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 use thalweg_net::Peer;
+use thalweg_security::Principal;
 use thalweg_wire::Uuid;
 
 const ID: Uuid = Uuid(0x0123_4567_89ab_4def_8123_4567_89ab_cdef);
@@ -23,8 +24,10 @@ fn connection() -> Arc<Peer> {
 
 fn client(client_id: &str) -> Client<'_> {
     static CONNECTION: LazyLock<Arc<Peer>> = LazyLock::new(connection);
+    static PRINCIPAL: LazyLock<Arc<Principal>> = LazyLock::new(|| Arc::new(Principal::user("ann")));
     Client {
         connection: &CONNECTION,
+        principal: &PRINCIPAL,
         instance_id: ID,
         client_id,
         software_name: Some("apache-kafka-java"),
@@ -214,6 +217,37 @@ fn what_clients_send_is_limited() {
     }
     let figures = telemetry.figures(2);
     assert_eq!((figures.values.len(), figures.dropped_points), (10_000, 12 * 101 + 2_000));
+}
+
+#[test]
+fn a_principal_with_all_clients_and_values_makes_room_for_others() {
+    let telemetry = telemetry(&[("all", "100", "*", "")]);
+    let (eve, ann) = (Arc::new(Principal::user("eve")), Arc::new(Principal::user("ann")));
+    let client = |id: u128, principal| Client { instance_id: Uuid(id), principal, ..client("a") };
+    let pushed = |id, principal, values: i32, now_ms| {
+        let client = client(id, principal);
+        let subscribed = telemetry.subscription(&client, now_ms).expect("the first question");
+        let metrics: Vec<_> =
+            (0..values).map(|index| metric(&format!("m{index}"), 1.0, false, "t")).collect();
+        let metrics = data(&metrics);
+        let push = push(subscribed.subscription_id, &metrics);
+        telemetry.push(&push, &client, now_ms + 1).expect("it is taken");
+    };
+    let of = |id: u128| {
+        let values = telemetry.figures(2000).values;
+        values.iter().filter(|value| value.instance_id == Uuid(id)).count()
+    };
+    (0..11).for_each(|at| pushed(1000 + at, &eve, 1000, 0));
+    assert_eq!(telemetry.figures(1).values.len(), 10_000);
+    pushed(1, &ann, 600, 10);
+    assert_eq!((of(1), of(1000), telemetry.figures(11).values.len()), (600, 400, 10_000));
+
+    for at in 0..20_000 {
+        telemetry.subscription(&client(100_000 + at, &eve), 1000).expect("the first question");
+    }
+    assert_eq!((of(1), telemetry.figures(1001).instances), (600, 16_384), "ann's is known still");
+    telemetry.subscription(&client(2, &ann), 1001).expect("the first question");
+    assert_eq!((of(1), telemetry.figures(1002).instances), (600, 16_384), "one of eve's made room");
 }
 
 #[test]

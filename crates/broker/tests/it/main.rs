@@ -16,6 +16,7 @@ mod fetch_sessions;
 mod fetching;
 mod flushing;
 mod large_groups;
+mod limits;
 mod memory;
 mod metrics;
 mod metrics_cost;

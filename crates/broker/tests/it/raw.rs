@@ -2,12 +2,12 @@
 
 use crate::running::Running;
 use bytes::{Bytes, BytesMut};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 use thalweg_wire::frame::{decode_response, encode_request};
 use thalweg_wire::{Message, Request};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 /// The longest that any answer may take here.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -26,6 +26,14 @@ impl Raw {
     pub async fn connect_to(address: SocketAddr) -> Raw {
         let stream = TcpStream::connect(address).await.expect("the broker listens");
         stream.set_nodelay(true).expect("a TCP connection");
+        Raw { stream, next_correlation_id: 1 }
+    }
+
+    /// From this address of the machine.
+    pub async fn connect_from(source: IpAddr, address: SocketAddr) -> Raw {
+        let socket = TcpSocket::new_v4().expect("a socket");
+        socket.bind((source, 0).into()).expect("an address of this machine");
+        let stream = socket.connect(address).await.expect("the broker listens");
         Raw { stream, next_correlation_id: 1 }
     }
 

@@ -113,8 +113,10 @@ impl State {
 fn log_of(broker: &BrokerRegistration, partition: &PartitionRegistration, reported: Uuid) -> ReplicaLog {
     let is_told_later = reported == DIRECTORY_FULL || reported == DIRECTORY_LOST;
     match partition.directory(broker.id) {
-        _ if partition.replicas.len() == 1 || is_told_later => ReplicaLog::Kept,
-        Some(known) if known == DIRECTORY_LOST => ReplicaLog::Damaged,
+        _ if partition.replicas.len() == 1 => ReplicaLog::Kept,
+        // A report of a full directory may have been delayed beyond the loss.
+        Some(known) if known == DIRECTORY_LOST && reported != DIRECTORY_LOST => ReplicaLog::Damaged,
+        _ if is_told_later => ReplicaLog::Kept,
         Some(known) if known == DIRECTORY_FULL => ReplicaLog::Kept,
         Some(known) if !broker.has_online_directory(known) => ReplicaLog::Gone,
         _ => ReplicaLog::Kept,

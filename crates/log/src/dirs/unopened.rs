@@ -51,6 +51,7 @@ fn offsets(options: &OpenOptions) -> PublishedOffsets {
     let offsets = PublishedOffsets::default();
     for (field, offset) in [
         (&offsets.log_start, options.log_start),
+        (&offsets.start_for_followers, options.log_start),
         (&offsets.durable_start, options.log_start),
         (&offsets.recovery_point, options.recovery_point),
         (&offsets.high_watermark, options.high_watermark),

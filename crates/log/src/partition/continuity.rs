@@ -23,21 +23,28 @@ use thalweg_record::Offset;
 use super::PartitionLog;
 use super::error::LogError;
 use super::health::LostBeginning;
-use crate::disk::LogFile;
+use crate::disk::{self, LogFile};
 use crate::scan::{BatchFault, CorruptBatch, HeaderScan, ScanError};
-use crate::segment::{Segment, take_out};
+use crate::segment::{LOST_SUFFIX, Segment, take_out};
 
 impl PartitionLog {
     /// Notes what a start sees without reading: closed segments without a batch, and segments of which only an index is
     /// there. All other segments are to be checked later. `deleted_to` is the log start that clients have asked for.
-    pub(super) fn note_lost_segments(&mut self, lost: &[Offset], deleted_to: Offset) -> Result<(), LogError> {
-        self.note_lost_beginning(lost, deleted_to)?;
+    pub(super) fn note_lost_segments(
+        &mut self,
+        lost: &[Offset],
+        marks: Vec<Offset>,
+        deleted_to: Offset,
+    ) -> Result<(), LogError> {
+        self.note_lost_beginning(lost, marks, deleted_to)?;
         let closed = self.segments.len() - 1;
         self.health.unchecked = self.segments[0].base_offset..self.segments[closed].base_offset;
         let empty = (0..closed).filter(|&index| self.segments[index].is_empty());
         let before_lost = lost.iter().filter_map(|base| self.floor_index(*base));
+        let check =
+            if self.may_have_gaps() { Self::check_end_of_compacted } else { Self::check_end_before_lost };
         for index in empty.chain(before_lost).collect::<Vec<_>>() {
-            self.unless_damaged(index, Self::check_end_before_lost)?;
+            self.unless_damaged(index, check)?;
         }
         Ok(())
     }
@@ -46,15 +53,28 @@ impl PartitionLog {
     /// renames the log before it, and the log is still there under its other name when the process ends between the two. The
     /// index stays, so that the next start sees it too, until the records are deleted or fetched again. The recovery point does
     /// not matter: no crash leaves such an index, because a log is created before its index, and other segments follow it.
-    fn note_lost_beginning(&mut self, lost: &[Offset], deleted_to: Offset) -> Result<(), LogError> {
+    ///
+    /// A mark says the same of records that a leader lacked when this log was restarted at the leader's start. It is made before the
+    /// restart, so one that the log has records for is left over.
+    fn note_lost_beginning(
+        &mut self,
+        lost: &[Offset],
+        marks: Vec<Offset>,
+        deleted_to: Offset,
+    ) -> Result<(), LogError> {
         let first = self.segments[0].base_offset;
         let indexes: Vec<Offset> = lost.iter().copied().filter(|base| *base < first).collect();
-        let Some(&oldest) = indexes.iter().min() else { return Ok(()) };
+        let Some(&oldest) = indexes.iter().chain(&marks).min() else { return Ok(()) };
         let from = oldest.max(deleted_to);
-        let was_deleted = from >= first || self.health.was_deleted(oldest..first);
-        self.health.lost_beginning = Some(LostBeginning { from, indexes });
-        if was_deleted || self.may_have_gaps() {
+        let has_marks = !marks.is_empty();
+        let is_excused = self.may_have_gaps() || self.health.was_deleted(oldest..first);
+        self.health.lost_beginning = Some(LostBeginning { from, indexes, marks, ..LostBeginning::default() });
+        if from >= first || (is_excused && !has_marks) {
             return Ok(self.forget_lost_beginning()?);
+        }
+        if self.lacks_what_a_leader_lacked() {
+            self.publish();
+            return Ok(());
         }
         let reason = BatchFault::Missing { from: from.0, to: first.0 };
         self.log_damage(from, &CorruptBatch { position: 0, reason });
@@ -62,9 +82,19 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// Forgets that records are missing before the first segment, once their indexes are gone. It can be tried again.
+    /// Forgets that records are missing before the first segment, once what says so is gone. It can be tried again.
     pub(super) fn forget_lost_beginning(&mut self) -> io::Result<()> {
-        let Some(lost) = &self.health.lost_beginning else { return Ok(()) };
+        if let Some(lost) = self.health.lost_beginning.take() {
+            if let Err(error) = self.remove_signs(&lost, None) {
+                self.health.lost_beginning = Some(lost);
+                return Err(error);
+            }
+            self.publish();
+        }
+        Ok(())
+    }
+
+    pub(super) fn remove_signs(&mut self, lost: &LostBeginning, kept_mark: Option<Offset>) -> io::Result<()> {
         // A truncation to the beginning may have created a segment of the same name.
         let is_there = |base: &Offset| self.segments.iter().any(|segment| segment.base_offset == *base);
         let mut alone = lost.indexes.iter().filter(|base| !is_there(base));
@@ -77,9 +107,9 @@ impl PartitionLog {
         });
         self.doom(renamed);
         outcome?;
-        self.health.lost_beginning = None;
-        self.publish();
-        Ok(())
+        let _allowed = disk::allow_waits("a beginning is lost once");
+        let mut marks = lost.marks.iter().filter(|mark| Some(**mark) != kept_mark);
+        marks.try_for_each(|mark| self.home.disk.remove(&self.home.file(*mark, LOST_SUFFIX)))
     }
 
     /// Checks one of the closed segments that were found at the start, and notes its damage. Returns whether there was one
@@ -149,6 +179,22 @@ impl PartitionLog {
     /// The same for a segment that is empty, or followed by an index without a log: no gap looks like that.
     fn check_end_before_lost(&mut self, index: usize) -> Result<(), LogError> {
         self.find_missing(index)?.map_or(Ok(()), |missing| Err(self.missing(index, &missing)))
+    }
+
+    /// The same where there may be gaps. Above what is compacted no segment is without a batch, synced or not: a power failure may
+    /// have emptied it, and a log with gaps is not cut there.
+    fn check_end_of_compacted(&mut self, index: usize) -> Result<(), LogError> {
+        let Some(next) = self.segments.get(index + 1).map(|next| next.base_offset) else { return Ok(()) };
+        if next <= self.log_start.max(self.cleaning.cleaned_to) {
+            return Ok(());
+        }
+        let segment = &mut self.segments[index];
+        let base = segment.base_offset;
+        let end = segment.read_next_offset(&self.home).map_err(LogError::in_segment(base))?.max(base);
+        if end >= next || self.health.was_deleted(end..next) {
+            return Ok(());
+        }
+        Err(self.missing(index, &(end..next)))
     }
 
     /// The offsets without a batch between a closed segment and the next, where there should be some.

@@ -29,12 +29,23 @@ pub enum Damage {
 }
 
 /// Records that are missing before the first segment of a log (see `continuity`).
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct LostBeginning {
     /// The first of them.
     pub(super) from: Offset,
     /// The base offsets of segments of which only an index is there.
     pub(super) indexes: Vec<Offset>,
+    /// The offsets of the marks that a leader lacked these records, too.
+    pub(super) marks: Vec<Offset>,
+    /// Whether the present leader has them.
+    pub(super) leader_has_them: bool,
+}
+
+impl LostBeginning {
+    /// Whether another replica may have the records, as far as is known.
+    fn is_damage(&self) -> bool {
+        !self.indexes.is_empty() || self.leader_has_them
+    }
 }
 
 /// The health of one log.
@@ -78,8 +89,14 @@ impl Health {
 
     /// The first offset of records that cannot be read, or are missing between segments or before them.
     fn unreadable_from(&self) -> Option<Offset> {
-        let lost = self.lost_beginning.as_ref().map(|lost| lost.from);
+        let lost = self.lost_beginning.as_ref().filter(|lost| lost.is_damage()).map(|lost| lost.from);
         lost.into_iter().chain(self.unreadable.first().copied()).min()
+    }
+
+    /// The offset of the first sign that records are missing before the first segment; the largest offset if there is none.
+    pub(super) fn first_sign(&self) -> Offset {
+        let signs = self.lost_beginning.iter().flat_map(|lost| lost.indexes.iter().chain(&lost.marks));
+        signs.copied().min().unwrap_or(Offset(i64::MAX))
     }
 
     /// The log was truncated to `end`, and its first segment begins at `first`. Missing records stay missing.
@@ -181,6 +198,36 @@ impl PartitionLog {
         lost.map_or(self.log_start, |from| from.min(self.log_start))
     }
 
+    /// Whether the records before the first segment are missing here because a leader lacked them.
+    pub fn lacks_what_a_leader_lacked(&self) -> bool {
+        self.health.lost_beginning.as_ref().is_some_and(|lost| !lost.is_damage())
+    }
+
+    /// The first of the records that are missing before the log start although they were not deleted.
+    pub fn lost_from(&self) -> Option<Offset> {
+        let from = self.log_start_for_followers();
+        (from < self.log_start).then_some(from)
+    }
+
+    /// The present leader begins at `leader_start`. If it has what is missing here, that is damage from now on.
+    pub fn compare_beginning(&mut self, leader_start: Offset) {
+        let first = self.segments[0].base_offset;
+        if let Some(lost) = &mut self.health.lost_beginning
+            && leader_start < first
+        {
+            lost.leader_has_them = true;
+            self.publish();
+        }
+    }
+
+    /// The leader's log starts at `leader_start`, and it has lost nothing from there on.
+    pub fn forget_lost_beginning_below(&mut self, leader_start: Offset) -> Result<(), LogError> {
+        if self.lacks_what_a_leader_lacked() && leader_start >= self.segments[0].base_offset {
+            self.forget_lost_beginning()?;
+        }
+        Ok(())
+    }
+
     /// Forgets that records are missing. Until then the checkpoint keeps the recovery point, from which the next start learns of
     /// the loss again.
     pub fn forget_missing(&mut self) -> Result<(), LogError> {
@@ -188,6 +235,14 @@ impl PartitionLog {
             self.publish();
             self.flushing.offsets_sank = true;
             self.lower_checkpoints()?;
+        }
+        Ok(())
+    }
+
+    /// Forgets that records are missing from the end once the log reaches its recovery point again, by the leader's records.
+    pub fn forget_missing_if_there(&mut self) -> Result<(), LogError> {
+        if self.health.missing.is_some_and(|recovery_point| recovery_point <= self.log_end) {
+            self.forget_missing()?;
         }
         Ok(())
     }

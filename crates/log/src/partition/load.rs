@@ -31,9 +31,10 @@ use crate::producers::{Producers, snapshot};
 use crate::published::PublishedOffsets;
 use crate::scan::{HeaderScan, ScanError};
 use crate::segment::{
-    DELETED_SUFFIX, FoundFiles, Home, INDEX_SUFFIX, LOG_SUFFIX, SNAPSHOT_SUFFIX, Segment, TIME_INDEX_SUFFIX,
-    TXN_INDEX_SUFFIX, split_name,
+    DELETED_SUFFIX, FoundFiles, Home, INDEX_SUFFIX, LOG_SUFFIX, LOST_SUFFIX, SNAPSHOT_SUFFIX, Segment,
+    TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, split_name,
 };
+use crate::set_aside::SetAside;
 use crate::topic_partition::TopicPartition;
 use thalweg_ids::Uuid;
 
@@ -80,6 +81,8 @@ struct Found {
     deleted: Vec<Offset>,
     /// Base offsets of segments of which only an index was there. Those before the first segment still are: see `continuity`.
     lost: Vec<Offset>,
+    /// Offsets from which on a leader lacked records, too.
+    marks: Vec<Offset>,
     /// Whether there is a checkpoint of the transaction indexes.
     txn_checkpoint: bool,
 }
@@ -158,8 +161,8 @@ impl PartitionLog {
             segments,
             home,
         };
-        loading.load(&name, &config, options, now_ms)?;
-        let log_start = options.log_start.max(loading.segments[0].base_offset).min(loading.log_end);
+        let deleted_to = loading.load(&name, &config, options, now_ms)?;
+        let log_start = deleted_to.max(loading.segments[0].base_offset).min(loading.log_end);
         let mut log = loading.into_log(name, topic_id, config, clock, log_start);
         // Records that a clean stop did not leave, as in a segment of another log, may not be synced.
         let is_as_left = options.recovery_point == Offset::ZERO || log.log_end <= options.recovery_point;
@@ -175,7 +178,7 @@ impl PartitionLog {
         log.producers.on_log_start(log_start.0);
         log.set_high_watermark(options.high_watermark);
         log.publish();
-        log.note_lost_segments(&found.lost, options.log_start)?;
+        log.note_lost_segments(&found.lost, found.marks, deleted_to)?;
         Ok(log)
     }
 }
@@ -230,32 +233,44 @@ impl Loading {
         }
     }
 
+    /// Returns up to where records were deleted.
     fn load(
         &mut self,
         name: &TopicPartition,
         config: &LogConfig,
         options: &OpenOptions,
         now_ms: i64,
-    ) -> Result<(), LogError> {
+    ) -> Result<Offset, LogError> {
+        let mut deleted_to = options.log_start;
         let epochs = LeaderEpochs::load(&self.home.disk, &self.home.dir)?;
         let epochs_are_known = epochs.is_some();
         self.epochs = epochs.unwrap_or_else(LeaderEpochs::empty);
-        let clean_end = if options.clean { self.clean_end(name, options.recovery_point)? } else { None };
+        let clean_end = if options.clean { self.clean_end(name, options)? } else { None };
         match clean_end {
             Some(log_end) => {
                 self.log_end = log_end;
                 self.check_txn_indexes(self.segments.len(), name, config, now_ms)?;
+                // Of a log that something else has cut, it would hide what is appended.
+                let active = self.segments.last_mut().expect("a log always has a segment");
+                active.truncate_transactions(&self.home, log_end)?;
                 self.load_producers(config, log_end, now_ms)?;
                 replay_segments(&self.home, &mut self.segments, &mut self.producers, log_end)?;
                 recall_in_flight(&self.home, &mut self.segments, &mut self.producers)?;
             }
             None => self.recover(name, config, options, now_ms)?,
         }
-        if self.log_end < options.log_start {
-            self.restart_at(name, options.log_start, now_ms)?;
+        if self.log_end < deleted_to && clean_end.is_some() {
+            tracing::error!(
+                partition = %name, log_end = self.log_end.0, log_start = deleted_to.0,
+                "Log starts behind its end by the checkpoint, although it was cleanly closed: ignored the checkpoint"
+            );
+            deleted_to = Offset::ZERO;
+        }
+        if self.log_end < deleted_to {
+            self.restart_at(name, deleted_to, now_ms)?;
         }
         self.epochs.truncate_from_end(self.log_end);
-        let log_start = options.log_start.max(self.segments[0].base_offset);
+        let log_start = deleted_to.max(self.segments[0].base_offset);
         if !epochs_are_known || self.epochs_are_short(log_start) {
             self.rebuild_epochs(name, log_start)?;
         }
@@ -263,7 +278,7 @@ impl Loading {
         for segment in &mut self.segments {
             self.home.disk.unless_full(segment.release(&self.home))?;
         }
-        Ok(())
+        Ok(deleted_to)
     }
 
     /// The log end after a clean stop, if it matches the checkpoint; `None` if the end of the log does not look like
@@ -271,15 +286,18 @@ impl Loading {
     fn clean_end(
         &mut self,
         name: &TopicPartition,
-        recovery_point: Offset,
+        options: &OpenOptions,
     ) -> Result<Option<Offset>, LogError> {
+        let recovery_point = options.recovery_point;
+        // Without a checkpoint the recovery point is 0, and the high watermark says how much there was.
+        let is_as_closed = |end| match recovery_point {
+            Offset::ZERO => end >= options.high_watermark,
+            recovery_point => end == recovery_point,
+        };
         let active = self.segments.last_mut().expect("a log always has a segment");
         let segment = active.base_offset.0;
         match active.read_next_offset(&self.home) {
-            // Without a checkpoint the recovery point is 0.
-            Ok(next) if next == recovery_point || recovery_point == Offset::ZERO => {
-                Ok(Some(next.max(active.base_offset)))
-            }
+            Ok(next) if is_as_closed(next.max(active.base_offset)) => Ok(Some(next.max(active.base_offset))),
             Ok(next) => {
                 tracing::error!(
                     partition = %name, segment, log_end = next.0, recovery_point = recovery_point.0,
@@ -317,6 +335,13 @@ impl Loading {
         );
         for snapshot in std::mem::take(&mut self.snapshots) {
             self.home.disk.remove(&self.home.file(snapshot, SNAPSHOT_SUFFIX))?;
+        }
+        if self.segments.iter().any(|segment| !segment.is_empty()) {
+            // Deleted, if the checkpoint is right.
+            let aside = SetAside::create(&self.home, name)?;
+            tracing::warn!(partition = %name, kept_in = %aside.dir().display(), "Set aside the records below the log start");
+            aside.take_from(&mut self.segments, 1)?;
+            aside.take_files(&mut self.segments[0])?;
         }
         for mut segment in std::mem::take(&mut self.segments) {
             for path in segment.mark_deleted(&self.home)? {
@@ -407,6 +432,7 @@ fn sort_out(home: &Home) -> io::Result<Found> {
             TIME_INDEX_SUFFIX => found.segments.entry(offset).or_default().time_index = true,
             TXN_INDEX_SUFFIX => found.segments.entry(offset).or_default().txn_index = true,
             SNAPSHOT_SUFFIX => found.snapshots.push(offset),
+            LOST_SUFFIX => found.marks.push(offset),
             _ => {}
         }
     }

@@ -83,6 +83,8 @@ impl Loading {
                 partition = %name, log_end, recovery_point = recovery_point.0, "Synced records are missing"
             );
         } else if self.log_end < options.high_watermark {
+            // No power failure has taken them: a clean stop syncs everything.
+            self.missing = self.missing.or(options.clean.then_some(options.high_watermark));
             tracing::error!(
                 partition = %name, log_end, high_watermark = options.high_watermark.0,
                 "Committed records are missing: the log ends below its high watermark"

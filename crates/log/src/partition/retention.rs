@@ -33,6 +33,9 @@ impl PartitionLog {
         }
         if offset >= self.segments[0].base_offset {
             self.forget_lost_beginning().map_err(LogError::Io)?;
+        } else if let Some(lost) = &mut self.health.lost_beginning {
+            lost.from = lost.from.max(offset);
+            self.publish();
         }
         Ok(self.log_start)
     }

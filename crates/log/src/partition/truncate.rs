@@ -14,15 +14,15 @@ use super::{PartitionLog, ReadHints};
 use crate::disk::{self, Durability};
 use crate::producers::{Producers, snapshot};
 use crate::scan::ScanError;
-use crate::segment::{self, LOG_SUFFIX, SNAPSHOT_SUFFIX, Segment};
+use crate::segment::{self, LOG_SUFFIX, SNAPSHOT_SUFFIX};
 use crate::set_aside::SetAside;
 
 /// Why syncs happen under the partition's lock here.
-const CUTTING: &str =
+pub(super) const CUTTING: &str =
     "a log that is cut is one that nobody writes to, and must not be written to before it is synced";
 
 /// Why a log was not truncated.
-struct NotCut {
+pub(super) struct NotCut {
     error: LogError,
     /// Whether the files are what memory says, so that the truncation may be tried again.
     is_whole: bool,
@@ -55,7 +55,14 @@ impl PartitionLog {
             self.epochs.truncate_from_end(self.log_end);
             return Ok(false);
         }
-        let Err(not_cut) = self.try_truncate_to(offset) else { return Ok(true) };
+        match self.try_truncate_to(offset) {
+            Ok(()) => Ok(true),
+            Err(not_cut) => Err(self.after_failed_cut(offset, not_cut)),
+        }
+    }
+
+    /// Closes the log after a failed truncation to `offset`, unless that may be tried again.
+    pub(super) fn after_failed_cut(&mut self, offset: Offset, not_cut: NotCut) -> LogError {
         let reason = format!("the log cannot be truncated to offset {offset}: {}", not_cut.error);
         match &not_cut.error {
             LogError::Io(io) if not_cut.is_shortage() => {
@@ -69,20 +76,14 @@ impl PartitionLog {
             LogError::Corrupt { .. } => self.refuse_appends(reason),
             _ => self.set_poison(reason),
         }
-        Err(not_cut.error)
+        not_cut.error
     }
 
     fn try_truncate_to(&mut self, offset: Offset) -> Result<(), NotCut> {
         self.check_descriptors(offset)?;
         // Records below the high watermark were acknowledged, and this may be their last copy.
         if offset < self.high_watermark {
-            match self.set_aside_from(offset) {
-                Err(NotCut { error: LogError::Io(error), is_whole: true }) if disk::is_disk_full(&error) => {
-                    self.free_room();
-                    self.set_aside_from(offset)?;
-                }
-                other => other?,
-            }
+            self.set_aside_from(offset)?;
         }
         self.cut_from(offset).map_err(NotCut::in_the_middle)
     }
@@ -99,9 +100,20 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// Sets aside what is about to be cut: first the segments that go as a whole, last first, with which the log becomes shorter,
+    /// Sets aside what is about to be cut. Without room, what can be given up goes first.
+    pub(super) fn set_aside_from(&mut self, offset: Offset) -> Result<(), NotCut> {
+        match self.try_to_set_aside_from(offset) {
+            Err(NotCut { error: LogError::Io(error), is_whole: true }) if disk::is_disk_full(&error) => {
+                self.free_room();
+                self.try_to_set_aside_from(offset)
+            }
+            other => other,
+        }
+    }
+
+    /// As [`PartitionLog::set_aside_from`]: first the segments that go as a whole, last first, with which the log becomes shorter,
     /// then a copy of the end of the segment with `offset`.
-    fn set_aside_from(&mut self, offset: Offset) -> Result<(), NotCut> {
+    fn try_to_set_aside_from(&mut self, offset: Offset) -> Result<(), NotCut> {
         let (high_watermark, log_end) = (self.high_watermark, self.log_end);
         let aside = SetAside::create(&self.home, &self.name).map_err(LogError::Io)?;
         let filled = self.fill(&aside, offset);
@@ -153,7 +165,7 @@ impl PartitionLog {
 
     fn cut_from(&mut self, offset: Offset) -> Result<(), LogError> {
         match self.segments.partition_point(|segment| segment.base_offset <= offset) {
-            0 => self.truncate_fully_and_start_at(offset, None),
+            0 => self.restart_keeping_loss(offset),
             kept => self.truncate_segments(offset, kept),
         }
     }
@@ -165,7 +177,7 @@ impl PartitionLog {
         let end = self.end_without_gap(end)?;
         if end < self.log_start && self.log_start <= offset {
             // Deleted records must not be there again.
-            return self.truncate_fully_and_start_at(self.log_start, None);
+            return self.restart_keeping_loss(self.log_start);
         }
         self.log_end = end;
         self.log_start = self.log_start.min(self.log_end);
@@ -184,7 +196,7 @@ impl PartitionLog {
         let to = if begins_before { from } else { from.max(self.log_start) };
         self.check_descriptors(to)?;
         let cut = match self.segments.partition_point(|segment| segment.base_offset < from) {
-            0 => self.truncate_fully_and_start_at(to, None),
+            0 => self.restart_keeping_loss(to),
             kept => self.truncate_segments(to, kept),
         };
         cut.inspect_err(|error| {
@@ -361,59 +373,8 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// Drops everything and restarts at `offset`; the log start is `log_start`, or `offset`.
-    pub fn truncate_fully_and_start_at(
-        &mut self,
-        offset: Offset,
-        log_start: Option<Offset>,
-    ) -> Result<(), LogError> {
-        let _allowed = disk::allow_waits(CUTTING);
-        // Snapshots of a log that begins elsewhere must not be there when the new one gets to their offsets. Without
-        // them the old log is still whole.
-        while let Some(&snapshot) = self.snapshots.last() {
-            if let Err(error) = self.home.disk.remove(&self.home.file(snapshot, SNAPSHOT_SUFFIX)) {
-                self.set_poison(format!("a producer snapshot cannot be removed: {error}"));
-                return Err(error.into());
-            }
-            self.snapshots.pop();
-        }
-        if let Err((what, error)) = self.begin_segments_at(offset) {
-            self.set_poison(format!("a segment cannot be {what}: {error}"));
-            return Err(error.into());
-        }
-        self.epochs.clear();
-        self.producers = Producers::starting_at(offset.0);
-        self.log_end = offset;
-        self.log_start = log_start.unwrap_or(offset).min(offset);
-        self.after_truncation();
-        // Only now: a process that ends before must not leave the other segments without the memory of these.
-        self.forget_lost_beginning().map_err(|error| {
-            self.set_poison(format!("an index without a log cannot be removed: {error}"));
-            error.into()
-        })
-    }
-
-    /// Replaces all segments by an empty one, durably: a power failure must neither leave the end of a log without
-    /// its beginning nor restore removed segments. After an error one segment remains, because a log must have one.
-    fn begin_segments_at(&mut self, offset: Offset) -> Result<(), (&'static str, io::Error)> {
-        let renamed =
-            segment::drop_from(&mut self.segments, 1, &self.home).map_err(|error| ("renamed", error))?;
-        self.doom(renamed);
-        let renamed = self.segments[0].mark_cut(&self.home).map_err(|error| ("renamed", error))?;
-        self.doom(renamed);
-        // Deleting under one name and creating under the same is safe: the old file has its new name already.
-        let mut created = Segment::create(&self.home, offset, self.clock.now_ms());
-        if created.as_ref().is_err_and(disk::is_disk_full) {
-            self.purge_deleted(i64::MAX);
-            created = Segment::create(&self.home, offset, self.clock.now_ms());
-        }
-        let synced = created.and_then(|segment| self.home.disk.sync_dir(&self.home.dir).map(|()| segment));
-        self.segments[0] = synced.map_err(|error| ("created", error))?;
-        Ok(())
-    }
-
     /// The recovery point drops with the log end, and no flush in progress may raise it again.
-    fn after_truncation(&mut self) {
+    pub(super) fn after_truncation(&mut self) {
         self.flushing.truncations += 1;
         self.rewrites += 1;
         self.health.on_truncation(self.segments[0].base_offset, self.log_end);

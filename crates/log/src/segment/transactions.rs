@@ -89,8 +89,11 @@ impl Segment {
     pub fn truncate_transactions(&mut self, home: &Home, offset: Offset) -> io::Result<()> {
         if self.has_txn_index {
             let mut kept = self.aborted_transactions(home)?;
-            kept.truncate(kept.partition_point(|aborted| aborted.last_offset < offset));
-            self.replace_aborted(home, &kept)?;
+            let count = kept.partition_point(|aborted| aborted.last_offset < offset);
+            if count < kept.len() {
+                kept.truncate(count);
+                self.replace_aborted(home, &kept)?;
+            }
         }
         Ok(())
     }

@@ -12,6 +12,7 @@ mod faults;
 mod kafka;
 mod kill;
 mod known_damage;
+mod lost_beginning;
 mod missing_segments;
 mod model;
 mod moves;

@@ -27,7 +27,7 @@ const OTHERS: [Offset; 2] = [Offset(6), NEXT];
 const NEXT_OF_FIRST: Offset = Offset(6);
 
 /// A closed log of several segments with some batches each.
-fn closed() -> Bench {
+pub fn closed() -> Bench {
     let config = LogConfig { segment_bytes: 480, index_interval_bytes: 100, ..LogConfig::default() };
     let bench = Bench::with(config);
     let mut log = bench.create();
@@ -41,7 +41,7 @@ fn closed() -> Bench {
     bench
 }
 
-fn open(bench: &Bench, clean: bool) -> PartitionLog {
+pub fn open(bench: &Bench, clean: bool) -> PartitionLog {
     bench.open(&OpenOptions { recovery_point: END, high_watermark: END, ..OpenOptions::new(clean) })
 }
 
@@ -208,7 +208,7 @@ fn index_before_the_first_segment_is_no_damage_where_its_records_were_deleted() 
 }
 
 /// A log without its first segment, of which the index is left.
-fn without_beginning() -> Bench {
+pub fn without_beginning() -> Bench {
     let bench = closed();
     remove(&bench, Offset(0), &[".log"]);
     bench
@@ -534,5 +534,35 @@ fn segment_of_another_log_is_set_aside_after_a_clean_stop() {
         assert_eq!(log.log_end_offset(), end);
         assert!(!bench.set_aside().is_empty());
         append(&mut log, &Spec::new(2).build());
+    }
+}
+
+#[test]
+fn segment_of_a_compacted_log_without_a_batch_is_damage_above_what_is_compacted() {
+    let compacted = CleanupPolicy { compact: true, delete: false };
+    let ways: [(&str, Lose); 2] = [
+        ("emptied", Box::new(|bench| bench.write_file(&log_name(BASE.0), &[]))),
+        ("without .log", Box::new(|bench| remove(bench, BASE, &[".log"]))),
+    ];
+    for (what, lose) in ways {
+        for (clean, recovery_point) in [(true, END), (false, END), (false, Offset(0))] {
+            let mut bench = closed();
+            bench.config.cleanup_policy = compacted;
+            lose(&bench);
+            let options = OpenOptions { recovery_point, high_watermark: END, ..OpenOptions::new(clean) };
+            let mut log = bench.open(&options);
+            assert_eq!(log.damage(), Some(Damage::Unreadable(BASE)), "{what} {clean} {recovery_point}");
+            log.drop_damage().expect("drops");
+            assert_eq!((log.damage(), log.log_end_offset()), (None, BASE), "{what}");
+            drop(log);
+            let compacted_there = OpenOptions { cleaned_to: NEXT, ..options };
+            let bench = {
+                let mut bench = closed();
+                bench.config.cleanup_policy = compacted;
+                bench
+            };
+            lose(&bench);
+            assert_eq!(bench.open(&compacted_there).damage(), None, "{what}");
+        }
     }
 }

@@ -117,4 +117,16 @@ fn a_log_start_beyond_the_log_end_starts_anew() {
     assert_eq!((log.log_start_offset(), log.log_end_offset()), (Offset(100), Offset(100)));
     append(&mut log, &Spec::new(1).build());
     assert_eq!(headers(&mut log).len(), 1);
+    assert_eq!(bench.set_aside().len(), 1, "the number may be wrong");
+}
+
+#[test]
+fn a_log_start_beyond_the_end_of_a_log_that_was_cleanly_closed_is_ignored() {
+    let bench = Bench::with(config());
+    let mut log = filled(&bench, 2);
+    log.close().expect("closes");
+    let (start, end) = (log.log_start_offset(), log.log_end_offset());
+    let options = OpenOptions { log_start: end + 1, recovery_point: end, ..OpenOptions::new(true) };
+    let log = bench.open(&options);
+    assert_eq!((log.log_start_offset(), log.log_end_offset()), (start, end));
 }

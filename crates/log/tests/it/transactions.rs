@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use thalweg_log::{CleanupPolicy, LogConfig, OpenOptions, PartitionLog};
+use thalweg_log::{CleanupPolicy, Damage, LogConfig, OpenOptions, PartitionLog};
 use thalweg_record::{
     Batch, BatchHeader, ControlRecordType, DecompressBuffer, LeaderEpoch, Offset, ProducerId, batches,
 };
@@ -277,4 +277,42 @@ fn compaction_keeps_what_is_committed_whatever_the_last_stable_offsets_of_the_in
     let first: Vec<_> = data.map(|header| header.base_offset.0).take(2).collect();
     assert_eq!(first, [0, 4], "aborted records are gone, those of the open transaction are there");
     check_reads(&mut log, "compacted");
+}
+
+#[test]
+fn transaction_index_of_a_log_that_was_emptied_hides_nothing_of_what_is_appended_again() {
+    let bench = Bench::new();
+    let mut log = bench.create();
+    let fill = |log: &mut PartitionLog| {
+        for sequence in 0..3 {
+            begin(log, 1, sequence);
+            end(log, 1, ControlRecordType::Abort);
+        }
+    };
+    fill(&mut log);
+    log.set_high_watermark(Offset(6));
+    log.close().expect("closes");
+    let whole = txn_indexes(&bench);
+    assert_eq!(whole.len(), 3 * TXN_INDEX_ENTRY_BYTES);
+    bench.write_file(&log_name(0), &[]);
+    // Without a checkpoint, and with nothing else that says how long the log was.
+    let mut log = bench.open(&OpenOptions::new(true));
+    assert_eq!(log.log_end_offset(), Offset(0));
+    fill(&mut log);
+    log.close().expect("closes");
+    assert_eq!(txn_indexes(&bench), whole);
+}
+
+#[test]
+fn high_watermark_of_a_clean_stop_tells_that_records_are_missing() {
+    let bench = Bench::new();
+    let mut log = bench.create();
+    begin(&mut log, 1, 0);
+    end(&mut log, 1, ControlRecordType::Commit);
+    log.close().expect("closes");
+    bench.write_file(&log_name(0), &[]);
+    let options = OpenOptions { high_watermark: Offset(2), ..OpenOptions::new(true) };
+    assert_eq!(bench.open(&options).damage(), Some(Damage::Missing(Offset(2))));
+    let options = OpenOptions { clean: false, ..options };
+    assert_eq!(bench.open(&options).damage(), None, "a power failure may have taken them");
 }

@@ -94,7 +94,7 @@ impl Partition {
         self.tell_damage();
     }
 
-    fn tell_damage(&self) {
+    pub(super) fn tell_damage(&self) {
         if self.is_damaged() {
             self.context.damage_found.notify_one();
         }

@@ -1,7 +1,7 @@
 //! Reasons why a partition refuses an operation, and their mapping to Kafka's codes.
 
 use thalweg_log::{LogError, ProducerError, ReadError};
-use thalweg_record::{BatchError, DecompressError, RecordError, RefusedRecord, ValidateRecordsError};
+use thalweg_record::{BatchError, DecompressError, Offset, RecordError, RefusedRecord, ValidateRecordsError};
 use thalweg_wire::ErrorCode;
 
 /// Why this broker, in its role for a partition, does not serve a request.
@@ -203,7 +203,10 @@ pub enum FetchError {
     },
     /// The offset is not in the log.
     #[error("The offset is not in the log")]
-    OutOfRange,
+    OutOfRange {
+        /// For a follower: the first of the records before the log that were not deleted, if some are lost.
+        lost_from: Option<Offset>,
+    },
     /// A batch in the log is damaged.
     #[error("The log is damaged")]
     Corrupt,
@@ -220,7 +223,7 @@ impl FetchError {
             // The follower knows the current leader, so it may have learnt of its new replica first: it retries.
             FetchError::UnknownFollower { knows_leader: true } => ErrorCode::UnknownLeaderEpoch,
             FetchError::UnknownFollower { knows_leader: false } => ErrorCode::NotLeaderOrFollower,
-            FetchError::OutOfRange => ErrorCode::OffsetOutOfRange,
+            FetchError::OutOfRange { .. } => ErrorCode::OffsetOutOfRange,
             FetchError::Corrupt => ErrorCode::CorruptMessage,
             FetchError::Storage => ErrorCode::KafkaStorageError,
         }
@@ -230,7 +233,7 @@ impl FetchError {
 impl From<ReadError> for FetchError {
     fn from(error: ReadError) -> FetchError {
         match error {
-            ReadError::OutOfRange(_) => FetchError::OutOfRange,
+            ReadError::OutOfRange(_) => FetchError::OutOfRange { lost_from: None },
             // The log names the batch, once: to try again is of no use.
             ReadError::Log(LogError::Corrupt { .. }) => FetchError::Corrupt,
             ReadError::Log(_) => FetchError::Storage,

@@ -104,7 +104,7 @@ impl Partition {
                 tracing::error!(partition = ?self, offset = from.offset.0, "Failed to read a log");
             }
             FetchError::Corrupt => self.context.damage_found.notify_one(),
-            FetchError::Role(_) | FetchError::UnknownFollower { .. } | FetchError::OutOfRange => {}
+            FetchError::Role(_) | FetchError::UnknownFollower { .. } | FetchError::OutOfRange { .. } => {}
         })
     }
 
@@ -142,8 +142,12 @@ impl Partition {
             read.high_watermark = state.log.high_watermark();
             read.last_stable_offset = state.log.last_stable_offset();
         }
-        if let (Ok(read), Reader::Follower { .. }) = (&mut read, from.reader) {
-            read.log_start_offset = state.log.log_start_for_followers();
+        if let Reader::Follower { .. } = from.reader {
+            match &mut read {
+                Ok(read) => read.log_start_offset = state.log.log_start_for_followers(),
+                Err(FetchError::OutOfRange { lost_from }) => *lost_from = state.log.lost_from(),
+                Err(_) => {}
+            }
         }
         if let Ok(read) = &mut read {
             if let (Reader::Client, true, Some(slice)) = (from.reader, from.first_pass, &read.slice) {
@@ -202,9 +206,10 @@ impl State {
         last_fetched: LeaderEpoch,
         offset: Offset,
     ) -> Result<Option<(LeaderEpoch, Offset)>, FetchError> {
-        let end = self.log.end_offset_for_epoch(last_fetched).ok_or(FetchError::OutOfRange)?;
+        let end =
+            self.log.end_offset_for_epoch(last_fetched).ok_or(FetchError::OutOfRange { lost_from: None })?;
         if offset < self.log.log_start_offset() {
-            return Err(FetchError::OutOfRange);
+            return Err(FetchError::OutOfRange { lost_from: None });
         }
         let diverges = end.leader_epoch < last_fetched || end.end_offset < offset;
         Ok(diverges.then_some((end.leader_epoch, end.end_offset)))

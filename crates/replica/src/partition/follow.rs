@@ -56,6 +56,17 @@ impl FollowError {
     }
 }
 
+/// The bounds of the leader's log.
+#[derive(Clone, Copy, Debug)]
+pub struct LeaderBounds {
+    /// Its log start.
+    pub start: Offset,
+    /// Its log end.
+    pub end: Offset,
+    /// The first of the records before the log start that were not deleted, if the leader has lost some.
+    pub lost_from: Option<Offset>,
+}
+
 impl Partition {
     /// Whether the log takes no records, as in a directory that is offline.
     pub fn is_closed(&self) -> bool {
@@ -104,6 +115,7 @@ impl Partition {
                 appended => appended?,
             };
             flush_due = info.flush_due;
+            state.log.forget_missing_if_there()?;
             state.traffic.replication_bytes_in += info.appended_bytes;
             state.came_from_leader(self, info.appended_bytes);
         }
@@ -129,15 +141,32 @@ impl Partition {
         Ok(state.fetch_position())
     }
 
+    /// Whether the log lacks records before its start that a leader lacked, too. Takes no lock.
+    pub fn lacks_what_a_leader_lacked(&self) -> bool {
+        let published = &self.published;
+        !published.is_damaged() && published.log_start_for_followers() < published.log_start_offset()
+    }
+
+    /// The leader of this epoch begins at `leader_start`: what is missing here before that is to be fetched again.
+    pub fn compare_beginning(&self, epoch: LeaderEpoch, leader_start: Offset) {
+        let mut state = self.state.lock();
+        if state.check_follows(epoch).is_err() {
+            return;
+        }
+        state.log.compare_beginning(leader_start);
+        drop(state);
+        self.tell_damage();
+    }
+
     /// The leader has answered that `from` is outside its log, which has these bounds: truncate to the leader's end,
     /// or restart at its start (Kafka's `fetchOffsetAndTruncate`).
     pub fn reset_to_leader(
         &self,
         epoch: LeaderEpoch,
         from: Offset,
-        leader_start: Offset,
-        leader_end: Offset,
+        leader: LeaderBounds,
     ) -> Result<FetchPosition, FollowError> {
+        let LeaderBounds { start: leader_start, end: leader_end, lost_from } = leader;
         let mut state = self.state.lock();
         let log_end = state.check_follows_from(epoch, from)?;
         if leader_end < log_end {
@@ -147,9 +176,21 @@ impl Partition {
             );
             state.cut(self, leader_end)?;
         } else if leader_start > log_end {
-            tracing::info!(partition = ?self, log_end = log_end.0, leader_start = leader_start.0, "Leader's log starts behind the end of this one");
-            state.log.truncate_fully_and_start_at(leader_start, None)?;
             state.note_cut(Offset::ZERO);
+            match lost_from.filter(|lost_from| *lost_from < leader_start) {
+                Some(lost_from) => {
+                    tracing::error!(
+                        partition = ?self, log_end = log_end.0, leader_start = leader_start.0, lost_from = lost_from.0,
+                        "Leader has lost the beginning of its log, and starts behind the end of this one: restarting there without \
+                         these records. Bring back a broker that has them, or delete the records up to the leader's start"
+                    );
+                    state.log.restart_with_lost_beginning(leader_start, lost_from)?;
+                }
+                None => {
+                    tracing::info!(partition = ?self, log_end = log_end.0, leader_start = leader_start.0, "Leader's log starts behind the end of this one");
+                    state.log.truncate_fully_and_start_at(leader_start, None)?;
+                }
+            }
         }
         Ok(state.fetch_position())
     }
@@ -258,6 +299,9 @@ impl State {
         {
             tracing::error!(?partition, %error, "Failed to advance the log start offset to the leader's");
         }
+        if let Err(error) = self.log.forget_lost_beginning_below(log_start_offset) {
+            tracing::error!(?partition, %error, "Failed to forget records before the log start that the leader has deleted");
+        }
     }
 }
 
@@ -280,21 +324,68 @@ mod tests {
 
     const LEADER: BrokerId = BrokerId(2);
 
-    /// How many answers with a gap at the log end, and this high watermark, are refused before one is accepted.
-    fn refusals(isr: &[BrokerId], high_watermark: i64) -> Option<usize> {
-        let dir = tempfile::tempdir().expect("a directory");
-        let (home, name) = (Home::new(Disk::real(), dir.path().join("t-0")), TopicPartition::new("t", 0));
+    /// An empty log in a directory, and its partition, which follows in epoch 4.
+    fn following(dir: &std::path::Path, isr: &[BrokerId]) -> Partition {
+        let (home, name) = (Home::new(Disk::real(), dir.join("t-0")), TopicPartition::new("t", 0));
         let log = PartitionLog::create(home, name, None, Arc::new(LogConfig::default()), Clock::manual(0));
         let registration = PartitionRegistration {
             replicas: vec![NODE, LEADER],
             isr: isr.to_vec(),
             ..registration(LEADER, 4)
         };
-        let partition = partition_as(log.expect("creates"), &registration);
-        let mut builder =
-            BatchBuilder::new(BatchOptions { base_offset: Offset(3), ..BatchOptions::default() });
+        partition_as(log.expect("creates"), &registration)
+    }
+
+    fn batch(offset: i64) -> Vec<u8> {
+        let options = BatchOptions { base_offset: Offset(offset), ..BatchOptions::default() };
+        let mut builder = BatchBuilder::new(options);
         builder.append(1, None, Some(b"value"), &[]).expect("fits");
-        let records = builder.build();
+        builder.build().to_vec()
+    }
+
+    #[test]
+    fn lost_beginning_of_the_leader_is_inherited_until_one_leads_that_has_it() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let partition = following(dir.path(), &[LEADER]);
+        let epoch = LeaderEpoch(4);
+        let append = |at: i64, log_start: i64| {
+            partition
+                .append_from_leader(epoch, Offset(at), &batch(at), Offset(at + 1), Offset(log_start))
+                .expect("follows")
+        };
+        append(0, 0);
+        let bounds = LeaderBounds { start: Offset(10), end: Offset(12), lost_from: Some(Offset(0)) };
+        let position = partition.reset_to_leader(epoch, Offset(1), bounds).expect("restarts");
+        assert_eq!(position.offset, Offset(10));
+        append(10, 0);
+        let start_for_followers = || partition.with_log(|log| log.log_start_for_followers());
+        assert_eq!((start_for_followers(), partition.is_damaged()), (Offset(0), false));
+        let aside =
+            std::fs::read_dir(dir.path()).expect("lists").map(|entry| entry.expect("is there").file_name());
+        assert_eq!(aside.filter(|name| name.to_string_lossy().ends_with("-stray")).count(), 1);
+        partition.compare_beginning(epoch, Offset(10));
+        assert!(partition.lacks_what_a_leader_lacked() && !partition.is_damaged());
+        partition.compare_beginning(epoch, Offset(0));
+        assert!(partition.is_damaged(), "it is to be fetched again");
+    }
+
+    #[test]
+    fn lost_beginning_is_forgotten_once_the_leader_has_deleted_it() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let partition = following(dir.path(), &[LEADER]);
+        let epoch = LeaderEpoch(4);
+        let bounds = LeaderBounds { start: Offset(10), end: Offset(12), lost_from: Some(Offset(0)) };
+        partition.reset_to_leader(epoch, Offset(0), bounds).expect("restarts");
+        assert!(partition.lacks_what_a_leader_lacked());
+        partition.append_from_leader(epoch, Offset(10), &batch(10), Offset(11), Offset(10)).expect("follows");
+        assert!(!partition.lacks_what_a_leader_lacked());
+    }
+
+    /// How many answers with a gap at the log end, and this high watermark, are refused before one is accepted.
+    fn refusals(isr: &[BrokerId], high_watermark: i64) -> Option<usize> {
+        let dir = tempfile::tempdir().expect("a directory");
+        let partition = following(dir.path(), isr);
+        let records = batch(3);
         (0..20).find(|_| {
             let taken = partition.append_from_leader(
                 LeaderEpoch(4),

@@ -354,6 +354,7 @@ impl State {
         if copy.log_start_offset() < start {
             copy.delete_records(start)?;
         }
+        copy.adopt_lost_beginning(&self.log)?;
         if copy.recovery_point() < self.log.recovery_point() {
             copy.flush()?;
         }
@@ -363,9 +364,7 @@ impl State {
 
 fn take(copy: &mut PartitionLog, step: Step) -> Result<Progress, MoveError> {
     match step {
-        Step::Cut(offset) => {
-            copy.truncate_to(offset)?;
-        }
+        Step::Cut(offset) => cut(copy, offset)?,
         Step::BeginAt(offset) => copy.truncate_fully_and_start_at(offset, None)?,
         Step::Append(slice) => return append(copy, &slice),
         Step::Nothing => return Ok(Progress::CaughtUp),
@@ -373,6 +372,12 @@ fn take(copy: &mut PartitionLog, step: Step) -> Result<Progress, MoveError> {
     // Nothing reads a copy, and the disk may need the space.
     copy.purge_deleted(i64::MAX);
     Ok(Progress::Copied(0))
+}
+
+/// Cuts a copy, of which nothing is set aside: the log is what counts.
+fn cut(copy: &mut PartitionLog, offset: Offset) -> Result<(), LogError> {
+    copy.set_high_watermark(offset);
+    copy.truncate_to(offset).map(drop)
 }
 
 fn append(copy: &mut PartitionLog, slice: &LogSlice) -> Result<Progress, MoveError> {
@@ -383,7 +388,7 @@ fn append(copy: &mut PartitionLog, slice: &LogSlice) -> Result<Progress, MoveErr
     let info = match copy.append_as_follower(&bytes, ANY_EPOCH) {
         // A batch around the end of the copy: the log has it, and the copy differs.
         Err(AppendError::UnexpectedOffset(found)) => {
-            copy.truncate_to(found.first)?;
+            cut(copy, found.first)?;
             copy.append_as_follower(&bytes, ANY_EPOCH)?
         }
         // The copy may lack what the log lacks.

@@ -8,7 +8,7 @@ use super::answer::{Verdict, backoff, judge};
 use super::durability::{Owing, OwingStarts};
 use super::session::FetchSession;
 use crate::isr_changes::PartitionKey;
-use crate::partition::{FetchPosition, FollowError, Partition, Replicated};
+use crate::partition::{FetchPosition, FollowError, LeaderBounds, Partition, Replicated};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -78,6 +78,8 @@ struct Followed {
     rests_until: Option<Instant>,
     /// Whether it waits for another leader epoch.
     stopped: bool,
+    /// Whether the beginning of the log was compared with the leader's, if it is lost here.
+    is_compared: bool,
 }
 
 /// No answer arrived.
@@ -204,7 +206,14 @@ impl Fetcher {
             if partition.with_log(|log| log.flush_is_due()) {
                 self.owing.add(key, &partition);
             }
-            let followed = Followed { partition, epoch, failures: 0, rests_until: None, stopped: false };
+            let followed = Followed {
+                partition,
+                epoch,
+                failures: 0,
+                rests_until: None,
+                stopped: false,
+                is_compared: false,
+            };
             self.followed.insert(key, followed);
             self.go_on(key, position);
         }
@@ -433,13 +442,15 @@ impl Fetcher {
                     self.owing.add(key, &partition);
                 }
                 self.note_appended(key, from, !records.is_empty(), taken);
+                self.compare_beginning(key, &partition, epoch).await;
             }
             Verdict::Truncate(leader) => {
                 self.session.not_taken();
                 self.truncate(key, partition, epoch, from, leader).await;
             }
             Verdict::OutOfRange => {
-                self.restart_in_leader_log(key, partition, epoch, from).await;
+                let lost_from = (data.log_start_offset >= 0).then_some(Offset(data.log_start_offset));
+                self.restart_in_leader_log(key, partition, epoch, from, lost_from).await;
             }
             Verdict::Retry(code) => {
                 tracing::debug!(
@@ -550,6 +561,7 @@ impl Fetcher {
         partition: Arc<Partition>,
         epoch: LeaderEpoch,
         from: Offset,
+        lost_from: Option<Offset>,
     ) {
         let (end, start) = match self.leader_offsets(&partition, epoch).await {
             Ok(found) => found,
@@ -576,12 +588,33 @@ impl Fetcher {
                 "Leader's log does not contain the next offset, or not the epoch of the last batch here"
             );
         }
-        self.change_log(key, move || partition.reset_to_leader(epoch, from, start, end)).await;
+        let bounds = LeaderBounds { start, end, lost_from };
+        self.change_log(key, move || partition.reset_to_leader(epoch, from, bounds)).await;
         if let Some(followed) = self.followed.get_mut(&key) {
             followed.failures = followed.failures.saturating_add(1);
             // If the leader repeats its answer, do not ask again without a pause.
             if followed.failures > 1 {
                 self.rest(key);
+            }
+        }
+    }
+
+    /// Once in each leader epoch: where the beginning of the log is lost because a leader lacked it, this leader may have it.
+    async fn compare_beginning(&mut self, key: PartitionKey, partition: &Partition, epoch: LeaderEpoch) {
+        if !partition.lacks_what_a_leader_lacked() {
+            return;
+        }
+        let Some(followed) = self.followed.get_mut(&key).filter(|followed| !followed.is_compared) else {
+            return;
+        };
+        followed.is_compared = true;
+        match self.leader_offsets(partition, epoch).await {
+            Ok((_, start)) => partition.compare_beginning(epoch, start),
+            Err(reason) => {
+                tracing::debug!(?partition, leader = %self.leader, reason, "Leader did not return its log start");
+                if let Some(followed) = self.followed.get_mut(&key) {
+                    followed.is_compared = false;
+                }
             }
         }
     }

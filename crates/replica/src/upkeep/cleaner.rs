@@ -101,6 +101,13 @@ impl Cleaner {
         }
     }
 
+    /// The damage of a log that could not be compacted is mended.
+    pub(super) fn mended(&self, topic: &Arc<str>, partition: PartitionIndex) {
+        let mut state = self.0.lock();
+        state.uncleanable_count = state.uncleanable_count.saturating_sub(1);
+        state.uncleanable.retain(|known| known.topic != *topic || known.partition != partition);
+    }
+
     /// All logs are tried again.
     pub(super) fn hopes_again(&self) {
         let mut state = self.0.lock();

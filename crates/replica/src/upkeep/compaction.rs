@@ -17,7 +17,7 @@ use crate::partition::Partition;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use thalweg_config::CleanerSettings;
-use thalweg_hash::HashSet;
+use thalweg_hash::HashMap;
 use thalweg_log::{CompactionError, CompactionJob, CompactionOutcome, CompactionStep, LogError};
 use throttle::IoThrottle;
 use tokio::task::JoinSet;
@@ -55,7 +55,7 @@ pub async fn run(upkeep: Arc<Upkeep>) {
             biased;
             Some(done) = under_way.join_next(), if !under_way.is_empty() => match done {
                 Ok(Done::Compacted) if waiting.is_empty() => next_survey = Instant::now(),
-                Ok(Done::Uncleanable(id)) => drop(uncleanable.insert(id)),
+                Ok(Done::Uncleanable(id, is_damaged)) => drop(uncleanable.insert(id, is_damaged)),
                 Ok(Done::Compacted | Done::Nothing) => {}
                 Err(error) => tracing::error!(%error, "Compaction panicked, log is unchanged"),
             },
@@ -67,16 +67,16 @@ pub async fn run(upkeep: Arc<Upkeep>) {
     }
 }
 
-/// Partitions that cannot be compacted (Kafka's uncleanable partitions): logged once, and skipped until the broker
-/// restarts or the settings of compaction change.
-type Uncleanable = HashSet<PartitionKey>;
+/// Partitions that cannot be compacted (Kafka's uncleanable partitions), and whether that is because of damage: logged once, and
+/// skipped until the damage is mended, the broker restarts or the settings of compaction change.
+type Uncleanable = HashMap<PartitionKey, bool>;
 
 /// The outcome of a compaction.
 enum Done {
     Compacted,
     /// There was nothing left to do, or it failed and is retried.
     Nothing,
-    Uncleanable(PartitionKey),
+    Uncleanable(PartitionKey, bool),
 }
 
 fn id(partition: &Partition) -> PartitionKey {
@@ -91,7 +91,12 @@ async fn dirtiest_first(upkeep: &Arc<Upkeep>, uncleanable: &mut Uncleanable) -> 
         let now_ms = surveyed.clock.now_ms();
         let mut found = Vec::new();
         for partition in surveyed.partitions.all() {
-            if partition.is_moving() || known.contains(&id(&partition)) {
+            let key = id(&partition);
+            if known.get(&key).is_some_and(|is_damaged| *is_damaged && !partition.is_damaged()) {
+                known.remove(&key);
+                surveyed.cleaner.mended(&partition.topic, partition.index);
+            }
+            if partition.is_moving() || known.contains_key(&key) {
                 continue;
             }
             match partition.with_log(|log| log.dirtiness(now_ms)) {
@@ -100,7 +105,7 @@ async fn dirtiest_first(upkeep: &Arc<Upkeep>, uncleanable: &mut Uncleanable) -> 
                 Err(error) => {
                     partition.note_error(&error);
                     if matches!(error, LogError::Corrupt { .. }) {
-                        known.insert(id(&partition));
+                        known.insert(key, partition.is_damaged());
                         surveyed.cleaner.gave_up(&partition.topic, partition.index, CORRUPT);
                     }
                     tracing::error!(?partition, %error, "Failed to plan a compaction");
@@ -129,7 +134,7 @@ async fn compact(upkeep: Arc<Upkeep>, throttle: Arc<IoThrottle>, partition: Arc<
     let done = match pass(&upkeep, &throttle, &partition).await {
         Ok(true) => Done::Compacted,
         Ok(false) => Done::Nothing,
-        Err(id) => Done::Uncleanable(id),
+        Err(id) => Done::Uncleanable(id, partition.is_damaged()),
     };
     let (disk, now_ms) = (upkeep.log_dirs.disk().clone(), upkeep.clock.now_ms());
     let retained = disk.spawn(move || super::delete_old_segments_of(&partition, now_ms));

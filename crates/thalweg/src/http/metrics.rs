@@ -4,9 +4,10 @@
 //! memory of a page does not grow with the number of partitions. Owns the limits: pages that are written at once, and the time
 //! that a client has to take one.
 
+use super::places::Owner;
 use axum::Router;
 use axum::body::{Body, Bytes, HttpBody};
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::http::header::{ACCEPT, CONTENT_TYPE, VARY};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -17,10 +18,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use thalweg_broker::metrics::{Exposition, Form, PART_BYTES};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use thalweg_places::{Full, Place, Places};
+use tokio::sync::mpsc;
 
-/// Pages that are written at the same time: each holds the figures of all partitions.
+/// Pages that are written at the same time, and those of one user or network: each holds the figures of all partitions.
 const SCRAPES_MAX: usize = 4;
+const SCRAPES_OF_ONE_MAX: usize = 2;
 /// How long a scrape waits for its turn.
 const TURN_WITHIN: Duration = Duration::from_secs(5);
 /// How long a client has to take a page.
@@ -34,13 +37,13 @@ pub type Source = Box<dyn Fn() -> Writer + Send + Sync>;
 
 /// The route, with the families of all sources one after another.
 pub fn routes(sources: Vec<Source>) -> Router {
-    let scrapes = Scrapes { sources, turns: Arc::new(Semaphore::new(SCRAPES_MAX)) };
+    let scrapes = Scrapes { sources, turns: Places::new(SCRAPES_MAX, SCRAPES_OF_ONE_MAX) };
     Router::new().route("/metrics", get(expose)).with_state(Arc::new(scrapes))
 }
 
 struct Scrapes {
     sources: Vec<Source>,
-    turns: Arc<Semaphore>,
+    turns: Places<Owner>,
 }
 
 /// A page that is being written.
@@ -50,7 +53,7 @@ struct Page {
     /// The source that writes now, if it has begun, and its index.
     writer: Option<Writer>,
     source: usize,
-    _turn: OwnedSemaphorePermit,
+    _turn: Place,
 }
 
 impl Page {
@@ -68,10 +71,16 @@ impl Page {
     }
 }
 
-async fn expose(State(scrapes): State<Arc<Scrapes>>, headers: HeaderMap) -> Response {
-    let turn = tokio::time::timeout(TURN_WITHIN, Arc::clone(&scrapes.turns).acquire_owned()).await;
-    let Ok(Ok(turn)) = turn else {
-        let text = format!("{SCRAPES_MAX} scrapes are in progress; scrape less often\n");
+async fn expose(
+    State(scrapes): State<Arc<Scrapes>>,
+    Extension(owner): Extension<Owner>,
+    headers: HeaderMap,
+) -> Response {
+    let Ok(turn) = tokio::time::timeout(TURN_WITHIN, scrapes.turns.take(&owner)).await else {
+        let text = match scrapes.turns.full(&owner) {
+            Full::Share(most) => format!("{most} scrapes of yours are in progress; scrape less often\n"),
+            Full::All(most) => format!("{most} scrapes are in progress; scrape less often\n"),
+        };
         return (StatusCode::SERVICE_UNAVAILABLE, text).into_response();
     };
     let accept = headers.get_all(ACCEPT).iter().filter_map(|accept| accept.to_str().ok());

@@ -8,9 +8,10 @@
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use thalweg_places::network;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -51,10 +52,17 @@ struct Guest {
 
 /// Whose guests are counted together.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Owner {
+pub(super) enum Owner {
     User(String),
     /// Of those without a name.
     Network(IpAddr),
+}
+
+impl Owner {
+    /// That of a request, of a user if one is known.
+    pub fn of(user: Option<&str>, address: IpAddr) -> Owner {
+        user.map_or_else(|| Owner::Network(network(address)), |user| Owner::User(user.to_owned()))
+    }
 }
 
 /// The place of one connection, given back when dropped.
@@ -142,7 +150,7 @@ impl Place {
     }
 
     fn begin_at(&self, user: Option<&str>, now: Instant) -> Result<(), NoPlace> {
-        let owner = user.map_or(Owner::Network(self.network), |user| Owner::User(user.to_owned()));
+        let owner = Owner::of(user, self.network);
         let mut taken = self.places.0.lock();
         if let Some(guest) = taken.guests.get_mut(&self.id) {
             (guest.owner, guest.is_busy, guest.since) = (owner, true, now);
@@ -178,17 +186,6 @@ impl Drop for Place {
         let mut taken = self.places.0.lock();
         taken.strangers.remove(&self.id);
         taken.guests.remove(&self.id);
-    }
-}
-
-/// The address, or the part of one of IPv6 that is given to one site.
-fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => {
-            let [a, b, c, d, ..] = address.segments();
-            IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
-        }
-        address => address,
     }
 }
 
@@ -272,13 +269,5 @@ mod tests {
         }
         let lost = async |place: &Place| is_lost(place).await;
         assert!(lost(&flood[0]).await && !lost(&flood[GUESTS_MAX - 2]).await, "the oldest go first");
-    }
-
-    #[test]
-    fn a_site_of_ipv6_is_one_network() {
-        let of = |text: &str| network(text.parse().expect("an address"));
-        assert_eq!(of("2001:db8:1:2::1"), of("2001:db8:1:2:ffff::7"));
-        assert_ne!(of("2001:db8:1:2::1"), of("2001:db8:1:3::1"));
-        assert_eq!(of("::ffff:10.0.0.7"), of("10.0.0.7"));
     }
 }

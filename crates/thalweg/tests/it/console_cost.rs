@@ -1,5 +1,5 @@
 //! What the console costs: time and memory of its pages with 10,000 topics and 1,000 groups, and what 20 viewers and a scraper of
-//! metrics take from a broker that is produced to. Run it with
+//! metrics, or eight searches, take from a broker that is produced to. Run it with
 //! `cargo test --release -p thalweg --test it console_cost:: -- --ignored --nocapture --test-threads 1`.
 
 #![expect(clippy::print_stderr, reason = "the figures are printed")]
@@ -11,9 +11,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use thalweg_client::{
-    Admin, Cluster, CommittedOffset, ConnectionOptions, NewTopic, Properties, TopicPartition,
+    Admin, Cluster, CommittedOffset, Connection, ConnectionOptions, NewTopic, Properties, TopicPartition,
 };
-use thalweg_record::Offset;
+use thalweg_record::{BatchBuilder, BatchOptions, Offset};
+use thalweg_wire::Records;
+use thalweg_wire::request::ProduceRequest;
+use thalweg_wire::request::produce_request::{PartitionProduceData, TopicProduceData};
 use tokio::time::Instant;
 
 use super::binary::{run, thalweg};
@@ -285,6 +288,79 @@ async fn twenty_viewers_cost_a_hundredth_of_the_produce_rate() {
     // Rates vary from turn to turn by more than the bar; what viewers take of the processor does not.
     let cores = std::thread::available_parallelism().map_or(1, usize::from) as f64;
     assert!(share / cores < 0.01, "viewers take {:.2} % of the machine", share / cores * 100.0);
+}
+
+/// A search that looks long at each message, and finds none: an expression within expressions.
+fn costly_expression() -> String {
+    let matched = r#"text.matches("(a|b|ab)*c(a|b|ab)*d(a|b|ab)*e")"#;
+    (0..8).fold(matched.to_owned(), |inner, _| format!("({inner} || {matched})"))
+}
+
+/// The median time of a produce with one record, in the milliseconds that these searches leave.
+async fn produce_median(node: &Node, searches: usize) -> Duration {
+    let stop = Arc::new(AtomicBool::new(false));
+    let query: String = costly_expression().bytes().map(|byte| format!("%{byte:02X}")).collect();
+    let path = format!("/api/v1/topics/topic-00001/messages?from=earliest&expression={query}");
+    let searching = (0..searches).map(|_| {
+        let (stop, http, path) = (Arc::clone(&stop), node.http.clone(), path.clone());
+        std::thread::spawn(move || {
+            while !stop.load(Ordering::Relaxed) {
+                let answer = super::node::ask(&http, "GET", &path, "", "");
+                assert!([200, 429].contains(&answer.status), "{}: {}", answer.status, answer.body);
+            }
+        })
+    });
+    let searching: Vec<_> = searching.collect();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let connected = Connection::connect(&node.address, &ConnectionOptions::default()).await;
+    let connection = connected.expect("it listens");
+    let mut times = Vec::new();
+    for _ in 0..1000 {
+        let began = Instant::now();
+        let data = PartitionProduceData { index: 0, records: Some(record()) };
+        let topic = TopicProduceData {
+            name: "topic-00002".to_owned(),
+            partition_data: vec![data],
+            ..Default::default()
+        };
+        let request =
+            ProduceRequest { acks: -1, timeout_ms: 30_000, topic_data: vec![topic], ..Default::default() };
+        let answer = connection.send_at(&request, 12).await.expect("an answer");
+        assert_eq!(answer.responses[0].partition_responses[0].error_code, 0);
+        times.push(began.elapsed());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    stop.store(true, Ordering::Relaxed);
+    for searching in searching {
+        searching.join().expect("every answer was right");
+    }
+    times.sort_unstable();
+    times[times.len() / 2]
+}
+
+fn record() -> Records {
+    let mut batch = BatchBuilder::new(BatchOptions::default());
+    batch.append(1_700_000_000_000, None, Some(b"{}"), &[]).expect("it fits");
+    Records::Inline(batch.build())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "it compares times: alone, in the nightly form of scripts/test"]
+async fn eight_costly_searches_do_not_slow_a_producer() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let node = Node::start(dir.path(), &QUIET);
+    fill(&node, 10, 0).await;
+    let mut command = thalweg(&format!(
+        "producer-perf-test --topic topic-00001 --num-records 500000 --record-size 512 --throughput -1 --producer-props \
+         bootstrap.servers={}",
+        node.address
+    ));
+    let (code, _, error) = run(&mut command);
+    assert_eq!(code, Some(0), "{error}");
+    let alone = produce_median(&node, 0).await;
+    let searched = produce_median(&node, 8).await;
+    eprintln!("a produce takes {alone:?}, and beside 8 searches {searched:?}");
+    assert!(searched < alone * 5 + Duration::from_millis(2), "{alone:?} became {searched:?}");
 }
 
 /// The size of what pages load, in the binary.

@@ -24,7 +24,7 @@ use respond::Outcome;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_net::Reply;
-use thalweg_replica::partition::{FetchFrom, FetchRead, Isolation, News, Waiter};
+use thalweg_replica::partition::{FetchError, FetchFrom, FetchRead, Isolation, News, Waiter};
 use thalweg_wire::request::FetchRequest;
 use thalweg_wire::{DecodeError, Decoder, ErrorCode, Message};
 use tokio::time::Instant;
@@ -207,6 +207,9 @@ fn read_partition(plan: &Plan, entry: &Entry, left: usize, first: bool, first_pa
     }
     match partition.fetch(&from) {
         Ok(read) => Outcome::read(read),
+        Err(error @ FetchError::OutOfRange { lost_from: Some(lost_from) }) => {
+            Outcome::beginning_lost(error.code(), lost_from)
+        }
         Err(error) => Outcome::failed(error.code()),
     }
 }

@@ -75,7 +75,8 @@ impl Plan {
         let is_told_all = reader == Reader::Client && call.permissions.are_unlimited() && elsewhere.is_none();
         let scope = if is_told_all { Scope::Unsettled } else { Scope::Whole };
         let isolation = Isolation::of(request.isolation_level).unwrap_or(Isolation::ReadUncommitted);
-        let begun = broker.fetch_sessions.begin(call.version, request, scope, broker.clock.now_ms());
+        let begun =
+            broker.fetch_sessions.begin(&call.holder(), call.version, request, scope, broker.clock.now_ms());
         let Begun { fetch: session, wanted, news } = begun.map_err(session_error)?;
         let mut entries = find(broker, call, reader, wanted);
         if is_stale_follower(broker, reader) {

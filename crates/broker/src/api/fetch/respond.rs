@@ -10,6 +10,7 @@ use std::time::Duration;
 use thalweg_log::LogSlice;
 use thalweg_metadata::BrokerId;
 use thalweg_net::{Frame, Reply};
+use thalweg_record::Offset;
 use thalweg_replica::partition::{FetchRead, Isolation, Reader, Snapshot};
 use thalweg_wire::frame::encode_response;
 use thalweg_wire::request::fetch_response::{
@@ -26,15 +27,23 @@ const TELLS_LEADER: i16 = 16;
 pub struct Outcome {
     error: ErrorCode,
     read: Option<FetchRead>,
+    /// Told to a follower that asks for an offset before the log, although the records from here on were not deleted: they are
+    /// lost.
+    lost_from: Option<Offset>,
 }
 
 impl Outcome {
     pub fn failed(error: ErrorCode) -> Self {
-        Self { error, read: None }
+        Self { error, read: None, lost_from: None }
+    }
+
+    /// A follower asks for an offset before the log, of which the records from `lost_from` on are lost.
+    pub fn beginning_lost(error: ErrorCode, lost_from: Offset) -> Self {
+        Self { lost_from: Some(lost_from), ..Self::failed(error) }
     }
 
     pub fn read(read: FetchRead) -> Self {
-        Self { error: ErrorCode::None, read: Some(read) }
+        Self { error: ErrorCode::None, read: Some(read), lost_from: None }
     }
 
     /// How many bytes of records there are.
@@ -70,8 +79,12 @@ impl Outcome {
         Answered {
             error_code: self.error.code(),
             high_watermark: self.read.as_ref().map_or(-1, |read| read.high_watermark.0),
-            log_start_offset: self.read.as_ref().map_or(-1, |read| read.log_start_offset.0),
+            log_start_offset: self.log_start_offset(),
         }
+    }
+
+    fn log_start_offset(&self) -> i64 {
+        self.read.as_ref().map(|read| read.log_start_offset).or(self.lost_from).unwrap_or(Offset::NONE).0
     }
 }
 
@@ -218,6 +231,7 @@ fn partition_data(plan: &Plan, entry: &Entry, outcome: Outcome, slices: &mut Vec
         partition_index: entry.key.partition.0,
         error_code: outcome.error.code(),
         high_watermark: -1,
+        log_start_offset: outcome.log_start_offset(),
         // Kafka's clients want records to be empty, not null.
         records: Some(Records::default()),
         aborted_transactions: None,
@@ -236,7 +250,6 @@ fn partition_data(plan: &Plan, entry: &Entry, outcome: Outcome, slices: &mut Vec
     };
     data.high_watermark = read.high_watermark.0;
     data.last_stable_offset = read.last_stable_offset.0;
-    data.log_start_offset = read.log_start_offset.0;
     // Only versions with this field are redirected.
     data.preferred_read_replica = read.preferred_read_replica.unwrap_or(BrokerId::NONE).0;
     if let Some((epoch, end_offset)) = read.diverging {

@@ -6,11 +6,11 @@
 
 use super::{Place, accepted, refused_by};
 use crate::broker::Broker;
+use crate::holder::Holder;
 use bytes::Bytes;
 use std::sync::Arc;
 use thalweg_log::VerificationGuard;
 use thalweg_replica::partition::{Durable, OpeningBudget, Partition};
-use thalweg_security::Principal;
 use thalweg_wire::request::ProduceResponse;
 
 /// A deferred batch.
@@ -25,14 +25,14 @@ pub(super) struct Large {
 /// Appends the batches, and fills in their entries and what must be waited for.
 pub(super) async fn append(
     broker: &Broker,
-    principal: &Arc<Principal>,
+    holder: &Holder,
     acks: i16,
     batches: Vec<Large>,
     response: &mut ProduceResponse,
     waits: &mut Vec<(Place, Durable)>,
 ) {
     for Large { place, partition, records, guard } in batches {
-        let _place = broker.openings.take(principal).await;
+        let _place = broker.openings.take(holder).await;
         let now_ms = broker.clock.now_ms();
         let appends_to = Arc::clone(&partition);
         let work = broker.log_dirs.disk().spawn(move || {

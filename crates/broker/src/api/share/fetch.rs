@@ -127,11 +127,12 @@ fn begin(broker: &Arc<Broker>, call: &Call, request: ShareFetchRequest) -> Resul
         key: key.clone(),
         epoch,
         connection: broker.shares.connection(&call.peer),
+        holder: call.holder(),
         added: added(&topics),
         forgotten: forgotten(&request.forgotten_topics_data),
         acknowledges,
     };
-    let mut wanted = broker.shares.sessions.begin(session).map_err(SessionError::code)?;
+    let mut wanted = broker.shares.begin_session(session).map_err(SessionError::code)?;
     let acknowledgements = Acknowledgements { key: &key, may_renew: call.version >= RENEWS_FROM, is_renewal };
     let settling = acknowledgements.take(broker, call, said(&topics));
     if is_renewal {

@@ -45,3 +45,24 @@ fn bytes_that_are_not_sent_do_not_count() {
     assert_eq!(counter.charge_fetch(2000.0, false, 0), pause, "the first was taken back");
     assert_eq!(counter.charge_fetch(0.0, true, 0), 0);
 }
+
+#[test]
+fn a_user_with_a_thousand_names_hides_no_other() {
+    let mut clients = Clients::new(WINDOW);
+    clients.limits[Kind::Produce as usize].set(Some(None), Some(None), 1000.0);
+    let mut charge = |user: &str, client_id: &str, now_ms| {
+        let client = clients.find(user, client_id).unwrap_or_else(|| clients.add(user, client_id, now_ms));
+        let counter = client.counters[Kind::Produce as usize].clone().expect("a limit holds");
+        counter.charge(1.0, now_ms);
+        counter
+    };
+    let of_ann = charge("ann", "app", 0);
+    for at_ms in 1..25_000 {
+        charge("eve", &format!("new-{at_ms}"), at_ms);
+    }
+    assert!(Arc::ptr_eq(&charge("ann", "app", 25_000), &of_ann), "her use keeps counting");
+    charge("ann", "app", 0);
+    let usage = clients.usage(Kind::Produce, 100, 25_000);
+    let users = usage.iter().map(|usage| usage.sharers.user.as_deref());
+    assert_eq!((usage.len(), users.filter(|user| *user == Some("ann")).count()), (100, 1));
+}

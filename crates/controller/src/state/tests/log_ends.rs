@@ -221,6 +221,10 @@ fn damaged_leader_hands_over_and_is_neither_in_sync_nor_eligible() {
         let partition = bench.partition("t", 0);
         assert_eq!((partition.leader, partition.isr), (2, vec![2, 3]), "elr {elr}");
         assert_eq!(bench.propose("t", &[2, 3, 1]), ErrorCode::IneligibleReplica, "not from there");
+        if min_isr == "2" {
+            // A report from before, which comes late.
+            assert_eq!(bench.assign(1, DIRECTORY_FULL.0, "t"), ErrorCode::None);
+        }
         assert_eq!(bench.assign(1, directory(1), "t"), ErrorCode::None);
         let partition = bench.partition("t", 0);
         assert!(partition.eligible_leader_replicas.is_empty(), "elr {elr}, {min_isr}");

@@ -1,0 +1,42 @@
+//! Whose use of a limit is counted together: that of a principal, or of a network, where clients have not logged in.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use thalweg_places::network;
+use thalweg_security::Principal;
+
+/// The name of principals that did not have to authenticate.
+const ANONYMOUS: &str = "ANONYMOUS";
+
+/// One of those who share a limit.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Holder {
+    /// Has logged in.
+    Principal(Arc<Principal>),
+    /// An address of IPv4, or a site of IPv6, whose clients have not.
+    Network(IpAddr),
+}
+
+impl Holder {
+    /// That of a principal's client at an address.
+    pub fn of(principal: &Arc<Principal>, address: IpAddr) -> Holder {
+        if principal.name() == ANONYMOUS {
+            return Holder::Network(network(address));
+        }
+        Holder::Principal(Arc::clone(principal))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_without_a_login_are_told_apart_by_address() {
+        let of = |principal, address: [u8; 4]| Holder::of(&Arc::new(principal), address.into());
+        let (here, there) = ([10, 0, 0, 1], [10, 0, 0, 2]);
+        assert_eq!(of(Principal::user("ann"), here), of(Principal::user("ann"), there));
+        assert_ne!(of(Principal::user("ann"), here), of(Principal::user("eve"), here));
+        assert_ne!(of(Principal::anonymous(), here), of(Principal::anonymous(), there));
+    }
+}

@@ -1,0 +1,129 @@
+//! Restarts the log empty at another offset: for a follower whose leader's log begins behind the end of this one.
+//!
+//! Owns: that a process that ends in between leaves the old log, or an empty one, and never the end of a log without the memory of
+//! what is missing before it. Refuses: deciding where to begin.
+
+use std::io;
+
+use thalweg_record::Offset;
+
+use super::PartitionLog;
+use super::error::LogError;
+use super::health::LostBeginning;
+use super::truncate::{CUTTING, NotCut};
+use crate::disk;
+use crate::producers::Producers;
+use crate::segment::{self, LOST_SUFFIX, SNAPSHOT_SUFFIX, Segment};
+
+impl PartitionLog {
+    /// Drops everything and restarts at `offset`; the log start is `log_start`, or `offset`.
+    pub fn truncate_fully_and_start_at(
+        &mut self,
+        offset: Offset,
+        log_start: Option<Offset>,
+    ) -> Result<(), LogError> {
+        self.restart_at(offset, log_start)?;
+        // Only now: a process that ends before must not leave the other segments without the memory of these.
+        self.forget_lost_beginning().map_err(|error| self.unremovable(error))
+    }
+
+    /// Drops everything and restarts at `offset`, where the leader's log begins for want of the records from `lost_from` on, which
+    /// were not deleted. This log remembers that as the leader does, so that those who follow it keep them, and it sets aside what
+    /// it has of them.
+    pub fn restart_with_lost_beginning(&mut self, offset: Offset, lost_from: Offset) -> Result<(), LogError> {
+        let _allowed = disk::allow_waits(CUTTING);
+        let kept_from = lost_from.max(self.log_start);
+        if kept_from < self.log_end
+            && let Err(not_cut) = self.set_aside_from(kept_from)
+        {
+            return Err(self.after_failed_cut(kept_from, not_cut));
+        }
+        self.restart_missing(offset, lost_from)
+    }
+
+    /// Drops everything and restarts at `offset`. What is missing before it stays missing.
+    pub(super) fn restart_keeping_loss(&mut self, offset: Offset) -> Result<(), LogError> {
+        match self.lost_from().filter(|lost_from| *lost_from < offset) {
+            Some(lost_from) => self.restart_missing(offset, lost_from),
+            None => self.truncate_fully_and_start_at(offset, None),
+        }
+    }
+
+    fn restart_missing(&mut self, offset: Offset, lost_from: Offset) -> Result<(), LogError> {
+        let before = self.replace_lost_beginning(lost_from)?;
+        self.restart_at(offset, None)?;
+        self.remove_signs(&before, Some(lost_from)).map_err(|error| self.unremovable(error))
+    }
+
+    /// Takes over what is missing before the log of which this one is a copy.
+    pub fn adopt_lost_beginning(&mut self, of: &PartitionLog) -> Result<(), LogError> {
+        let _allowed = disk::allow_waits(CUTTING);
+        let lost_from = of.lost_from();
+        if lost_from == self.lost_from() {
+            return Ok(());
+        }
+        let Some(lost_from) = lost_from else { return Ok(self.forget_lost_beginning()?) };
+        let before = self.replace_lost_beginning(lost_from)?;
+        Ok(self.remove_signs(&before, Some(lost_from))?)
+    }
+
+    /// The records from `lost_from` on are missing, as a mark says that is made for it. Returns what was known before, whose signs
+    /// are still there.
+    fn replace_lost_beginning(&mut self, lost_from: Offset) -> Result<LostBeginning, LogError> {
+        // Before anything is cut: a mark of records that are there is removed at the next start.
+        let created = self.home.disk.open_or_create(&self.home.file(lost_from, LOST_SUFFIX));
+        created
+            .and_then(|_| self.home.disk.sync_dir(&self.home.dir))
+            .map_err(|error| self.after_failed_cut(lost_from, NotCut::from(LogError::from(error))))?;
+        let marks = vec![lost_from];
+        let lost = LostBeginning { from: lost_from, marks, ..LostBeginning::default() };
+        Ok(self.health.lost_beginning.replace(lost).unwrap_or_default())
+    }
+
+    fn unremovable(&mut self, error: io::Error) -> LogError {
+        self.set_poison(format!("a sign of a lost beginning cannot be removed: {error}"));
+        error.into()
+    }
+
+    fn restart_at(&mut self, offset: Offset, log_start: Option<Offset>) -> Result<(), LogError> {
+        let _allowed = disk::allow_waits(CUTTING);
+        // Snapshots of a log that begins elsewhere must not be there when the new one gets to their offsets. Without
+        // them the old log is still whole.
+        while let Some(&snapshot) = self.snapshots.last() {
+            if let Err(error) = self.home.disk.remove(&self.home.file(snapshot, SNAPSHOT_SUFFIX)) {
+                self.set_poison(format!("a producer snapshot cannot be removed: {error}"));
+                return Err(error.into());
+            }
+            self.snapshots.pop();
+        }
+        if let Err((what, error)) = self.begin_segments_at(offset) {
+            self.set_poison(format!("a segment cannot be {what}: {error}"));
+            return Err(error.into());
+        }
+        self.epochs.clear();
+        self.producers = Producers::starting_at(offset.0);
+        self.log_end = offset;
+        self.log_start = log_start.unwrap_or(offset).min(offset);
+        self.after_truncation();
+        Ok(())
+    }
+
+    /// Replaces all segments by an empty one, durably: a power failure must neither leave the end of a log without
+    /// its beginning nor restore removed segments. After an error one segment remains, because a log must have one.
+    fn begin_segments_at(&mut self, offset: Offset) -> Result<(), (&'static str, io::Error)> {
+        let renamed =
+            segment::drop_from(&mut self.segments, 1, &self.home).map_err(|error| ("renamed", error))?;
+        self.doom(renamed);
+        let renamed = self.segments[0].mark_cut(&self.home).map_err(|error| ("renamed", error))?;
+        self.doom(renamed);
+        // Deleting under one name and creating under the same is safe: the old file has its new name already.
+        let mut created = Segment::create(&self.home, offset, self.clock.now_ms());
+        if created.as_ref().is_err_and(disk::is_disk_full) {
+            self.purge_deleted(i64::MAX);
+            created = Segment::create(&self.home, offset, self.clock.now_ms());
+        }
+        let synced = created.and_then(|segment| self.home.disk.sync_dir(&self.home.dir).map(|()| segment));
+        self.segments[0] = synced.map_err(|error| ("created", error))?;
+        Ok(())
+    }
+}

@@ -1,0 +1,178 @@
+//! A log whose leader has lost its beginning: it remembers that those records were not deleted, whatever happens to it.
+
+use std::sync::Arc;
+
+use thalweg_log::disk::{CallError, Disk, Faults};
+use thalweg_log::{
+    Damage, LogConfig, LogDirs, LogDirsOptions, OpenOptions, PartitionLog, TopicPartition, Uuid,
+};
+use thalweg_record::{Offset, batches};
+
+use crate::missing_segments::{closed, open, without_beginning};
+use crate::support::*;
+
+/// A log that was restarted where its leader's begins, which has lost the records from 3 on. It had the first six.
+fn restarted(bench: &Bench) -> PartitionLog {
+    let mut log = bench.create();
+    for _ in 0..3 {
+        append(&mut log, &Spec::new(2).build());
+    }
+    log.set_high_watermark(Offset(6));
+    log.restart_with_lost_beginning(Offset(20), Offset(3)).expect("restarts");
+    append(&mut log, &Spec::new(2).build());
+    log
+}
+
+fn reopened(bench: &Bench, clean: bool) -> PartitionLog {
+    bench.open(&OpenOptions { high_watermark: Offset(22), ..OpenOptions::new(clean) })
+}
+
+#[test]
+fn what_a_leader_has_lost_is_remembered_until_it_is_deleted_there() {
+    let bench = Bench::new();
+    let mut log = restarted(&bench);
+    for _ in 0..2 {
+        assert_eq!((log.damage(), log.log_start_offset()), (None, Offset(20)), "it is as good as the leader");
+        assert_eq!(log.log_start_for_followers(), Offset(3));
+        log.close().expect("closes");
+        log = reopened(&bench, true);
+    }
+    log.forget_lost_beginning_below(Offset(19)).expect("nothing changes");
+    assert!(log.lacks_what_a_leader_lacked());
+    log.compare_beginning(Offset(20));
+    assert_eq!(log.damage(), None);
+    log.compare_beginning(Offset(10));
+    assert_eq!(log.damage(), Some(Damage::Unreadable(Offset(3))), "the present leader has some of it");
+    let mut log = reopened(&bench, false);
+    assert_eq!(log.damage(), None);
+    log.forget_lost_beginning_below(Offset(20)).expect("forgets");
+    assert_eq!(log.log_start_for_followers(), Offset(20));
+    drop(log);
+    assert_eq!(reopened(&bench, false).log_start_for_followers(), Offset(20));
+}
+
+#[test]
+fn records_that_only_a_follower_has_are_set_aside_when_it_restarts_behind_them() {
+    let bench = Bench::new();
+    drop(restarted(&bench));
+    let [aside] = &bench.set_aside()[..] else { panic!("one directory") };
+    let bytes = bench.disk.read(&aside.join(log_name(3))).expect("the end of the segment");
+    let offsets: Vec<_> = batches(&bytes).map(|batch| batch.expect("whole").header.base_offset).collect();
+    assert_eq!(offsets, [Offset(2), Offset(4)], "with the whole batch of the first");
+}
+
+#[test]
+fn mark_is_left_when_the_log_is_cut_or_fetched_again_behind_it() {
+    let bench = without_beginning();
+    let mut log = open(&bench, true);
+    log.truncate_to(Offset(3)).expect("cuts");
+    assert_eq!((log.log_end_offset(), log.log_start_for_followers()), (Offset(3), Offset(0)));
+
+    let bench = closed();
+    let mut log = open(&bench, true);
+    log.restart_with_lost_beginning(Offset(100), Offset(0)).expect("restarts");
+    (0..6).for_each(|_| _ = append(&mut log, &Spec::new(2).value_bytes(25).build()));
+    let (end, bytes) = (log.log_end_offset(), log.size_bytes() as usize / 2);
+    assert_eq!(log.segment_offsets(), [Offset(100), Offset(106)]);
+    log.set_high_watermark(end);
+    log.close().expect("closes");
+    bench.write_file(&log_name(100), &vec![0xA5; bytes]);
+    let options = OpenOptions { recovery_point: end, high_watermark: end, ..OpenOptions::new(true) };
+    let mut log = bench.open(&options);
+    log.read(Offset(100), 100, end, true).expect_err("it is damaged");
+    assert_eq!(log.damage(), Some(Damage::Unreadable(Offset(100))));
+    log.drop_damage().expect("drops");
+    assert_eq!(log.log_start_for_followers(), Offset(0), "the records before are lost as before");
+}
+
+#[test]
+fn restart_with_a_lost_beginning_leaves_the_old_log_or_the_memory_of_it_whenever_it_ends() {
+    for calls in 0.. {
+        let mut bench = Bench::new();
+        let mut log = bench.create();
+        append(&mut log, &Spec::new(2).build());
+        log.set_high_watermark(Offset(2));
+        log.close().expect("closes");
+        let (faults, real) = (Arc::new(Faults::default()), bench.disk.clone());
+        bench.disk = Disk::with_faults(Arc::clone(&faults));
+        let mut log = open(&bench, true);
+        faults.fail_once_after(calls, CallError::InputOutput);
+        let restarted = log.restart_with_lost_beginning(Offset(20), Offset(0));
+        if faults.is_pending() {
+            assert!(restarted.is_ok() && calls > 5, "{calls}");
+            return;
+        }
+        drop(log);
+        bench.disk = real;
+        let log = open(&bench, false);
+        let is_old = (log.log_start_for_followers(), log.log_end_offset()) == (Offset(0), Offset(2));
+        let is_empty = (log.log_start_offset(), log.log_end_offset()) == (Offset(0), Offset(0));
+        let is_known = (log.log_start_for_followers(), log.log_start_offset()) == (Offset(0), Offset(20));
+        assert!(
+            is_old || is_empty || is_known,
+            "{calls}: {:?}..{:?}",
+            log.log_start_offset(),
+            log.log_end_offset()
+        );
+    }
+}
+
+/// A log directory with small segments, and the logs in it.
+fn open_dirs(dir: &TempDir) -> (LogDirs, Vec<PartitionLog>) {
+    let options = LogDirsOptions::new(vec![dir.path().to_path_buf()], 1);
+    LogDirs::open(options, |_| small()).expect("opens")
+}
+
+fn small() -> Arc<LogConfig> {
+    Arc::new(LogConfig { segment_bytes: 480, index_interval_bytes: 100, ..LogConfig::default() })
+}
+
+fn create(dirs: &LogDirs) -> PartitionLog {
+    dirs.create(&TopicPartition::new("t", 0), Some(Uuid::random()), small(), None).expect("creates")
+}
+
+#[test]
+fn lost_beginning_is_known_at_each_start() {
+    for is_clean in [false, true] {
+        let dir = TempDir::new();
+        let (dirs, _) = open_dirs(&dir);
+        let mut log = create(&dirs);
+        for _ in 0..15 {
+            append(&mut log, &Spec::new(2).value_bytes(25).build());
+        }
+        log.set_high_watermark(log.log_end_offset());
+        log.flush().expect("syncs");
+        dirs.checkpoint_recovery_points();
+        dirs.checkpoint_high_watermarks();
+        drop((log, dirs));
+        std::fs::remove_file(dir.path().join("t-0").join(log_name(0))).expect("removes");
+        for start in 0..3 {
+            let (dirs, mut logs) = open_dirs(&dir);
+            let mut log = logs.pop().expect("it is there");
+            assert_eq!(log.damage(), Some(Damage::Unreadable(Offset(0))), "start {start}");
+            assert_eq!(log.log_start_for_followers(), Offset(0), "start {start}");
+            if is_clean {
+                log.close().expect("closes");
+                drop(log);
+                dirs.close(42);
+            }
+        }
+    }
+}
+
+#[test]
+fn mark_outlives_a_clean_stop_with_what_was_deleted_since() {
+    let dir = TempDir::new();
+    let (dirs, _) = open_dirs(&dir);
+    let mut log = create(&dirs);
+    append(&mut log, &Spec::new(2).build());
+    log.restart_with_lost_beginning(Offset(100), Offset(0)).expect("restarts");
+    log.delete_records(Offset(30)).expect("nothing is there to delete");
+    assert_eq!(log.log_start_for_followers(), Offset(30));
+    log.close().expect("closes");
+    drop(log);
+    dirs.close(42);
+    drop(dirs);
+    let (_dirs, logs) = open_dirs(&dir);
+    assert_eq!((logs[0].log_start_offset(), logs[0].log_start_for_followers()), (Offset(100), Offset(30)));
+}

@@ -1,0 +1,99 @@
+//! How many entries of a bounded table each principal has: a full table takes a new entry in place of one of the principal that
+//! has most, so that a flood displaces itself.
+
+use std::collections::BTreeMap;
+
+/// The number of entries of each principal.
+#[derive(Clone, Debug)]
+pub struct Counts<K>(BTreeMap<K, usize>);
+
+impl<K> Default for Counts<K> {
+    fn default() -> Counts<K> {
+        Counts(BTreeMap::new())
+    }
+}
+
+impl<K: Clone + Ord> Counts<K> {
+    /// Counts so many more entries of a principal.
+    pub fn add(&mut self, principal: &K, entries: usize) {
+        match self.0.get_mut(principal) {
+            Some(count) => *count += entries,
+            None if entries > 0 => drop(self.0.insert(principal.clone(), entries)),
+            None => {}
+        }
+    }
+
+    /// Counts so many entries less.
+    pub fn remove(&mut self, principal: &K, entries: usize) {
+        if let Some(count) = self.0.get_mut(principal) {
+            *count = count.saturating_sub(entries);
+            if *count == 0 {
+                self.0.remove(principal);
+            }
+        }
+    }
+
+    /// The entries of a principal.
+    pub fn of(&self, principal: &K) -> usize {
+        self.0.get(principal).copied().unwrap_or(0)
+    }
+
+    /// Another principal whose entry may give way to a new one of `new`: the one with most, if it has more than `new` will
+    /// have.
+    pub fn larger(&self, new: &K) -> Option<&K> {
+        let own = self.of(new);
+        let most = self.0.iter().max_by_key(|(_, count)| **count);
+        most.filter(|(_, count)| **count > own + 1).map(|(principal, _)| principal)
+    }
+}
+
+/// The first so many of the items, as many of each principal as there are of the others, as far as it has some. They keep their
+/// order.
+pub fn fairly<T, K: Ord>(items: Vec<T>, max: usize, principal: impl Fn(&T) -> K) -> Vec<T> {
+    if items.len() <= max {
+        return items;
+    }
+    let mut ranks: BTreeMap<K, usize> = BTreeMap::new();
+    let ranked = items.into_iter().map(|item| {
+        let rank = ranks.entry(principal(&item)).or_default();
+        *rank += 1;
+        (*rank, item)
+    });
+    let mut ranked: Vec<(usize, (usize, T))> =
+        ranked.enumerate().map(|(at, (rank, item))| (rank, (at, item))).collect();
+    ranked.sort_by_key(|(rank, _)| *rank);
+    ranked.truncate(max);
+    let mut kept: Vec<(usize, T)> = ranked.into_iter().map(|(_, kept)| kept).collect();
+    kept.sort_by_key(|(at, _)| *at);
+    kept.into_iter().map(|(_, item)| item).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_of_the_principal_with_most_gives_way() {
+        let mut counts = Counts::default();
+        assert_eq!(counts.larger(&"ann"), None);
+        counts.add(&"eve", 3);
+        counts.add(&"bob", 2);
+        assert_eq!(
+            (counts.larger(&"ann"), counts.larger(&"bob"), counts.larger(&"eve")),
+            (Some(&"eve"), None, None)
+        );
+        counts.remove(&"eve", 2);
+        assert_eq!((counts.larger(&"ann"), counts.larger(&"eve")), (Some(&"bob"), None));
+        counts.remove(&"eve", 5);
+        assert_eq!((counts.of(&"eve"), counts.0.len()), (0, 1));
+    }
+
+    #[test]
+    fn each_principal_has_as_many_items_as_the_others() {
+        let items: Vec<(&str, u32)> =
+            (0..100).map(|at| ("eve", at)).chain([("ann", 0), ("ann", 1), ("bob", 0)]).collect();
+        let kept = fairly(items.clone(), 6, |item| item.0);
+        assert_eq!(kept, [("eve", 0), ("eve", 1), ("eve", 2), ("ann", 0), ("ann", 1), ("bob", 0)]);
+        assert_eq!(fairly(items.clone(), 1000, |item| item.0), items);
+    }
+}
