@@ -83,6 +83,15 @@ impl AutoTopics {
         Creation { topics: self, holder, names: claimed }
     }
 
+    /// Whether one of the topics, at least, can be claimed for this client.
+    pub fn takes_any(&self, names: &[String], holder: &Holder) -> bool {
+        let in_creation = self.in_creation.lock();
+        let has_room = in_creation.names.len() < IN_CREATION_MAX
+            && in_creation.counts.of(holder) < IN_CREATION_OF_ONE_MAX;
+        let takes = |name: &String| has_room || topic_name::is_of_coordinators(name);
+        names.iter().any(|name| takes(name) && !in_creation.names.contains(name))
+    }
+
     /// Records a failure. It is logged if it is new, has another reason than before, or lasts: with the number of
     /// omitted ones.
     pub fn failed(&self, kind: &'static str, reason: &str, now: Instant) -> Option<u64> {
@@ -174,6 +183,8 @@ mod tests {
         let names = [OFFSETS.to_owned(), "t".to_owned()];
         let first = topics.begin(&names[..1], None);
         assert_eq!(topics.begin(&names, Some(holder("ann"))).names, ["t"], "the other is being created");
+        let takes = |names: &[String]| topics.takes_any(names, &holder("ann"));
+        assert_eq!((takes(&names), takes(&names[..1])), (true, false));
         drop(first);
         assert_eq!(topics.begin(&names, None).names, names);
     }

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use axum::http::HeaderMap;
 use parking_lot::Mutex;
 use thalweg_client::{Admin, ClientError, Cluster, InvalidSetting, Properties};
-use thalweg_places::Places;
+use thalweg_places::{Places, network};
 
 use crate::arrival::Arrival;
 use crate::cluster::View;
@@ -181,8 +181,9 @@ impl Console {
         let Login::Password(mechanisms) = &self.settings().login else { return Err(LoginProblem::Wrong) };
         let credentials: Vec<Option<Credential>> =
             mechanisms.iter().map(|mechanism| self.sessions().credential(user, *mechanism)).collect();
-        let (cluster, taken_by) =
-            self.connect(LoginFrom::Address(arrival.map(|arrival| arrival.address)), user, password).await?;
+        let (cluster, taken_by) = self
+            .connect(LoginFrom::Address(arrival.map(|arrival| network(arrival.address))), user, password)
+            .await?;
         let of_login = credentials.into_iter().flatten().find(|credential| credential.mechanism == taken_by);
         // Of a user that is so new that this broker did not know it before.
         let of_login = of_login.or_else(|| self.sessions().credential(user, taken_by));

@@ -5,6 +5,7 @@ use crate::audit::record_auto_created;
 use crate::auto_topics::kind;
 use crate::broker::Broker;
 use std::time::Duration;
+use thalweg_hash::HashMap;
 use thalweg_metadata::topic_name::{self, OFFSETS, SHARE_STATE, STREAM_DEFINITIONS, TRANSACTIONS};
 use thalweg_wire::request::create_topics_request::{CreatableTopic, CreatableTopicConfig};
 use thalweg_wire::request::create_topics_response::CreatableTopicResult;
@@ -18,7 +19,7 @@ const APPEARS_WITHIN: Duration = Duration::from_millis(500);
 
 /// Creates the topics that are not being created already, and waits a little for them to have leaders. A client's are
 /// created in its name, the coordinators' own in the broker's.
-pub async fn create(broker: &Broker, names: Vec<String>, client: Option<&Call>) {
+pub async fn create(broker: &Broker, mut names: Vec<String>, client: Option<&Call>) {
     let started = broker.auto_topics.begin(&names, client.map(Call::holder));
     if !started.names.is_empty() {
         let topics = started.names.iter().map(|name| creatable(broker, name)).collect();
@@ -29,28 +30,25 @@ pub async fn create(broker: &Broker, names: Vec<String>, client: Option<&Call>) 
                 let is_failure = |code: i16| {
                     code != ErrorCode::None.code() && code != ErrorCode::TopicAlreadyExists.code()
                 };
-                let mut failed = response.topics.into_iter().filter(|topic| is_failure(topic.error_code));
+                let failed = response.topics.into_iter().filter(|topic| is_failure(topic.error_code));
+                let failed: HashMap<_, _> =
+                    failed.map(|topic| (topic.name, (topic.error_code, topic.error_message))).collect();
+                // Those that failed are not waited for.
+                names.retain(|name| !failed.contains_key(name));
+                let others = failed.len().saturating_sub(1);
                 // Usually all have the same error; a client must not flood the log with names.
-                if let Some(topic) = failed.next() {
-                    let code = topic.error_code;
+                if let Some((topic, (code, message))) = failed.into_iter().next() {
                     let error =
                         ErrorCode::from_i16(code).map_or_else(|| code.to_string(), |error| error.to_string());
-                    let (message, others) = (topic.error_message, failed.count());
                     if let Some(omitted) = broker.auto_topics.failed(kind, &error, now) {
-                        tracing::warn!(
-                            topic = topic.name,
-                            error,
-                            message,
-                            others,
-                            omitted,
-                            "Failed to create a topic"
-                        );
+                        tracing::warn!(topic, error, message, others, omitted, "Failed to create a topic");
                     }
                 } else if topic_name::is_of_coordinators(kind) && broker.auto_topics.succeeded(kind) {
                     tracing::info!(topic = started.names[0], "Topics can be created again");
                 }
             }
             Err(error) => {
+                names.retain(|name| !started.names.contains(name));
                 if let Some(omitted) = broker.auto_topics.failed(kind, &error, now) {
                     tracing::warn!(topic = started.names[0], error, omitted, "Failed to create topics");
                 }

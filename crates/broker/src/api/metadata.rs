@@ -113,8 +113,8 @@ fn create_missing(
         .filter_map(|(_, topic)| topic.name.as_deref())
         .filter(|name| image.topic(name).is_none() && topic_name::check(name).is_ok());
     let missing: Vec<String> = missing.map(str::to_owned).collect();
-    // More would be refused by the controller, all of them.
-    if (1..=CREATED_AT_ONCE_MAX).contains(&missing.len()) {
+    // More would be refused by the controller, all of them. Those in creation by another request need no second one.
+    if missing.len() <= CREATED_AT_ONCE_MAX && broker.auto_topics.takes_any(&missing, &call.holder()) {
         let (broker, call) = (Arc::clone(broker), Arc::clone(call));
         tokio::spawn(async move { auto_create::create(&broker, missing, Some(&call)).await });
     }

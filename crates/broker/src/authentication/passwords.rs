@@ -9,7 +9,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use thalweg_places::Places;
+use thalweg_places::{Places, network};
 use thalweg_security::sasl::scram::{Credential, Hash, VerifiedPasswords};
 use thalweg_security::sasl::{Mechanism, plain};
 
@@ -66,7 +66,7 @@ impl Passwords {
         if self.verified.lock().contains(user, password, candidates.iter().map(|(_, known)| known)) {
             return true;
         }
-        let turn = self.turns.take(&address).await;
+        let turn = self.turns.take(&network(address)).await;
         let shown = password.to_owned();
         let found = tokio::task::spawn_blocking(move || {
             let _turn = turn;

@@ -139,9 +139,9 @@ fn begin(broker: &Arc<Broker>, call: &Call, request: ShareFetchRequest) -> Resul
         wanted.clear();
     }
     // Another partition is read first each time, so that none starves behind a full one.
-    if let Some(places) = usize::try_from(epoch).ok().filter(|_| !wanted.is_empty()) {
-        let places = places % wanted.len();
-        wanted.rotate_left(places);
+    if let (Ok(places), false) = (usize::try_from(epoch), wanted.is_empty()) {
+        let count = wanted.len();
+        wanted.rotate_left(places % count);
     }
     let image = broker.image();
     let entries = wanted.into_iter().map(|one| {
