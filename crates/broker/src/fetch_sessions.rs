@@ -4,7 +4,7 @@
 //! so that a lost answer is detected. The number of sessions is bounded by
 //! `max.incremental.fetch.session.cache.slots`; a full cache evicts a session that was unused for two minutes, then the one
 //! that was unused longest of the principal with most sessions, if the new one's principal has fewer, or one smaller than
-//! the new one.
+//! the new one. Sessions of brokers that follow evict those of clients, which evict none of theirs that is in use.
 //!
 //! Departures from Kafka, whose cache knows no principals: one that fills the cache does not keep others out of it, its
 //! larger sessions evict none of a principal with fewer, and a session is unknown to principals other than its own.
@@ -100,7 +100,7 @@ pub struct FetchSessions {
 struct State {
     next_id: i32,
     sessions: HashMap<i32, Arc<Slot>>,
-    /// How many each holder has.
+    /// How many each client's holder has.
     counts: Counts<Holder>,
 }
 
@@ -251,7 +251,9 @@ impl State {
         loop {
             self.next_id = if self.next_id == i32::MAX { 1 } else { self.next_id + 1 };
             if !self.sessions.contains_key(&self.next_id) {
-                self.counts.add(&slot.holder, 1);
+                if slot.holder != Holder::Brokers {
+                    self.counts.add(&slot.holder, 1);
+                }
                 self.sessions.insert(self.next_id, slot);
                 return self.next_id;
             }
@@ -260,7 +262,9 @@ impl State {
 
     fn remove(&mut self, id: i32) -> Option<Arc<Slot>> {
         let removed = self.sessions.remove(&id)?;
-        self.counts.remove(&removed.holder, 1);
+        if removed.holder != Holder::Brokers {
+            self.counts.remove(&removed.holder, 1);
+        }
         Some(removed)
     }
 
@@ -277,7 +281,10 @@ impl State {
             .filter(|(_, slot)| now_ms - used_ms(slot) > EVICTION_MS)
             .min_by_key(|(_, slot)| used_ms(slot));
         let of_larger = || {
-            let larger = self.counts.larger(holder)?;
+            let larger = match holder {
+                Holder::Brokers => self.counts.largest()?,
+                _ => self.counts.larger(holder)?,
+            };
             let sessions = self.sessions.iter().filter(|(_, slot)| slot.holder == *larger);
             sessions.min_by_key(|(_, slot)| used_ms(slot))
         };

@@ -15,6 +15,8 @@ pub enum Holder {
     Principal(Arc<Principal>),
     /// An address of IPv4, or a site of IPv6, whose clients have not.
     Network(IpAddr),
+    /// The brokers that follow.
+    Brokers,
 }
 
 impl Holder {

@@ -11,6 +11,7 @@ use thalweg_audit::{Client, Login, What};
 use thalweg_config::{AuditKind, BrokerConfig, HTTP_LISTENER};
 use thalweg_log::Clock;
 use thalweg_net::TlsListener;
+use thalweg_places::network;
 use thalweg_security::Principal;
 use thalweg_security::acl::host_address;
 
@@ -36,7 +37,7 @@ impl HttpAccess {
     ) {
         let Some(trail) = self.rights.trail() else { return };
         // Of a login that failed, the name is a claim.
-        let host = host_address(address);
+        let host = host_address(network(address));
         let source = if failure.is_some() { host.as_str() } else { principal.as_str() };
         trail.record(AuditKind::Logins, source, || {
             let client = Client {

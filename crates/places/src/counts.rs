@@ -38,6 +38,11 @@ impl<K: Clone + Ord> Counts<K> {
         self.0.get(principal).copied().unwrap_or(0)
     }
 
+    /// The principal with most.
+    pub fn largest(&self) -> Option<&K> {
+        self.0.iter().max_by_key(|(_, count)| **count).map(|(principal, _)| principal)
+    }
+
     /// Another principal whose entry may give way to a new one of `new`: the one with most, if it has more than `new` will
     /// have.
     pub fn larger(&self, new: &K) -> Option<&K> {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use thalweg_audit::{Change, Client, Login, Tls, Trail, What};
 use thalweg_config::AuditKind;
 use thalweg_net::Peer;
+use thalweg_places::network;
 use thalweg_security::Principal;
 use thalweg_security::acl::{Decision, host_address};
 use thalweg_security::sasl::Mechanism;
@@ -87,7 +88,7 @@ impl AuditedConnection {
         is_again: bool,
         reason: &str,
     ) {
-        let source = host_address(self.address.ip());
+        let source = host_address(network(self.address.ip()));
         self.trail.record(AuditKind::Logins, &source, || {
             let principal = user.map_or_else(String::new, |user| Principal::user(user).to_string());
             let mechanism = mechanism.map(Mechanism::name);
@@ -98,7 +99,7 @@ impl AuditedConnection {
 
     /// Records a login that failed by a client certificate.
     pub fn certificate_refused(&self, reason: &HandshakeFault) {
-        let source = host_address(self.address.ip());
+        let source = host_address(network(self.address.ip()));
         self.trail.record(AuditKind::Logins, &source, || {
             let client = Client { mechanism: Some(CERTIFICATE), ..self.client(None) };
             (client, What::Login(Login { is_again: false, failure: Some(reason.to_string()) }))
@@ -117,10 +118,10 @@ impl AuditedConnection {
         });
     }
 
-    /// Who causes events: the principal, or the address where there is none.
+    /// Who causes events: the principal, or the network where there is none.
     fn source(&self) -> Cow<'_, str> {
         if self.principal.is_empty() || self.principal == Principal::anonymous().as_str() {
-            return Cow::Owned(host_address(self.address.ip()));
+            return Cow::Owned(host_address(network(self.address.ip())));
         }
         Cow::Borrowed(&self.principal)
     }

@@ -199,6 +199,18 @@ fn a_principal_that_fills_the_cache_gives_way_to_others() {
 }
 
 #[test]
+fn sessions_of_brokers_displace_those_of_clients_and_are_not_displaced() {
+    let sessions = FetchSessions::new(3);
+    let open = |holder: &Holder, partitions| {
+        let begun = sessions.begin(holder, 12, request(0, 0, partitions), Scope::Whole, NOW_MS);
+        begun.expect("a session or none").fetch.id()
+    };
+    assert_ne!(open(&ann(), 1), 0);
+    assert!((0..3).all(|_| open(&Holder::Brokers, 1) != 0), "the last one in place of ann's");
+    assert_eq!((open(&ann(), 100), open(&Holder::Brokers, 1)), (0, 0), "all are of brokers");
+}
+
+#[test]
 fn a_session_is_unknown_to_other_principals() {
     let sessions = FetchSessions::new(2);
     let id = open(&sessions, 3, NOW_MS);

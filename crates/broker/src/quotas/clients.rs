@@ -197,11 +197,13 @@ impl Clients {
         counter
     }
 
-    /// Forgets the clients of the user with most.
+    /// Forgets the clients of the user with most, or all where that one has few: to look for it again and again would cost more than
+    /// to look up clients.
     fn forget_largest(&mut self) {
         let largest = self.known.iter().max_by_key(|(_, clients)| clients.len());
-        let largest = largest.map(|(user, _)| user.clone());
-        if let Some(clients) = largest.and_then(|user| self.known.remove(&user)) {
+        let largest = largest.filter(|(_, clients)| clients.len() >= self.known_len / 10);
+        let Some(user) = largest.map(|(user, _)| user.clone()) else { return self.forget_all() };
+        if let Some(clients) = self.known.remove(&user) {
             self.known_len -= clients.len();
         }
     }

@@ -34,15 +34,19 @@ impl PartitionLog {
         &mut self,
         lost: &[Offset],
         marks: Vec<Offset>,
+        emptied: &[Offset],
         deleted_to: Offset,
     ) -> Result<(), LogError> {
         self.note_lost_beginning(lost, marks, deleted_to)?;
         let closed = self.segments.len() - 1;
         self.health.unchecked = self.segments[0].base_offset..self.segments[closed].base_offset;
-        let empty = (0..closed).filter(|&index| self.segments[index].is_empty());
+        let has_gaps = self.may_have_gaps();
+        let empty = (0..closed).filter(|&index| {
+            let segment = &self.segments[index];
+            segment.is_empty() && (!has_gaps || emptied.contains(&segment.base_offset))
+        });
         let before_lost = lost.iter().filter_map(|base| self.floor_index(*base));
-        let check =
-            if self.may_have_gaps() { Self::check_end_of_compacted } else { Self::check_end_before_lost };
+        let check = if has_gaps { Self::check_end_of_compacted } else { Self::check_end_before_lost };
         for index in empty.chain(before_lost).collect::<Vec<_>>() {
             self.unless_damaged(index, check)?;
         }
@@ -181,7 +185,7 @@ impl PartitionLog {
         self.find_missing(index)?.map_or(Ok(()), |missing| Err(self.missing(index, &missing)))
     }
 
-    /// The same where there may be gaps. Above what is compacted no segment is without a batch, synced or not: a power failure may
+    /// The same where there may be gaps, for a segment that had batches, above what is compacted, synced or not: a power failure may
     /// have emptied it, and a log with gaps is not cut there.
     fn check_end_of_compacted(&mut self, index: usize) -> Result<(), LogError> {
         let Some(next) = self.segments.get(index + 1).map(|next| next.base_offset) else { return Ok(()) };

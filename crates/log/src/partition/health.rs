@@ -37,14 +37,14 @@ pub(super) struct LostBeginning {
     pub(super) indexes: Vec<Offset>,
     /// The offsets of the marks that a leader lacked these records, too.
     pub(super) marks: Vec<Offset>,
-    /// Whether the present leader has them.
-    pub(super) leader_has_them: bool,
+    /// Whether a replica in sync has them.
+    pub(super) others_have_them: bool,
 }
 
 impl LostBeginning {
     /// Whether another replica may have the records, as far as is known.
     fn is_damage(&self) -> bool {
-        !self.indexes.is_empty() || self.leader_has_them
+        !self.indexes.is_empty() || self.others_have_them
     }
 }
 
@@ -209,21 +209,30 @@ impl PartitionLog {
         (from < self.log_start).then_some(from)
     }
 
-    /// The present leader begins at `leader_start`. If it has what is missing here, that is damage from now on.
-    pub fn compare_beginning(&mut self, leader_start: Offset) {
+    /// The log of the leader, or of a follower in sync, begins at `start`. If it has what is missing here, that is damage from now on.
+    pub fn compare_beginning(&mut self, start: Offset) {
         let first = self.segments[0].base_offset;
         if let Some(lost) = &mut self.health.lost_beginning
-            && leader_start < first
+            && start < first
         {
-            lost.leader_has_them = true;
+            lost.others_have_them = true;
             self.publish();
         }
     }
 
-    /// The leader's log starts at `leader_start`, and it has lost nothing from there on.
+    /// The leader's log starts at `leader_start` for its followers: what is missing before that was deleted.
     pub fn forget_lost_beginning_below(&mut self, leader_start: Offset) -> Result<(), LogError> {
-        if self.lacks_what_a_leader_lacked() && leader_start >= self.segments[0].base_offset {
-            self.forget_lost_beginning()?;
+        if !self.lacks_what_a_leader_lacked() {
+            return Ok(());
+        }
+        if leader_start >= self.segments[0].base_offset {
+            return Ok(self.forget_lost_beginning()?);
+        }
+        if let Some(lost) = &mut self.health.lost_beginning
+            && leader_start > lost.from
+        {
+            lost.from = leader_start;
+            self.publish();
         }
         Ok(())
     }

@@ -83,6 +83,9 @@ struct Found {
     lost: Vec<Offset>,
     /// Offsets from which on a leader lacked records, too.
     marks: Vec<Offset>,
+    /// Base offsets of segments without a byte whose indexes say that there was one. Compaction leaves empty segments, too, without
+    /// entries in their indexes.
+    emptied: Vec<Offset>,
     /// Whether there is a checkpoint of the transaction indexes.
     txn_checkpoint: bool,
 }
@@ -140,11 +143,16 @@ impl PartitionLog {
         options: &OpenOptions,
     ) -> Result<PartitionLog, LogError> {
         let topic_id = metadata::read(&home.disk, &home.dir)?;
-        let found = sort_out(&home)?;
+        let mut found = sort_out(&home)?;
         let now_ms = clock.now_ms();
         let mut segments = Vec::with_capacity(found.segments.len().max(1));
         for (&base, &files) in &found.segments {
             segments.push(Segment::found(&home, base, files, now_ms)?);
+        }
+        for segment in segments.iter().filter(|segment| segment.is_empty()) {
+            if had_batches(&home, segment.base_offset)? {
+                found.emptied.push(segment.base_offset);
+            }
         }
         if segments.is_empty() {
             segments.push(Segment::create(&home, options.log_start, now_ms)?);
@@ -178,7 +186,7 @@ impl PartitionLog {
         log.producers.on_log_start(log_start.0);
         log.set_high_watermark(options.high_watermark);
         log.publish();
-        log.note_lost_segments(&found.lost, found.marks, deleted_to)?;
+        log.note_lost_segments(&found.lost, found.marks, &found.emptied, deleted_to)?;
         Ok(log)
     }
 }
@@ -403,6 +411,18 @@ impl Loading {
         ))?;
         Ok(())
     }
+}
+
+/// Whether an index of a segment has an entry.
+fn had_batches(home: &Home, base_offset: Offset) -> io::Result<bool> {
+    for suffix in [INDEX_SUFFIX, TIME_INDEX_SUFFIX] {
+        match home.disk.facts(&home.file(base_offset, suffix)) {
+            Ok(facts) if facts.len > 0 => return Ok(true),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(false)
 }
 
 /// Scans the files of a partition's directory, finishing or undoing interrupted operations.

@@ -32,6 +32,7 @@ impl PartitionLog {
     /// it has of them.
     pub fn restart_with_lost_beginning(&mut self, offset: Offset, lost_from: Offset) -> Result<(), LogError> {
         let _allowed = disk::allow_waits(CUTTING);
+        self.create_mark(lost_from)?;
         let kept_from = lost_from.max(self.log_start);
         if kept_from < self.log_end
             && let Err(not_cut) = self.set_aside_from(kept_from)
@@ -70,14 +71,18 @@ impl PartitionLog {
     /// The records from `lost_from` on are missing, as a mark says that is made for it. Returns what was known before, whose signs
     /// are still there.
     fn replace_lost_beginning(&mut self, lost_from: Offset) -> Result<LostBeginning, LogError> {
-        // Before anything is cut: a mark of records that are there is removed at the next start.
-        let created = self.home.disk.open_or_create(&self.home.file(lost_from, LOST_SUFFIX));
-        created
-            .and_then(|_| self.home.disk.sync_dir(&self.home.dir))
-            .map_err(|error| self.after_failed_cut(lost_from, NotCut::from(LogError::from(error))))?;
+        self.create_mark(lost_from)?;
         let marks = vec![lost_from];
         let lost = LostBeginning { from: lost_from, marks, ..LostBeginning::default() };
         Ok(self.health.lost_beginning.replace(lost).unwrap_or_default())
+    }
+
+    /// Comes before anything is cut: a mark of records that are there is removed at the next start.
+    fn create_mark(&mut self, lost_from: Offset) -> Result<(), LogError> {
+        let created = self.home.disk.open_or_create(&self.home.file(lost_from, LOST_SUFFIX));
+        created
+            .and_then(|_| self.home.disk.sync_dir(&self.home.dir))
+            .map_err(|error| self.after_failed_cut(lost_from, NotCut::from(LogError::from(error))))
     }
 
     fn unremovable(&mut self, error: io::Error) -> LogError {

@@ -37,7 +37,7 @@ fn what_a_leader_has_lost_is_remembered_until_it_is_deleted_there() {
         log.close().expect("closes");
         log = reopened(&bench, true);
     }
-    log.forget_lost_beginning_below(Offset(19)).expect("nothing changes");
+    log.forget_lost_beginning_below(Offset(2)).expect("nothing changes");
     assert!(log.lacks_what_a_leader_lacked());
     log.compare_beginning(Offset(20));
     assert_eq!(log.damage(), None);

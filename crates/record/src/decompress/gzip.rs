@@ -13,6 +13,9 @@ const COMMENT: u8 = 0x10;
 /// A head, the shortest deflate stream and a trailer are longer.
 const NO_MEMBER_BYTES_MAX: usize = 18;
 
+/// Members in a row without a byte. Java's reader calls itself for each: its stack overflows at some ten thousand.
+const EMPTY_MEMBERS_MAX: usize = 1000;
+
 const ENDS_EARLY: &str = "the head of a gzip member ends early";
 
 /// The inflated bytes of a gzip stream, piece by piece.
@@ -41,6 +44,7 @@ impl<'p, 's> Gzip<'p, 's> {
 
     /// Fills `room` from its beginning, and returns how many bytes it wrote: 0 at the end.
     pub(super) fn read(&mut self, room: &mut [u8]) -> Result<usize, String> {
+        let mut ended = 0;
         loop {
             match self.member {
                 Member::Within => {}
@@ -61,6 +65,10 @@ impl<'p, 's> Gzip<'p, 's> {
             if status == Status::StreamEnd {
                 self.rest = after_trailer(self.rest, &self.crc)?;
                 self.member = Member::Behind;
+                ended += 1;
+                if ended > EMPTY_MEMBERS_MAX {
+                    return Err("gzip members without a byte follow each other".to_owned());
+                }
             } else if produced == 0 && consumed == 0 {
                 return Err("the deflate stream ends early".to_owned());
             }

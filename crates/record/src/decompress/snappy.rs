@@ -4,13 +4,16 @@
 //! ```text
 //! magic 82 "SNAPPY" 00 | version i32 | compatible version i32 | ( block length i32 | raw block )*
 //! ```
-//! The 16 bytes of the head may repeat between blocks of concatenated streams. A length that ends early ends the stream, as in
+//! The 16 bytes of the head may repeat between blocks of concatenated streams, with a version of at least 1 there: Java does not look at
+//! that of the first. A length that ends early ends the stream, as in
 //! `SnappyInputStream`.
 
 use super::{DecompressError, Output};
 
 const MAGIC: [u8; 8] = [0x82, b'S', b'N', b'A', b'P', b'P', b'Y', 0];
 const FRAME_HEAD_BYTES: usize = 16;
+/// Heads in a row. Java's reader calls itself for each: its stack overflows at some ten thousand.
+const HEADS_MAX: usize = 1000;
 /// Of the length before a block.
 const LENGTH_BYTES: usize = 4;
 
@@ -22,6 +25,8 @@ const EXPANSION_MAX: usize = 22;
 pub(super) struct SnappyBlocks<'p> {
     rest: &'p [u8],
     framed: bool,
+    /// Whether the first head was read.
+    began: bool,
     ended: bool,
 }
 
@@ -33,13 +38,24 @@ pub(super) struct SnappyBlock<'p> {
 
 impl<'p> SnappyBlocks<'p> {
     pub(super) fn new(payload: &'p [u8]) -> SnappyBlocks<'p> {
-        SnappyBlocks { rest: payload, framed: payload.starts_with(&MAGIC), ended: false }
+        SnappyBlocks { rest: payload, framed: payload.starts_with(&MAGIC), began: false, ended: false }
     }
 
     /// The next block; `None` at the end.
     pub(super) fn next(&mut self) -> Result<Option<SnappyBlock<'p>>, String> {
+        let mut heads = 0;
         while self.framed && self.rest.starts_with(&MAGIC) {
-            self.rest = self.rest.get(FRAME_HEAD_BYTES..).ok_or("the frame's head ends early")?;
+            let (head, rest) =
+                self.rest.split_first_chunk::<FRAME_HEAD_BYTES>().ok_or("the frame's head ends early")?;
+            let version = i32::from_be_bytes([head[8], head[9], head[10], head[11]]);
+            if self.began && version < 1 {
+                return Err(format!("a head between blocks has version {version}"));
+            }
+            heads += 1;
+            if heads > HEADS_MAX {
+                return Err("heads follow each other without a block".to_owned());
+            }
+            (self.rest, self.began) = (rest, true);
         }
         if self.ended || (self.framed && self.rest.len() < LENGTH_BYTES) {
             return Ok(None);

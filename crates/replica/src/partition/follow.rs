@@ -377,7 +377,14 @@ mod tests {
         let bounds = LeaderBounds { start: Offset(10), end: Offset(12), lost_from: Some(Offset(0)) };
         partition.reset_to_leader(epoch, Offset(0), bounds).expect("restarts");
         assert!(partition.lacks_what_a_leader_lacked());
-        partition.append_from_leader(epoch, Offset(10), &batch(10), Offset(11), Offset(10)).expect("follows");
+        let append = |at: i64, start: i64| {
+            partition
+                .append_from_leader(epoch, Offset(at), &batch(at), Offset(at + 1), Offset(start))
+                .expect("follows");
+        };
+        append(10, 5);
+        assert_eq!(partition.with_log(|log| log.log_start_for_followers()), Offset(5), "they were deleted");
+        append(11, 10);
         assert!(!partition.lacks_what_a_leader_lacked());
     }
 

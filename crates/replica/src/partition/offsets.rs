@@ -114,7 +114,8 @@ impl Partition {
         Ok(state.log.end_offset_for_epoch(epoch).map(|end| (end.leader_epoch, end.end_offset)))
     }
 
-    /// Moves the log start to `offset`, -1 for the high watermark, and returns it with its leader epoch.
+    /// Moves the log start to `offset`, -1 for the high watermark. Returns the offset that was asked for with the leader epoch: the log
+    /// may start later, because its beginning is lost, which is no reason for replicas that have it to delete it.
     pub fn delete_records(&self, offset: i64) -> Result<(Offset, LeaderEpoch), DeleteError> {
         let mut state = self.state.lock();
         state.check_leader(None)?;
@@ -126,7 +127,7 @@ impl Partition {
         if offset.0 < 0 {
             return Err(DeleteError::OutOfRange);
         }
-        let deleted = state.log.delete_records(offset).map(|start| (start, state.leader_epoch()));
+        let deleted = state.log.delete_records(offset).map(|_| (offset, state.leader_epoch()));
         // The error is noted under the lock.
         drop(state);
         match deleted {

@@ -5,6 +5,7 @@ use crate::api::Call;
 use crate::api::elsewhere::Named;
 use crate::broker::Broker;
 use crate::fetch_sessions::{Begun, Key, Scope, SessionError, SessionFetch, Wanted};
+use crate::holder::Holder;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_hash::HashMap;
@@ -75,8 +76,9 @@ impl Plan {
         let is_told_all = reader == Reader::Client && call.permissions.are_unlimited() && elsewhere.is_none();
         let scope = if is_told_all { Scope::Unsettled } else { Scope::Whole };
         let isolation = Isolation::of(request.isolation_level).unwrap_or(Isolation::ReadUncommitted);
-        let begun =
-            broker.fetch_sessions.begin(&call.holder(), call.version, request, scope, broker.clock.now_ms());
+        let follows = reader != Reader::Client && call.permissions.may_on_cluster(Operation::ClusterAction);
+        let holder = if follows { Holder::Brokers } else { call.holder() };
+        let begun = broker.fetch_sessions.begin(&holder, call.version, request, scope, broker.clock.now_ms());
         let Begun { fetch: session, wanted, news } = begun.map_err(session_error)?;
         let mut entries = find(broker, call, reader, wanted);
         if is_stale_follower(broker, reader) {

@@ -139,10 +139,8 @@ fn begin(broker: &Arc<Broker>, call: &Call, request: ShareFetchRequest) -> Resul
         wanted.clear();
     }
     // Another partition is read first each time, so that none starves behind a full one.
-    if let (Ok(places), false) = (usize::try_from(epoch), wanted.is_empty()) {
-        let count = wanted.len();
-        wanted.rotate_left(places % count);
-    }
+    let turned = usize::try_from(epoch).unwrap_or(0) % wanted.len().max(1);
+    wanted.rotate_left(turned);
     let image = broker.image();
     let entries = wanted.into_iter().map(|one| {
         let outcome = match readable(call, &image, one.id) {
