@@ -1,0 +1,169 @@
+"""Many histories at once, in lockstep: each wave sends a request for each of them to both nodes, then compares the answers."""
+
+import select
+import time
+
+from answers import SILENT
+from pair import PATIENCE_S, READING, Asked, Difference
+
+# Each node answers in the end.
+ANSWER_S = (20.0, 20.0)
+# How long a request that may wait for others is given before the next one is sent.
+GRACE_S = 0.03
+
+
+class Sent(Asked):
+    """A request that both nodes have, and whose answers are read as they arrive."""
+
+    def __init__(self, *what):
+        super().__init__(*what)
+        self.found = [None, None]
+
+    @property
+    def may_wait(self):
+        return self.api.name in ("JoinGroup", "SyncGroup")
+
+    def poll(self, timeout=0.0):
+        """Whether both answers are there."""
+        for side in (0, 1):
+            if self.found[side] is None:
+                socket = self.channel.sockets[side]
+                ready, _, _ = select.select([socket], [], [], timeout) if socket else ((True,), (), ())
+                if ready:
+                    self.found[side] = self.receive(side)
+        return None not in self.found
+
+    def is_half(self):
+        return (self.found[0] is None) != (self.found[1] is None)
+
+    def differences(self):
+        """Compares the answers. A read is repeated while it differs."""
+        deadline = time.monotonic() + PATIENCE_S
+        while found := self.compare(self.found):
+            is_repeated = self.api.name.startswith(READING) or is_of_transaction(self.found)
+            if not is_repeated or time.monotonic() > deadline or SILENT in self.found:
+                break
+            time.sleep(0.1)
+            for side in (0, 1):
+                self.send(side)
+                self.found[side] = self.receive(side)
+        return [Difference(self.api.name, self.version, *one, self.values, self.label) for one in found]
+
+
+def is_of_transaction(answers):
+    """Whether a node is still ending the producer's last transaction."""
+    return any(isinstance(one, dict) and one.get("ErrorCode") == 51 for one in answers)
+
+
+# Where the nodes go different ways for a reason: whether they do, by the answers to a request, and why.
+PARTINGS = (
+    (
+        "the joins that wait are ended with the records of an upgrade, where Apache Kafka ends them before it writes",
+        lambda api, kafka, ours: api in ("JoinGroup", "SyncGroup") and error_of(kafka) == 27 and ours == SILENT,
+    ),
+)
+
+
+def error_of(answer):
+    return answer.get("ErrorCode") if isinstance(answer, dict) else None
+
+
+def is_parting(request):
+    return any(is_so(request.api.name, *request.found) for _, is_so in PARTINGS)
+
+
+class Lane:
+    """A history being played: the steps that are to come, and the requests that wait."""
+
+    def __init__(self, group):
+        self.group = group
+        self.queue, self.waiting = [], []
+        self.differences, self.at, self.is_over = [], "", False
+
+    def end(self, differences=()):
+        self.differences = [(self.at, one) for one in differences]
+        self.queue, self.waiting, self.is_over = [], [], True
+
+    def advance(self, step, answer=None):
+        """The next request of a step, or none."""
+        try:
+            return step.send(answer)
+        except StopIteration:
+            return None
+
+    def next(self):
+        """The first request of the next step that has one."""
+        while self.queue:
+            step = self.queue.pop(0)
+            if (request := self.advance(step)) is not None:
+                return step, request
+        return None
+
+
+def played(lanes):
+    """Plays all steps that the lanes have, one request of each lane at a time."""
+    active = [(lane, found) for lane in lanes if (found := lane.next())]
+    while True:
+        for lane, (step, request) in active:
+            if request.may_wait:
+                lane.waiting.append((step, request))
+        again = [answered(lane, step, request) for lane, (step, request) in active if not request.may_wait]
+        again += arrived([lane for lane in lanes if lane.waiting])
+        going = {id(lane): (lane, found) for lane, found in filter(None, again)}
+        for lane in lanes:
+            if id(lane) not in going and (found := lane.next()):
+                going[id(lane)] = lane, found
+        active = list(going.values())
+        if not active:
+            return
+
+
+def answered(lane, step, request, timeout=ANSWER_S[0]):
+    """The step's next request, with its lane."""
+    request.poll(timeout)
+    for side in (0, 1):
+        if request.found[side] is None:
+            request.found[side] = SILENT
+    found = request.differences()
+    lane.group.pair.compared += 1
+    if found:
+        lane.end(() if is_parting(request) else found)
+        return None
+    answer = request.found[0]
+    if isinstance(answer, str):
+        return None
+    following = lane.advance(step, answer)
+    return (lane, (step, following)) if following is not None else None
+
+
+def arrived(lanes):
+    """The next requests of steps whose waiting requests have been answered."""
+    if not lanes:
+        return []
+    time.sleep(GRACE_S)
+    following = []
+    for lane in lanes:
+        for step, request in list(lane.waiting):
+            if not request.poll():
+                if not request.is_half():
+                    continue
+                request.poll(PATIENCE_S)
+            lane.waiting = [one for one in lane.waiting if one[1] is not request]
+            lane.group.busy = {number: one for number, one in lane.group.busy.items() if one is not request}
+            if (found := answered(lane, step, request, 0.0)) is not None:
+                # One request of a lane at a time.
+                following.append(found) if all(one[0] is not lane for one in following) else lane.queue.insert(0, resumed(*found[1]))
+            if lane.is_over:
+                break
+    return following
+
+
+def resumed(step, request):
+    """A step that goes on with a request that was sent already."""
+    answer = yield request
+    while True:
+        try:
+            request = step.send(answer)
+        except StopIteration:
+            return
+        answer = yield request
