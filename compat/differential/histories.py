@@ -21,14 +21,17 @@ BEATS_AT_S, PHASE_S, PAUSE_S = (0.0, SESSION_S * 0.45), SESSION_S * 0.5, SESSION
 START_S = 240.0
 OFFSETS, STATES = "__consumer_offsets", "__share_group_state"
 TOPIC = 2
-WHOLE = {"min.insync.replicas": "1", "max.message.bytes": "1048588"}
+WHOLE = {"max.message.bytes": "1048588"}
+SMALL = {"max.message.bytes": "1"}
+# Settings of the topics of group coordinators and of share coordinators. Too few replicas cannot refuse anything here: Apache Kafka
+# asks for no more than a partition has.
 REFUSING = {
     None: ({}, {}),
-    "replicas": ({"min.insync.replicas": "2"}, {}),
-    "size": ({"max.message.bytes": "1"}, {}),
+    "all": (SMALL, {}),
     "large": ({"max.message.bytes": "700"}, {}),
-    "states": ({}, {"min.insync.replicas": "2"}),
-    "both": ({"min.insync.replicas": "2"}, {"min.insync.replicas": "2"}),
+    "most": ({"max.message.bytes": "300"}, {}),
+    "states": ({}, SMALL),
+    "both": (SMALL, SMALL),
 }
 # No write waits for another one, no assignment for an interval.
 SETTINGS = {

@@ -3,8 +3,8 @@
 import random
 
 KINDS = ("classic", "consumer", "share", "streams")
-# What a batch refuses for a while: nothing, all records of groups, of share groups' states, of both, and large records of groups.
-REFUSALS = ("replicas", "size", "large", "states", "both")
+# What a batch refuses for a while: all records of groups, large ones, most of them, all of share groups' states, of both.
+REFUSALS = ("all", "large", "most", "states", "both")
 PHASES = 5
 STEMS = (("shared1",), ("shared1",), ("shared1", "shared2"), ("shared2",), ("own",), ("own", "shared1"), ("shared1", "later"))
 
@@ -15,7 +15,7 @@ def schedule(seed, pauses=PHASES):
     phases = []
     for number in range(PHASES):
         is_refused = number % 2 == 1 or chosen.random() < 0.15
-        refusal = chosen.choices(REFUSALS, (5, 3, 4, 2, 2))[0] if is_refused else None
+        refusal = chosen.choices(REFUSALS, (5, 4, 3, 2, 2))[0] if is_refused else None
         phases.append([refusal, chosen.randint(4, 7), chosen.random() < 0.6])
     paused = [phase for phase in phases if phase[2]]
     for phase in paused[pauses:]:
@@ -27,7 +27,7 @@ def history(kind, seed, phases):
     """For each phase its steps, each a verb with its arguments, and the members that die in its pause."""
     chosen = random.Random(f"{kind} {seed}")
     # Most groups are small, so that their members meet.
-    count = chosen.choice((1, 2, 2, 3, 3, 4, 6))
+    count = chosen.choice((1, 2, 2, 3, 3, 4))
     script = []
     for _, length, _ in phases:
         steps = [one for place in range(length) for one in some(chosen, kind, count, place)]
@@ -112,7 +112,7 @@ def newer(chosen, kind, count):
         return [("join", values)]
     if pick < 0.5:
         some = [one for one in range(count) if chosen.random() < 0.85]
-        return [("beat", {"number": one}) for one in some * chosen.choice((1, 2))]
+        return [("beat", {"number": one}) for one in some]
     if pick < 0.63:
         return [("beat", {"number": number, "stems": stems, "more": more, "assignor": chosen.choice((None, None, "uniform", "range"))})]
     if pick < 0.8:
