@@ -28,8 +28,7 @@ class Sent(Asked):
         for side in (0, 1):
             if self.found[side] is None:
                 socket = self.channel.sockets[side]
-                ready, _, _ = select.select([socket], [], [], timeout) if socket else ((True,), (), ())
-                if ready:
+                if socket is None or is_readable(socket, timeout):
                     self.found[side] = self.receive(side)
         return None not in self.found
 
@@ -48,6 +47,13 @@ class Sent(Asked):
                 self.send(side)
                 self.found[side] = self.receive(side)
         return [Difference(self.api.name, self.version, *one, self.values, self.label) for one in found]
+
+
+def is_readable(socket, timeout):
+    """By poll, which serves any number of connections."""
+    waiting = select.poll()
+    waiting.register(socket, select.POLLIN)
+    return bool(waiting.poll(timeout * 1000))
 
 
 def is_of_transaction(answers):
