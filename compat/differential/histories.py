@@ -60,9 +60,14 @@ class Histories:
 
     def __enter__(self):
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
-            for started in [pool.submit(node.start, START_S) for node in self.nodes.both]:
+            starting = [pool.submit(node.start, START_S) for node in self.nodes.both]
+        try:
+            for started in starting:
                 started.result()
-        return self.connect()
+            return self.connect()
+        except BaseException:
+            self.nodes.__exit__()
+            raise
 
     def connect(self):
         self.pair = Pair(self.nodes)

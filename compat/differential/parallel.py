@@ -36,9 +36,9 @@ class Sent(Asked):
     def is_half(self):
         return (self.found[0] is None) != (self.found[1] is None)
 
-    def differences(self):
-        """Compares the answers. A read is repeated while it differs."""
-        deadline = time.monotonic() + PATIENCE_S
+    def differences(self, deadline):
+        """Compares the answers. A read is repeated while it differs, until the deadline that all have in common, but twice."""
+        deadline = max(deadline, time.monotonic() + 0.25)
         while found := self.compare(self.found):
             is_repeated = self.api.name.startswith(READING) or is_of_transaction(self.found)
             if not is_repeated or time.monotonic() > deadline or SILENT in self.found:
@@ -133,7 +133,8 @@ def played(lanes):
         for lane, (step, request) in active:
             if request.may_wait:
                 lane.waiting.append((step, request))
-        again = [answered(lane, step, request) for lane, (step, request) in active if not request.may_wait]
+        deadline = time.monotonic() + PATIENCE_S
+        again = [answered(lane, step, request, deadline) for lane, (step, request) in active if not request.may_wait]
         again += arrived([lane for lane in lanes if lane.waiting])
         going = {id(lane): (lane, found) for lane, found in filter(None, again)}
         for lane in lanes:
@@ -144,13 +145,13 @@ def played(lanes):
             return
 
 
-def answered(lane, step, request, timeout=ANSWER_S[0]):
+def answered(lane, step, request, deadline, timeout=ANSWER_S[0]):
     """The step's next request, with its lane."""
     request.poll(timeout)
     for side in (0, 1):
         if request.found[side] is None:
             request.found[side] = SILENT
-    found = [] if is_same_refusal(request) else request.differences()
+    found = [] if is_same_refusal(request) else request.differences(deadline)
     lane.group.pair.compared += 1
     if found:
         lane.end(() if is_parting(request, found) else found)
@@ -167,16 +168,21 @@ def arrived(lanes):
     if not lanes:
         return []
     time.sleep(GRACE_S)
+    deadline = time.monotonic() + PATIENCE_S
+    waiting = [request for lane in lanes for _, request in lane.waiting]
+    for request in waiting:
+        request.poll()
+    # What one node has answered the other one may be about to answer: all have the same time for that.
+    while any(request.is_half() and not request.poll() for request in waiting) and time.monotonic() < deadline:
+        time.sleep(0.05)
     following = []
     for lane in lanes:
         for step, request in list(lane.waiting):
-            if not request.poll():
-                if not request.is_half():
-                    continue
-                request.poll(PATIENCE_S)
+            if request.found == [None, None]:
+                continue
             lane.waiting = [one for one in lane.waiting if one[1] is not request]
             lane.group.busy = {number: one for number, one in lane.group.busy.items() if one is not request}
-            if (found := answered(lane, step, request, 0.0)) is not None:
+            if (found := answered(lane, step, request, deadline, 0.0)) is not None:
                 # One request of a lane at a time.
                 following.append(found) if all(one[0] is not lane for one in following) else lane.queue.insert(0, resumed(*found[1]))
             if lane.is_over:
