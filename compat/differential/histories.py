@@ -77,6 +77,8 @@ class Histories:
             api.low, api.high = one["MinVersion"], one["MaxVersion"]
         for kind, key in ((0, "group"), (1, "id"), (2, "group:AAAAAAAAQACAAAAAAAAAAQ:0")):
             self.ready("FindCoordinator", at=6, KeyType=kind, CoordinatorKeys=[key])
+        # The first producer's id is zero, which does not tell it from none.
+        self.ready_producers()
         self.shared = self.made({"shared1": 2, "shared2": 3})
         return self
 
@@ -101,13 +103,27 @@ class Histories:
             assert time.monotonic() < deadline, "no coordinators"
             time.sleep(0.1)
 
+    def ready_producers(self):
+        """Until each partition of the transaction coordinator takes producers."""
+        deadline = time.monotonic() + START_S
+        for name in ("txn-a", "txn-b", "txn-c", "txn-d", "txn-e"):
+            while any(one["ErrorCode"] for one in self.both("InitProducerId", TransactionalId=name, TransactionTimeoutMs=600_000)):
+                assert time.monotonic() < deadline, "no producers"
+                time.sleep(0.1)
+
     def made(self, topics):
         asked = [{"Name": name, "NumPartitions": count, "ReplicationFactor": 1} for name, count in topics.items()]
-        answer = self.ask("CreateTopics", timeoutMs=10_000, Topics=asked)
-        time.sleep(1)
-        if any(topic["ErrorCode"] for topic in answer["Topics"]):
-            answer = self.ask("Metadata", Topics=[{"Name": name} for name in topics])
-        return {topic["Name"]: topic["TopicId"] for topic in answer["Topics"]}
+        self.ask("CreateTopics", timeoutMs=10_000, Topics=asked)
+        deadline = time.monotonic() + START_S
+        while True:
+            answers = self.both("Metadata", Topics=[{"Name": name} for name in topics])
+            if not any(topic["ErrorCode"] for answer in answers for topic in answer["Topics"]):
+                break
+            assert time.monotonic() < deadline, "no topics"
+            time.sleep(0.1)
+        # Coordinators learn of topics behind the brokers.
+        time.sleep(1.5)
+        return {topic["Name"]: topic["TopicId"] for topic in answers[0]["Topics"]}
 
     def refuse(self, refusal):
         """Both nodes refuse what they are to refuse, and nothing else."""
@@ -169,7 +185,7 @@ class Histories:
             # Coordinators learn of topics, and resolve expressions, behind the answers; so they make the states of share groups.
             is_behind = any(verb in ("make", "grow", "remove") or has_regex for verb, has_regex in verbs)
             is_behind |= any(lane.group.kind == "share" for lane in lanes) and bool({"join", "beat", "drop", "alter"} & {verb for verb, _ in verbs})
-            time.sleep(0.4 if is_behind else 0.0)
+            time.sleep(0.7 if is_behind else 0.0)
         took = time.monotonic() - start
         if has_pause:
             self.pause(number, took, scripts)

@@ -1,16 +1,21 @@
 """Many histories at once, in lockstep: each wave sends a request for each of them to both nodes, then compares the answers."""
 
+import os
 import re
 import select
 import time
 
-from answers import SILENT
+from answers import SILENT, errors
 from pair import PATIENCE_S, READING, Asked, Difference
 
 # Each node answers in the end.
 ANSWER_S = (20.0, 20.0)
 # How long a request that may wait for others is given before the next one is sent.
 GRACE_S = 0.03
+# Errors of a node that is not that far yet.
+UNREADY = {14, 15, 16, 51}
+# Whether both whole answers are printed where they differ.
+RAW = os.environ.get("RAW") == "1"
 
 
 class Sent(Asked):
@@ -24,9 +29,19 @@ class Sent(Asked):
     def may_wait(self):
         return self.api.name in ("JoinGroup", "SyncGroup")
 
+    @property
+    def is_read(self):
+        return self.api.name.startswith(READING) or self.api.name.endswith("Describe")
+
+    def is_unready(self, side):
+        """Whether a node alone still loads a coordinator, or ends the producer's last transaction."""
+        answer, other = self.found[side], self.found[1 - side]
+        return not isinstance(answer, str) and bool(errors(answer) & UNREADY - errors(other))
+
     def compare(self, answers):
-        """After a refused write Apache Kafka lists some members and offsets twice."""
-        if self.api.name.startswith(READING):
+        """Apache Kafka lists members and offsets twice after a refused write, until the next one is taken: the state before that write
+        is both in the hash table and in the snapshot that it was reverted to, and reads go through both."""
+        if self.is_read:
             answers = [once(answers[0]), answers[1]]
         return super().compare(answers)
 
@@ -43,14 +58,16 @@ class Sent(Asked):
         return (self.found[0] is None) != (self.found[1] is None)
 
     def differences(self, deadline):
-        """Compares the answers. A read is repeated while it differs, until the deadline that all have in common, but twice."""
+        """Compares the answers. A read is repeated while it differs, until the deadline that all have in common, but twice; so is what
+        one node refuses until it is ready.
+        """
         deadline = max(deadline, time.monotonic() + 0.25)
         while found := self.compare(self.found):
-            is_repeated = self.api.name.startswith(READING) or is_of_transaction(self.found)
-            if not is_repeated or time.monotonic() > deadline or SILENT in self.found:
+            again = (0, 1) if self.is_read else [side for side in (0, 1) if self.is_unready(side)]
+            if not again or time.monotonic() > deadline or SILENT in self.found:
                 break
             time.sleep(0.1)
-            for side in (0, 1):
+            for side in again:
                 self.send(side)
                 self.found[side] = self.receive(side)
         return [Difference(self.api.name, self.version, *one, self.values, f"{self.label}, errors {[error_of(one) for one in self.found]}") for one in found]
@@ -71,17 +88,16 @@ def is_readable(socket, timeout):
     return bool(waiting.poll(timeout * 1000))
 
 
-def is_of_transaction(answers):
-    """Whether a node is still ending the producer's last transaction."""
-    return any(isinstance(one, dict) and one.get("ErrorCode") == 51 for one in answers)
-
-
 # Where the nodes go different ways for a reason: what is compared no further, by the request, the answers and the places that differ.
 ASSIGNMENTS = re.compile(r"Assignment.*|(Groups\[\]\.)?Members\[\]\.(Target)?Assignment\..*|Groups\[\]\.Members\[\]\.(Target)?Assignment.*")
 PARTINGS = (
     (
         "the joins that wait are ended with the records of an upgrade, where Apache Kafka ends them before it writes",
         lambda api, kafka, ours, places: api in ("JoinGroup", "SyncGroup") and error_of(kafka) == 27 and ours == SILENT,
+    ),
+    (
+        "the join of a member that leaves is ended with the group's record, where Apache Kafka ends it before it writes",
+        lambda api, kafka, ours, places: api in ("JoinGroup", "SyncGroup") and (error_of(kafka), error_of(ours)) == (25, -1),
     ),
     (
         "a new group's first member gets its id with the group's record, where Apache Kafka gives it before it writes",
@@ -172,6 +188,8 @@ def answered(lane, step, request, deadline, timeout=ANSWER_S[0]):
     found = [] if is_same_refusal(request) else request.differences(deadline)
     lane.group.pair.compared += 1
     if found:
+        if RAW:
+            print(f"raw {lane.group.group} {lane.at} {request.api.name}\n  kafka {request.found[0]}\n  ours  {request.found[1]}", flush=True)
         lane.end(() if is_parting(request, found) else found)
         return None
     answer = request.found[0]
