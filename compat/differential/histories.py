@@ -171,6 +171,8 @@ class Histories:
     def phase(self, number, refusal, has_pause, scripts):
         self.refuse(refusal)
         lanes = [lane for lane, _ in scripts]
+        for lane in lanes:
+            lane.is_refused |= bool(REFUSING[refusal][0])
         self.beat(f"phase {number} begins", lanes)
         start = time.monotonic()
         for place in range(max(len(steps) for _, (steps, _) in scripts)):
@@ -264,10 +266,10 @@ def told(kind, seed, phases, script, differences):
     return "\n".join(lines)
 
 
-def compared(histories, seed, kinds, count, size=100, pauses=PHASES, is_made_smaller=True):
+def compared(histories, seed, kinds, count, size=200, pauses=PHASES, is_made_smaller=True):
     """Plays so many histories of each kind; returns those that differ each time."""
     wanted = [(kind, f"{seed}-{number}") for kind in kinds for number in range(count)]
-    lasting, passing, parted, all_count = [], 0, 0, 0
+    lasting, passing, parted, unlike, all_count = [], 0, 0, 0, 0
     for first in range(0, len(wanted), size):
         some = wanted[first : first + size]
         phases = schedule(f"{seed} {first}", pauses)
@@ -276,6 +278,7 @@ def compared(histories, seed, kinds, count, size=100, pauses=PHASES, is_made_sma
         lanes = histories.play(phases, scripts)
         all_count += len(some)
         parted += sum(lane.is_over and not lane.differences for lane in lanes)
+        unlike += sum(lane.is_unlike for lane in lanes)
         found = [(*one, script, lane) for one, (_, script), lane in zip(some, scripts, lanes) if lane.differences]
         print(f"histories {first} to {first + len(some)}: {len(found)} differ, {time.monotonic() - start:.0f} s, {[one[0] for one in phases]}", flush=True)
         if found:
@@ -298,5 +301,5 @@ def compared(histories, seed, kinds, count, size=100, pauses=PHASES, is_made_sma
                 done.add((kind, place))
                 kept, last = smaller(histories, kind, phases, script, place)
                 print(f"smaller: {told(kind, one, phases, kept, last or lane.differences)}", flush=True)
-    print(f"{all_count} histories, {histories.pair.compared} answers, {len(lasting)} differ, {passing} differed once, {parted} went different ways for a reason", flush=True)
+    print(f"{all_count} histories, {histories.pair.compared} answers, {len(lasting)} differ, {passing} differed once, {parted} went different ways for a reason, in {unlike} members had other partitions", flush=True)
     return [f"{kind} {one}: {lane.differences[0][1]}" for kind, one, _, _, lane in lasting]

@@ -26,12 +26,35 @@ def assignment(topics):
     return struct.pack(">hi", 0, len(topics)) + b"".join(parts) + struct.pack(">i", -1)
 
 
+class Each:
+    """A value of each node."""
+
+    def __init__(self, *values):
+        self.values = values
+
+    def __call__(self, known):
+        return self.values[known.side]
+
+    def __add__(self, shift):
+        return Each(*(value + shift for value in self.values)) if shift else self
+
+    def __repr__(self):
+        return f"{self.values}"
+
+
+NO_EPOCH, FIRST_EPOCH, NOTHING = Each(-1, -1), Each(0, 0), Each([], [])
+TASKS = ("ActiveTasks", "StandbyTasks", "WarmupTasks")
+NO_TASKS = {name: NOTHING for name in TASKS}
+
+
 class Member:
+    """A member. Its epoch and what it owns are each node's: which member has what may depend on the node."""
+
     def __init__(self, number, group):
         self.number = number
-        self.id, self.epoch, self.protocol = "", -1, None
+        self.id, self.epoch, self.protocol = "", NO_EPOCH, None
         self.name = f"m{number}-{group}"
-        self.others, self.owned, self.tasks = [], [], {}
+        self.others, self.owned, self.tasks = [], NOTHING, NO_TASKS
         self.is_alive, self.channel = True, None
 
 
@@ -48,6 +71,9 @@ class Group:
         self.ids = dict(shared)
         self.busy = {}
         self.producer = None
+        self.has_transaction = False
+        # Those by which members have asked to join.
+        self.protocols = set()
 
     def end(self):
         for channel in self.channels:
@@ -81,6 +107,7 @@ class Group:
 
     def cjoin(self, number, is_short=True, stems=("shared1",), size=0, protocols=("range",), who="self", kind="consumer"):
         """Joins, or joins again."""
+        self.protocols.add("classic")
         member = self.members[number]
         instance = INSTANCES.get(number)
         id = NO_SUCH if who == NO_SUCH else member.id if member.protocol == "classic" else ""
@@ -88,12 +115,15 @@ class Group:
         timeout = SHORT_MS if is_short else LONG_MS
         values = {"GroupId": self.group, "GroupInstanceId": instance, "ProtocolType": kind, "Protocols": metadata}
         values |= {"SessionTimeoutMs": timeout, "RebalanceTimeoutMs": timeout}
-        answer = yield self.wait(member, "JoinGroup", MemberId=id, **values)
+        sent = self.wait(member, "JoinGroup", MemberId=id, **values)
+        answer = yield sent
         if answer["ErrorCode"] == MEMBER_ID_REQUIRED:
             member.id, member.protocol, member.is_alive = answer["MemberId"], "classic", True
-            answer = yield self.wait(member, "JoinGroup", MemberId=member.id, **values)
+            sent = self.wait(member, "JoinGroup", MemberId=member.id, **values)
+            answer = yield sent
         if answer["ErrorCode"] == 0:
-            member.id, member.epoch, member.protocol, member.is_alive = answer["MemberId"], answer["GenerationId"], "classic", True
+            member.id, member.protocol, member.is_alive = answer["MemberId"], "classic", True
+            member.epoch = Each(*(one["GenerationId"] for one in sent.found))
             member.others = [one["MemberId"] for one in answer["Members"]]
         elif answer["ErrorCode"] in (25, 82) and who == "self":
             member.id = ""
@@ -150,26 +180,30 @@ class Group:
         values = {"GroupId": self.group, "MemberId": member.name, "MemberEpoch": epoch, **more}
         if protocol != "share":
             values["InstanceId"] = INSTANCES.get(number) if protocol == "consumer" else None
-        answer = yield self.send(api, **values)
+        sent = self.send(api, **values)
+        answer = yield sent
         code = answer["ErrorCode"]
         if code == 0:
-            member.id, member.epoch, member.protocol, member.is_alive = member.name, answer["MemberEpoch"], protocol, True
-            if epoch < 0:
-                member.protocol, member.owned, member.tasks = None, [], {}
-            if answer.get("Assignment"):
-                member.owned = answer["Assignment"]["TopicPartitions"]
-            if answer.get("ActiveTasks") is not None:
-                member.tasks = {name: answer[name] or [] for name in ("ActiveTasks", "StandbyTasks", "WarmupTasks")}
-        elif code in (25, 82, 110, 111) and epoch == member.epoch:
-            member.epoch, member.owned, member.tasks = 0, [], {}
+            member.id, member.protocol, member.is_alive = member.name, protocol, True
+            member.epoch = Each(*(one["MemberEpoch"] for one in sent.found))
+            if epoch in (-1, -2):
+                member.protocol, member.owned, member.tasks = None, NOTHING, NO_TASKS
+            given = (one.get("Assignment") for one in sent.found)
+            member.owned = Each(*(new["TopicPartitions"] if new else old for new, old in zip(given, member.owned.values)))
+            for name in TASKS if protocol == "streams" else ():
+                # All of them, or none that is new.
+                news = (one[name] or [] if one["ActiveTasks"] is not None else None for one in sent.found)
+                member.tasks = member.tasks | {name: Each(*(old if new is None else new for new, old in zip(news, member.tasks[name].values)))}
+        elif code in (25, 82, 110, 111) and epoch is member.epoch:
+            member.epoch, member.owned, member.tasks = FIRST_EPOCH, NOTHING, NO_TASKS
 
     def join(self, number, stems=("shared1",), is_short=True, assignor=None, regex=None, more=0, topology=1, who="self"):
         """`more` is the number of topics that are not there, with long names, so that the member's record is large."""
+        self.protocols.add("newer")
         timeout = SHORT_MS if is_short else LONG_MS
         names = self.topics(stems) + [f"absent-{'x' * 80}-{place}" for place in range(more)]
         if self.kind == "streams":
-            tasks = {"ActiveTasks": [], "StandbyTasks": [], "WarmupTasks": []}
-            values = {"Topology": self.topology(stems, topology), "ProcessId": f"process-{number % 2}", "RebalanceTimeoutMs": timeout, **tasks}
+            values = {"Topology": self.topology(stems, topology), "ProcessId": f"process-{number % 2}", "RebalanceTimeoutMs": timeout, **NO_TASKS}
         elif self.kind == "share":
             values = {"SubscribedTopicNames": names}
         else:
@@ -195,7 +229,7 @@ class Group:
         if stems is not None and self.kind != "streams":
             values["SubscribedTopicNames"] = self.topics(stems) + [f"absent-{'x' * 80}-{place}" for place in range(more)]
         if is_full and self.kind == "streams":
-            values |= member.tasks or {"ActiveTasks": [], "StandbyTasks": [], "WarmupTasks": []}
+            values |= member.tasks
         elif is_full and self.kind != "share":
             values["TopicPartitions"] = member.owned
         if assignor and self.kind not in ("share", "streams"):
@@ -242,6 +276,7 @@ class Group:
 
     def txn(self, number=None, is_committed=True, stem="shared1", offset=7, is_ended=True, size=4):
         """A transaction with offsets, of the second version."""
+        self.has_transaction = True
         name = f"txn-{self.name}"
         if self.producer is None:
             answer = yield self.send("InitProducerId", TransactionalId=name, TransactionTimeoutMs=600_000)
