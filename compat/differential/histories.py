@@ -266,13 +266,13 @@ def told(kind, seed, phases, script, differences):
     return "\n".join(lines)
 
 
-def compared(histories, seed, kinds, count, size=200, pauses=PHASES, is_made_smaller=True):
+def compared(histories, seed, kinds, count, size=200, phase_count=PHASES, pauses=PHASES, is_made_smaller=True):
     """Plays so many histories of each kind; returns those that differ each time."""
     wanted = [(kind, f"{seed}-{number}") for kind in kinds for number in range(count)]
     lasting, passing, parted, unlike, all_count = [], 0, 0, 0, 0
     for first in range(0, len(wanted), size):
         some = wanted[first : first + size]
-        phases = schedule(f"{seed} {first}", pauses)
+        phases = schedule(f"{seed} {first}", pauses, phase_count)
         scripts = [(kind, history(kind, one, phases)) for kind, one in some]
         start = time.monotonic()
         lanes = histories.play(phases, scripts)

@@ -9,15 +9,18 @@ PHASES = 5
 STEMS = (("shared1",), ("shared1",), ("shared1", "shared2"), ("shared2",), ("own",), ("own", "shared1"), ("shared1", "later"))
 
 
-def schedule(seed, pauses=PHASES):
+def schedule(seed, pauses=PHASES, count=PHASES):
     """The phases of a batch: what is refused, the number of steps, and whether a pause follows, in which sessions end."""
     chosen = random.Random(f"schedule {seed}")
     phases = []
-    for number in range(PHASES):
+    for number in range(count):
         is_refused = number % 2 == 1 or chosen.random() < 0.15
         refusal = chosen.choices(REFUSALS, (5, 4, 3, 2, 2))[0] if is_refused else None
         phases.append([refusal, chosen.randint(4, 7), chosen.random() < 0.6])
     paused = [phase for phase in phases if phase[2]]
+    if not paused:
+        # Sessions end at least once.
+        phases[1][2] = True
     for phase in paused[pauses:]:
         phase[2] = False
     return phases

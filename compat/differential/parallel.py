@@ -133,11 +133,17 @@ def is_same_refusal(request):
     return request.api.name == "JoinGroup" and len(codes) == 1 and not codes & {0, 79, None}
 
 
+def are_classic(request):
+    """Whether both nodes describe a classic group."""
+    groups = [one["Groups"][0] for one in request.found] if request.api.name == "DescribeGroups" else []
+    return bool(groups) and all(group["ErrorCode"] == 0 and group["GroupState"] not in ("", "Dead") for group in groups)
+
+
 OF_TRANSACTIONS = ("InitProducerId", "TxnOffsetCommit", "EndTxn", "OffsetFetch", "OffsetDelete", "DeleteGroups")
 
 
 def is_parting(lane, request, differences):
-    if lane.is_refused and len(lane.group.protocols) > 1:
+    if lane.is_refused and len(lane.group.protocols) > 1 and not are_classic(request):
         # A conversion between the classic and the consumer protocol whose records were too large is not tried again for a minute.
         return True
     if lane.is_refused and lane.group.has_transaction and request.api.name in OF_TRANSACTIONS:
