@@ -9,7 +9,7 @@ import json
 import time
 
 from history_group import SESSION_S, Group
-from history_scripts import PHASES, history, schedule
+from history_scripts import KNOWN, SHORT, history, schedule
 from nodes import Nodes
 from pair import APIS, Channel, Pair
 from parallel import ANSWER_S, Lane, Sent, played
@@ -198,8 +198,8 @@ class Histories:
             self.is_late = True
             print(f"late: the steps of phase {number} took {took:.1f} s", flush=True)
         for lane, (_, dying) in scripts:
-            for one in dying:
-                lane.group.members[one].is_alive = False
+            for member in (lane.group.members[one] for one in dying):
+                member.is_alive = member.is_alive and member.is_staying
         start = time.monotonic()
         lanes = [lane for lane, _ in scripts]
         for at in (*BEATS_AT_S, PAUSE_S):
@@ -266,21 +266,31 @@ def told(kind, seed, phases, script, differences):
     return "\n".join(lines)
 
 
-def compared(histories, seed, kinds, count, size=200, phase_count=PHASES, pauses=PHASES, is_made_smaller=True):
-    """Plays so many histories of each kind; returns those that differ each time."""
+def batches(seed, kinds, count, size, is_short):
+    """The phases of each batch with its histories: their kinds, seeds and scripts."""
+    known = [(kind, f"known {number}", script) for number, (kind, script) in enumerate(KNOWN) if kind in kinds]
     wanted = [(kind, f"{seed}-{number}") for kind in kinds for number in range(count)]
-    lasting, passing, parted, unlike, all_count = [], 0, 0, 0, 0
+    if is_short:
+        yield SHORT, known + [(*one, history(*one, SHORT)) for one in wanted]
+        return
+    yield SHORT, known
     for first in range(0, len(wanted), size):
-        some = wanted[first : first + size]
-        phases = schedule(f"{seed} {first}", pauses, phase_count)
-        scripts = [(kind, history(kind, one, phases)) for kind, one in some]
+        phases = schedule(f"{seed} {first}")
+        yield phases, [(*one, history(*one, phases)) for one in wanted[first : first + size]]
+
+
+def compared(histories, seed, kinds, count, size=200, is_short=False):
+    """Plays so many histories of each kind; returns those that differ each time."""
+    lasting, passing, parted, unlike, all_count = [], 0, 0, 0, 0
+    for phases, some in batches(seed, kinds, count, size, is_short):
+        scripts = [(kind, script) for kind, _, script in some]
         start = time.monotonic()
         lanes = histories.play(phases, scripts)
         all_count += len(some)
         parted += sum(lane.is_over and not lane.differences for lane in lanes)
         unlike += sum(lane.is_unlike for lane in lanes)
-        found = [(*one, script, lane) for one, (_, script), lane in zip(some, scripts, lanes) if lane.differences]
-        print(f"histories {first} to {first + len(some)}: {len(found)} differ, {time.monotonic() - start:.0f} s, {[one[0] for one in phases]}", flush=True)
+        found = [(*one, lane) for one, lane in zip(some, lanes) if lane.differences]
+        print(f"histories to {all_count}: {len(found)} differ, {time.monotonic() - start:.0f} s, {[one[0] for one in phases]}", flush=True)
         if found:
             for kind, one, script, lane in found:
                 print(f"played once: {told(kind, one, phases, script, lane.differences)}", flush=True)
@@ -293,7 +303,7 @@ def compared(histories, seed, kinds, count, size=200, phase_count=PHASES, pauses
                 else:
                     passing += 1
                 print(f"{'differs' if places(lane) & both else 'differed once'}: {told(kind, one, phases, script, lane.differences)}", flush=True)
-    if is_made_smaller:
+    if not is_short:
         done = set()
         for kind, one, phases, script, lane in lasting:
             place = sorted(places(lane))[0]

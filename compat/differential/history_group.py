@@ -56,6 +56,8 @@ class Member:
         self.name = f"m{number}-{group}"
         self.others, self.owned, self.tasks = [], NOTHING, NO_TASKS
         self.is_alive, self.channel = True, None
+        # Whether its last request was to leave, and refused: Apache Kafka then has no session for it until its next heartbeat.
+        self.is_staying = False
 
 
 class Group:
@@ -183,6 +185,7 @@ class Group:
         sent = self.send(api, **values)
         answer = yield sent
         code = answer["ErrorCode"]
+        member.is_staying = code == -1 and (member.is_staying or epoch in (-1, -2))
         if code == 0:
             member.id, member.protocol, member.is_alive = member.name, protocol, True
             member.epoch = Each(*(one["MemberEpoch"] for one in sent.found))

@@ -9,20 +9,33 @@ PHASES = 5
 STEMS = (("shared1",), ("shared1",), ("shared1", "shared2"), ("shared2",), ("own",), ("own", "shared1"), ("shared1", "later"))
 
 
-def schedule(seed, pauses=PHASES, count=PHASES):
+# The phases of the short form.
+SHORT = [[None, 5, False], ["all", 5, True], [None, 5, False]]
+# Histories that Thalweg once failed, with the short form's phases: members that live died since their heartbeats could not be written;
+# a refused upgrade took the deadlines of the members of the classic protocol.
+WIDER = ("beat", {"number": 0, "stems": ("own", "shared1")})
+GROWN = ("grow", {"stem": "own", "partitions": 3})
+KNOWN = (
+    *((kind, [([("join", {"number": 0, "stems": ("own",)})], []), ([GROWN, WIDER], []), ([("beat", {"number": 0})], [])]) for kind in ("consumer", "streams")),
+    *(
+        (kind, [([("join", {"number": one, "stems": ("own",)}) for one in (0, 1)], []), ([WIDER], [1]), ([("beat", {"number": 0})], [])])
+        for kind in ("consumer", "share", "streams")
+    ),
+    *((kind, [([("cjoin", {"number": 0}), ("csync", {"number": 0})], []), ([("join", {"number": 1})], [0]), ([], [])]) for kind in ("consumer", "classic")),
+)
+
+
+def schedule(seed):
     """The phases of a batch: what is refused, the number of steps, and whether a pause follows, in which sessions end."""
     chosen = random.Random(f"schedule {seed}")
     phases = []
-    for number in range(count):
+    for number in range(PHASES):
         is_refused = number % 2 == 1 or chosen.random() < 0.15
         refusal = chosen.choices(REFUSALS, (5, 4, 3, 2, 2))[0] if is_refused else None
         phases.append([refusal, chosen.randint(4, 7), chosen.random() < 0.6])
-    paused = [phase for phase in phases if phase[2]]
-    if not paused:
+    if not any(has_pause for _, _, has_pause in phases):
         # Sessions end at least once.
         phases[1][2] = True
-    for phase in paused[pauses:]:
-        phase[2] = False
     return phases
 
 

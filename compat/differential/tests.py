@@ -128,8 +128,7 @@ def test_histories_of_groups_have_the_same_answers():
     if TARGET not in TARGETS:
         raise Skip("the driver did not start this broker")
     with Histories("histories") as histories:
-        form = {} if NIGHTLY else {"phase_count": 3, "pauses": 1, "is_made_smaller": False}
-        differing = compared(histories, SEED, OF_GROUPS, HISTORIES, **form)
+        differing = compared(histories, SEED, OF_GROUPS, HISTORIES, is_short=not NIGHTLY)
     assert not differing, f"SEED={SEED}: {len(differing)} histories differ, first {differing[0]}"
 
 
