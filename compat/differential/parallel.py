@@ -212,6 +212,9 @@ def answered(lane, step, request, deadline, timeout=ANSWER_S[0]):
     for side in (0, 1):
         if request.found[side] is None:
             request.found[side] = SILENT
+    if SILENT in request.found:
+        # What follows on such a connection is not answered either.
+        request.channel.end()
     found = [] if is_same_refusal(request) else request.differences(deadline)
     if found and is_unlike(lane, request.api.name, found):
         found = []
