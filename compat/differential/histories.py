@@ -56,7 +56,7 @@ class Histories:
         self.nodes = Nodes(name)
         for node in self.nodes.both:
             node.settings |= SETTINGS
-        self.pair, self.batches, self.is_late = None, 0, False
+        self.pair, self.batches, self.refusal = None, 0, None
 
     def __enter__(self):
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
@@ -127,6 +127,9 @@ class Histories:
 
     def refuse(self, refusal):
         """Both nodes refuse what they are to refuse, and nothing else."""
+        if refusal == self.refusal:
+            return
+        self.refusal = refusal
         of_groups, of_states = REFUSING[refusal]
         resources = []
         for topic, values in ((OFFSETS, of_groups), (STATES, of_states)):
@@ -195,7 +198,6 @@ class Histories:
 
     def pause(self, number, took, scripts):
         if took > PHASE_S:
-            self.is_late = True
             print(f"late: the steps of phase {number} took {took:.1f} s", flush=True)
         for lane, (_, dying) in scripts:
             for member in (lane.group.members[one] for one in dying):

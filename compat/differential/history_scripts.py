@@ -10,7 +10,7 @@ STEMS = (("shared1",), ("shared1",), ("shared1", "shared2"), ("shared2",), ("own
 
 
 # The phases of the short form.
-SHORT = [[None, 5, False], ["all", 5, True], [None, 5, False]]
+SHORT = [[None, 3, False], ["all", 3, True], [None, 3, False]]
 # Histories that Thalweg once failed, with the short form's phases: members that live died since their heartbeats could not be written;
 # a refused upgrade took the deadlines of the members of the classic protocol.
 WIDER = ("beat", {"number": 0, "stems": ("own", "shared1")})
