@@ -167,6 +167,8 @@ class Group:
             return
         parts = [{"MemberId": "" if by_instance else one.id, "GroupInstanceId": INSTANCES.get(one.number), "Reason": "done"} for one in members]
         answer = yield self.send("LeaveGroup", GroupId=self.group, Members=parts)
+        for one in members:
+            one.is_staying = answer["ErrorCode"] == -1
         if answer["ErrorCode"] == 0:
             for one, found in zip(members, answer["Members"]):
                 if found["ErrorCode"] == 0:

@@ -149,6 +149,10 @@ def is_parting(lane, request, differences):
     if lane.is_refused and lane.group.has_transaction and request.api.name in OF_TRANSACTIONS:
         # A transaction whose marker was too large never ends there: Apache Kafka's coordinator fails on this error, and forgets it.
         return True
+    codes = tuple(error_of(one) for one in request.found)
+    if lane.is_refused and request.api.name in ("ConsumerGroupHeartbeat", "StreamsGroupHeartbeat") and codes == (25, 0):
+        # A refused heartbeat that asks a member to revoke leaves Apache Kafka the deadline for that, by which the member is removed.
+        return True
     if lane.is_unlike and {error_of(one) for one in request.found} == {0, 27}:
         # A member of the classic protocol learns at another time that it is to have other partitions.
         return True
