@@ -46,7 +46,7 @@ def full(fields, values, version):
 
 
 def _full(field, value, version):
-    if value is None or not field.fields:
+    if value is None or callable(value) or not field.fields:
         return value
     return [full(field.fields, item, version) for item in value] if isinstance(value, list) else full(field.fields, value, version)
 

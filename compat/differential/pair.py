@@ -49,15 +49,15 @@ def brief(value):
 class Channel:
     """A connection to each node."""
 
-    def __init__(self, pair, ports=None):
-        self.pair = pair
+    def __init__(self, pair, ports=None, answer_s=ANSWER_S):
+        self.pair, self.answer_s = pair, answer_s
         self.ports = ports or [node.port for node in pair.nodes.both]
         self.sockets = [None, None]
         self.correlation = 0
 
     def send(self, side, frame):
         if self.sockets[side] is None:
-            self.sockets[side] = socket.create_connection(("127.0.0.1", self.ports[side]), timeout=ANSWER_S[side])
+            self.sockets[side] = socket.create_connection(("127.0.0.1", self.ports[side]), timeout=self.answer_s[side])
             self.sockets[side].setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
             self.sockets[side].sendall(frame)

@@ -24,6 +24,8 @@ from broker import TARGETS
 from data_scenarios import framing, reading, topics, writing
 from differences import PLACES, Comparison, shown
 from group_scenarios import classic, consumer, offsets, share, static
+from histories import Histories, compared
+from history_scripts import KINDS
 from mutations import Mutator
 from nodes import Nodes
 from pair import APIS, Pair
@@ -115,6 +117,19 @@ def test_variants_of_them_have_the_same_answers():
         scenario, level = chosen.choice(SCENARIOS), chosen.randrange(15)
         play(scenario, f"{scenario.__name__}-{SEED}-{number}", level, mutator)
     report(f"SEED={SEED}, {ROUNDS} scenarios with variants")
+
+
+# So many histories of each kind of group.
+HISTORIES = int(os.environ.get("HISTORIES", "500" if NIGHTLY else "8"))
+OF_GROUPS = os.environ.get("KINDS", " ".join(KINDS)).split()
+
+
+def test_histories_of_groups_have_the_same_answers():
+    if TARGET not in TARGETS:
+        raise Skip("the driver did not start this broker")
+    with Histories("histories") as histories:
+        differing = compared(histories, SEED, OF_GROUPS, HISTORIES, is_short=not NIGHTLY)
+    assert not differing, f"SEED={SEED}: {len(differing)} histories differ, first {differing[0]}"
 
 
 # Tests of the broker compare these.

@@ -79,6 +79,14 @@ enum JoinPhase {
     Initial { delay_ms: i32, remaining_ms: i32 },
 }
 
+/// The requests of a group's members that wait when the group goes.
+#[derive(Debug, Default)]
+pub(super) struct Waiting {
+    /// Joins, with their members' ids.
+    pub(super) joins: Vec<(Ticket, Arc<str>)>,
+    pub(super) syncs: Vec<Ticket>,
+}
+
 /// A classic group.
 #[derive(Debug)]
 pub(super) struct ClassicGroup {
@@ -382,7 +390,7 @@ impl ClassicGroup {
     }
 
     /// Dissolves the group: drops its deadlines, and returns waiting requests, joins first.
-    pub(super) fn dissolve(&mut self, timers: &mut Timers) -> (Vec<Ticket>, Vec<Ticket>) {
+    pub(super) fn dissolve(&mut self, timers: &mut Timers) -> Waiting {
         timers.cancel(&mut self.join_deadline);
         timers.cancel(&mut self.sync_deadline);
         for deadline in self.pending_members.values_mut() {
@@ -392,13 +400,13 @@ impl ClassicGroup {
             timers.cancel(&mut member.session);
         }
         self.awaiting_join = 0;
-        let (mut joins, mut syncs) = (Vec::new(), Vec::new());
+        let mut waiting = Waiting::default();
         for id in self.ids_in_order() {
             let member = self.members.get_mut(&id).expect("it was just listed");
-            joins.extend(member.awaiting_join.take());
-            syncs.extend(member.awaiting_sync.take());
+            waiting.joins.extend(member.awaiting_join.take().map(|ticket| (ticket, id)));
+            waiting.syncs.extend(member.awaiting_sync.take());
         }
-        (joins, syncs)
+        waiting
     }
 
     /// Adds a member to the books.

@@ -1,6 +1,6 @@
 //! A group of any kind.
 
-use super::classic::{ClassicGroup, GroupState};
+use super::classic::{ClassicGroup, GroupState, Waiting};
 use super::commits::{Commit, MayCommit};
 use super::consumer::ConsumerGroup;
 use super::deadlines::Deadlines;
@@ -272,23 +272,20 @@ impl Group {
     }
 
     /// Drops its deadlines, and returns waiting requests, joins first.
-    pub(super) fn dissolve(
-        &mut self,
-        timers: &mut Timers,
-    ) -> (Vec<crate::driver::Ticket>, Vec<crate::driver::Ticket>) {
+    pub(super) fn dissolve(&mut self, timers: &mut Timers) -> Waiting {
         match self {
             Group::Classic(group) => group.dissolve(timers),
             Group::Consumer(group) => {
                 group.deadlines().clear(timers);
-                (Vec::new(), Vec::new())
+                Waiting::default()
             }
             Group::Share(group) => {
                 group.forget_sessions(timers);
-                (Vec::new(), Vec::new())
+                Waiting::default()
             }
             Group::Streams(group) => {
                 group.forget_deadlines(timers);
-                (Vec::new(), Vec::new())
+                Waiting::default()
             }
         }
     }

@@ -21,7 +21,7 @@ use write::After;
 pub use write::{EndOfTransaction, TransactionalProducer, Write};
 
 use super::answer::{Answer, join_error, sync_error};
-use super::classic::ClassicGroup;
+use super::classic::{ClassicGroup, Waiting};
 use super::config::{ConsumerGroupTimes, GroupConfig, ShareGroupTimes, StreamsGroupTimes};
 use super::consumer::TopicHashes;
 use super::effects::{Completion, Context, Effects};
@@ -535,7 +535,9 @@ impl Shard {
     fn discard_group(&mut self, id: &str, replaced: Option<Group>, error: WriteError) {
         let Some(slot) = self.groups.get_mut(id) else { return };
         if let Some(mut group) = slot.set(replaced) {
-            let waiting = group.dissolve(&mut self.timers);
+            let mut waiting = group.dissolve(&mut self.timers);
+            // A member of a group that never was has no id.
+            waiting.joins.iter_mut().for_each(|(_, id)| *id = "".into());
             refuse_waiting(&mut self.answers, waiting, error.into(), Basis::failed(error));
         }
         if slot.is_gone() {
@@ -548,16 +550,11 @@ fn visible_group<'a>((id, slot): (&'a Arc<str>, &'a Timed<Group>)) -> Option<(&'
     slot.acknowledged().map(|group| (&**id, group))
 }
 
-fn refuse_waiting(
-    answers: &mut Answers<Answer>,
-    (joins, syncs): (Vec<Ticket>, Vec<Ticket>),
-    error: MembershipError,
-    basis: Basis,
-) {
-    for ticket in joins {
-        answers.give(ticket, Answer::JoinGroup(join_error("", error)), basis);
+fn refuse_waiting(answers: &mut Answers<Answer>, waiting: Waiting, error: MembershipError, basis: Basis) {
+    for (ticket, member_id) in waiting.joins {
+        answers.give(ticket, Answer::JoinGroup(join_error(&member_id, error)), basis);
     }
-    for ticket in syncs {
+    for ticket in waiting.syncs {
         answers.give(ticket, Answer::SyncGroup(sync_error(error)), basis);
     }
 }

@@ -46,8 +46,9 @@ fn an_upgrade_sends_waiting_members_to_join_again() {
     assert_eq!(h.join_answer(joins), None, "the replicas do not have it");
     h.acknowledge();
     assert_eq!(h.beat_answer(beats).expect("acknowledged").error_code, 0);
-    let code = h.join_answer(joins).expect("acknowledged").error_code;
-    assert_eq!(code, ErrorCode::RebalanceInProgress.code());
+    let answer = h.join_answer(joins).expect("acknowledged");
+    assert_eq!(answer.error_code, ErrorCode::RebalanceInProgress.code());
+    assert!(answer.member_id.starts_with("b-"), "it joins again by its id: {:?}", answer.member_id);
     h.check_replay();
 }
 
