@@ -127,6 +127,9 @@ OF_GROUPS = os.environ.get("KINDS", " ".join(KINDS)).split()
 def test_histories_of_groups_have_the_same_answers():
     if TARGET not in TARGETS:
         raise Skip("the driver did not start this broker")
+    # They wait for sessions to end, and beside the other suites of the short form they would come too late.
+    if not NIGHTLY and "HISTORIES" not in os.environ:
+        raise Skip("the long form plays histories, and HISTORIES=8 some of them")
     with Histories("histories") as histories:
         differing = compared(histories, SEED, OF_GROUPS, HISTORIES, is_short=not NIGHTLY)
     assert not differing, f"SEED={SEED}: {len(differing)} histories differ, first {differing[0]}"
