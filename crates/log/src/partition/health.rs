@@ -37,14 +37,14 @@ pub(super) struct LostBeginning {
     pub(super) indexes: Vec<Offset>,
     /// The offsets of the marks that a leader lacked these records, too.
     pub(super) marks: Vec<Offset>,
-    /// Whether a replica in sync has them.
-    pub(super) others_have_them: bool,
+    /// Whether the present leader has them.
+    pub(super) leader_has_them: bool,
 }
 
 impl LostBeginning {
     /// Whether another replica may have the records, as far as is known.
     fn is_damage(&self) -> bool {
-        !self.indexes.is_empty() || self.others_have_them
+        !self.indexes.is_empty() || self.leader_has_them
     }
 }
 
@@ -209,13 +209,13 @@ impl PartitionLog {
         (from < self.log_start).then_some(from)
     }
 
-    /// The log of the leader, or of a follower in sync, begins at `start`. If it has what is missing here, that is damage from now on.
+    /// The leader's log begins at `start`. If it has what is missing here, that is damage from now on.
     pub fn compare_beginning(&mut self, start: Offset) {
         let first = self.segments[0].base_offset;
         if let Some(lost) = &mut self.health.lost_beginning
             && start < first
         {
-            lost.others_have_them = true;
+            lost.leader_has_them = true;
             self.publish();
         }
     }

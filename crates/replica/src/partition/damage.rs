@@ -218,36 +218,6 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn leader_gives_way_to_a_follower_that_has_its_lost_beginning() {
-        let dir = tempfile::tempdir().expect("a temporary directory");
-        closed(dir.path());
-        let mut log = open(dir.path());
-        log.restart_with_lost_beginning(Offset(30), Offset(0)).expect("restarts");
-        let partition = testing::partition(log, EPOCH);
-        let fetched = |isr: &[i32], epoch, start| {
-            partition.apply(&registration(testing::NODE, isr, epoch));
-            let from = FetchFrom {
-                offset: Offset(30),
-                max_bytes: 1000,
-                at_least_one: true,
-                current_leader_epoch: None,
-                last_fetched_epoch: None,
-                reader: Reader::Follower { id: OTHER, broker_epoch: -1 },
-                isolation: Isolation::ReadUncommitted,
-                from_any_replica: false,
-                reader_start: Offset(start),
-                first_pass: true,
-            };
-            partition.fetch(&from).expect("it leads");
-            partition.damage_step(&image(true)).map(|(_, step)| step)
-        };
-        assert_eq!(fetched(&[1], 4, 0), None, "it is not in sync");
-        assert_eq!(fetched(&[1, 2], 5, 30), None, "it lacks them, too");
-        assert_eq!(fetched(&[1, 2], 5, -1), None, "it does not say");
-        assert_eq!(fetched(&[1, 2], 5, 0), Some(DamageStep::Leave));
-    }
-
-    #[tokio::test]
     async fn leader_stays_until_another_is_in_sync_and_then_fetches_again() {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let partition = testing::partition(log(dir.path(), false), EPOCH);

@@ -200,16 +200,6 @@ impl State {
         if offset > high_watermark {
             self.raise_high_watermark(context);
         }
-        // One in sync has what is lost here: it is to lead.
-        if partition.lacks_what_a_leader_lacked()
-            && self.registration.isr.contains(&id)
-            && from.reader_start >= Offset::ZERO
-        {
-            self.log.compare_beginning(from.reader_start);
-            if self.log.damage().is_some() {
-                context.damage_found.notify_one();
-            }
-        }
         if self.leader().is_some_and(|leader| !leader.deletions.is_empty())
             && let Some(low) = self.low_watermark(context)
             && let State { role: Role::Leader(leader), woken, .. } = self
