@@ -2,8 +2,7 @@
 //!
 //! As Kafka's `Lz4BlockInputStream`: one frame with an end mark, following bytes ignored; the checksums of the head
 //! and of blocks are verified, that of the content is not (the batch has its own CRC); reserved bits, dictionaries and
-//! blocks that may refer to earlier ones are refused. A block that decompresses to nothing ends what Java reads: only the last one
-//! may.
+//! blocks that may refer to earlier ones are refused.
 
 use twox_hash::XxHash32;
 
@@ -28,8 +27,6 @@ pub(super) struct Lz4Blocks<'p> {
     frame: Frame,
     rest: &'p [u8],
     ended: bool,
-    /// Whether the last block had no bytes.
-    is_cut: bool,
 }
 
 /// A block of a frame.
@@ -44,12 +41,7 @@ pub(super) struct Lz4Block<'p> {
 impl<'p> Lz4Blocks<'p> {
     pub(super) fn new(payload: &'p [u8]) -> Result<Lz4Blocks<'p>, &'static str> {
         let (frame, rest) = read_head(payload)?;
-        Ok(Lz4Blocks { frame, rest, ended: false, is_cut: false })
-    }
-
-    /// The block that was taken last has so many bytes.
-    pub(super) fn decompressed(&mut self, bytes: usize) {
-        self.is_cut = bytes == 0;
+        Ok(Lz4Blocks { frame, rest, ended: false })
     }
 
     /// The next block; none behind the end mark.
@@ -64,9 +56,6 @@ impl<'p> Lz4Blocks<'p> {
             }
             self.ended = true;
             return Ok(None);
-        }
-        if self.is_cut {
-            return Err("a block follows one that decompresses to nothing");
         }
         let bytes = take_block(field, &self.frame, &mut self.rest)?;
         let is_stored = field & STORED != 0;
@@ -88,7 +77,7 @@ pub(super) fn decompress(payload: &[u8], output: &mut Output<'_>) -> Result<(), 
         let room = block.decompressed_bytes_max;
         let limited = output.allowed() < room;
         match output.fill(room, |space| lz4_flex::block::decompress_into(block.bytes, space)) {
-            Ok(bytes) => blocks.decompressed(bytes),
+            Ok(_) => {}
             Err(lz4_flex::block::DecompressError::OutputTooSmall { .. }) if limited => {
                 return Err(output.too_large());
             }

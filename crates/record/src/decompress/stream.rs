@@ -217,7 +217,6 @@ fn read_lz4(blocks: &mut Lz4Blocks<'_>, window: &mut Window) -> Result<usize, Fa
         } else {
             lz4_flex::block::decompress_into(block.bytes, room).map_err(corrupt)?
         };
-        blocks.decompressed(read);
         if read > 0 {
             return Ok(read);
         }
