@@ -5,7 +5,7 @@ use parking_lot::Mutex;
 use std::time::Duration;
 use thalweg_hash::{HashMap, HashSet};
 use thalweg_metadata::topic_name::{self, OFFSETS, SHARE_STATE, TRANSACTIONS};
-use thalweg_places::Counts;
+use thalweg_places::{Counts, gives_way};
 use tokio::time::Instant;
 
 /// How often the same failure is logged: clients ask again a few times a second, for as long as it lasts.
@@ -116,12 +116,12 @@ impl AutoTopics {
             refusals.retain(|_, refusal| refusal.until > now);
         }
         if refusals.len() >= REFUSALS_MAX {
-            let mut counts = Counts::default();
-            refusals.values().for_each(|refusal| counts.add(&refusal.holder, 1));
-            let gives_way = counts.larger(&holder).or_else(|| (counts.of(&holder) > 0).then_some(&holder));
-            let of_one = |refusal: &Refusal| gives_way.is_none_or(|gives_way| refusal.holder == *gives_way);
-            let candidates = refusals.iter().filter(|(_, refusal)| of_one(refusal));
-            let first = candidates.min_by_key(|(_, refusal)| refusal.until);
+            let first = gives_way(
+                refusals.iter(),
+                &holder,
+                |(_, refusal)| &refusal.holder,
+                |(_, refusal)| refusal.until,
+            );
             let first = first.map(|(name, _)| name.clone());
             first.and_then(|name| refusals.remove(&name));
         }

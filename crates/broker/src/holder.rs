@@ -5,9 +5,6 @@ use std::sync::Arc;
 use thalweg_places::network;
 use thalweg_security::Principal;
 
-/// The name of principals that did not have to authenticate.
-const ANONYMOUS: &str = "ANONYMOUS";
-
 /// One of those who share a limit.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Holder {
@@ -22,7 +19,7 @@ pub enum Holder {
 impl Holder {
     /// That of a principal's client at an address.
     pub fn of(principal: &Arc<Principal>, address: IpAddr) -> Holder {
-        if principal.name() == ANONYMOUS {
+        if principal.is_anonymous() {
             return Holder::Network(network(address));
         }
         Holder::Principal(Arc::clone(principal))

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use parking_lot::Mutex;
 use thalweg_hash::HashMap;
 use thalweg_metadata::{Image, LeaderRecoveryState, VersionedRecord};
-use thalweg_places::Counts;
+use thalweg_places::gives_way;
 use thalweg_security::quota::{Average, METRICS_WINDOW, Rate, Sharers};
 use thalweg_wire::MetadataRecord;
 use tokio::sync::Notify;
@@ -198,12 +198,8 @@ impl Published {
 
 /// Forgets the figures that are oldest, of the user with most or of the new one.
 fn make_room(mutations: &mut HashMap<Sharers, Mutating>, new: &Option<Box<str>>) {
-    let mut counts = Counts::default();
-    mutations.keys().for_each(|sharers| counts.add(&sharers.user, 1));
-    let gives_way = counts.larger(new).or_else(|| (counts.of(new) > 0).then_some(new));
-    let of_one = |sharers: &Sharers| gives_way.is_none_or(|user| sharers.user == *user);
-    let candidates = mutations.iter().filter(|(sharers, _)| of_one(sharers));
-    let oldest = candidates.min_by_key(|(_, mutating)| mutating.used_ms);
+    let oldest =
+        gives_way(mutations.iter(), new, |(sharers, _)| &sharers.user, |(_, mutating)| mutating.used_ms);
     if let Some(oldest) = oldest.map(|(sharers, _)| sharers.clone()) {
         mutations.remove(&oldest);
     }

@@ -52,6 +52,20 @@ impl<K: Clone + Ord> Counts<K> {
     }
 }
 
+/// The entry of a full table that gives way to a new one of `new`: the oldest of the principal with most, if it has more than `new`
+/// will have; else of `new`, or of all if it has none.
+pub fn gives_way<'a, T: Copy, K: Clone + Ord + 'a, A: Ord>(
+    entries: impl Iterator<Item = T> + Clone,
+    new: &K,
+    principal: impl Fn(T) -> &'a K,
+    age: impl Fn(T) -> A,
+) -> Option<T> {
+    let mut counts = Counts::default();
+    entries.clone().for_each(|entry| counts.add(principal(entry), 1));
+    let of = counts.larger(new).or_else(|| (counts.of(new) > 0).then_some(new));
+    entries.filter(|entry| of.is_none_or(|of| principal(*entry) == of)).min_by_key(|entry| age(*entry))
+}
+
 /// The first so many of the items, as many of each principal as there are of the others, as far as it has some. They keep their
 /// order.
 pub fn fairly<T, K: Ord>(items: Vec<T>, max: usize, principal: impl Fn(&T) -> K) -> Vec<T> {

@@ -8,7 +8,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
-pub use counts::{Counts, fairly};
+pub use counts::{Counts, fairly, gives_way};
 
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};

@@ -6,6 +6,9 @@ use std::str::FromStr;
 /// The type of all principals that authenticate by TLS or SASL.
 const USER: &str = "User";
 
+/// The name of a peer that did not have to authenticate.
+const ANONYMOUS: &str = "ANONYMOUS";
+
 /// Who a peer is (`KafkaPrincipal`).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Principal {
@@ -31,7 +34,12 @@ impl Principal {
 
     /// A peer that did not have to authenticate: `User:ANONYMOUS`.
     pub fn anonymous() -> Principal {
-        Principal::user("ANONYMOUS")
+        Principal::user(ANONYMOUS)
+    }
+
+    /// Whether its name is that of a peer that did not have to authenticate.
+    pub fn is_anonymous(&self) -> bool {
+        self.name() == ANONYMOUS
     }
 
     /// Its type, such as `User`.

@@ -118,7 +118,7 @@ impl AuditedConnection {
         });
     }
 
-    /// Who causes events: the principal, or the network where there is none.
+    /// The source of events: the principal, or the network where there is none.
     fn source(&self) -> Cow<'_, str> {
         if self.principal.is_empty() || self.principal == Principal::anonymous().as_str() {
             return Cow::Owned(host_address(network(self.address.ip())));

@@ -201,7 +201,7 @@ impl Clients {
     /// to look up clients.
     fn forget_largest(&mut self) {
         let largest = self.known.iter().max_by_key(|(_, clients)| clients.len());
-        let largest = largest.filter(|(_, clients)| clients.len() >= self.known_len / 10);
+        let largest = largest.filter(|(_, clients)| clients.len() >= self.known_len / PARTS);
         let Some(user) = largest.map(|(user, _)| user.clone()) else { return self.forget_all() };
         if let Some(clients) = self.known.remove(&user) {
             self.known_len -= clients.len();

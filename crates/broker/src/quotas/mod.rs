@@ -105,7 +105,7 @@ impl ClientQuotas {
         self.limited.store(kinds.iter().fold(0, |bits, kind| bits | kind.bit()), Ordering::Release);
     }
 
-    /// What limited clients have used: as many as `max`, those of each user that were active last.
+    /// The use of limited clients: of as many as `max`, those of each user that were active last.
     pub fn usage(&self, kind: Kind, max: usize) -> Vec<Usage> {
         self.clients.read().usage(kind, max, self.now_ms())
     }

@@ -228,8 +228,8 @@ impl Shares {
         }
     }
 
-    /// Begins, continues or ends the session of a request; returns the partitions to read. What the member of a session that
-    /// ended for it has is given back.
+    /// Begins, continues or ends the session of a request; returns the partitions to read. If another session ended
+    /// to make room, its member's records are released.
     pub fn begin_session(
         self: &Arc<Self>,
         request: SessionRequest,

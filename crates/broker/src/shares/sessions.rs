@@ -73,7 +73,7 @@ pub struct SessionRequest {
     pub epoch: i32,
     /// The number of its connection.
     pub connection: u64,
-    /// Whose session it is.
+    /// The principal of its member.
     pub holder: Holder,
     /// The partitions that the session gets.
     pub added: Vec<TopicPartitionId>,
@@ -88,7 +88,7 @@ pub struct SessionRequest {
 pub struct SessionBegun {
     /// The partitions to read.
     pub wanted: Vec<SessionPartition>,
-    /// A session that ended to make room. What its member has acquired is to be given back.
+    /// A session that ended to make room. The records of its member are to be released.
     pub displaced: Option<SessionKey>,
 }
 

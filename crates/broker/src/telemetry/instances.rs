@@ -88,7 +88,7 @@ pub struct TelemetryFigures {
 
 #[derive(Debug)]
 struct Instance {
-    /// Whose client it is.
+    /// The principal of the client.
     holder: Holder,
     client_id: String,
     wanted: Wanted,
@@ -268,7 +268,7 @@ impl Instances {
         let id = client.instance_id;
         let holder = Holder::of(client.principal, client.address.ip());
         if let Some(known) = self.by_id.get(&id).filter(|known| known.holder != holder) {
-            // Ids are told to their clients only; one that another shows is no longer known of the first.
+            // Only a client knows its id: with another principal it is a new one.
             tracing::debug!(%id, before = ?known.holder, "A client instance changed its principal");
             self.forget(id);
         }

@@ -29,7 +29,7 @@ pub struct Client<'a> {
     pub address: SocketAddr,
     /// What lives as long as its connection.
     pub connection: &'a Arc<Peer>,
-    /// Who it is.
+    /// Its principal.
     pub principal: &'a Arc<Principal>,
 }
 

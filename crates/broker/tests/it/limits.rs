@@ -1,6 +1,6 @@
-//! Limits that principals share: one takes as much as it can, and another is served as before; when the first has given back
-//! what it took, it is served again. A limit is a line of [`LIMITS`]; those that are too large to be reached here have such a
-//! test beside their code. The table of all is in `docs/security.md`.
+//! Limits that principals share: one takes as much as it can, and another is served as before; the first is served again after it
+//! has given everything back. Each limit is an entry of [`LIMITS`]. Limits beyond the reach of this test have one beside their
+//! code. `docs/security.md` has the table of all.
 
 use crate::raw::Raw;
 use crate::records::{Topic, batch, fetch, fetch_partition, produce};
@@ -83,7 +83,7 @@ const GREEDY: &str = "eve";
 const OTHER: &str = "ann";
 const GROUP: &str = "queue";
 
-/// A broker, its users, and what they have taken.
+/// A broker, its users, and their part of each limit.
 struct Walk {
     broker: Running,
     users: HashMap<&'static str, Connection>,
@@ -214,7 +214,7 @@ impl Walk {
     }
 }
 
-/// What the users may use: a topic and a group.
+/// Creates a topic, and lets the users read it in a group.
 async fn set_up(admin: &Connection) -> Topic {
     let topic = CreatableTopic {
         name: "orders".to_owned(),

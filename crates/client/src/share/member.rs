@@ -139,7 +139,7 @@ impl Member {
         });
     }
 
-    /// Tells the consumer of an error with which the member goes on.
+    /// Passes an error to the consumer; the member stays in its group.
     fn report(&self, error: &ClientError) {
         self.assigned.send_if_modified(|assigned| {
             let earlier = assigned.refused.as_ref().map_or(0, |(count, _)| *count);

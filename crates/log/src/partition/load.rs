@@ -149,7 +149,8 @@ impl PartitionLog {
         for (&base, &files) in &found.segments {
             segments.push(Segment::found(&home, base, files, now_ms)?);
         }
-        for segment in segments.iter().filter(|segment| segment.is_empty()) {
+        let closed = &segments[..segments.len().saturating_sub(1)];
+        for segment in closed.iter().filter(|segment| segment.is_empty()) {
             if had_batches(&home, segment.base_offset)? {
                 found.emptied.push(segment.base_offset);
             }

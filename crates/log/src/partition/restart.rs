@@ -39,19 +39,23 @@ impl PartitionLog {
         {
             return Err(self.after_failed_cut(kept_from, not_cut));
         }
-        self.restart_missing(offset, lost_from)
+        self.restart_behind_mark(offset, lost_from)
     }
 
     /// Drops everything and restarts at `offset`. What is missing before it stays missing.
     pub(super) fn restart_keeping_loss(&mut self, offset: Offset) -> Result<(), LogError> {
         match self.lost_from().filter(|lost_from| *lost_from < offset) {
-            Some(lost_from) => self.restart_missing(offset, lost_from),
+            Some(lost_from) => {
+                self.create_mark(lost_from)?;
+                self.restart_behind_mark(offset, lost_from)
+            }
             None => self.truncate_fully_and_start_at(offset, None),
         }
     }
 
-    fn restart_missing(&mut self, offset: Offset, lost_from: Offset) -> Result<(), LogError> {
-        let before = self.replace_lost_beginning(lost_from)?;
+    /// Restarts at `offset`, with a mark at `lost_from`.
+    fn restart_behind_mark(&mut self, offset: Offset, lost_from: Offset) -> Result<(), LogError> {
+        let before = self.replace_lost_beginning(lost_from);
         self.restart_at(offset, None)?;
         self.remove_signs(&before, Some(lost_from)).map_err(|error| self.unremovable(error))
     }
@@ -64,17 +68,17 @@ impl PartitionLog {
             return Ok(());
         }
         let Some(lost_from) = lost_from else { return Ok(self.forget_lost_beginning()?) };
-        let before = self.replace_lost_beginning(lost_from)?;
+        self.create_mark(lost_from)?;
+        let before = self.replace_lost_beginning(lost_from);
         Ok(self.remove_signs(&before, Some(lost_from))?)
     }
 
-    /// The records from `lost_from` on are missing, as a mark says that is made for it. Returns what was known before, whose signs
-    /// are still there.
-    fn replace_lost_beginning(&mut self, lost_from: Offset) -> Result<LostBeginning, LogError> {
-        self.create_mark(lost_from)?;
+    /// The records from `lost_from` on are missing, as the mark there says. Returns what was known before, whose signs are still
+    /// there.
+    fn replace_lost_beginning(&mut self, lost_from: Offset) -> LostBeginning {
         let marks = vec![lost_from];
         let lost = LostBeginning { from: lost_from, marks, ..LostBeginning::default() };
-        Ok(self.health.lost_beginning.replace(lost).unwrap_or_default())
+        self.health.lost_beginning.replace(lost).unwrap_or_default()
     }
 
     /// Comes before anything is cut: a mark of records that are there is removed at the next start.

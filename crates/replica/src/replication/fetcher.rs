@@ -601,20 +601,19 @@ impl Fetcher {
 
     /// Once in each leader epoch: where the beginning of the log is lost because a leader lacked it, this leader may have it.
     async fn compare_beginning(&mut self, key: PartitionKey, partition: &Partition, epoch: LeaderEpoch) {
-        if !partition.lacks_what_a_leader_lacked() {
+        let is_compared = |followed: &Followed| followed.is_compared;
+        if !partition.lacks_what_a_leader_lacked() || self.followed.get(&key).is_none_or(is_compared) {
             return;
         }
-        let Some(followed) = self.followed.get_mut(&key).filter(|followed| !followed.is_compared) else {
-            return;
-        };
-        followed.is_compared = true;
         match self.leader_offsets(partition, epoch).await {
-            Ok((_, start)) => partition.compare_beginning(epoch, start),
+            Ok((_, start)) => {
+                partition.compare_beginning(epoch, start);
+                if let Some(followed) = self.followed.get_mut(&key) {
+                    followed.is_compared = true;
+                }
+            }
             Err(reason) => {
                 tracing::debug!(?partition, leader = %self.leader, reason, "Leader did not return its log start");
-                if let Some(followed) = self.followed.get_mut(&key) {
-                    followed.is_compared = false;
-                }
             }
         }
     }

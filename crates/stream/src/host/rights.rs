@@ -3,8 +3,8 @@
 //! too.
 //!
 //! They are checked when a definition is accepted, when it is begun, and again and again while it runs. A stage with other client
-//! settings has the rights of that login. Stages are told apart by the file of their settings and not by addresses, of which a
-//! server has several: the host's login goes to the host's address only. A tap shows what another stream does, so that it needs
+//! settings has the rights of that login. The file of its settings says whose login a stage has, and not its address: a server
+//! has several. The host's login goes to the host's address only. A tap shows what another stream does, so that it needs
 //! the rights of that stream.
 
 use std::collections::BTreeSet;

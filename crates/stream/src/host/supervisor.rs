@@ -108,8 +108,8 @@ impl Supervisor {
     }
 }
 
-/// What a running stream needs.
-struct Needed {
+/// The rights that a running stream needs.
+struct RequiredRights {
     /// Its own rights.
     own: BTreeSet<Right>,
     /// The streams whose rights it needs, too.
@@ -164,7 +164,7 @@ impl Work {
         text: &str,
         properties: &BTreeMap<String, String>,
         principal: Option<&str>,
-    ) -> Result<(Running, Needed), String> {
+    ) -> Result<(Running, RequiredRights), String> {
         let message = |error: &dyn std::error::Error| error.to_string();
         let shared = &self.host.0;
         let deployment = Deployment::read(properties).map_err(|error| message(&error))?;
@@ -180,7 +180,7 @@ impl Work {
         if let Some(refused) = shared.refusal(&plan, &deployment) {
             return Err(refused);
         }
-        let needed = Needed { own: shared.needed(&plan, &deployment), tapped: rights::tapped(&plan) };
+        let needed = RequiredRights { own: shared.needed(&plan, &deployment), tapped: rights::tapped(&plan) };
         self.check(principal, &needed).map_err(|error| message(&error))?;
         transport.create_topics(&topics).await.map_err(|error| message(&error))?;
         let options = RunOptions {
@@ -198,7 +198,7 @@ impl Work {
     }
 
     /// Waits until the principal lacks a right that the stream needs.
-    async fn lost(&self, principal: Option<&str>, needed: &Needed) -> MissingRight {
+    async fn lost(&self, principal: Option<&str>, needed: &RequiredRights) -> MissingRight {
         loop {
             sleep(RIGHTS_CHECKED_EVERY).await;
             if let Err(lost) = self.check(principal, needed) {
@@ -208,7 +208,7 @@ impl Work {
     }
 
     /// Checks the rights of the stream, and of those that it taps, which may have changed.
-    fn check(&self, principal: Option<&str>, needed: &Needed) -> Result<(), MissingRight> {
+    fn check(&self, principal: Option<&str>, needed: &RequiredRights) -> Result<(), MissingRight> {
         let rights = &*self.host.0.settings.rights;
         rights::check(rights, principal, &needed.own)?;
         let of_tapped = self.host.needed_of_tapped(&self.host.state(), needed.tapped.clone());

@@ -39,8 +39,6 @@ const WRONG_LOGIN: &str = "Authentication failed: invalid user or password";
 /// The ways to log in, for the audit trail.
 const CERTIFICATE: &str = "SSL";
 const PASSWORD: &str = "BASIC";
-/// The name of those without a login.
-const ANONYMOUS: &str = "ANONYMOUS";
 /// At most so much of a path is logged.
 const PATH_LOGGED: usize = 200;
 
@@ -90,7 +88,7 @@ pub(super) async fn check(State(visit): State<Arc<Visit>>, request: Request, nex
     let strict = visit.is_over_tls() && strict_transport::is_site(&parts.headers);
     let mut response = match visit.admit(&parts).await {
         Ok(principal) => {
-            let user = principal.as_ref().map(Principal::name).filter(|name| *name != ANONYMOUS);
+            let user = principal.as_ref().filter(|principal| !principal.is_anonymous()).map(Principal::name);
             parts.extensions.insert(Owner::of(user, visit.address));
             if let Some(recorder) = visit.recorder(principal) {
                 parts.extensions.insert(recorder);

@@ -27,8 +27,7 @@ const TELLS_LEADER: i16 = 16;
 pub struct Outcome {
     error: ErrorCode,
     read: Option<FetchRead>,
-    /// Told to a follower that asks for an offset before the log, although the records from here on were not deleted: they are
-    /// lost.
+    /// For a follower that fetches before the log start: the first lost offset there, if records are lost and not deleted.
     lost_from: Option<Offset>,
 }
 
