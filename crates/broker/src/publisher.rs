@@ -276,9 +276,8 @@ impl Publisher {
         let is_found = found.is_some();
         let log = match found {
             Some(mut log) => {
-                let is_compacted = config.cleanup_policy.compact;
                 log.set_config(config);
-                if !is_compacted && let Err(error) = log.end_at_gap() {
+                if let Err(error) = log.end_at_gap() {
                     tracing::error!(partition = %name, %error, "Failed to examine a log");
                 }
                 // Data written by a process that was killed before it could sync: a leader relies on its followers'

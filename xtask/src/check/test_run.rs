@@ -5,12 +5,18 @@
 
 use super::{Workspace, cargo};
 use anyhow::{Context, Result, bail};
-use std::io::{BufRead, BufReader, Read};
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, IsTerminal, Read};
 use std::num::NonZero;
-use std::process::Stdio;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
 
 /// The result of a test binary that takes this long is shown, with its time.
 const SLOW_S: f64 = 10.0;
+/// A run in which no test ends and nothing is compiled for this long hangs. It is killed where nobody can interrupt it.
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// The results in the output of the test binaries.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -19,11 +25,19 @@ struct Outcome {
     ignored: u32,
     failed: Vec<String>,
     skipped: Vec<String>,
+    /// Those that run for over a minute already.
+    running: BTreeSet<String>,
 }
 
 /// Runs the tests of the workspace; returns the checks that were skipped.
 pub fn check(workspace: &Workspace) -> Result<Vec<String>> {
-    let mut child = cargo::command(workspace)
+    let mut command = cargo::command(workspace);
+    let is_interruptible = std::io::stdin().is_terminal();
+    if !is_interruptible {
+        // Of its own, so that it can be killed with all that it has started.
+        command.process_group(0);
+    }
+    let mut child = command
         .args(["test", "--workspace", "--locked", "--no-fail-fast"])
         // A failed test prints its expectation; thirty lines of the test harness's frames would bury it.
         .env("RUST_BACKTRACE", "0")
@@ -36,15 +50,24 @@ pub fn check(workspace: &Workspace) -> Result<Vec<String>> {
     let stderr = child.stderr.take().context("stderr is piped")?;
     let mut outcome = Outcome::default();
     let mut aside = Outcome::default();
-    std::thread::scope(|scope| {
-        scope.spawn(|| pass_on(stderr, &mut aside));
-        pass_on(stdout, &mut outcome);
+    let (beat, beats) = channel();
+    let group = child.id();
+    let hangs = std::thread::scope(|scope| {
+        let by_cargo = beat.clone();
+        scope.spawn(|| pass_on(stderr, &mut aside, |line| line.starts_with(' '), by_cargo));
+        let watch = scope.spawn(move || !is_interruptible && kill_if_silent(group, &beats));
+        pass_on(stdout, &mut outcome, |_| true, beat);
+        watch.join().expect("it does not panic")
     });
     outcome.skipped.append(&mut aside.skipped);
     println!("{} passed, {} failed, {} ignored", outcome.passed, outcome.failed.len(), outcome.ignored);
     let status = child.wait()?;
     if status.success() {
         return Ok(outcome.skipped);
+    }
+    if hangs {
+        let (minutes, running) = (PATIENCE.as_secs() / 60, Vec::from_iter(outcome.running).join(", "));
+        bail!("killed after {minutes} minutes without the end of a test; running: {running}");
     }
     match outcome.failed.as_slice() {
         [] => bail!("`cargo test` failed before or outside of a test"),
@@ -60,10 +83,32 @@ fn threads() -> String {
     })
 }
 
-fn pass_on(output: impl Read, outcome: &mut Outcome) {
+/// Kills a process group when no beat comes for too long; returns whether it did.
+fn kill_if_silent(group: u32, beats: &Receiver<()>) -> bool {
+    loop {
+        match beats.recv_timeout(PATIENCE) {
+            Ok(()) => {}
+            Err(RecvTimeoutError::Disconnected) => return false,
+            Err(RecvTimeoutError::Timeout) => {
+                let killed = Command::new("kill").args(["-KILL", "--", &format!("-{group}")]).status();
+                if let Err(error) = killed {
+                    println!("The tests hang, and cannot be killed: {error}");
+                }
+                return true;
+            }
+        }
+    }
+}
+
+/// Prints what is to be shown, and sends a beat for each line that is progress.
+fn pass_on(output: impl Read, outcome: &mut Outcome, is_progress: fn(&str) -> bool, beat: Sender<()>) {
     // Lines, with invalid UTF-8 replaced.
     for line in BufReader::new(output).split(b'\n').map_while(|line| line.ok()) {
         let line = String::from_utf8_lossy(&line);
+        if is_progress(&line) {
+            // Nobody listens once it was killed.
+            let _ = beat.send(());
+        }
         if outcome.take(&line) {
             println!("{line}");
         }
@@ -83,6 +128,10 @@ impl Outcome {
             return seconds(counts) >= SLOW_S;
         }
         if let Some(test) = line.strip_prefix("test ") {
+            match test.split_once(" has been running ") {
+                Some((name, _)) => _ = self.running.insert(name.to_owned()),
+                None => _ = test.split(" ... ").next().is_some_and(|name| self.running.remove(name)),
+            }
             if let Some(name) = test.strip_suffix(" ... FAILED") {
                 self.failed.push(name.to_owned());
             }
@@ -117,6 +166,9 @@ mod tests {
             "test a::good ... ok",
             "test a::bad ... FAILED",
             "test a::later ... ignored, needs a disk that fails",
+            "test a::slow has been running for over 60 seconds",
+            "test a::stuck has been running for over 60 seconds",
+            "test a::slow ... ok",
             "SKIPPED: the schemas: set KAFKA_CLASSPATH",
             "",
             "thread 'a::bad' panicked",
@@ -131,11 +183,14 @@ mod tests {
             [
                 "   Compiling thalweg-log v0.1.0",
                 "test a::bad ... FAILED",
+                "test a::slow has been running for over 60 seconds",
+                "test a::stuck has been running for over 60 seconds",
                 "thread 'a::bad' panicked",
                 "test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 61.25s"
             ]
         );
         let skipped = vec!["the schemas: set KAFKA_CLASSPATH".to_owned()];
-        assert_eq!(outcome, Outcome { passed: 12, ignored: 2, failed: vec!["a::bad".to_owned()], skipped });
+        let (failed, running) = (vec!["a::bad".to_owned()], BTreeSet::from(["a::stuck".to_owned()]));
+        assert_eq!(outcome, Outcome { passed: 12, ignored: 2, failed, skipped, running });
     }
 }

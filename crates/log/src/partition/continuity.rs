@@ -22,7 +22,7 @@ use thalweg_record::Offset;
 
 use super::PartitionLog;
 use super::error::LogError;
-use super::health::LostBeginning;
+use super::health::{LostBeginning, Signs};
 use crate::disk::{self, LogFile};
 use crate::scan::{BatchFault, CorruptBatch, HeaderScan, ScanError};
 use crate::segment::{LOST_SUFFIX, Segment, take_out};
@@ -30,25 +30,34 @@ use crate::segment::{LOST_SUFFIX, Segment, take_out};
 impl PartitionLog {
     /// Notes what a start sees without reading: closed segments without a batch, and segments of which only an index is
     /// there. All other segments are to be checked later. `deleted_to` is the log start that clients have asked for.
-    pub(super) fn note_lost_segments(
-        &mut self,
-        lost: &[Offset],
-        marks: Vec<Offset>,
-        emptied: &[Offset],
-        deleted_to: Offset,
-    ) -> Result<(), LogError> {
-        self.note_lost_beginning(lost, marks, deleted_to)?;
+    pub(super) fn note_lost_segments(&mut self, signs: Signs, deleted_to: Offset) -> Result<(), LogError> {
+        let Signs { lost, marks, emptied } = signs;
+        self.note_lost_beginning(&lost, marks, deleted_to)?;
         let closed = self.segments.len() - 1;
         self.health.unchecked = self.segments[0].base_offset..self.segments[closed].base_offset;
-        let has_gaps = self.may_have_gaps();
-        let empty = (0..closed).filter(|&index| {
-            let segment = &self.segments[index];
-            segment.is_empty() && (!has_gaps || emptied.contains(&segment.base_offset))
-        });
-        let before_lost = lost.iter().filter_map(|base| self.floor_index(*base));
-        let check = if has_gaps { Self::check_end_of_compacted } else { Self::check_end_before_lost };
-        for index in empty.chain(before_lost).collect::<Vec<_>>() {
-            self.unless_damaged(index, check)?;
+        let is_emptied = |segment: &&Segment| segment.is_empty() && emptied.contains(&segment.base_offset);
+        let before_lost = lost.iter().filter_map(|base| self.segments.get(self.floor_index(*base)?));
+        let suspects = self.segments[..closed].iter().filter(is_emptied).chain(before_lost);
+        self.health.suspects = suspects.map(|segment| segment.base_offset).collect();
+        if self.may_have_gaps() {
+            return self.check_suspects_of_compacted();
+        }
+        let empty = (0..closed).filter(|&index| self.segments[index].is_empty());
+        let suspects = self.health.suspects.iter().filter_map(|base| self.floor_index(*base));
+        for index in empty.chain(suspects).collect::<Vec<_>>() {
+            self.unless_damaged(index, Self::check_end_before_lost)?;
+        }
+        Ok(())
+    }
+
+    /// Checks what a start saw of a log with gaps: only of one without is what was not synced cut off.
+    pub(super) fn check_suspects_of_compacted(&mut self) -> Result<(), LogError> {
+        for base in std::mem::take(&mut self.health.suspects) {
+            if let Some(index) =
+                self.floor_index(base).filter(|index| self.segments[*index].base_offset == base)
+            {
+                self.unless_damaged(index, Self::check_end_of_compacted)?;
+            }
         }
         Ok(())
     }

@@ -28,6 +28,18 @@ pub enum Damage {
     Unreadable(Offset),
 }
 
+/// What the files of a log say of missing records when it is opened.
+#[derive(Debug, Default)]
+pub(super) struct Signs {
+    /// Base offsets of segments of which only an index was there. Those before the first segment still are: see `continuity`.
+    pub(super) lost: Vec<Offset>,
+    /// Offsets from which on a leader lacked records, too.
+    pub(super) marks: Vec<Offset>,
+    /// Base offsets of segments without a byte whose indexes say that there was one. Compaction leaves empty segments, too,
+    /// without entries in their indexes.
+    pub(super) emptied: Vec<Offset>,
+}
+
 /// Records that are missing before the first segment of a log (see `continuity`).
 #[derive(Debug, Default)]
 pub(super) struct LostBeginning {
@@ -65,6 +77,9 @@ pub(super) struct Health {
     unreadable: BTreeSet<Offset>,
     /// The records that are missing before the first segment.
     pub(super) lost_beginning: Option<LostBeginning>,
+    /// The base offsets of the closed segments that were emptied, or were followed by one of which only an index was there, until
+    /// the policy of the topic is known.
+    pub(super) suspects: Vec<Offset>,
     /// Where segments end before the next begins although nothing is missing (see `continuity`).
     pub(super) gaps: BTreeSet<Offset>,
     /// The base offsets of the segments that were found on disk and are not checked yet (see `continuity`).

@@ -18,7 +18,7 @@ use super::compact::Cleaning;
 use super::error::LogError;
 use super::examine::Oddities;
 use super::flush::Flushing;
-use super::health::Health;
+use super::health::{Health, Signs};
 use super::in_flight::recall_in_flight;
 use super::replay::{EpochReplay, replay_segments};
 use super::{PartitionLog, ReadHints, metadata};
@@ -79,13 +79,7 @@ struct Found {
     snapshots: Vec<Offset>,
     /// Base offsets of segments that were deleted, and whose files were still there.
     deleted: Vec<Offset>,
-    /// Base offsets of segments of which only an index was there. Those before the first segment still are: see `continuity`.
-    lost: Vec<Offset>,
-    /// Offsets from which on a leader lacked records, too.
-    marks: Vec<Offset>,
-    /// Base offsets of segments without a byte whose indexes say that there was one. Compaction leaves empty segments, too, without
-    /// entries in their indexes.
-    emptied: Vec<Offset>,
+    signs: Signs,
     /// Whether there is a checkpoint of the transaction indexes.
     txn_checkpoint: bool,
 }
@@ -152,7 +146,7 @@ impl PartitionLog {
         let closed = &segments[..segments.len().saturating_sub(1)];
         for segment in closed.iter().filter(|segment| segment.is_empty()) {
             if had_batches(&home, segment.base_offset)? {
-                found.emptied.push(segment.base_offset);
+                found.signs.emptied.push(segment.base_offset);
             }
         }
         if segments.is_empty() {
@@ -187,7 +181,7 @@ impl PartitionLog {
         log.producers.on_log_start(log_start.0);
         log.set_high_watermark(options.high_watermark);
         log.publish();
-        log.note_lost_segments(&found.lost, found.marks, &found.emptied, deleted_to)?;
+        log.note_lost_segments(found.signs, deleted_to)?;
         Ok(log)
     }
 }
@@ -453,7 +447,7 @@ fn sort_out(home: &Home) -> io::Result<Found> {
             TIME_INDEX_SUFFIX => found.segments.entry(offset).or_default().time_index = true,
             TXN_INDEX_SUFFIX => found.segments.entry(offset).or_default().txn_index = true,
             SNAPSHOT_SUFFIX => found.snapshots.push(offset),
-            LOST_SUFFIX => found.marks.push(offset),
+            LOST_SUFFIX => found.signs.marks.push(offset),
             _ => {}
         }
     }
@@ -462,7 +456,7 @@ fn sort_out(home: &Home) -> io::Result<Found> {
     for (&offset, _) in found.segments.iter().filter(|(_, files)| !files.log) {
         let was_deleted = found.deleted.contains(&offset);
         if !was_deleted {
-            found.lost.push(offset);
+            found.signs.lost.push(offset);
         }
         if offset < first && !was_deleted {
             continue;

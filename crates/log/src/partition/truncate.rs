@@ -284,12 +284,19 @@ impl PartitionLog {
     }
 
     /// Truncates the log where batches are missing between two segments and the first is not known to be synced: a
-    /// power failure may remove whole batches from the end of either. For logs that are not compacted; a formerly
-    /// compacted part has other gaps. Returns the new end if it is lower.
+    /// power failure may remove whole batches from the end of either. A formerly compacted part has other gaps. Returns the new
+    /// end if it is lower.
+    ///
+    /// A compacted log is not truncated: there, segments that were emptied or removed are damage. The policy of the topic must
+    /// be known.
     ///
     /// Without room to set aside what is behind the gap, the log takes no records until it is opened again: one with a gap must
     /// not be followed, or lead.
     pub fn end_at_gap(&mut self) -> Result<Option<Offset>, LogError> {
+        if self.config.cleanup_policy.compact {
+            self.check_suspects_of_compacted()?;
+            return Ok(None);
+        }
         let end_before = self.log_end;
         let mut ended = self.try_to_end_at_gap();
         if ended.as_ref().is_err_and(NotCut::is_shortage) {
@@ -305,6 +312,7 @@ impl PartitionLog {
             }
             return Err(not_cut.error);
         }
+        self.health.suspects.clear();
         Ok((self.log_end < end_before).then_some(self.log_end))
     }
 

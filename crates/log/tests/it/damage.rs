@@ -189,9 +189,7 @@ fn is_put_right_or_ends_the_log(mut original: Original) {
                 let what = format!("compact {compact}, batch {batch}, bit {bit}, synced to {recovery_point}");
                 let options = OpenOptions { recovery_point, ..OpenOptions::new(false) };
                 let mut log = original.bench.open(&options);
-                if !compact {
-                    log.end_at_gap().expect("it is looked through");
-                }
+                log.end_at_gap().expect("it is looked through");
                 let doubt = log.doubtful_from();
                 if let Some(doubt) = doubt {
                     log.truncate_to(doubt).expect("it can be cut");

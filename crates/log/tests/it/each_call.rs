@@ -80,7 +80,7 @@ impl World {
         };
         let config_of = |name: &TopicPartition| Arc::new(self.config(&*name.topic == "compacted"));
         let (dirs, mut logs) = LogDirs::open(options, config_of).ok()?;
-        for log in logs.iter_mut().filter(|log| !log.config().cleanup_policy.compact) {
+        for log in &mut logs {
             let _ = log.end_at_gap();
         }
         Some((dirs, logs))

@@ -566,3 +566,33 @@ fn segment_of_a_compacted_log_without_a_batch_is_damage_above_what_is_compacted(
         }
     }
 }
+
+/// A start opens logs before the metadata says which topics are compacted.
+#[test]
+fn segment_without_a_batch_is_damage_once_the_log_is_known_to_be_compacted() {
+    let all = [".log", ".index", ".timeindex", ".snapshot"];
+    let ways: [(&str, bool, Lose); 3] = [
+        ("emptied", true, Box::new(|bench| bench.write_file(&log_name(BASE.0), &[]))),
+        ("without .log", true, Box::new(|bench| remove(bench, BASE, &[".log"]))),
+        ("never there", false, Box::new(move |bench| remove(bench, BASE, &all))),
+    ];
+    for (what, is_seen, lose) in ways {
+        for is_compacted in [true, false] {
+            let bench = closed();
+            lose(&bench);
+            let mut log = bench.open(&OpenOptions { high_watermark: END, ..OpenOptions::new(false) });
+            assert_eq!(log.damage(), None, "{what}: it may be what a power failure left");
+            if is_compacted {
+                let cleanup_policy = CleanupPolicy { compact: true, delete: false };
+                log.set_config(Arc::new(LogConfig { cleanup_policy, ..bench.config.clone() }));
+            }
+            let cut_to = log.end_at_gap().expect("it is looked through");
+            let damage = (is_compacted && is_seen).then_some(Damage::Unreadable(BASE));
+            assert_eq!(
+                (log.damage(), cut_to),
+                (damage, (!is_compacted).then_some(BASE)),
+                "{what} {is_compacted}"
+            );
+        }
+    }
+}

@@ -284,9 +284,7 @@ impl History {
             self.disk.end_process();
         }
         (self.dirs, self.log) = open(&self.disk, &self.clock, &self.config);
-        if !self.config.cleanup_policy.compact {
-            self.log.end_at_gap().expect("it is looked through");
-        }
+        self.log.end_at_gap().expect("it is looked through");
         self.check(&before, start, safe_to);
         self.epoch = self.log.latest_epoch().map_or(0, |epoch| epoch.0).max(self.epoch) + 1;
         self.know_transactions();

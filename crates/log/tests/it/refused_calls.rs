@@ -53,9 +53,7 @@ impl Machine {
         self.disk.end_process();
         let (dirs, mut logs) = self.open();
         let mut log = logs.pop().expect("the log is there");
-        if !self.config.cleanup_policy.compact {
-            log.end_at_gap().expect("it is looked through");
-        }
+        log.end_at_gap().expect("it is looked through");
         (dirs, log)
     }
 

@@ -121,7 +121,9 @@ impl Partition {
         if !state.is_compacted() {
             copy.end_at_gap()?;
         }
-        if !state.is_of_log(&mut copy) {
+        // The log is deleted when the copy takes its place.
+        while copy.damage().is_none() && copy.check_next_segment()? {}
+        if copy.damage().is_some() || !state.is_of_log(&mut copy) {
             tracing::info!(partition = ?self, path = %copy.dir().display(), "Copy does not match its log, restarting it");
             take(&mut copy, Step::BeginAt(state.log.log_start_offset()))?;
         }

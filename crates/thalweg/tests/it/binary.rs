@@ -75,7 +75,12 @@ impl Running {
 
     /// Waits for its end.
     pub fn exit_code(&mut self) -> Option<i32> {
-        self.0.wait().expect("it ends").code()
+        let mut ended = None;
+        until("the end of a process", || {
+            ended = self.0.try_wait().expect("ours to wait for");
+            ended.is_some()
+        });
+        ended.and_then(|status| status.code())
     }
 }
 

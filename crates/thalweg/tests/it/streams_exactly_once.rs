@@ -2,7 +2,7 @@
 //! output once, in partition order, as seen by read_committed readers of our own client and librdkafka. And at-least-once streams,
 //! which repeat nothing as long as no process is killed.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -225,25 +225,36 @@ fn instances_that_come_and_go_under_load_move_every_record_once() {
     audit(broker.address(), "out", records);
 }
 
+/// The second, but where its start takes the first longer than a transaction may last: then the first takes the name back.
 #[test]
-fn a_process_that_takes_the_name_of_one_that_runs_shuts_it_out() {
+fn of_two_processes_with_one_name_one_is_shut_out() {
     let broker = broker();
     broker.produce(0..1000);
-    let mut first = slow(broker.address(), 100);
-    first.stdin(Stdio::null()).stdout(Stdio::null());
-    let first = first.stderr(Stdio::piped()).spawn().expect("the binary runs");
+    let start = |rate: u32| {
+        let mut command = slow(broker.address(), rate);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        Running(command.spawn().expect("the binary runs"))
+    };
+    let mut both = vec![start(100)];
     until_moved(broker.address(), "out", 100);
-    let second = Running::start(&mut slow(broker.address(), 20_000));
-    let ended = first.wait_with_output().expect("it ends");
-    let error = String::from_utf8_lossy(&ended.stderr);
-    assert_eq!(ended.status.code(), Some(1), "{error}");
+    both.push(start(20_000));
+    let mut has_ended = |stream: &mut Running| stream.0.try_wait().expect("ours to wait for").is_some();
+    let mut ended = None;
+    until("a process to be shut out", || {
+        ended = both.iter_mut().position(&mut has_ended);
+        ended.is_some()
+    });
+    let mut shut_out = both.remove(ended.expect("one has ended"));
+    let mut error = String::new();
+    shut_out.0.stderr.take().expect("it is a pipe").read_to_string(&mut error).expect("text");
+    assert_eq!(shut_out.exit_code(), Some(1), "{error}");
     assert!(
         error.contains("another process writes under the transactional id g-stream-kafka-2-0.0"),
         "{error}"
     );
     assert!(error.contains("--instance=NAME"), "{error}");
     until_moved(broker.address(), "out", 1000);
-    stop(second);
+    both.into_iter().for_each(stop);
     audit(broker.address(), "out", 1000);
 }
 
