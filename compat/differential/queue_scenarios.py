@@ -240,7 +240,7 @@ def of_transactions(k):
         settings(k, group, share_auto_offset_reset="earliest", share_isolation_level=level)
         member = Member(k, group, topic, topic_id)
         member.fetch()
-        member.fetch((0, 6, [ACCEPT, ACCEPT, GAP, RELEASE, RELEASE, GAP, REJECT]), MaxWaitMs=NONE_MS)
+        member.fetch((0, 6, [ACCEPT, ACCEPT, GAP, RELEASE, RELEASE, GAP, REJECT]))
         member.fetch(partitions=(), MaxWaitMs=NONE_MS)
         described(k, group, topic)
         member.end()

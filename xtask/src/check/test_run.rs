@@ -10,7 +10,7 @@ use std::io::{BufRead, BufReader, IsTerminal, Read};
 use std::num::NonZero;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
 /// The result of a test binary that takes this long is shown, with its time.
@@ -50,7 +50,7 @@ pub fn check(workspace: &Workspace) -> Result<Vec<String>> {
     let stderr = child.stderr.take().context("stderr is piped")?;
     let mut outcome = Outcome::default();
     let mut aside = Outcome::default();
-    let (beat, beats) = channel();
+    let (beat, beats) = sync_channel(1);
     let group = child.id();
     let hangs = std::thread::scope(|scope| {
         let by_cargo = beat.clone();
@@ -101,7 +101,7 @@ fn kill_if_silent(group: u32, beats: &Receiver<()>) -> bool {
 }
 
 /// Prints what is to be shown, and sends a beat for each line that is progress.
-fn pass_on(output: impl Read, outcome: &mut Outcome, is_progress: fn(&str) -> bool, beat: Sender<()>) {
+fn pass_on(output: impl Read, outcome: &mut Outcome, is_progress: fn(&str) -> bool, beat: SyncSender<()>) {
     // Lines, with invalid UTF-8 replaced.
     for line in BufReader::new(output).split(b'\n').map_while(|line| line.ok()) {
         let line = String::from_utf8_lossy(&line);
