@@ -41,6 +41,7 @@ mod flush;
 mod health;
 mod in_flight;
 mod load;
+mod lost_mark;
 pub mod metadata;
 mod read;
 mod recover;

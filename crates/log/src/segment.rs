@@ -42,7 +42,7 @@ pub const TXN_INDEX_SUFFIX: &str = ".txnindex";
 /// The suffix of a producer snapshot.
 pub const SNAPSHOT_SUFFIX: &str = ".snapshot";
 /// The end of the name of a file that says that records are missing from this offset on although they were not deleted, and that
-/// the leader lacked them, too (see `partition/continuity.rs`). It is empty.
+/// the leader lacked them, too (see `partition/lost_mark.rs`).
 pub const LOST_SUFFIX: &str = ".lost";
 /// The suffix of a file that will be deleted.
 pub const DELETED_SUFFIX: &str = ".deleted";

@@ -20,9 +20,9 @@ use std::ops::Range;
 
 use thalweg_record::Offset;
 
-use super::PartitionLog;
 use super::error::LogError;
 use super::health::{LostBeginning, Signs};
+use super::{PartitionLog, lost_mark};
 use crate::disk::{self, LogFile};
 use crate::scan::{BatchFault, CorruptBatch, HeaderScan, ScanError};
 use crate::segment::{LOST_SUFFIX, Segment, take_out};
@@ -67,8 +67,7 @@ impl PartitionLog {
     /// index stays, so that the next start sees it too, until the records are deleted or fetched again. The recovery point does
     /// not matter: no crash leaves such an index, because a log is created before its index, and other segments follow it.
     ///
-    /// A mark says the same of records that a leader lacked when this log was restarted at the leader's start. It is made before the
-    /// restart, so one that the log has records for is left over.
+    /// A mark says the same of records that a leader lacked when this log was restarted at the leader's start (see `lost_mark`).
     fn note_lost_beginning(
         &mut self,
         lost: &[Offset],
@@ -77,6 +76,7 @@ impl PartitionLog {
     ) -> Result<(), LogError> {
         let first = self.segments[0].base_offset;
         let indexes: Vec<Offset> = lost.iter().copied().filter(|base| *base < first).collect();
+        let marks = self.without_left_over(marks, &indexes)?;
         let Some(&oldest) = indexes.iter().chain(&marks).min() else { return Ok(()) };
         let from = oldest.max(deleted_to);
         let has_marks = !marks.is_empty();
@@ -95,6 +95,21 @@ impl PartitionLog {
         Ok(())
     }
 
+    /// The marks that count, with the first segment, or one of which only an index is left. The others are removed.
+    fn without_left_over(&mut self, marks: Vec<Offset>, indexes: &[Offset]) -> io::Result<Vec<Offset>> {
+        let first_segments = [&[self.segments[0].base_offset], indexes].concat();
+        let mut left_over = Vec::new();
+        let mut counting = Vec::new();
+        for mark in marks {
+            let counts = lost_mark::counts(&self.home, mark, &first_segments)?;
+            if counts { &mut counting } else { &mut left_over }.push(mark);
+        }
+        if !left_over.is_empty() {
+            self.remove_signs(&LostBeginning { marks: left_over, ..LostBeginning::default() }, None)?;
+        }
+        Ok(counting)
+    }
+
     /// Forgets that records are missing before the first segment, once what says so is gone. It can be tried again.
     pub(super) fn forget_lost_beginning(&mut self) -> io::Result<()> {
         if let Some(lost) = self.health.lost_beginning.take() {
@@ -107,6 +122,7 @@ impl PartitionLog {
         Ok(())
     }
 
+    /// Removes signs, durably: one that reappeared after a power failure would say that records are lost that were deleted.
     pub(super) fn remove_signs(&mut self, lost: &LostBeginning, kept_mark: Option<Offset>) -> io::Result<()> {
         // A truncation to the beginning may have created a segment of the same name.
         let is_there = |base: &Offset| self.segments.iter().any(|segment| segment.base_offset == *base);
@@ -122,7 +138,8 @@ impl PartitionLog {
         outcome?;
         let _allowed = disk::allow_waits("a beginning is lost once");
         let mut marks = lost.marks.iter().filter(|mark| Some(**mark) != kept_mark);
-        marks.try_for_each(|mark| self.home.disk.remove(&self.home.file(*mark, LOST_SUFFIX)))
+        marks.try_for_each(|mark| self.home.disk.remove(&self.home.file(*mark, LOST_SUFFIX)))?;
+        self.home.disk.sync_dir(&self.home.dir)
     }
 
     /// Checks one of the closed segments that were found at the start, and notes its damage. Returns whether there was one

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use thalweg_log::disk::{CallError, Disk, Faults};
+use thalweg_log::disk::{CallError, Disk, Faults, MemoryDisk};
 use thalweg_log::{
-    Damage, LogConfig, LogDirs, LogDirsOptions, OpenOptions, PartitionLog, TopicPartition, Uuid,
+    Clock, Damage, Home, LogConfig, LogDirs, LogDirsOptions, OpenOptions, PartitionLog, TopicPartition, Uuid,
 };
 use thalweg_record::{Offset, batches};
 
@@ -175,4 +175,96 @@ fn mark_outlives_a_clean_stop_with_what_was_deleted_since() {
     drop(dirs);
     let (_dirs, logs) = open_dirs(&dir);
     assert_eq!((logs[0].log_start_offset(), logs[0].log_start_for_followers()), (Offset(100), Offset(30)));
+}
+
+/// What a log says of its beginning: the first lost offset, where it begins, and where it ends.
+fn bounds(log: &PartitionLog) -> (Option<i64>, i64, i64) {
+    (log.lost_from().map(|from| from.0), log.log_start_offset().0, log.log_end_offset().0)
+}
+
+/// A restart at 20 that fails at each of its calls, and what the next start makes of a log.
+fn restarts_that_fail(prepare: fn(&mut PartitionLog), options: &OpenOptions) -> Vec<(Option<i64>, i64, i64)> {
+    let mut found = Vec::new();
+    for calls in 0.. {
+        let mut bench = Bench::new();
+        let (faults, real) = (Arc::new(Faults::default()), bench.disk.clone());
+        bench.disk = Disk::with_faults(Arc::clone(&faults));
+        let mut log = bench.create();
+        prepare(&mut log);
+        faults.fail_once_after(calls, CallError::InputOutput);
+        let restarted = log.restart_with_lost_beginning(Offset(50), Offset(3));
+        if faults.is_pending() {
+            assert!(restarted.is_ok() && calls > 5, "{calls}");
+            return found;
+        }
+        drop(log);
+        bench.disk = real;
+        found.push(bounds(&bench.open(options)));
+    }
+    found
+}
+
+#[test]
+fn mark_of_a_restart_that_was_interrupted_is_left_over() {
+    let begins_at_5 = |log: &mut PartitionLog| {
+        log.truncate_fully_and_start_at(Offset(5), None).expect("restarts");
+        append(log, &Spec::new(2).build());
+    };
+    let found = restarts_that_fail(begins_at_5, &OpenOptions::new(false));
+    let expected = [(None, 5, 7), (None, 5, 5), (None, 0, 0), (Some(3), 50, 50)];
+    assert!(found.iter().all(|found| expected.contains(found)), "{found:?}");
+    assert!([0, 3].iter().all(|index| found.contains(&expected[*index])), "{found:?}");
+}
+
+#[test]
+fn interrupted_restart_leaves_what_was_lost_before_it() {
+    let has_lost = |log: &mut PartitionLog| {
+        log.restart_with_lost_beginning(Offset(20), Offset(3)).expect("restarts");
+        append(log, &Spec::new(2).build());
+    };
+    let found = restarts_that_fail(has_lost, &OpenOptions::new(false));
+    let expected = [(Some(3), 20, 22), (Some(3), 20, 20), (None, 0, 0), (Some(3), 50, 50)];
+    assert!(found.iter().all(|found| expected.contains(found)), "{found:?}");
+    assert!([0, 3].iter().all(|index| found.contains(&expected[*index])), "{found:?}");
+}
+
+#[test]
+fn mark_that_a_deletion_has_overtaken_is_left_over() {
+    let config = LogConfig { segment_bytes: 480, ..LogConfig::default() };
+    let bench = Bench::with(config);
+    let mut log = bench.create();
+    log.restart_with_lost_beginning(Offset(20), Offset(3)).expect("restarts");
+    (0..9).for_each(|_| _ = append(&mut log, &Spec::new(2).value_bytes(25).build()));
+    let second = log.segment_offsets()[1];
+    log.close().expect("closes");
+    // The process ended between the deletion of the segment and that of the mark.
+    for suffix in [".log", ".index", ".timeindex"] {
+        let path = bench.home().file(Offset(20), suffix);
+        let renamed = path.with_extension(format!("{}.deleted", &suffix[1..]));
+        bench.disk.rename(&path, &renamed).expect("renames");
+    }
+    for _ in 0..2 {
+        let log = bench.open_unclean();
+        assert_eq!((log.lost_from(), log.log_start_offset()), (None, second));
+    }
+}
+
+#[test]
+fn deletion_of_a_mark_is_on_the_medium() {
+    let (clock, config) = (Clock::manual(NOW_MS), LogConfig::default());
+    let disk = MemoryDisk::new(clock.clone());
+    disk.set_names_apart(true);
+    let home = || Home::new(Disk::in_memory(Arc::clone(&disk)), "/t-0".into());
+    let name = || TopicPartition::new("t", 0);
+    let mut log =
+        PartitionLog::create(home(), name(), None, Arc::new(config.clone()), clock.clone()).expect("creates");
+    log.restart_with_lost_beginning(Offset(20), Offset(3)).expect("restarts");
+    append(&mut log, &Spec::new(2).build());
+    log.flush().expect("syncs");
+    log.set_high_watermark(log.log_end_offset());
+    log.delete_records(Offset(20)).expect("they are gone already");
+    assert_eq!(log.lost_from(), None);
+    disk.lose_power(&mut |_| 0);
+    let log = PartitionLog::open(home(), name(), Arc::new(config), clock, &OpenOptions::new(false));
+    assert_eq!(bounds(&log.expect("opens")), (None, 20, 22));
 }
