@@ -237,9 +237,6 @@ impl PartitionLog {
 
     /// The leader's log starts at `leader_start` for its followers: what is missing before that was deleted.
     pub fn forget_lost_beginning_below(&mut self, leader_start: Offset) -> Result<(), LogError> {
-        if !self.lacks_what_a_leader_lacked() {
-            return Ok(());
-        }
         if leader_start >= self.segments[0].base_offset {
             return Ok(self.forget_lost_beginning()?);
         }

@@ -268,3 +268,16 @@ fn deletion_of_a_mark_is_on_the_medium() {
     let log = PartitionLog::open(home(), name(), Arc::new(config), clock, &OpenOptions::new(false));
     assert_eq!(bounds(&log.expect("opens")), (None, 20, 22));
 }
+
+#[test]
+fn beginning_that_the_leader_has_deleted_is_no_damage() {
+    let bench = without_beginning();
+    let mut log = open(&bench, true);
+    log.forget_lost_beginning_below(Offset(4)).expect("some of it");
+    assert_eq!(log.damage(), Some(Damage::Unreadable(Offset(4))));
+    let first = log.log_start_offset();
+    log.forget_lost_beginning_below(first).expect("all of it");
+    assert_eq!((log.damage(), log.lost_from()), (None, None));
+    drop(log);
+    assert_eq!(open(&bench, false).damage(), None);
+}
