@@ -49,6 +49,7 @@ mod replay;
 mod restart;
 mod retention;
 mod roll;
+mod suspects;
 mod timestamps;
 mod together;
 mod truncate;

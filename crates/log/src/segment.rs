@@ -44,6 +44,9 @@ pub const SNAPSHOT_SUFFIX: &str = ".snapshot";
 /// The end of the name of a file that says that records are missing from this offset on although they were not deleted, and that
 /// the leader lacked them, too (see `partition/lost_mark.rs`).
 pub const LOST_SUFFIX: &str = ".lost";
+/// The end of the name of an empty file that says that a start saw records missing between segments, from about this offset on (see
+/// `partition/suspects.rs`).
+pub const MISSING_SUFFIX: &str = ".missing";
 /// The suffix of a file that will be deleted.
 pub const DELETED_SUFFIX: &str = ".deleted";
 /// The same for a file of a segment that was cut off the end of a log. Others may have its offsets by now: it says nothing about

@@ -21,7 +21,8 @@ use std::ops::Range;
 use thalweg_record::Offset;
 
 use super::error::LogError;
-use super::health::{LostBeginning, Signs};
+use super::health::{LostBeginning, Signs, first_of};
+use super::suspects::Suspects;
 use super::{PartitionLog, lost_mark};
 use crate::disk::{self, LogFile};
 use crate::scan::{BatchFault, CorruptBatch, HeaderScan, ScanError};
@@ -31,35 +32,25 @@ impl PartitionLog {
     /// Notes what a start sees without reading: closed segments without a batch, and segments of which only an index is
     /// there. All other segments are to be checked later. `deleted_to` is the log start that clients have asked for.
     pub(super) fn note_lost_segments(&mut self, signs: Signs, deleted_to: Offset) -> Result<(), LogError> {
-        let Signs { lost, marks, emptied } = signs;
+        let Signs { lost, marks, suspects } = signs;
         self.note_lost_beginning(&lost, marks, deleted_to)?;
         let closed = self.segments.len() - 1;
         self.health.unchecked = self.segments[0].base_offset..self.segments[closed].base_offset;
-        let is_emptied = |segment: &&Segment| segment.is_empty() && emptied.contains(&segment.base_offset);
-        let before_lost = lost.iter().filter_map(|base| self.segments.get(self.floor_index(*base)?));
-        let suspects = self.segments[..closed].iter().filter(is_emptied).chain(before_lost);
-        self.health.suspects = suspects.map(|segment| segment.base_offset).collect();
+        self.health.suspects = Suspects::new(suspects);
         if self.may_have_gaps() {
             return self.check_suspects_of_compacted();
         }
-        let empty = (0..closed).filter(|&index| self.segments[index].is_empty());
-        let suspects = self.health.suspects.iter().filter_map(|base| self.floor_index(*base));
-        for index in empty.chain(suspects).collect::<Vec<_>>() {
-            self.unless_damaged(index, Self::check_end_before_lost)?;
+        for index in 0..closed {
+            if self.segments[index].is_empty() {
+                self.damage_at(index, Self::check_end_before_lost)?;
+            }
         }
-        Ok(())
+        self.judge_suspects(Self::check_end_before_lost, false)
     }
 
     /// Checks what a start saw of a log with gaps: only of one without is what was not synced cut off.
     pub(super) fn check_suspects_of_compacted(&mut self) -> Result<(), LogError> {
-        for base in std::mem::take(&mut self.health.suspects) {
-            if let Some(index) =
-                self.floor_index(base).filter(|index| self.segments[*index].base_offset == base)
-            {
-                self.unless_damaged(index, Self::check_end_of_compacted)?;
-            }
-        }
-        Ok(())
+        self.judge_suspects(Self::check_end_of_compacted, self.config.cleanup_policy.compact)
     }
 
     /// The segments before the first of which only an index is there: the deletion of old records leaves no such index, since it
@@ -153,8 +144,8 @@ impl PartitionLog {
         }
         let after = next.base_offset;
         let was_open = self.segments[index].is_open();
-        self.unless_damaged(index, Self::check_begin)?;
-        self.unless_damaged(index, Self::check_end)?;
+        self.damage_at(index, Self::check_begin)?;
+        self.damage_at(index, Self::check_end)?;
         // A failure before this line is no answer: the segment is looked at again.
         self.health.unchecked.start = after;
         if !was_open {
@@ -163,18 +154,19 @@ impl PartitionLog {
         Ok(true)
     }
 
-    /// Makes a check of a segment. Damage is noted, and no error.
-    fn unless_damaged(
+    /// Makes a check of a segment. Damage is noted, and no error: returns its first offset.
+    pub(super) fn damage_at(
         &mut self,
         index: usize,
         check: fn(&mut PartitionLog, usize) -> Result<(), LogError>,
-    ) -> Result<(), LogError> {
+    ) -> Result<Option<Offset>, LogError> {
         match check(self, index) {
             Err(LogError::Corrupt { segment, fault }) => {
                 self.note_damage(segment, &fault);
-                Ok(())
+                let from = first_of(segment, &fault);
+                Ok(self.health.unreadable.contains(&from).then_some(from))
             }
-            other => other,
+            other => other.map(|()| None),
         }
     }
 
