@@ -273,13 +273,18 @@ impl Disk {
         }
     }
 
-    /// The whole content of a small file.
+    /// The whole content of a small file. An error names the file: what is in its place may be a directory.
     pub fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        self.before(FaultyCall::Read, path)?;
-        match &self.memory {
+        let read = self.before(FaultyCall::Read, path).and_then(|()| match &self.memory {
             Some(memory) => memory.read(path),
             None => fs::read(path),
-        }
+        });
+        read.map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => error,
+            // Recognized by the error of the operating system.
+            _ if is_shortage(&error) => error,
+            kind => io::Error::new(kind, format!("{}: {error}", path.display())),
+        })
     }
 
     /// The whole content of a small file, `None` when it is missing.

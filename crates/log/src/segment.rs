@@ -42,8 +42,11 @@ pub const TXN_INDEX_SUFFIX: &str = ".txnindex";
 /// The suffix of a producer snapshot.
 pub const SNAPSHOT_SUFFIX: &str = ".snapshot";
 /// The end of the name of a file that says that records are missing from this offset on although they were not deleted, and that
-/// the leader lacked them, too (see `partition/continuity.rs`). It is empty.
+/// the leader lacked them, too (see `partition/lost_mark.rs`).
 pub const LOST_SUFFIX: &str = ".lost";
+/// The end of the name of an empty file that says that a start saw records missing between segments, from about this offset on (see
+/// `partition/suspects.rs`).
+pub const MISSING_SUFFIX: &str = ".missing";
 /// The suffix of a file that will be deleted.
 pub const DELETED_SUFFIX: &str = ".deleted";
 /// The same for a file of a segment that was cut off the end of a log. Others may have its offsets by now: it says nothing about
@@ -617,21 +620,12 @@ impl Segment {
     /// `.log` goes first: after an error it is still there, and the segment is whole. The producer snapshot at the base offset
     /// stays.
     pub fn mark_deleted(&mut self, home: &Home) -> io::Result<Vec<PathBuf>> {
-        self.take_out(home, DELETED_SUFFIX)
-    }
-
-    /// The same for a segment that is cut off the end of the log.
-    pub fn mark_cut(&mut self, home: &Home) -> io::Result<Vec<PathBuf>> {
-        self.take_out(home, CUT_SUFFIX)
-    }
-
-    fn take_out(&mut self, home: &Home, suffix: &str) -> io::Result<Vec<PathBuf>> {
         self.close_indexes();
         self.file = None;
         let mut waiting = Vec::new();
         let paths = Segment::paths(home, self.base_offset);
         for path in &paths {
-            match take_out_with(home, path, suffix, &paths[1..]) {
+            match take_out_with(home, path, DELETED_SUFFIX, &paths[1..]) {
                 Ok(renamed) => waiting.extend(renamed),
                 Err(error) if path.extension().is_some_and(|end| end == &LOG_SUFFIX[1..]) => {
                     return Err(error);
@@ -645,6 +639,19 @@ impl Segment {
         Ok(waiting)
     }
 
+    /// The same for a segment that is cut off the end of the log. `.log` goes last, because its new name does not excuse an index that
+    /// is left alone; after an error it is still there, and its indexes are made again.
+    pub fn mark_cut(&mut self, home: &Home) -> io::Result<Vec<PathBuf>> {
+        self.close_indexes();
+        self.file = None;
+        let mut waiting = Vec::new();
+        let paths = Segment::paths(home, self.base_offset);
+        for path in paths.iter().rev() {
+            waiting.extend(take_out_with(home, path, CUT_SUFFIX, &paths[1..])?);
+        }
+        Ok(waiting)
+    }
+
     /// Moves all files of the segment to another directory, with the producer snapshot at the base offset. `.log` goes first:
     /// after an error there, the segment is whole.
     pub fn move_to(&mut self, home: &Home, dir: &Path) -> io::Result<()> {
@@ -654,9 +661,12 @@ impl Segment {
             let (from, to) = (home.file(self.base_offset, suffix), there.file(self.base_offset, suffix));
             match home.disk.rename(&from, &to) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                // What it is needed for can be read from the batches.
+                // What it is needed for can be read from the batches. An index that stayed would stand for records that are missing.
                 Err(error) if suffix != LOG_SUFFIX => {
-                    tracing::warn!(path = %from.display(), %error, "Failed to set aside a file beside its segment");
+                    let _allowed = disk::allow_waits("its segment is not there any more");
+                    let removed = home.disk.remove(&from);
+                    let is_removed = removed.is_ok();
+                    tracing::warn!(path = %from.display(), %error, is_removed, "Failed to set aside a file beside its segment");
                 }
                 moved => moved?,
             }

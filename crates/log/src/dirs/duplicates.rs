@@ -71,10 +71,12 @@ fn contains(log: &PartitionLog, other: &PartitionLog) -> bool {
     here.is_some_and(|here| here.leader_epoch == epoch && here.end_offset >= end)
 }
 
-/// Of two logs with the same end, one can be used and is whole, or more of its records were deleted since. The paths decide
-/// between equal ones, so that every start decides the same.
+/// Of two logs with the same end, one can be used and is whole, and has lost nothing before its start, or more of its records were
+/// deleted since. The paths decide between equal ones, so that every start decides the same.
 fn is_later(log: &PartitionLog, other: &PartitionLog) -> bool {
-    let rank = |log: &PartitionLog| (log.failure().is_none(), log.damage().is_none(), log.log_start_offset());
+    let rank = |log: &PartitionLog| {
+        (log.failure().is_none(), log.damage().is_none(), log.lost_from().is_none(), log.log_start_offset())
+    };
     rank(log).cmp(&rank(other)).then_with(|| other.dir().cmp(log.dir())).is_gt()
 }
 

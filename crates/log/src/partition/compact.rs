@@ -192,9 +192,10 @@ impl PartitionLog {
     }
 
     /// The offset from which on nothing may be compacted: the active segment, transactions that are open or not
-    /// replicated, and records that are too young.
+    /// replicated, records that are too young, and where records are known to be missing, which a compacted log would not show.
     fn first_uncleanable(&mut self, first_dirty: Offset, now_ms: i64) -> Result<Offset, LogError> {
         let mut bound = self.last_stable_offset().min(self.active().base_offset);
+        bound = self.health.suspects.first_damage().map_or(bound, |missing| bound.min(missing));
         if self.config.min_compaction_lag_ms > 0 {
             for index in 0..self.segments.len() - 1 {
                 let next_base = self.segments[index + 1].base_offset;

@@ -20,9 +20,10 @@ use std::ops::Range;
 
 use thalweg_record::Offset;
 
-use super::PartitionLog;
 use super::error::LogError;
-use super::health::{LostBeginning, Signs};
+use super::health::{LostBeginning, Signs, first_of};
+use super::suspects::Suspects;
+use super::{PartitionLog, lost_mark};
 use crate::disk::{self, LogFile};
 use crate::scan::{BatchFault, CorruptBatch, HeaderScan, ScanError};
 use crate::segment::{LOST_SUFFIX, Segment, take_out};
@@ -31,35 +32,25 @@ impl PartitionLog {
     /// Notes what a start sees without reading: closed segments without a batch, and segments of which only an index is
     /// there. All other segments are to be checked later. `deleted_to` is the log start that clients have asked for.
     pub(super) fn note_lost_segments(&mut self, signs: Signs, deleted_to: Offset) -> Result<(), LogError> {
-        let Signs { lost, marks, emptied } = signs;
+        let Signs { lost, marks, suspects } = signs;
         self.note_lost_beginning(&lost, marks, deleted_to)?;
         let closed = self.segments.len() - 1;
         self.health.unchecked = self.segments[0].base_offset..self.segments[closed].base_offset;
-        let is_emptied = |segment: &&Segment| segment.is_empty() && emptied.contains(&segment.base_offset);
-        let before_lost = lost.iter().filter_map(|base| self.segments.get(self.floor_index(*base)?));
-        let suspects = self.segments[..closed].iter().filter(is_emptied).chain(before_lost);
-        self.health.suspects = suspects.map(|segment| segment.base_offset).collect();
+        self.health.suspects = Suspects::new(suspects);
         if self.may_have_gaps() {
             return self.check_suspects_of_compacted();
         }
-        let empty = (0..closed).filter(|&index| self.segments[index].is_empty());
-        let suspects = self.health.suspects.iter().filter_map(|base| self.floor_index(*base));
-        for index in empty.chain(suspects).collect::<Vec<_>>() {
-            self.unless_damaged(index, Self::check_end_before_lost)?;
+        for index in 0..closed {
+            if self.segments[index].is_empty() {
+                self.damage_at(index, Self::check_end_before_lost)?;
+            }
         }
-        Ok(())
+        self.judge_suspects(Self::check_end_before_lost, false)
     }
 
     /// Checks what a start saw of a log with gaps: only of one without is what was not synced cut off.
     pub(super) fn check_suspects_of_compacted(&mut self) -> Result<(), LogError> {
-        for base in std::mem::take(&mut self.health.suspects) {
-            if let Some(index) =
-                self.floor_index(base).filter(|index| self.segments[*index].base_offset == base)
-            {
-                self.unless_damaged(index, Self::check_end_of_compacted)?;
-            }
-        }
-        Ok(())
+        self.judge_suspects(Self::check_end_of_compacted, self.config.cleanup_policy.compact)
     }
 
     /// The segments before the first of which only an index is there: the deletion of old records leaves no such index, since it
@@ -67,8 +58,7 @@ impl PartitionLog {
     /// index stays, so that the next start sees it too, until the records are deleted or fetched again. The recovery point does
     /// not matter: no crash leaves such an index, because a log is created before its index, and other segments follow it.
     ///
-    /// A mark says the same of records that a leader lacked when this log was restarted at the leader's start. It is made before the
-    /// restart, so one that the log has records for is left over.
+    /// A mark says the same of records that a leader lacked when this log was restarted at the leader's start (see `lost_mark`).
     fn note_lost_beginning(
         &mut self,
         lost: &[Offset],
@@ -77,6 +67,7 @@ impl PartitionLog {
     ) -> Result<(), LogError> {
         let first = self.segments[0].base_offset;
         let indexes: Vec<Offset> = lost.iter().copied().filter(|base| *base < first).collect();
+        let marks = self.without_left_over(marks, &indexes)?;
         let Some(&oldest) = indexes.iter().chain(&marks).min() else { return Ok(()) };
         let from = oldest.max(deleted_to);
         let has_marks = !marks.is_empty();
@@ -95,6 +86,21 @@ impl PartitionLog {
         Ok(())
     }
 
+    /// The marks that count, with the first segment, or one of which only an index is left. The others are removed.
+    fn without_left_over(&mut self, marks: Vec<Offset>, indexes: &[Offset]) -> io::Result<Vec<Offset>> {
+        let first_segments = [&[self.segments[0].base_offset], indexes].concat();
+        let mut left_over = Vec::new();
+        let mut counting = Vec::new();
+        for mark in marks {
+            let counts = lost_mark::counts(&self.home, mark, &first_segments)?;
+            if counts { &mut counting } else { &mut left_over }.push(mark);
+        }
+        if !left_over.is_empty() {
+            self.remove_signs(&LostBeginning { marks: left_over, ..LostBeginning::default() }, None)?;
+        }
+        Ok(counting)
+    }
+
     /// Forgets that records are missing before the first segment, once what says so is gone. It can be tried again.
     pub(super) fn forget_lost_beginning(&mut self) -> io::Result<()> {
         if let Some(lost) = self.health.lost_beginning.take() {
@@ -107,6 +113,7 @@ impl PartitionLog {
         Ok(())
     }
 
+    /// Removes signs, durably: one that reappeared after a power failure would say that records are lost that were deleted.
     pub(super) fn remove_signs(&mut self, lost: &LostBeginning, kept_mark: Option<Offset>) -> io::Result<()> {
         // A truncation to the beginning may have created a segment of the same name.
         let is_there = |base: &Offset| self.segments.iter().any(|segment| segment.base_offset == *base);
@@ -122,7 +129,8 @@ impl PartitionLog {
         outcome?;
         let _allowed = disk::allow_waits("a beginning is lost once");
         let mut marks = lost.marks.iter().filter(|mark| Some(**mark) != kept_mark);
-        marks.try_for_each(|mark| self.home.disk.remove(&self.home.file(*mark, LOST_SUFFIX)))
+        marks.try_for_each(|mark| self.home.disk.remove(&self.home.file(*mark, LOST_SUFFIX)))?;
+        self.home.disk.sync_dir(&self.home.dir)
     }
 
     /// Checks one of the closed segments that were found at the start, and notes its damage. Returns whether there was one
@@ -136,8 +144,8 @@ impl PartitionLog {
         }
         let after = next.base_offset;
         let was_open = self.segments[index].is_open();
-        self.unless_damaged(index, Self::check_begin)?;
-        self.unless_damaged(index, Self::check_end)?;
+        self.damage_at(index, Self::check_begin)?;
+        self.damage_at(index, Self::check_end)?;
         // A failure before this line is no answer: the segment is looked at again.
         self.health.unchecked.start = after;
         if !was_open {
@@ -146,18 +154,19 @@ impl PartitionLog {
         Ok(true)
     }
 
-    /// Makes a check of a segment. Damage is noted, and no error.
-    fn unless_damaged(
+    /// Makes a check of a segment. Damage is noted, and no error: returns its first offset.
+    pub(super) fn damage_at(
         &mut self,
         index: usize,
         check: fn(&mut PartitionLog, usize) -> Result<(), LogError>,
-    ) -> Result<(), LogError> {
+    ) -> Result<Option<Offset>, LogError> {
         match check(self, index) {
             Err(LogError::Corrupt { segment, fault }) => {
                 self.note_damage(segment, &fault);
-                Ok(())
+                let from = first_of(segment, &fault);
+                Ok(self.health.unreadable.contains(&from).then_some(from))
             }
-            other => other,
+            other => other.map(|()| None),
         }
     }
 

@@ -15,6 +15,7 @@ use thalweg_record::{BatchError, Offset};
 use super::append::AppendInfo;
 use super::error::{AppendError, LogError};
 use super::examine::Oddities;
+use super::suspects::Suspects;
 use super::{PartitionLog, ReadHints};
 use crate::scan::{BatchFault, CorruptBatch};
 
@@ -35,9 +36,8 @@ pub(super) struct Signs {
     pub(super) lost: Vec<Offset>,
     /// Offsets from which on a leader lacked records, too.
     pub(super) marks: Vec<Offset>,
-    /// Base offsets of segments without a byte whose indexes say that there was one. Compaction leaves empty segments, too,
-    /// without entries in their indexes.
-    pub(super) emptied: Vec<Offset>,
+    /// Where records between segments may be missing (see `suspects`).
+    pub(super) suspects: Vec<Offset>,
 }
 
 /// Records that are missing before the first segment of a log (see `continuity`).
@@ -74,12 +74,11 @@ pub(super) struct Health {
     /// The recovery point that the log does not reach, if synced records are missing.
     missing: Option<Offset>,
     /// The base offsets of the segments with batches that cannot be read, and the first offsets that are missing between two.
-    unreadable: BTreeSet<Offset>,
+    pub(super) unreadable: BTreeSet<Offset>,
     /// The records that are missing before the first segment.
     pub(super) lost_beginning: Option<LostBeginning>,
-    /// The base offsets of the closed segments that were emptied, or were followed by one of which only an index was there, until
-    /// the policy of the topic is known.
-    pub(super) suspects: Vec<Offset>,
+    /// Where a start saw that records between segments may be missing.
+    pub(super) suspects: Suspects,
     /// Where segments end before the next begins although nothing is missing (see `continuity`).
     pub(super) gaps: BTreeSet<Offset>,
     /// The base offsets of the segments that were found on disk and are not checked yet (see `continuity`).
@@ -201,9 +200,11 @@ impl PartitionLog {
         self.forget_missing()
     }
 
-    /// Forgets the records that are missing at both ends, because no other replica has them.
+    /// Forgets the records that are missing at both ends, because no other replica has them; the next start forgets those that are
+    /// missing between segments.
     pub fn accept_loss(&mut self) -> Result<(), LogError> {
         self.forget_missing()?;
+        self.give_up_suspects()?;
         Ok(self.forget_lost_beginning()?)
     }
 
@@ -237,9 +238,6 @@ impl PartitionLog {
 
     /// The leader's log starts at `leader_start` for its followers: what is missing before that was deleted.
     pub fn forget_lost_beginning_below(&mut self, leader_start: Offset) -> Result<(), LogError> {
-        if !self.lacks_what_a_leader_lacked() {
-            return Ok(());
-        }
         if leader_start >= self.segments[0].base_offset {
             return Ok(self.forget_lost_beginning()?);
         }
@@ -290,11 +288,7 @@ impl PartitionLog {
     /// Notes damage in a batch, and logs it once.
     pub(super) fn note_damage(&mut self, segment: Offset, fault: &CorruptBatch) {
         if self.log_damage(segment, fault) && is_damage(&fault.reason) {
-            let first = match fault.reason {
-                BatchFault::Missing { from, .. } => Offset(from),
-                _ => segment,
-            };
-            self.health.unreadable.insert(first);
+            self.health.unreadable.insert(first_of(segment, fault));
             self.publish();
         }
     }
@@ -311,6 +305,14 @@ impl PartitionLog {
             "Batch is damaged and cannot be served"
         );
         true
+    }
+}
+
+/// The offset by which damage is known.
+pub(super) fn first_of(segment: Offset, fault: &CorruptBatch) -> Offset {
+    match fault.reason {
+        BatchFault::Missing { from, .. } => Offset(from),
+        _ => segment,
     }
 }
 

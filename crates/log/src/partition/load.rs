@@ -21,7 +21,7 @@ use super::flush::Flushing;
 use super::health::{Health, Signs};
 use super::in_flight::recall_in_flight;
 use super::replay::{EpochReplay, replay_segments};
-use super::{PartitionLog, ReadHints, metadata};
+use super::{PartitionLog, ReadHints, metadata, suspects};
 use crate::checkpoint::TXN_INDEX_FILE;
 use crate::clock::Clock;
 use crate::config::LogConfig;
@@ -31,8 +31,8 @@ use crate::producers::{Producers, snapshot};
 use crate::published::PublishedOffsets;
 use crate::scan::{HeaderScan, ScanError};
 use crate::segment::{
-    DELETED_SUFFIX, FoundFiles, Home, INDEX_SUFFIX, LOG_SUFFIX, LOST_SUFFIX, SNAPSHOT_SUFFIX, Segment,
-    TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, split_name,
+    DELETED_SUFFIX, FoundFiles, Home, INDEX_SUFFIX, LOG_SUFFIX, LOST_SUFFIX, MISSING_SUFFIX, SNAPSHOT_SUFFIX,
+    Segment, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, split_name,
 };
 use crate::set_aside::SetAside;
 use crate::topic_partition::TopicPartition;
@@ -144,11 +144,16 @@ impl PartitionLog {
             segments.push(Segment::found(&home, base, files, now_ms)?);
         }
         let closed = &segments[..segments.len().saturating_sub(1)];
+        let mut emptied = Vec::new();
         for segment in closed.iter().filter(|segment| segment.is_empty()) {
-            if had_batches(&home, segment.base_offset)? {
-                found.signs.emptied.push(segment.base_offset);
+            if !found.signs.suspects.contains(&segment.base_offset)
+                && had_batches(&home, segment.base_offset)?
+            {
+                emptied.push(segment.base_offset);
             }
         }
+        suspects::mark(&home, &emptied)?;
+        found.signs.suspects.append(&mut emptied);
         if segments.is_empty() {
             segments.push(Segment::create(&home, options.log_start, now_ms)?);
         }
@@ -408,7 +413,7 @@ impl Loading {
     }
 }
 
-/// Whether an index of a segment has an entry.
+/// Whether an index of a segment has an entry. Compaction leaves empty segments, too, without entries in their indexes.
 fn had_batches(home: &Home, base_offset: Offset) -> io::Result<bool> {
     for suffix in [INDEX_SUFFIX, TIME_INDEX_SUFFIX] {
         match home.disk.facts(&home.file(base_offset, suffix)) {
@@ -448,11 +453,19 @@ fn sort_out(home: &Home) -> io::Result<Found> {
             TXN_INDEX_SUFFIX => found.segments.entry(offset).or_default().txn_index = true,
             SNAPSHOT_SUFFIX => found.snapshots.push(offset),
             LOST_SUFFIX => found.signs.marks.push(offset),
+            MISSING_SUFFIX => found.signs.suspects.push(offset),
             _ => {}
         }
     }
-    let first =
-        found.segments.iter().find(|(_, files)| files.log).map_or(Offset::ZERO, |(offset, _)| *offset);
+    let mut with_log = found.segments.iter().filter(|(_, files)| files.log).map(|(offset, _)| *offset);
+    let first = with_log.next().unwrap_or(Offset::ZERO);
+    let last = with_log.next_back().unwrap_or(first);
+    let is_between = |(&offset, files): (&Offset, &FoundFiles)| {
+        (!files.log && first < offset && offset < last && !found.deleted.contains(&offset)).then_some(offset)
+    };
+    let mut between: Vec<Offset> = found.segments.iter().filter_map(is_between).collect();
+    suspects::mark(home, &between)?;
+    found.signs.suspects.append(&mut between);
     for (&offset, _) in found.segments.iter().filter(|(_, files)| !files.log) {
         let was_deleted = found.deleted.contains(&offset);
         if !was_deleted {

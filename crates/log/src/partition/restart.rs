@@ -7,13 +7,13 @@ use std::io;
 
 use thalweg_record::Offset;
 
-use super::PartitionLog;
 use super::error::LogError;
 use super::health::LostBeginning;
 use super::truncate::{CUTTING, NotCut};
+use super::{PartitionLog, lost_mark};
 use crate::disk;
 use crate::producers::Producers;
-use crate::segment::{self, LOST_SUFFIX, SNAPSHOT_SUFFIX, Segment};
+use crate::segment::{self, SNAPSHOT_SUFFIX, Segment};
 
 impl PartitionLog {
     /// Drops everything and restarts at `offset`; the log start is `log_start`, or `offset`.
@@ -32,7 +32,7 @@ impl PartitionLog {
     /// it has of them.
     pub fn restart_with_lost_beginning(&mut self, offset: Offset, lost_from: Offset) -> Result<(), LogError> {
         let _allowed = disk::allow_waits(CUTTING);
-        self.create_mark(lost_from)?;
+        self.create_mark(lost_from, offset)?;
         let kept_from = lost_from.max(self.log_start);
         if kept_from < self.log_end
             && let Err(not_cut) = self.set_aside_from(kept_from)
@@ -46,7 +46,7 @@ impl PartitionLog {
     pub(super) fn restart_keeping_loss(&mut self, offset: Offset) -> Result<(), LogError> {
         match self.lost_from().filter(|lost_from| *lost_from < offset) {
             Some(lost_from) => {
-                self.create_mark(lost_from)?;
+                self.create_mark(lost_from, offset)?;
                 self.restart_behind_mark(offset, lost_from)
             }
             None => self.truncate_fully_and_start_at(offset, None),
@@ -68,7 +68,7 @@ impl PartitionLog {
             return Ok(());
         }
         let Some(lost_from) = lost_from else { return Ok(self.forget_lost_beginning()?) };
-        self.create_mark(lost_from)?;
+        self.create_mark(lost_from, self.segments[0].base_offset)?;
         let before = self.replace_lost_beginning(lost_from);
         Ok(self.remove_signs(&before, Some(lost_from))?)
     }
@@ -81,12 +81,19 @@ impl PartitionLog {
         self.health.lost_beginning.replace(lost).unwrap_or_default()
     }
 
-    /// Comes before anything is cut: a mark of records that are there is removed at the next start.
-    fn create_mark(&mut self, lost_from: Offset) -> Result<(), LogError> {
-        let created = self.home.disk.open_or_create(&self.home.file(lost_from, LOST_SUFFIX));
-        created
-            .and_then(|_| self.home.disk.sync_dir(&self.home.dir))
-            .map_err(|error| self.after_failed_cut(lost_from, NotCut::from(LogError::from(error))))
+    /// Marks a log that is about to begin at `offset`. Comes before anything is cut: until then the mark counts only if it did
+    /// before.
+    fn create_mark(&mut self, lost_from: Offset, offset: Offset) -> Result<(), LogError> {
+        let mut first_segments = vec![offset];
+        if self.health.lost_beginning.as_ref().is_some_and(|lost| lost.marks.contains(&lost_from)) {
+            first_segments.push(self.segments[0].base_offset);
+        }
+        let mut written = lost_mark::write(&self.home, lost_from, &first_segments);
+        if written.as_ref().is_err_and(disk::is_disk_full) {
+            self.free_room();
+            written = lost_mark::write(&self.home, lost_from, &first_segments);
+        }
+        written.map_err(|error| self.after_failed_cut(lost_from, NotCut::from(LogError::from(error))))
     }
 
     fn unremovable(&mut self, error: io::Error) -> LogError {

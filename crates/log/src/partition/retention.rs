@@ -188,6 +188,7 @@ impl PartitionLog {
             }
             self.flushing.names.note_change();
             self.health.on_deletion(self.segments[0].base_offset);
+            self.forget_mended_suspects();
             self.raise_log_start(log_start);
             self.remove_old_snapshots();
             self.publish();

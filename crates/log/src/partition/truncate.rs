@@ -312,7 +312,7 @@ impl PartitionLog {
             }
             return Err(not_cut.error);
         }
-        self.health.suspects.clear();
+        self.end_suspicion()?;
         Ok((self.log_end < end_before).then_some(self.log_end))
     }
 
@@ -386,6 +386,7 @@ impl PartitionLog {
         self.flushing.truncations += 1;
         self.rewrites += 1;
         self.health.on_truncation(self.segments[0].base_offset, self.log_end);
+        self.forget_mended_suspects();
         self.hints = ReadHints::default();
         self.flushing.names.note_change();
         self.cut_is_unsynced();

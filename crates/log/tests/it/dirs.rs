@@ -169,6 +169,31 @@ fn a_log_that_was_not_closed_means_no_marker() {
 }
 
 #[test]
+fn file_that_cannot_be_read_is_named() {
+    let names = [
+        "replication-offset-checkpoint",
+        "meta.properties",
+        ".kafka_cleanshutdown",
+        "topic-with.dots_and-dashes-0/partition.metadata",
+        "topic-with.dots_and-dashes-0/leader-epoch-checkpoint",
+    ];
+    for name in names {
+        let dir = TempDir::new();
+        let (dirs, _) = open(options(&[dir.path()])).expect("opens");
+        let log = create(&dirs, 0);
+        close(dirs, vec![log]);
+        let path = dir.path().join(name);
+        Disk::real().remove(&path).expect("removes");
+        Disk::real().create_dir(&path).expect("something else is there");
+        let reason = match open(options(&[dir.path()])) {
+            Ok((dirs, _)) => dirs.describe()[0].offline.as_deref().unwrap_or_default().to_owned(),
+            Err(error) => error.to_string(),
+        };
+        assert!(reason.contains(&path.display().to_string()), "{name}: {reason}");
+    }
+}
+
+#[test]
 fn checkpoints_have_kafkas_form() {
     let dir = TempDir::new();
     let (dirs, _) = open(options(&[dir.path()])).expect("opens");

@@ -596,3 +596,72 @@ fn segment_without_a_batch_is_damage_once_the_log_is_known_to_be_compacted() {
         }
     }
 }
+
+#[test]
+fn what_a_start_saw_of_a_compacted_log_outlives_processes_until_the_records_are_there_or_deleted() {
+    let compacted = CleanupPolicy { compact: true, delete: true };
+    let ways: [(&str, Lose); 2] = [
+        ("emptied", Box::new(|bench| bench.write_file(&log_name(BASE.0), &[]))),
+        ("without .log", Box::new(|bench| remove(bench, BASE, &[".log"]))),
+    ];
+    let ends: [(&str, Forget); 4] = [
+        ("fetched again", |log| {
+            log.drop_damage().expect("drops");
+            (BASE.0..END.0).for_each(|_| _ = append(log, &Spec::new(1).build()));
+        }),
+        ("cut", |log| _ = log.truncate_to(BASE - 2).expect("cuts")),
+        ("deleted", |log| _ = log.delete_records(NEXT).expect("deletes")),
+        ("accepted", |log| log.accept_loss().expect("forgets")),
+    ];
+    for (what, lose) in &ways {
+        for (ending, end) in &ends {
+            let bench = closed();
+            lose(&bench);
+            let options = OpenOptions { high_watermark: END, ..OpenOptions::new(false) };
+            let config = Arc::new(LogConfig { cleanup_policy: compacted, ..bench.config.clone() });
+            let start = |knows_policy: bool| {
+                let mut log = bench.open(&options);
+                if knows_policy {
+                    log.set_config(Arc::clone(&config));
+                    assert_eq!(log.end_at_gap().expect("it is looked through"), None);
+                }
+                log
+            };
+            for knows_policy in [false, false, true, true] {
+                let log = start(knows_policy);
+                let damage = knows_policy.then_some(Damage::Unreadable(BASE));
+                assert_eq!(log.damage(), damage, "{what}, {ending}");
+            }
+            let mut log = start(true);
+            end(&mut log);
+            drop(log);
+            assert!(bench.names().iter().all(|name| !name.ends_with(".missing")), "{what}, {ending}");
+            assert_eq!(start(true).damage(), None, "{what}, {ending}");
+        }
+    }
+}
+
+#[test]
+fn log_without_compaction_keeps_no_marks_of_what_was_never_written() {
+    let bench = closed();
+    bench.write_file(&log_name(BASE.0), &[]);
+    let mut log = bench.open(&OpenOptions { high_watermark: END, ..OpenOptions::new(false) });
+    assert_eq!(log.end_at_gap().expect("it is looked through"), Some(BASE));
+    assert!(bench.names().iter().all(|name| !name.ends_with(".missing")));
+}
+
+#[test]
+fn compaction_ends_before_records_that_are_missing() {
+    let mut bench = closed();
+    bench.config.cleanup_policy = CleanupPolicy { compact: true, delete: false };
+    bench.config.min_cleanable_dirty_ratio = 0.0;
+    bench.write_file(&log_name(BASE.0), &[]);
+    let mut log = open(&bench, true);
+    assert_eq!(log.damage(), Some(Damage::Unreadable(BASE)));
+    compact(&mut log, NOW_MS).expect("something is below");
+    assert_eq!(log.cleaned_to(), BASE);
+    assert!(compact(&mut log, NOW_MS).is_none());
+    drop(log);
+    let cleaned = OpenOptions { cleaned_to: BASE, high_watermark: END, ..OpenOptions::new(false) };
+    assert_eq!(bench.open(&cleaned).damage(), Some(Damage::Unreadable(BASE)));
+}

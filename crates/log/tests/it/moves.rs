@@ -405,6 +405,18 @@ fn of_two_logs_with_one_end_that_with_the_later_start_is_kept() {
 }
 
 #[test]
+fn of_two_logs_with_one_end_that_which_lost_no_beginning_is_kept() {
+    let machine = two_logs(|_, log, copy| {
+        let rest = read_all(log, Offset(12), 1 << 20);
+        copy.restart_with_lost_beginning(Offset(12), Offset(0)).expect("restarts");
+        copy.append_as_follower(&rest, LeaderEpoch(i32::MAX)).expect("accepted");
+    });
+    let (dirs, logs) = machine.open();
+    assert_eq!((logs.len(), logs[0].log_start_offset()), (1, Offset(0)));
+    assert_eq!(dirs.directory_of(&name()), Some(dirs.online_ids()[0]));
+}
+
+#[test]
 fn two_logs_with_different_records_are_not_opened() {
     let batch = Spec::new(1).value_bytes(100).build();
     let machine = two_logs(|_, log, copy| {

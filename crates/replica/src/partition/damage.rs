@@ -94,7 +94,8 @@ impl Partition {
         self.tell_damage();
     }
 
-    pub(super) fn tell_damage(&self) {
+    /// Has damage that was found under the lock of the log dealt with.
+    pub(crate) fn tell_damage(&self) {
         if self.is_damaged() {
             self.context.damage_found.notify_one();
         }

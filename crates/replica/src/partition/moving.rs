@@ -367,7 +367,7 @@ impl State {
 fn take(copy: &mut PartitionLog, step: Step) -> Result<Progress, MoveError> {
     match step {
         Step::Cut(offset) => cut(copy, offset)?,
-        Step::BeginAt(offset) => copy.truncate_fully_and_start_at(offset, None)?,
+        Step::BeginAt(offset) => begin_at(copy, offset)?,
         Step::Append(slice) => return append(copy, &slice),
         Step::Nothing => return Ok(Progress::CaughtUp),
     }
@@ -376,8 +376,18 @@ fn take(copy: &mut PartitionLog, step: Step) -> Result<Progress, MoveError> {
     Ok(Progress::Copied(0))
 }
 
+/// Empties a copy. What was missing from it is copied now.
+fn begin_at(copy: &mut PartitionLog, offset: Offset) -> Result<(), LogError> {
+    copy.truncate_fully_and_start_at(offset, None)?;
+    copy.forget_missing()
+}
+
 /// Cuts a copy, of which nothing is set aside: the log is what counts.
 fn cut(copy: &mut PartitionLog, offset: Offset) -> Result<(), LogError> {
+    // The high watermark is not below the log start.
+    if offset < copy.log_start_offset() {
+        return begin_at(copy, offset);
+    }
     copy.set_high_watermark(offset);
     copy.truncate_to(offset).map(drop)
 }

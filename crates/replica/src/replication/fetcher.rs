@@ -80,6 +80,19 @@ struct Followed {
     stopped: bool,
     /// Whether the beginning of the log was compared with the leader's, if it is lost here.
     is_compared: bool,
+    /// How often the leader was asked for that in vain: other answers do not end this series.
+    comparison_failures: u32,
+}
+
+impl Followed {
+    /// The leader has returned its log start for a comparison, or it has not: then the partition rests, longer each time.
+    fn note_comparison(&mut self, is_compared: bool, now: Instant, longest: Duration) {
+        self.is_compared = is_compared;
+        if !is_compared {
+            self.comparison_failures = self.comparison_failures.saturating_add(1);
+            self.rests_until = Some(now + backoff(self.comparison_failures, longest));
+        }
+    }
 }
 
 /// No answer arrived.
@@ -213,6 +226,7 @@ impl Fetcher {
                 rests_until: None,
                 stopped: false,
                 is_compared: false,
+                comparison_failures: 0,
             };
             self.followed.insert(key, followed);
             self.go_on(key, position);
@@ -601,20 +615,22 @@ impl Fetcher {
 
     /// Once in each leader epoch: where the beginning of the log is lost because a leader lacked it, this leader may have it.
     async fn compare_beginning(&mut self, key: PartitionKey, partition: &Partition, epoch: LeaderEpoch) {
-        let is_compared = |followed: &Followed| followed.is_compared;
-        if !partition.lacks_what_a_leader_lacked() || self.followed.get(&key).is_none_or(is_compared) {
+        let is_settled = |followed: &Followed| followed.is_compared || followed.stopped;
+        if !partition.lacks_what_a_leader_lacked() || self.followed.get(&key).is_none_or(is_settled) {
             return;
         }
-        match self.leader_offsets(partition, epoch).await {
-            Ok((_, start)) => {
-                partition.compare_beginning(epoch, start);
-                if let Some(followed) = self.followed.get_mut(&key) {
-                    followed.is_compared = true;
-                }
-            }
+        let found = self.leader_offsets(partition, epoch).await;
+        match &found {
+            Ok((_, start)) => partition.compare_beginning(epoch, *start),
             Err(reason) => {
                 tracing::debug!(?partition, leader = %self.leader, reason, "Leader did not return its log start");
+                // It has news for a partition that is fetched again, and not for one that was idle.
+                self.session.remove(&key);
             }
+        }
+        let longest: Duration = self.replication.settings().fetch_backoff;
+        if let Some(followed) = self.followed.get_mut(&key) {
+            followed.note_comparison(found.is_ok(), Instant::now(), longest);
         }
     }
 
@@ -675,5 +691,40 @@ fn partition_at(
         log_start_offset: position.log_start_offset.0,
         partition_max_bytes: max_bytes,
         ..FetchPartition::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::partition::testing::{NODE, partition_as, registration};
+    use thalweg_log::disk::Disk;
+    use thalweg_log::{Clock, Home, LogConfig, PartitionLog, TopicPartition};
+
+    #[test]
+    fn partition_rests_longer_each_time_that_its_beginning_is_not_compared() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (home, name) = (Home::new(Disk::real(), dir.path().join("t-0")), TopicPartition::new("t", 0));
+        let log = PartitionLog::create(home, name, None, Arc::new(LogConfig::default()), Clock::manual(0));
+        let mut followed = Followed {
+            partition: Arc::new(partition_as(log.expect("creates"), &registration(NODE, 4))),
+            epoch: LeaderEpoch(4),
+            failures: 0,
+            rests_until: None,
+            stopped: false,
+            is_compared: false,
+            comparison_failures: 0,
+        };
+        let (now, longest) = (Instant::now(), Duration::from_millis(70));
+        let mut rests = Vec::new();
+        for _ in 0..4 {
+            followed.note_comparison(false, now, longest);
+            rests.push(followed.rests_until.take().expect("it rests") - now);
+            // Records arrive in between.
+            followed.failures = 0;
+        }
+        assert_eq!(rests, [20, 40, 70, 70].map(Duration::from_millis));
+        followed.note_comparison(true, now, longest);
+        assert_eq!((followed.is_compared, followed.rests_until), (true, None));
     }
 }

@@ -101,8 +101,8 @@ impl Cleaner {
         }
     }
 
-    /// The damage of a log that could not be compacted is mended.
-    pub(super) fn mended(&self, topic: &Arc<str>, partition: PartitionIndex) {
+    /// A log that could not be compacted is mended, or gone.
+    pub(super) fn forgets(&self, topic: &Arc<str>, partition: PartitionIndex) {
         let mut state = self.0.lock();
         state.uncleanable_count = state.uncleanable_count.saturating_sub(1);
         state.uncleanable.retain(|known| known.topic != *topic || known.partition != partition);

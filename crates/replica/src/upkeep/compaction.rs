@@ -12,13 +12,16 @@ mod tests;
 mod throttle;
 
 use super::Upkeep;
+use super::cleaner::Cleaner;
 use crate::isr_changes::PartitionKey;
 use crate::partition::Partition;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use thalweg_config::CleanerSettings;
 use thalweg_hash::HashMap;
-use thalweg_log::{CompactionError, CompactionJob, CompactionOutcome, CompactionStep, LogError};
+use thalweg_log::{
+    CompactionError, CompactionJob, CompactionOutcome, CompactionStep, LogError, PartitionLog,
+};
 use throttle::IoThrottle;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -55,7 +58,7 @@ pub async fn run(upkeep: Arc<Upkeep>) {
             biased;
             Some(done) = under_way.join_next(), if !under_way.is_empty() => match done {
                 Ok(Done::Compacted) if waiting.is_empty() => next_survey = Instant::now(),
-                Ok(Done::Uncleanable(id, is_damaged)) => drop(uncleanable.insert(id, is_damaged)),
+                Ok(Done::Uncleanable(id, given_up)) => drop(uncleanable.insert(id, given_up)),
                 Ok(Done::Compacted | Done::Nothing) => {}
                 Err(error) => tracing::error!(%error, "Compaction panicked, log is unchanged"),
             },
@@ -67,16 +70,24 @@ pub async fn run(upkeep: Arc<Upkeep>) {
     }
 }
 
-/// Partitions that cannot be compacted (Kafka's uncleanable partitions), and whether that is because of damage: logged once, and
-/// skipped until the damage is mended, the broker restarts or the settings of compaction change.
-type Uncleanable = HashMap<PartitionKey, bool>;
+/// Partitions that cannot be compacted (Kafka's uncleanable partitions): logged once, and skipped until their damage is mended,
+/// the broker restarts or the settings of compaction change.
+type Uncleanable = HashMap<PartitionKey, GivenUp>;
+
+/// A log that cannot be compacted.
+#[derive(Debug, PartialEq, Eq)]
+struct GivenUp {
+    topic: Arc<str>,
+    /// Whether that is because of damage, as of the moment when it was found: it may be mended right after.
+    is_damaged: bool,
+}
 
 /// The outcome of a compaction.
 enum Done {
     Compacted,
     /// There was nothing left to do, or it failed and is retried.
     Nothing,
-    Uncleanable(PartitionKey, bool),
+    Uncleanable(PartitionKey, GivenUp),
 }
 
 fn id(partition: &Partition) -> PartitionKey {
@@ -90,25 +101,19 @@ async fn dirtiest_first(upkeep: &Arc<Upkeep>, uncleanable: &mut Uncleanable) -> 
         let mut known = known;
         let now_ms = surveyed.clock.now_ms();
         let mut found = Vec::new();
-        for partition in surveyed.partitions.all() {
+        let all = surveyed.partitions.all();
+        forget_mended(&mut known, &all, &surveyed.cleaner);
+        for partition in all {
             let key = id(&partition);
-            if known.get(&key).is_some_and(|is_damaged| *is_damaged && !partition.is_damaged()) {
-                known.remove(&key);
-                surveyed.cleaner.mended(&partition.topic, partition.index);
-            }
             if partition.is_moving() || known.contains_key(&key) {
                 continue;
             }
-            match partition.with_log(|log| log.dirtiness(now_ms)) {
+            match planned(&partition, |log| log.dirtiness(now_ms)) {
                 Ok(Some(dirtiness)) => found.push((dirtiness, partition)),
                 Ok(None) => {}
-                Err(error) => {
-                    partition.note_error(&error);
-                    if matches!(error, LogError::Corrupt { .. }) {
-                        known.insert(key, partition.is_damaged());
-                        surveyed.cleaner.gave_up(&partition.topic, partition.index, CORRUPT);
-                    }
-                    tracing::error!(?partition, %error, "Failed to plan a compaction");
+                Err(given_up) => {
+                    known.insert(key, given_up);
+                    surveyed.cleaner.gave_up(&partition.topic, partition.index, CORRUPT);
                 }
             }
         }
@@ -129,12 +134,49 @@ async fn dirtiest_first(upkeep: &Arc<Upkeep>, uncleanable: &mut Uncleanable) -> 
     }
 }
 
+/// Forgets the logs whose damage is mended, and those that are gone.
+fn forget_mended(known: &mut Uncleanable, all: &[Arc<Partition>], cleaner: &Cleaner) {
+    let there: HashMap<PartitionKey, &Arc<Partition>> =
+        all.iter().map(|partition| (id(partition), partition)).collect();
+    known.retain(|key, GivenUp { topic, is_damaged }| {
+        let is_left = there.get(key).is_some_and(|partition| !*is_damaged || partition.is_damaged());
+        if !is_left {
+            cleaner.forgets(topic, key.1);
+        }
+        is_left
+    });
+}
+
+/// What a plan has found. Damage is noted under the same lock: later the log may have been mended. An error is that of a log
+/// which is not worth another try.
+fn planned<T>(
+    partition: &Partition,
+    plan: impl FnOnce(&mut PartitionLog) -> Result<Option<T>, LogError>,
+) -> Result<Option<T>, GivenUp> {
+    let planned = partition.with_log(|log| {
+        plan(log).map_err(|error| {
+            log.note_error(&error);
+            (error, log.damage().is_some())
+        })
+    });
+    let (error, is_damaged) = match planned {
+        Ok(planned) => return Ok(planned),
+        Err(failed) => failed,
+    };
+    partition.tell_damage();
+    tracing::error!(?partition, %error, "Failed to plan a compaction");
+    match error {
+        LogError::Corrupt { .. } => Err(GivenUp { topic: Arc::clone(&partition.topic), is_damaged }),
+        _ => Ok(None),
+    }
+}
+
 /// Compacts one log, then lets retention have it, which had to wait.
 async fn compact(upkeep: Arc<Upkeep>, throttle: Arc<IoThrottle>, partition: Arc<Partition>) -> Done {
     let done = match pass(&upkeep, &throttle, &partition).await {
         Ok(true) => Done::Compacted,
         Ok(false) => Done::Nothing,
-        Err(id) => Done::Uncleanable(id, partition.is_damaged()),
+        Err(given_up) => Done::Uncleanable(id(&partition), given_up),
     };
     let (disk, now_ms) = (upkeep.log_dirs.disk().clone(), upkeep.clock.now_ms());
     let retained = disk.spawn(move || super::delete_old_segments_of(&partition, now_ms));
@@ -144,20 +186,16 @@ async fn compact(upkeep: Arc<Upkeep>, throttle: Arc<IoThrottle>, partition: Arc<
     done
 }
 
-/// Plans a pass, runs its steps, and installs the outcome. Returns whether it did; an error names a partition that is
-/// not worth another try.
-async fn pass(
-    upkeep: &Upkeep,
-    throttle: &IoThrottle,
-    partition: &Arc<Partition>,
-) -> Result<bool, PartitionKey> {
+/// Plans a pass, runs its steps, and installs the outcome. Returns whether it did; an error is that of a log which is not worth
+/// another try.
+async fn pass(upkeep: &Upkeep, throttle: &IoThrottle, partition: &Arc<Partition>) -> Result<bool, GivenUp> {
     // A panic ends this task, and is reported at the join.
     const NO_PANIC: &str = "work on the disk does not panic";
     let disk = upkeep.log_dirs.disk();
     let (planned, settings) = (Arc::clone(partition), upkeep.settings().cleaner.clone());
     let now_ms = upkeep.clock.now_ms();
     let planned = disk.spawn(move || plan(&planned, &settings, now_ms)).await.expect(NO_PANIC);
-    let planned = planned.map_err(|id| upkeep.gave_up(partition, id, CORRUPT))?;
+    let planned = planned.inspect_err(|_| upkeep.gave_up(partition, CORRUPT))?;
     let Some(job) = planned else { return Ok(false) };
     let mut work = (job.begin(), job);
     let outcome = loop {
@@ -197,13 +235,12 @@ async fn pass(
     if let Ok(true) = ended {
         upkeep.cleaner.compacted(bytes.0, bytes.1);
     }
-    ended.map_err(|id| upkeep.gave_up(partition, id, reason))
+    ended.inspect_err(|_| upkeep.gave_up(partition, reason))
 }
 
 impl Upkeep {
-    fn gave_up(&self, partition: &Partition, id: PartitionKey, reason: &'static str) -> PartitionKey {
+    fn gave_up(&self, partition: &Partition, reason: &'static str) {
         self.cleaner.gave_up(&partition.topic, partition.index, reason);
-        id
     }
 }
 
@@ -215,22 +252,15 @@ fn plan(
     partition: &Partition,
     settings: &CleanerSettings,
     now_ms: i64,
-) -> Result<Option<CompactionJob>, PartitionKey> {
+) -> Result<Option<CompactionJob>, GivenUp> {
     if partition.is_moving() {
         return Ok(None);
     }
-    match partition.with_log(|log| log.plan_compaction(now_ms)) {
-        Ok(Some(mut job)) => {
-            job.dedupe_buffer_bytes = settings.dedupe_buffer_bytes / settings.threads.max(1);
-            Ok(Some(job))
-        }
-        Ok(None) => Ok(None),
-        Err(error) => {
-            partition.note_error(&error);
-            tracing::error!(?partition, %error, "Failed to plan a compaction");
-            if matches!(error, LogError::Corrupt { .. }) { Err(id(partition)) } else { Ok(None) }
-        }
-    }
+    let job = planned(partition, |log| log.plan_compaction(now_ms))?;
+    Ok(job.map(|mut job| {
+        job.dedupe_buffer_bytes = settings.dedupe_buffer_bytes / settings.threads.max(1);
+        job
+    }))
 }
 
 /// Installs the outcome of a pass, or removes its files if the log changed meanwhile.
@@ -238,21 +268,18 @@ fn end(
     partition: &Partition,
     job: &CompactionJob,
     outcome: Option<Result<CompactionOutcome, CompactionError>>,
-) -> Result<bool, PartitionKey> {
-    // A segment that was cut while it was read looks torn.
-    let was_cut = |outcome: &Result<_, _>| {
-        matches!(outcome, Err(CompactionError::Corrupt { .. }))
-            && !partition.with_log(|log| log.is_current(job))
-    };
-    match outcome.filter(|outcome| !was_cut(outcome)) {
+) -> Result<bool, GivenUp> {
+    match outcome {
         Some(Ok(outcome)) => return Ok(take_over(partition, job, outcome)),
         Some(Err(error @ (CompactionError::Corrupt { .. } | CompactionError::TooManyKeys { .. }))) => {
-            tracing::error!(?partition, %error, "Log cannot be compacted and is skipped until the next start");
-            if let CompactionError::Corrupt { segment, fault } = error {
-                partition.note_error(&LogError::Corrupt { segment, fault });
-            }
             job.discard();
-            return Err(id(partition));
+            let Some(is_damaged) = note_outcome(partition, job, &error) else {
+                tracing::debug!(?partition, %error, "Abandoned a compaction of a log that was truncated");
+                return Ok(false);
+            };
+            let until = if is_damaged { "the damage is mended" } else { "the next start" };
+            tracing::error!(?partition, %error, "Log cannot be compacted and is skipped until {until}");
+            return Err(GivenUp { topic: Arc::clone(&partition.topic), is_damaged });
         }
         Some(Err(error)) => {
             tracing::error!(?partition, %error, "Compaction failed, log is unchanged")
@@ -266,6 +293,21 @@ fn end(
     }
     job.discard();
     Ok(false)
+}
+
+/// Notes why a log cannot be compacted. Returns whether that is damage; `None` if it may be none, because a segment that was cut
+/// while it was read looks torn.
+fn note_outcome(partition: &Partition, job: &CompactionJob, error: &CompactionError) -> Option<bool> {
+    let CompactionError::Corrupt { segment, fault } = error else { return Some(false) };
+    let noted = partition.with_log(|log| {
+        let is_current = log.is_current(job);
+        is_current.then(|| {
+            log.note_error(&LogError::Corrupt { segment: *segment, fault: fault.clone() });
+            log.damage().is_some()
+        })
+    });
+    partition.tell_damage();
+    noted
 }
 
 /// Renames under the lock, and syncs without it.

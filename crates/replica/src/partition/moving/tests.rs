@@ -531,3 +531,49 @@ fn copy_is_kept_where_the_disk_of_the_log_dies_in_the_switch() {
     assert_eq!(logs.len(), 1, "the other disk is gone, and the copy is whole");
     assert_eq!(stored(&mut logs[0]).len(), 50);
 }
+
+#[test]
+fn copy_that_lacks_its_end_is_made_again_and_is_no_damaged_log_afterwards() {
+    let (root, faults, dirs, partition) = moving_with_faults();
+    while partition.copy_next(&dirs, 1 << 20).expect("it is copied") != Progress::CaughtUp {}
+    partition.close_future().expect("closes");
+    partition.with_log(PartitionLog::close).expect("closes");
+    drop(partition);
+    dirs.close(42);
+    drop(dirs);
+    faults.heal();
+    let mut two = std::fs::read_dir(root.path().join("two"))
+        .expect("lists")
+        .map(|entry| entry.expect("an entry").path());
+    let copy = two.find(|path| path.is_dir()).expect("the copy is there");
+    let file = Disk::real().open(&copy.join(format!("{:020}.log", 0))).expect("opens");
+    file.set_len(1000).expect("cuts");
+    let paths = ["one", "two"].map(|name| root.path().join(name));
+    let options = LogDirsOptions { threads: 1, ..LogDirsOptions::new(paths.to_vec(), NODE.0) };
+    let (dirs, mut logs) = LogDirs::open(options, |_| Arc::new(LogConfig::default())).expect("opens");
+    let partition = super::super::testing::partition(logs.pop().expect("it is there"), 0);
+    let copy = dirs.take_future(&TopicPartition::new("t", 0)).expect("it is there");
+    assert!(copy.damage().is_some());
+    let to = copy.directory_id().expect("it lies in a directory");
+    partition.resume_move(copy).expect("it goes on");
+    while partition.finish_move(&dirs, to).expect("it is copied") != Progress::Moved {}
+    assert_eq!(partition.with_log(|log| (log.damage(), log.recovery_point())), (None, Offset(50)));
+    assert_eq!(partition.with_log(stored).len(), 50);
+}
+
+#[test]
+fn copy_is_restarted_without_setting_anything_aside() {
+    let (root, _faults, dirs, partition) = moving_with_faults();
+    partition.with_log(|log| {
+        log.set_high_watermark(log.log_end_offset());
+        log.delete_records(Offset(10)).expect("deletes");
+    });
+    while partition.copy_next(&dirs, 1 << 20).expect("it is copied") != Progress::CaughtUp {}
+    partition.apply(&registration(OTHER, 1));
+    let bounds = crate::partition::LeaderBounds { start: Offset(100), end: Offset(120), lost_from: None };
+    partition.reset_to_leader(LeaderEpoch(1), Offset(50), bounds).expect("restarts");
+    while partition.copy_next(&dirs, 1 << 20).expect("it is copied") != Progress::CaughtUp {}
+    let names = std::fs::read_dir(root.path().join("two")).expect("lists");
+    let names: Vec<_> = names.map(|entry| entry.expect("an entry").file_name().into_string()).collect();
+    assert!(names.iter().flatten().all(|name| !name.ends_with("-stray")), "{names:?}");
+}
