@@ -49,6 +49,9 @@ pub(super) struct Broker {
     is_acknowledging: bool,
     /// After a failure: when to try again.
     not_before: Instant,
+    /// Partitions that the broker refused, each with the time of the next try. Fetches leave them out until then, since
+    /// the broker would answer at once; the other partitions are read meanwhile.
+    held_back: BTreeMap<Place, Instant>,
 }
 
 impl Broker {
@@ -62,7 +65,21 @@ impl Broker {
             in_flight: false,
             is_acknowledging: false,
             not_before: Instant::now(),
+            held_back: BTreeMap::new(),
         }
+    }
+
+    /// Leaves out of `wanted` the partitions that are held back. Returns when the first of them is due.
+    fn leave_out_held_back(&mut self, wanted: &mut BTreeSet<Place>) -> Option<Instant> {
+        let now = Instant::now();
+        self.held_back.retain(|_, until| *until > now);
+        let mut due: Option<Instant> = None;
+        for (place, until) in &self.held_back {
+            if wanted.remove(place) {
+                due = Some(due.map_or(*until, |due| due.min(*until)));
+            }
+        }
+        due
     }
 
     pub(super) fn holds(&self, place: Place) -> bool {
@@ -157,7 +174,7 @@ impl ShareConsumer {
                 leaders.entry(broker).or_default();
             }
         }
-        for (broker, wanted) in leaders {
+        for (broker, mut wanted) in leaders {
             let sessions = &mut self.sessions;
             let of_broker = self.brokers.entry(broker).or_insert_with(|| {
                 *sessions += 1;
@@ -169,11 +186,13 @@ impl ShareConsumer {
                 }
                 continue;
             }
+            let tried_again = of_broker.leave_out_held_back(&mut wanted);
+            due = tried_again.map_or(due, |at| due.min(at));
             if of_broker.renews() {
                 self.send_acknowledgements(broker, false);
             } else if wanted.is_empty() {
-                // The session lives while any of its records may be acknowledged.
-                let is_done = of_broker.held.values().all(Ranges::is_empty);
+                // The session lives while any of its records may be acknowledged, and for partitions that are tried again.
+                let is_done = tried_again.is_none() && of_broker.held.values().all(Ranges::is_empty);
                 if is_done || !of_broker.pending.is_empty() {
                     self.send_acknowledgements(broker, is_done);
                 }
@@ -230,7 +249,7 @@ impl ShareConsumer {
             batch_size: config.records_max,
             share_acquire_mode: i8::from(config.acquire_mode == AcquireMode::RecordLimit),
             topics: of_broker.session.fetched(&wanted, &acknowledged),
-            forgotten_topics_data: of_broker.session.forgotten(&wanted),
+            forgotten_topics_data: of_broker.session.forgotten(&wanted, &acknowledged),
             ..ShareFetchRequest::default()
         };
         of_broker.in_flight = true;
@@ -364,7 +383,8 @@ impl ShareConsumer {
 
     fn fetched(&mut self, broker: i32, acknowledged: Acknowledgements, response: ShareFetchResponse) {
         self.lock(response.acquisition_lock_timeout_ms);
-        let mut refused: BTreeMap<Place, ClientError> = BTreeMap::new();
+        let mut not_acknowledged: BTreeMap<Place, ClientError> = BTreeMap::new();
+        let mut refused: Vec<(Place, ClientError)> = Vec::new();
         for topic in response.responses {
             for partition in topic.partitions {
                 let place = (topic.topic_id, partition.partition_index);
@@ -372,38 +392,45 @@ impl ShareConsumer {
                 let what = || format!("Acknowledgement of {at}");
                 let message = partition.acknowledge_error_message.as_deref();
                 if let Err(error) = Refused::check(partition.acknowledge_error_code, message, what) {
-                    refused.insert(place, error.into());
+                    not_acknowledged.insert(place, error.into());
                 }
-                self.take_partition(broker, place, &at, partition);
+                let what = || format!("Share fetch of {at}");
+                match Refused::check(partition.error_code, partition.error_message.as_deref(), what) {
+                    Ok(()) => self.take_partition(broker, place, &at, partition),
+                    Err(error) => refused.push((place, error.into())),
+                }
             }
         }
+        if !refused.is_empty() {
+            self.hold_back(broker, refused);
+        }
         for place in acknowledged.keys() {
-            self.settle(*place, refused.remove(place).map_or(Ok(()), Err));
+            self.settle(*place, not_acknowledged.remove(place).map_or(Ok(()), Err));
         }
     }
 
-    /// A broker refuses a partition. As in Java, that does not end the consumer (`ShareFetchCollector`): the right may be granted.
-    fn refused_partition(&mut self, broker: i32, error: ClientError) {
-        // The broker would answer at once, as long as it refuses the partition.
-        let again = Instant::now() + self.backoff.next();
+    /// A broker refuses partitions. As in Java, that does not end the consumer (`ShareFetchCollector`), since the right may
+    /// be granted, and the broker's other partitions are read on.
+    fn hold_back(&mut self, broker: i32, refused: Vec<(Place, ClientError)>) {
+        let until = Instant::now() + self.backoff.next();
         if let Some(of_broker) = self.brokers.get_mut(&broker) {
-            of_broker.not_before = again;
+            of_broker.held_back.extend(refused.iter().map(|(place, _)| (*place, until)));
         }
-        let is_passing = error.is_retriable() || error.error_code() == Some(ErrorCode::UnknownServerError);
+        let mut is_passing = false;
+        for (_, error) in refused {
+            if error.is_retriable() || error.error_code() == Some(ErrorCode::UnknownServerError) {
+                self.config.connection.failed("share fetch", &error);
+                is_passing = true;
+            } else {
+                self.refused = Some(error);
+            }
+        }
         if is_passing {
-            self.config.connection.failed("share fetch", &error);
             self.refresh_soon();
-        } else {
-            self.refused = Some(error);
         }
     }
 
     fn take_partition(&mut self, broker: i32, place: Place, at: &TopicPartition, data: PartitionData) {
-        let what = || format!("Share fetch of {at}");
-        if let Err(error) = Refused::check(data.error_code, data.error_message.as_deref(), what) {
-            self.refused_partition(broker, error.into());
-            return;
-        }
         let Some(of_broker) = self.brokers.get_mut(&broker) else { return };
         let acquired = data.acquired_records.iter().map(|range| Acquired {
             first: Offset(range.first_offset),

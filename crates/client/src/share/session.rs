@@ -68,10 +68,16 @@ impl Session {
         topics
     }
 
-    /// The partitions that the session has and that are not wanted any more.
-    pub(super) fn forgotten(&self, wanted: &BTreeSet<Place>) -> Vec<ForgottenTopic> {
+    /// The partitions that the session has, or gets by their acknowledgements, and that are not wanted (any more).
+    pub(super) fn forgotten(
+        &self,
+        wanted: &BTreeSet<Place>,
+        acknowledged: &Acknowledgements,
+    ) -> Vec<ForgottenTopic> {
+        let named = self.known.iter().chain(acknowledged.keys());
+        let unwanted: BTreeSet<Place> = named.filter(|place| !wanted.contains(place)).copied().collect();
         let mut topics: Vec<ForgottenTopic> = Vec::new();
-        for &(topic_id, partition) in self.known.difference(wanted) {
+        for (topic_id, partition) in unwanted {
             match topics.last_mut().filter(|last| last.topic_id == topic_id) {
                 Some(topic) => topic.partitions.push(partition),
                 None => topics.push(ForgottenTopic { topic_id, partitions: vec![partition] }),
@@ -139,7 +145,11 @@ mod tests {
         ranges.insert(5, 5, 2);
         let acknowledged = Acknowledgements::from([((Uuid(1), 1), ranges)]);
         assert_eq!(named(&session, &[0, 2], &acknowledged), [(1, 2), (2, 0)]);
-        assert_eq!(session.forgotten(&places(&[0, 2]))[0].partitions, [1]);
+        assert_eq!(session.forgotten(&places(&[0, 2]), &none)[0].partitions, [1]);
+        session.fetch_answered(places(&[0, 2]));
+        let unwanted = session.forgotten(&places(&[2]), &acknowledged);
+        assert_eq!(unwanted[0].partitions, [0, 1], "an acknowledgement would put 1 into the session again");
+        session.epoch = 1;
         session.answered();
         assert_eq!((session.epoch, super::named(&acknowledged)[0].partitions.len()), (2, 1));
         session.epoch = i32::MAX;

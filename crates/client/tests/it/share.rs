@@ -20,6 +20,7 @@ use thalweg_wire::request::share_group_heartbeat_response::{Assignment, TopicPar
 use thalweg_wire::request::*;
 use thalweg_wire::{ApiKey, Decoder, ErrorCode, Message, Records, frame};
 use tokio::io::DuplexStream;
+use tokio::time::Instant;
 
 use crate::fake::{TOPIC, TOPIC_ID};
 use crate::groups::{GROUP, connector, encode, metadata, serve};
@@ -33,12 +34,13 @@ const SERVED: [ApiKey; 6] = [
     ApiKey::ShareAcknowledge,
 ];
 
-/// What a request said: its epoch, the partitions that it named, and the acknowledgements of partition 0.
+/// What a request said: its epoch, the partitions that it named and forgot, and the acknowledgements of partition 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Said {
     api: ApiKey,
     epoch: i32,
     partitions: Vec<i32>,
+    forgotten: Vec<i32>,
     acknowledged: Vec<(i64, i64, i8)>,
 }
 
@@ -120,10 +122,12 @@ impl Broker {
                 let partitions = request.topics.iter().flat_map(|topic| &topic.partitions);
                 let of_first = partitions.clone().filter(|partition| partition.partition_index == 0);
                 let batches = of_first.flat_map(|partition| &partition.acknowledgement_batches);
+                let forgotten = request.forgotten_topics_data.iter();
                 self.said.lock().expect("no panic").push(Said {
                     api: key,
                     epoch: request.share_session_epoch,
                     partitions: partitions.map(|partition| partition.partition_index).collect(),
+                    forgotten: forgotten.flat_map(|topic| topic.partitions.clone()).collect(),
                     acknowledged: batches
                         .map(|batch| (batch.first_offset, batch.last_offset, batch.acknowledge_types[0]))
                         .collect(),
@@ -139,6 +143,7 @@ impl Broker {
                     api: key,
                     epoch: request.share_session_epoch,
                     partitions: partitions.map(|partition| partition.partition_index).collect(),
+                    forgotten: Vec::new(),
                     acknowledged: batches
                         .map(|batch| (batch.first_offset, batch.last_offset, batch.acknowledge_types[0]))
                         .collect(),
@@ -234,6 +239,7 @@ async fn returned_records_are_accepted_by_the_next_poll_and_markers_are_gaps() {
         api: ApiKey::ShareFetch,
         epoch,
         partitions: partitions.to_vec(),
+        forgotten: Vec::new(),
         acknowledged: acknowledged.to_vec(),
     };
     assert_eq!(said[0], fetch(0, &[0, 1], &[]), "the first names all partitions");
@@ -378,4 +384,30 @@ async fn a_partition_that_the_consumer_may_not_read_is_reported_and_the_consumer
         }
         assert_eq!(chunk(&mut consumer).await.acquired[0].first, Offset(0), "{error}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_partition_does_not_hold_back_the_other_partitions_of_its_broker() {
+    let broker = Broker::default();
+    broker.next(answer(PartitionData {
+        partition_index: 1,
+        error_code: ErrorCode::UnknownServerError.code(),
+        ..PartitionData::default()
+    }));
+    broker.next(records(0, 2, 1));
+    let mut consumer = broker.consumer(AcknowledgementMode::Implicit).await;
+    consumer.wait_for_assignment().await.expect("partitions");
+    let begun = Instant::now();
+    chunk(&mut consumer).await;
+    assert!(begun.elapsed() < Duration::from_millis(100), "after {:?}", begun.elapsed());
+    idle(&mut consumer).await;
+    let said = broker.said();
+    assert_eq!((&said[0].partitions[..], &said[0].forgotten[..]), (&[0, 1][..], &[][..]));
+    assert_eq!(
+        (&said[1].partitions[..], &said[1].forgotten[..]),
+        (&[][..], &[1][..]),
+        "the broker would refuse it again"
+    );
+    let named = said[2..].iter().filter(|said| said.partitions.contains(&1)).count();
+    assert_eq!(named, 1, "it is tried again: {said:?}");
 }

@@ -15,9 +15,11 @@
 mod join;
 mod leave;
 mod rebalance;
+mod refused_upgrades;
 mod sync;
 
 pub(super) use join::Joining;
+use refused_upgrades::RefusedUpgrades;
 
 use super::effects::Context;
 use super::error::MembershipError;
@@ -120,8 +122,7 @@ pub(super) struct ClassicGroup {
     join_phase: JoinPhase,
     join_deadline: Deadline,
     sync_deadline: Deadline,
-    /// Until when the group does not become a consumer group, by the monotonic clock: the records were too large.
-    upgrade_refused_until_ms: Option<i64>,
+    refused_upgrades: RefusedUpgrades,
 }
 
 impl ClassicGroup {
@@ -149,7 +150,7 @@ impl ClassicGroup {
             join_phase: JoinPhase::Rebalance,
             join_deadline: Deadline::default(),
             sync_deadline: Deadline::default(),
-            upgrade_refused_until_ms: None,
+            refused_upgrades: RefusedUpgrades::default(),
         }
     }
 
@@ -363,14 +364,13 @@ impl ClassicGroup {
         }
     }
 
-    /// The records of the group as a consumer group were larger than a batch.
-    pub(super) fn refuse_upgrade_until(&mut self, monotonic_ms: i64) {
-        self.upgrade_refused_until_ms = Some(monotonic_ms);
+    /// Conversions to a consumer group whose records were larger than a batch.
+    pub(super) fn refused_upgrades(&self) -> &RefusedUpgrades {
+        &self.refused_upgrades
     }
 
-    /// Whether they were, and are not to be made again yet.
-    pub(super) fn is_upgrade_refused(&self, now_ms: i64) -> bool {
-        self.upgrade_refused_until_ms.is_some_and(|until_ms| now_ms < until_ms)
+    pub(super) fn refused_upgrades_mut(&mut self) -> &mut RefusedUpgrades {
+        &mut self.refused_upgrades
     }
 
     /// Starts the session of every member: the group was just loaded, and heartbeats went elsewhere before.

@@ -121,10 +121,12 @@ impl ConsumerGroup {
         )
     }
 
-    /// The consumer group that a classic group becomes. Its members keep what they have, and join again.
+    /// The consumer group that a classic group becomes when this member joins. Its members keep what they have, and join
+    /// again.
     pub(in super::super) fn of_classic(
         classic: &ClassicGroup,
         id: &Arc<str>,
+        joining: &str,
         scene: &mut Scene<'_>,
     ) -> Result<ConsumerGroup, HeartbeatError> {
         let refused = |reason| Err(HeartbeatError::NotUpgraded { group: id.to_string(), reason });
@@ -137,7 +139,7 @@ impl ConsumerGroup {
         if classic.size() > scene.config.consumer.group_size_max {
             return refused("it has more members than group.consumer.max.size");
         }
-        if classic.is_upgrade_refused(scene.now.monotonic_ms) {
+        if classic.refused_upgrades().has(joining, scene.now.monotonic_ms) {
             return Err(WriteError::TooLarge.into());
         }
         let mut group = ConsumerGroup::new(id.clone());

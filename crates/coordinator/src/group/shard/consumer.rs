@@ -91,7 +91,7 @@ impl Shard {
         let shared: Arc<str> = slot.map_or_else(|| id.into(), |(id, _)| id.clone());
         let group = match slot {
             Some((_, Group::Classic(classic))) if classic.state() != GroupState::Empty => {
-                let group = ConsumerGroup::of_classic(classic, &shared, scene)?;
+                let group = ConsumerGroup::of_classic(classic, &shared, &request.member_id, scene)?;
                 records.push(CoordinatorRecord::group_tombstone(id));
                 group.to_records(&mut records);
                 (changes, upgrades) = (group.classic_sessions(), true);
@@ -207,6 +207,8 @@ impl Shard {
                 // The subscription of one member is no reason to refuse the others.
                 if write.is_too_large_without(&member, batch_bytes_max, compression, now) {
                     self.put_off_conversion(&id, now);
+                } else {
+                    self.put_off_conversion_by(&member, &id, now);
                 }
             }
             After::Downgrade(id, _) if error == WriteError::TooLarge => self.put_off_conversion(&id, now),
@@ -226,7 +228,7 @@ impl Shard {
         let until_ms = now.monotonic_ms.saturating_add(CONVERSION_RETRY_MS);
         let (stays, members) = match self.groups.get_mut(id).and_then(Timed::latest_mut) {
             Some(Group::Classic(group)) => {
-                group.refuse_upgrade_until(until_ms);
+                group.refused_upgrades_mut().put_off(until_ms);
                 ("classic", group.size())
             }
             Some(Group::Consumer(group)) => {
@@ -239,6 +241,22 @@ impl Shard {
             group = %id, members, stays, retry_after_ms = CONVERSION_RETRY_MS,
             "The group is too large to be converted: its records exceed max.message.bytes of __consumer_offsets. \
              Raise that, or move all members to one protocol while the group is empty"
+        );
+    }
+
+    /// The records of a group's conversion are larger than a batch by those of the member that joins, which asks again at
+    /// once. For a while its joins do not convert the group.
+    fn put_off_conversion_by(&mut self, member: &str, id: &str, now: Moment) {
+        let until_ms = now.monotonic_ms.saturating_add(CONVERSION_RETRY_MS);
+        let Some(Group::Classic(group)) = self.groups.get_mut(id).and_then(Timed::latest_mut) else { return };
+        if !group.refused_upgrades_mut().put_off_by(member, until_ms, now.monotonic_ms) {
+            self.put_off_conversion(id, now);
+            return;
+        }
+        tracing::warn!(
+            group = %id, member, retry_after_ms = CONVERSION_RETRY_MS,
+            "The member does not convert its group: with its subscription, the records exceed max.message.bytes of \
+             __consumer_offsets. Raise that, or subscribe the member to fewer topics"
         );
     }
 

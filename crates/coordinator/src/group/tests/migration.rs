@@ -275,8 +275,32 @@ fn a_member_with_a_large_subscription_does_not_keep_others_from_upgrading_their_
     let topics: Vec<String> = (0..100).map(|topic| format!("a-topic-with-a-long-name-{topic}")).collect();
     let topics: Vec<&str> = topics.iter().map(String::as_str).collect();
     let large = Consumer::new("large", &topics);
-    assert_eq!(h.beat_error(&large.request()), ErrorCode::UnknownServerError, "as in Kafka");
-    assert_eq!(h.refused, 1);
+    for _ in 0..300 {
+        assert_eq!(h.beat_error(&large.request()), ErrorCode::UnknownServerError, "as in Kafka");
+        h.advance(1);
+    }
+    assert_eq!(h.refused, 1, "the conversion is not made at every heartbeat");
+    h.beat(&mut Consumer::new("new", &["t"]));
+    assert_eq!(h.described().members.len(), 2);
+    h.check_replay();
+}
+
+#[test]
+fn large_subscriptions_by_ever_new_members_do_not_convert_a_group_again_and_again() {
+    let mut h = with_topic(2);
+    let (classic, generation) = classic_group(&mut h);
+    h.batch_bytes_max = 2_000;
+    let topics: Vec<String> = (0..100).map(|topic| format!("a-topic-with-a-long-name-{topic}")).collect();
+    let topics: Vec<&str> = topics.iter().map(String::as_str).collect();
+    for member in 0..100 {
+        let large = Consumer::new(&format!("large-{member}"), &topics);
+        assert_eq!(h.beat_error(&large.request()), ErrorCode::UnknownServerError);
+    }
+    assert_eq!(h.refused, 17, "then the conversion is put off for all");
+    for _ in 0..12 {
+        h.advance(5_000);
+        assert_eq!(h.heartbeat(&classic, generation), ErrorCode::None);
+    }
     h.beat(&mut Consumer::new("new", &["t"]));
     assert_eq!(h.described().members.len(), 2);
     h.check_replay();
