@@ -29,7 +29,7 @@ use crate::scan::{BatchFault, CorruptBatch, HeaderScan, ScanError};
 use crate::segment::{LOST_SUFFIX, Segment, take_out};
 
 impl PartitionLog {
-    /// Notes what a start sees without reading: closed segments without a batch, and segments of which only an index is
+    /// Notes what a start sees without reading: closed segments that were emptied, and segments of which only an index is
     /// there. All other segments are to be checked later. `deleted_to` is the log start that clients have asked for.
     pub(super) fn note_lost_segments(&mut self, signs: Signs, deleted_to: Offset) -> Result<(), LogError> {
         let Signs { lost, marks, suspects } = signs;
@@ -40,12 +40,18 @@ impl PartitionLog {
         if self.may_have_gaps() {
             return self.check_suspects_of_compacted();
         }
-        for index in 0..closed {
+        self.judge_suspects(Self::check_end_before_lost, false)
+    }
+
+    /// Checks the closed segments without a batch of a log that is not compacted. Compaction leaves some, too, and it is known as
+    /// compacted a moment later.
+    pub(super) fn check_empty_segments(&mut self) -> Result<(), LogError> {
+        for index in 0..self.segments.len() - 1 {
             if self.segments[index].is_empty() {
                 self.damage_at(index, Self::check_end_before_lost)?;
             }
         }
-        self.judge_suspects(Self::check_end_before_lost, false)
+        Ok(())
     }
 
     /// Checks what a start saw of a log with gaps: only of one without is what was not synced cut off.

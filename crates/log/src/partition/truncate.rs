@@ -313,6 +313,7 @@ impl PartitionLog {
             return Err(not_cut.error);
         }
         self.end_suspicion()?;
+        self.check_empty_segments()?;
         Ok((self.log_end < end_before).then_some(self.log_end))
     }
 
