@@ -19,8 +19,8 @@ pub use counters::ShareCounters;
 pub use led::{Acknowledging, LedShare, Settled, ShareFigures};
 pub use reading::{Batch, Reading, Request};
 pub use sessions::{
-    FINAL_EPOCH, INITIAL_EPOCH, SessionBegun, SessionError, SessionKey, SessionPartition, SessionRequest,
-    ShareSessions, TopicPartitionId,
+    FINAL_EPOCH, INITIAL_EPOCH, SessionBegun, SessionEnd, SessionError, SessionKey, SessionPartition,
+    SessionRequest, ShareSessions, TopicPartitionId,
 };
 pub use settings::{SettingsOfGroups, ShareSettings};
 pub use settle_error::SettleError;
@@ -228,17 +228,14 @@ impl Shares {
         }
     }
 
-    /// Begins, continues or ends the session of a request; returns the partitions to read. If another session ended
-    /// to make room, its member's records are released.
-    pub fn begin_session(
-        self: &Arc<Self>,
-        request: SessionRequest,
-    ) -> Result<Vec<SessionPartition>, SessionError> {
-        let SessionBegun { wanted, displaced } = self.sessions.begin(request)?;
-        if let Some(key) = displaced {
-            self.release(&key);
+    /// Begins, continues or ends the session of a request. If another session ended to make room, its member's records are
+    /// released.
+    pub fn begin_session(self: &Arc<Self>, request: SessionRequest) -> Result<SessionBegun, SessionError> {
+        let begun = self.sessions.begin(request)?;
+        if let Some(key) = &begun.displaced {
+            self.release(key);
         }
-        Ok(wanted)
+        Ok(begun)
     }
 
     /// Ends a session, and gives back what its member has.

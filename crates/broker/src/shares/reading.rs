@@ -4,6 +4,7 @@
 //! is not read but for the headers of the batches that are sent.
 
 use super::led::LedShare;
+use super::sessions::SessionEnd;
 use super::settings::ShareSettings;
 use thalweg_log::{AbortedTransaction, LogSlice, Placed};
 use thalweg_record::Offset;
@@ -19,6 +20,8 @@ const ROUNDS_MAX: usize = 64;
 pub struct Request<'a> {
     /// The member.
     pub member: &'a str,
+    /// Its session: after its end, there is nothing for the member.
+    pub session: &'a SessionEnd,
     /// Whether `records` is a limit.
     pub mode: AcquireMode,
     /// How many records.
@@ -67,6 +70,9 @@ impl LedShare {
         now_ms: i64,
     ) -> Reading {
         let done = self.with(|share| {
+            if request.session.is_over() {
+                return Reading::Nothing;
+            }
             for _ in 0..ROUNDS_MAX {
                 match acquire(share, partition, request, settings, now_ms) {
                     Reading::Again => {}

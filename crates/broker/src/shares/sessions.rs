@@ -10,6 +10,7 @@
 use crate::holder::Holder;
 use parking_lot::Mutex;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use thalweg_hash::HashMap;
 use thalweg_metadata::PartitionIndex;
 use thalweg_places::Counts;
@@ -83,18 +84,42 @@ pub struct SessionRequest {
     pub acknowledges: bool,
 }
 
+/// Whether a session has ended, for the fetches that outlast it: another request may end the session while they wait. Its
+/// records are released after that, and only once, so that nothing may be acquired for it any more.
+#[derive(Clone, Debug, Default)]
+pub struct SessionEnd(Arc<AtomicBool>);
+
+impl SessionEnd {
+    /// Whether the session has ended. Under the lock of a share partition, `false` means that a release of the member's
+    /// records there is yet to come.
+    pub fn is_over(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+impl PartialEq for SessionEnd {
+    /// Whether both are of the same session.
+    fn eq(&self, other: &SessionEnd) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for SessionEnd {}
+
 /// A request within its session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionBegun {
     /// The partitions to read.
     pub wanted: Vec<SessionPartition>,
+    /// Whether the session has ended meanwhile.
+    pub end: SessionEnd,
     /// A session that ended to make room. The records of its member are to be released.
     pub displaced: Option<SessionKey>,
 }
 
 impl SessionBegun {
-    fn of(wanted: Vec<SessionPartition>) -> SessionBegun {
-        SessionBegun { wanted, displaced: None }
+    fn of(session: &Session, wanted: Vec<SessionPartition>) -> SessionBegun {
+        SessionBegun { wanted, end: session.end.clone(), displaced: None }
     }
 }
 
@@ -108,6 +133,13 @@ struct Session {
     partitions: Vec<SessionPartition>,
     /// The place of each partition.
     index: HashMap<TopicPartitionId, usize>,
+    end: SessionEnd,
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.end.0.store(true, Ordering::Release);
+    }
 }
 
 impl Session {
@@ -208,8 +240,10 @@ impl ShareSessions {
         let SessionRequest { key, epoch, connection, holder, added, forgotten, acknowledges } = request;
         let mut state = self.state.lock();
         match epoch {
-            FINAL_EPOCH if state.sessions.contains_key(&key) => Ok(SessionBegun::of(Vec::new())),
-            FINAL_EPOCH => Err(SessionError::NotFound),
+            FINAL_EPOCH => {
+                let session = state.sessions.get(&key).ok_or(SessionError::NotFound)?;
+                Ok(SessionBegun::of(session, Vec::new()))
+            }
             INITIAL_EPOCH => {
                 if acknowledges {
                     return Err(SessionError::AcknowledgesFirst);
@@ -221,20 +255,27 @@ impl ShareSessions {
                 }
                 let number = state.next_number;
                 state.next_number += 1;
-                let (partitions, index) = (Vec::new(), HashMap::default());
-                let mut session = Session { epoch: 1, connection, holder, number, partitions, index };
+                let mut session = Session {
+                    epoch: 1,
+                    connection,
+                    holder,
+                    number,
+                    partitions: Vec::new(),
+                    index: HashMap::default(),
+                    end: SessionEnd::default(),
+                };
                 added.into_iter().for_each(|id| session.add(id, false));
                 let wanted = session.partitions.iter().map(|one| SessionPartition { is_new: true, ..*one });
-                let wanted = wanted.collect();
+                let begun = SessionBegun { displaced, ..SessionBegun::of(&session, wanted.collect()) };
                 state.insert(key, session);
-                Ok(SessionBegun { wanted, displaced })
+                Ok(begun)
             }
             epoch => {
                 let session = state.continued(&key, epoch)?;
                 added.into_iter().for_each(|id| session.add(id, true));
                 session.forget(&forgotten);
                 session.advance();
-                Ok(SessionBegun::of(session.partitions.clone()))
+                Ok(SessionBegun::of(session, session.partitions.clone()))
             }
         }
     }
@@ -380,6 +421,27 @@ mod tests {
         assert!(sessions.end(&key("a0")));
         assert_eq!(displaced(begin("eve", "e0")), Ok(None), "there is room again");
         assert_eq!(sessions.counts(), (4, 4));
+    }
+
+    #[test]
+    fn fetches_learn_of_every_end_of_their_session() {
+        let sessions = ShareSessions::new(2);
+        let begin = |request| sessions.begin(request).expect("it begins");
+        let first = begin(request("m", 0, &[0])).end;
+        assert!(!first.is_over() && !begin(request("m", 1, &[])).end.is_over());
+        let second = begin(request("m", 0, &[0])).end;
+        assert!(first.is_over() && !second.is_over(), "the member began another");
+        let last = begin(request("n", 0, &[0])).end;
+        let by_bob = SessionRequest { holder: holder("bob"), connection: 8, ..request("b", 0, &[0]) };
+        let third = begin(by_bob).end;
+        assert!(second.is_over() && !last.is_over(), "the older one gives way to another principal's");
+        sessions.end_of_connection(8);
+        assert!(third.is_over());
+        sessions.end(&key("n"));
+        assert!(last.is_over());
+        let at_the_end = begin(request("m", 0, &[0])).end;
+        sessions.end_all();
+        assert!(at_the_end.is_over());
     }
 
     #[test]

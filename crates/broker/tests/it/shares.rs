@@ -255,6 +255,26 @@ async fn records_come_back_from_members_that_are_gone_or_too_slow() {
     broker.stop().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fetch_that_waits_acquires_nothing_when_its_session_has_ended() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let (broker, topic) = started(dir.path()).await;
+    let mut before = Member::new(&broker, &topic, "m").await;
+    before.acquire_within(0).await;
+    let mut after = Member::new(&broker, &topic, "m").await;
+    let waits = ShareFetchRequest { max_wait_ms: 3000, ..before.request(&[]) };
+    let (waited, ()) = tokio::join!(before.ask(&waits), async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        // The member has lost its connection, say, and begins again.
+        after.acquire_within(0).await;
+        put(&broker, &topic, -1, batch(&[b"a", b"b"])).await;
+        assert_eq!(runs(&after.acquire().await), [(0, 1, 1)], "the session that lives gets them");
+    });
+    let acquired = waited.responses.iter().flat_map(|topic| &topic.partitions);
+    assert_eq!(acquired.map(|data| data.acquired_records.len()).sum::<usize>(), 0, "{waited:?}");
+    broker.stop().await;
+}
+
 async fn set(broker: &Running, configs: &[(&str, &str)]) {
     use thalweg_wire::request::incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig};
     let configs = configs.iter().map(|(name, value)| AlterableConfig {

@@ -10,8 +10,8 @@ use crate::api::Call;
 use crate::broker::Broker;
 use crate::request_metrics::{Delayed, timed};
 use crate::shares::{
-    Batch, FINAL_EPOCH, LedShare, Reading, Request, SessionError, SessionKey, SessionRequest, ShareSettings,
-    TopicPartitionId,
+    Batch, FINAL_EPOCH, LedShare, Reading, Request, SessionBegun, SessionEnd, SessionError, SessionKey,
+    SessionRequest, ShareSettings, TopicPartitionId,
 };
 use bytes::Bytes;
 use std::sync::Arc;
@@ -54,6 +54,7 @@ pub struct Plan {
     pub epoch: i32,
     pub settings: ShareSettings,
     pub entries: Vec<Entry>,
+    session: SessionEnd,
     mode: AcquireMode,
     records_max: i64,
     batch_size: i64,
@@ -119,10 +120,7 @@ fn begin(broker: &Arc<Broker>, call: &Call, request: ShareFetchRequest) -> Resul
     if is_renewal && limits.iter().any(|limit| *limit != 0) {
         return Err(ErrorCode::InvalidRequest);
     }
-    let acknowledges = topics
-        .iter()
-        .flat_map(|topic| &topic.partitions)
-        .any(|partition| !partition.acknowledgement_batches.is_empty());
+    let acknowledges = said(&topics).next().is_some();
     let session = SessionRequest {
         key: key.clone(),
         epoch,
@@ -132,7 +130,8 @@ fn begin(broker: &Arc<Broker>, call: &Call, request: ShareFetchRequest) -> Resul
         forgotten: forgotten(&request.forgotten_topics_data),
         acknowledges,
     };
-    let mut wanted = broker.shares.begin_session(session).map_err(SessionError::code)?;
+    let begun = broker.shares.begin_session(session).map_err(SessionError::code)?;
+    let SessionBegun { mut wanted, end: session, .. } = begun;
     let acknowledgements = Acknowledgements { key: &key, may_renew: call.version >= RENEWS_FROM, is_renewal };
     let settling = acknowledgements.take(broker, call, said(&topics));
     if is_renewal {
@@ -170,6 +169,7 @@ fn begin(broker: &Arc<Broker>, call: &Call, request: ShareFetchRequest) -> Resul
         entries,
         key,
         epoch,
+        session,
         mode,
         records_max: i64::from(request.max_records),
         batch_size: i64::from(request.batch_size),
@@ -280,6 +280,7 @@ fn attempt(broker: &Broker, plan: &mut Plan, takes_less: bool) {
         let Some((led, partition)) = plan.entries[at].open() else { continue };
         let request = Request {
             member: &plan.key.member,
+            session: &plan.session,
             mode: plan.mode,
             records,
             batch_size: plan.batch_size,
