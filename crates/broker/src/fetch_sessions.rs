@@ -12,9 +12,11 @@
 //! Each session has its own lock, which its client's fetches take one after another. The shared lock is held to find,
 //! add or remove a session, but never while iterating over partitions.
 
+mod order;
 mod session;
 
 use crate::holder::Holder;
+use order::Order;
 use parking_lot::Mutex;
 pub use session::{Read, Scope, Wanted};
 use session::{Session, flatten};
@@ -22,7 +24,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use thalweg_hash::HashMap;
 use thalweg_metadata::PartitionIndex;
-use thalweg_places::Counts;
 use thalweg_replica::partition::News;
 use thalweg_wire::Uuid;
 use thalweg_wire::request::FetchRequest;
@@ -50,7 +51,6 @@ pub struct Answered {
 #[derive(Debug)]
 struct Slot {
     holder: Holder,
-    created_ms: i64,
     used_ms: AtomicI64,
     /// How many partitions it has.
     size: AtomicUsize,
@@ -100,8 +100,7 @@ pub struct FetchSessions {
 struct State {
     next_id: i32,
     sessions: HashMap<i32, Arc<Slot>>,
-    /// How many each client's holder has.
-    counts: Counts<Holder>,
+    order: Order,
 }
 
 /// Room for a session.
@@ -182,11 +181,14 @@ impl FetchSessions {
         session.epoch = if epoch == i32::MAX { 1 } else { epoch + 1 };
         slot.used_ms.store(now_ms, Ordering::Relaxed);
         session.update(flatten(request.topics), request.forgotten_topics_data);
-        slot.size.store(session.len(), Ordering::Relaxed);
-        if session.len() == 0 {
+        let size = session.len();
+        if size == 0 {
             drop(session);
             self.state.lock().remove(id);
             return Ok(Begun::without_session(Vec::new()));
+        }
+        if slot.size.swap(size, Ordering::Relaxed) != size {
+            self.state.lock().order.resize(id, size);
         }
         let wanted = session.wanted(scope, now_ms);
         let news = (scope == Scope::Unsettled).then(|| Arc::clone(&session.news));
@@ -208,7 +210,6 @@ impl FetchSessions {
         let size = session.len();
         let slot = Arc::new(Slot {
             holder: holder.clone(),
-            created_ms: now_ms,
             used_ms: AtomicI64::new(now_ms),
             size: AtomicUsize::new(size),
             session: Mutex::new(session),
@@ -222,7 +223,7 @@ impl FetchSessions {
             Place::Free => None,
             Place::Of(other) => state.remove(other),
         };
-        let id = state.add(slot);
+        let id = state.add(slot, size, now_ms);
         // A long list of partitions is dropped without the lock.
         drop(state);
         drop(given_up);
@@ -247,13 +248,11 @@ impl FetchSessions {
 }
 
 impl State {
-    fn add(&mut self, slot: Arc<Slot>) -> i32 {
+    fn add(&mut self, slot: Arc<Slot>, size: usize, now_ms: i64) -> i32 {
         loop {
             self.next_id = if self.next_id == i32::MAX { 1 } else { self.next_id + 1 };
             if !self.sessions.contains_key(&self.next_id) {
-                if slot.holder != Holder::Brokers {
-                    self.counts.add(&slot.holder, 1);
-                }
+                self.order.add(self.next_id, &slot.holder, size, now_ms);
                 self.sessions.insert(self.next_id, slot);
                 return self.next_id;
             }
@@ -261,42 +260,30 @@ impl State {
     }
 
     fn remove(&mut self, id: i32) -> Option<Arc<Slot>> {
-        let removed = self.sessions.remove(&id)?;
-        if removed.holder != Holder::Brokers {
-            self.counts.remove(&removed.holder, 1);
-        }
-        Some(removed)
+        self.order.remove(id);
+        self.sessions.remove(&id)
     }
 
     /// Where a session of `size` partitions may go, by the rules of giving another up; `None` when there is no room.
-    fn place(&self, holder: &Holder, slots: usize, size: usize, now_ms: i64) -> Option<Place> {
+    fn place(&mut self, holder: &Holder, slots: usize, size: usize, now_ms: i64) -> Option<Place> {
         if self.sessions.len() < slots {
             return Some(Place::Free);
         }
-        let used_ms = |slot: &Slot| slot.used_ms.load(Ordering::Relaxed);
-        let len = |slot: &Slot| slot.size.load(Ordering::Relaxed);
-        let stale = self
-            .sessions
-            .iter()
-            .filter(|(_, slot)| now_ms - used_ms(slot) > EVICTION_MS)
-            .min_by_key(|(_, slot)| used_ms(slot));
-        let of_larger = || {
-            let larger = match holder {
-                Holder::Brokers => self.counts.largest()?,
-                _ => self.counts.larger(holder)?,
-            };
-            let sessions = self.sessions.iter().filter(|(_, slot)| slot.holder == *larger);
-            sessions.min_by_key(|(_, slot)| used_ms(slot))
+        let State { sessions, order, .. } = self;
+        let used_ms = |id: i32| sessions.get(&id).map_or(0, |slot| slot.used_ms.load(Ordering::Relaxed));
+        if let Some((id, at_ms)) = order.least_used(None, used_ms)
+            && now_ms - at_ms > EVICTION_MS
+        {
+            return Some(Place::Of(id));
+        }
+        let enough = match holder {
+            Holder::Brokers => 0,
+            _ => order.count(holder) + 1,
         };
-        let own = self.counts.of(holder);
-        let smaller = || {
-            self.sessions
-                .iter()
-                .filter(|(_, slot)| now_ms - slot.created_ms > EVICTION_MS && len(slot) < size)
-                .filter(|(_, slot)| slot.holder == *holder || self.counts.of(&slot.holder) > own)
-                .min_by_key(|(_, slot)| len(slot))
-        };
-        stale.or_else(of_larger).or_else(smaller).map(|(id, _)| Place::Of(*id))
+        if let Some(larger) = order.largest(enough) {
+            return order.least_used(Some(&larger), used_ms).map(|(id, _)| Place::Of(id));
+        }
+        order.smaller(holder, size, now_ms - EVICTION_MS).map(Place::Of)
     }
 }
 

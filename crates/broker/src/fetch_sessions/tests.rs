@@ -195,7 +195,7 @@ fn a_principal_that_fills_the_cache_gives_way_to_others() {
     let later = NOW_MS + EVICTION_MS + 10;
     sessions.state.lock().sessions.values().for_each(|slot| slot.used_ms.store(later, Ordering::Relaxed));
     assert_ne!(open("eve", 100, later), 0, "in place of a small one of eve's");
-    assert_eq!(sessions.state.lock().counts.of(&ann()), 4);
+    assert_eq!(sessions.state.lock().order.count(&ann()), 4);
 }
 
 #[test]
@@ -221,4 +221,126 @@ fn a_session_is_unknown_to_other_principals() {
         sessions.begin(&eve, 12, request(id, epoch, 0), Scope::Whole, NOW_MS).expect("it ends none");
     }
     assert_eq!(go_on(&sessions, id, 1, Scope::Whole, NOW_MS).wanted.len(), 3);
+}
+
+/// The rules of giving way as a walk over all sessions: each a holder, when it began and was used, and its size.
+fn gives_way(
+    all: &HashMap<i32, (Holder, i64, i64, usize)>,
+    holder: &Holder,
+    size: usize,
+    now_ms: i64,
+) -> Vec<i32> {
+    let count = |of: &Holder| match of {
+        Holder::Brokers => 0,
+        _ => all.values().filter(|(holder, ..)| holder == of).count(),
+    };
+    let least = |these: Vec<(i32, i64)>| -> Vec<i32> {
+        let min = these.iter().map(|(_, key)| *key).min();
+        these.into_iter().filter(|(_, key)| Some(*key) == min).map(|(id, _)| id).collect()
+    };
+    let entries =
+        || all.iter().map(|(id, (holder, created, used, size))| (*id, holder, *created, *used, *size));
+    let stale = entries().filter(|one| now_ms - one.3 > EVICTION_MS).map(|one| (one.0, one.3)).collect();
+    let own = count(holder);
+    let most = entries().map(|one| count(one.1)).max().unwrap_or(0);
+    let may_displace = most > if *holder == Holder::Brokers { 0 } else { own + 1 };
+    let of_largest: Vec<i32> = entries()
+        .filter(|one| may_displace && count(one.1) == most)
+        .map(|one| one.1.clone())
+        .collect::<std::collections::BTreeSet<Holder>>()
+        .into_iter()
+        .flat_map(|of| least(entries().filter(|one| *one.1 == of).map(|one| (one.0, one.3)).collect()))
+        .collect();
+    let smaller = entries().filter(|one| now_ms - one.2 > EVICTION_MS && one.4 < size);
+    let smaller = smaller.filter(|one| one.1 == holder || count(one.1) > own);
+    let smaller = smaller.map(|one| (one.0, i64::try_from(one.4).expect("it is small")));
+    [least(stale), of_largest, least(smaller.collect())]
+        .into_iter()
+        .find(|these| !these.is_empty())
+        .unwrap_or_default()
+}
+
+#[test]
+fn the_order_of_giving_way_is_that_of_a_walk_over_all_sessions() {
+    let mut random = 0x2545_f491_4f6c_dd1d_u64;
+    let mut below = |bound: u64| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random % bound
+    };
+    let mut holders: Vec<Holder> = ["ann", "bob", "eve", "joe"].map(holder).into();
+    holders.push(Holder::Brokers);
+    let mut state = State::default();
+    let mut model: HashMap<i32, (Holder, i64, i64, usize)> = HashMap::default();
+    let (mut now_ms, mut displaced) = (NOW_MS, [0; 2]);
+    for _ in 0..20_000 {
+        now_ms += i64::try_from(below(4_000)).expect("it is small");
+        let holder = holders[usize::try_from(below(5)).expect("an index")].clone();
+        let size = usize::try_from(1 + below(50)).expect("it is small");
+        let ids: Vec<i32> = model.keys().copied().collect();
+        let one = ids.get(usize::try_from(below(12)).expect("an index")).copied();
+        match (below(8), one) {
+            (0, Some(id)) => {
+                state.remove(id);
+                model.remove(&id);
+            }
+            (1..=3, Some(id)) => {
+                let slot = &state.sessions[&id];
+                slot.used_ms.store(now_ms, Ordering::Relaxed);
+                model.get_mut(&id).expect("it is there").2 = now_ms;
+            }
+            (4, Some(id)) => {
+                state.order.resize(id, size);
+                model.get_mut(&id).expect("it is there").3 = size;
+            }
+            _ => {
+                match state.place(&holder, 12, size, now_ms) {
+                    Some(Place::Free) => assert!(model.len() < 12),
+                    Some(Place::Of(id)) => {
+                        displaced[0] += 1;
+                        let expected = gives_way(&model, &holder, size, now_ms);
+                        assert!(expected.contains(&id), "{id} for {expected:?} of {model:?}");
+                        state.remove(id);
+                        model.remove(&id);
+                    }
+                    None => {
+                        displaced[1] += 1;
+                        assert_eq!(gives_way(&model, &holder, size, now_ms), Vec::<i32>::new(), "{model:?}");
+                        continue;
+                    }
+                }
+                let slot = Slot {
+                    holder: holder.clone(),
+                    used_ms: AtomicI64::new(now_ms),
+                    size: AtomicUsize::new(size),
+                    session: Mutex::default(),
+                };
+                let id = state.add(Arc::new(slot), size, now_ms);
+                model.insert(id, (holder, now_ms, now_ms, size));
+            }
+        }
+    }
+    assert!(displaced.iter().all(|count| *count > 100), "{displaced:?}");
+    model.keys().for_each(|id| drop(state.remove(*id)));
+    assert_eq!(format!("{:?}", state.order), format!("{:?}", Order::default()), "nothing is left");
+}
+
+#[test]
+fn a_full_cache_of_any_size_refuses_and_displaces_without_a_walk_over_it() {
+    const SLOTS: i32 = 20_000;
+    let sessions = FetchSessions::new(usize::try_from(SLOTS).expect("it is positive"));
+    (0..SLOTS).for_each(|_| assert_ne!(open(&sessions, 1, NOW_MS), 0));
+    let began = tokio::time::Instant::now();
+    let later = NOW_MS + EVICTION_MS;
+    sessions.state.lock().sessions.values().for_each(|slot| slot.used_ms.store(later, Ordering::Relaxed));
+    for _ in 0..5_000 {
+        assert_eq!(open(&sessions, 1, later + 1), 0, "none of ann's is smaller");
+    }
+    for _ in 0..5_000 {
+        let begun = sessions.begin(&holder("eve"), 12, request(0, 0, 1), Scope::Whole, later + 1);
+        assert_ne!(begun.expect("a session").fetch.id(), 0, "in place of ann's");
+    }
+    // With a walk it is minutes, and all fetches wait for the lock meanwhile.
+    assert!(began.elapsed().as_secs() < 60, "{:?}", began.elapsed());
 }
