@@ -183,29 +183,32 @@ fn split_line(line: &str) -> (&str, &str) {
     (&line[..end], value.trim_start())
 }
 
+/// `U+FFFD`, in place of an escape that is none.
+const REPLACEMENT: u16 = 0xfffd;
+
+/// The text without escapes. Those of characters are units of UTF-16, as in Java: two of them may make one character.
 fn unescape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
+    let mut units: Vec<u16> = Vec::with_capacity(text.len());
     let mut chars = text.chars();
     while let Some(c) = chars.next() {
-        if c != '\\' {
-            out.push(c);
-            continue;
-        }
-        match chars.next() {
-            Some('t') => out.push('\t'),
-            Some('n') => out.push('\n'),
-            Some('r') => out.push('\r'),
-            Some('f') => out.push('\u{c}'),
-            Some('u') => {
+        let escaped = if c == '\\' { chars.next() } else { None };
+        let c = match (c, escaped) {
+            ('\\', None) => continue,
+            ('\\', Some('u')) => {
                 let code: String = chars.by_ref().take(4).collect();
-                let c = u32::from_str_radix(&code, 16).ok().and_then(char::from_u32);
-                out.push(c.unwrap_or(char::REPLACEMENT_CHARACTER));
+                units.push(u16::from_str_radix(&code, 16).unwrap_or(REPLACEMENT));
+                continue;
             }
-            Some(other) => out.push(other),
-            None => {}
-        }
+            ('\\', Some('t')) => '\t',
+            ('\\', Some('n')) => '\n',
+            ('\\', Some('r')) => '\r',
+            ('\\', Some('f')) => '\u{c}',
+            ('\\', Some(other)) => other,
+            (c, _) => c,
+        };
+        units.extend_from_slice(c.encode_utf16(&mut [0; 2]));
     }
-    out
+    String::from_utf16_lossy(&units)
 }
 
 #[cfg(test)]
@@ -215,7 +218,7 @@ mod tests {
     #[test]
     fn a_properties_file_is_read_as_java_reads_it() {
         let text = "# comment\n! another\n\nacks=all\n  linger.ms : 5\nkey value with words\nlong=one,\\\n   two\nempty\n\
-                    path=c\\:\\\\x\nunicode=\\u00e4\nacks=1\n";
+                    path=c\\:\\\\x\nunicode=\\u00e4\nacks=1\npair=a\\uD83D\\uDE00 \u{1f600}\nhalf=\\uD83Dx\n";
         let mut properties = Properties::parse(text);
         assert_eq!(properties.take("acks").as_deref(), Some("1"));
         assert_eq!(properties.take("linger.ms").as_deref(), Some("5"));
@@ -224,6 +227,8 @@ mod tests {
         assert_eq!(properties.take("empty").as_deref(), Some(""));
         assert_eq!(properties.take("path").as_deref(), Some("c:\\x"));
         assert_eq!(properties.take("unicode").as_deref(), Some("ä"));
+        assert_eq!(properties.take("pair").as_deref(), Some("a\u{1f600} \u{1f600}"));
+        assert_eq!(properties.take("half").as_deref(), Some("\u{fffd}x"));
         assert_eq!(properties.rest().count(), 0);
     }
 

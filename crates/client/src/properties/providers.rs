@@ -40,8 +40,8 @@ enum Provider {
     Directory(AllowedPaths),
 }
 
-/// `allowed.paths`; without any, all paths are.
-struct AllowedPaths(Vec<PathBuf>);
+/// `allowed.paths`: all paths where it is not set or empty, and none where it has nothing but commas.
+struct AllowedPaths(Option<Vec<PathBuf>>);
 
 impl Properties {
     /// Puts the values of providers in place of placeholders. The settings of providers are not needed any more.
@@ -152,15 +152,23 @@ fn read(path: &Path) -> Result<String, String> {
 
 impl AllowedPaths {
     fn parse(text: &str) -> Result<AllowedPaths, String> {
-        let paths = text.split(',').filter(|path| !path.is_empty()).map(|path| {
+        if text.is_empty() {
+            return Ok(AllowedPaths(None));
+        }
+        // Java's `split` drops the empty texts at the end; others are paths that are not absolute.
+        let listed = text.trim_end_matches(',');
+        let paths = (!listed.is_empty()).then(|| listed.split(',')).into_iter().flatten().map(|path| {
             let path = without_dots(Path::new(path));
             match path.is_absolute() {
                 true if path.exists() => Ok(path),
                 true => Err(format!("{} does not exist", path.display())),
+                false if path.as_os_str().is_empty() => {
+                    Err("an entry is empty, which is no absolute path".to_owned())
+                }
                 false => Err(format!("{} is not absolute", path.display())),
             }
         });
-        paths.collect::<Result<_, _>>().map(AllowedPaths)
+        paths.collect::<Result<_, _>>().map(|paths| AllowedPaths(Some(paths)))
     }
 
     fn check(&self, path: &str) -> Result<PathBuf, String> {
@@ -168,7 +176,8 @@ impl AllowedPaths {
             return Err("it names no path, as ${provider:path:key} does".to_owned());
         }
         let path = without_dots(Path::new(path));
-        if self.0.is_empty() || self.0.iter().any(|allowed| path.starts_with(allowed)) {
+        let is_allowed = |paths: &Vec<PathBuf>| paths.iter().any(|allowed| path.starts_with(allowed));
+        if self.0.as_ref().is_none_or(is_allowed) {
             return Ok(path);
         }
         Err(format!("{} is not in allowed.paths", path.display()))
@@ -250,6 +259,12 @@ mod tests {
                 format!("config.providers.{name}.param.allowed.paths: /nowhere does not exist")
             );
         }
+        // As `String.split` of Java takes the list apart.
+        for (paths, is_read) in [("", true), (",", false), (",,", false), ("/proc,", false), ("/,,", true)] {
+            assert_eq!(resolved(&format!("{of_dir}{}", allowed("dir", paths))).is_ok(), is_read, "{paths}");
+        }
+        let gap = resolved(&format!("{of_dir}{}", allowed("dir", "/,,/proc"))).expect_err("an empty path");
+        assert!(gap.ends_with(".allowed.paths: an entry is empty, which is no absolute path"), "{gap}");
         let out = of("dir", "DirectoryConfigProvider", &format!("${{dir:{path}/x/../../..:token}}"));
         let refused = resolved(&format!("{out}{}", allowed("dir", &path.to_string())));
         assert!(refused.expect_err("out of it").ends_with("is not in allowed.paths"));
