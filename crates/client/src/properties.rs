@@ -6,7 +6,7 @@
 mod librdkafka;
 mod providers;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display};
 use std::str::FromStr;
 use std::time::Duration;
@@ -28,14 +28,20 @@ pub struct InvalidProperty {
 
 /// Settings by name. Taking one removes it, so that unused ones remain.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Properties(BTreeMap<String, String>);
+pub struct Properties {
+    values: BTreeMap<String, String>,
+    /// Those whose values are from config providers. Refusals and logs do not show the values: Kafka's do, but a file of
+    /// secrets is what providers are for.
+    resolved: BTreeSet<String>,
+}
 
 /// Secrets are not shown.
 impl fmt::Debug for Properties {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_hidden = |key: &str| is_secret(key) || self.resolved.contains(key);
         let shown =
-            |key: &str, value: &str| if is_secret(key) { HIDDEN.to_owned() } else { value.to_owned() };
-        f.debug_map().entries(self.0.iter().map(|(key, value)| (key, shown(key, value)))).finish()
+            |(key, value): (&String, &String)| if is_hidden(key) { HIDDEN.to_owned() } else { value.clone() };
+        f.debug_map().entries(self.values.iter().map(|entry| (entry.0, shown(entry)))).finish()
     }
 }
 
@@ -62,7 +68,7 @@ impl Properties {
                 }
             }
             let (key, value) = split_line(&logical);
-            properties.0.insert(unescape(key), unescape(value));
+            properties.values.insert(unescape(key), unescape(value));
         }
         properties
     }
@@ -87,27 +93,38 @@ impl Properties {
 
     /// Sets one.
     pub fn set(&mut self, key: &str, value: &str) {
-        self.0.insert(key.to_owned(), value.to_owned());
+        self.values.insert(key.to_owned(), value.to_owned());
+        self.resolved.remove(key);
     }
 
     /// Sets one that is not set.
     pub fn set_default(&mut self, key: &str, value: &str) {
-        self.0.entry(key.to_owned()).or_insert_with(|| value.to_owned());
+        self.values.entry(key.to_owned()).or_insert_with(|| value.to_owned());
+    }
+
+    /// Sets one that is not set, by what another one was.
+    pub(crate) fn set_default_from(&mut self, other: &str, key: &str, value: &str) {
+        if !self.values.contains_key(key) {
+            self.set_default(key, value);
+            if self.resolved.contains(other) {
+                self.resolved.insert(key.to_owned());
+            }
+        }
     }
 
     /// The value of one.
     pub fn get(&self, key: &str) -> Option<&str> {
-        self.0.get(key).map(String::as_str)
+        self.values.get(key).map(String::as_str)
     }
 
     /// The names of the remaining settings.
     pub fn rest(&self) -> impl Iterator<Item = &str> {
-        self.0.keys().map(String::as_str)
+        self.values.keys().map(String::as_str)
     }
 
     /// Takes a text.
     pub fn take(&mut self, key: &str) -> Option<String> {
-        self.0.remove(key)
+        self.values.remove(key)
     }
 
     /// Takes a number between `min` and `max`, or `default`.
@@ -115,14 +132,10 @@ impl Properties {
     where
         N: FromStr + PartialOrd + Display + Copy,
     {
-        let Some(value) = self.0.remove(key) else { return Ok(default) };
+        let Some(value) = self.values.remove(key) else { return Ok(default) };
         match value.trim().parse() {
             Ok(number) if (min..=max).contains(&number) => Ok(number),
-            _ => Err(InvalidSetting {
-                key: key.to_owned(),
-                value,
-                expected: format!("a number from {min} to {max}"),
-            }),
+            _ => Err(self.invalid(key, &value, format!("a number from {min} to {max}"))),
         }
     }
 
@@ -134,11 +147,11 @@ impl Properties {
 
     /// Takes `true` or `false`, or `default`.
     pub fn take_bool(&mut self, key: &str, default: bool) -> Result<bool, InvalidSetting> {
-        let Some(value) = self.0.remove(key) else { return Ok(default) };
+        let Some(value) = self.values.remove(key) else { return Ok(default) };
         match value.trim().to_ascii_lowercase().as_str() {
             "true" => Ok(true),
             "false" => Ok(false),
-            _ => Err(InvalidSetting { key: key.to_owned(), value, expected: "true or false".to_owned() }),
+            _ => Err(self.invalid(key, &value, "true or false")),
         }
     }
 
@@ -149,19 +162,32 @@ impl Properties {
         default: T,
         choices: &[(&str, T)],
     ) -> Result<T, InvalidSetting> {
-        let Some(value) = self.0.remove(key) else { return Ok(default) };
+        let Some(value) = self.values.remove(key) else { return Ok(default) };
         match choices.iter().find(|(name, _)| value.trim() == *name) {
             Some((_, choice)) => Ok(*choice),
             None => {
                 let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
-                Err(InvalidSetting { key: key.to_owned(), value, expected: names.join(", ") })
+                Err(self.invalid(key, &value, names.join(", ")))
             }
+        }
+    }
+
+    /// A value that was taken and is wrong.
+    pub(crate) fn invalid(&self, key: &str, value: &str, expected: impl Into<String>) -> InvalidSetting {
+        self.without_secret(InvalidSetting::new(key, value, expected))
+    }
+
+    /// The same, without a value that is from a config provider.
+    pub(crate) fn without_secret(&self, invalid: InvalidSetting) -> InvalidSetting {
+        match self.resolved.contains(&invalid.key) {
+            true => InvalidSetting { value: HIDDEN.to_owned(), ..invalid },
+            false => invalid,
         }
     }
 
     /// Takes `bootstrap.servers`.
     pub fn take_bootstrap_servers(&mut self) -> Result<Vec<String>, BootstrapError> {
-        bootstrap_servers(&self.0.remove("bootstrap.servers").unwrap_or_default())
+        bootstrap_servers(&self.values.remove("bootstrap.servers").unwrap_or_default())
     }
 }
 

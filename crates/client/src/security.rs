@@ -37,9 +37,13 @@ impl Security {
     /// Takes `security.protocol`, `ssl.` and `sasl.` settings out of `properties`, and reads the files that they
     /// name. Settings of a layer that the protocol does not use remain.
     pub fn take(properties: &mut Properties) -> Result<Security, InvalidSetting> {
+        Security::read(properties).map_err(|invalid| properties.without_secret(invalid))
+    }
+
+    fn read(properties: &mut Properties) -> Result<Security, InvalidSetting> {
         let upper = properties.take("security.protocol").map(|name| name.trim().to_ascii_uppercase());
         if let Some(name) = upper {
-            properties.set("security.protocol", &name);
+            properties.set_default_from("security.protocol", "security.protocol", &name);
         }
         let choices = [
             ("PLAINTEXT", ("PLAINTEXT", false, false)),

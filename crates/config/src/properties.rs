@@ -2,15 +2,16 @@
 //!
 //! Only reads properties; [`BrokerConfig`](super::BrokerConfig) checks values.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use thalweg_client::{UnresolvedSetting, is_provider_setting};
+use thalweg_security::HIDDEN;
 use thiserror::Error;
 
-use super::error::{ConfigError, InvalidConfig};
+use super::error::{ConfigError, InvalidConfig, InvalidValue};
 use super::java_properties::{self, Malformed};
 use super::key::{ConfigKey, Support};
 use super::removed;
@@ -99,6 +100,8 @@ pub struct ServerProperties {
     values: BTreeMap<String, String>,
     /// Where they were written, as far as that is known.
     origins: BTreeMap<String, String>,
+    /// Those whose values are from config providers.
+    resolved: BTreeSet<String>,
 }
 
 impl ServerProperties {
@@ -115,13 +118,14 @@ impl ServerProperties {
         let values: BTreeMap<String, String> = values.into_iter().collect();
         let origin = path.display().to_string();
         let origins = values.keys().map(|key| (key.clone(), origin.clone())).collect();
-        Ok(Self { values, origins })
+        Ok(Self { values, origins, resolved: BTreeSet::new() })
     }
 
     /// Sets one property over whatever the file says.
     pub fn set(&mut self, key: &str, value: &str) {
         self.values.insert(key.to_owned(), value.to_owned());
         self.origins.remove(key);
+        self.resolved.remove(key);
     }
 
     /// Sets one property over whatever the file says; `origin` is named when it is wrong.
@@ -143,19 +147,33 @@ impl ServerProperties {
 
     /// Puts the values of config providers in place of placeholders.
     pub fn resolve(mut self) -> Result<Self, UnresolvedProperty> {
-        thalweg_client::resolve(&mut self.values).map_err(|error| UnresolvedProperty {
+        let resolved = thalweg_client::resolve(&mut self.values).map_err(|error| UnresolvedProperty {
             origin: self.origins.get(&error.setting).cloned(),
             error,
         })?;
+        self.resolved.extend(resolved);
         Ok(self)
     }
 
-    /// Adds the origins to errors.
+    /// Adds the origins to errors, and takes out the values of config providers: Kafka repeats them, but a file of secrets is
+    /// what providers are for.
     pub fn place(&self, invalid: InvalidConfig) -> RefusedConfig {
         let origin = |error: &ConfigError| error.key().and_then(|key| self.origins.get(key)).cloned();
-        RefusedConfig(
-            invalid.0.into_iter().map(|error| PlacedError { origin: origin(&error), error }).collect(),
-        )
+        let placed = |error| PlacedError { origin: origin(&error), error: self.without_secret(error) };
+        RefusedConfig(invalid.0.into_iter().map(placed).collect())
+    }
+
+    fn without_secret(&self, error: ConfigError) -> ConfigError {
+        match error {
+            ConfigError::Value(invalid) if self.resolved.contains(&invalid.name) => {
+                let resolved = self.values.get(&invalid.name).map_or("", |value| value.trim());
+                // Shorter ones are found in any text.
+                let repeated = [invalid.value.as_str(), resolved].into_iter().filter(|text| text.len() > 3);
+                let reason = repeated.fold(invalid.reason, |reason, text| reason.replace(text, HIDDEN));
+                ConfigError::Value(InvalidValue { value: HIDDEN.to_owned(), reason, name: invalid.name })
+            }
+            error => error,
+        }
     }
 
     /// The value of a property, if it is set.
@@ -321,6 +339,12 @@ mod tests {
         let resolved = parse(text).resolve().expect("Cargo sets the variable");
         assert_eq!(resolved.get("log.dirs"), Some("/data/thalweg-config"));
         assert_eq!(resolved.warnings(), []);
+        let mut wrong = parse(&format!("{text}num.io.threads=${{env:CARGO_PKG_NAME}}\nnum.partitions=x\n"));
+        wrong = wrong.resolve().expect("Cargo sets the variable");
+        let refused = crate::BrokerConfig::new(&wrong).expect_err("no numbers");
+        let refused = wrong.place(refused).to_string();
+        assert!(refused.contains("num.io.threads") && refused.contains("value x"), "{refused}");
+        assert!(!refused.contains("thalweg-config"), "a value of a provider may be a secret: {refused}");
         let mut unknown = parse(text);
         unknown.set_from("--set", "broker.rack", "${vault:rack}");
         assert_eq!(

@@ -182,7 +182,7 @@ fn take_protocol(properties: &mut Properties) -> Result<GroupProtocol, InvalidSe
     };
     for (key, expected) in unused {
         if let Some(value) = properties.take(key) {
-            return Err(InvalidSetting { key: (*key).to_owned(), value, expected: (*expected).to_owned() });
+            return Err(properties.invalid(key, &value, *expected));
         }
     }
     Ok(protocol)
@@ -195,10 +195,9 @@ fn take_strategies(properties: &mut Properties) -> Result<Vec<AssignmentStrategy
     };
     let names = value.split(',').map(str::trim).filter(|name| !name.is_empty());
     let strategies: Option<Vec<AssignmentStrategy>> = names.map(AssignmentStrategy::from_name).collect();
-    strategies.filter(|strategies| !strategies.is_empty()).ok_or_else(|| {
-        let expected = "a list of range, roundrobin and cooperative-sticky".to_owned();
-        InvalidSetting { key: key.to_owned(), value, expected }
-    })
+    strategies
+        .filter(|strategies| !strategies.is_empty())
+        .ok_or_else(|| properties.invalid(key, &value, "a list of range, roundrobin and cooperative-sticky"))
 }
 
 #[cfg(test)]

@@ -74,13 +74,13 @@ impl Properties {
         }
         for (key, name) in NAMES {
             if let Some(value) = self.take(key) {
-                self.set_default(name, &value);
+                self.set_default_from(key, name, &value);
             }
         }
         for (key, name, bytes_max) in NAMES_KIB {
             let kib: u64 = self.take_number(key, 0, 0, u64::MAX >> 10)?;
             if kib > 0 {
-                self.set_default(name, &(kib << 10).min(bytes_max).to_string());
+                self.set_default_from(key, name, &(kib << 10).min(bytes_max).to_string());
             }
         }
         if let Some(level) = self.take("compression.level") {
@@ -97,7 +97,7 @@ impl Properties {
     fn set_level(&mut self, level: &str) {
         let codec = self.get("compression.type").unwrap_or("none").trim().to_owned();
         if level.trim() != "-1" && matches!(&*codec, "gzip" | "lz4" | "zstd") {
-            self.set_default(&format!("compression.{codec}.level"), level);
+            self.set_default_from("compression.level", &format!("compression.{codec}.level"), level);
         }
     }
 }

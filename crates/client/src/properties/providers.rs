@@ -6,7 +6,7 @@
 
 use super::Properties;
 use regex::{Captures, Regex};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
 use std::sync::LazyLock;
 
@@ -46,8 +46,8 @@ struct AllowedPaths(Option<Vec<PathBuf>>);
 impl Properties {
     /// Puts the values of providers in place of placeholders. The settings of providers are not needed any more.
     pub fn resolve(mut self) -> Result<Properties, UnresolvedSetting> {
-        resolve(&mut self.0)?;
-        self.0.retain(|key, _| !is_provider_setting(key));
+        self.resolved.extend(resolve(&mut self.values)?);
+        self.values.retain(|key, _| !is_provider_setting(key));
         Ok(self)
     }
 }
@@ -57,17 +57,23 @@ pub fn is_provider_setting(key: &str) -> bool {
     key.strip_prefix(PROVIDERS).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
-/// Puts the values of providers, which `config.providers` names, in place of placeholders.
-pub fn resolve(settings: &mut BTreeMap<String, String>) -> Result<(), UnresolvedSetting> {
+/// Puts the values of providers, which `config.providers` names, in place of placeholders. Returns the settings that had some:
+/// their values may be secrets, whatever the names of the settings.
+pub fn resolve(settings: &mut BTreeMap<String, String>) -> Result<BTreeSet<String>, UnresolvedSetting> {
     if !settings.contains_key(PROVIDERS) && !settings.values().any(|value| value.contains("${")) {
-        return Ok(());
+        return Ok(BTreeSet::new());
     }
     let providers = providers(settings)?;
+    let mut resolved = BTreeSet::new();
     for (setting, value) in settings.iter_mut() {
-        let resolved = replace(value, &providers);
-        *value = resolved.map_err(|reason| UnresolvedSetting { setting: setting.clone(), reason })?;
+        let has_some = PLACEHOLDER.is_match(value);
+        let replaced = replace(value, &providers);
+        *value = replaced.map_err(|reason| UnresolvedSetting { setting: setting.clone(), reason })?;
+        if has_some {
+            resolved.insert(setting.clone());
+        }
     }
-    Ok(())
+    Ok(resolved)
 }
 
 fn providers(settings: &BTreeMap<String, String>) -> Result<BTreeMap<String, Provider>, UnresolvedSetting> {
@@ -278,6 +284,29 @@ mod tests {
         }
         let absent = of("file", "FileConfigProvider", &format!("${{file:{}:absent}}", file.display()));
         assert!(resolved(&absent).expect_err("no such property").ends_with("has no property absent"));
+    }
+
+    #[test]
+    fn the_value_of_a_placeholder_is_not_repeated_by_a_refusal() {
+        let text = of("env", "EnvVarConfigProvider", "1")
+            + "acks=${env:CARGO_PKG_NAME}\nsecurity.protocol=${env:CARGO_PKG_NAME}\nretries=x\n";
+        let mut properties = Properties::parse(&text).resolve().expect("Cargo sets the variable");
+        assert!(!format!("{properties:?}").contains(env!("CARGO_PKG_NAME")), "{properties:?}");
+        let refused = crate::ConnectionOptions::take(&mut properties, "test").expect_err("no protocol");
+        assert!(refused.to_string().starts_with("security.protocol=[hidden] is invalid: "), "{refused}");
+        let refused = properties.take_number("acks", 1, -1, 1).expect_err("no number");
+        assert!(refused.to_string().starts_with("acks=[hidden] is invalid: "), "{refused}");
+        let refused = properties.take_number("retries", 1, 0, 1).expect_err("no number");
+        assert!(refused.to_string().starts_with("retries=x is invalid: "), "{refused}");
+        let mut renamed =
+            Properties::parse(&text.replace("acks=", "message.send.max.retries=").replace("retries=x", ""));
+        renamed = renamed.resolve().expect("Cargo sets the variable");
+        renamed.rename_librdkafka().expect("names of librdkafka");
+        let refused = renamed.take_number("retries", 1, 0, 1).expect_err("no number");
+        assert!(refused.to_string().starts_with("retries=[hidden] is invalid: "), "{refused}");
+        properties.set("acks", "y");
+        let refused = properties.take_bool("acks", true).expect_err("neither");
+        assert!(refused.to_string().starts_with("acks=y is invalid: "), "{refused}");
     }
 
     #[test]

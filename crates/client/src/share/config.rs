@@ -81,7 +81,7 @@ impl ShareConfig {
     pub fn take(properties: &mut Properties) -> Result<ShareConfig, InvalidSetting> {
         for (key, expected) in OF_OTHERS {
             if let Some(value) = properties.take(key) {
-                return Err(InvalidSetting { key: key.to_owned(), value, expected: expected.to_owned() });
+                return Err(properties.invalid(key, &value, expected));
             }
         }
         // Deserializers are Java classes; this consumer returns bytes. The others have no meaning without positions.
