@@ -2,10 +2,11 @@
 
 use crate::holder::Holder;
 use parking_lot::Mutex;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use thalweg_hash::{HashMap, HashSet};
 use thalweg_metadata::topic_name::{self, OFFSETS, SHARE_STATE, TRANSACTIONS};
-use thalweg_places::{Counts, gives_way};
+use thalweg_places::Counts;
 use tokio::time::Instant;
 
 /// How often the same failure is logged: clients ask again a few times a second, for as long as it lasts.
@@ -22,7 +23,7 @@ pub struct AutoTopics {
     in_creation: Mutex<InCreation>,
     failures: Mutex<HashMap<&'static str, Failure>>,
     /// Internal topics of streams groups that could not be created.
-    refusals: Mutex<HashMap<String, Refusal>>,
+    refusals: Mutex<Refusals>,
 }
 
 #[derive(Debug, Default)]
@@ -39,6 +40,46 @@ struct Refusal {
     holder: Holder,
     reason: String,
     until: Instant,
+}
+
+/// The refusals, in the order in which they are forgotten: a request may have many in a full table.
+#[derive(Debug, Default)]
+struct Refusals {
+    by_name: HashMap<String, Refusal>,
+    by_end: BTreeSet<(Instant, String)>,
+    of_holders: BTreeMap<Holder, BTreeSet<(Instant, String)>>,
+    counts: Counts<Holder>,
+}
+
+impl Refusals {
+    fn insert(&mut self, name: String, refusal: Refusal) {
+        self.remove(&name);
+        let end = (refusal.until, name.clone());
+        self.by_end.insert(end.clone());
+        self.of_holders.entry(refusal.holder.clone()).or_default().insert(end);
+        self.counts.add(&refusal.holder, 1);
+        self.by_name.insert(name, refusal);
+    }
+
+    fn remove(&mut self, name: &str) {
+        let Some(refusal) = self.by_name.remove(name) else { return };
+        let end = (refusal.until, name.to_owned());
+        self.by_end.remove(&end);
+        self.counts.remove(&refusal.holder, 1);
+        if let Some(of_holder) = self.of_holders.get_mut(&refusal.holder) {
+            of_holder.remove(&end);
+            if of_holder.is_empty() {
+                self.of_holders.remove(&refusal.holder);
+            }
+        }
+    }
+
+    /// The topic that is forgotten for a new one of this client: the first of the client with most, if it has more than this one
+    /// will have; else of this one, or of all if it has none.
+    fn first_for(&self, holder: &Holder) -> Option<String> {
+        let of = self.counts.larger(holder).unwrap_or(holder);
+        self.of_holders.get(of).unwrap_or(&self.by_end).first().map(|(_, name)| name.clone())
+    }
 }
 
 /// Topics of a kind whose last creation failed.
@@ -112,18 +153,12 @@ impl AutoTopics {
     /// Remembers until then why a topic could not be created.
     pub fn refuse(&self, holder: Holder, name: String, reason: String, now: Instant, until: Instant) {
         let mut refusals = self.refusals.lock();
-        if refusals.len() >= REFUSALS_MAX {
-            refusals.retain(|_, refusal| refusal.until > now);
-        }
-        if refusals.len() >= REFUSALS_MAX {
-            let first = gives_way(
-                refusals.iter(),
-                &holder,
-                |(_, refusal)| &refusal.holder,
-                |(_, refusal)| refusal.until,
-            );
-            let first = first.map(|(name, _)| name.clone());
-            first.and_then(|name| refusals.remove(&name));
+        refusals.remove(&name);
+        while refusals.by_name.len() >= REFUSALS_MAX {
+            let over =
+                refusals.by_end.first().filter(|(until, _)| *until <= now).map(|(_, name)| name.clone());
+            let Some(first) = over.or_else(|| refusals.first_for(&holder)) else { break };
+            refusals.remove(&first);
         }
         refusals.insert(name, Refusal { holder, reason, until });
     }
@@ -131,7 +166,7 @@ impl AutoTopics {
     /// Why a topic could not be created lately.
     pub fn refusal(&self, name: &str, now: Instant) -> Option<String> {
         let mut refusals = self.refusals.lock();
-        let refusal = refusals.get(name)?;
+        let refusal = refusals.by_name.get(name)?;
         if refusal.until > now {
             return Some(refusal.reason.clone());
         }
@@ -222,10 +257,29 @@ mod tests {
             refuse("eve", format!("t-{index}"), 1_000 + index);
         }
         assert_eq!(topics.refusal("first", now).as_deref(), Some("no right"), "another principal's");
-        assert_eq!(topics.refusals.lock().len(), REFUSALS_MAX);
+        assert_eq!(topics.refusals.lock().by_name.len(), REFUSALS_MAX);
         assert_eq!(topics.refusal("t-0", now), None, "it made room");
         assert_eq!(topics.refusal("t-1999", now).as_deref(), Some("no right"));
         assert_eq!(topics.refusal("t-1999", until(3_000)), None, "it is over");
+    }
+
+    #[test]
+    fn refusals_of_many_clients_cost_no_walk_over_all_of_them() {
+        let (topics, now) = (AutoTopics::default(), Instant::now());
+        let holders: Vec<Holder> = (0..=REFUSALS_MAX).map(|at| holder(&format!("user-{at}"))).collect();
+        let began = Instant::now();
+        for index in 0..100_000 {
+            let until = now + Duration::from_secs(3600);
+            let holder = holders[index % holders.len()].clone();
+            topics.refuse(holder, format!("t-{index}"), "no right".to_owned(), now, until);
+        }
+        // It was minutes, where the refusals were counted each time.
+        assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+        assert!(topics.refusal("t-99999", now).is_some());
+        let refusals = topics.refusals.lock();
+        let in_order =
+            (refusals.by_end.len(), refusals.of_holders.values().map(BTreeSet::len).sum::<usize>());
+        assert_eq!((refusals.by_name.len(), in_order), (REFUSALS_MAX, (REFUSALS_MAX, REFUSALS_MAX)));
     }
 
     #[test]

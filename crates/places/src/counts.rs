@@ -1,54 +1,60 @@
 //! How many entries of a bounded table each principal has: a full table takes a new entry in place of one of the principal that
 //! has most, so that a flood displaces itself.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The number of entries of each principal.
 #[derive(Clone, Debug)]
-pub struct Counts<K>(BTreeMap<K, usize>);
+pub struct Counts<K> {
+    of: BTreeMap<K, usize>,
+    by_count: BTreeSet<(usize, K)>,
+}
 
 impl<K> Default for Counts<K> {
     fn default() -> Counts<K> {
-        Counts(BTreeMap::new())
+        Counts { of: BTreeMap::new(), by_count: BTreeSet::new() }
     }
 }
 
 impl<K: Clone + Ord> Counts<K> {
     /// Counts so many more entries of a principal.
     pub fn add(&mut self, principal: &K, entries: usize) {
-        match self.0.get_mut(principal) {
-            Some(count) => *count += entries,
-            None if entries > 0 => drop(self.0.insert(principal.clone(), entries)),
-            None => {}
-        }
+        self.set(principal, self.of(principal) + entries);
     }
 
     /// Counts so many entries less.
     pub fn remove(&mut self, principal: &K, entries: usize) {
-        if let Some(count) = self.0.get_mut(principal) {
-            *count = count.saturating_sub(entries);
-            if *count == 0 {
-                self.0.remove(principal);
-            }
+        self.set(principal, self.of(principal).saturating_sub(entries));
+    }
+
+    fn set(&mut self, principal: &K, count: usize) {
+        let before = match count {
+            0 => self.of.remove(principal),
+            _ => self.of.insert(principal.clone(), count),
+        };
+        if let Some(before) = before {
+            self.by_count.remove(&(before, principal.clone()));
+        }
+        if count > 0 {
+            self.by_count.insert((count, principal.clone()));
         }
     }
 
     /// The entries of a principal.
     pub fn of(&self, principal: &K) -> usize {
-        self.0.get(principal).copied().unwrap_or(0)
+        self.of.get(principal).copied().unwrap_or(0)
     }
 
     /// The principal with most.
     pub fn largest(&self) -> Option<&K> {
-        self.0.iter().max_by_key(|(_, count)| **count).map(|(principal, _)| principal)
+        self.by_count.last().map(|(_, principal)| principal)
     }
 
     /// Another principal whose entry may give way to a new one of `new`: the one with most, if it has more than `new` will
     /// have.
     pub fn larger(&self, new: &K) -> Option<&K> {
         let own = self.of(new);
-        let most = self.0.iter().max_by_key(|(_, count)| **count);
-        most.filter(|(_, count)| **count > own + 1).map(|(principal, _)| principal)
+        self.by_count.last().filter(|(count, _)| *count > own + 1).map(|(_, principal)| principal)
     }
 }
 
@@ -104,7 +110,7 @@ mod tests {
         counts.remove(&"eve", 2);
         assert_eq!((counts.larger(&"ann"), counts.larger(&"eve")), (Some(&"bob"), None));
         counts.remove(&"eve", 5);
-        assert_eq!((counts.of(&"eve"), counts.0.len()), (0, 1));
+        assert_eq!((counts.of(&"eve"), counts.of.len(), counts.by_count.len()), (0, 1, 1));
     }
 
     #[test]

@@ -120,10 +120,7 @@ fn begin(broker: &Arc<Broker>, call: &Call, request: ShareFetchRequest) -> Resul
     if is_renewal && limits.iter().any(|limit| *limit != 0) {
         return Err(ErrorCode::InvalidRequest);
     }
-    let acknowledges = topics
-        .iter()
-        .flat_map(|topic| &topic.partitions)
-        .any(|partition| !partition.acknowledgement_batches.is_empty());
+    let acknowledges = said(&topics).next().is_some();
     let session = SessionRequest {
         key: key.clone(),
         epoch,

@@ -11,6 +11,7 @@ mod in_sync;
 mod moves;
 mod share_states;
 mod transactions;
+mod unclean;
 
 use crate::records::{Topic, batch, produce, values_of};
 use crate::running::{Running, configuration};
