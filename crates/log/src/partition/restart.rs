@@ -70,6 +70,7 @@ impl PartitionLog {
         let Some(lost_from) = lost_from else { return Ok(self.forget_lost_beginning()?) };
         self.create_mark(lost_from, self.segments[0].base_offset)?;
         let before = self.replace_lost_beginning(lost_from);
+        self.publish();
         Ok(self.remove_signs(&before, Some(lost_from))?)
     }
 

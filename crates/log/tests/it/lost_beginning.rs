@@ -411,3 +411,15 @@ fn index_that_cannot_be_set_aside_with_its_segment_is_no_sign_of_a_loss() {
     let log = open(&bench, false);
     assert_eq!((log.lost_from(), log.log_start_offset()), (None, Offset(100)));
 }
+
+/// The checkpoint of log starts is written from it before the copy takes the place of the log.
+#[test]
+fn copy_publishes_what_it_has_adopted() {
+    let (bench, other) = (Bench::new(), Bench::new());
+    let log = restarted(&bench);
+    let mut copy = other.create();
+    copy.truncate_fully_and_start_at(Offset(20), None).expect("restarts");
+    copy.adopt_lost_beginning(&log).expect("adopts");
+    assert_eq!(copy.published().log_start_for_followers(), Offset(3));
+    assert_eq!(bounds(&other.open_unclean()), (Some(3), 20, 20));
+}
