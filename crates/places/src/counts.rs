@@ -45,11 +45,6 @@ impl<K: Clone + Ord> Counts<K> {
         self.of.get(principal).copied().unwrap_or(0)
     }
 
-    /// The principal with most.
-    pub fn largest(&self) -> Option<&K> {
-        self.by_count.last().map(|(_, principal)| principal)
-    }
-
     /// Another principal whose entry may give way to a new one of `new`: the one with most, if it has more than `new` will
     /// have.
     pub fn larger(&self, new: &K) -> Option<&K> {
