@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 pub use session::{Read, Scope, Wanted};
 use session::{Session, flatten};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, Ordering};
 use thalweg_hash::HashMap;
 use thalweg_metadata::PartitionIndex;
 use thalweg_replica::partition::News;
@@ -52,8 +52,6 @@ pub struct Answered {
 struct Slot {
     holder: Holder,
     used_ms: AtomicI64,
-    /// How many partitions it has.
-    size: AtomicUsize,
     session: Mutex<Session>,
 }
 
@@ -180,6 +178,7 @@ impl FetchSessions {
         }
         session.epoch = if epoch == i32::MAX { 1 } else { epoch + 1 };
         slot.used_ms.store(now_ms, Ordering::Relaxed);
+        let size_before = session.len();
         session.update(flatten(request.topics), request.forgotten_topics_data);
         let size = session.len();
         if size == 0 {
@@ -187,7 +186,7 @@ impl FetchSessions {
             self.state.lock().remove(id);
             return Ok(Begun::without_session(Vec::new()));
         }
-        if slot.size.swap(size, Ordering::Relaxed) != size {
+        if size != size_before {
             self.state.lock().order.resize(id, size);
         }
         let wanted = session.wanted(scope, now_ms);
@@ -211,7 +210,6 @@ impl FetchSessions {
         let slot = Arc::new(Slot {
             holder: holder.clone(),
             used_ms: AtomicI64::new(now_ms),
-            size: AtomicUsize::new(size),
             session: Mutex::new(session),
         });
         let mut state = self.state.lock();

@@ -30,8 +30,8 @@ pub struct InvalidProperty {
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Properties {
     values: BTreeMap<String, String>,
-    /// Those whose values are from config providers. Refusals and logs do not show the values: Kafka's do, but a file of
-    /// secrets is what providers are for.
+    /// Settings whose values are from config providers. Refusals and logs do not show the values, as Kafka's do: providers are for
+    /// secrets.
     resolved: BTreeSet<String>,
 }
 
@@ -102,7 +102,14 @@ impl Properties {
         self.values.entry(key.to_owned()).or_insert_with(|| value.to_owned());
     }
 
-    /// Sets one that is not set, by what another one was.
+    /// Changes the value of one, if it is set.
+    pub(crate) fn change(&mut self, key: &str, change: impl FnOnce(&str) -> String) {
+        if let Some(value) = self.values.get_mut(key) {
+            *value = change(value);
+        }
+    }
+
+    /// Sets one that is not set, by the value of another one.
     pub(crate) fn set_default_from(&mut self, other: &str, key: &str, value: &str) {
         if !self.values.contains_key(key) {
             self.set_default(key, value);

@@ -41,10 +41,7 @@ impl Security {
     }
 
     fn read(properties: &mut Properties) -> Result<Security, InvalidSetting> {
-        let upper = properties.take("security.protocol").map(|name| name.trim().to_ascii_uppercase());
-        if let Some(name) = upper {
-            properties.set_default_from("security.protocol", "security.protocol", &name);
-        }
+        properties.change("security.protocol", |name| name.trim().to_ascii_uppercase());
         let choices = [
             ("PLAINTEXT", ("PLAINTEXT", false, false)),
             ("SSL", ("SSL", true, false)),

@@ -100,7 +100,7 @@ pub struct ServerProperties {
     values: BTreeMap<String, String>,
     /// Where they were written, as far as that is known.
     origins: BTreeMap<String, String>,
-    /// Those whose values are from config providers.
+    /// Settings whose values are from config providers.
     resolved: BTreeSet<String>,
 }
 
@@ -155,8 +155,7 @@ impl ServerProperties {
         Ok(self)
     }
 
-    /// Adds the origins to errors, and takes out the values of config providers: Kafka repeats them, but a file of secrets is
-    /// what providers are for.
+    /// Adds the origins to errors, and takes out the values of config providers, which Kafka repeats: providers are for secrets.
     pub fn place(&self, invalid: InvalidConfig) -> RefusedConfig {
         let origin = |error: &ConfigError| error.key().and_then(|key| self.origins.get(key)).cloned();
         let placed = |error| PlacedError { origin: origin(&error), error: self.without_secret(error) };

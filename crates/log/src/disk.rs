@@ -273,7 +273,7 @@ impl Disk {
         }
     }
 
-    /// The whole content of a small file. An error names the file: what is in its place may be a directory.
+    /// The whole content of a small file. An error names the file, which may be a directory.
     pub fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         let read = self.before(FaultyCall::Read, path).and_then(|()| match &self.memory {
             Some(memory) => memory.read(path),

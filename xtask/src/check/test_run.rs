@@ -15,7 +15,8 @@ use std::time::Duration;
 
 /// The result of a test binary that takes this long is shown, with its time.
 const SLOW_S: f64 = 10.0;
-/// A run in which no test ends and nothing is compiled for this long hangs. It is killed where nobody can interrupt it.
+/// The longest time without the end of a test or progress of the compiler. A run that exceeds it hangs, and is killed unless somebody
+/// can interrupt it at a terminal.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// The results in the output of the test binaries.
@@ -25,7 +26,7 @@ struct Outcome {
     ignored: u32,
     failed: Vec<String>,
     skipped: Vec<String>,
-    /// Those that run for over a minute already.
+    /// Tests that have been running for over a minute.
     running: BTreeSet<String>,
 }
 
@@ -34,7 +35,7 @@ pub fn check(workspace: &Workspace) -> Result<Vec<String>> {
     let mut command = cargo::command(workspace);
     let is_interruptible = std::io::stdin().is_terminal();
     if !is_interruptible {
-        // Of its own, so that it can be killed with all that it has started.
+        // A group for the run can be killed with all processes in it.
         command.process_group(0);
     }
     let mut child = command

@@ -1,16 +1,16 @@
 //! The order in which sessions give way to others, without a walk over all of them.
 //!
-//! A session is touched by each of its fetches, which do not come here: the order notes the time of the last look, and what
-//! it finds first is moved behind when it was used since. So a look costs the logarithm of the number of sessions, and one
-//! move for each session that was used since the last look at it, at most.
+//! Fetches use a session without a change here. The order has the uses up to the last look; a session that comes first in it
+//! and was used since is moved behind. So a look costs the logarithm of the number of sessions, and at most one move for each
+//! session that was used since the last look at it.
 
 use crate::holder::Holder;
 use std::collections::{BTreeMap, BTreeSet};
 use thalweg_hash::HashMap;
 
-/// What is noted of a session.
+/// A session, as of the last look at it.
 #[derive(Debug)]
-struct Noted {
+struct Entry {
     holder: Holder,
     created_ms: i64,
     used_ms: i64,
@@ -36,10 +36,10 @@ impl OfHolder {
     }
 }
 
-/// See the head of this file. Times are of the wall clock, in milliseconds.
+/// The sessions in that order. Times are of the wall clock, in milliseconds.
 #[derive(Debug, Default)]
 pub(super) struct Order {
-    noted: HashMap<i32, Noted>,
+    entries: HashMap<i32, Entry>,
     by_use: BTreeSet<(i64, i32)>,
     /// Those that are not old yet, by the time at which they began.
     young: BTreeSet<(i64, i32)>,
@@ -51,9 +51,9 @@ pub(super) struct Order {
 impl Order {
     /// A session begins.
     pub(super) fn add(&mut self, id: i32, holder: &Holder, size: usize, now_ms: i64) {
-        let noted =
-            Noted { holder: holder.clone(), created_ms: now_ms, used_ms: now_ms, size, is_old: false };
-        self.noted.insert(id, noted);
+        let entry =
+            Entry { holder: holder.clone(), created_ms: now_ms, used_ms: now_ms, size, is_old: false };
+        self.entries.insert(id, entry);
         self.by_use.insert((now_ms, id));
         self.young.insert((now_ms, id));
         self.change(holder, |of| _ = of.by_use.insert((now_ms, id)));
@@ -61,21 +61,21 @@ impl Order {
 
     /// A session ends.
     pub(super) fn remove(&mut self, id: i32) {
-        let Some(noted) = self.noted.remove(&id) else { return };
-        self.by_use.remove(&(noted.used_ms, id));
-        self.young.remove(&(noted.created_ms, id));
-        self.change(&noted.holder, |of| {
-            of.by_use.remove(&(noted.used_ms, id));
-            of.old.remove(&(noted.size, id));
+        let Some(entry) = self.entries.remove(&id) else { return };
+        self.by_use.remove(&(entry.used_ms, id));
+        self.young.remove(&(entry.created_ms, id));
+        self.change(&entry.holder, |of| {
+            of.by_use.remove(&(entry.used_ms, id));
+            of.old.remove(&(entry.size, id));
         });
     }
 
     /// A session has another number of partitions.
     pub(super) fn resize(&mut self, id: i32, size: usize) {
-        let Some(noted) = self.noted.get_mut(&id) else { return };
-        let before = std::mem::replace(&mut noted.size, size);
-        if noted.is_old {
-            let holder = noted.holder.clone();
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        let before = std::mem::replace(&mut entry.size, size);
+        if entry.is_old {
+            let holder = entry.holder.clone();
             self.change(&holder, |of| {
                 of.old.remove(&(before, id));
                 of.old.insert((size, id));
@@ -97,8 +97,8 @@ impl Order {
         holders.first().map(|(_, holder)| holder.clone())
     }
 
-    /// The session that was unused longest, with the time of its last use: of this holder, or of all. `used_ms` tells when a
-    /// session was used.
+    /// The session of this holder, or of all, that was unused longest, with the time of its last use. `used_ms` is that of a
+    /// session by its id.
     pub(super) fn least_used(
         &mut self,
         holder: Option<&Holder>,
@@ -119,24 +119,24 @@ impl Order {
     }
 
     fn note_use(&mut self, id: i32, used_ms: i64) {
-        let noted = self.noted.get_mut(&id).expect("a session in an order is noted");
-        let before = std::mem::replace(&mut noted.used_ms, used_ms);
-        let holder = noted.holder.clone();
+        let entry = self.entries.get_mut(&id).expect("a session in an order has an entry");
+        let before = std::mem::replace(&mut entry.used_ms, used_ms);
+        let holder = entry.holder.clone();
         self.by_use.remove(&(before, id));
         self.by_use.insert((used_ms, id));
-        let of = self.holders.get_mut(&holder).expect("the holder of a session is noted");
+        let of = self.holders.get_mut(&holder).expect("the holder of a session has it");
         of.by_use.remove(&(before, id));
         of.by_use.insert((used_ms, id));
     }
 
-    /// The smallest session that is older than that and smaller than a new one of this holder: of its own, or of a client's
-    /// holder with one session more. None has more than that, since its sessions give way whatever their size.
+    /// The smallest session that is older than that and smaller than a new one of this holder. It is the same holder's, or that
+    /// of a client's holder with one session more. No holder has more than that, since its sessions give way whatever their size.
     pub(super) fn smaller(&mut self, holder: &Holder, size: usize, older_than_ms: i64) -> Option<i32> {
         while let Some((created_ms, id)) = self.young.first().copied().filter(|(at, _)| *at < older_than_ms) {
             self.young.remove(&(created_ms, id));
-            let noted = self.noted.get_mut(&id).expect("a session in an order is noted");
-            noted.is_old = true;
-            let (holder, size) = (noted.holder.clone(), noted.size);
+            let entry = self.entries.get_mut(&id).expect("a session in an order has an entry");
+            entry.is_old = true;
+            let (holder, size) = (entry.holder.clone(), entry.size);
             self.change(&holder, |of| _ = of.old.insert((size, id)));
         }
         let own = self.holders.get(holder);

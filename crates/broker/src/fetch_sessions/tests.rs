@@ -313,7 +313,6 @@ fn the_order_of_giving_way_is_that_of_a_walk_over_all_sessions() {
                 let slot = Slot {
                     holder: holder.clone(),
                     used_ms: AtomicI64::new(now_ms),
-                    size: AtomicUsize::new(size),
                     session: Mutex::default(),
                 };
                 let id = state.add(Arc::new(slot), size, now_ms);

@@ -34,7 +34,7 @@ const SERVED: [ApiKey; 6] = [
     ApiKey::ShareAcknowledge,
 ];
 
-/// What a request said: its epoch, the partitions that it named and forgot, and the acknowledgements of partition 0.
+/// The content of a request: its epoch, the partitions that it named and forgot, and the acknowledgements of partition 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Said {
     api: ApiKey,

@@ -170,7 +170,7 @@ impl PartitionLog {
             Err(LogError::Corrupt { segment, fault }) => {
                 self.note_damage(segment, &fault);
                 let from = first_of(segment, &fault);
-                Ok(self.health.unreadable.contains(&from).then_some(from))
+                Ok(self.health.is_unreadable(from).then_some(from))
             }
             other => other.map(|()| None),
         }

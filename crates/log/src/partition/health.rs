@@ -29,7 +29,7 @@ pub enum Damage {
     Unreadable(Offset),
 }
 
-/// What the files of a log say of missing records when it is opened.
+/// Missing records of a log by the files that its start finds.
 #[derive(Debug, Default)]
 pub(super) struct Signs {
     /// Base offsets of segments of which only an index was there. Those before the first segment still are: see `continuity`.
@@ -74,7 +74,7 @@ pub(super) struct Health {
     /// The recovery point that the log does not reach, if synced records are missing.
     missing: Option<Offset>,
     /// The base offsets of the segments with batches that cannot be read, and the first offsets that are missing between two.
-    pub(super) unreadable: BTreeSet<Offset>,
+    unreadable: BTreeSet<Offset>,
     /// The records that are missing before the first segment.
     pub(super) lost_beginning: Option<LostBeginning>,
     /// Where a start saw that records between segments may be missing.
@@ -99,6 +99,11 @@ impl Health {
     /// Whether damage is noted that begins at this offset.
     pub(super) fn is_unreadable(&self, from: Offset) -> bool {
         self.unreadable.contains(&from)
+    }
+
+    /// The marks of damage between segments that is not known any more.
+    pub(super) fn take_mended_suspects(&mut self) -> Vec<Offset> {
+        self.suspects.take_mended(|from| !self.unreadable.contains(&from))
     }
 
     /// The first offset of records that cannot be read, or are missing between segments or before them.

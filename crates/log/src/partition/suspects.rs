@@ -48,11 +48,16 @@ pub(super) fn mark(home: &Home, places: &[Offset]) -> io::Result<()> {
 }
 
 impl Suspects {
-    /// These are to be judged.
+    /// The marks that a start found or made, to be judged.
     pub(super) fn new(mut found: Vec<Offset>) -> Suspects {
         found.sort_unstable();
         found.dedup();
         Suspects { unjudged: found, damage: BTreeMap::new() }
+    }
+
+    /// Forgets damage that is mended by its first offset, and returns its marks.
+    pub(super) fn take_mended(&mut self, is_mended: impl Fn(Offset) -> bool) -> Vec<Offset> {
+        self.damage.extract_if(.., |from, _| is_mended(*from)).map(|(_, place)| place).collect()
     }
 
     /// The first offset that is known to be missing between segments.
@@ -77,7 +82,7 @@ impl PartitionLog {
         if is_final { self.end_suspicion() } else { Ok(()) }
     }
 
-    /// All that are not known as damage by now are none.
+    /// Ends the suspicion of all places that are not known as damage by now.
     pub(super) fn end_suspicion(&mut self) -> Result<(), LogError> {
         let suspects = &mut self.health.suspects;
         let unjudged = std::mem::take(&mut suspects.unjudged);
@@ -86,16 +91,9 @@ impl PartitionLog {
         Ok(self.remove_marks(cleared)?)
     }
 
-    /// Forgets the marks of damage that is no more known: its records were cut, or deleted.
+    /// Forgets the marks of damage that is not known any more: its records were cut, or deleted.
     pub(super) fn forget_mended_suspects(&mut self) {
-        let health = &mut self.health;
-        let is_mended = |from: &Offset| !health.unreadable.contains(from);
-        let mended: Vec<Offset> = health
-            .suspects
-            .damage
-            .extract_if(.., |from, _| is_mended(from))
-            .map(|(_, place)| place)
-            .collect();
+        let mended = self.health.take_mended_suspects();
         if let Err(error) = self.remove_marks(mended) {
             // The next start judges it again.
             tracing::warn!(partition = %self.name, %error, "Failed to remove the mark of records that are not missing any more");

@@ -180,7 +180,7 @@ fn mark_outlives_a_clean_stop_with_what_was_deleted_since() {
     assert_eq!((logs[0].log_start_offset(), logs[0].log_start_for_followers()), (Offset(100), Offset(30)));
 }
 
-/// What a log says of its beginning: the first lost offset, where it begins, and where it ends.
+/// The beginning of a log as it is known: the first lost offset, where it begins, and where it ends.
 fn bounds(log: &PartitionLog) -> (Option<i64>, i64, i64) {
     (log.lost_from().map(|from| from.0), log.log_start_offset().0, log.log_end_offset().0)
 }
@@ -285,7 +285,7 @@ fn beginning_that_the_leader_has_deleted_is_no_damage() {
     assert_eq!(open(&bench, false).damage(), None);
 }
 
-/// What a step of a history may do to the memory of a lost beginning.
+/// The effect that a step of a history may have on the memory of a lost beginning.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Effect {
     MayLose,

@@ -118,12 +118,7 @@ impl Partition {
         let mut future = self.future.lock();
         let mut state = self.state.lock();
         let _allowed = allow_waits("the broker has just started");
-        if !state.is_compacted() {
-            copy.end_at_gap()?;
-        }
-        // The log is deleted when the copy takes its place.
-        while copy.damage().is_none() && copy.check_next_segment()? {}
-        if copy.damage().is_some() || !state.is_of_log(&mut copy) {
+        if !state.can_go_on(&mut copy)? {
             tracing::info!(partition = ?self, path = %copy.dir().display(), "Copy does not match its log, restarting it");
             take(&mut copy, Step::BeginAt(state.log.log_start_offset()))?;
         }
@@ -290,10 +285,21 @@ impl State {
         self.log.config().cleanup_policy.compact || self.log.cleaned_to() > Offset::ZERO
     }
 
+    /// Whether a copy of an earlier process can go on: it is whole, since the log is deleted when it takes its place, and is of the
+    /// log.
+    fn can_go_on(&mut self, copy: &mut PartitionLog) -> Result<bool, LogError> {
+        if self.is_compacted() {
+            return Ok(false);
+        }
+        copy.end_at_gap()?;
+        while copy.damage().is_none() && copy.check_next_segment()? {}
+        Ok(copy.damage().is_none() && self.is_of_log(copy))
+    }
+
     /// Whether the log contains the whole copy, as far as their ends show.
     fn is_of_log(&mut self, copy: &mut PartitionLog) -> bool {
         let end = copy.log_end_offset();
-        if self.is_compacted() || end > self.log.log_end_offset() {
+        if end > self.log.log_end_offset() {
             return false;
         }
         let last = end - 1;

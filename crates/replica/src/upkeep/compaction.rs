@@ -147,7 +147,7 @@ fn forget_mended(known: &mut Uncleanable, all: &[Arc<Partition>], cleaner: &Clea
     });
 }
 
-/// What a plan has found. Damage is noted under the same lock: later the log may have been mended. An error is that of a log
+/// The result of a plan. Damage is noted under the same lock: later the log may have been mended. An error is that of a log
 /// which is not worth another try.
 fn planned<T>(
     partition: &Partition,

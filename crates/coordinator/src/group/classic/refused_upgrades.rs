@@ -20,13 +20,13 @@ impl RefusedUpgrades {
         of_member.chain(self.until_ms).any(|until_ms| now_ms < until_ms)
     }
 
-    /// Puts off the conversion, whoever joins.
+    /// Puts off the conversion for all members.
     pub(in super::super) fn put_off(&mut self, until_ms: i64) {
         self.until_ms = Some(until_ms);
         self.by_member.clear();
     }
 
-    /// Puts off the conversion when this member joins. Returns false if too many members are put off already.
+    /// Puts off the conversion for this member alone. Returns false if too many members are put off already.
     pub(in super::super) fn put_off_by(&mut self, member: &str, until_ms: i64, now_ms: i64) -> bool {
         self.by_member.retain(|(id, until_ms)| now_ms < *until_ms && id != member);
         let has_room = self.by_member.len() < MEMBERS_MAX;
