@@ -239,6 +239,10 @@ async fn members_divide_the_work(cluster: &Bootstrap, admin: &Admin) {
         let config = ShareConfig { records_max: 20, ..explicit(&group) };
         members.push(member(cluster, &topic, config).await);
     }
+    // The first would read all of it alone before the others have joined.
+    for member in &mut members {
+        member.wait_for_assignment().await.expect("assigned");
+    }
     let (records_of, mut taken) = tokio::sync::mpsc::channel(100);
     let mut tasks = tokio::task::JoinSet::new();
     for (number, mut consumer) in members.into_iter().enumerate() {

@@ -109,11 +109,13 @@ impl Run {
             }
             // Before anything runs, so that a port conflict is reported first.
             let http = self.http.as_ref().map(|at| HttpListening::bind(&at.0)).transpose()?;
+            // Before a message flows: a signal stops the streams, however early it comes.
+            let signals = Signals::listen()?;
             let mut running = runtime::start(&plan, &options)?;
             let meters = running.meters();
             let _server = http.map(|listening| serve(listening, running.meters(), bars));
             let ended = tokio::select! {
-                ended = watch(&mut running, bars) => ended,
+                ended = watch(&mut running, signals, bars) => ended,
                 ended = self.report_every(&meters) => ended,
                 () = waiting => Ok(()),
             };
@@ -172,8 +174,7 @@ fn serve(listening: HttpListening, meters: Meters, bars: &MultiProgress) -> Http
 }
 
 /// Waits for the end, handles signals, and shows the rate.
-async fn watch(running: &mut Running, bars: &MultiProgress) -> anyhow::Result<()> {
-    let mut signals = Signals::listen()?;
+async fn watch(running: &mut Running, mut signals: Signals, bars: &MultiProgress) -> anyhow::Result<()> {
     let line = bars.add(ProgressBar::new_spinner());
     line.set_style(ProgressStyle::with_template("{spinner} {wide_msg}")?);
     let mut drawn = interval(DRAWN_EVERY);
