@@ -781,3 +781,22 @@ fn no_stop_of_a_compacted_log_looks_like_damage() {
     }
     assert!(stops > 1000 && struck_count > 30 && cleaned > 100, "{stops} {struck_count} {cleaned}");
 }
+
+/// The checkpoint of recovery points is older than the last roll: the first records of the segment were synced, and the others may
+/// not be.
+#[test]
+fn segment_that_was_synced_in_part_is_damage_too() {
+    for (what, _, lose) in ways() {
+        let bench = closed();
+        lose(&bench);
+        let recovery_point = BASE + 2;
+        let options = OpenOptions { recovery_point, high_watermark: END, ..OpenOptions::new(false) };
+        let mut log = bench.open(&options);
+        log.end_at_gap().expect("looks");
+        let (found, _) = offsets(&mut log, Offset(0));
+        let expected: Vec<_> = (0..BASE.0).collect();
+        assert_eq!(found, expected, "{what}");
+        while log.check_next_segment().expect("looks") {}
+        assert!(log.damage().is_some(), "{what}");
+    }
+}
