@@ -800,3 +800,21 @@ fn segment_that_was_synced_in_part_is_damage_too() {
         assert!(log.damage().is_some(), "{what}");
     }
 }
+
+#[test]
+fn what_a_start_saw_is_judged_before_a_compaction_if_it_could_not_be_judged_before() {
+    let mut bench = closed();
+    remove(&bench, BASE, &[".log"]);
+    let faults = Arc::new(Faults::default());
+    bench.disk = Disk::with_faults(Arc::clone(&faults));
+    let mut log = bench.open(&OpenOptions { high_watermark: END, ..OpenOptions::new(false) });
+    let cleanup_policy = CleanupPolicy { compact: true, delete: false };
+    let config = LogConfig { cleanup_policy, min_cleanable_dirty_ratio: 0.0, ..bench.config.clone() };
+    log.set_config(Arc::new(config));
+    faults.set_lacking_descriptors(true);
+    log.end_at_gap().expect_err("nothing can be opened");
+    faults.set_lacking_descriptors(false);
+    log.set_high_watermark(END);
+    while compact(&mut log, NOW_MS).is_some() {}
+    assert_eq!((log.damage(), log.cleaned_to()), (Some(Damage::Unreadable(BASE)), BASE));
+}
