@@ -582,8 +582,7 @@ fn copy_that_lacks_a_segment_is_made_again_although_the_broker_compacts_other_to
     drop(moving);
     dirs.close(42);
     drop(dirs);
-    let mut two =
-        std::fs::read_dir(&paths[1]).expect("lists").map(|entry| entry.expect("an entry").path());
+    let mut two = std::fs::read_dir(&paths[1]).expect("lists").map(|entry| entry.expect("an entry").path());
     let copy = two.find(|path| path.is_dir()).expect("the copy is there");
     for suffix in ["log", "index", "timeindex", "snapshot"] {
         let _ = std::fs::remove_file(copy.join(format!("{:020}.{suffix}", segments[2].0)));
