@@ -9,7 +9,7 @@ use std::time::Duration;
 use thalweg_audit::FileError;
 use thalweg_client::InvalidSetting;
 use thalweg_config::{BrokerConfig, Listener};
-use thalweg_log::{LogDirs, LogDirsOptions, TopicPartition};
+use thalweg_log::{CleanupPolicy, LogConfig, LogDirs, LogDirsOptions, TopicPartition};
 use thalweg_membership::{JoinError, LinkError};
 use thalweg_net::{BindError, ConnectionSettings, Listening, Machine, SocketOptions};
 
@@ -112,11 +112,14 @@ pub(crate) fn open_logs(
     options.metadata_log_dir = config.node.roles.controller.then(|| config.metadata_log_dir());
     options.cluster_id = cluster_id;
     options.adds = config.directories.adds;
-    // The settings of topics become known with the first image; until then the broker's defaults apply.
-    let defaults = Arc::new(config.log_config(&config.topic(&std::collections::BTreeMap::new())));
+    // The settings of topics become known with the first image; until then the broker's defaults apply. No log counts as compacted
+    // for that: signs of lost records, which compaction may explain, would be removed for good.
+    let defaults = config.log_config(&config.topic(&std::collections::BTreeMap::new()));
+    let cleanup_policy = CleanupPolicy { compact: false, ..defaults.cleanup_policy };
+    let until_known = Arc::new(LogConfig { cleanup_policy, ..defaults });
     let settings_of = |_: &TopicPartition| {
         loading.open_one();
-        Arc::clone(&defaults)
+        Arc::clone(&until_known)
     };
     let opened = machine.disk.work_in_place(|| {
         loading.begin(&options);
@@ -154,4 +157,48 @@ pub(crate) fn connection_settings(machine: &Machine, config: &BrokerConfig) -> C
         );
     }
     ConnectionSettings::of(&config.network)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+    use thalweg_config::ServerProperties;
+    use thalweg_log::{Damage, PartitionLog};
+    use thalweg_record::{BatchBuilder, BatchOptions, LeaderEpoch, Offset};
+
+    fn broker_of(dir: &Path) -> BrokerConfig {
+        let mut properties = ServerProperties::default();
+        properties.set("log.dirs", dir.to_str().expect("a path of letters"));
+        properties.set("log.cleanup.policy", "compact");
+        BrokerConfig::new(&properties).expect("a configuration")
+    }
+
+    fn open(dir: &Path, loading: &Loading) -> (Arc<LogDirs>, Vec<PartitionLog>) {
+        open_logs(&Machine::real(), &broker_of(dir), None, loading).expect("the directory opens")
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn first_segment_that_is_lost_is_damage_although_the_broker_compacts_other_topics() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let loading = Loading::default();
+        let (dirs, _) = open(dir.path(), &loading);
+        let config = Arc::new(LogConfig { segment_bytes: 500, ..LogConfig::default() });
+        let created = dirs.create(&TopicPartition::new("t", 0), None, Arc::clone(&config), None);
+        let mut log = created.expect("creates");
+        for _ in 0..20 {
+            let mut builder = BatchBuilder::new(BatchOptions::default());
+            builder.append(1, None, Some(&[b'v'; 100]), &[]).expect("fits");
+            log.append_as_leader(&builder.build(), LeaderEpoch(0), Default::default()).expect("accepted");
+        }
+        log.close().expect("closes");
+        dirs.close(1);
+        drop((log, dirs));
+        std::fs::remove_file(dir.path().join(format!("t-0/{:020}.log", 0))).expect("removes");
+        let (_dirs, mut found) = open(dir.path(), &loading);
+        let mut log = found.pop().expect("it is there");
+        log.set_config(config);
+        log.end_at_gap().expect("it is looked through");
+        assert_eq!(log.damage(), Some(Damage::Unreadable(Offset(0))));
+    }
 }

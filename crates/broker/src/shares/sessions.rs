@@ -111,6 +111,8 @@ impl Eq for SessionEnd {}
 pub struct SessionBegun {
     /// The partitions to read.
     pub wanted: Vec<SessionPartition>,
+    /// How many fetches the session had before.
+    pub fetches: usize,
     /// Whether the session has ended meanwhile.
     pub end: SessionEnd,
     /// A session that ended to make room. The records of its member are to be released.
@@ -119,13 +121,15 @@ pub struct SessionBegun {
 
 impl SessionBegun {
     fn of(session: &Session, wanted: Vec<SessionPartition>) -> SessionBegun {
-        SessionBegun { wanted, end: session.end.clone(), displaced: None }
+        let (fetches, end) = (session.fetches, session.end.clone());
+        SessionBegun { wanted, fetches, end, displaced: None }
     }
 }
 
 #[derive(Debug)]
 struct Session {
     epoch: i32,
+    fetches: usize,
     connection: u64,
     holder: Holder,
     /// Its place among all sessions by age.
@@ -257,6 +261,7 @@ impl ShareSessions {
                 state.next_number += 1;
                 let mut session = Session {
                     epoch: 1,
+                    fetches: 0,
                     connection,
                     holder,
                     number,
@@ -275,6 +280,7 @@ impl ShareSessions {
                 added.into_iter().for_each(|id| session.add(id, true));
                 session.forget(&forgotten);
                 session.advance();
+                session.fetches = session.fetches.wrapping_add(1);
                 Ok(SessionBegun::of(session, session.partitions.clone()))
             }
         }
@@ -401,6 +407,22 @@ mod tests {
         assert_eq!(sessions.begin(first), Err(SessionError::AcknowledgesFirst));
         assert!(sessions.begin(request("m", 0, &[])).is_ok(), "it begins again");
         assert_eq!(sessions.counts(), (1, 0));
+    }
+
+    /// The partitions take turns by it: by the epoch, every second one would never come first.
+    #[test]
+    fn fetches_are_counted_without_the_acknowledgements_between_them() {
+        let sessions = ShareSessions::new(10);
+        let counts = (0..4).map(|nth| {
+            let fetches = sessions.begin(request("m", 2 * nth, &[0, 1])).expect("it goes on").fetches;
+            if nth == 0 {
+                sessions.begin(request("m", 1, &[])).expect("it goes on");
+            } else {
+                sessions.acknowledges(&key("m"), 2 * nth + 1).expect("it goes on");
+            }
+            fetches
+        });
+        assert_eq!(counts.collect::<Vec<_>>(), [0, 2, 3, 4]);
     }
 
     #[test]

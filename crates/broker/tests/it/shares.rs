@@ -194,6 +194,42 @@ async fn members_get_different_records_and_settle_them() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn partitions_take_turns_although_a_member_acknowledges_after_each_fetch() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let (broker, topic) = started(dir.path()).await;
+    let other = Topic::create(&broker, "other", 1, &[]).await;
+    initialized(&broker, &other, 0).await;
+    for _ in 0..8 {
+        put(&broker, &topic, -1, batch(&[b"a"])).await;
+        put(&broker, &other, -1, batch(&[b"b"])).await;
+    }
+    let mut member = Member::new(&broker, &topic, "one").await;
+    let mut of_topic = Vec::new();
+    for _ in 0..8 {
+        let mut request = member.request(&[]);
+        let named = FetchTopic { topic_id: other.id, partitions: vec![FetchPartition::default()] };
+        request.topics.push(named);
+        request = ShareFetchRequest { max_records: 1, share_acquire_mode: 1, max_wait_ms: 10_000, ..request };
+        let answer = member.ask(&request).await;
+        assert_eq!(answer.error_code, 0, "the fetch as a whole");
+        member.epoch += 1;
+        let found = answer.responses.iter().find(|found| found.partitions[0].acquired_records.len() == 1);
+        let found = found.expect("there are records in both");
+        let run = found.partitions[0].acquired_records[0].first_offset;
+        of_topic.push(found.topic_id == topic.id);
+        if found.topic_id == topic.id {
+            assert_eq!(member.settle(&[(run, run, 1)]).await, 0);
+        } else {
+            // Another acknowledgement, which counts as much.
+            member.settle(&[]).await;
+        }
+    }
+    let of_other = of_topic.iter().filter(|is_of_topic| !**is_of_topic).count();
+    assert!((3..=5).contains(&of_other), "{of_topic:?}");
+    broker.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_fetch_waits_for_records_and_for_what_others_release() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let (broker, topic) = started(dir.path()).await;

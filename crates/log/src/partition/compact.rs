@@ -194,6 +194,10 @@ impl PartitionLog {
     /// The offset from which on nothing may be compacted: the active segment, transactions that are open or not
     /// replicated, records that are too young, and where records are known to be missing, which a compacted log would not show.
     fn first_uncleanable(&mut self, first_dirty: Offset, now_ms: i64) -> Result<Offset, LogError> {
+        if self.has_unjudged_suspects() {
+            // Their check failed, as it does without descriptors.
+            self.check_suspects_of_compacted()?;
+        }
         let mut bound = self.last_stable_offset().min(self.active().base_offset);
         bound = self.health.suspects.first_damage().map_or(bound, |missing| bound.min(missing));
         if self.config.min_compaction_lag_ms > 0 {

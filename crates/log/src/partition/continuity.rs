@@ -225,20 +225,21 @@ impl PartitionLog {
         Err(self.missing(index, &(end..next)))
     }
 
-    /// The offsets without a batch between a closed segment and the next, where there should be some.
+    /// The offsets without a batch between a closed segment and the next, where there should be some: the first of them was synced.
     fn find_missing(&mut self, index: usize) -> Result<Option<Range<Offset>>, LogError> {
-        let Some(next) = self.next_base_if_synced(index) else { return Ok(None) };
-        if self.may_have_gaps() || next <= self.log_start {
+        let synced_to = self.flushing.recovery_point;
+        let Some(next) = self.segments.get(index + 1).map(|next| next.base_offset) else { return Ok(None) };
+        let base = self.segments[index].base_offset;
+        if base >= synced_to || self.may_have_gaps() || next <= self.log_start {
             return Ok(None);
         }
         let segment = &mut self.segments[index];
-        let base = segment.base_offset;
         let has_last = segment.locate(&self.home, next - 1).map_err(LogError::in_segment(base))?.is_some();
         if has_last {
             return Ok(None);
         }
         let end = segment.read_next_offset(&self.home).map_err(LogError::in_segment(base))?;
-        Ok((!self.health.was_deleted(end..next)).then_some(end..next))
+        Ok((end < synced_to && !self.health.was_deleted(end..next)).then_some(end..next))
     }
 
     fn missing(&self, index: usize, missing: &Range<Offset>) -> LogError {

@@ -82,6 +82,11 @@ impl PartitionLog {
         if is_final { self.end_suspicion() } else { Ok(()) }
     }
 
+    /// Whether a mark is still to be judged.
+    pub(super) fn has_unjudged_suspects(&self) -> bool {
+        !self.health.suspects.unjudged.is_empty()
+    }
+
     /// Ends the suspicion of all places that are not known as damage by now.
     pub(super) fn end_suspicion(&mut self) -> Result<(), LogError> {
         let suspects = &mut self.health.suspects;

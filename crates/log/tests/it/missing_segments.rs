@@ -781,3 +781,40 @@ fn no_stop_of_a_compacted_log_looks_like_damage() {
     }
     assert!(stops > 1000 && struck_count > 30 && cleaned > 100, "{stops} {struck_count} {cleaned}");
 }
+
+/// The checkpoint of recovery points is older than the last roll: the first records of the segment were synced, and the others may
+/// not be.
+#[test]
+fn segment_that_was_synced_in_part_is_damage_too() {
+    for (what, _, lose) in ways() {
+        let bench = closed();
+        lose(&bench);
+        let recovery_point = BASE + 2;
+        let options = OpenOptions { recovery_point, high_watermark: END, ..OpenOptions::new(false) };
+        let mut log = bench.open(&options);
+        log.end_at_gap().expect("looks");
+        let (found, _) = offsets(&mut log, Offset(0));
+        let expected: Vec<_> = (0..BASE.0).collect();
+        assert_eq!(found, expected, "{what}");
+        while log.check_next_segment().expect("looks") {}
+        assert!(log.damage().is_some(), "{what}");
+    }
+}
+
+#[test]
+fn what_a_start_saw_is_judged_before_a_compaction_if_it_could_not_be_judged_before() {
+    let mut bench = closed();
+    remove(&bench, BASE, &[".log"]);
+    let faults = Arc::new(Faults::default());
+    bench.disk = Disk::with_faults(Arc::clone(&faults));
+    let mut log = bench.open(&OpenOptions { high_watermark: END, ..OpenOptions::new(false) });
+    let cleanup_policy = CleanupPolicy { compact: true, delete: false };
+    let config = LogConfig { cleanup_policy, min_cleanable_dirty_ratio: 0.0, ..bench.config.clone() };
+    log.set_config(Arc::new(config));
+    faults.set_lacking_descriptors(true);
+    log.end_at_gap().expect_err("nothing can be opened");
+    faults.set_lacking_descriptors(false);
+    log.set_high_watermark(END);
+    while compact(&mut log, NOW_MS).is_some() {}
+    assert_eq!((log.damage(), log.cleaned_to()), (Some(Damage::Unreadable(BASE)), BASE));
+}

@@ -291,6 +291,8 @@ impl State {
         if self.is_compacted() {
             return Ok(false);
         }
+        // It was opened before the policy of its topic was known.
+        copy.set_config(Arc::clone(self.log.config()));
         copy.end_at_gap()?;
         while copy.damage().is_none() && copy.check_next_segment()? {}
         Ok(copy.damage().is_none() && self.is_of_log(copy))

@@ -153,17 +153,20 @@ fn planned<T>(
     partition: &Partition,
     plan: impl FnOnce(&mut PartitionLog) -> Result<Option<T>, LogError>,
 ) -> Result<Option<T>, GivenUp> {
+    let was_damaged = partition.is_damaged();
     let planned = partition.with_log(|log| {
         plan(log).map_err(|error| {
             log.note_error(&error);
             (error, log.damage().is_some())
         })
     });
+    if planned.is_err() || !was_damaged {
+        partition.tell_damage();
+    }
     let (error, is_damaged) = match planned {
         Ok(planned) => return Ok(planned),
         Err(failed) => failed,
     };
-    partition.tell_damage();
     tracing::error!(?partition, %error, "Failed to plan a compaction");
     match error {
         LogError::Corrupt { .. } => Err(GivenUp { topic: Arc::clone(&partition.topic), is_damaged }),

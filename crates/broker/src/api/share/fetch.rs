@@ -131,14 +131,15 @@ fn begin(broker: &Arc<Broker>, call: &Call, request: ShareFetchRequest) -> Resul
         acknowledges,
     };
     let begun = broker.shares.begin_session(session).map_err(SessionError::code)?;
-    let SessionBegun { mut wanted, end: session, .. } = begun;
+    let SessionBegun { mut wanted, fetches, end: session, .. } = begun;
     let acknowledgements = Acknowledgements { key: &key, may_renew: call.version >= RENEWS_FROM, is_renewal };
     let settling = acknowledgements.take(broker, call, said(&topics));
     if is_renewal {
         wanted.clear();
     }
-    // Another partition is read first each time, so that none starves behind a full one.
-    let turned = usize::try_from(epoch).unwrap_or(0) % wanted.len().max(1);
+    // Another partition is read first each time, so that none starves behind a full one. The epoch, by which Kafka rotates them, counts
+    // acknowledgements, too: after each fetch, these have the same partition come first for ever.
+    let turned = fetches % wanted.len().max(1);
     wanted.rotate_left(turned);
     let image = broker.image();
     let entries = wanted.into_iter().map(|one| {

@@ -561,6 +561,43 @@ fn copy_that_lacks_its_end_is_made_again_and_is_no_damaged_log_afterwards() {
     assert_eq!(partition.with_log(stored).len(), 50);
 }
 
+/// Until the metadata is known, logs are opened with the broker's own policy.
+#[test]
+fn copy_that_lacks_a_segment_is_made_again_although_the_broker_compacts_other_topics() {
+    let root = tempfile::tempdir().expect("a temporary directory");
+    let paths = ["one", "two"].map(|name| root.path().join(name));
+    let options = || LogDirsOptions { threads: 1, ..LogDirsOptions::new(paths.to_vec(), NODE.0) };
+    let config = Arc::new(LogConfig { segment_bytes: 1000, ..LogConfig::default() });
+    let of_broker = Arc::new(LogConfig { cleanup_policy: CleanupPolicy::COMPACT, ..(*config).clone() });
+    let (dirs, _) = LogDirs::open(options(), |_| Arc::clone(&of_broker)).expect("the directories open");
+    let ids = dirs.online_ids();
+    let created = dirs.create(&TopicPartition::new("t", 0), None, Arc::clone(&config), Some(ids[0]));
+    let moving = partition(created.expect("creates"), 0);
+    (0..50).for_each(|_| append_batch(&moving, &one_record(), 0));
+    assert!(moving.begin_move(&dirs, ids[1]).expect("it begins"), "somebody has to see to it");
+    while moving.copy_next(&dirs, 1 << 20).expect("it is copied") != Progress::CaughtUp {}
+    let segments = moving.with_log(|log| log.segment_offsets());
+    moving.close_future().expect("closes");
+    moving.with_log(PartitionLog::close).expect("closes");
+    drop(moving);
+    dirs.close(42);
+    drop(dirs);
+    let mut two = std::fs::read_dir(&paths[1]).expect("lists").map(|entry| entry.expect("an entry").path());
+    let copy = two.find(|path| path.is_dir()).expect("the copy is there");
+    for suffix in ["log", "index", "timeindex", "snapshot"] {
+        let _ = std::fs::remove_file(copy.join(format!("{:020}.{suffix}", segments[2].0)));
+    }
+    let (dirs, mut logs) = LogDirs::open(options(), |_| Arc::clone(&of_broker)).expect("opens");
+    let mut log = logs.pop().expect("it is there");
+    log.set_config(config);
+    let moving = partition(log, 0);
+    let copy = dirs.take_future(&TopicPartition::new("t", 0)).expect("it is there");
+    let to = copy.directory_id().expect("it lies in a directory");
+    moving.resume_move(copy).expect("it goes on");
+    while moving.finish_move(&dirs, to).expect("it is copied") != Progress::Moved {}
+    assert_eq!(moving.with_log(stored).len(), 50);
+}
+
 #[test]
 fn copy_is_restarted_without_setting_anything_aside() {
     let (root, _faults, dirs, partition) = moving_with_faults();
