@@ -50,12 +50,22 @@ impl PartitionLog {
     /// end are always dropped. The batch that contains `offset` is dropped whole, and the log ends with the last
     /// remaining batch: ending at `offset` would leave a gap.
     pub fn truncate_to(&mut self, offset: Offset) -> Result<bool, LogError> {
+        self.truncate(offset, true)
+    }
+
+    /// As [`PartitionLog::truncate_to`], for records of which the leader that sent them has more than this log: none is set aside.
+    pub fn truncate_sent(&mut self, offset: Offset) -> Result<bool, LogError> {
+        self.truncate(offset, false)
+    }
+
+    /// `keeps`: records below the high watermark are set aside.
+    fn truncate(&mut self, offset: Offset, keeps: bool) -> Result<bool, LogError> {
         let _allowed = disk::allow_waits(CUTTING);
         if offset >= self.log_end {
             self.epochs.truncate_from_end(self.log_end);
             return Ok(false);
         }
-        match self.try_truncate_to(offset) {
+        match self.try_truncate_to(offset, keeps) {
             Ok(()) => Ok(true),
             Err(not_cut) => Err(self.after_failed_cut(offset, not_cut)),
         }
@@ -79,10 +89,10 @@ impl PartitionLog {
         not_cut.error
     }
 
-    fn try_truncate_to(&mut self, offset: Offset) -> Result<(), NotCut> {
+    fn try_truncate_to(&mut self, offset: Offset, keeps: bool) -> Result<(), NotCut> {
         self.check_descriptors(offset)?;
         // Records below the high watermark were acknowledged, and this may be their last copy.
-        if offset < self.high_watermark {
+        if keeps && offset < self.high_watermark {
             self.set_aside_from(offset)?;
         }
         self.cut_from(offset).map_err(NotCut::in_the_middle)

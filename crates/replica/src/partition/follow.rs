@@ -120,6 +120,9 @@ impl Partition {
             state.came_from_leader(self, info.appended_bytes);
         }
         if let Some(follower) = state.follower_mut() {
+            if !records.is_empty() {
+                follower.first_sent = Some(follower.first_sent.map_or(from, |first| first.min(from)));
+            }
             follower.leader_high_watermark = high_watermark;
         }
         state.take_over(self, high_watermark, log_start_offset);
@@ -169,7 +172,18 @@ impl Partition {
         let LeaderBounds { start: leader_start, end: leader_end, lost_from } = leader;
         let mut state = self.state.lock();
         let log_end = state.check_follows_from(epoch, from)?;
-        if leader_end < log_end {
+        let log_start = state.log.log_start_offset();
+        if leader_end < log_start && leader_start < leader_end {
+            tracing::error!(
+                partition = ?self, log_start = log_start.0, log_end = log_end.0,
+                leader_start = leader_start.0, leader_end = leader_end.0,
+                "This log starts behind the end of its leader's, as after an unclean election or with a wrong \
+                 log-start-offset-checkpoint: fetching all that the leader has"
+            );
+            state.cut(self, log_start)?;
+            state.note_cut(Offset::ZERO);
+            state.log.truncate_fully_and_start_at(leader_start, None)?;
+        } else if leader_end < log_end {
             tracing::warn!(
                 partition = ?self, log_end = log_end.0, leader_end = leader_end.0,
                 "Leader's log ends before this one, as after an unclean election"
@@ -254,9 +268,27 @@ impl State {
 
     fn cut(&mut self, partition: &Partition, to: Offset) -> Result<(), LogError> {
         let (from, high_watermark) = (self.log.log_end_offset(), self.log.high_watermark());
-        if self.truncate_to(to)? {
+        // Only what this leader has not sent may be the last copy.
+        let is_taken_back = self.follower_mut().is_some_and(|follower| match follower.first_sent {
+            Some(first) if first <= to => true,
+            _ => {
+                follower.first_sent = None;
+                false
+            }
+        });
+        self.note_cut(to);
+        let was_cut = if is_taken_back { self.log.truncate_sent(to)? } else { self.log.truncate_to(to)? };
+        if was_cut {
             let (from, to, hw) = (from.0, to.0, high_watermark.0);
-            if to < hw {
+            if is_taken_back {
+                tracing::warn!(
+                    ?partition,
+                    from = to,
+                    to = from,
+                    high_watermark = hw,
+                    "The leader takes back what it has sent in this epoch: its leader-epoch-checkpoint does not fit its records"
+                );
+            } else if to < hw {
                 let (leader, epoch) = (self.registration.leader, self.leader_epoch().0);
                 tracing::error!(
                     ?partition,
@@ -367,6 +399,57 @@ mod tests {
         assert!(partition.lacks_what_a_leader_lacked() && !partition.is_damaged());
         partition.compare_beginning(epoch, Offset(0));
         assert!(partition.is_damaged(), "it is to be fetched again");
+    }
+
+    fn strays(dir: &std::path::Path) -> usize {
+        let names = std::fs::read_dir(dir).expect("lists").map(|entry| entry.expect("is there").file_name());
+        names.filter(|name| name.to_string_lossy().ends_with("-stray")).count()
+    }
+
+    #[test]
+    fn log_that_starts_behind_its_leaders_end_is_fetched_from_the_leaders_start() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let partition = following(dir.path(), &[LEADER]);
+        let mut state = partition.state.lock();
+        state.log.truncate_fully_and_start_at(Offset(i64::MAX), None).expect("starts");
+        drop(state);
+        let bounds = LeaderBounds { start: Offset(3), end: Offset(12), lost_from: None };
+        let position = partition.reset_to_leader(LeaderEpoch(4), Offset(i64::MAX), bounds).expect("restarts");
+        assert_eq!(position.offset, Offset(3));
+        assert_eq!(
+            partition.with_log(|log| (log.log_start_offset(), log.log_end_offset())),
+            (Offset(3), Offset(3))
+        );
+    }
+
+    #[test]
+    fn records_that_the_leader_takes_back_are_set_aside_once() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let partition = following(dir.path(), &[LEADER]);
+        let epoch = LeaderEpoch(4);
+        let append = |at: i64| {
+            partition
+                .append_from_leader(epoch, Offset(at), &batch(at), Offset(at + 1), Offset(0))
+                .expect("follows");
+        };
+        (0..3).for_each(append);
+        partition.apply(&PartitionRegistration {
+            isr: vec![LEADER],
+            replicas: vec![NODE, LEADER],
+            ..registration(LEADER, 5)
+        });
+        let epoch = LeaderEpoch(5);
+        for round in 0..5 {
+            let leader = EpochEnd { leader_epoch: LeaderEpoch(0), end_offset: Offset(1) };
+            let end = partition.with_log(|log| log.log_end_offset());
+            let position = partition.truncate_to_leader(epoch, end, leader).expect("truncates");
+            assert_eq!((position.offset, strays(dir.path())), (Offset(1), 1), "round {round}");
+            for at in 1..3 {
+                partition
+                    .append_from_leader(epoch, Offset(at), &batch(at), Offset(at + 1), Offset(0))
+                    .expect("follows");
+            }
+        }
     }
 
     #[test]

@@ -43,6 +43,8 @@ pub(super) struct Follower {
     pub(super) leader_high_watermark: Offset,
     /// The gap in the leader's log that was refused last, and how often before.
     pub(super) refused_gap: Option<(OffsetsMissing, u32)>,
+    /// The first offset that this leader has sent: all records from there on are its own.
+    pub(super) first_sent: Option<Offset>,
 }
 
 impl Leader {
@@ -80,7 +82,7 @@ impl Leader {
 
 impl Follower {
     pub(super) fn new() -> Follower {
-        Follower { leader_high_watermark: Offset::NONE, refused_gap: None }
+        Follower { leader_high_watermark: Offset::NONE, refused_gap: None, first_sent: None }
     }
 }
 

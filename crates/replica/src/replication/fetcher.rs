@@ -82,6 +82,10 @@ struct Followed {
     is_compared: bool,
     /// How often the leader was asked for that in vain: other answers do not end this series.
     comparison_failures: u32,
+    /// Whether the leader has sent records since the last truncation.
+    has_sent: bool,
+    /// How often the leader has had records truncated that it had sent.
+    taken_back: u32,
 }
 
 impl Followed {
@@ -227,6 +231,8 @@ impl Fetcher {
                 stopped: false,
                 is_compared: false,
                 comparison_failures: 0,
+                has_sent: false,
+                taken_back: 0,
             };
             self.followed.insert(key, followed);
             self.go_on(key, position);
@@ -504,6 +510,7 @@ impl Fetcher {
         match taken {
             Ok(Replicated { next, .. }) => {
                 followed.failures = 0;
+                followed.has_sent |= received_any;
                 // A repeated position need not be sent, unless the leader sent an unusable part, such as the
                 // beginning of a batch.
                 let told = self.session.partition(&key).map(|told| told.log_start_offset);
@@ -549,6 +556,14 @@ impl Fetcher {
             "Log diverges from the leader's"
         );
         self.change_log(key, move || partition.truncate_to_leader(epoch, from, leader)).await;
+        // A leader whose epochs do not fit its records would have the same ones sent and truncated for ever, without a pause.
+        if let Some(followed) = self.followed.get_mut(&key)
+            && std::mem::take(&mut followed.has_sent)
+        {
+            followed.taken_back = followed.taken_back.saturating_add(1);
+            followed.failures = followed.failures.max(followed.taken_back);
+            self.rest(key);
+        }
     }
 
     /// Changes a log on a blocking thread, and continues at its new end.
@@ -714,6 +729,8 @@ mod tests {
             stopped: false,
             is_compared: false,
             comparison_failures: 0,
+            has_sent: false,
+            taken_back: 0,
         };
         let (now, longest) = (Instant::now(), Duration::from_millis(70));
         let mut rests = Vec::new();
