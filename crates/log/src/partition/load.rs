@@ -276,6 +276,8 @@ impl Loading {
         }
         if self.log_end < deleted_to {
             self.restart_at(name, deleted_to, now_ms)?;
+            // Only committed records are deleted: the log had more once, or the checkpoint is wrong.
+            self.missing = Some(deleted_to);
         }
         self.epochs.truncate_from_end(self.log_end);
         let log_start = deleted_to.max(self.segments[0].base_offset);
