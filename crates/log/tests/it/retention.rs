@@ -115,7 +115,11 @@ fn a_log_start_beyond_the_log_end_starts_anew() {
     drop(filled(&bench, 2));
     let mut log = bench.open(&OpenOptions { log_start: Offset(100), ..OpenOptions::new(false) });
     assert_eq!((log.log_start_offset(), log.log_end_offset()), (Offset(100), Offset(100)));
-    assert_eq!(log.damage(), Some(Damage::Missing(Offset(100))), "it must not lead before another that has records");
+    assert_eq!(
+        log.damage(),
+        Some(Damage::Missing(Offset(100))),
+        "it must not lead before another that has records"
+    );
     append(&mut log, &Spec::new(1).build());
     assert_eq!(headers(&mut log).len(), 1);
     assert_eq!(bench.set_aside().len(), 1, "the number may be wrong");
