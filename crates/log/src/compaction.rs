@@ -86,6 +86,10 @@ pub(crate) fn settle_swaps(home: &Home, listed: Vec<Listed>) -> io::Result<Vec<L
             }
         }
     }
+    if !swapped.is_empty() {
+        // A power failure must not leave the index of an old segment, without its log, beside the new one.
+        home.disk.sync_dir(&home.dir)?;
+    }
     for (offset, suffix, name) in &swapped {
         tracing::info!(dir = %home.dir.display(), name, "Finished replacing a segment");
         home.disk.rename(&home.dir.join(name), &home.file(*offset, suffix))?;

@@ -209,11 +209,12 @@ impl PartitionLog {
         self.find_missing(index)?.map_or(Ok(()), |missing| Err(self.missing(index, &missing)))
     }
 
-    /// The same where there may be gaps, for a segment that had batches, above what is compacted, synced or not: a power failure may
-    /// have emptied it, and a log with gaps is not cut there.
+    /// The same where there may be gaps, for a segment that had batches, synced or not: a power failure may have emptied it, and a
+    /// log with gaps is not cut there. Compacted or not, too: compaction leaves no index with entries beside an empty log, nor one
+    /// without a log, unless its log is there under another name.
     fn check_end_of_compacted(&mut self, index: usize) -> Result<(), LogError> {
         let Some(next) = self.segments.get(index + 1).map(|next| next.base_offset) else { return Ok(()) };
-        if next <= self.log_start.max(self.cleaning.cleaned_to) {
+        if next <= self.log_start {
             return Ok(());
         }
         let segment = &mut self.segments[index];

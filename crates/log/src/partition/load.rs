@@ -481,8 +481,12 @@ fn sort_out(home: &Home) -> io::Result<Found> {
             home.disk.remove(&home.file(offset, suffix))?;
         }
     }
-    found.segments.retain(|_, files| files.log);
     // Last: until the indexes are gone, these say that their segments were deleted.
+    if found.segments.iter().any(|(base, files)| !files.log && *base > first && found.deleted.contains(base))
+    {
+        home.disk.sync_dir(&home.dir)?;
+    }
+    found.segments.retain(|_, files| files.log);
     doomed.iter().try_for_each(|path| home.disk.remove(path))?;
     Ok(found)
 }

@@ -543,7 +543,7 @@ fn segment_of_another_log_is_set_aside_after_a_clean_stop() {
 }
 
 #[test]
-fn segment_of_a_compacted_log_without_a_batch_is_damage_above_what_is_compacted() {
+fn segment_of_a_compacted_log_without_a_batch_is_damage() {
     let compacted = CleanupPolicy { compact: true, delete: false };
     let ways: [(&str, Lose); 2] = [
         ("emptied", Box::new(|bench| bench.write_file(&log_name(BASE.0), &[]))),
@@ -560,14 +560,13 @@ fn segment_of_a_compacted_log_without_a_batch_is_damage_above_what_is_compacted(
             log.drop_damage().expect("drops");
             assert_eq!((log.damage(), log.log_end_offset()), (None, BASE), "{what}");
             drop(log);
-            let compacted_there = OpenOptions { cleaned_to: NEXT, ..options };
-            let bench = {
+            for cleaned_to in [NEXT, END] {
                 let mut bench = closed();
                 bench.config.cleanup_policy = compacted;
-                bench
-            };
-            lose(&bench);
-            assert_eq!(bench.open(&compacted_there).damage(), None, "{what}");
+                lose(&bench);
+                let log = bench.open(&OpenOptions { cleaned_to, ..options.clone() });
+                assert_eq!(log.damage(), Some(Damage::Unreadable(BASE)), "{what}, compacted to {cleaned_to}");
+            }
         }
     }
 }
@@ -671,11 +670,20 @@ fn compaction_ends_before_records_that_are_missing() {
     assert_eq!(bench.open(&cleaned).damage(), Some(Damage::Unreadable(BASE)));
 }
 
-/// Compacts a log; in one of three cases the process ends before that is on the medium. Returns whether it goes on.
-fn compacts(random: &mut SmallRng, log: &mut PartitionLog) -> bool {
+/// Compacts a log; in one of three cases the process ends before that is on the medium, and in another a call may fail while
+/// segments are replaced. Returns whether it goes on.
+fn compacts(random: &mut SmallRng, log: &mut PartitionLog, faults: &Faults) -> bool {
     let Ok(Some(job)) = log.plan_compaction(NOW_MS) else { return log.poison().is_none() };
     let Ok(outcome) = job.run() else { return false };
-    let Ok(Some(mut swap)) = log.finish_compaction(&job, outcome) else { return false };
+    let is_armed = random.random_range(0..3) == 0;
+    if is_armed {
+        faults.fail_once_after(random.random_range(0..20), CallError::InputOutput);
+    }
+    let finished = log.finish_compaction(&job, outcome);
+    if is_armed {
+        faults.heal();
+    }
+    let Ok(Some(mut swap)) = finished else { return false };
     if random.random_range(0..3) == 0 {
         return false;
     }
@@ -732,7 +740,7 @@ fn no_stop_of_a_compacted_log_looks_like_damage() {
                 let goes_on = match kind {
                     0..=1 => {
                         was_flushed = log.flush().is_ok();
-                        let goes_on = compacts(&mut random, &mut log);
+                        let goes_on = compacts(&mut random, &mut log, &faults);
                         cleaned += usize::from(log.cleaned_to() > Offset(0));
                         goes_on
                     }
