@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use thalweg_log::disk::is_disk_full;
 use thalweg_metadata::{Endpoint, Image, VersionRange, VersionedRecord};
 use thalweg_record::ControlRecordType;
 use thalweg_wire::data::leader_change_message::Voter;
@@ -18,8 +19,8 @@ use super::Driver;
 use super::session_clock::SessionClock;
 use crate::options::{ConfigRules, ControllerOptions};
 use crate::quorum::{
-    AppendFailure, Leader, MetadataLog, Observers, QuorumState, Recovered, StartError, encode_control_batch,
-    formatted_with,
+    AppendFailure, Leader, MetadataLog, Observers, QuorumState, QuorumStateError, Recovered, StartError,
+    encode_control_batch, formatted_with,
 };
 use crate::state::{Extent, Now, State};
 
@@ -186,12 +187,23 @@ fn check_features(options: &ControllerOptions, image: &Image) -> Result<(), Star
     Ok(())
 }
 
-/// The next epoch, made durable before anything is written in it.
+/// The next epoch, made durable before anything is written in it. On a full disk the log alone says it: this node is the
+/// only voter, casts no vote for others, and serves nothing before the first batch of the epoch is synced. An epoch whose first
+/// batch is lost was seen by no one.
 fn begin_epoch(options: &ControllerOptions, log: &MetadataLog) -> Result<i32, StartError> {
     let (disk, dir) = log.snapshot_place();
     let before = QuorumState::read(&disk, &dir)?.map_or(0, |state| state.leader_epoch);
     let epoch = before.max(log.last_epoch()) + 1;
-    QuorumState { leader_id: options.node_id, leader_epoch: epoch }.write(&disk, &dir)?;
+    let state = QuorumState { leader_id: options.node_id, leader_epoch: epoch };
+    match state.write(&disk, &dir) {
+        Err(QuorumStateError::Io { path, error }) if is_disk_full(&error) && log.end_offset() > 0 => {
+            tracing::warn!(
+                path = %path.display(), epoch, %error,
+                "Disk is full: began an epoch that only the metadata log records. The next start with room writes the file"
+            );
+        }
+        written => written?,
+    }
     Ok(epoch)
 }
 

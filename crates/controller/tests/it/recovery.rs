@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use thalweg_controller::{Controller, ControllerOptions, StartError};
-use thalweg_log::disk::{Disk, Faults};
+use thalweg_log::disk::{CallError, Disk, Faults, FaultyCall};
 
 use crate::support::*;
 
@@ -442,4 +442,29 @@ async fn a_start_that_replays_much_spares_the_next_one() {
     assert_eq!(snapshots(bench.dir.path()), 1);
     let bench = bench.restart().await;
     assert_topics_are_known(&bench).await;
+}
+
+/// The only voter's log says which epoch was begun, so that a start needs no room for the file that says it too.
+#[tokio::test]
+async fn a_start_on_a_full_disk_leads_in_a_new_epoch() {
+    let bench = Bench::new().await;
+    bench.register(9).await;
+    let dir = bench.dir;
+    bench.controller.shutdown().await;
+    let faults = Arc::new(Faults::default());
+    faults.fail(FaultyCall::Create, "quorum-state.tmp", CallError::NoSpace);
+    let mut epochs = Vec::new();
+    for is_full in [true, true, false] {
+        if !is_full {
+            faults.heal();
+        }
+        let mut options = options(dir.path());
+        options.disk = Disk::with_faults(faults.clone());
+        let controller = Controller::start(options, Arc::new(Rules)).await.unwrap();
+        let state = std::fs::read_to_string(dir.path().join("__cluster_metadata-0/quorum-state")).unwrap();
+        let bench = Bench { dir: tempfile::tempdir().unwrap(), controller: Arc::new(controller) };
+        epochs.push((bench.epoch().await, state.contains("\"leaderEpoch\":4,")));
+        bench.controller.shutdown().await;
+    }
+    assert_eq!(epochs, [(2, false), (3, false), (4, true)], "no epoch is begun twice");
 }
