@@ -53,7 +53,7 @@ impl PartitionLog {
         self.truncate(offset, true)
     }
 
-    /// As [`PartitionLog::truncate_to`], for records of which the leader that sent them has more than this log: none is set aside.
+    /// As [`PartitionLog::truncate_to`], for records that the leader has sent in its present epoch: none is set aside.
     pub fn truncate_sent(&mut self, offset: Offset) -> Result<bool, LogError> {
         self.truncate(offset, false)
     }
