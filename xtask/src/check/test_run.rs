@@ -15,8 +15,8 @@ use std::time::Duration;
 
 /// The result of a test binary that takes this long is shown, with its time.
 const SLOW_S: f64 = 10.0;
-/// The longest time without the end of a test or progress of the compiler. A run that exceeds it hangs, and is killed unless somebody
-/// can interrupt it at a terminal.
+/// Time limit for the next test to end or the next crate to be compiled. A run that exceeds it is killed, except at a terminal, where
+/// Ctrl-C can reach it.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// The results in the output of the test binaries.

@@ -276,8 +276,12 @@ impl State {
                 false
             }
         });
-        self.note_cut(to);
-        let was_cut = if is_taken_back { self.log.truncate_sent(to)? } else { self.log.truncate_to(to)? };
+        let was_cut = if is_taken_back {
+            self.note_cut(to);
+            self.log.truncate_sent(to)?
+        } else {
+            self.truncate_to(to)?
+        };
         if was_cut {
             let (from, to, hw) = (from.0, to.0, high_watermark.0);
             if is_taken_back {
@@ -392,9 +396,7 @@ mod tests {
         append(10, 0);
         let start_for_followers = || partition.with_log(|log| log.log_start_for_followers());
         assert_eq!((start_for_followers(), partition.is_damaged()), (Offset(0), false));
-        let aside =
-            std::fs::read_dir(dir.path()).expect("lists").map(|entry| entry.expect("is there").file_name());
-        assert_eq!(aside.filter(|name| name.to_string_lossy().ends_with("-stray")).count(), 1);
+        assert_eq!(strays(dir.path()), 1);
         partition.compare_beginning(epoch, Offset(10));
         assert!(partition.lacks_what_a_leader_lacked() && !partition.is_damaged());
         partition.compare_beginning(epoch, Offset(0));

@@ -86,7 +86,8 @@ async fn check(replication: &Replication, watched: &mut LeaveAttempts) {
                     ?partition,
                     ?damage,
                     "Records of a partition with one replica are damaged or missing, and cannot be fetched again: restore them \
-                     from a copy of the log directory while the broker is stopped, or, if the topic is neither internal nor compacted only, delete the records up to the end of the damage"
+                     from a copy of the log directory while the broker is stopped, or, if the topic is neither internal \
+                     nor compacted only, delete the records up to the end of the damage"
                 );
             }
             DamageStep::OnlyInSync if watched.said.insert(key) => {
