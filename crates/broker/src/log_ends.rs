@@ -18,9 +18,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use thalweg_client::{ClientError, Connector};
 use thalweg_config::BrokerConfig;
 use thalweg_controller::{ComparedElection, Controller, HandleError, Undecided};
+use thalweg_dial::{ClientError, Connector};
 use thalweg_membership::{PeerError, PeerOptions, Peers};
 use thalweg_metadata::{BrokerId, ImageCell, PartitionIndex};
 use thalweg_watch as watch;

@@ -28,13 +28,11 @@ mod users;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use thalweg_dial::{ClientError, Refused, RequestOptions, Retry};
 use thalweg_wire::Request;
 
 use crate::cluster::Cluster;
-use crate::connection::RequestOptions;
-use crate::error::{ClientError, Refused};
 use crate::offsets::TopicPartition;
-use crate::retry::Retry;
 
 pub use configs::{
     ConfigChange, ConfigEntry, ConfigOperation, ConfigResource, ConfigResourceKind, ConfigSource,

@@ -9,17 +9,16 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use thalweg_dial::{
+    BrokerUnknown, ClientError, Connection, ConnectionOptions, Connector, NoBootstrapServer, Refused,
+};
 use thalweg_hash::HashMap;
 use thalweg_wire::request::metadata_request::MetadataRequestTopic;
 use thalweg_wire::request::{FindCoordinatorRequest, FindCoordinatorResponse, MetadataRequest};
 use thalweg_wire::{ApiKey, ErrorCode, Request, Uuid};
 use tokio::time::Instant;
 
-use crate::connection::Connection;
-use crate::error::{BrokerUnknown, ClientError, NoBootstrapServer, Refused};
 use crate::metadata::{BrokerAddress, LastSeen, Metadata};
-use crate::options::ConnectionOptions;
-use crate::stream::Connector;
 
 /// The first version of FindCoordinator that finds several coordinators at once.
 const FIND_COORDINATORS_FROM: i16 = 4;

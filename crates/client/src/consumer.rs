@@ -25,6 +25,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use thalweg_dial::{Backoff, ClientError};
 use thalweg_record::Offset;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
@@ -32,9 +33,7 @@ use tokio::time::Instant;
 
 use crate::cluster::{Cluster, CoordinatorKind};
 use crate::coordinator::Coordinator;
-use crate::error::ClientError;
 use crate::offsets::{CommittedOffset, GroupMetadata, OffsetSpec, TopicPartition};
-use crate::retry::Backoff;
 use commits::Commits;
 use fetcher::{Fetched, Fetcher, Shared};
 use group::{Event, Group, Polling, Subscribed};

@@ -2,12 +2,10 @@
 //! its answer is final.
 
 use parking_lot::Mutex;
+use thalweg_dial::{ClientError, Connection, Refused, Retry};
 use thalweg_wire::{ErrorCode, Request};
 
 use crate::cluster::{Cluster, CoordinatorKind};
-use crate::connection::Connection;
-use crate::error::{ClientError, Refused};
-use crate::retry::Retry;
 
 /// A coordinator.
 #[derive(Debug)]

@@ -137,31 +137,16 @@
 //! # }
 //! ```
 
-mod address;
 mod admin;
-mod byte_stream;
 mod cluster;
-mod connection;
 mod consumer;
 mod coordinator;
-mod error;
-mod frames;
-mod handshake;
 mod metadata;
 mod offsets;
-mod options;
 mod partitioner;
 mod producer;
-mod properties;
-mod retry;
-mod security;
 mod share;
-mod stream;
-mod throttle;
-mod versions;
-mod waits;
 
-pub use address::bootstrap_servers;
 pub use admin::{
     AbortTransaction, ActiveProducer, Admin, Assignment, ClusterDescription, ConfigChange, ConfigEntry,
     ConfigOperation, ConfigResource, ConfigResourceKind, ConfigSource, ControllerEndpoint, CreatedTopic,
@@ -173,41 +158,31 @@ pub use admin::{
     ShareOffset, StreamsTask, StreamsTaskRole, Subtopology, TooFewBrokers, TransactionDescription,
     TransactionFilter, TransactionListing, UserCredentials, planned_moves, spread,
 };
-pub use byte_stream::ByteStream;
 pub use cluster::{Cluster, CoordinatorKind, WeakCluster};
-pub use connection::{Connection, RequestOptions};
 pub use consumer::{
     AssignmentStrategy, Chunk, ChunkError, Commit, Consumer, ConsumerConfig, ConsumerError, GroupProtocol,
     InvalidPattern, LogTruncated, NoGroup, NoOffset, OffsetReset, Polled, StartAt, read_assignment,
 };
-pub use error::{
-    AuthenticationFailed, AuthenticationFault, BootstrapError, BrokerUnknown, ClientError, CloseReason,
-    ConnectFailed, ConnectTimedOut, ConnectionClosed, HandshakeFailed, HandshakeFault, InvalidAddress,
-    NoBootstrapServer, Refused, RequestTimedOut, ScramFault, TlsFailed, TlsFault, UnencodableRequest,
-    UnreadableResponse, VersionMismatch,
-};
-pub use frames::FrameReader;
-pub use metadata::{BrokerAddress, Metadata, PartitionMetadata, TopicMetadata, host_and_port};
+pub use metadata::{BrokerAddress, Metadata, PartitionMetadata, TopicMetadata};
 pub use offsets::{
     CommittedOffset, GroupMetadata, ListedOffset, OffsetSpec, TopicPartition, commit, committed,
 };
-pub use options::ConnectionOptions;
 pub use partitioner::key_partition;
 pub use producer::{
     Acks, BatchRefused, BufferFull, Delivery, DeliveryError, DeliveryTimedOut, InvalidTransactionState,
     NoProducerId, NoSuchPartition, Producer, ProducerClosed, ProducerConfig, ProducerRecord, RecordTooLarge,
     SendError, Sending, SentRun, Taken, TopicRef, TransactionAborted, TransactionCause, TransactionError,
 };
-pub use properties::{
-    InvalidProperty, InvalidSetting, Properties, UnresolvedSetting, is_provider_setting, resolve,
-};
-pub use security::Security;
-pub use security::tls::TlsSession;
 pub use share::{
     Acknowledge, Acknowledged, AcknowledgementMode, AcquireMode, Acquired, NotAcquired, ShareChunk,
     ShareConfig, ShareConsumer, SharePolled,
 };
-pub use stream::{Connector, write_all_vectored};
-pub use thalweg_security::{HIDDEN, is_secret};
-pub use versions::ApiVersions;
-pub use waits::{Awaited, Waits};
+pub use thalweg_dial::{
+    ApiVersions, AuthenticationFailed, AuthenticationFault, Awaited, BootstrapError, BrokerUnknown,
+    ByteStream, ClientError, CloseReason, ConnectFailed, ConnectTimedOut, Connection, ConnectionClosed,
+    ConnectionOptions, Connector, FrameReader, HIDDEN, HandshakeFailed, HandshakeFault, InvalidAddress,
+    InvalidProperty, InvalidSetting, NoBootstrapServer, Properties, Refused, RequestOptions, RequestTimedOut,
+    ScramFault, Security, TlsFailed, TlsFault, TlsSession, UnencodableRequest, UnreadableResponse,
+    UnresolvedSetting, VersionMismatch, Waits, bootstrap_servers, host_and_port, is_provider_setting,
+    is_secret, resolve, write_all_vectored,
+};

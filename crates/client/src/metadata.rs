@@ -1,9 +1,9 @@
 //! A client's view of a cluster: its brokers, and its topics with the leaders of their partitions.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 
+use thalweg_dial::host_and_port;
 use thalweg_record::LeaderEpoch;
 use thalweg_wire::request::MetadataResponse;
 use thalweg_wire::request::metadata_response::{MetadataResponsePartition, MetadataResponseTopic};
@@ -128,11 +128,6 @@ impl BrokerAddress {
     pub fn address(&self) -> String {
         host_and_port(&self.host, self.port)
     }
-}
-
-/// `host:port`, with brackets around an IPv6 address.
-pub fn host_and_port(host: &str, port: impl fmt::Display) -> String {
-    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
 impl TopicMetadata {

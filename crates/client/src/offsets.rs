@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use thalweg_dial::{ClientError, Connection, Refused, VersionMismatch};
 use thalweg_record::{LeaderEpoch, Offset};
 use thalweg_wire::request::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 use thalweg_wire::request::offset_commit_request::{OffsetCommitRequestPartition, OffsetCommitRequestTopic};
@@ -15,8 +16,6 @@ use thalweg_wire::request::{
 use thalweg_wire::{ApiKey, ErrorCode};
 
 use crate::cluster::Cluster;
-use crate::connection::Connection;
-use crate::error::{ClientError, Refused, VersionMismatch};
 
 /// The last versions of OffsetCommit and OffsetFetch that name topics by their names.
 pub(crate) const NAMES_UNTIL: i16 = 9;

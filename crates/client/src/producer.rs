@@ -24,6 +24,7 @@ mod transaction;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
+use thalweg_dial::ClientError;
 use thalweg_hash::HashMap;
 use thalweg_record::BatchHeader;
 use tokio::sync::Notify;
@@ -32,7 +33,6 @@ use tokio::time::Instant;
 
 use crate::cluster::{Cluster, CoordinatorKind};
 use crate::coordinator::Coordinator;
-use crate::error::ClientError;
 use crate::partitioner::key_partition;
 use accumulator::{Accumulator, Joined, Topic};
 use delivery::fail;

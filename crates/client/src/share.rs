@@ -22,6 +22,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use thalweg_dial::{Backoff, ClientError, Refused};
 use thalweg_record::{DecompressBuffer, Offset};
 use thalweg_watch as watch;
 use thalweg_wire::{ErrorCode, Uuid};
@@ -30,9 +31,7 @@ use tokio::time::Instant;
 
 use crate::cluster::{Cluster, CoordinatorKind};
 use crate::coordinator::Coordinator;
-use crate::error::{ClientError, Refused};
 use crate::offsets::TopicPartition;
-use crate::retry::Backoff;
 use member::{Assigned, Member, Wish};
 use requests::{Broker, Done};
 use session::Place;

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use thalweg_client::Properties;
+use thalweg_dial::Properties;
 
 use super::broker::BrokerConfig;
 use super::listener::SecurityProtocol;

@@ -7,7 +7,7 @@ use std::fmt;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use thalweg_client::{UnresolvedSetting, is_provider_setting};
+use thalweg_dial::{UnresolvedSetting, is_provider_setting};
 use thalweg_security::HIDDEN;
 use thiserror::Error;
 
@@ -147,7 +147,7 @@ impl ServerProperties {
 
     /// Puts the values of config providers in place of placeholders.
     pub fn resolve(mut self) -> Result<Self, UnresolvedProperty> {
-        let resolved = thalweg_client::resolve(&mut self.values).map_err(|error| UnresolvedProperty {
+        let resolved = thalweg_dial::resolve(&mut self.values).map_err(|error| UnresolvedProperty {
             origin: self.origins.get(&error.setting).cloned(),
             error,
         })?;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use thalweg_client::ClientError;
 use thalweg_controller::HandleError;
+use thalweg_dial::ClientError;
 use thalweg_wire::{DecodeError, EncodeError, ErrorCode};
 
 /// A request was not answered.

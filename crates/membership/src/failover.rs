@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use thalweg_client::{Connector, FrameReader, Properties};
+use thalweg_dial::{Connector, FrameReader, Properties};
 use thalweg_metadata::{Delta, Image, VersionedRecord};
 use thalweg_record::{BatchBuilder, BatchOptions, LeaderEpoch, Offset};
 use thalweg_wire::frame::{decode_request_header, encode_response, peek_request};
@@ -218,7 +218,7 @@ fn link(shared: &Shared) -> ControllerLink {
             }
             let (ours, theirs) = tokio::io::duplex(1 << 16);
             tokio::spawn(serve(shared, node, theirs));
-            Ok(Box::new(ours) as Box<dyn thalweg_client::ByteStream>)
+            Ok(Box::new(ours) as Box<dyn thalweg_dial::ByteStream>)
         }
     });
     ControllerLink::to_quorum(QuorumOptions {

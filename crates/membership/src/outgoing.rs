@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use thalweg_client::{InvalidSetting, Properties, Security};
+use thalweg_dial::{InvalidSetting, Properties, Security};
 
 /// Security settings, and what was last read of their files. Clones share it.
 #[derive(Clone, Debug)]

@@ -6,11 +6,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use thalweg_client::{
+use thalweg_config::SaslKeys;
+use thalweg_dial::{
     ClientError, Connection, ConnectionOptions, Connector, InvalidSetting, Properties, Security,
     host_and_port,
 };
-use thalweg_config::SaslKeys;
 use thalweg_metadata::{BrokerId, Endpoint, ImageCell};
 
 /// A broker cannot be reached.

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use thalweg_client::{
+use thalweg_dial::{
     ApiVersions, ClientError, Connection, ConnectionOptions, Connector, RequestOptions, host_and_port,
 };
 use thalweg_wire::data::voters_record::Voter;

@@ -4,7 +4,7 @@ use super::listener::{self, BindError, Listening, SimulatedListener, SocketOptio
 use std::fmt;
 use std::io;
 use std::sync::Arc;
-use thalweg_client::Connector;
+use thalweg_dial::Connector;
 
 /// A network that a simulation makes up, as one machine in it sees it.
 pub trait SimulatedNetwork: Send + Sync {

@@ -7,7 +7,7 @@ use crate::broker::Broker;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use thalweg_audit::{Batch, Inbox};
-use thalweg_client::Connection;
+use thalweg_dial::Connection;
 use thalweg_membership::PeerError;
 use thalweg_metadata::{BrokerId, PartitionIndex};
 use thalweg_record::{BatchBuilder, BatchOptions};

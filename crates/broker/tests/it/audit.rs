@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::path::Path;
 use std::time::Duration;
 use thalweg_broker::metrics::Exposition;
-use thalweg_client::Connection;
+use thalweg_dial::Connection;
 use thalweg_wire::frame::encode_request;
 use thalweg_wire::request::create_acls_request::AclCreation;
 use thalweg_wire::request::create_topics_request::{CreatableReplicaAssignment, CreatableTopic};

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Lines, Read};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
-use thalweg_client::{Connection, ConnectionOptions};
+use thalweg_dial::{Connection, ConnectionOptions};
 
 /// The configuration of the process: the directory, then properties, one per line.
 const CONFIGURATION: &str = "THALWEG_TEST_BROKER";

@@ -4,7 +4,7 @@ use crate::running::Running;
 use crate::sasl::{Stranger, log_in, log_in_with, start};
 use std::path::Path;
 use std::time::Duration;
-use thalweg_client::Connection;
+use thalweg_dial::Connection;
 use thalweg_security::sasl::scram::{Client, Hash};
 use thalweg_wire::request::describe_delegation_token_request::DescribeDelegationTokenOwner;
 use thalweg_wire::request::*;
@@ -42,7 +42,7 @@ async fn by_token(
     broker: &Running,
     mechanism: &str,
     token: &CreateDelegationTokenResponse,
-) -> Result<Connection, thalweg_client::ClientError> {
+) -> Result<Connection, thalweg_dial::ClientError> {
     let jaas = format!(
         "org.apache.kafka.common.security.scram.ScramLoginModule required username=\"{}\" password=\"{}\" tokenauth=\"true\";",
         token.token_id,

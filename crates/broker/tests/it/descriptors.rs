@@ -4,7 +4,7 @@ use crate::child::ChildBroker;
 use crate::records::Topic;
 use crate::records::{batch, fetch, fetch_partition, produce};
 use std::time::Duration;
-use thalweg_client::Connection;
+use thalweg_dial::Connection;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::create_topics_request::CreatableTopic;
 use thalweg_wire::request::*;

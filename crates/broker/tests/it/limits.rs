@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::time::Duration;
-use thalweg_client::Connection;
+use thalweg_dial::Connection;
 use thalweg_wire::request::create_acls_request::AclCreation;
 use thalweg_wire::request::create_topics_request::CreatableTopic;
 use thalweg_wire::request::*;

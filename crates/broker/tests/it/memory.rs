@@ -6,7 +6,7 @@ use crate::running::Running;
 use bytes::{Buf, Bytes};
 use std::net::SocketAddr;
 use std::time::Duration;
-use thalweg_client::Connection;
+use thalweg_dial::Connection;
 use thalweg_net::{Handler, Reply};
 use thalweg_wire::frame::encode_request;
 use thalweg_wire::request::*;

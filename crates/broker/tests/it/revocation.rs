@@ -8,7 +8,7 @@ use rcgen::{
 use std::path::Path;
 use std::time::Duration;
 use thalweg_broker::start;
-use thalweg_client::{ClientError, Connection, ConnectionOptions, Properties};
+use thalweg_dial::{ClientError, Connection, ConnectionOptions, Properties};
 use thalweg_security::InvalidSetting;
 use thalweg_wire::request::MetadataRequest;
 

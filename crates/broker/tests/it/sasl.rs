@@ -10,7 +10,7 @@ use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
 use std::num::NonZeroU32;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use thalweg_client::{ClientError, Connection, ConnectionOptions, Properties, Security};
+use thalweg_dial::{ClientError, Connection, ConnectionOptions, Properties, Security};
 use thalweg_security::sasl::scram::Hash;
 use thalweg_security::sasl::{oauth, plain, scram};
 use thalweg_wire::frame::{decode_response, encode_request};

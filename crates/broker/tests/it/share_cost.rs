@@ -5,7 +5,7 @@ use crate::child::ChildBroker;
 use crate::records::{Topic, batch, produce};
 use std::path::Path;
 use std::time::Duration;
-use thalweg_client::Connection;
+use thalweg_dial::Connection;
 use thalweg_wire::request::share_acknowledge_request::{
     AcknowledgePartition, AcknowledgeTopic, AcknowledgementBatch,
 };

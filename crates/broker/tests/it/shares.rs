@@ -4,7 +4,7 @@
 use crate::records::{Topic, batch, put, values_of};
 use crate::running::Running;
 use std::time::Duration;
-use thalweg_client::{Connection, ConnectionOptions};
+use thalweg_dial::{Connection, ConnectionOptions};
 use thalweg_wire::request::share_acknowledge_request::{
     AcknowledgePartition, AcknowledgeTopic, AcknowledgementBatch as Settled,
 };

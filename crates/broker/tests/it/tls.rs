@@ -8,7 +8,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
-use thalweg_client::{ClientError, Connection, ConnectionOptions, Properties};
+use thalweg_dial::{ClientError, Connection, ConnectionOptions, Properties};
 use thalweg_wire::Records;
 use thalweg_wire::request::incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig};
 use thalweg_wire::request::{IncrementalAlterConfigsRequest, MetadataRequest};

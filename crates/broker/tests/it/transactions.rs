@@ -7,7 +7,7 @@ use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tempfile::TempDir;
-use thalweg_client::Connection;
+use thalweg_dial::Connection;
 use thalweg_record::{BatchOptions, ProducerEpoch, ProducerId};
 use thalweg_wire::request::add_partitions_to_txn_request::AddPartitionsToTxnTopic;
 use thalweg_wire::request::describe_producers_request::TopicRequest;

@@ -1,12 +1,12 @@
 //! Access control lists.
 
+use thalweg_dial::ClientError;
 use thalweg_security::acl::{Acl, AclFilter, Operation, PatternType, Permission, ResourceType};
 use thalweg_wire::request::create_acls_request::AclCreation;
 use thalweg_wire::request::delete_acls_request::DeleteAclsFilter;
 use thalweg_wire::request::{CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest};
 
 use super::{Admin, refused};
-use crate::error::ClientError;
 
 impl Admin {
     /// The ACLs that a filter matches. Those with terms that this release does not know are left out.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use thalweg_dial::ClientError;
 use thalweg_wire::Request;
 use thalweg_wire::request::describe_configs_request::DescribeConfigsResource;
 use thalweg_wire::request::describe_configs_response::DescribeConfigsResourceResult;
@@ -12,7 +13,6 @@ use thalweg_wire::request::{
 };
 
 use super::{Admin, Outcomes, refused};
-use crate::error::ClientError;
 
 /// A resource with a configuration.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

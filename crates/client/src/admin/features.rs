@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use thalweg_dial::{ApiVersions, ClientError, Refused};
 use thalweg_wire::request::update_features_request::FeatureUpdateKey;
 use thalweg_wire::request::{ApiVersionsRequest, UpdateFeaturesRequest};
 
 use super::{Admin, Outcomes, refused};
-use crate::error::{ClientError, Refused};
-use crate::versions;
 
 /// A feature, such as `metadata.version`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,7 +54,7 @@ impl Admin {
     pub async fn describe_features(&self) -> Result<Features, ClientError> {
         let connection = self.cluster.any().await?;
         let version = connection.version_of::<ApiVersionsRequest>()?;
-        let response = connection.send_at(&versions::request(version), version).await?;
+        let response = connection.send_at(&ApiVersions::request(version), version).await?;
         refused(response.error_code, None, || "Describing features".to_owned())?;
         let mut features: BTreeMap<String, Feature> = BTreeMap::new();
         for supported in response.supported_features {

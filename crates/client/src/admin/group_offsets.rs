@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use thalweg_dial::{ClientError, Connection};
 use thalweg_record::Offset;
 use thalweg_wire::request::alter_share_group_offsets_request::{
     AlterShareGroupOffsetsRequestPartition, AlterShareGroupOffsetsRequestTopic,
@@ -18,8 +19,6 @@ use thalweg_wire::{ApiKey, Request};
 
 use super::{Admin, Outcomes, by_topic, refused};
 use crate::cluster::CoordinatorKind;
-use crate::connection::Connection;
-use crate::error::ClientError;
 use crate::offsets::{
     CommittedOffset, FETCH_GROUPS_FROM, GroupMetadata, NAMES_UNTIL, TopicPartition, check_commit,
     commit_request, committed_request, read_committed_offsets,

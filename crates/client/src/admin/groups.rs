@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use thalweg_dial::{ClientError, Connection, Refused};
 use thalweg_wire::request::leave_group_request::MemberIdentity;
 use thalweg_wire::request::{
     ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse, DeleteGroupsRequest, DescribeGroupsRequest,
@@ -13,10 +14,8 @@ use thalweg_wire::{ApiKey, ErrorCode, Request};
 
 use super::{Admin, Outcomes, refused};
 use crate::cluster::CoordinatorKind;
-use crate::connection::Connection;
 use crate::consumer::read_assignment;
 use crate::coordinator::{Coordinator, version_up_to};
-use crate::error::{ClientError, Refused};
 use crate::offsets::TopicPartition;
 
 /// The protocol of a group.

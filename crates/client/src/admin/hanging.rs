@@ -5,8 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use thalweg_dial::ClientError;
+
 use super::{ActiveProducer, Admin, TransactionFilter};
-use crate::error::ClientError;
 use crate::offsets::TopicPartition;
 
 /// An open transaction in a partition.

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use thalweg_dial::ClientError;
 use thalweg_wire::request::alter_replica_log_dirs_request::{AlterReplicaLogDir, AlterReplicaLogDirTopic};
 use thalweg_wire::request::describe_log_dirs_request::DescribableLogDirTopic;
 use thalweg_wire::request::{AlterReplicaLogDirsRequest, DescribeLogDirsRequest};
 
 use super::{Admin, Outcomes, by_topic, refused};
-use crate::error::ClientError;
 use crate::offsets::TopicPartition;
 
 /// A log directory.

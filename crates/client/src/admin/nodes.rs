@@ -4,16 +4,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use thalweg_dial::{BrokerUnknown, ClientError, Connection, Refused, RequestOptions, Retry};
 use thalweg_wire::{ErrorCode, Request};
 use tokio::task::JoinSet;
 
 use super::{Admin, GRACE, Outcomes};
 use crate::cluster::{Cluster, CoordinatorKind};
-use crate::connection::{Connection, RequestOptions};
 use crate::coordinator::version_up_to;
-use crate::error::{BrokerUnknown, ClientError, Refused};
 use crate::offsets::TopicPartition;
-use crate::retry::Retry;
 
 /// Groups or transactional ids that one request names. Kafka has no limit, but a large answer holds up the broker.
 const KEYS_PER_REQUEST: usize = 500;

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use thalweg_dial::{ClientError, Refused};
 use thalweg_record::Offset;
 use thalweg_wire::request::delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic};
 use thalweg_wire::request::elect_leaders_request::TopicPartitions;
 use thalweg_wire::request::{DeleteRecordsRequest, DeleteRecordsResponse, ElectLeadersRequest};
 
 use super::{Admin, Outcomes, by_topic, refused};
-use crate::error::{ClientError, Refused};
 use crate::offsets::TopicPartition;
 
 /// Which replicas may become the leader.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use thalweg_dial::{ClientError, Refused};
 use thalweg_wire::request::add_raft_voter_request::Listener;
 use thalweg_wire::request::describe_quorum_request::{PartitionData, TopicData};
 use thalweg_wire::request::describe_quorum_response::ReplicaState;
@@ -11,7 +12,6 @@ use thalweg_wire::request::{
 use thalweg_wire::{ErrorCode, Uuid};
 
 use super::{Admin, refused};
-use crate::error::{ClientError, Refused};
 
 const METADATA_TOPIC: &str = "__cluster_metadata";
 

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use thalweg_dial::ClientError;
 use thalweg_wire::request::alter_client_quotas_request::{EntityData, EntryData, OpData};
 use thalweg_wire::request::describe_client_quotas_request::ComponentData;
 use thalweg_wire::request::{AlterClientQuotasRequest, DescribeClientQuotasRequest};
 
 use super::{Admin, Outcomes, refused};
-use crate::error::ClientError;
 
 /// What a quota is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use thalweg_dial::{ClientError, Refused};
 use thalweg_wire::request::alter_partition_reassignments_request::{
     ReassignablePartition, ReassignableTopic,
 };
@@ -9,7 +10,6 @@ use thalweg_wire::request::list_partition_reassignments_request::ListPartitionRe
 use thalweg_wire::request::{AlterPartitionReassignmentsRequest, ListPartitionReassignmentsRequest};
 
 use super::{Admin, Outcomes, by_topic, refused};
-use crate::error::{ClientError, Refused};
 use crate::offsets::TopicPartition;
 
 /// A partition whose replicas move.

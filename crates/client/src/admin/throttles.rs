@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use thalweg_dial::ClientError;
+
 use super::placement::PlannedMoves;
 use super::{Admin, ConfigChange, ConfigOperation, ConfigResource, PartitionReassignment};
-use crate::error::ClientError;
 use crate::offsets::TopicPartition;
 
 const LEADER_RATE: &str = "leader.replication.throttled.rate";

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use thalweg_dial::{ClientError, Refused};
 use thalweg_security::Principal;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::create_delegation_token_request::CreatableRenewers;
@@ -13,7 +14,6 @@ use thalweg_wire::request::{
 };
 
 use super::{Admin, refused};
-use crate::error::{ClientError, Refused};
 
 /// A delegation token. Times are milliseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq)]

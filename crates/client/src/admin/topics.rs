@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use thalweg_dial::{ClientError, Refused};
 use thalweg_wire::Uuid;
 use thalweg_wire::request::create_partitions_request::CreatePartitionsTopic;
 use thalweg_wire::request::create_topics_request::{
@@ -13,7 +14,6 @@ use thalweg_wire::request::{
 };
 
 use super::{Admin, Outcomes, refused};
-use crate::error::{ClientError, Refused};
 use crate::metadata::{BrokerAddress, TopicMetadata};
 
 /// A topic to create.

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use thalweg_dial::{ClientError, Connection};
 use thalweg_wire::request::describe_producers_request::TopicRequest;
 use thalweg_wire::request::write_txn_markers_request::{WritableTxnMarker, WritableTxnMarkerTopic};
 use thalweg_wire::request::{
@@ -13,9 +14,7 @@ use thalweg_wire::request::{
 
 use super::{Admin, Outcomes, by_topic, refused};
 use crate::cluster::CoordinatorKind;
-use crate::connection::Connection;
 use crate::coordinator::{Coordinator, version_up_to};
-use crate::error::ClientError;
 use crate::offsets::TopicPartition;
 
 /// Which transactions are listed; all by default.

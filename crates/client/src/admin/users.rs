@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
+use thalweg_dial::{ClientError, Refused};
 use thalweg_security::sasl::Mechanism;
 use thalweg_security::sasl::scram::Hash;
 use thalweg_wire::ErrorCode;
@@ -13,7 +14,6 @@ use thalweg_wire::request::describe_user_scram_credentials_request::UserName;
 use thalweg_wire::request::{AlterUserScramCredentialsRequest, DescribeUserScramCredentialsRequest};
 
 use super::{Admin, refused};
-use crate::error::{ClientError, Refused};
 
 /// How often a password is hashed, unless asked otherwise: Kafka's own default.
 pub const SCRAM_ITERATIONS: NonZeroU32 = NonZeroU32::new(4096).expect("it is not zero");

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use parking_lot::Mutex;
+use thalweg_dial::{ClientError, Connection, Refused, Retry};
 use thalweg_wire::request::OffsetCommitRequest;
 use thalweg_wire::{ErrorCode, Request};
 use tokio::sync::oneshot;
@@ -15,11 +16,8 @@ use tokio::sync::oneshot;
 use super::ConsumerConfig;
 use super::fetcher::Shared;
 use super::group::Membership;
-use crate::connection::Connection;
 use crate::coordinator::Coordinator;
-use crate::error::{ClientError, Refused};
 use crate::offsets::{CommittedOffset, GroupMetadata, TopicPartition, check_commit, commit_request};
-use crate::retry::Retry;
 
 /// A commit in flight. Dropping it does not cancel the commit.
 #[derive(Debug)]

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use thalweg_dial::{ConnectionOptions, InvalidSetting, Properties};
+
 use super::assignor::AssignmentStrategy;
-use crate::options::ConnectionOptions;
-use crate::properties::{InvalidSetting, Properties};
 
 /// The start of a consumer without an offset, or with one that the log no longer has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -203,6 +203,18 @@ fn take_strategies(properties: &mut Properties) -> Result<Vec<AssignmentStrategy
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn librdkafkas_names_set_what_kafkas_set() {
+        let text = "fetch.wait.max.ms=9\nfetch.message.max.bytes=1000\nqueued.max.messages.kbytes=64\n\
+                    auto.offset.reset=smallest\nfetch.max.wait.ms=20\nenable.partition.eof=false";
+        let mut properties = Properties::parse(text);
+        properties.rename_librdkafka().expect("names of librdkafka");
+        let config = ConsumerConfig::take(&mut properties).expect("right");
+        assert_eq!(config.fetch_wait_max.as_millis(), 20, "Kafka's name counts");
+        assert_eq!((config.partition_fetch_bytes_max, config.fetch_bytes_max), (1000, 64 << 10));
+        assert_eq!((config.offset_reset, properties.rest().count()), (OffsetReset::Earliest, 0));
+    }
 
     #[test]
     fn settings_of_the_other_group_protocol_are_refused() {

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use thalweg_dial::{BrokerUnknown, ClientError, Connection, Refused, RequestOptions};
 use thalweg_record::Offset;
 use thalweg_wire::request::fetch_response::PartitionData;
 use thalweg_wire::request::{FetchRequest, FetchResponse};
@@ -23,8 +24,6 @@ use super::assignment::{Assignment, Target};
 use super::chunk::Chunk;
 use super::fetch_session::FetchSession;
 use crate::cluster::Cluster;
-use crate::connection::{Connection, RequestOptions};
-use crate::error::{BrokerUnknown, ClientError, Refused};
 use crate::metadata::BrokerAddress;
 use crate::offsets::TopicPartition;
 

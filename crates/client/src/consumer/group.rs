@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use thalweg_dial::ClientError;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -19,7 +20,6 @@ use super::ConsumerConfig;
 use super::member;
 use crate::cluster::Cluster;
 use crate::coordinator::Coordinator;
-use crate::error::ClientError;
 use crate::metadata::Metadata;
 use crate::offsets::{GroupMetadata, TopicPartition};
 

@@ -8,13 +8,13 @@ mod consumer;
 use std::sync::Arc;
 use std::time::Duration;
 
+use thalweg_dial::ClientError;
 use tokio::task::JoinSet;
 
 use super::group::Membership;
 use super::{ConsumerConfig, GroupProtocol};
 use crate::cluster::Cluster;
 use crate::coordinator::Coordinator;
-use crate::error::ClientError;
 
 /// Starts the task of a member of the protocol in the settings.
 pub(super) fn start(

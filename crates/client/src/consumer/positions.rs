@@ -2,18 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use thalweg_dial::{ClientError, Connection, Refused, Retry};
 use thalweg_record::Offset;
 use thalweg_wire::{ErrorCode, Request, request::OffsetFetchRequest};
 use tokio::time::Instant;
 
 use super::{Consumer, ConsumerError, NoGroup, NoOffset, OffsetReset, StartAt};
-use crate::connection::Connection;
 use crate::coordinator::Coordinator;
-use crate::error::{ClientError, Refused};
 use crate::offsets::{
     CommittedOffset, ListedOffset, OffsetSpec, TopicPartition, committed_request, read_committed_offsets,
 };
-use crate::retry::Retry;
 
 /// A partition without an offset, with the version of its position.
 type Wanted = (TopicPartition, u64);

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use thalweg_dial::{ClientError, Refused};
 use thalweg_record::{LeaderEpoch, Offset};
 use thalweg_wire::request::OffsetForLeaderEpochRequest;
 use thalweg_wire::request::offset_for_leader_epoch_request::{
@@ -19,7 +20,6 @@ use tokio::task::JoinSet;
 use super::assignment::PositionCheck;
 use super::{Consumer, ConsumerError, LogTruncated, OffsetReset, StartAt};
 use crate::cluster::Cluster;
-use crate::error::{ClientError, Refused};
 use crate::offsets::TopicPartition;
 
 /// The first version that needs no permission on the cluster.

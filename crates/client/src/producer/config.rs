@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
+use thalweg_dial::{ConnectionOptions, InvalidSetting, Properties};
 use thalweg_record::Compression;
-
-use crate::options::ConnectionOptions;
-use crate::properties::{InvalidSetting, Properties};
 
 /// Maximum requests in flight for which a broker can detect duplicates: it remembers five batches per producer.
 const IDEMPOTENT_IN_FLIGHT_MAX: usize = 5;
@@ -231,6 +229,21 @@ mod tests {
             properties.set_text(setting).expect("key=value");
         }
         ProducerConfig::take(&mut properties)
+    }
+
+    #[test]
+    fn librdkafkas_names_set_what_kafkas_set() {
+        let mut properties = Properties::parse(
+            "metadata.broker.list=a:1\nqueue.buffering.max.ms=7\nmessage.timeout.ms=9000\nqueue.buffering.max.kbytes=2048\n\
+             compression.codec=zstd\ncompression.level=5\nmax.in.flight=3\npartitioner=murmur2_random",
+        );
+        properties.rename_librdkafka().expect("names of librdkafka");
+        assert_eq!(properties.take_bootstrap_servers().expect("an address"), ["a:1"]);
+        let config = ProducerConfig::take(&mut properties).expect("right");
+        assert_eq!((config.linger.as_millis(), config.delivery_timeout.as_millis()), (7, 9000));
+        assert_eq!((config.buffer_bytes, config.in_flight_max), (2 << 20, 3));
+        assert_eq!((config.compression.name(), config.compression_level), ("zstd", Some(5)));
+        assert_eq!(properties.rest().count(), 0);
     }
 
     #[test]

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use thalweg_dial::{ClientError, Connection, Refused, Retry};
 use thalweg_record::{ProducerEpoch, ProducerId};
 use thalweg_wire::request::add_partitions_to_txn_request::AddPartitionsToTxnTopic;
 use thalweg_wire::request::txn_offset_commit_request::{
@@ -23,11 +24,8 @@ use super::partition::Identity;
 use super::transaction::{End, IMPLICIT_FROM, InvalidTransactionState, Transaction, TransactionError};
 use super::{Flushing, Producer, Shared};
 use crate::cluster::CoordinatorKind;
-use crate::connection::Connection;
 use crate::coordinator::{Coordinator, version_up_to};
-use crate::error::{ClientError, Refused};
 use crate::offsets::{CommittedOffset, GroupMetadata, TopicPartition};
-use crate::retry::Retry;
 
 /// The last versions of the older protocol: later ones mean that the producer uses that of KIP-890.
 const END_EXPLICIT_UNTIL: i16 = 4;

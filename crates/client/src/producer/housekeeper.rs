@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use thalweg_dial::{ClientError, Refused};
 use thalweg_record::{ProducerEpoch, ProducerId};
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::InitProducerIdRequest;
@@ -14,7 +15,6 @@ use super::accumulator::Accumulator;
 use super::delivery::{NoProducerId, drop_waiting, fail};
 use super::partition::Identity;
 use super::{Shared, sender};
-use crate::error::{ClientError, Refused};
 use crate::metadata::Metadata;
 
 /// Interval of the timeout check, while there are batches that may time out.

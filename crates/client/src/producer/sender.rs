@@ -10,6 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use thalweg_dial::{
+    ByteStream, ClientError, CloseReason, ConnectionClosed, FrameReader, Negotiated, Throttle,
+    UnencodableRequest, UnreadableResponse, backoff_after, negotiate,
+};
 use thalweg_record::Offset;
 use thalweg_wire::data::RequestHeader;
 use thalweg_wire::request::produce_request::{PartitionProduceData, TopicProduceData};
@@ -24,12 +28,6 @@ use super::accumulator::Taken;
 use super::delivery::{BatchRefused, DeliveryError, drop_waiting, report, timed_out};
 use super::partition::End;
 use super::{Acks, Shared};
-use crate::byte_stream::ByteStream;
-use crate::error::{ClientError, CloseReason, ConnectionClosed, UnencodableRequest, UnreadableResponse};
-use crate::frames::FrameReader;
-use crate::handshake::{self, Alone, Negotiated, negotiate};
-use crate::retry::backoff_after;
-use crate::throttle::Throttle;
 
 const RECONNECT_MIN: Duration = Duration::from_millis(50);
 const RECONNECT_MAX: Duration = Duration::from_secs(1);
@@ -222,10 +220,7 @@ impl Link<'_> {
         writer: &mut WriteHalf<S>,
     ) -> Result<(), ClientError> {
         let options = &self.shared.config.connection;
-        let mut alone = Alone { frames, writer };
-        let versions = &self.negotiated.versions;
-        self.negotiated.renew_at = handshake::authenticate(&mut alone, versions, &self.peer, options).await?;
-        Ok(())
+        self.negotiated.renew(frames, writer, &self.peer, options).await
     }
 
     fn closed(&self, reason: CloseReason) -> ClientError {

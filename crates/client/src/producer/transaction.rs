@@ -7,10 +7,10 @@
 
 use std::sync::Arc;
 
+use thalweg_dial::ClientError;
 use thalweg_wire::ErrorCode;
 
 use super::delivery::DeliveryError;
-use crate::error::ClientError;
 
 /// The level of the feature `transaction.version` from which on partitions join transactions implicitly.
 pub(super) const IMPLICIT_FROM: i16 = 2;

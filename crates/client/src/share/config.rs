@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use crate::options::ConnectionOptions;
-use crate::properties::{InvalidSetting, Properties};
+use thalweg_dial::{ConnectionOptions, InvalidSetting, Properties};
 
 /// How delivered records are acknowledged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

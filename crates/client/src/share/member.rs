@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use thalweg_dial::{Backoff, ClientError, Refused};
 use thalweg_watch as watch;
 use thalweg_wire::request::{ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse};
 use thalweg_wire::{ErrorCode, Uuid};
@@ -14,8 +15,6 @@ use super::ShareConfig;
 use super::session::Place;
 use crate::cluster::Cluster;
 use crate::coordinator::Coordinator;
-use crate::error::{ClientError, Refused};
-use crate::retry::Backoff;
 
 /// The epoch of a heartbeat that joins.
 const JOINS: i32 = 0;

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use thalweg_dial::{BrokerUnknown, ClientError, Connection, Refused, RequestOptions};
 use thalweg_record::Offset;
 use thalweg_wire::request::share_fetch_response::PartitionData;
 use thalweg_wire::request::{
@@ -19,8 +20,6 @@ use super::ranges::Ranges;
 use super::session::{Acknowledgements, ENDS, Place, Session, named};
 use super::{Acknowledge, AcquireMode, GAP, ShareConsumer};
 use crate::cluster::Cluster;
-use crate::connection::{Connection, RequestOptions};
-use crate::error::{BrokerUnknown, ClientError, Refused};
 use crate::metadata::BrokerAddress;
 use crate::offsets::TopicPartition;
 

@@ -15,7 +15,7 @@ use rpc::{Kind, Question};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
-use thalweg_client::Connection;
+use thalweg_dial::Connection;
 use thalweg_hash::{HashMap, HashSet};
 use thalweg_membership::Peers;
 use thalweg_metadata::topic_name::SHARE_STATE;

@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use thalweg_client::Connection;
+use thalweg_dial::Connection;
 use thalweg_hash::HashMap;
 use thalweg_log::Clock;
 use thalweg_membership::{PeerError, Peers};

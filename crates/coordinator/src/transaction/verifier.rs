@@ -15,7 +15,7 @@ use super::metadata::Partitions;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use thalweg_client::Connection;
+use thalweg_dial::Connection;
 use thalweg_hash::{HashMap, HashSet};
 use thalweg_log::VerificationGuard;
 use thalweg_membership::{PeerError, Peers};
@@ -283,8 +283,7 @@ async fn send(
         topics: by_topic(&question.partitions),
     });
     let request = AddPartitionsToTxnRequest { transactions: transactions.collect(), ..Default::default() };
-    let version =
-        open.version_of::<AddPartitionsToTxnRequest>().map_err(thalweg_client::ClientError::from)?;
+    let version = open.version_of::<AddPartitionsToTxnRequest>().map_err(thalweg_dial::ClientError::from)?;
     if version < BETWEEN_BROKERS {
         return Err(PeerError::TooOld { broker: leader, api: "AddPartitionsToTxn", version });
     }

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use thalweg_client::{ClientError, Connection, RequestOptions};
+use thalweg_dial::{ClientError, Connection, RequestOptions};
 use thalweg_log::EpochEnd;
 use thalweg_membership::PeerError;
 use thalweg_metadata::{BrokerId, PartitionIndex};

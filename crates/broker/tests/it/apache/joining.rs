@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
 use thalweg_broker::{StartError, start};
-use thalweg_client::{Connector, Properties};
+use thalweg_dial::{Connector, Properties};
 use thalweg_membership::{
     ControllerLink, ImageListener, JoinError, Membership, MembershipOptions, OutgoingSecurity, QuorumOptions,
 };

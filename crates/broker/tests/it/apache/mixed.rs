@@ -13,7 +13,7 @@ use crate::transactions::ONE_SEGMENT;
 use bytes::Bytes;
 use std::process::{Child, Command};
 use tempfile::TempDir;
-use thalweg_client::{Connection, ConnectionOptions};
+use thalweg_dial::{Connection, ConnectionOptions};
 use thalweg_metadata::{PartitionIndex, PartitionRegistration};
 use thalweg_ports::free_port;
 use thalweg_wire::ErrorCode;

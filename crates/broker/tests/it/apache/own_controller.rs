@@ -5,7 +5,7 @@ use super::{jars, join, until};
 use crate::records::{batch, produce};
 use crate::running::configuration;
 use thalweg_broker::start_controller;
-use thalweg_client::{Connection, ConnectionOptions};
+use thalweg_dial::{Connection, ConnectionOptions};
 use thalweg_metadata::PartitionIndex;
 use thalweg_wire::request::create_topics_request::{CreatableReplicaAssignment, CreatableTopic};
 use thalweg_wire::request::*;

@@ -10,7 +10,7 @@ use crate::running::configuration;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use tempfile::TempDir;
 use thalweg_broker::start;
-use thalweg_client::{Connection, ConnectionOptions, Properties};
+use thalweg_dial::{Connection, ConnectionOptions, Properties};
 use thalweg_metadata::PartitionIndex;
 use thalweg_wire::request::create_topics_request::{CreatableReplicaAssignment, CreatableTopic};
 use thalweg_wire::request::*;

@@ -8,7 +8,7 @@ use super::{jars, until};
 use crate::running::Running;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
-use thalweg_client::{Connection, ConnectionOptions};
+use thalweg_dial::{Connection, ConnectionOptions};
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::create_topics_request::CreatableTopic;
 use thalweg_wire::request::incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig};

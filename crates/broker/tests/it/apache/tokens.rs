@@ -7,7 +7,7 @@ use super::tools::tool;
 use super::{jars, join, until};
 use crate::running::Running;
 use std::path::Path;
-use thalweg_client::{Connection, ConnectionOptions, Properties};
+use thalweg_dial::{Connection, ConnectionOptions, Properties};
 use thalweg_security::acl::{Operation, ResourceType};
 use thalweg_wire::request::create_acls_request::AclCreation;
 use thalweg_wire::request::create_delegation_token_request::CreatableRenewers;
@@ -54,7 +54,7 @@ struct Target {
 }
 
 impl Target {
-    async fn log_in(&self, sasl: &[(&str, &str)]) -> Result<Connection, thalweg_client::ClientError> {
+    async fn log_in(&self, sasl: &[(&str, &str)]) -> Result<Connection, thalweg_dial::ClientError> {
         let mut properties = Properties::new();
         properties.set("security.protocol", "SASL_PLAINTEXT");
         for (key, value) in sasl {
@@ -75,7 +75,7 @@ impl Target {
         mechanism: &str,
         id: &str,
         hmac: &[u8],
-    ) -> Result<Connection, thalweg_client::ClientError> {
+    ) -> Result<Connection, thalweg_dial::ClientError> {
         let jaas = jaas(id, hmac);
         self.log_in(&[("sasl.mechanism", mechanism), ("sasl.jaas.config", &jaas)]).await
     }

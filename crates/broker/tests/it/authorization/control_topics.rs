@@ -5,7 +5,7 @@ use crate::raw::Raw;
 use crate::records::{Topic, batch, produce};
 use crate::running::Running;
 use bytes::BytesMut;
-use thalweg_client::Connection;
+use thalweg_dial::Connection;
 use thalweg_metadata::ConfigResource;
 use thalweg_metadata::topic_name::STREAM_DEFINITIONS;
 use thalweg_security::acl::{CLUSTER_NAME, Operation, ResourceType};

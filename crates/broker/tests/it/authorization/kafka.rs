@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 use thalweg_broker::api::SERVED;
-use thalweg_client::{Connection, ConnectionOptions};
+use thalweg_dial::{Connection, ConnectionOptions};
 use thalweg_ports::free_port;
 use thalweg_security::acl::{CLUSTER_NAME, Operation, ResourceType};
 use thalweg_wire::{ApiKey, Uuid};

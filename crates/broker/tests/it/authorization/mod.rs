@@ -11,7 +11,7 @@ use probes::{Names, probes};
 use std::path::Path;
 use std::time::Duration;
 use thalweg_broker::api::SERVED;
-use thalweg_client::{Connection, ConnectionOptions, Properties, Security};
+use thalweg_dial::{Connection, ConnectionOptions, Properties, Security};
 use thalweg_security::acl::{Operation, ResourceType};
 use thalweg_wire::request::create_acls_request::AclCreation;
 use thalweg_wire::request::create_topics_request::CreatableTopic;

@@ -4,7 +4,7 @@ use super::*;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use thalweg_client::{Connection, ConnectionOptions};
+use thalweg_dial::{Connection, ConnectionOptions};
 use tokio::task::JoinSet;
 
 /// Addresses and leaders, as a producer would learn by Metadata.

@@ -2,7 +2,7 @@
 
 use super::*;
 use std::sync::Arc;
-use thalweg_client::{Connection, ConnectionOptions};
+use thalweg_dial::{Connection, ConnectionOptions};
 use thalweg_log::disk::{CallError, Disk, Faults, FaultyCall};
 use thalweg_record::Offset;
 use thalweg_wire::request::delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic};

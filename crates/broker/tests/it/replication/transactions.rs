@@ -4,7 +4,7 @@ use super::*;
 use crate::transactions::{
     ONE_SEGMENT, Place, Protocol, Transactional, committed, committed_values, describe, patiently, settled,
 };
-use thalweg_client::Connection;
+use thalweg_dial::Connection;
 
 /// As Kafka creates its internal topics, with as many partitions as there are brokers.
 const INTERNAL: [(&str, &str); 5] = [

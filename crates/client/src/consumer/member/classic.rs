@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use thalweg_dial::{Backoff, ClientError, Connection, Refused, RequestOptions, UnreadableResponse};
 use thalweg_wire::request::join_group_request::JoinGroupRequestProtocol;
 use thalweg_wire::request::leave_group_request::MemberIdentity;
 use thalweg_wire::request::sync_group_request::SyncGroupRequestAssignment;
@@ -28,11 +29,8 @@ use super::super::protocol::{
 };
 use super::{millis, warn_of_stall};
 use crate::cluster::Cluster;
-use crate::connection::{Connection, RequestOptions};
 use crate::coordinator::Coordinator;
-use crate::error::{ClientError, Refused, UnreadableResponse};
 use crate::offsets::{GroupMetadata, TopicPartition};
-use crate::retry::Backoff;
 
 /// Added to the rebalance timeout before the coordinator is given up.
 const JOIN_GRACE: Duration = Duration::from_secs(5);

@@ -14,6 +14,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use thalweg_dial::{Backoff, ClientError, Refused};
 use thalweg_wire::request::consumer_group_heartbeat_request::TopicPartitions;
 use thalweg_wire::request::{ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse};
 use thalweg_wire::{ErrorCode, Uuid};
@@ -25,9 +26,7 @@ use super::super::group::{Event, Membership, Subscribed};
 use super::{millis, warn_of_stall};
 use crate::cluster::Cluster;
 use crate::coordinator::Coordinator;
-use crate::error::{ClientError, Refused};
 use crate::offsets::TopicPartition;
-use crate::retry::Backoff;
 
 /// The epoch of a heartbeat that joins.
 const JOINS: i32 = 0;

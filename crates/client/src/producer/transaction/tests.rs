@@ -1,5 +1,6 @@
+use thalweg_dial::Refused;
+
 use super::*;
-use crate::error::Refused;
 use crate::producer::delivery::BatchRefused;
 
 fn ready(implicit: bool) -> Transaction {

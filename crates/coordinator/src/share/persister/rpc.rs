@@ -5,7 +5,7 @@ use super::super::error::PersistError;
 use super::super::request::{Ask, Done};
 use super::super::runs::Run;
 use super::Outcome;
-use thalweg_client::Connection;
+use thalweg_dial::Connection;
 use thalweg_hash::HashMap;
 use thalweg_membership::{PeerError, Peers};
 use thalweg_metadata::BrokerId;

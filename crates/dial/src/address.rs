@@ -1,5 +1,6 @@
 //! Addresses of brokers, `host:port`.
 
+use std::fmt;
 use std::net::Ipv6Addr;
 
 use crate::error::{BootstrapError, InvalidAddress, NoBootstrapServer};
@@ -36,6 +37,11 @@ fn is_name(host: &str) -> bool {
 fn is_ipv6(host: &str) -> bool {
     let (address, _) = host.split_once('%').unwrap_or((host, ""));
     address.parse::<Ipv6Addr>().is_ok()
+}
+
+/// `host:port`, with brackets around an IPv6 address.
+pub fn host_and_port(host: &str, port: impl fmt::Display) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
 #[cfg(test)]

@@ -18,16 +18,37 @@ use crate::security::sasl::{self, Exchange};
 use crate::versions::{self, Answer, ApiVersions};
 
 /// The negotiated state of a connection.
-pub(crate) struct Negotiated {
-    pub(crate) versions: ApiVersions,
+#[derive(Debug)]
+pub struct Negotiated {
+    /// The versions that the broker serves.
+    pub versions: ApiVersions,
     /// When this client must re-authenticate.
-    pub(crate) renew_at: Option<Instant>,
+    pub renew_at: Option<Instant>,
+}
+
+impl Negotiated {
+    /// Authenticates again on a stream without other readers and writers.
+    pub async fn renew<R, W>(
+        &mut self,
+        frames: &mut FrameReader<R>,
+        writer: &mut W,
+        peer: &Arc<str>,
+        options: &ConnectionOptions,
+    ) -> Result<(), ClientError>
+    where
+        R: AsyncRead + Unpin + Send,
+        W: AsyncWrite + Unpin + Send,
+    {
+        let mut alone = Alone { frames, writer };
+        self.renew_at = authenticate(&mut alone, &self.versions, peer, options).await?;
+        Ok(())
+    }
 }
 
 /// A stream without other readers and writers.
-pub(crate) struct Alone<'a, R, W> {
-    pub(crate) frames: &'a mut FrameReader<R>,
-    pub(crate) writer: &'a mut W,
+struct Alone<'a, R, W> {
+    frames: &'a mut FrameReader<R>,
+    writer: &'a mut W,
 }
 
 impl<R: AsyncRead + Unpin + Send, W: AsyncWrite + Unpin + Send> Exchange for Alone<'_, R, W> {
@@ -39,7 +60,7 @@ impl<R: AsyncRead + Unpin + Send, W: AsyncWrite + Unpin + Send> Exchange for Alo
 }
 
 /// Exchanges versions on a new stream, and authenticates if the options require it.
-pub(crate) async fn negotiate<R, W>(
+pub async fn negotiate<R, W>(
     frames: &mut FrameReader<R>,
     writer: &mut W,
     peer: &Arc<str>,
@@ -92,7 +113,7 @@ async fn ask_versions<E: Exchange>(
 ) -> Result<ApiVersions, ClientError> {
     let mut version = versions::FIRST_VERSION;
     loop {
-        let request = versions::request(version);
+        let request = ApiVersions::request(version);
         let frame =
             frame::encode_request(&request, version, 0, Some(&options.client_id)).map_err(|source| {
                 UnencodableRequest { peer: Arc::clone(peer), api: ApiKey::ApiVersions, version, source }

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use crate::error::ClientError;
 
 /// The pause after CONCURRENT_TRANSACTIONS: the markers of the last transaction are written within milliseconds, as a rule.
-pub(crate) const CONCURRENT_TRANSACTIONS_BACKOFF: Duration = Duration::from_millis(20);
+pub const CONCURRENT_TRANSACTIONS_BACKOFF: Duration = Duration::from_millis(20);
 
 /// `retry.backoff.max.ms` of Kafka's clients: the longest pause.
 const BACKOFF_MAX: Duration = Duration::from_secs(1);
@@ -17,7 +17,7 @@ const QUIET: Duration = Duration::from_secs(10);
 
 /// Pauses that grow from failure to failure: thousands of clients may wait for the same broker.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Backoff {
+pub struct Backoff {
     /// `retry.backoff.ms`.
     first: Duration,
     current: Duration,
@@ -25,12 +25,12 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    pub(crate) fn new(first: Duration) -> Backoff {
+    pub fn new(first: Duration) -> Backoff {
         Backoff { first, current: first, failed_at: Instant::now() }
     }
 
     /// The pause after a failure.
-    pub(crate) fn next(&mut self) -> Duration {
+    pub fn next(&mut self) -> Duration {
         let now = Instant::now();
         if self.failed_at + QUIET < now {
             self.current = self.first;
@@ -44,21 +44,21 @@ impl Backoff {
 
 /// How long and at what intervals a request is retried.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Retry {
+pub struct Retry {
     backoff: Backoff,
-    pub(crate) until: Instant,
+    pub until: Instant,
     /// Errors that pass, though they are final for other requests.
-    pub(crate) also: &'static [ErrorCode],
+    pub also: &'static [ErrorCode],
 }
 
 impl Retry {
     /// At this pace, for so long from now on.
-    pub(crate) fn within(backoff: Duration, time: Duration) -> Retry {
+    pub fn within(backoff: Duration, time: Duration) -> Retry {
         Retry { backoff: Backoff::new(backoff), until: Instant::now() + time, also: &[] }
     }
 
     /// The pause before the request is sent again; none when its failure is final, or there is no time for another try.
-    pub(crate) fn pause_after(&mut self, error: &ClientError) -> Option<Duration> {
+    pub fn pause_after(&mut self, error: &ClientError) -> Option<Duration> {
         let code = error.error_code();
         let passes = error.is_retriable() || code.is_some_and(|code| self.also.contains(&code));
         let pause = backoff_after(self.backoff.next(), code);
@@ -67,7 +67,7 @@ impl Retry {
 }
 
 /// The pause after an error, where `configured` is the usual one.
-pub(crate) fn backoff_after(configured: Duration, error_code: Option<ErrorCode>) -> Duration {
+pub fn backoff_after(configured: Duration, error_code: Option<ErrorCode>) -> Duration {
     match error_code {
         Some(ErrorCode::ConcurrentTransactions) => configured.min(CONCURRENT_TRANSACTIONS_BACKOFF),
         _ => configured,

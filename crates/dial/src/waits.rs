@@ -57,7 +57,7 @@ pub enum Awaited {
 
 /// Something that is waited for until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Wait {
+pub struct Wait {
     waits: Waits,
     number: u64,
 }
@@ -92,7 +92,8 @@ impl Waits {
         self.0.lock().failure(Instant::now(), Duration::ZERO).map(|failure| failure.text.clone())
     }
 
-    pub(crate) fn connection(&self, peer: &str) -> Wait {
+    /// A connection that is being opened.
+    pub fn connection(&self, peer: &str) -> Wait {
         self.begin(What::Connection(peer.into()), Duration::ZERO)
     }
 

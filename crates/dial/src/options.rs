@@ -42,7 +42,7 @@ impl Default for ConnectionOptions {
 
 impl ConnectionOptions {
     /// Reports the outcome for a peer.
-    pub(crate) fn ended<T>(&self, peer: &str, outcome: Result<T, ClientError>) -> Result<T, ClientError> {
+    pub fn ended<T>(&self, peer: &str, outcome: Result<T, ClientError>) -> Result<T, ClientError> {
         if let Some(waits) = &self.waits {
             match &outcome {
                 Ok(_) => waits.succeeded(peer),
@@ -53,7 +53,7 @@ impl ConnectionOptions {
     }
 
     /// Reports a failure that is retried.
-    pub(crate) fn failed(&self, subject: &str, error: &impl ToString) {
+    pub fn failed(&self, subject: &str, error: &impl ToString) {
         if let Some(waits) = &self.waits {
             waits.failed(subject, error);
         }

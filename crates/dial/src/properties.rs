@@ -180,7 +180,7 @@ impl Properties {
     }
 
     /// A value that was taken and is wrong.
-    pub(crate) fn invalid(&self, key: &str, value: &str, expected: impl Into<String>) -> InvalidSetting {
+    pub fn invalid(&self, key: &str, value: &str, expected: impl Into<String>) -> InvalidSetting {
         self.without_secret(InvalidSetting::new(key, value, expected))
     }
 

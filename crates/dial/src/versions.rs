@@ -65,13 +65,13 @@ impl ApiVersions {
     }
 
     /// As [`ApiVersions::pick`]; fails when that is older than `from`.
-    pub(crate) fn pick_from<R: Request>(&self, peer: &Arc<str>, from: i16) -> Result<i16, VersionMismatch> {
+    pub fn pick_from<R: Request>(&self, peer: &Arc<str>, from: i16) -> Result<i16, VersionMismatch> {
         let newest = self.newest(R::KEY, i16::MAX).filter(|version| *version >= from);
         newest.ok_or_else(|| self.mismatch(peer, R::KEY, (from, R::KEY.versions().1)))
     }
 
     /// Why no version of an API can be used.
-    pub(crate) fn mismatch(&self, peer: &Arc<str>, api: ApiKey, ours: (i16, i16)) -> VersionMismatch {
+    pub fn mismatch(&self, peer: &Arc<str>, api: ApiKey, ours: (i16, i16)) -> VersionMismatch {
         VersionMismatch {
             peer: Arc::clone(peer),
             api,
@@ -81,21 +81,21 @@ impl ApiVersions {
         }
     }
 
+    /// The request that asks for versions, as it can be sent at `version`.
+    pub fn request(version: i16) -> ApiVersionsRequest {
+        if version < 3 {
+            return ApiVersionsRequest::default();
+        }
+        ApiVersionsRequest {
+            client_software_name: "thalweg".to_owned(),
+            client_software_version: env!("CARGO_PKG_VERSION").to_owned(),
+        }
+    }
+
     /// Whether these are the APIs of a KRaft controller: heartbeats of brokers, and no Metadata, with which every
     /// client starts.
     pub fn is_controller(&self) -> bool {
         self.range(ApiKey::BrokerHeartbeat).is_some() && self.range(ApiKey::Metadata).is_none()
-    }
-}
-
-/// The request that asks for versions, as it can be sent at `version`.
-pub(crate) fn request(version: i16) -> ApiVersionsRequest {
-    if version < 3 {
-        return ApiVersionsRequest::default();
-    }
-    ApiVersionsRequest {
-        client_software_name: "thalweg".to_owned(),
-        client_software_version: env!("CARGO_PKG_VERSION").to_owned(),
     }
 }
 

@@ -105,35 +105,10 @@ impl Properties {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::consumer::{ConsumerConfig, OffsetReset};
-    use crate::producer::ProducerConfig;
 
     fn renamed(text: &str) -> Result<Properties, InvalidSetting> {
         let mut properties = Properties::parse(text);
         properties.rename_librdkafka().map(|_unused| properties)
-    }
-
-    #[test]
-    fn librdkafkas_names_set_what_kafkas_set() {
-        let mut properties = renamed(
-            "metadata.broker.list=a:1\nqueue.buffering.max.ms=7\nmessage.timeout.ms=9000\nqueue.buffering.max.kbytes=2048\n\
-             compression.codec=zstd\ncompression.level=5\nmax.in.flight=3\npartitioner=murmur2_random",
-        )
-        .expect("right");
-        assert_eq!(properties.take_bootstrap_servers().expect("an address"), ["a:1"]);
-        let config = ProducerConfig::take(&mut properties).expect("right");
-        assert_eq!((config.linger.as_millis(), config.delivery_timeout.as_millis()), (7, 9000));
-        assert_eq!((config.buffer_bytes, config.in_flight_max), (2 << 20, 3));
-        assert_eq!((config.compression.name(), config.compression_level), ("zstd", Some(5)));
-        assert_eq!(properties.rest().count(), 0);
-
-        let text = "fetch.wait.max.ms=9\nfetch.message.max.bytes=1000\nqueued.max.messages.kbytes=64\n\
-                    auto.offset.reset=smallest\nfetch.max.wait.ms=20\nenable.partition.eof=false";
-        let mut properties = renamed(text).expect("right");
-        let config = ConsumerConfig::take(&mut properties).expect("right");
-        assert_eq!(config.fetch_wait_max.as_millis(), 20, "Kafka's name counts");
-        assert_eq!((config.partition_fetch_bytes_max, config.fetch_bytes_max), (1000, 64 << 10));
-        assert_eq!((config.offset_reset, properties.rest().count()), (OffsetReset::Earliest, 0));
     }
 
     #[test]

@@ -84,7 +84,7 @@ impl ClientError {
 
     /// This error; with what is `right` instead, if the broker does not serve the request or its cluster has the feature
     /// for it off.
-    pub(crate) fn if_unserved(self, what: String, right: &str) -> ClientError {
+    pub fn if_unserved(self, what: String, right: &str) -> ClientError {
         let message = match &self {
             ClientError::VersionMismatch(mismatch) => format!("{mismatch}; {right}"),
             ClientError::Refused(refused) if refused.error_code == ErrorCode::UnsupportedVersion => {
