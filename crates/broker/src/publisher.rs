@@ -487,6 +487,8 @@ impl ImageListener for Publisher {
         self.disk().work_in_place(|| {
             let local = delta.local_changes(self.broker.node_id);
             let mut unopened = self.unopened.lock();
+            // Before any log is opened: what a topic inherits from all brokers tells whether gaps in it are a compaction's.
+            reconfigure::apply(&self.broker, &image, delta.changes().configs.iter());
             self.change_partitions(&local, &image, &mut unopened);
             self.set_strays_aside(&image);
             // Before the image: nobody finds a new topic before the rules that protect it.
@@ -507,7 +509,6 @@ impl ImageListener for Publisher {
                 self.broker.quotas.set(image.quotas());
                 self.broker.connections.set_ip_rates(connection_limits::ip_rates(image.quotas()));
             }
-            reconfigure::apply(&self.broker, &image, delta.changes().configs.iter());
             drop(unopened);
         });
     }

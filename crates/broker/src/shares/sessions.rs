@@ -82,6 +82,8 @@ pub struct SessionRequest {
     pub forgotten: Vec<TopicPartitionId>,
     /// Whether records are settled.
     pub acknowledges: bool,
+    /// Whether records may be acquired: a request that only renews locks asks for none.
+    pub acquires: bool,
 }
 
 /// Whether a session has ended, for the fetches that outlast it: another request may end the session while they wait. Its
@@ -111,7 +113,7 @@ impl Eq for SessionEnd {}
 pub struct SessionBegun {
     /// The partitions to read.
     pub wanted: Vec<SessionPartition>,
-    /// How many fetches the session had before.
+    /// The number of fetches that might acquire records after the session's first request.
     pub fetches: usize,
     /// Whether the session has ended meanwhile.
     pub end: SessionEnd,
@@ -241,7 +243,8 @@ impl ShareSessions {
     /// Begins, continues or ends the session of a ShareFetch; returns the partitions to read, of which the last request
     /// has none, and the session of another that ended for it.
     pub fn begin(&self, request: SessionRequest) -> Result<SessionBegun, SessionError> {
-        let SessionRequest { key, epoch, connection, holder, added, forgotten, acknowledges } = request;
+        let SessionRequest { key, epoch, connection, holder, added, forgotten, acknowledges, acquires } =
+            request;
         let mut state = self.state.lock();
         match epoch {
             FINAL_EPOCH => {
@@ -280,7 +283,7 @@ impl ShareSessions {
                 added.into_iter().for_each(|id| session.add(id, true));
                 session.forget(&forgotten);
                 session.advance();
-                session.fetches = session.fetches.wrapping_add(1);
+                session.fetches = session.fetches.wrapping_add(usize::from(acquires));
                 Ok(SessionBegun::of(session, session.partitions.clone()))
             }
         }
@@ -362,6 +365,7 @@ mod tests {
             added: added.iter().map(|index| id(*index)).collect(),
             forgotten: Vec::new(),
             acknowledges: false,
+            acquires: true,
         }
     }
 
@@ -423,6 +427,17 @@ mod tests {
             fetches
         });
         assert_eq!(counts.collect::<Vec<_>>(), [0, 2, 3, 4]);
+    }
+
+    /// Kafka's consumers renew locks by a fetch of nothing.
+    #[test]
+    fn renewals_between_fetches_are_not_counted() {
+        let sessions = ShareSessions::new(10);
+        let fetches = (0..6).map(|epoch| {
+            let renewal = SessionRequest { acquires: epoch % 2 == 0, ..request("m", epoch, &[0, 1]) };
+            sessions.begin(renewal).expect("it goes on").fetches
+        });
+        assert_eq!(fetches.collect::<Vec<_>>(), [0, 0, 1, 1, 2, 2]);
     }
 
     #[test]

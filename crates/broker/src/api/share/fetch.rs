@@ -129,6 +129,7 @@ fn begin(broker: &Arc<Broker>, call: &Call, request: ShareFetchRequest) -> Resul
         added: added(&topics),
         forgotten: forgotten(&request.forgotten_topics_data),
         acknowledges,
+        acquires: !is_renewal && request.max_records != 0 && request.max_bytes != 0,
     };
     let begun = broker.shares.begin_session(session).map_err(SessionError::code)?;
     let SessionBegun { mut wanted, fetches, end: session, .. } = begun;
@@ -138,7 +139,7 @@ fn begin(broker: &Arc<Broker>, call: &Call, request: ShareFetchRequest) -> Resul
         wanted.clear();
     }
     // Another partition is read first each time, so that none starves behind a full one. The epoch, by which Kafka rotates them, counts
-    // acknowledgements, too: after each fetch, these have the same partition come first for ever.
+    // acknowledgements and renewals, too: after each fetch, these have the same partition come first for ever.
     let turned = fetches % wanted.len().max(1);
     wanted.rotate_left(turned);
     let image = broker.image();
