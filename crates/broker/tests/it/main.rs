@@ -15,6 +15,7 @@ mod descriptors;
 mod fetch_sessions;
 mod fetching;
 mod flushing;
+mod full_disk;
 mod large_groups;
 mod limits;
 mod memory;

@@ -194,6 +194,37 @@ fn file_that_cannot_be_read_is_named() {
 }
 
 #[test]
+fn lock_file_that_is_a_directory_is_named() {
+    let (one, two) = (TempDir::new(), TempDir::new());
+    let lock = one.path().join(".lock");
+    Disk::real().create_dir(&lock).expect("something else is there");
+    let (dirs, _) = open(options(&[one.path(), two.path()])).expect("the other directory opens");
+    let reason = format!("{} is a directory, and must be a file: remove it", lock.display());
+    assert_eq!(dirs.failed()[0].reason, reason);
+    let refused = open(options(&[one.path()])).map(drop).expect_err("it is the only one").to_string();
+    assert!(refused.contains(&reason), "{refused}");
+}
+
+/// A broker without a directory would be refused by its controllers, for another reason.
+#[test]
+fn directories_that_fail_while_they_are_opened_are_named() {
+    let dir = TempDir::new();
+    let (dirs, _) = open(options(&[dir.path()])).expect("opens");
+    let log = create(&dirs, 0);
+    close(dirs, vec![log]);
+    let metadata = dir.path().join("topic-with.dots_and-dashes-0/partition.metadata");
+    Disk::real().remove(&metadata).expect("removes");
+    Disk::real().create_dir(&metadata).expect("something else is there");
+    let refused = open(options(&[dir.path()])).map(drop);
+    let Err(OpenError::NoDirectory(error)) = refused else { panic!("no directory is left: {refused:?}") };
+    let reason = error.to_string();
+    assert!(
+        [dir.path(), &metadata].iter().all(|path| reason.contains(&path.display().to_string())),
+        "{reason}"
+    );
+}
+
+#[test]
 fn checkpoints_have_kafkas_form() {
     let dir = TempDir::new();
     let (dirs, _) = open(options(&[dir.path()])).expect("opens");

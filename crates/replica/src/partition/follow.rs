@@ -35,6 +35,15 @@ pub struct Replicated {
     pub flush_due: bool,
 }
 
+/// The outcome of a truncation to the leader's log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Truncated {
+    /// The next position.
+    pub next: FetchPosition,
+    /// Whether the end of the log was from this leader, which takes back what it has sent.
+    pub is_taken_back: bool,
+}
+
 /// A follower's log did not change as the leader's answer wants it.
 #[derive(Debug, thiserror::Error)]
 pub enum FollowError {
@@ -135,13 +144,15 @@ impl Partition {
         epoch: LeaderEpoch,
         from: Offset,
         leader: EpochEnd,
-    ) -> Result<FetchPosition, FollowError> {
+    ) -> Result<Truncated, FollowError> {
         let mut state = self.state.lock();
         let log_end = state.check_follows_from(epoch, from)?;
         let own = state.log.end_offset_for_epoch(leader.leader_epoch);
         let to = truncation(leader, own, log_end);
+        let first_sent = state.follower_mut().and_then(|follower| follower.first_sent);
+        let is_taken_back = first_sent.is_some_and(|first| first < log_end);
         state.cut(self, to)?;
-        Ok(state.fetch_position())
+        Ok(Truncated { next: state.fetch_position(), is_taken_back })
     }
 
     /// Whether the log lacks records before its start that a leader lacked, too. Takes no lock.
@@ -444,8 +455,13 @@ mod tests {
         for round in 0..5 {
             let leader = EpochEnd { leader_epoch: LeaderEpoch(0), end_offset: Offset(1) };
             let end = partition.with_log(|log| log.log_end_offset());
-            let position = partition.truncate_to_leader(epoch, end, leader).expect("truncates");
-            assert_eq!((position.offset, strays(dir.path())), (Offset(1), 1), "round {round}");
+            let Truncated { next, is_taken_back } =
+                partition.truncate_to_leader(epoch, end, leader).expect("truncates");
+            assert_eq!((next.offset, strays(dir.path())), (Offset(1), 1), "round {round}");
+            assert_eq!(is_taken_back, round > 0, "round {round}");
+            let again =
+                partition.truncate_to_leader(epoch, next.offset, leader).expect("there is nothing to cut");
+            assert!(!again.is_taken_back, "the leader has sent nothing since");
             for at in 1..3 {
                 partition
                     .append_from_leader(epoch, Offset(at), &batch(at), Offset(at + 1), Offset(0))
