@@ -641,6 +641,27 @@ fn compaction_goes_on_where_old_segments_cannot_be_renamed() {
     assert_eq!((headers(&mut log), log.cleaned_to()), (after, cleaned_to));
 }
 
+/// An index of the old segment beside the empty log of the new one would tell of lost records.
+#[test]
+fn stop_while_a_segment_without_records_takes_its_place_is_no_damage() {
+    for suffix in [".index", ".timeindex"] {
+        let (machine, dirs, mut log) = compactable();
+        let last_of_keys = last_of_keys(&mut log);
+        let job = log.plan_compaction(NOW_MS).expect("plans").expect("it is dirty");
+        let outcome = job.run().expect("compacts");
+        let first = format!("t-0/{:020}{suffix}.cleaned", 0);
+        assert!(!machine.names().contains(&first), "all records of the first segment are superseded");
+        machine.faults.fail(FaultyCall::Rename, ".deleted", CallError::NoSpace);
+        machine.faults.fail(FaultyCall::Remove, suffix, CallError::InputOutput);
+        log.finish_compaction(&job, outcome).expect_err("an index can be neither renamed nor removed");
+        drop(job);
+        drop((dirs, log));
+        let (_dirs, mut log) = machine.restart();
+        assert_eq!(log.damage(), None, "{suffix}");
+        assert_eq!(self::last_of_keys(&mut log), last_of_keys);
+    }
+}
+
 #[test]
 fn compaction_with_room_for_some_segments_replaces_these() {
     let (machine, dirs, mut log) = compactable();
