@@ -65,6 +65,8 @@ impl LostBeginning {
 pub(super) struct Health {
     /// Why the log is closed for appends, if it is.
     pub(super) poison: Option<Arc<str>>,
+    /// Whether that is for want of room or descriptors to end the log at a gap.
+    pub(super) waits_at_gap: bool,
     /// Gaps and damage that recovery found.
     pub(super) oddities: Oddities,
     /// The segment and the position of the damaged batch that was logged last.
@@ -146,6 +148,11 @@ impl PartitionLog {
     pub fn failure(&self) -> Option<Arc<str>> {
         let offline = || self.state.as_ref().and_then(|state| state.offline());
         self.health.poison.clone().or_else(offline)
+    }
+
+    /// Whether the log is closed for want of room or descriptors alone: [`PartitionLog::end_at_gap`] can be called again.
+    pub fn waits_at_gap(&self) -> bool {
+        self.health.waits_at_gap
     }
 
     /// Refuses all further appends; the log is still readable.
