@@ -153,6 +153,7 @@ impl LogDirs {
             previous_broker_epoch,
             futures,
             unopened: Mutex::new(unopened),
+            gapped: Mutex::default(),
             lost,
             changed: Notify::new(),
             troubles,

@@ -440,11 +440,15 @@ fn make_way(home: &Home, base: Offset) -> io::Result<Vec<PathBuf>> {
     Ok(renamed)
 }
 
-/// Gives the files of the new segment their names.
+/// Gives the files of the new segment their names. Old files without a successor go before: as soon as the new batches have their
+/// name, nothing says that a replacement has begun, and an old index beside an empty log would tell of lost records.
 fn end_swap(home: &Home, base: Offset) -> io::Result<()> {
     let _allowed = disk::allow_waits("files of the old segment are only there without room for other names");
-    for (swap, to) in paths(home, base, SWAP_SUFFIX).iter().zip(&Segment::paths(home, base)) {
-        let is_there = match rename_if_exists(&home.disk, swap, to) {
+    let [swaps, names] = [paths(home, base, SWAP_SUFFIX), Segment::paths(home, base)];
+    let mut without_successor = swaps.iter().zip(&names).filter(|(swap, _)| !home.disk.exists(swap));
+    without_successor.try_for_each(|(_, to)| home.disk.remove(to))?;
+    for (swap, to) in swaps.iter().zip(&names) {
+        match rename_if_exists(&home.disk, swap, to) {
             Err(error) if disk::is_disk_full(&error) => {
                 tracing::warn!(path = %swap.display(), %error, "Failed to rename a file of a new segment, removing the old one first");
                 home.disk.remove(to)?;
@@ -452,9 +456,6 @@ fn end_swap(home: &Home, base: Offset) -> io::Result<()> {
             }
             renamed => renamed,
         }?;
-        if !is_there {
-            home.disk.remove(to)?;
-        }
     }
     Ok(())
 }

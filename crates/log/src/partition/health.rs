@@ -65,6 +65,8 @@ impl LostBeginning {
 pub(super) struct Health {
     /// Why the log is closed for appends, if it is.
     pub(super) poison: Option<Arc<str>>,
+    /// Whether that is for want of room or descriptors to end the log at a gap.
+    pub(super) waits_at_gap: bool,
     /// Gaps and damage that recovery found.
     pub(super) oddities: Oddities,
     /// The segment and the position of the damaged batch that was logged last.
@@ -73,6 +75,8 @@ pub(super) struct Health {
     failed_append: Option<Box<str>>,
     /// The recovery point that the log does not reach, if synced records are missing.
     missing: Option<Offset>,
+    /// Whether records are missing and none was left: the log start, which only a checkpoint has then, may be wrong, too.
+    pub(super) may_start_too_late: bool,
     /// The base offsets of the segments with batches that cannot be read, and the first offsets that are missing between two.
     unreadable: BTreeSet<Offset>,
     /// The records that are missing before the first segment.
@@ -86,9 +90,10 @@ pub(super) struct Health {
 }
 
 impl Health {
-    /// The health of a log in which recovery found these anomalies.
-    pub(super) fn new(oddities: Oddities, missing: Option<Offset>) -> Health {
-        Health { oddities, missing, ..Health::default() }
+    /// The health of a log with these records in which recovery found these anomalies.
+    pub(super) fn new(oddities: Oddities, missing: Option<Offset>, records: Range<Offset>) -> Health {
+        let may_start_too_late = missing.is_some() && records.is_empty() && records.start > Offset::ZERO;
+        Health { oddities, missing, may_start_too_late, ..Health::default() }
     }
 
     /// Whether a segment with a base offset between two others was deleted by the process before.
@@ -145,6 +150,11 @@ impl PartitionLog {
         self.health.poison.clone().or_else(offline)
     }
 
+    /// Whether the log is closed for want of room or descriptors alone: [`PartitionLog::end_at_gap`] can be called again.
+    pub fn waits_at_gap(&self) -> bool {
+        self.health.waits_at_gap
+    }
+
     /// Refuses all further appends; the log is still readable.
     pub(super) fn set_poison(&mut self, reason: String) {
         if self.health.poison.is_none() {
@@ -186,7 +196,13 @@ impl PartitionLog {
 
     /// The recovery point that the log does not reach, if synced records are missing from its end.
     pub fn missing_below(&self) -> Option<Offset> {
-        self.health.missing
+        let beyond = if self.health.may_start_too_late { self.log_end.0.saturating_add(1) } else { 0 };
+        self.health.missing.map(|missing| missing.max(Offset(beyond)))
+    }
+
+    /// Whether records are missing at the beginning, too, as far as is known: none was left at the start.
+    pub fn may_start_too_late(&self) -> bool {
+        self.health.may_start_too_late
     }
 
     /// Notes an error that a reader of the log has met without its lock: it may be damage.
@@ -197,10 +213,13 @@ impl PartitionLog {
     }
 
     /// Drops the known damage, because the leader has the records: unreadable ones with all that follow them, and the memory of
-    /// missing ones.
+    /// missing ones. A log that may start too late restarts at the first offset of all: the leader says where to begin.
     pub fn drop_damage(&mut self) -> Result<(), LogError> {
         if let Some(from) = self.health.unreadable_from() {
             self.drop_segments_from(from)?;
+        }
+        if self.health.may_start_too_late {
+            self.truncate_fully_and_start_at(Offset::ZERO, None)?;
         }
         self.forget_missing()
     }
@@ -259,6 +278,7 @@ impl PartitionLog {
     /// the loss again.
     pub fn forget_missing(&mut self) -> Result<(), LogError> {
         if self.health.missing.take().is_some() {
+            self.health.may_start_too_late = false;
             self.publish();
             self.flushing.offsets_sank = true;
             self.lower_checkpoints()?;
@@ -268,7 +288,11 @@ impl PartitionLog {
 
     /// Forgets that records are missing from the end once the log reaches its recovery point again, by the leader's records.
     pub fn forget_missing_if_there(&mut self) -> Result<(), LogError> {
-        if self.health.missing.is_some_and(|recovery_point| recovery_point <= self.log_end) {
+        if self.health.may_start_too_late {
+            // The recovery point stays beyond the end: the records here do not bring back those before them.
+            self.publish();
+        }
+        if self.missing_below().is_some_and(|recovery_point| recovery_point <= self.log_end) {
             self.forget_missing()?;
         }
         Ok(())

@@ -232,7 +232,7 @@ impl Loading {
             hints: ReadHints::default(),
             flushing,
             cleaning: Cleaning::default(),
-            health: Health::new(self.oddities, self.missing),
+            health: Health::new(self.oddities, self.missing, log_start..self.log_end),
             rewrites: 0,
             trim_seen_end: Offset::NONE,
             doomed: Vec::new(),
@@ -275,9 +275,15 @@ impl Loading {
             deleted_to = Offset::ZERO;
         }
         if self.log_end < deleted_to {
+            // Only committed records are deleted: the log had more once, or the checkpoint is wrong. A power failure takes what was
+            // not synced, and the high watermark is written before a log start above it.
+            let is_power_failure =
+                !options.clean && self.missing.is_none() && deleted_to <= options.high_watermark;
             self.restart_at(name, deleted_to, now_ms)?;
-            // Only committed records are deleted: the log had more once, or the checkpoint is wrong.
-            self.missing = Some(deleted_to);
+            if !is_power_failure {
+                // Above the new end, so that the next start learns of it, too.
+                self.missing = self.missing.max(Some(Offset(deleted_to.0.saturating_add(1))));
+            }
         }
         self.epochs.truncate_from_end(self.log_end);
         let log_start = deleted_to.max(self.segments[0].base_offset);

@@ -697,7 +697,7 @@ fn compacts(random: &mut SmallRng, log: &mut PartitionLog, faults: &Faults) -> b
 
 #[test]
 fn no_stop_of_a_compacted_log_looks_like_damage() {
-    let (mut stops, mut struck_count, mut cleaned) = (0, 0, 0);
+    let (mut stops, mut struck_count, mut cleaned, mut unsynced_losses) = (0, 0, 0, 0);
     for seed in 0..200 {
         let mut random = SmallRng::seed_from_u64(seed);
         let (clock, faults) = (Clock::manual(NOW_MS), Arc::new(Faults::default()));
@@ -728,7 +728,7 @@ fn no_stop_of_a_compacted_log_looks_like_damage() {
         let (mut dirs, mut log) = open();
         for _ in 0..12 {
             let fails_at = random.random_range(0..30);
-            let (mut was_flushed, mut is_struck) = (false, false);
+            let (mut was_flushed, mut is_struck, mut loses_unsynced) = (false, false, false);
             for count in 0..random.random_range(0..15) {
                 let is_armed = count == fails_at;
                 if is_armed {
@@ -778,16 +778,26 @@ fn no_stop_of_a_compacted_log_looks_like_damage() {
                     dirs.close(42);
                     disk.end_process();
                 }
-                1 if was_flushed => disk.lose_power(&mut |end| random.random_range(0..end)),
+                1 => {
+                    loses_unsynced = !was_flushed;
+                    disk.lose_power(&mut |end| random.random_range(0..end));
+                }
                 _ => disk.end_process(),
             }
+            unsynced_losses += usize::from(loses_unsynced);
             (dirs, log) = open();
-            assert!(!matches!(log.damage(), Some(Damage::Unreadable(_))), "seed {seed}: {:?}", log.damage());
-            assert!(log.damage().is_none() || is_struck, "seed {seed}: {:?}", log.damage());
+            // A compacted log is not cut where a power failure has emptied a segment.
+            let is_unreadable = matches!(log.damage(), Some(Damage::Unreadable(_)));
+            assert!(!is_unreadable || loses_unsynced, "seed {seed}: {:?}", log.damage());
+            assert!(log.damage().is_none() || is_struck || is_unreadable, "seed {seed}: {:?}", log.damage());
+            if is_unreadable {
+                log.drop_damage().expect("drops");
+            }
             log.accept_loss().expect("forgets");
         }
     }
     assert!(stops > 1000 && struck_count > 30 && cleaned > 100, "{stops} {struck_count} {cleaned}");
+    assert!(unsynced_losses > 300, "{unsynced_losses}");
 }
 
 /// The checkpoint of recovery points is older than the last roll: the first records of the segment were synced, and the others may

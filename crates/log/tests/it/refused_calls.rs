@@ -226,6 +226,43 @@ fn gap_is_ended_once_there_is_room_to_set_aside_what_is_behind_it() {
     assert_eq!(log.log_end_offset(), Offset(8));
 }
 
+#[test]
+fn log_that_waits_at_a_gap_takes_records_once_there_are_descriptors_or_room() {
+    for failure in [CallError::TooManyOpen, CallError::NoSpace] {
+        let machine = Machine::new(LogConfig { retention_ms: -1, ..config() });
+        let (dirs, _) = machine.open();
+        let mut log = machine.create(&dirs);
+        fill(&mut log, 5);
+        drop((dirs, log));
+        machine.disk.end_process();
+        let emptied = Path::new("/data/t-0").join(log_name(8));
+        Disk::in_memory(Arc::clone(&machine.disk))
+            .open(&emptied)
+            .and_then(|file| file.set_len(0))
+            .expect("cut");
+        machine.faults.fail(FaultyCall::Create, "-stray", failure);
+        let (dirs, mut logs) = machine.open();
+        let mut log = logs.pop().expect("the log is there");
+        for attempt in 0..3 {
+            let (lines, ended) = warnings_of(|| log.end_at_gap());
+            ended.expect_err("it cannot be set aside");
+            assert!(log.waits_at_gap() && log.poison().is_some());
+            let logged = lines.iter().filter(|line| line.contains("closed for appends")).count();
+            assert_eq!(logged, usize::from(attempt == 0), "{lines:?}");
+            let name = log.name().clone();
+            dirs.keep_unopened(log);
+            assert!(dirs.is_unopened(&name));
+            let again = dirs.open_unopened(&name, Arc::new(machine.config.clone()));
+            log = again.expect("it waits").expect("it is open");
+        }
+        machine.faults.heal();
+        assert_eq!(log.end_at_gap().expect("there is room"), Some(Offset(8)));
+        assert!(!log.waits_at_gap() && log.poison().is_none());
+        assert_eq!(append(&mut log, &Spec::new(1).build()).first_offset, Offset(8));
+        assert_eq!(offsets(&mut log), [0, 4, 8]);
+    }
+}
+
 /// Flips a bit in the records of the batch at `position`.
 fn flip(machine: &Machine, path: &Path, position: u64) {
     let file = Disk::in_memory(Arc::clone(&machine.disk)).open(path).expect("it is there");
@@ -640,6 +677,27 @@ fn compaction_goes_on_where_old_segments_cannot_be_renamed() {
     drop((dirs, log));
     let (_dirs, mut log) = machine.restart();
     assert_eq!((headers(&mut log), log.cleaned_to()), (after, cleaned_to));
+}
+
+/// An index of the old segment beside the empty log of the new one would tell of lost records.
+#[test]
+fn stop_while_a_segment_without_records_takes_its_place_is_no_damage() {
+    for suffix in [".index", ".timeindex"] {
+        let (machine, dirs, mut log) = compactable();
+        let last_of_keys = last_of_keys(&mut log);
+        let job = log.plan_compaction(NOW_MS).expect("plans").expect("it is dirty");
+        let outcome = job.run().expect("compacts");
+        let first = format!("t-0/{:020}{suffix}.cleaned", 0);
+        assert!(!machine.names().contains(&first), "all records of the first segment are superseded");
+        machine.faults.fail(FaultyCall::Rename, ".deleted", CallError::NoSpace);
+        machine.faults.fail(FaultyCall::Remove, suffix, CallError::InputOutput);
+        log.finish_compaction(&job, outcome).expect_err("an index can be neither renamed nor removed");
+        drop(job);
+        drop((dirs, log));
+        let (_dirs, mut log) = machine.restart();
+        assert_eq!(log.damage(), None, "{suffix}");
+        assert_eq!(self::last_of_keys(&mut log), last_of_keys);
+    }
 }
 
 #[test]

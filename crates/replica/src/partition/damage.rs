@@ -49,6 +49,11 @@ impl Partition {
         Some((damage, step))
     }
 
+    /// Whether the log is cut when the damage is dropped: not where records are missing from its end alone.
+    pub fn cuts_to_fetch_again(&self, damage: Damage) -> bool {
+        matches!(damage, Damage::Unreadable(_)) || self.state.lock().log.may_start_too_late()
+    }
+
     /// Drops the damaged range, if another broker leads and this replica is not counted. Works on files for long.
     pub fn fetch_damage_again(&self) {
         self.state.lock().drop_damage(self);
@@ -115,8 +120,10 @@ impl State {
             ?partition, %leader, ?damage, log_end = self.log.log_end_offset().0,
             "Fetching damaged or missing records again from the leader"
         );
-        if let Damage::Unreadable(from) = damage {
-            self.note_cut(from);
+        match damage {
+            _ if self.log.may_start_too_late() => self.note_cut(Offset::ZERO),
+            Damage::Unreadable(from) => self.note_cut(from),
+            Damage::Missing(_) => {}
         }
         if let Err(error) = self.log.drop_damage() {
             tracing::error!(?partition, %error, "Failed to truncate a damaged log");

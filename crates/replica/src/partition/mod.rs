@@ -51,6 +51,7 @@ pub use offsets::{EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, LATEST_TIERED, MAX_TI
 pub use table::{Partitions, Topic};
 pub use thalweg_log::EndMarker;
 pub use traffic::{Outgoing, Traffic};
+pub use truncation::Divergence;
 pub use waiter::{Waiter, Waiters, Waiting};
 pub use watch::Snapshot;
 

@@ -8,14 +8,15 @@ use super::answer::{Verdict, backoff, judge};
 use super::durability::{Owing, OwingStarts};
 use super::session::FetchSession;
 use crate::isr_changes::PartitionKey;
-use crate::partition::{FetchPosition, FollowError, LeaderBounds, Partition, Replicated, Truncated};
+use crate::partition::{
+    Divergence, FetchPosition, FollowError, LeaderBounds, Partition, Replicated, Truncated,
+};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_client::{ClientError, Connection, RequestOptions};
-use thalweg_log::EpochEnd;
 use thalweg_membership::PeerError;
 use thalweg_metadata::{BrokerId, PartitionIndex};
 use thalweg_record::{LeaderEpoch, Offset};
@@ -540,7 +541,7 @@ impl Fetcher {
         partition: Arc<Partition>,
         epoch: LeaderEpoch,
         from: Offset,
-        leader: EpochEnd,
+        leader: Divergence,
     ) {
         tracing::info!(
             ?partition,

@@ -3,6 +3,7 @@
 //! equals it. Also disks for the copy that are full or fail.
 
 use super::*;
+use crate::partition::Divergence;
 use crate::partition::testing::{NODE, partition, registration};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -185,8 +186,9 @@ impl History {
         self.partition.apply(&registration(OTHER, self.epoch - 1));
         let (end, leader) = self.partition.with_log(|log| {
             let (start, end) = (log.log_start_offset(), log.log_end_offset());
-            let to = (end - back).max(start);
-            (end, log.epoch_at(to).map(|leader_epoch| EpochEnd { leader_epoch, end_offset: to }))
+            let end_offset = (end - back).max(start);
+            let parting = |leader_epoch| Divergence { leader_epoch, end_offset, leader_start: start };
+            (end, log.epoch_at(end_offset).map(parting))
         });
         if let Some(leader) = leader {
             let epoch = LeaderEpoch(self.epoch - 1);
