@@ -826,3 +826,20 @@ fn what_a_start_saw_is_judged_before_a_compaction_if_it_could_not_be_judged_befo
     while compact(&mut log, NOW_MS).is_some() {}
     assert_eq!((log.damage(), log.cleaned_to()), (Some(Damage::Unreadable(BASE)), BASE));
 }
+
+/// The replacement of an empty segment, which an earlier one had left, was undone when its batches were removed.
+#[test]
+fn index_of_a_replacement_that_was_undone_is_no_sign_of_lost_records() {
+    let mut bench = closed();
+    bench.config.cleanup_policy = CleanupPolicy { compact: true, delete: false };
+    for suffix in [".index", ".timeindex"] {
+        let name = bench.home().file(BASE, suffix);
+        bench.disk.rename(&name, &name.with_extension(format!("{}.swap", &suffix[1..]))).expect("renames");
+    }
+    bench.write_file(&log_name(BASE.0), &[]);
+    for clean in [true, false] {
+        let mut log = open(&bench, clean);
+        assert_eq!((log.damage(), log.end_at_gap().expect("looks")), (None, None));
+        assert!(bench.names().iter().all(|name| !name.ends_with(".swap")));
+    }
+}
