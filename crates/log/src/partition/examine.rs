@@ -73,6 +73,8 @@ pub(super) struct Examined {
     pub first_gap: Option<Gap>,
     /// A gap before the last batch of all, which nothing confirms.
     pub doubt: Option<Gap>,
+    /// A batch with offsets of the next segment. Nothing from there on was checked.
+    pub overlap: Option<CorruptBatch>,
     /// Whether a batch was repaired.
     pub mended: bool,
     /// The end of the last checked batch.
@@ -143,8 +145,12 @@ pub(super) fn examine(region: Region<'_>) -> io::Result<Examined> {
     let mut current = next_header(&mut scan)?;
     while let Some(mut batch) = current.filter(|batch| batch.position < region.to) {
         let expected = examined.next_offset;
-        if region.next_base.is_some_and(|next_base| expected >= next_base) {
-            // These bytes were truncated before, and have reappeared.
+        if let Some(next_base) = region.next_base
+            && (expected >= next_base
+                || (batch.header.base_offset == expected && batch.header.next_offset() > next_base))
+        {
+            // After an unclean stop these bytes may have been truncated before, and have reappeared.
+            examined.overlap = Some(CorruptBatch::reaching_into(&batch, next_base));
             break;
         }
         let next = next_header(&mut scan)?;

@@ -136,6 +136,9 @@ impl PartitionLog {
         if self.segments[index].is_suspect() {
             self.check_length(index)?;
         }
+        if self.health.overlapped.contains(&base) {
+            self.check_overlap(index - 1)?;
+        }
         let read = match self.sound_position_of(index, from, max_bytes) {
             Ok(None) => return Ok(None),
             Ok(Some(sound)) => self
@@ -173,7 +176,8 @@ impl PartitionLog {
             start
         };
         let (base, size_bytes) = (self.segments[index].base_offset, self.segments[index].size_bytes());
-        let Some(fault) = examined.fault else {
+        let is_closed = index + 1 < self.segments.len();
+        let Some(fault) = examined.fault.or(examined.overlap.filter(|_| is_closed)) else {
             self.segments[index].note_judged(near, examined.end, examined.next_offset);
             let ends_early = examined.end < end.min(size_bytes);
             if ends_early && examined.end <= start {

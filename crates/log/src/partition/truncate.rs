@@ -322,6 +322,7 @@ impl PartitionLog {
             }
             return Err(not_cut.error);
         }
+        self.judge_renamed()?;
         self.end_suspicion()?;
         self.check_empty_segments()?;
         Ok((self.log_end < end_before).then_some(self.log_end))
@@ -336,7 +337,7 @@ impl PartitionLog {
             let end =
                 segment.read_next_offset(&self.home).map_err(LogError::in_segment(segment.base_offset))?;
             // Below the log start, and where a segment was deleted, records are missing on purpose.
-            let is_deleted = next <= self.log_start || self.health.oddities.deleted.contains(&end);
+            let is_deleted = next <= self.log_start || self.health.was_deleted(end..next);
             if end < next
                 && !is_deleted
                 && end >= self.flushing.recovery_point
