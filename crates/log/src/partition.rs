@@ -37,6 +37,7 @@ mod compact;
 mod continuity;
 mod error;
 mod examine;
+mod fit_epochs;
 mod flush;
 mod found;
 mod health;

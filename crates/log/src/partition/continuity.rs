@@ -171,6 +171,7 @@ impl PartitionLog {
         let was_open = self.segments[index].is_open();
         self.damage_at(index, Self::check_begin)?;
         self.damage_at(index, Self::check_end)?;
+        self.fit_epochs(index)?;
         // A failure before this line is no answer: the segment is looked at again.
         self.health.unchecked.start = after;
         if !was_open {

@@ -3,10 +3,11 @@
 //! Owns: what is trusted after a clean stop and rebuilt after any other. Refuses: checkpoints and indexes that do not
 //! match the batches.
 //!
-//! After a clean stop the log end is found from the last index entry and a few headers; nothing else is read of the
-//! log, and no file stays open. After any other stop every batch from the recovery point on is read and checked; the
-//! first incomplete or invalid one ends the log. The indexes of these segments, the transaction indexes, the leader
-//! epochs and the producers are rebuilt from the batches.
+//! After a clean stop the log end is found from the last index entry and a few headers, with which the leader epochs
+//! are compared, as with the first ones of the newest segment; nothing else is read of the log, and no file stays open.
+//! After any other stop every batch from the recovery point on is read and checked; the first incomplete or invalid one
+//! ends the log. The indexes of these segments, the transaction indexes, the leader epochs and the producers are
+//! rebuilt from the batches.
 
 use std::io;
 use std::sync::Arc;
@@ -24,11 +25,10 @@ use super::replay::{EpochReplay, replay_segments};
 use super::{PartitionLog, ReadHints, metadata, suspects};
 use crate::clock::Clock;
 use crate::config::LogConfig;
-use crate::disk::Durability;
 use crate::epochs::LeaderEpochs;
 use crate::producers::{Producers, snapshot};
 use crate::published::PublishedOffsets;
-use crate::scan::{HeaderScan, ScanError};
+use crate::scan::ScanError;
 use crate::segment::{Home, LOG_SUFFIX, SNAPSHOT_SUFFIX, Segment};
 use crate::set_aside::SetAside;
 use crate::topic_partition::TopicPartition;
@@ -269,7 +269,10 @@ impl Loading {
         }
         self.epochs.truncate_from_end(self.log_end);
         let log_start = deleted_to.max(self.segments[0].base_offset);
-        if !epochs_are_known || self.epochs_are_short(log_start) {
+        if !epochs_are_known
+            || self.epochs_are_short(log_start)
+            || (clean_end.is_some() && self.epochs_contradict_end(log_start)?)
+        {
             self.rebuild_epochs(name, log_start)?;
         }
         // Files that the checks opened are closed again: most partitions are idle.
@@ -350,55 +353,6 @@ impl Loading {
         self.epochs.clear();
         self.producers = Producers::starting_at(log_start.0);
         self.log_end = log_start;
-        Ok(())
-    }
-
-    /// Whether the first batches that may be read belong to no known epoch.
-    fn epochs_are_short(&mut self, log_start: Offset) -> bool {
-        // Where all records are deleted, there is no epoch left to know.
-        if log_start >= self.log_end {
-            return false;
-        }
-        let earliest = self.epochs.earliest();
-        let begins_by = |offset| earliest.is_some_and(|(_, start)| start <= offset);
-        if begins_by(log_start) {
-            return false;
-        }
-        let Some(first) = self.segments.iter_mut().find(|segment| !segment.is_empty()) else { return false };
-        // The records before the first batch were compacted away, here or where it was copied from.
-        match first.batch_at(&self.home, 0) {
-            Ok(Some(batch)) => batch.header.leader_epoch.0 >= 0 && !begins_by(batch.header.base_offset),
-            _ => false,
-        }
-    }
-
-    /// Rebuilds the leader epochs from all batches, and from what is known of them. The first epoch is assumed to start with
-    /// the log: its first batches may have been compacted away.
-    fn rebuild_epochs(&mut self, name: &TopicPartition, log_start: Offset) -> Result<(), LogError> {
-        tracing::warn!(partition = %name, "Rebuilt leader epochs from the batches");
-        let mut replay = EpochReplay::new(self.epochs.clone(), log_start);
-        self.epochs.clear();
-        for segment in &mut self.segments {
-            let file = segment.file(&self.home)?;
-            let mut scan = HeaderScan::new(&file, 0, segment.size_bytes());
-            loop {
-                match scan.next() {
-                    Ok(Some(batch)) => replay.note(&mut self.epochs, &batch.header),
-                    Ok(None) => break,
-                    Err(ScanError::Io(error)) => return Err(error.into()),
-                    Err(ScanError::Corrupt(fault)) => {
-                        tracing::error!(partition = %name, segment = segment.base_offset.0, %fault, "Segment is damaged");
-                        break;
-                    }
-                }
-            }
-            self.home.disk.unless_full(segment.release(&self.home))?;
-        }
-        self.home.disk.unless_full(self.epochs.write(
-            &self.home.disk,
-            &self.home.dir,
-            Durability::PageCache,
-        ))?;
         Ok(())
     }
 }

@@ -10,6 +10,7 @@ use thalweg_record::Offset;
 use super::PartitionLog;
 use super::error::{LogError, OffsetOutOfRange, ReadError};
 use super::examine::{Examined, Region, examine};
+use super::fit_epochs::neighbours_of;
 use crate::disk::LogFile;
 use crate::scan::{HeaderScan, Placed, ScanError};
 use crate::segment::transactions::AbortedTransaction;
@@ -248,17 +249,24 @@ impl PartitionLog {
         let has_gaps = self.may_have_gaps();
         let segment = &mut self.segments[index];
         let base = segment.base_offset;
-        let near =
-            segment.position_not_behind(&self.home, from).map_err(LogError::in_segment(base))?.min(start);
-        let (near, expected) = match segment.judged_up_to(near, start) {
-            Some(judged) => (judged.to, judged.next_offset),
-            None => {
-                let first = segment.batch_at(&self.home, near).map_err(LogError::in_segment(base))?;
-                (near, first.filter(|_| near > 0).map_or(base, |first| first.header.base_offset))
+        let in_segment = LogError::in_segment(base);
+        let mut near = segment.position_not_behind(&self.home, from).map_err(&in_segment)?.min(start);
+        let mut expected = base;
+        if let Some(judged) = segment.judged_up_to(near, start) {
+            (near, expected) = (judged.to, judged.next_offset);
+        } else if near > 0
+            && let Some(Placed { header, .. }) = segment.batch_at(&self.home, near).map_err(&in_segment)?
+        {
+            expected = header.base_offset;
+            if self.epochs.at(expected) != Some(header.leader_epoch) {
+                // The batch before says which of the two is right.
+                near = segment.position_not_behind(&self.home, expected - 1).map_err(&in_segment)?.min(near);
+                let first = segment.batch_at(&self.home, near).map_err(&in_segment)?;
+                expected = first.filter(|_| near > 0).map_or(base, |first| first.header.base_offset);
             }
-        };
+        }
         let file = segment.file(&self.home)?;
-        let examined = examine(Region {
+        let region = Region {
             name: &self.name,
             segment: base,
             file: &file,
@@ -268,10 +276,17 @@ impl PartitionLog {
             expected,
             next_base: Some(next_base),
             next_first: None,
+            last_before: None,
             epochs: &self.epochs,
             has_gaps,
             synced_to: self.log_end,
-        })?;
+        };
+        let mut examined = examine(region)?;
+        if examined.lacks_neighbours {
+            let (last_before, next_first) = neighbours_of(&self.home, &mut self.segments, index)?;
+            let last_before = last_before.filter(|_| near == 0);
+            examined = examine(Region { last_before, next_first, ..region })?;
+        }
         Ok((near, examined))
     }
 

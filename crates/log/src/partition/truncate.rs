@@ -237,6 +237,7 @@ impl PartitionLog {
             expected: base,
             next_base: None,
             next_first: None,
+            last_before: None,
             epochs: &self.epochs,
             has_gaps: self.config.cleanup_policy.compact || self.cleaning.cleaned_to > Offset::ZERO,
             synced_to: self.log_end,
