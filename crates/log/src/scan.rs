@@ -68,6 +68,18 @@ pub enum BatchFault {
         /// Base offset of the next segment.
         to: i64,
     },
+    /// The batch has offsets of the next segment.
+    #[error(
+        "offsets {base_offset} to {last_offset} reach into the next segment, which begins at {next_base}"
+    )]
+    Overlap {
+        /// Base offset of the batch.
+        base_offset: i64,
+        /// Last offset of the batch.
+        last_offset: i64,
+        /// Base offset of the next segment.
+        next_base: i64,
+    },
     /// The leader epoch is not the one in which the offset was written.
     #[error("its leader epoch is {found}, and that of its offset is {expected}")]
     LeaderEpoch {
@@ -91,6 +103,15 @@ pub fn whole_header(bytes: &[u8], available: u64) -> Result<BatchHeader, BatchFa
     let header = BatchHeader::parse(bytes)?;
     let needed = header.size_bytes() as u64;
     if needed > available { Err(BatchFault::Torn { needed, available }) } else { Ok(header) }
+}
+
+impl CorruptBatch {
+    /// The fault of a batch with offsets of the next segment.
+    pub fn reaching_into(batch: &Placed, next_base: Offset) -> CorruptBatch {
+        let (base_offset, last_offset) = (batch.header.base_offset.0, batch.header.last_offset().0);
+        let reason = BatchFault::Overlap { base_offset, last_offset, next_base: next_base.0 };
+        CorruptBatch { position: batch.position, reason }
+    }
 }
 
 /// Why a walk ended early.

@@ -12,6 +12,7 @@ use std::sync::{Arc, Weak};
 use thalweg_record::Offset;
 
 use super::error::LogError;
+use super::health::LostBeginning;
 use super::{PartitionLog, ReadHints};
 use crate::compaction::{
     CLEANED_SUFFIX, Cleaned, CompactionJob, CompactionOutcome, CompactionStats, LastRecord, NewlyUnread,
@@ -200,6 +201,10 @@ impl PartitionLog {
         }
         let mut bound = self.last_stable_offset().min(self.active().base_offset);
         bound = self.health.suspects.first_damage().map_or(bound, |missing| bound.min(missing));
+        let lacks_beginning = self.health.lost_beginning.as_ref().is_some_and(LostBeginning::is_damage);
+        if lacks_beginning || !self.health.overlapped.is_empty() {
+            bound = self.health.unreadable_from().map_or(bound, |damaged| bound.min(damaged));
+        }
         if self.config.min_compaction_lag_ms > 0 {
             for index in 0..self.segments.len() - 1 {
                 let next_base = self.segments[index + 1].base_offset;

@@ -38,6 +38,8 @@ pub(super) struct Signs {
     pub(super) marks: Vec<Offset>,
     /// Where records between segments may be missing (see `suspects`).
     pub(super) suspects: Vec<Offset>,
+    /// Base offsets of segments behind the first whose logs have the names of deleted ones (see `found`).
+    pub(super) renamed: Vec<Offset>,
 }
 
 /// Records that are missing before the first segment of a log (see `continuity`).
@@ -55,7 +57,7 @@ pub(super) struct LostBeginning {
 
 impl LostBeginning {
     /// Whether another replica may have the records, as far as is known.
-    fn is_damage(&self) -> bool {
+    pub(super) fn is_damage(&self) -> bool {
         !self.indexes.is_empty() || self.leader_has_them
     }
 }
@@ -85,6 +87,8 @@ pub(super) struct Health {
     pub(super) suspects: Suspects,
     /// Where segments end before the next begins although nothing is missing (see `continuity`).
     pub(super) gaps: BTreeSet<Offset>,
+    /// The base offsets of segments whose records the one before has, too (see `continuity`).
+    pub(super) overlapped: BTreeSet<Offset>,
     /// The base offsets of the segments that were found on disk and are not checked yet (see `continuity`).
     pub(super) unchecked: Range<Offset>,
 }
@@ -96,9 +100,9 @@ impl Health {
         Health { oddities, missing, may_start_too_late, ..Health::default() }
     }
 
-    /// Whether a segment with a base offset between two others was deleted by the process before.
+    /// Whether a segment with a base offset between two others was deleted by the process before, or may have been.
     pub(super) fn was_deleted(&self, between: Range<Offset>) -> bool {
-        self.oddities.deleted.iter().any(|deleted| between.contains(deleted))
+        self.oddities.deleted.iter().chain(self.suspects.renamed()).any(|deleted| between.contains(deleted))
     }
 
     /// Whether damage is noted that begins at this offset.
@@ -112,7 +116,7 @@ impl Health {
     }
 
     /// The first offset of records that cannot be read, or are missing between segments or before them.
-    fn unreadable_from(&self) -> Option<Offset> {
+    pub(super) fn unreadable_from(&self) -> Option<Offset> {
         let lost = self.lost_beginning.as_ref().filter(|lost| lost.is_damage()).map(|lost| lost.from);
         lost.into_iter().chain(self.unreadable.first().copied()).min()
     }
@@ -128,6 +132,7 @@ impl Health {
         self.oddities.forget_from(end);
         self.noted_damage = None;
         self.gaps.retain(|gap| *gap < end);
+        self.overlapped.retain(|base| *base > first && *base < end);
         self.unreadable.retain(|base| (first..end).contains(base));
     }
 
@@ -135,6 +140,7 @@ impl Health {
     pub(super) fn on_deletion(&mut self, first: Offset) {
         self.noted_damage = self.noted_damage.filter(|(segment, _)| *segment >= first);
         self.unreadable.retain(|base| *base >= first);
+        self.overlapped.retain(|base| *base > first);
     }
 }
 

@@ -203,6 +203,7 @@ impl Loading {
             expected,
             next_base,
             next_first,
+            last_before: None,
             epochs: self.epoch_replay.checkpoint(),
             has_gaps: options.cleaned_to > Offset::ZERO || self.oddities.gaps > 0,
             synced_to: options.recovery_point,

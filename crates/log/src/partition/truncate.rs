@@ -237,6 +237,7 @@ impl PartitionLog {
             expected: base,
             next_base: None,
             next_first: None,
+            last_before: None,
             epochs: &self.epochs,
             has_gaps: self.config.cleanup_policy.compact || self.cleaning.cleaned_to > Offset::ZERO,
             synced_to: self.log_end,
@@ -331,6 +332,7 @@ impl PartitionLog {
             }
             return Err(not_cut.error);
         }
+        self.judge_renamed()?;
         self.end_suspicion()?;
         self.check_empty_segments()?;
         Ok((self.log_end < end_before).then_some(self.log_end))
@@ -345,7 +347,7 @@ impl PartitionLog {
             let end =
                 segment.read_next_offset(&self.home).map_err(LogError::in_segment(segment.base_offset))?;
             // Below the log start, and where a segment was deleted, records are missing on purpose.
-            let is_deleted = next <= self.log_start || self.health.oddities.deleted.contains(&end);
+            let is_deleted = next <= self.log_start || self.health.was_deleted(end..next);
             if end < next
                 && !is_deleted
                 && end >= self.flushing.recovery_point

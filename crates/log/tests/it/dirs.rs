@@ -873,3 +873,32 @@ fn partitions_leave_descriptors_to_those_that_are_there() {
     assert!(!dir.path().join(partition(i32::try_from(logs.len()).expect("few")).dir_name()).exists());
     close(dirs, logs);
 }
+
+/// Apache Kafka takes the last one. With a larger log start records would be deleted, and with a larger recovery point they would
+/// seem to be missing.
+#[test]
+fn checkpoint_that_names_a_partition_twice_counts_with_the_smaller_offset() {
+    for is_smaller_first in [true, false] {
+        let dir = TempDir::new();
+        let (dirs, _) = open(options(&[dir.path()])).expect("opens");
+        let mut log = create(&dirs, 3);
+        append(&mut log, &Spec::new(5).build());
+        log.set_high_watermark(Offset(5));
+        log.delete_records(Offset(2)).expect("deletes");
+        close(dirs, vec![log]);
+        for (file, offset) in [("log-start-offset-checkpoint", 2), ("recovery-point-offset-checkpoint", 5)] {
+            let mut lines = [offset, offset + 1].map(|at| format!("topic-with.dots_and-dashes 3 {at}\n"));
+            if !is_smaller_first {
+                lines.reverse();
+            }
+            std::fs::write(dir.path().join(file), format!("0\n2\n{}", lines.concat())).expect("writes");
+        }
+        let (lines, opened) = warnings_of(|| open(options(&[dir.path()])));
+        let (_dirs, logs) = opened.expect("opens");
+        assert_eq!((logs[0].log_start_offset(), logs[0].log_end_offset()), (Offset(2), Offset(5)));
+        assert_eq!(logs[0].damage(), None);
+        for file in ["log-start-offset-checkpoint", "recovery-point-offset-checkpoint"] {
+            assert!(lines.iter().any(|line| line.contains(file) && line.contains("line=4")), "{lines:?}");
+        }
+    }
+}
