@@ -325,7 +325,7 @@ async fn member_begins_again_once_the_records_of_its_last_session_are_released()
     let shares = Arc::clone(&broker.server().broker.shares);
     let led = shares.find(GROUP, (topic.id, PartitionIndex(0))).expect("it is led here");
     // Whoever releases the records waits for this lock.
-    let ((locked, is_locked), (unlock, may_unlock)) = (mpsc::channel(), mpsc::channel::<()>());
+    let ((locked, is_locked), (unlock, may_unlock)) = (mpsc::sync_channel(1), mpsc::sync_channel::<()>(1));
     let holder = std::thread::spawn(move || {
         led.with(|_| {
             locked.send(()).expect("the test waits for it");

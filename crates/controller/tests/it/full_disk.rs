@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use thalweg_controller::{Controller, ControllerOptions, HandleError};
 use thalweg_log::Clock;
@@ -11,6 +11,7 @@ use thalweg_wire::request::create_topics_request::CreatableTopic;
 use thalweg_wire::request::incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig};
 use thalweg_wire::request::{CreateTopicsRequest, DeleteTopicsRequest, IncrementalAlterConfigsRequest};
 use thalweg_wire::{Message, Uuid};
+use tokio::time::Instant;
 
 use crate::support::{Bench, NODE, Rules, options, registration};
 
