@@ -151,12 +151,8 @@ pub(super) fn examine(region: Region<'_>) -> io::Result<Examined> {
     let mut current = next_header(&mut scan)?;
     while let Some(mut batch) = current.filter(|batch| batch.position < region.to) {
         let expected = examined.next_offset;
-        if let Some(next_base) = region.next_base
-            && (expected >= next_base
-                || (batch.header.base_offset == expected && batch.header.next_offset() > next_base))
-        {
-            // After an unclean stop these bytes may have been truncated before, and have reappeared.
-            examined.overlap = Some(CorruptBatch::reaching_into(&batch, next_base));
+        examined.overlap = region.overlap(&batch, expected);
+        if examined.overlap.is_some() {
             break;
         }
         let next = next_header(&mut scan)?;
@@ -228,6 +224,14 @@ fn next_header(scan: &mut HeaderScan<'_>) -> io::Result<Option<Placed>> {
 }
 
 impl Region<'_> {
+    /// The fault of a batch that has offsets of the next segment. After an unclean stop it may have been truncated
+    /// before, and have reappeared.
+    fn overlap(&self, batch: &Placed, expected: Offset) -> Option<CorruptBatch> {
+        let next_base = self.next_base?;
+        let reaches = batch.header.base_offset == expected && batch.header.next_offset() > next_base;
+        (expected >= next_base || reaches).then(|| CorruptBatch::reaching_into(batch, next_base))
+    }
+
     fn judge_offset(
         &self,
         batch: &Placed,
