@@ -22,6 +22,7 @@ mod reading;
 mod recovery;
 mod refused_calls;
 mod retention;
+mod salvage;
 mod shortened;
 mod support;
 mod timestamps;
