@@ -51,6 +51,7 @@ mod replay;
 mod restart;
 mod retention;
 mod roll;
+mod salvage;
 mod suspects;
 mod timestamps;
 mod together;
@@ -69,6 +70,7 @@ pub use health::Damage;
 pub use load::OpenOptions;
 pub(crate) use metadata::FILE as METADATA_FILE;
 pub use read::LogSlice;
+pub use salvage::{Salvage, Salvaged};
 pub use timestamps::{NewestScan, RecordScan, SearchTurn, TimestampSearch, TimestampedOffset};
 
 use compact::Cleaning;

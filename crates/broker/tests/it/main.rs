@@ -10,6 +10,7 @@ mod compacting;
 mod connection_quotas;
 mod connections;
 mod cost;
+mod damaged_groups;
 mod delegation_tokens;
 mod descriptors;
 mod fetch_sessions;

@@ -24,6 +24,7 @@ mod recovery;
 mod refused_calls;
 mod renamed_segments;
 mod retention;
+mod salvage;
 mod shortened;
 mod support;
 mod timestamps;
