@@ -166,10 +166,7 @@ impl LogDirs {
         dirs.checkpoint_recovery_points();
         dirs.checkpoint(LOG_START_FILE, Checkpoint::LogStart);
         dirs.checkpoint(CLEANER_FILE, Checkpoint::Cleaner);
-        if dirs.online_count() == 0 {
-            return Err(dirs.none_online().into());
-        }
-        Ok((dirs, logs))
+        if dirs.online_count() > 0 { Ok((dirs, logs)) } else { Err(dirs.none_online().into()) }
     }
 
     /// The reasons why no directory is online: some could not be opened, and others have failed since.
