@@ -176,6 +176,8 @@ class Histories:
         lanes = [lane for lane, _ in scripts]
         for lane in lanes:
             lane.is_refused |= bool(REFUSING[refusal][0])
+            lane.is_sized |= refusal in ("large", "most")
+            lane.group.is_refused = bool(REFUSING[refusal][0])
         self.beat(f"phase {number} begins", lanes)
         start = time.monotonic()
         for place in range(max(len(steps) for _, (steps, _) in scripts)):
@@ -281,7 +283,7 @@ def batches(seed, kinds, count, size, is_short):
         yield phases, [(*one, history(*one, phases)) for one in wanted[first : first + size]]
 
 
-def compared(histories, seed, kinds, count, size=200, is_short=False):
+def compared(histories, seed, kinds, count, size=120, is_short=False):
     """Plays so many histories of each kind; returns those that differ each time."""
     lasting, passing, parted, unlike, all_count = [], 0, 0, 0, 0
     for phases, some in batches(seed, kinds, count, size, is_short):

@@ -5,6 +5,7 @@ Kafka's answer. A step that does not apply, such as a heartbeat of a member that
 import os
 import struct
 
+from answers import Each
 from codec import NO_ID
 from group_scenarios import subscription
 from pair import APIS, Channel
@@ -26,22 +27,6 @@ def assignment(topics):
     return struct.pack(">hi", 0, len(topics)) + b"".join(parts) + struct.pack(">i", -1)
 
 
-class Each:
-    """A value of each node."""
-
-    def __init__(self, *values):
-        self.values = values
-
-    def __call__(self, known):
-        return self.values[known.side]
-
-    def __add__(self, shift):
-        return Each(*(value + shift for value in self.values)) if shift else self
-
-    def __repr__(self):
-        return f"{self.values}"
-
-
 NO_EPOCH, FIRST_EPOCH, NOTHING = Each(-1, -1), Each(0, 0), Each([], [])
 TASKS = ("ActiveTasks", "StandbyTasks", "WarmupTasks")
 NO_TASKS = {name: NOTHING for name in TASKS}
@@ -55,7 +40,7 @@ class Member:
         self.id, self.epoch, self.protocol = "", NO_EPOCH, None
         self.name = f"m{number}-{group}"
         self.others, self.owned, self.tasks = [], NOTHING, NO_TASKS
-        self.is_alive, self.channel = True, None
+        self.is_alive, self.channel, self.regex = True, None, None
         # Whether its last request was to leave, and refused: Apache Kafka then has no session for it until its next heartbeat.
         self.is_staying = False
 
@@ -76,6 +61,13 @@ class Group:
         self.has_transaction = False
         # Those by which members have asked to join.
         self.protocols = set()
+        # Members that gave up partitions in a heartbeat that was refused.
+        self.unheard = set()
+        self.is_shutting_down = False
+        # Whether a member has replaced its expression by another one.
+        self.has_new_regex = False
+        # Whether a topic was deleted while nothing could be written, as the steps of the phase are played.
+        self.is_refused, self.has_lost_topics = False, False
 
     def end(self):
         for channel in self.channels:
@@ -188,6 +180,8 @@ class Group:
         answer = yield sent
         code = answer["ErrorCode"]
         member.is_staying = code == -1 and (member.is_staying or epoch in (-1, -2))
+        if values.get("TopicPartitions") is not None or values.get("ActiveTasks") is not None:
+            (self.unheard.add if code == -1 else self.unheard.discard)(member.name)
         if code == 0:
             member.id, member.protocol, member.is_alive = member.name, protocol, True
             member.epoch = Each(*(one["MemberEpoch"] for one in sent.found))
@@ -215,6 +209,8 @@ class Group:
             values = {"SubscribedTopicNames": names, "RebalanceTimeoutMs": timeout, "TopicPartitions": [], "ServerAssignor": assignor}
             if regex:
                 values["SubscribedTopicRegex"] = f"{regex}.*-{self.name}"
+        self.has_new_regex |= bool(regex) and self.members[number].regex not in (None, regex)
+        self.members[number].regex = regex or self.members[number].regex
         yield from self.beat_of(number, 0, **values)
 
     def topology(self, stems, epoch):
@@ -241,6 +237,7 @@ class Group:
             values["ServerAssignor"] = assignor
         if shutdown and self.kind == "streams":
             values["ShutdownApplication"] = True
+            self.is_shutting_down = True
         if self.kind == "streams" and is_full and stems is not None:
             values["Topology"] = self.topology(stems, 1)
         yield from self.beat_of(number, member.epoch + shift, **values)
@@ -322,6 +319,7 @@ class Group:
         yield self.send("CreatePartitions", TimeoutMs=5000, Topics=[{"Name": self.topic(stem), "Count": partitions, "Assignments": None}])
 
     def remove(self, stem):
+        self.has_lost_topics |= self.is_refused
         yield self.send("DeleteTopics", TimeoutMs=5000, Topics=[{"Name": self.topic(stem), "TopicId": NO_ID}])
         self.ids.pop(stem, None)
 

@@ -5,7 +5,7 @@ import re
 import select
 import time
 
-from answers import SILENT, errors
+from answers import SILENT, Each, errors
 from pair import PATIENCE_S, READING, Asked, Difference
 
 # Each node answers in the end.
@@ -90,14 +90,16 @@ def is_readable(socket, timeout):
 
 # Which of several members has which partitions depends on the order of a map there. From then on each member goes on by what each node
 # gave it; when it has all that it is to have, and thus its epoch and the state of the group, depend on that, and all else does not.
-OF_ASSIGNMENT = re.compile(r"((Groups\[\]\.)?Members\[\]\.)?(Target|Member)?Assignment($|[.\[].*)")
+OF_ASSIGNMENT = re.compile(r"((Groups\[\]\.)?Members\[\]\.)?((Target|Member)?Assignment|(Active|Standby|Warmup)Tasks)($|[.\[].*)")
 OF_UNLIKE = re.compile(OF_ASSIGNMENT.pattern + r"|(Groups\[\]\.)?(Members\[\]\.)?(MemberEpoch|GroupState|ErrorMessage)")
 
 
 def is_unlike(lane, api, differences):
     """Whether the nodes have given partitions to other members, which is all that differs."""
     places = [one.path for one in differences]
-    if not lane.is_unlike and lane.group.kind != "streams" and api != "JoinGroup" and all(map(OF_ASSIGNMENT.fullmatch, places)):
+    # The order of members is the same in streams groups, until a refused write changes that of Apache Kafka's map.
+    may_be = lane.group.kind != "streams" or lane.is_refused
+    if not lane.is_unlike and may_be and api != "JoinGroup" and all(map(OF_ASSIGNMENT.fullmatch, places)):
         lane.is_unlike = True
     return lane.is_unlike and all(map(OF_UNLIKE.fullmatch, places))
 
@@ -139,6 +141,28 @@ def are_classic(request):
     return bool(groups) and all(group["ErrorCode"] == 0 and group["GroupState"] not in ("", "Dead") for group in groups)
 
 
+BEATS = ("ConsumerGroupHeartbeat", "ShareGroupHeartbeat", "StreamsGroupHeartbeat")
+OF_EPOCHS = re.compile(r"GenerationId|Groups\[\]\.(GroupEpoch|AssignmentEpoch)")
+
+
+def are_of_epochs(places):
+    """Whether nothing differs but how far a group is."""
+    return all(OF_UNLIKE.fullmatch(place) or OF_EPOCHS.fullmatch(place) for place in places)
+
+
+def is_due_to_assignments(lane, request, codes, places):
+    """Whether nodes that have given partitions to other members differ by it."""
+    if lane.is_sized and ({0, -1} == set(codes) or are_of_epochs(places)):
+        # The records of other assignments are larger or smaller, and so may be taken by one node alone. Apache Kafka's assignor of share
+        # groups also keeps, in the records, topics to which nobody subscribes any more.
+        return True
+    epochs = request.values.get("MemberEpoch")
+    if request.api.name in BEATS and set(codes) == {0, 25} and isinstance(epochs, Each):
+        # A member that did not give up in time what the others are to have is removed where it had to.
+        return epochs.values[codes.index(25)] < epochs.values[codes.index(0)]
+    return False
+
+
 OF_TRANSACTIONS = ("InitProducerId", "TxnOffsetCommit", "EndTxn", "OffsetFetch", "OffsetDelete", "DeleteGroups")
 
 
@@ -153,10 +177,26 @@ def is_parting(lane, request, differences):
     if lane.is_refused and request.api.name in ("ConsumerGroupHeartbeat", "StreamsGroupHeartbeat") and codes == (25, 0):
         # A refused heartbeat that asks a member to revoke leaves Apache Kafka the deadline for that, by which the member is removed.
         return True
-    if lane.is_unlike and {error_of(one) for one in request.found} == {0, 27}:
+    places = [one.path for one in differences]
+    if lane.is_unlike and is_due_to_assignments(lane, request, codes, places):
+        return True
+    if codes == (0, 25) and request.api.name in BEATS and request.values["MemberId"] in lane.group.unheard:
+        # A member said that it has given up partitions, and the write was refused: it still has the deadline for that, which Apache
+        # Kafka takes from it before it writes.
+        return True
+    if request.api.name == "StreamsGroupHeartbeat" and lane.is_refused and lane.group.is_shutting_down and set(places) == {"Status[]"}:
+        # Apache Kafka forgets that a member asked all to shut down when a refused write is undone.
+        return True
+    if request.api.name == "ShareGroupHeartbeat" and lane.group.has_lost_topics and places == ["MemberEpoch"]:
+        # Apache Kafka does not try again to forget a deleted topic, and each heartbeat raises the epoch to have it assigned.
+        return request.found[0]["MemberEpoch"] > request.found[1]["MemberEpoch"]
+    if lane.group.has_new_regex and are_of_epochs(places):
+        # An expression that replaces the group's only one is resolved at once, by Apache Kafka with the next heartbeat.
+        return True
+    if lane.is_unlike and set(codes) == {0, 27}:
         # A member of the classic protocol learns at another time that it is to have other partitions.
         return True
-    return any(is_so(request.api.name, *request.found, [one.path for one in differences]) for _, is_so in PARTINGS)
+    return any(is_so(request.api.name, *request.found, places) for _, is_so in PARTINGS)
 
 
 class Lane:
@@ -168,6 +208,8 @@ class Lane:
         self.differences, self.at, self.is_over = [], "", False
         # Whether writes of the group's records have been refused.
         self.is_refused = False
+        # Whether they have been refused by their size.
+        self.is_sized = False
         # Whether members have other partitions on each node.
         self.is_unlike = False
 

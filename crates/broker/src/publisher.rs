@@ -14,7 +14,7 @@ use std::sync::Arc;
 use thalweg_coordinator::group::DeletedTopic;
 use thalweg_hash::{HashMap, HashSet};
 use thalweg_log::disk::{Disk, is_disk_full};
-use thalweg_log::{CreateError, DirectoryOffline, LogConfig, PartitionLog, TopicPartition};
+use thalweg_log::{CreateError, DirectoryOffline, LogConfig, LogError, PartitionLog, TopicPartition};
 use thalweg_membership::ImageListener;
 use thalweg_metadata::feature::SHARE_VERSION;
 use thalweg_metadata::topic_name::{OFFSETS, SHARE_STATE, TRANSACTIONS};
@@ -277,8 +277,13 @@ impl Publisher {
         let log = match found {
             Some(mut log) => {
                 log.set_config(config);
-                if let Err(error) = log.end_at_gap() {
-                    tracing::error!(partition = %name, %error, "Failed to examine a log");
+                match log.end_at_gap() {
+                    Err(LogError::Io(error)) if log.waits_at_gap() => {
+                        broker.log_dirs.keep_unopened(log);
+                        return Err(error.into());
+                    }
+                    Err(error) => tracing::error!(partition = %name, %error, "Failed to examine a log"),
+                    Ok(_) => {}
                 }
                 // Data written by a process that was killed before it could sync: a leader relies on its followers'
                 // offsets.

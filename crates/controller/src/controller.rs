@@ -18,7 +18,7 @@ use crate::dispatch::{self, HandleError};
 use crate::driver::{self, Command};
 use crate::options::{ConfigRules, ControllerOptions};
 use crate::published::{ControllerFigures, Published};
-use crate::quorum::StartError;
+use crate::quorum::{Claim, StartError};
 use crate::requester::Requester;
 use crate::state::{Batch, ComparedElection, Extent, Now, State, Undecided};
 
@@ -220,7 +220,8 @@ impl Controller {
             };
             // An unwritable decision has no effect.
             *place.lock() = if unwritable.is_some() { T::default() } else { answer };
-            dispatch::Decision { batch, unwritable, answer: Ok(Bytes::new()), spent: None, rulings: None }
+            let (claim, answer) = (Claim::Ordinary, Ok(Bytes::new()));
+            dispatch::Decision { batch, claim, unwritable, answer, spent: None, rulings: None }
         });
         let ask = dispatch::Ask::Decide { decide, is_large: false };
         self.ask(|reply| Command::Ask { ask, reply }).await?;

@@ -27,9 +27,10 @@ use about::{api_version, api_versions, describe_cluster};
 pub(crate) use served::served;
 pub use served::serves;
 pub(crate) use served::{AROUND_MAX, authorize, check_envelope};
-use served::{Place, elements_max, extent, place};
+use served::{Place, claim, elements_max, extent, place};
 
 use crate::asker::{Asker, Rulings};
+use crate::quorum::Claim;
 use crate::requester::Requester;
 use crate::state::{ApiError, Batch, MutationCall, Now, Outcome, Spent, State, Unwritable};
 
@@ -64,6 +65,8 @@ pub(crate) enum Parsed {
 /// A pending decision: the records to write, and the frame to answer with once they are written.
 pub(crate) struct Decision {
     pub batch: Batch,
+    /// Whether the records may use the room that is reserved on the disk.
+    pub claim: Claim,
     /// Why the records of the decision cannot be written; it is refused then.
     pub unwritable: Option<Unwritable>,
     pub answer: Result<Bytes, EncodeError>,
@@ -336,7 +339,8 @@ where
         let decided = authorize(R::KEY, state, &call.by).and_then(|()| decide(state, &request, now));
         let (batch, unwritable, response) = prepare(state, &request, decided, &call);
         let answer = encoded(&response, R::KEY, call.version, call.correlation_id);
-        Decision { batch, unwritable, answer, spent: None, rulings: call.by.take_rulings() }
+        let rulings = call.by.take_rulings();
+        Decision { batch, claim: claim(R::KEY), unwritable, answer, spent: None, rulings }
     });
     Ok(Ask::Decide { decide, is_large })
 }
@@ -366,7 +370,8 @@ where
         response.throttle(i32::try_from(quota.throttle_ms()).unwrap_or(i32::MAX));
         let spent = limited.map(|(sharers, limit)| Spent { sharers, limit, quota });
         let answer = encoded(&response, R::KEY, call.version, call.correlation_id);
-        Decision { batch, unwritable, answer, spent, rulings: call.by.take_rulings() }
+        let rulings = call.by.take_rulings();
+        Decision { batch, claim: claim(R::KEY), unwritable, answer, spent, rulings }
     });
     Ok(Ask::Decide { decide, is_large })
 }

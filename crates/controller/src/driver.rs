@@ -25,7 +25,7 @@ use crate::asker::{Asker, Rulings, Witness};
 use crate::dispatch::{Ask, Decide, Decision, HandleError, authorize, encode};
 use crate::published::Published;
 use crate::quorum::{
-    AppendFailure, FetchAsk, Leader, MetadataLog, Observers, Ready, describe_quorum, encode_batch,
+    AppendFailure, Claim, FetchAsk, Leader, MetadataLog, Observers, Ready, describe_quorum, encode_batch,
     fetch_snapshot,
 };
 use crate::state::{ApiError, Batch, Extent, Now, Spent, State, Unwritable};
@@ -45,7 +45,7 @@ const PARKED_MAX: usize = 1024;
 const DECIDED_AT_ONCE_MAX: usize = 64;
 /// Decisions about one request that the task itself logs.
 const PUBLISHED_HERE_MAX: usize = 100;
-/// After a full disk, how long until writing is tried again by the controller of itself.
+/// After a full disk, how long until the controller writes again without a request, and fills its reserve.
 const RETRY: Duration = Duration::from_secs(1);
 /// How soon a flush is tried again for which there were too many files open.
 const FLUSH_AGAIN: Duration = Duration::from_millis(200);
@@ -114,6 +114,8 @@ pub(crate) struct Driver {
     unclean_election_interval: Duration,
     unclean_election_at: Option<Instant>,
     expire_tokens_at: Option<Instant>,
+    /// When the reserve of the log is filled; `None` while it is whole.
+    reserve_at: Option<Instant>,
     sessions: SessionClock,
     clock: Clock,
     witness: Option<Arc<dyn Witness>>,
@@ -142,7 +144,7 @@ impl Driver {
     }
 
     /// Appends a prepared batch, then adopts it.
-    fn write(&mut self, batch: Batch, now: Now) -> Result<(), AppendFailure> {
+    fn write(&mut self, batch: Batch, now: Now, claim: Claim) -> Result<(), AppendFailure> {
         if batch.is_empty() {
             return Ok(());
         }
@@ -153,13 +155,35 @@ impl Driver {
             encoded.push(encode_batch(next, self.leader.epoch, now.wall_ms, values));
             next += i64::try_from(values.len()).expect("a batch has a bounded number of records");
         }
-        self.log.append_all(&encoded, self.leader.epoch)?;
-        if std::mem::take(&mut self.is_full) {
-            tracing::warn!("The metadata log has room again");
-        }
+        let appended = self.log.append_all(&encoded, self.leader.epoch, claim);
+        self.plan_reserve();
+        appended?;
+        self.note_room();
         self.published.wrote(batch.records(), next);
         self.state.adopt(batch, self.leader.epoch, now);
         Ok(())
+    }
+
+    /// Plans to fill the reserve, if a part of it is missing.
+    fn plan_reserve(&mut self) {
+        if !self.log.has_whole_reserve() {
+            let next = Instant::now().checked_add(RETRY);
+            self.reserve_at = self.reserve_at.or(next);
+        }
+    }
+
+    fn fill_reserve(&mut self) {
+        self.reserve_at = None;
+        self.log.fill_reserve();
+        self.plan_reserve();
+        self.note_room();
+    }
+
+    /// Notes that there is room. While a part of the reserve is missing, an append may have found it there.
+    fn note_room(&mut self) {
+        if self.log.has_whole_reserve() && std::mem::take(&mut self.is_full) {
+            tracing::warn!("The metadata log has room again");
+        }
     }
 
     /// Runs until it is stopped, all senders are gone, or the log cannot be written.
@@ -268,7 +292,7 @@ impl Driver {
 
     /// Writes a decision, and answers when it is committed.
     fn carry_out(&mut self, decision: Decision, now: Now, reply: Reply) {
-        let Decision { batch, unwritable, answer, spent, rulings } = decision;
+        let Decision { batch, claim, unwritable, answer, spent, rulings } = decision;
         self.spend(spent.as_ref());
         self.publish(rulings);
         self.note_fault(unwritable.as_ref());
@@ -276,7 +300,7 @@ impl Driver {
             Ok(frame) => frame,
             Err(error) => return send(reply, Err(error.into())),
         };
-        match self.write(batch, now) {
+        match self.write(batch, now, claim) {
             Ok(()) => {}
             Err(AppendFailure::Full(error)) => {
                 self.published.disk_was_full();
@@ -296,7 +320,7 @@ impl Driver {
     pub fn decide_unsynced(&mut self, decide: &Decide) -> Result<Bytes, Unwritable> {
         let now = self.now();
         let Decision { batch, unwritable, answer, .. } = decide(&mut self.state, now);
-        self.write(batch, now).expect("the disk has room");
+        self.write(batch, now, Claim::Ordinary).expect("the disk has room");
         unwritable.map_or_else(|| Ok(answer.expect("an answer can be written")), Err)
     }
 
@@ -457,7 +481,11 @@ impl Driver {
         let look = has_sessions.then(|| self.sessions.next_look());
         let fetch = self.parked.iter().map(|parked| parked.deadline).min();
         let periodic = [self.snapshot_at, self.rebalance_at, self.unclean_election_at, self.expire_tokens_at];
-        [session, look, fetch, self.flush_again_at].into_iter().chain(periodic).flatten().min()
+        [session, look, fetch, self.flush_again_at, self.reserve_at]
+            .into_iter()
+            .chain(periodic)
+            .flatten()
+            .min()
     }
 
     fn on_time(&mut self) {
@@ -475,6 +503,9 @@ impl Driver {
                 return;
             }
             self.published.sessions_ended(fencing.brokers);
+        }
+        if self.reserve_at.is_some_and(|at| at <= instant) {
+            self.fill_reserve();
         }
         if self.snapshot_at.is_some_and(|at| at <= instant) {
             self.begin_snapshot();
@@ -509,7 +540,7 @@ impl Driver {
                 return false;
             }
         };
-        match self.write(batch, now) {
+        match self.write(batch, now, Claim::Ordinary) {
             Ok(()) => true,
             Err(AppendFailure::Full(error)) => {
                 self.note_full(&error);

@@ -1,12 +1,12 @@
 //! The coordinators' access to the broker: the partitions of their topics that are led here, and the image.
 
-use crate::driver::{AppendAs, Appended, CoordinatorLog, Piece, ReplayError, WriteError};
+use crate::driver::{AppendAs, Appended, CoordinatorLog, Part, Piece, ReplayError, WriteError};
 use crate::group::{TopicPlacement, Topics};
 use crate::{share, transaction};
 use bytes::Bytes;
 use std::pin::Pin;
 use std::sync::Arc;
-use thalweg_log::{BatchFault, CorruptBatch};
+use thalweg_log::{BatchFault, CorruptBatch, Salvaged};
 use thalweg_metadata::feature::TRANSACTION_VERSION;
 use thalweg_metadata::topic_name::{OFFSETS, SHARE_STATE, TRANSACTIONS};
 use thalweg_metadata::{BrokerId, ImageCell, PartitionIndex, PartitionRegistration};
@@ -87,55 +87,26 @@ impl CoordinatorLog for InternalLog {
         &self,
         partition: PartitionIndex,
         leader_epoch: i32,
-        each: &mut dyn FnMut(Piece<'_>) -> Result<(), ReplayError>,
+        each: &mut dyn FnMut(Part<'_>) -> Result<(), ReplayError>,
     ) -> Result<Option<Appended>, ReplayError> {
-        let read_failed = |reason: String| ReplayError::Read { reason };
         let partition = self.partition(partition).ok_or(ReplayError::NotLeader)?;
-        let epoch = LeaderEpoch(leader_epoch);
         let published = partition.published_offsets();
         let (mut next, acknowledged_before) = (published.log_start_offset(), published.high_watermark());
+        let (epoch, load_bytes) = (LeaderEpoch(leader_epoch), self.load_bytes);
+        let mut replay = Replay { partition: &partition, epoch, load_bytes, acknowledged_before, each };
         let mut buffer = Vec::new();
         loop {
-            let from = FetchFrom {
-                offset: next,
-                max_bytes: self.load_bytes,
-                at_least_one: true,
-                current_leader_epoch: Some(epoch),
-                last_fetched_epoch: None,
-                // A coordinator reads its own writes, up to the end.
-                reader: Reader::Internal,
-                isolation: Isolation::ReadUncommitted,
-                from_any_replica: false,
-                reader_start: Offset::NONE,
-                first_pass: false,
+            next = match replay.piece(next, &mut buffer) {
+                Ok(Some(next)) => next,
+                Ok(None) => {
+                    let last = Appended { last_offset: next + -1, is_replicated: false, is_flushed: true };
+                    return Ok((next > acknowledged_before).then_some(last));
+                }
+                Err(damage @ (ReplayError::Damaged { .. } | ReplayError::DamagedLog { .. })) => {
+                    replay.past_damage(next, damage)?
+                }
+                Err(error) => return Err(error),
             };
-            let read = partition.fetch(&from).map_err(|error| match error {
-                FetchError::Role(role) if role != RoleError::UnknownEpoch => ReplayError::NotLeader,
-                FetchError::Corrupt => ReplayError::DamagedLog { offset: next.0 },
-                other => read_failed(other.to_string()),
-            })?;
-            let Some(slice) = read.slice else {
-                let last = Appended { last_offset: next + -1, is_replicated: false, is_flushed: true };
-                return Ok((next > acknowledged_before).then_some(last));
-            };
-            buffer.resize(slice.len, 0);
-            let length = slice
-                .file
-                .read_at(&mut buffer, slice.position)
-                .map_err(|error| read_failed(error.to_string()))?;
-            if length < slice.len {
-                // The log looks at the file before it is read again.
-                slice.file.note_short();
-                return Err(read_failed(format!("{length} of {} bytes could be read", slice.len)));
-            }
-            let replayed = each(Piece { bytes: &buffer, from: next, acknowledged_before });
-            if let Err(ReplayError::Damaged { position, error, .. }) = &replayed {
-                let position = slice.position + *position as u64;
-                let fault = CorruptBatch { position, reason: BatchFault::Batch(error.clone()) };
-                partition.note_fault(epoch, slice.end_offset + -1, fault);
-            }
-            replayed?;
-            next = Offset(slice.end_offset.0.max(next.0 + 1));
         }
     }
 
@@ -144,6 +115,84 @@ impl CoordinatorLog for InternalLog {
         partition.delete_records(offset)?;
         Ok(())
     }
+}
+
+/// A replay of one partition.
+struct Replay<'a> {
+    partition: &'a Partition,
+    epoch: LeaderEpoch,
+    load_bytes: usize,
+    acknowledged_before: Offset,
+    each: &'a mut dyn FnMut(Part<'_>) -> Result<(), ReplayError>,
+}
+
+impl Replay<'_> {
+    /// Replays what one read returns. Returns where the next one begins; `None` at the end of the log.
+    fn piece(&mut self, next: Offset, buffer: &mut Vec<u8>) -> Result<Option<Offset>, ReplayError> {
+        let from = FetchFrom {
+            offset: next,
+            max_bytes: self.load_bytes,
+            at_least_one: true,
+            current_leader_epoch: Some(self.epoch),
+            last_fetched_epoch: None,
+            // A coordinator reads its own writes, up to the end.
+            reader: Reader::Internal,
+            isolation: Isolation::ReadUncommitted,
+            from_any_replica: false,
+            reader_start: Offset::NONE,
+            first_pass: false,
+        };
+        let read = self.partition.fetch(&from).map_err(|error| not_read(error, next))?;
+        let Some(slice) = read.slice else { return Ok(None) };
+        buffer.resize(slice.len, 0);
+        let length = slice.file.read_at(buffer, slice.position).map_err(read_failed)?;
+        if length < slice.len {
+            // The log looks at the file before it is read again.
+            slice.file.note_short();
+            return Err(read_failed(format!("{length} of {} bytes could be read", slice.len)));
+        }
+        let acknowledged_before = self.acknowledged_before;
+        let replayed = (self.each)(Part::Piece(Piece { bytes: buffer, from: next, acknowledged_before }));
+        if let Err(ReplayError::Damaged { position, error, .. }) = &replayed {
+            let position = slice.position + *position as u64;
+            let fault = CorruptBatch { position, reason: BatchFault::Batch(error.clone()) };
+            self.partition.note_fault(self.epoch, slice.end_offset + -1, fault);
+        }
+        replayed?;
+        Ok(Some(Offset(slice.end_offset.0.max(next.0 + 1))))
+    }
+
+    /// Replays what can be read of the segment with `from`, in which the log is damaged. Returns where the next read begins. Where
+    /// another replica may have the records, or the coordinator must have them, the damage stays the error.
+    fn past_damage(&mut self, from: Offset, damage: ReplayError) -> Result<Offset, ReplayError> {
+        let salvage = self.partition.salvage(self.epoch, from).map_err(|error| not_read(error, from))?;
+        let Some(mut salvage) = salvage else { return Err(damage) };
+        let acknowledged_before = self.acknowledged_before;
+        while let Some(step) = salvage.step().map_err(read_failed)? {
+            let part = match &step {
+                Salvaged::Batch(bytes) => Part::Piece(Piece { bytes, from, acknowledged_before }),
+                Salvaged::Damage(offsets) => Part::Lost(offsets.clone()),
+            };
+            match (self.each)(part) {
+                Err(ReplayError::DamagedLog { .. }) => return Err(damage),
+                replayed => replayed?,
+            }
+        }
+        Ok(Offset(salvage.end_offset().0.max(from.0 + 1)))
+    }
+}
+
+/// Why the records from an offset on were not read.
+fn not_read(error: FetchError, offset: Offset) -> ReplayError {
+    match error {
+        FetchError::Role(role) if role != RoleError::UnknownEpoch => ReplayError::NotLeader,
+        FetchError::Corrupt => ReplayError::DamagedLog { offset: offset.0 },
+        other => read_failed(other),
+    }
+}
+
+fn read_failed(reason: impl ToString) -> ReplayError {
+    ReplayError::Read { reason: reason.to_string() }
 }
 
 /// Why a write is not in the log, which is logged.

@@ -11,6 +11,7 @@
 //! garbled one is reported as such, and the caller rebuilds its content from the log.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt::Write as _;
 use std::io;
 use std::path::Path;
@@ -35,6 +36,8 @@ pub const LEADER_EPOCH_FILE: &str = "leader-epoch-checkpoint";
 pub const TXN_INDEX_FILE: &str = "transaction-index-checkpoint";
 
 const VERSION: &str = "0";
+/// The lines before the first entry: the version and the number of entries.
+const LINES_BEFORE: usize = 2;
 /// The version of the checkpoint of transaction indexes, which is Thalweg's own.
 const TXN_INDEX_VERSION: &str = "1";
 
@@ -92,7 +95,7 @@ fn parse_entries<T>(
         lines.next().and_then(|line| line.parse().ok()).ok_or(BadCheckpoint::Malformed { line: 2 })?;
     let mut entries = Vec::new();
     for (index, line) in lines.enumerate() {
-        entries.push(parse(line).ok_or(BadCheckpoint::Malformed { line: index + 3 })?);
+        entries.push(parse(line).ok_or(BadCheckpoint::Malformed { line: index + LINES_BEFORE + 1 })?);
     }
     if !is_whole {
         // A number that was cut short is a number too.
@@ -109,6 +112,10 @@ fn head(entries: usize) -> String {
 }
 
 /// Reads an offset checkpoint of a log directory.
+///
+/// No writer names a partition twice. Apache Kafka takes the last of its offsets; here the smallest counts, with a
+/// warning: with a smaller offset more is checked, fetched or compacted again, and with a larger one records would
+/// count as deleted or replicated.
 pub fn read_offsets(disk: &Disk, path: &Path) -> Result<BTreeMap<TopicPartition, Offset>, BadCheckpoint> {
     let parse = |line: &str| {
         let mut words = line.split_ascii_whitespace();
@@ -118,7 +125,21 @@ pub fn read_offsets(disk: &Disk, path: &Path) -> Result<BTreeMap<TopicPartition,
         let whole = words.next().is_none() && partition >= 0 && offset >= 0;
         whole.then(|| (TopicPartition::new(topic, partition), Offset(offset)))
     };
-    Ok(read_entries(disk, path, parse)?.into_iter().collect())
+    let mut offsets = BTreeMap::new();
+    for (index, (partition, offset)) in read_entries(disk, path, parse)?.into_iter().enumerate() {
+        match offsets.entry(partition) {
+            Entry::Vacant(entry) => _ = entry.insert(offset),
+            Entry::Occupied(mut entry) => {
+                let (line, other) = (index + LINES_BEFORE + 1, *entry.get());
+                tracing::warn!(
+                    path = %path.display(), line, partition = %entry.key(), offset = offset.0, other = other.0,
+                    "Checkpoint names a partition twice: took the smaller offset"
+                );
+                entry.insert(offset.min(other));
+            }
+        }
+    }
+    Ok(offsets)
 }
 
 /// Replaces an offset checkpoint of a log directory, durably.

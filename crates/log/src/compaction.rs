@@ -31,7 +31,7 @@ use std::io;
 use thalweg_record::Offset;
 
 use crate::disk::Listed;
-use crate::segment::{Home, LOG_SUFFIX, split_name};
+use crate::segment::{Home, LOG_SUFFIX, TXN_INDEX_SUFFIX, split_name};
 
 mod filter;
 mod job;
@@ -90,7 +90,16 @@ pub(crate) fn settle_swaps(home: &Home, listed: Vec<Listed>) -> io::Result<Vec<L
         // A power failure must not leave the index of an old segment, without its log, beside the new one.
         home.disk.sync_dir(&home.dir)?;
     }
+    let has_log =
+        |base: &Offset| swapped.iter().any(|(offset, suffix, _)| offset == base && suffix == LOG_SUFFIX);
     for (offset, suffix, name) in &swapped {
+        if !has_log(offset) && suffix != TXN_INDEX_SUFFIX {
+            // The log beside it is the new one, or the old one if the replacement was undone: its indexes are made
+            // again.
+            home.disk.remove(&home.file(*offset, suffix))?;
+            home.disk.remove(&home.dir.join(name))?;
+            continue;
+        }
         tracing::info!(dir = %home.dir.display(), name, "Finished replacing a segment");
         home.disk.rename(&home.dir.join(name), &home.file(*offset, suffix))?;
     }

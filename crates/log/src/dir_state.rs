@@ -283,11 +283,27 @@ impl DirState {
             }
         }
         if *written != now {
+            if checkpoint == Checkpoint::LogStart {
+                self.cover_log_starts(&written, &now)?;
+            }
             checkpoint::write_offsets(&self.disk, &self.path.join(checkpoint.file()), &now)?;
             *written = now;
         }
         starts.iter().for_each(|(offsets, log_start)| offsets.set_durable_start(*log_start));
         Ok(())
+    }
+
+    /// Writes the high watermarks before log starts that rise above those on disk. By them, a start after a power failure tells
+    /// deleted records, of which the log may have none any more, from a wrong log start.
+    fn cover_log_starts(&self, before: &Written, now: &Written) -> io::Result<()> {
+        let is_beyond = {
+            let known = self.written(Checkpoint::HighWatermark).lock();
+            let is_above = |offsets: &Written, name: &TopicPartition, start: &Offset| {
+                offsets.get(name).is_none_or(|known| known < start)
+            };
+            now.iter().any(|(name, start)| is_above(before, name, start) && is_above(&known, name, start))
+        };
+        if is_beyond { self.write_checkpoint(Checkpoint::HighWatermark) } else { Ok(()) }
     }
 
     /// Writes all checkpoint files whose content has changed.

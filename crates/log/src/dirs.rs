@@ -69,6 +69,8 @@ pub struct LogDirs {
     futures: Mutex<HashMap<TopicPartition, PartitionLog>>,
     /// Logs that found no room to be recovered then.
     unopened: Mutex<HashMap<TopicPartition, unopened::UnopenedLog>>,
+    /// Logs that found none to be ended at a gap.
+    gapped: Mutex<HashMap<TopicPartition, PartitionLog>>,
     /// Partitions that were there before, and whose logs were not found then.
     lost: Mutex<HashSet<TopicPartition>>,
     /// Notified when a partition is created, deleted or set aside.

@@ -7,6 +7,7 @@
 //! stored depends on it. So becoming the leader of a thousand idle partitions costs no write.
 
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 
 use thalweg_record::{LeaderEpoch, Offset};
@@ -149,6 +150,22 @@ impl LeaderEpochs {
         self.file = FileState::Stale;
     }
 
+    /// Takes over the epochs that the batches with these offsets have, and drops what these contradict.
+    pub fn refit(&mut self, offsets: Range<Offset>, found: &[(LeaderEpoch, Offset)]) {
+        let Some(&(first, _)) = found.first() else { return };
+        let behind = self.at(offsets.end).map(|epoch| (epoch, offsets.end));
+        let before = |&&(epoch, start): &&(LeaderEpoch, Offset)| start < offsets.start && epoch <= first;
+        let mut fitted: Vec<_> = self.entries.iter().filter(before).copied().collect();
+        let later = self.entries.iter().filter(|(_, start)| *start > offsets.end);
+        let found = found.iter().map(|&(epoch, start)| (epoch, start.max(offsets.start)));
+        for (epoch, start) in found.chain(behind).chain(later.copied()) {
+            if fitted.last().is_none_or(|&(latest, latest_start)| latest < epoch && latest_start < start) {
+                fitted.push((epoch, start));
+            }
+        }
+        self.replace_by(&fitted);
+    }
+
     /// Takes over the epochs of an identical log.
     pub fn replace_by(&mut self, entries: &[(LeaderEpoch, Offset)]) {
         if self.entries != entries {
@@ -253,6 +270,22 @@ mod tests {
         assert_eq!(epochs.latest(), Some(LeaderEpoch(5)));
         epochs.truncate_from_end(Offset(25));
         assert_eq!(epochs.latest(), None);
+    }
+
+    #[test]
+    fn batches_outrank_the_epochs_of_their_offsets() {
+        let refitted = |known: &[(i32, i64)], found: &[(i32, i64)]| {
+            let found: Vec<_> =
+                found.iter().map(|&(epoch, start)| (LeaderEpoch(epoch), Offset(start))).collect();
+            let mut epochs = epochs(known);
+            epochs.refit(Offset(20)..Offset(40), &found);
+            epochs.entries().iter().map(|(epoch, start)| (epoch.0, start.0)).collect::<Vec<_>>()
+        };
+        assert_eq!(refitted(&[(2, 0), (7, 50)], &[(3, 20), (4, 30)]), [(2, 0), (3, 20), (4, 30), (7, 50)]);
+        assert_eq!(refitted(&[(9, 0)], &[(4, 20)]), [(4, 20), (9, 40)]);
+        assert_eq!(refitted(&[(2, 0), (3, 25), (6, 35)], &[(2, 20)]), [(2, 0), (6, 40)]);
+        assert_eq!(refitted(&[(2, 0), (3, 40)], &[(5, 20)]), [(2, 0), (5, 20)]);
+        assert_eq!(refitted(&[(2, 10)], &[]), [(2, 10)]);
     }
 
     #[test]

@@ -37,7 +37,9 @@ mod compact;
 mod continuity;
 mod error;
 mod examine;
+mod fit_epochs;
 mod flush;
+mod found;
 mod health;
 mod in_flight;
 mod load;
@@ -49,6 +51,7 @@ mod replay;
 mod restart;
 mod retention;
 mod roll;
+mod salvage;
 mod suspects;
 mod timestamps;
 mod together;
@@ -67,6 +70,7 @@ pub use health::Damage;
 pub use load::OpenOptions;
 pub(crate) use metadata::FILE as METADATA_FILE;
 pub use read::LogSlice;
+pub use salvage::{Salvage, Salvaged};
 pub use timestamps::{NewestScan, RecordScan, SearchTurn, TimestampSearch, TimestampedOffset};
 
 use compact::Cleaning;
@@ -487,25 +491,37 @@ impl PartitionLog {
     /// that of [`Clock::elapsed_ms`].
     pub fn take_expired(&mut self, elapsed_ms: i64) -> ExpiredFiles {
         let expired = self.doomed.extract_if(.., |doomed| doomed.due_ms <= elapsed_ms);
-        let mut paths: Vec<_> = expired.map(|doomed| doomed.path).collect();
-        paths.retain(|path| {
-            path.extension().is_some_and(|end| end == &DELETED_SUFFIX[1..]) || self.rename_again(path)
-        });
+        let (mut paths, in_place): (Vec<_>, Vec<_>) = expired
+            .map(|doomed| doomed.path)
+            .partition(|path| path.extension().is_some_and(|end| end == &DELETED_SUFFIX[1..]));
+        for path in in_place {
+            // Left alone, the index would stand for records that are missing.
+            if let Some(log) = self.rename_again(&path) {
+                let waiting: Vec<_> = paths.extract_if(.., |path| *path == log).collect();
+                self.remove_at(REMOVAL_RETRY_MS, waiting);
+            }
+        }
         ExpiredFiles { paths, disk: self.home.disk.clone() }
     }
 
-    /// Takes out the index of a deleted segment whose renaming has failed, unless a new segment has it now. Returns `false`:
-    /// it waits under its other name, or is not there any more.
-    fn rename_again(&mut self, path: &Path) -> bool {
+    /// Takes out the index of a deleted segment whose renaming has failed, unless a new segment has it now. Where that
+    /// fails again, returns the path of the segment's log, which must stay.
+    fn rename_again(&mut self, path: &Path) -> Option<PathBuf> {
         let name = path.file_name().and_then(|name| name.to_str());
-        let base = name.and_then(split_name).map(|(base, _)| base);
-        if self.segments.iter().all(|segment| Some(segment.base_offset) != base) {
-            match segment::take_out(&self.home, path) {
-                Ok(renamed) => self.doom(renamed),
-                Err(_) => self.remove_at(REMOVAL_RETRY_MS, [path.to_owned()]),
+        let base = name.and_then(split_name).map(|(base, _)| base)?;
+        if self.segments.iter().any(|segment| segment.base_offset == base) {
+            return None;
+        }
+        match segment::take_out(&self.home, path) {
+            Ok(renamed) => {
+                self.doom(renamed);
+                None
+            }
+            Err(_) => {
+                self.remove_at(REMOVAL_RETRY_MS, [path.to_owned()]);
+                Some(segment::deleted_name(&self.home.file(base, segment::LOG_SUFFIX)))
             }
         }
-        false
     }
 
     /// Tries again later to remove these files.

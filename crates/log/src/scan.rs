@@ -4,7 +4,7 @@
 //! checked. Refuses: repair; faults are reported with their position.
 
 use std::io;
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 
 use thalweg_record::{BatchError, BatchHeader, Offset};
 
@@ -68,6 +68,18 @@ pub enum BatchFault {
         /// Base offset of the next segment.
         to: i64,
     },
+    /// The batch has offsets of the next segment.
+    #[error(
+        "offsets {base_offset} to {last_offset} reach into the next segment, which begins at {next_base}"
+    )]
+    Overlap {
+        /// Base offset of the batch.
+        base_offset: i64,
+        /// Last offset of the batch.
+        last_offset: i64,
+        /// Base offset of the next segment.
+        next_base: i64,
+    },
     /// The leader epoch is not the one in which the offset was written.
     #[error("its leader epoch is {found}, and that of its offset is {expected}")]
     LeaderEpoch {
@@ -91,6 +103,15 @@ pub fn whole_header(bytes: &[u8], available: u64) -> Result<BatchHeader, BatchFa
     let header = BatchHeader::parse(bytes)?;
     let needed = header.size_bytes() as u64;
     if needed > available { Err(BatchFault::Torn { needed, available }) } else { Ok(header) }
+}
+
+impl CorruptBatch {
+    /// The fault of a batch with offsets of the next segment.
+    pub fn reaching_into(batch: &Placed, next_base: Offset) -> CorruptBatch {
+        let (base_offset, last_offset) = (batch.header.base_offset.0, batch.header.last_offset().0);
+        let reason = BatchFault::Overlap { base_offset, last_offset, next_base: next_base.0 };
+        CorruptBatch { position: batch.position, reason }
+    }
 }
 
 /// Why a walk ended early.
@@ -175,14 +196,33 @@ const VERIFIED_PER_BYTE: u64 = 16;
 pub fn find_batch(file: &LogFile, from: u64, to: u64, expected: Offset) -> io::Result<Option<u64>> {
     // A record takes more than a byte, so offsets rise by less than positions, unless they were compacted.
     let reach = i64::try_from(to - from).unwrap_or(i64::MAX);
-    let offsets = expected.0..expected.0.saturating_add(reach);
+    search(file, from..to, expected.0..expected.0.saturating_add(reach), true)
+}
+
+/// The position of the first complete batch with a valid CRC between two positions of a file, whose base offset is one of
+/// these. `None` also if checking takes too long.
+pub fn find_sound_batch(
+    file: &LogFile,
+    bytes: Range<u64>,
+    base_offsets: Range<Offset>,
+) -> io::Result<Option<u64>> {
+    search(file, bytes, base_offsets.start.0..base_offsets.end.0, false)
+}
+
+fn search(
+    file: &LogFile,
+    Range { start: from, end: to }: Range<u64>,
+    offsets: Range<i64>,
+    takes_unchecked: bool,
+) -> io::Result<Option<u64>> {
     let mut chunk = vec![0; BATCH_CHUNK];
     let mut at = from;
-    let mut left = (to - from).saturating_mul(VERIFIED_PER_BYTE);
+    let mut left = to.saturating_sub(from).saturating_mul(VERIFIED_PER_BYTE);
     while at + BatchHeader::LEN as u64 <= to {
         let wanted = usize::try_from(to - at).map_or(BATCH_CHUNK, |bytes| bytes.min(BATCH_CHUNK));
         let read = file.read_at(&mut chunk[..wanted], at)?;
-        let Some(starts) = read.checked_sub(BatchHeader::LEN - 1) else { break };
+        // Something else may have cut the file.
+        let Some(starts) = read.checked_sub(BatchHeader::LEN - 1).filter(|starts| *starts > 0) else { break };
         for start in 0..starts {
             let Ok(header) = BatchHeader::parse(&chunk[start..read]) else { continue };
             let position = at + start as u64;
@@ -192,8 +232,9 @@ pub fn find_batch(file: &LogFile, from: u64, to: u64, expected: Offset) -> io::R
             }
             let mut bytes = vec![0; size];
             let read = file.read_at(&mut bytes, position)?;
-            if thalweg_record::verify(&bytes[..read]).is_ok() || left < size as u64 {
-                return Ok(Some(position));
+            let is_sound = thalweg_record::verify(&bytes[..read]).is_ok();
+            if is_sound || left < size as u64 {
+                return Ok((is_sound || takes_unchecked).then_some(position));
             }
             left -= size as u64;
         }

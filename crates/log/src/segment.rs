@@ -259,6 +259,11 @@ impl Segment {
         self.times.close();
     }
 
+    /// Whether an index was missing when the segment was found on disk, and was not made again.
+    pub fn lacks_index(&self) -> bool {
+        self.indexes == IndexTrust::Rebuild
+    }
+
     /// Whether any of the files is open.
     pub fn is_open(&self) -> bool {
         self.file.is_some()

@@ -1,7 +1,10 @@
 //! What a description of groups shows to a client, for every kind of group whose members Kafka describes with their topics:
 //! consumer, share and streams groups.
 //!
-//! It needs DESCRIBE on the group, and on each topic of it: without that nothing of the group is shown.
+//! It needs DESCRIBE on the group, and on each topic of it: without that nothing of the group is shown. As in Kafka, these
+//! are the topics that are assigned, or those of a streams group's topology. The names and patterns that a member
+//! subscribes to are shown with the group: they may be of topics that do not exist. Groups that the client may not
+//! describe come first.
 
 use super::Call;
 use super::groups::may_describe_topics;
@@ -54,8 +57,8 @@ pub(super) async fn describe<G: Described, Asked: Future<Output = Vec<G>>>(
             *head.authorized_operations = call.permissions.operations(ResourceType::Group, head.group_id);
         }
     }
-    groups.extend(denied.into_iter().map(|id| refused(id, ErrorCode::GroupAuthorizationFailed)));
-    groups
+    let denied = denied.into_iter().map(|id| refused(id, ErrorCode::GroupAuthorizationFailed));
+    denied.chain(groups).collect()
 }
 
 fn refused<G: Described>(group_id: String, error: ErrorCode) -> G {

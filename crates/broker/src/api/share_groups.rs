@@ -1,8 +1,8 @@
 //! The APIs of share groups (KIP-932): ShareGroupHeartbeat (76), ShareGroupDescribe (77), version 1.
 //!
 //! They are served where `share.version` is 1, and otherwise answered with UNSUPPORTED_VERSION. Members need READ on the
-//! group, and DESCRIBE on each topic that they name. A description needs DESCRIBE on the group, and on each topic that a
-//! member has: without it nothing of the group is shown.
+//! group, and DESCRIBE on each topic that they name. A description needs DESCRIBE on the group, and on each topic that is
+//! assigned to a member: without it nothing of the group is shown.
 //!
 //! The coordinator (`thalweg_coordinator::share_groups`) does the work.
 

@@ -58,6 +58,9 @@ pub struct Shares {
     began: Instant,
     settings: RwLock<Arc<SettingsOfGroups>>,
     groups: Mutex<HashMap<Arc<str>, OfGroup>>,
+    /// Held while a session begins, and from the end of one until its member's records are released: a member that begins
+    /// again in between would lose what it acquires.
+    turnover: Mutex<()>,
     connections: AtomicU64,
     /// Connections that have ended, whose sessions have not.
     gone: Mutex<Vec<u64>>,
@@ -114,6 +117,7 @@ impl Shares {
             began: Instant::now(),
             settings: RwLock::new(Arc::new(settings)),
             groups: Mutex::default(),
+            turnover: Mutex::default(),
             connections: AtomicU64::new(0),
             gone: Mutex::default(),
             wanted: Notify::new(),
@@ -231,6 +235,8 @@ impl Shares {
     /// Begins, continues or ends the session of a request. If another session ended to make room, its member's records are
     /// released.
     pub fn begin_session(self: &Arc<Self>, request: SessionRequest) -> Result<SessionBegun, SessionError> {
+        // Others neither begin nor end.
+        let _turnover = (request.epoch == INITIAL_EPOCH).then(|| self.turnover.lock());
         let begun = self.sessions.begin(request)?;
         if let Some(key) = &begun.displaced {
             self.release(key);
@@ -238,10 +244,19 @@ impl Shares {
         Ok(begun)
     }
 
-    /// Ends a session, and gives back what its member has.
-    pub fn end_session(self: &Arc<Self>, key: &SessionKey) {
-        if self.sessions.end(key) {
+    /// Ends a session, and gives back what its member has, unless that has begun another.
+    pub fn end_session(self: &Arc<Self>, key: &SessionKey, session: &SessionEnd) {
+        let _turnover = self.turnover.lock();
+        if self.sessions.end(key, session) {
             self.release(key);
+        }
+    }
+
+    /// Ends the sessions of a connection, and gives back what their members have.
+    fn end_sessions_of(self: &Arc<Self>, connection: u64) {
+        let _turnover = self.turnover.lock();
+        for key in self.sessions.end_of_connection(connection) {
+            self.release(&key);
         }
     }
 
@@ -278,11 +293,7 @@ impl Shares {
         let _ends_with_it = Running(&self);
         loop {
             let gone = std::mem::take(&mut *self.gone.lock());
-            for connection in gone {
-                for key in self.sessions.end_of_connection(connection) {
-                    self.release(&key);
-                }
-            }
+            gone.into_iter().for_each(|connection| self.end_sessions_of(connection));
             let now_ms = self.now_ms();
             let (mut is_idle, mut due) = (true, Vec::new());
             for led in self.groups.lock().values().flat_map(HashMap::values) {

@@ -289,15 +289,19 @@ impl ShareSessions {
         }
     }
 
-    /// Continues the session of a ShareAcknowledge.
-    pub fn acknowledges(&self, key: &SessionKey, epoch: i32) -> Result<(), SessionError> {
+    /// Continues the session of a ShareAcknowledge, and returns whether it has ended meanwhile.
+    pub fn acknowledges(&self, key: &SessionKey, epoch: i32) -> Result<SessionEnd, SessionError> {
         let mut state = self.state.lock();
-        match epoch {
-            INITIAL_EPOCH => Err(SessionError::InvalidEpoch),
-            FINAL_EPOCH if state.sessions.contains_key(key) => Ok(()),
-            FINAL_EPOCH => Err(SessionError::NotFound),
-            epoch => state.continued(key, epoch).map(Session::advance),
-        }
+        let session = match epoch {
+            INITIAL_EPOCH => return Err(SessionError::InvalidEpoch),
+            FINAL_EPOCH => state.sessions.get(key).ok_or(SessionError::NotFound)?,
+            epoch => {
+                let session = state.continued(key, epoch)?;
+                session.advance();
+                session
+            }
+        };
+        Ok(session.end.clone())
     }
 
     /// An answer has named these partitions: a later one names them again once there are records.
@@ -314,9 +318,10 @@ impl ShareSessions {
         }
     }
 
-    /// Ends a session.
-    pub fn end(&self, key: &SessionKey) -> bool {
-        self.state.lock().remove(key)
+    /// Ends a session, unless it has ended: the member may have begun another.
+    pub fn end(&self, key: &SessionKey, session: &SessionEnd) -> bool {
+        let mut state = self.state.lock();
+        state.sessions.get(key).is_some_and(|known| known.end == *session) && state.remove(key)
     }
 
     /// Ends the sessions of a connection, and returns them.
@@ -390,8 +395,9 @@ mod tests {
         let forgets = SessionRequest { forgotten: vec![id(0), id(5)], ..request("m", 2, &[]) };
         assert_eq!(indexes(sessions.begin(forgets)), [(1, false), (2, false)]);
         assert_eq!(sessions.counts(), (1, 2));
-        assert_eq!(indexes(sessions.begin(request("m", FINAL_EPOCH, &[]))), []);
-        assert!(sessions.end(&key("m")));
+        let last = sessions.begin(request("m", FINAL_EPOCH, &[])).expect("it is there");
+        assert_eq!(last.wanted, []);
+        assert!(sessions.end(&key("m"), &last.end));
         assert_eq!(sessions.counts(), (0, 0));
     }
 
@@ -403,7 +409,7 @@ mod tests {
         assert_eq!(sessions.acknowledges(&key("m"), 1), Err(SessionError::NotFound));
         sessions.begin(request("m", 0, &[0])).expect("it begins");
         assert_eq!(sessions.begin(request("m", 2, &[])), Err(SessionError::InvalidEpoch));
-        assert_eq!(sessions.acknowledges(&key("m"), 1), Ok(()));
+        assert!(sessions.acknowledges(&key("m"), 1).is_ok());
         assert_eq!(sessions.acknowledges(&key("m"), 1), Err(SessionError::InvalidEpoch));
         assert_eq!(sessions.acknowledges(&key("m"), 0), Err(SessionError::InvalidEpoch));
         assert!(sessions.begin(request("m", 2, &[])).is_ok());
@@ -455,7 +461,8 @@ mod tests {
         assert_eq!(displaced(begin("ann", "a1")), Ok(Some(key("e1"))));
         assert_eq!(displaced(begin("ann", "a2")), Err(SessionError::LimitReached), "ann has as many");
         assert_eq!(displaced(begin("eve", "e0")), Err(SessionError::LimitReached));
-        assert!(sessions.end(&key("a0")));
+        let last = sessions.acknowledges(&key("a0"), FINAL_EPOCH).expect("it is there");
+        assert!(sessions.end(&key("a0"), &last));
         assert_eq!(displaced(begin("eve", "e0")), Ok(None), "there is room again");
         assert_eq!(sessions.counts(), (4, 4));
     }
@@ -474,11 +481,23 @@ mod tests {
         assert!(second.is_over() && !last.is_over(), "the older one gives way to another principal's");
         sessions.end_of_connection(8);
         assert!(third.is_over());
-        sessions.end(&key("n"));
-        assert!(last.is_over());
+        assert!(sessions.end(&key("n"), &last) && last.is_over());
         let at_the_end = begin(request("m", 0, &[0])).end;
         sessions.end_all();
         assert!(at_the_end.is_over());
+    }
+
+    /// The last request of a session waits for what it settles.
+    #[test]
+    fn last_request_of_a_session_does_not_end_the_next_one_of_its_member() {
+        let sessions = ShareSessions::new(2);
+        sessions.begin(request("m", 0, &[0])).expect("it begins");
+        let by_fetch = sessions.begin(request("m", FINAL_EPOCH, &[])).expect("it is there").end;
+        let by_acknowledge = sessions.acknowledges(&key("m"), FINAL_EPOCH).expect("it is there");
+        let next = sessions.begin(request("m", 0, &[0])).expect("it begins again").end;
+        assert!(!sessions.end(&key("m"), &by_fetch) && !sessions.end(&key("m"), &by_acknowledge));
+        assert!(!next.is_over() && sessions.counts() == (1, 1));
+        assert!(sessions.end(&key("m"), &next));
     }
 
     #[test]

@@ -23,7 +23,7 @@ use thalweg_wire::request::*;
 use thalweg_wire::{ErrorCode, Request};
 use tokio::time::Instant;
 
-async fn start(dir: &Path) -> Running {
+pub async fn start(dir: &Path) -> Running {
     let properties = [
         ("log.retention.ms", "-1"),
         ("log.segment.bytes", "1048576"),
@@ -38,7 +38,7 @@ fn data() -> tempfile::TempDir {
 }
 
 /// Asks until the coordinator has loaded its groups.
-async fn ask_loaded<R: Request>(
+pub async fn ask_loaded<R: Request>(
     broker: &Running,
     request: &R,
     code: impl Fn(&R::Response) -> i16,
@@ -69,7 +69,7 @@ async fn producer_id(broker: &Running) -> i64 {
     broker.ask(&InitProducerIdRequest { transactional_id: None, ..Default::default() }).await.producer_id
 }
 
-async fn commit(broker: &Running, group: &str, topic: &Topic, offset: i64) {
+pub async fn commit(broker: &Running, group: &str, topic: &Topic, offset: i64) {
     // The first look for a coordinator makes the topic that it keeps its offsets in.
     broker
         .ask(&FindCoordinatorRequest { coordinator_keys: vec![group.to_owned()], ..Default::default() })
@@ -94,7 +94,7 @@ async fn commit(broker: &Running, group: &str, topic: &Topic, offset: i64) {
     assert_eq!(answer.topics[0].partitions[0].error_code, 0);
 }
 
-async fn committed(broker: &Running, group: &str, topic: &Topic) -> (i64, Option<String>) {
+pub async fn committed(broker: &Running, group: &str, topic: &Topic) -> (i64, Option<String>) {
     let topics =
         OffsetFetchRequestTopics { topic_id: topic.id, partition_indexes: vec![0], ..Default::default() };
     let group = OffsetFetchRequestGroup {
@@ -109,7 +109,7 @@ async fn committed(broker: &Running, group: &str, topic: &Topic) -> (i64, Option
 }
 
 /// A stable group of one member: its id and generation.
-async fn member(broker: &Running, group: &str) -> (String, i32) {
+pub async fn member(broker: &Running, group: &str) -> (String, i32) {
     let mut join = JoinGroupRequest {
         group_id: group.to_owned(),
         session_timeout_ms: 30_000,

@@ -3,8 +3,11 @@
 
 use crate::records::{Topic, batch, put, values_of};
 use crate::running::Running;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use thalweg_dial::{Connection, ConnectionOptions};
+use thalweg_metadata::PartitionIndex;
 use thalweg_wire::request::share_acknowledge_request::{
     AcknowledgePartition, AcknowledgeTopic, AcknowledgementBatch as Settled,
 };
@@ -308,6 +311,47 @@ async fn a_fetch_that_waits_acquires_nothing_when_its_session_has_ended() {
     });
     let acquired = waited.responses.iter().flat_map(|topic| &topic.partitions);
     assert_eq!(acquired.map(|data| data.acquired_records.len()).sum::<usize>(), 0, "{waited:?}");
+    broker.stop().await;
+}
+
+/// The records of a session that ends are released for its member as a whole.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn member_begins_again_once_the_records_of_its_last_session_are_released() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let (broker, topic) = started(dir.path()).await;
+    put(&broker, &topic, -1, batch(&[b"a", b"b"])).await;
+    let mut before = Member::new(&broker, &topic, "m").await;
+    assert_eq!(runs(&before.acquire().await), [(0, 1, 1)]);
+    let mut after = Member::new(&broker, &topic, "m").await;
+    let shares = Arc::clone(&broker.server().broker.shares);
+    let led = shares.find(GROUP, (topic.id, PartitionIndex(0))).expect("it is led here");
+    // Whoever releases the records waits for this lock. It ends by itself: the runtime may stand still meanwhile.
+    let (locked, is_locked) = mpsc::sync_channel(1);
+    let is_over = Arc::new(AtomicBool::new(false));
+    let over = Arc::clone(&is_over);
+    let holder = std::thread::spawn(move || {
+        led.with(|_| {
+            locked.send(()).expect("the test waits for it");
+            std::thread::park_timeout(Duration::from_secs(1));
+            over.store(true, Ordering::SeqCst);
+        })
+    });
+    is_locked.recv().expect("the lock is free");
+    before.connection.close();
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while shares.sessions.counts().0 > 0 {
+        assert!(Instant::now() < deadline, "the session does not end");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let begins = ShareFetchRequest { max_records: 0, ..after.request(&[]) };
+    after.send(begins).await;
+    assert!(
+        is_over.load(Ordering::SeqCst),
+        "what it acquires now would be released with the records of its last session"
+    );
+    holder.join().expect("does not panic").expect("it is led here");
+    assert_eq!(runs(&after.acquire().await), [(0, 1, 2)]);
+    assert_eq!(after.settle(&[(0, 1, 1)]).await, 0);
     broker.stop().await;
 }
 

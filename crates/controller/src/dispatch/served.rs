@@ -6,6 +6,7 @@ use thalweg_wire::request::EnvelopeRequest;
 use thalweg_wire::{ApiKey, ErrorCode};
 
 use crate::asker::Asker;
+use crate::quorum::Claim;
 use crate::requester::Requester;
 use crate::state::{ApiError, Extent, State};
 
@@ -140,6 +141,19 @@ pub(super) fn extent(api: ApiKey) -> Extent {
         | ApiKey::AlterPartition
         | ApiKey::AssignReplicasToDirs => Extent::Several,
         _ => Extent::One,
+    }
+}
+
+/// Whether the records of a request may use the room that is reserved on the disk: those that a broker needs to serve, and
+/// those with which a full disk is freed.
+pub(super) fn claim(api: ApiKey) -> Claim {
+    match api {
+        ApiKey::BrokerRegistration
+        | ApiKey::BrokerHeartbeat
+        | ApiKey::DeleteTopics
+        | ApiKey::AlterConfigs
+        | ApiKey::IncrementalAlterConfigs => Claim::Urgent,
+        _ => Claim::Ordinary,
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use thalweg_log::LogError;
 use thalweg_log::disk::is_disk_full;
 use thalweg_metadata::{Endpoint, Image, VersionRange, VersionedRecord};
 use thalweg_record::ControlRecordType;
@@ -19,8 +20,8 @@ use super::Driver;
 use super::session_clock::SessionClock;
 use crate::options::{ConfigRules, ControllerOptions};
 use crate::quorum::{
-    AppendFailure, Leader, MetadataLog, Observers, QuorumState, QuorumStateError, Recovered, StartError,
-    encode_control_batch, formatted_with,
+    AppendFailure, Claim, Leader, MetadataLog, Observers, QuorumState, QuorumStateError, Recovered,
+    StartError, encode_control_batch, formatted_with,
 };
 use crate::state::{Extent, Now, State};
 
@@ -37,8 +38,9 @@ impl Driver {
             return Err(StartError::OtherVoters { dir, voters });
         }
         // The next start relies on this epoch's start as proof that everything before it is synced.
-        log.flush()?;
-        let epoch = begin_epoch(&options, &log)?;
+        let is_full = |error: &LogError| matches!(error, LogError::Io(error) if is_disk_full(error));
+        log.with_reserve(Claim::Urgent, MetadataLog::flush, is_full)?;
+        let epoch = begin_epoch(&options, &mut log)?;
         let seed = u64::try_from(Uuid::random().0 & u128::from(u64::MAX)).expect("64 bits fit");
         let state = State::new(&options, rules, seed);
         let leader = Leader {
@@ -68,6 +70,7 @@ impl Driver {
             unclean_election_interval: options.unclean_election_interval,
             unclean_election_at: None,
             expire_tokens_at: None,
+            reserve_at: None,
             sessions: SessionClock::new(options.broker_session_timeout, Instant::now()),
             clock: options.clock.clone(),
             witness: options.witness.clone(),
@@ -109,7 +112,7 @@ impl Driver {
         }
         self.log.begin_epoch(self.leader.epoch);
         let batch = encode_control_batch(self.log.end_offset(), self.leader.epoch, now.wall_ms, &control);
-        self.log.append(&batch, self.leader.epoch).map_err(start_error)?;
+        self.log.append(&batch, self.leader.epoch, Claim::Urgent).map_err(start_error)?;
         let Recovered { image, registered_at, open_transaction, .. } = recovered;
         self.state.activate(image, self.log.end_offset(), registered_at, now);
         let records = self.state.activation_records(open_transaction);
@@ -117,6 +120,7 @@ impl Driver {
         let registration = self.state.register_controller(Uuid::random(), options.listeners.clone());
         self.write_first(vec![registration], now)?;
         self.log.flush()?;
+        self.fill_reserve();
         self.commit(self.state.image().clone());
         self.published.lead(self.leader.epoch);
         tracing::info!(
@@ -133,7 +137,7 @@ impl Driver {
             .state
             .prepare(records, Extent::One)
             .map_err(|unwritable| StartError::FirstRecords { reason: unwritable.to_string() })?;
-        self.write(batch, now).map_err(start_error)
+        self.write(batch, now, Claim::Urgent).map_err(start_error)
     }
 
     /// Starts the cluster with the records that its directory was formatted with, if any.
@@ -190,12 +194,14 @@ fn check_features(options: &ControllerOptions, image: &Image) -> Result<(), Star
 /// The next epoch, made durable before anything is written in it. On a full disk the log alone says it: this node is the
 /// only voter, casts no vote for others, and serves nothing before the first batch of the epoch is synced. An epoch whose first
 /// batch is lost was seen by no one.
-fn begin_epoch(options: &ControllerOptions, log: &MetadataLog) -> Result<i32, StartError> {
+fn begin_epoch(options: &ControllerOptions, log: &mut MetadataLog) -> Result<i32, StartError> {
     let (disk, dir) = log.snapshot_place();
     let before = QuorumState::read(&disk, &dir)?.map_or(0, |state| state.leader_epoch);
     let epoch = before.max(log.last_epoch()) + 1;
     let state = QuorumState { leader_id: options.node_id, leader_epoch: epoch };
-    match state.write(&disk, &dir) {
+    let is_full =
+        |error: &QuorumStateError| matches!(error, QuorumStateError::Io { error, .. } if is_disk_full(error));
+    match log.with_reserve(Claim::Urgent, |_| state.write(&disk, &dir), is_full) {
         Err(QuorumStateError::Io { path, error }) if is_disk_full(&error) && log.end_offset() > 0 => {
             tracing::warn!(
                 path = %path.display(), epoch, %error,

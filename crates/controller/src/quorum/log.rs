@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use thalweg_hash::HashMap;
-use thalweg_log::disk::{Disk, Durability};
+use thalweg_log::disk::{Disk, Durability, is_disk_full};
 use thalweg_log::{
     AppendError, AppendOptions, AppendOrigin, CleanupPolicy, FlushTarget, Home, LogConfig, LogError,
     OpenOptions, PartitionLog, TopicPartition,
@@ -19,6 +19,7 @@ use thalweg_record::{
 use thalweg_wire::{MetadataRecord, Uuid};
 
 use super::recovery_point::RecoveryPoint;
+use super::reserve::{Claim, Reserve};
 use super::snapshot::{self, LoadedSnapshot};
 use super::{LOG_DIR, Remedy, SnapshotContent, SnapshotError, SnapshotId, StartError};
 use crate::batches::{self as metadata_batches, ControlRecord};
@@ -106,6 +107,7 @@ pub(crate) struct MetadataLog {
     dir: PathBuf,
     disk: Disk,
     recovery_point: RecoveryPoint,
+    reserve: Reserve,
     /// Snapshots on disk with their sizes and ages, the bootstrap one left out.
     snapshots: BTreeMap<SnapshotId, SnapshotFile>,
     /// Bytes appended since the newest snapshot.
@@ -132,12 +134,14 @@ impl MetadataLog {
         }
         let snapshots = find_snapshots(&disk, &dir)?;
         let recovery_point = RecoveryPoint::new(disk.clone(), &dir);
+        let reserve = Reserve::open(disk.clone(), &dir);
         let log = open_log(options, &dir, &recovery_point)?;
         let mut opened = MetadataLog {
             log,
             dir,
             disk,
             recovery_point,
+            reserve,
             snapshots,
             bytes_since_snapshot: 0,
             retention_bytes: options.retention_bytes,
@@ -284,7 +288,42 @@ impl MetadataLog {
     }
 
     /// Appends a whole batch at the end.
-    pub fn append(&mut self, batch: &[u8], epoch: i32) -> Result<(), AppendFailure> {
+    pub fn append(&mut self, batch: &[u8], epoch: i32, claim: Claim) -> Result<(), AppendFailure> {
+        let is_full =
+            |failure: &AppendFailure| matches!(failure, AppendFailure::Full(error) if is_disk_full(error));
+        self.with_reserve(claim, |log| log.try_append(batch, epoch), is_full)
+    }
+
+    /// Runs work, and an urgent one that finds the disk full again and again, with ever more of the reserve.
+    pub fn with_reserve<T, E>(
+        &mut self,
+        claim: Claim,
+        mut work: impl FnMut(&mut MetadataLog) -> Result<T, E>,
+        is_full: impl Fn(&E) -> bool,
+    ) -> Result<T, E> {
+        let mut done = work(self);
+        let mut was_used = false;
+        while claim == Claim::Urgent && done.as_ref().is_err_and(&is_full) && self.reserve.give_up_piece() {
+            was_used = true;
+            done = work(self);
+        }
+        if was_used {
+            self.reserve.fill();
+        }
+        done
+    }
+
+    /// Reserves the room for urgent appends that is missing.
+    pub fn fill_reserve(&mut self) {
+        self.reserve.fill();
+    }
+
+    /// Whether all of the room for urgent appends is there.
+    pub fn has_whole_reserve(&self) -> bool {
+        self.reserve.is_whole()
+    }
+
+    fn try_append(&mut self, batch: &[u8], epoch: i32) -> Result<(), AppendFailure> {
         let options = AppendOptions { origin: AppendOrigin::Coordinator, ..AppendOptions::default() };
         match self.log.append_as_leader(batch, LeaderEpoch(epoch), options) {
             Ok(_) => {
@@ -299,10 +338,10 @@ impl MetadataLog {
     }
 
     /// Appends batches one after the other, all of them or none.
-    pub fn append_all(&mut self, batches: &[Bytes], epoch: i32) -> Result<(), AppendFailure> {
+    pub fn append_all(&mut self, batches: &[Bytes], epoch: i32, claim: Claim) -> Result<(), AppendFailure> {
         let before = self.log.log_end_offset();
         for (index, batch) in batches.iter().enumerate() {
-            match self.append(batch, epoch) {
+            match self.append(batch, epoch, claim) {
                 Ok(()) => {}
                 Err(AppendFailure::Full(error)) if index > 0 => {
                     // None of them is synced or read by anybody yet.

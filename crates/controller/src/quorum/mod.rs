@@ -8,6 +8,7 @@
 //!     <end offset>-<epoch>.checkpoint            snapshots (see `snapshot`)
 //!     quorum-state                               the epoch and its leader (see `quorum_state`)
 //!     recovery-point                             up to where the log is synced (see `recovery_point`)
+//!     reserve                                    room for what frees a full disk (see `reserve`)
 //! ```
 
 mod describe;
@@ -15,6 +16,7 @@ mod fetch;
 mod log;
 mod quorum_state;
 mod recovery_point;
+mod reserve;
 mod snapshot;
 
 use std::io;
@@ -27,6 +29,7 @@ pub(crate) use log::{
 };
 pub(crate) use quorum_state::QuorumState;
 pub use quorum_state::QuorumStateError;
+pub(crate) use reserve::Claim;
 pub use snapshot::{SNAPSHOT_BYTES_MAX, SnapshotError};
 pub(crate) use snapshot::{SnapshotContent, SnapshotId};
 

@@ -5,6 +5,7 @@ mod cluster;
 mod cost;
 mod decisions;
 mod formatted;
+mod full_disk;
 mod golden;
 mod kafka;
 mod large;

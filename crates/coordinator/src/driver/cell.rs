@@ -1,8 +1,9 @@
 //! One shard with its lock: appends its writes under the lock, and sends its answers to waiting requests.
 
 use super::answers::{Acknowledged, HeldAnswers};
+use super::log::LostOffsets;
 use super::shards::Driver;
-use super::{Appended, Failing, Moment, Piece, ReplayError, Shard, Ticket, Unavailable, WriteError};
+use super::{Appended, Failing, Moment, Part, ReplayError, Shard, Ticket, Unavailable, WriteError};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::fmt;
@@ -110,15 +111,32 @@ impl<S: Shard> Cell<S> {
         let mut shard = S::new(&self.driver.shared, self.leader_epoch, turn);
         let mut buffer = DecompressBuffer::default();
         let mut acknowledged_before = Offset(0);
-        let mut each = |piece: Piece<'_>| {
+        let mut lost = LostOffsets::default();
+        let mut each = |part: Part<'_>| {
             if !self.is_awaited() {
                 return Err(ReplayError::NotLeader);
             }
-            piece.check()?;
-            acknowledged_before = piece.acknowledged_before;
-            shard.replay(piece, &mut buffer, turn)
+            match part {
+                Part::Piece(piece) => {
+                    piece.check()?;
+                    acknowledged_before = piece.acknowledged_before;
+                    shard.replay(piece, &mut buffer, turn)
+                }
+                Part::Lost(offsets) if S::LOSS.is_some() => {
+                    shard.skip_lost();
+                    lost.add(offsets);
+                    Ok(())
+                }
+                Part::Lost(offsets) => Err(ReplayError::DamagedLog { offset: offsets.start.0 }),
+            }
         };
         let unacknowledged = self.driver.log.replay(self.partition, self.leader_epoch, &mut each)?;
+        if let Some(consequences) = S::LOSS.filter(|_| !lost.is_empty()) {
+            tracing::error!(
+                cell = ?self, offsets = %lost, consequences,
+                "Records are damaged, and no replica has them: serving without them"
+            );
+        }
         self.driver.loads.record_time(begun.elapsed());
         self.loaded(shard, acknowledged_before, unacknowledged);
         Ok(())

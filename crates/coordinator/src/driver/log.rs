@@ -2,7 +2,9 @@
 
 use super::WriteError;
 use bytes::Bytes;
+use std::fmt;
 use std::future::Future;
+use std::ops::Range;
 use std::pin::Pin;
 use thalweg_metadata::PartitionIndex;
 use thalweg_record::{BatchError, Offset, RecordError, batches};
@@ -36,13 +38,13 @@ pub trait CoordinatorLog: Send + Sync + 'static {
     ) -> Pin<Box<dyn Future<Output = Result<Offset, WriteError>> + Send>>;
 
     /// Reads the log from its start to its end, in order, as the leader of `leader_epoch`. Blocks; it is called on a blocking
-    /// thread. Stops when `each` fails; the log notes damage that `each` finds. Returns the end of the log, if not all of it is
-    /// acknowledged.
+    /// thread. Stops when `each` fails, unless that is for damage which no other replica can mend: it is noted, and what can be
+    /// read of the batches around it follows. Returns the end of the log, if not all of it is acknowledged.
     fn replay(
         &self,
         partition: PartitionIndex,
         leader_epoch: i32,
-        each: &mut dyn FnMut(Piece<'_>) -> Result<(), ReplayError>,
+        each: &mut dyn FnMut(Part<'_>) -> Result<(), ReplayError>,
     ) -> Result<Option<Appended>, ReplayError>;
 
     /// Deletes the records before an offset, which the replicas have. Blocks.
@@ -59,6 +61,15 @@ pub struct Appended {
     pub is_replicated: bool,
     /// Whether it is on the medium, or need not be.
     pub is_flushed: bool,
+}
+
+/// A part of a log that is replayed.
+#[derive(Clone, Debug)]
+pub enum Part<'a> {
+    /// Batches.
+    Piece(Piece<'a>),
+    /// Offsets with records that can be read nowhere any more.
+    Lost(Range<Offset>),
 }
 
 /// A piece of a log that is replayed: whole batches, in their order.
@@ -100,8 +111,51 @@ impl Piece<'_> {
     }
 }
 
+/// The offsets that a load left out, for its log line.
+#[derive(Debug, Default)]
+pub(super) struct LostOffsets {
+    /// The first of them.
+    ranges: Vec<Range<Offset>>,
+    /// How many ranges are not listed.
+    further: usize,
+}
+
+/// More ranges than these are counted.
+const LOST_RANGES_MAX: usize = 20;
+
+impl LostOffsets {
+    /// Adds a range behind all others.
+    pub(super) fn add(&mut self, lost: Range<Offset>) {
+        let is_listed = self.ranges.len() < LOST_RANGES_MAX;
+        match self.ranges.last_mut() {
+            Some(last) if last.end == lost.start && self.further == 0 => last.end = lost.end,
+            _ if is_listed => self.ranges.push(lost),
+            _ => self.further += 1,
+        }
+    }
+
+    /// Whether nothing is lost.
+    pub(super) fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+}
+
+impl fmt::Display for LostOffsets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, range) in self.ranges.iter().enumerate() {
+            let separator = if index == 0 { "" } else { ", " };
+            write!(f, "{separator}{} to {}", range.start, range.end - 1)?;
+        }
+        match self.further {
+            0 => Ok(()),
+            further => write!(f, " and {further} further ranges"),
+        }
+    }
+}
+
 /// Why a partition could not be loaded. Nothing of it is served then: offsets that are silently missing would send
-/// consumers back to the start.
+/// consumers back to the start. Only records that no replica has any more are left out, and not by every coordinator
+/// (`Shard::LOSS`).
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
     /// The partition is led elsewhere by now.
@@ -181,4 +235,23 @@ pub enum RecordDecodeError {
         /// The state found.
         status: i8,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lost_offsets_are_named_and_many_are_counted() {
+        let mut lost = LostOffsets::default();
+        assert!(lost.is_empty());
+        for (from, to) in [(3, 5), (5, 6), (9, 10)] {
+            lost.add(Offset(from)..Offset(to));
+        }
+        assert_eq!(lost.to_string(), "3 to 5, 9 to 9");
+        for index in 0..30 {
+            lost.add(Offset(20 + 2 * index)..Offset(21 + 2 * index));
+        }
+        assert!(lost.to_string().ends_with(", 54 to 54 and 12 further ranges"), "{lost}");
+    }
 }

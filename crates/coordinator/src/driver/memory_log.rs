@@ -1,12 +1,12 @@
 //! A coordinator's log in memory, for tests of the driver.
 
-use super::{AppendAs, Appended, CoordinatorLog, Piece, ReplayError, WriteError};
+use super::{AppendAs, Appended, CoordinatorLog, Part, Piece, ReplayError, WriteError};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use thalweg_metadata::PartitionIndex;
 use thalweg_record::{BatchHeader, LeaderEpoch, Offset, stamp_head};
 use thalweg_replica::partition::DeleteError;
@@ -22,6 +22,8 @@ pub(crate) struct MemoryLog {
     pub(crate) loads: watch::Sender<bool>,
     /// Partitions whose replay fails, and why.
     pub(crate) unreadable: Mutex<BTreeMap<PartitionIndex, fn() -> ReplayError>>,
+    /// Whether no other replica can mend damage.
+    pub(crate) is_only_replica: AtomicBool,
     /// How often a partition was replayed.
     pub(crate) replays: AtomicUsize,
 }
@@ -63,7 +65,7 @@ impl CoordinatorLog for MemoryLog {
         &self,
         partition: PartitionIndex,
         _leader_epoch: i32,
-        each: &mut dyn FnMut(Piece<'_>) -> Result<(), ReplayError>,
+        each: &mut dyn FnMut(Part<'_>) -> Result<(), ReplayError>,
     ) -> Result<Option<Appended>, ReplayError> {
         self.replays.fetch_add(1, Ordering::Relaxed);
         while !*self.loads.borrow() {
@@ -75,8 +77,16 @@ impl CoordinatorLog for MemoryLog {
         let (batches, end) = (self.batches.lock().clone(), *self.next_offset.lock());
         let is_replicated = *self.acknowledges.borrow();
         let acknowledged_before = Offset(if is_replicated { end } else { 0 });
-        let from = Offset::ZERO;
-        batches.iter().try_for_each(|bytes| each(Piece { bytes, from, acknowledged_before }))?;
+        let (mut from, has_no_other) = (Offset::ZERO, self.is_only_replica.load(Ordering::Relaxed));
+        for bytes in &batches {
+            // Damage leaves the header alone here.
+            let next = BatchHeader::parse(bytes).map_or(Offset(end), |header| header.next_offset());
+            match each(Part::Piece(Piece { bytes, from, acknowledged_before })) {
+                Err(ReplayError::Damaged { .. }) if has_no_other => each(Part::Lost(from..next))?,
+                replayed => replayed?,
+            }
+            from = next;
+        }
         let last = Appended { last_offset: Offset(end - 1), is_replicated, is_flushed: true };
         Ok((!is_replicated && end > 0).then_some(last))
     }
@@ -100,6 +110,7 @@ impl MemoryLog {
             acknowledges: watch::Sender::new(true),
             loads: watch::Sender::new(true),
             unreadable: Mutex::default(),
+            is_only_replica: AtomicBool::new(false),
             replays: AtomicUsize::new(0),
         })
     }

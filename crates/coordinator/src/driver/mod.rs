@@ -30,7 +30,7 @@ pub(crate) use answers::HeldAnswers;
 pub(crate) use answers::{Acknowledged, Answers, Basis, Failing};
 pub(crate) use cell::Cell;
 pub use error::{RequestError, Unavailable, WriteError};
-pub use log::{Appended, CoordinatorLog, Piece, RecordDecodeError, ReplayError};
+pub use log::{Appended, CoordinatorLog, Part, Piece, RecordDecodeError, ReplayError};
 #[cfg(test)]
 pub(crate) use memory_log::MemoryLog;
 pub use placement::partition_for;
@@ -71,6 +71,8 @@ pub(crate) trait Shard: Send + Sized + 'static {
     const KEEPS: &'static str;
     /// The topic that it is stored in, for log lines.
     const TOPIC: &'static str;
+    /// What its clients may notice if records are left out that no replica has any more; `None` if it must not serve then.
+    const LOSS: Option<&'static str>;
     /// State shared by the shards of a broker.
     type Shared: Send + Sync + 'static;
     /// The context of a turn.
@@ -91,6 +93,8 @@ pub(crate) trait Shard: Send + Sized + 'static {
         buffer: &mut DecompressBuffer,
         turn: Self::Turn,
     ) -> Result<(), ReplayError>;
+    /// At this place of the log there were records that no replica has any more. Only with [`Shard::LOSS`].
+    fn skip_lost(&mut self) {}
     /// The log is replayed. If not all of it is acknowledged, this is the offset of its last record;
     /// [`Shard::acknowledged`] follows.
     fn loaded(&mut self, unacknowledged_to: Option<i64>, turn: Self::Turn);

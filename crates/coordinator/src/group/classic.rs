@@ -380,6 +380,15 @@ impl ClassicGroup {
         }
     }
 
+    /// Ends the session of every member now.
+    pub(super) fn end_sessions(&mut self, timers: &mut Timers, now_ms: i64) {
+        let group = &self.id;
+        for member in self.members.values_mut() {
+            let id = &member.id;
+            timers.set(&mut member.session, now_ms, || Timer::Session(group.clone(), id.clone()));
+        }
+    }
+
     /// The members for which nothing would ever happen if they fell silent.
     #[cfg(test)]
     pub(super) fn without_deadline(&self) -> Vec<Arc<str>> {

@@ -226,9 +226,15 @@ impl ConsumerGroup {
         ConsumerRecord::Group(self.group_key(), Some(value)).into()
     }
 
+    /// The group epoch after the present one. It is above that of the target assignment, also where the log lacks the record of that
+    /// epoch: otherwise members would wait for a target that nobody makes.
+    fn next_epoch(&self) -> i32 {
+        self.epoch.max(self.target_epoch) + 1
+    }
+
     /// Raises the group epoch, and returns it.
     fn raise_epoch(&self, metadata_hash: i64, records: &mut Vec<CoordinatorRecord>) -> i32 {
-        let epoch = self.epoch + 1;
+        let epoch = self.next_epoch();
         records.push(self.epoch_record(epoch, metadata_hash));
         tracing::info!(group = %self.id, epoch, "Raised the group epoch");
         epoch
@@ -260,6 +266,14 @@ impl ConsumerGroup {
             regular_expression: regex.to_owned(),
         };
         ConsumerRecord::RegularExpression(key, value).into()
+    }
+
+    /// Tombstones for the targets of members whose own records are lost: their partitions would seem to be assigned.
+    pub(super) fn stray_target_tombstones(&self) -> Vec<CoordinatorRecord> {
+        let strays = self.targets.keys().filter(|id| !self.members.contains_key(*id)).map(|id| &**id);
+        let mut records = Vec::new();
+        strays.for_each(|id| member::member_tombstones(&self.id, id, &mut records));
+        records
     }
 
     /// The records that delete the group.

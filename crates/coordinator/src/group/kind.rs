@@ -260,6 +260,17 @@ impl Group {
         }
     }
 
+    /// Tombstones for what is left of members whose own records are lost.
+    pub(super) fn stray_target_tombstones(&self) -> Vec<CoordinatorRecord> {
+        match self {
+            // It has one record with all of it.
+            Group::Classic(_) => Vec::new(),
+            Group::Consumer(group) => group.stray_target_tombstones(),
+            Group::Share(group) => group.stray_target_tombstones(),
+            Group::Streams(group) => group.stray_target_tombstones(),
+        }
+    }
+
     /// The members for which nothing would ever happen if they fell silent.
     #[cfg(test)]
     pub(super) fn without_deadline(&mut self) -> Vec<std::sync::Arc<str>> {

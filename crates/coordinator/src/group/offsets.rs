@@ -288,6 +288,13 @@ impl OffsetStore {
         self.transactions.remove(group, topic, partition);
     }
 
+    /// Records were lost here: of the transactions that are open, nobody knows which have ended. A marker that comes later may be of
+    /// a producer's next one, and would commit offsets of one that was aborted. So none of what is pending counts: offsets that
+    /// are too low have records read twice, and those that are too high have some read never.
+    pub(super) fn forget_pending(&mut self) {
+        self.transactions.clear();
+    }
+
     /// A transaction has ended. `at` is where the log has the marker, when readers must wait for that.
     pub(super) fn end_transaction(&mut self, producer_id: i64, outcome: TransactionOutcome, at: Option<i64>) {
         for (group, topic, partition, value) in self.transactions.end(producer_id) {

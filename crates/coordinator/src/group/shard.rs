@@ -169,11 +169,17 @@ pub struct Shard {
     next_cleanup_ms: i64,
     /// Whether offsets have just expired: groups without offsets go next.
     removes_groups: bool,
+    /// Whether the log lacked records when it was loaded.
+    has_lost_records: bool,
 }
 
 impl driver::Shard for Shard {
     const KEEPS: &'static str = "groups and offsets";
     const TOPIC: &'static str = OFFSETS;
+    const LOSS: Option<&'static str> = Some(
+        "committed offsets may be missing, or older than they were, also of transactions that were open there; members join again; \
+         deleted groups and offsets may be back; share groups may begin a topic again",
+    );
     type Shared = Arc<ShardContext>;
     type Turn = Moment;
     type Write = Write;
@@ -200,6 +206,7 @@ impl driver::Shard for Shard {
             // The first look for expired offsets is one interval away.
             next_cleanup_ms: now.monotonic_ms.saturating_add(config.offsets_retention_check_interval_ms),
             removes_groups: false,
+            has_lost_records: false,
         }
     }
 
@@ -210,6 +217,11 @@ impl driver::Shard for Shard {
         now: Moment,
     ) -> Result<(), ReplayError> {
         self.replay_batches(piece, buffer, now)
+    }
+
+    fn skip_lost(&mut self) {
+        self.offsets.forget_pending();
+        self.has_lost_records = true;
     }
 
     fn loaded(&mut self, _: Option<i64>, now: Moment) {

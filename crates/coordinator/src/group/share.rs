@@ -170,9 +170,15 @@ impl ShareGroup {
         self.targets.get(id).cloned().unwrap_or_default()
     }
 
+    /// The group epoch after the present one. It is above that of the target assignment, also where the log lacks the record of that
+    /// epoch: otherwise members would wait for a target that nobody makes.
+    fn next_epoch(&self) -> i32 {
+        self.epoch.max(self.target_epoch) + 1
+    }
+
     /// Raises the group epoch, and returns it.
     fn raise_epoch(&self, metadata_hash: i64, records: &mut Vec<CoordinatorRecord>) -> i32 {
-        let epoch = self.epoch + 1;
+        let epoch = self.next_epoch();
         let value = ShareGroupMetadataValue { epoch, metadata_hash };
         records.push(ShareGroupRecord::Group(self.group_key(), Some(value)).into());
         tracing::info!(group = %self.id, epoch, "Raised the group epoch");
@@ -192,6 +198,14 @@ impl ShareGroup {
         let mut names: BTreeSet<&str> = left.map(|(topic, _)| topic.as_str()).collect();
         names.extend(with.iter().flat_map(|member| member.topics.iter().map(String::as_str)));
         names
+    }
+
+    /// Tombstones for the targets of members whose own records are lost: their partitions would seem to be assigned.
+    pub(super) fn stray_target_tombstones(&self) -> Vec<CoordinatorRecord> {
+        let strays = self.targets.keys().filter(|id| !self.members.contains_key(*id)).map(|id| &**id);
+        let mut records = Vec::new();
+        member_tombstones(&self.id, strays, None, &mut records);
+        records
     }
 
     /// The records that delete the group.

@@ -205,6 +205,12 @@ impl StreamsGroup {
         self.assignment_configs.len() == 1 && self.followed_standbys() == Some(standbys)
     }
 
+    /// The group epoch after the present one. It is above that of the target assignment, also where the log lacks the record of that
+    /// epoch: otherwise members would wait for a target that nobody makes.
+    fn next_epoch(&self) -> i32 {
+        self.epoch.max(self.target_epoch) + 1
+    }
+
     /// The record of a group epoch.
     fn epoch_record(
         &self,
@@ -229,6 +235,14 @@ impl StreamsGroup {
 
     fn group_key(&self) -> StreamsGroupMetadataKey {
         StreamsGroupMetadataKey { group_id: self.id.to_string() }
+    }
+
+    /// Tombstones for the targets of members whose own records are lost: their tasks would seem to be assigned.
+    pub(super) fn stray_target_tombstones(&self) -> Vec<CoordinatorRecord> {
+        let strays = self.targets.keys().filter(|id| !self.members.contains_key(*id)).map(|id| &**id);
+        let mut records = Vec::new();
+        member_tombstones(&self.id, strays, None, &mut records);
+        records
     }
 
     /// The records that delete the group.

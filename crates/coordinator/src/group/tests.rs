@@ -7,6 +7,7 @@ mod driver;
 mod golden;
 mod harness;
 mod loading;
+mod lost;
 mod membership;
 mod migration;
 mod random;

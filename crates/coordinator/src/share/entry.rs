@@ -57,6 +57,13 @@ impl Entry {
         self.updates += 1;
     }
 
+    /// The next update changes another snapshot, which is lost. That may have been one after a reset of the offsets: the runs from
+    /// before would keep records from being delivered.
+    pub(super) fn forget_before_lost_snapshot(&mut self, snapshot_epoch: i32) {
+        self.snapshot_epoch = snapshot_epoch;
+        self.runs = Runs::of(Vec::new());
+    }
+
     /// The state of an update whose snapshot is missing.
     pub(super) fn of_update(update: Update) -> Entry {
         Entry {

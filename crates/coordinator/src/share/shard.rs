@@ -80,6 +80,8 @@ pub(crate) struct Shard {
     entries: HashMap<ShareKey, Entry>,
     /// The offset of the last tombstone.
     deleted_at: i64,
+    /// Whether the log lacked records when it was loaded.
+    has_lost_records: bool,
     writes: VecDeque<Write>,
     /// Writes that are not acknowledged, with the requests that wait for them.
     pending: VecDeque<Pending>,
@@ -91,6 +93,11 @@ pub(crate) struct Shard {
 impl driver::Shard for Shard {
     const KEEPS: &'static str = "share partitions";
     const TOPIC: &'static str = SHARE_STATE;
+    // What is left tells too little of what was delivered: those records are delivered again.
+    const LOSS: Option<&'static str> = Some(
+        "acknowledged records of share partitions may be delivered again; share partitions whose state is gone are not delivered \
+         until their offsets are reset",
+    );
     type Shared = Arc<ShardContext>;
     type Turn = Moment;
     type Write = Write;
@@ -106,6 +113,7 @@ impl driver::Shard for Shard {
             context: Arc::clone(context),
             entries: HashMap::default(),
             deleted_at: 0,
+            has_lost_records: false,
             writes: VecDeque::new(),
             pending: VecDeque::new(),
             waiting: HashMap::default(),
@@ -140,6 +148,10 @@ impl driver::Shard for Shard {
             }
         }
         Ok(())
+    }
+
+    fn skip_lost(&mut self) {
+        self.has_lost_records = true;
     }
 
     fn loaded(&mut self, _: Option<i64>, _: Moment) {}
@@ -252,7 +264,12 @@ impl Shard {
                 self.entries.entry(key).or_default().apply_snapshot(snapshot, at, updates_max);
             }
             ShareRecord::Update(key, update) => match self.entries.get_mut(&key) {
-                Some(entry) => entry.apply_update(&update),
+                Some(entry) => {
+                    if self.has_lost_records && entry.snapshot_epoch != update.snapshot_epoch {
+                        entry.forget_before_lost_snapshot(update.snapshot_epoch);
+                    }
+                    entry.apply_update(&update);
+                }
                 None => drop(self.entries.insert(key, Entry::of_update(update))),
             },
         }

@@ -135,6 +135,9 @@ pub struct Shard {
 impl driver::Shard for Shard {
     const KEEPS: &'static str = "transactional ids";
     const TOPIC: &'static str = TRANSACTIONS;
+    // A lost record may be a decision whose markers are written in part, or the epoch that fences a producer: the state before it
+    // would abort what was committed elsewhere.
+    const LOSS: Option<&'static str> = None;
     type Shared = ShardContext;
     type Turn = Turn;
     type Write = Write;

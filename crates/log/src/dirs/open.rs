@@ -25,7 +25,7 @@ use crate::checkpoint::{CLEANER_FILE, LOG_START_FILE, RECOVERY_POINT_FILE};
 use crate::clock::Clock;
 use crate::config::LogConfig;
 use crate::dir_state::{Checkpoint, DirState};
-use crate::disk::{DirLock, Disk, is_disk_full, lacks_descriptors};
+use crate::disk::{DirLock, Disk, is_disk_full, is_shortage, lacks_descriptors};
 use crate::partition::{LogError, OpenOptions, PartitionLog};
 use crate::segment::{Home, LOG_SUFFIX};
 use crate::topic_partition::{DELETE_DIR_SUFFIX, STRAY_DIR_SUFFIX, TopicPartition};
@@ -153,6 +153,7 @@ impl LogDirs {
             previous_broker_epoch,
             futures,
             unopened: Mutex::new(unopened),
+            gapped: Mutex::default(),
             lost,
             changed: Notify::new(),
             troubles,
@@ -165,7 +166,16 @@ impl LogDirs {
         dirs.checkpoint_recovery_points();
         dirs.checkpoint(LOG_START_FILE, Checkpoint::LogStart);
         dirs.checkpoint(CLEANER_FILE, Checkpoint::Cleaner);
-        Ok((dirs, logs))
+        if dirs.online_count() > 0 { Ok((dirs, logs)) } else { Err(dirs.none_online().into()) }
+    }
+
+    /// The reasons why no directory is online: some could not be opened, and others have failed since.
+    fn none_online(self) -> NoDirectory {
+        let since = self.dirs.iter().filter_map(|dir| {
+            let reason = dir.state.offline()?.to_string();
+            Some(FailedDir { path: dir.state.path().to_owned(), reason })
+        });
+        no_directory(&self.failed.iter().cloned().chain(since).collect::<Vec<_>>())
     }
 
     /// Sets aside a log whose records another log of the partition has.
@@ -229,7 +239,18 @@ fn lock_all(options: &LogDirsOptions) -> Result<(Vec<Locked>, Vec<FailedDir>), O
 }
 
 fn lock_dir(disk: &Disk, path: &Path) -> Result<io::Result<Locked>, OpenError> {
-    let taken = disk.create_dir(path).and_then(|_| disk.lock(&path.join(LOCK_FILE)));
+    let lock_file = path.join(LOCK_FILE);
+    let taken = disk.create_dir(path).and_then(|_| {
+        // An error of the operating system names no file.
+        disk.lock(&lock_file).map_err(|error| match error.kind() {
+            _ if is_shortage(&error) => error,
+            io::ErrorKind::IsADirectory => {
+                let reason = format!("{} is a directory, and must be a file: remove it", lock_file.display());
+                io::Error::new(io::ErrorKind::IsADirectory, reason)
+            }
+            kind => io::Error::new(kind, format!("{}: {error}", lock_file.display())),
+        })
+    });
     let lock = match taken {
         Ok(Some(lock)) => lock,
         Ok(None) => return Err(DirectoryLocked { path: path.to_owned() }.into()),

@@ -1,4 +1,5 @@
-//! Logs that a start found and could not open for lack of room: recovery sets damaged batches aside before it cuts them.
+//! Logs that a start found and could not open for lack of room: recovery sets damaged batches aside before it cuts them. Those that
+//! could not be ended at a gap for lack of room, or of descriptors, wait here, too.
 //!
 //! Owns: the place of such a log until there is room. Its name and its checkpoints stay in its directory, which is not
 //! cleanly closed without it. Refuses: copies of logs, without which a move could be taken for finished.
@@ -66,16 +67,24 @@ fn offsets(options: &OpenOptions) -> PublishedOffsets {
 impl LogDirs {
     /// Whether a log is there that could not be opened at the start.
     pub fn is_unopened(&self, name: &TopicPartition) -> bool {
-        self.unopened.lock().contains_key(name)
+        self.unopened.lock().contains_key(name) || self.gapped.lock().contains_key(name)
+    }
+
+    /// Keeps a log that [waits at a gap](PartitionLog::waits_at_gap), until it is opened again.
+    pub fn keep_unopened(&self, log: PartitionLog) {
+        self.gapped.lock().insert(log.name().clone(), log);
     }
 
     /// Opens a log that found no room at the start, if it has waited long enough. `None` if there is none of this name.
-    /// Blocks for as long as a recovery takes.
+    /// Blocks for as long as a recovery takes. [`PartitionLog::end_at_gap`] is yet to be called.
     pub fn open_unopened(
         &self,
         name: &TopicPartition,
         config: Arc<LogConfig>,
     ) -> Option<Result<PartitionLog, CreateError>> {
+        if let Some(log) = self.gapped.lock().remove(name) {
+            return Some(Ok(log));
+        }
         let UnopenedLog { mut job, retry_at_ms } = self.unopened.lock().remove(name)?;
         let now_ms = self.clock.elapsed_ms();
         let result = if job.state.offline().is_some() {

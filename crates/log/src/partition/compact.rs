@@ -12,6 +12,7 @@ use std::sync::{Arc, Weak};
 use thalweg_record::Offset;
 
 use super::error::LogError;
+use super::health::LostBeginning;
 use super::{PartitionLog, ReadHints};
 use crate::compaction::{
     CLEANED_SUFFIX, Cleaned, CompactionJob, CompactionOutcome, CompactionStats, LastRecord, NewlyUnread,
@@ -200,6 +201,10 @@ impl PartitionLog {
         }
         let mut bound = self.last_stable_offset().min(self.active().base_offset);
         bound = self.health.suspects.first_damage().map_or(bound, |missing| bound.min(missing));
+        let lacks_beginning = self.health.lost_beginning.as_ref().is_some_and(LostBeginning::is_damage);
+        if lacks_beginning || !self.health.overlapped.is_empty() {
+            bound = self.health.unreadable_from().map_or(bound, |damaged| bound.min(damaged));
+        }
         if self.config.min_compaction_lag_ms > 0 {
             for index in 0..self.segments.len() - 1 {
                 let next_base = self.segments[index + 1].base_offset;
@@ -440,11 +445,15 @@ fn make_way(home: &Home, base: Offset) -> io::Result<Vec<PathBuf>> {
     Ok(renamed)
 }
 
-/// Gives the files of the new segment their names.
+/// Gives the files of the new segment their names. Old files without a successor go before: as soon as the new batches have their
+/// name, nothing says that a replacement has begun, and an old index beside an empty log would tell of lost records.
 fn end_swap(home: &Home, base: Offset) -> io::Result<()> {
     let _allowed = disk::allow_waits("files of the old segment are only there without room for other names");
-    for (swap, to) in paths(home, base, SWAP_SUFFIX).iter().zip(&Segment::paths(home, base)) {
-        let is_there = match rename_if_exists(&home.disk, swap, to) {
+    let [swaps, names] = [paths(home, base, SWAP_SUFFIX), Segment::paths(home, base)];
+    let mut without_successor = swaps.iter().zip(&names).filter(|(swap, _)| !home.disk.exists(swap));
+    without_successor.try_for_each(|(_, to)| home.disk.remove(to))?;
+    for (swap, to) in swaps.iter().zip(&names) {
+        match rename_if_exists(&home.disk, swap, to) {
             Err(error) if disk::is_disk_full(&error) => {
                 tracing::warn!(path = %swap.display(), %error, "Failed to rename a file of a new segment, removing the old one first");
                 home.disk.remove(to)?;
@@ -452,9 +461,6 @@ fn end_swap(home: &Home, base: Offset) -> io::Result<()> {
             }
             renamed => renamed,
         }?;
-        if !is_there {
-            home.disk.remove(to)?;
-        }
     }
     Ok(())
 }

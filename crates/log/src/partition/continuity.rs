@@ -32,11 +32,12 @@ impl PartitionLog {
     /// Notes what a start sees without reading: closed segments that were emptied, and segments of which only an index is
     /// there. All other segments are to be checked later. `deleted_to` is the log start that clients have asked for.
     pub(super) fn note_lost_segments(&mut self, signs: Signs, deleted_to: Offset) -> Result<(), LogError> {
-        let Signs { lost, marks, suspects } = signs;
+        let Signs { lost, marks, suspects, renamed } = signs;
         self.note_lost_beginning(&lost, marks, deleted_to)?;
         let closed = self.segments.len() - 1;
         self.health.unchecked = self.segments[0].base_offset..self.segments[closed].base_offset;
-        self.health.suspects = Suspects::new(suspects);
+        self.health.suspects = Suspects::new(suspects, renamed);
+        self.check_segments_before_added()?;
         if self.may_have_gaps() {
             return self.check_suspects_of_compacted();
         }
@@ -47,8 +48,24 @@ impl PartitionLog {
     /// compacted a moment later.
     pub(super) fn check_empty_segments(&mut self) -> Result<(), LogError> {
         for index in 0..self.segments.len() - 1 {
-            if self.segments[index].is_empty() {
-                self.damage_at(index, Self::check_end_before_lost)?;
+            if self.segments[index].is_empty()
+                && let Some(from) = self.damage_at(index, Self::check_end_before_lost)?
+            {
+                self.mark_damage(from, self.segments[index].base_offset)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks the segments before those without an index, which no process leaves: something may have added such a
+    /// segment, and its records are those of the one before, too. Where no segment has an index, that is how the whole
+    /// log came here.
+    fn check_segments_before_added(&mut self) -> Result<(), LogError> {
+        for index in 1..self.segments.len() {
+            let before = index - 1;
+            if self.segments[index].lacks_index() && !self.segments[before].lacks_index() {
+                self.damage_at(before, Self::check_overlap)?;
+                self.segments[before].release(&self.home)?;
             }
         }
         Ok(())
@@ -59,10 +76,12 @@ impl PartitionLog {
         self.judge_suspects(Self::check_end_of_compacted, self.config.cleanup_policy.compact)
     }
 
-    /// The segments before the first of which only an index is there: the deletion of old records leaves no such index, since it
-    /// renames the log before it, and the log is still there under its other name when the process ends between the two. The
-    /// index stays, so that the next start sees it too, until the records are deleted or fetched again. The recovery point does
-    /// not matter: no crash leaves such an index, because a log is created before its index, and other segments follow it.
+    /// The segments before the first of which only an index is there: the deletion of old records leaves no such index,
+    /// since it renames the log before it, and the log is still there under its other name when the process ends
+    /// between the two. Compaction leaves none, either: of the segments that it makes one of, the first keeps its base
+    /// offset, and `settle_swaps` comes before. The index stays, so that the next start sees it too, until the records
+    /// are deleted or fetched again. The recovery point does not matter: no crash leaves such an index, because a log
+    /// is created before its index, and other segments follow it.
     ///
     /// A mark says the same of records that a leader lacked when this log was restarted at the leader's start (see `lost_mark`).
     fn note_lost_beginning(
@@ -77,7 +96,7 @@ impl PartitionLog {
         let Some(&oldest) = indexes.iter().chain(&marks).min() else { return Ok(()) };
         let from = oldest.max(deleted_to);
         let has_marks = !marks.is_empty();
-        let is_excused = self.may_have_gaps() || self.health.was_deleted(oldest..first);
+        let is_excused = self.health.was_deleted(oldest..first);
         self.health.lost_beginning = Some(LostBeginning { from, indexes, marks, ..LostBeginning::default() });
         if from >= first || (is_excused && !has_marks) {
             return Ok(self.forget_lost_beginning()?);
@@ -152,6 +171,7 @@ impl PartitionLog {
         let was_open = self.segments[index].is_open();
         self.damage_at(index, Self::check_begin)?;
         self.damage_at(index, Self::check_end)?;
+        self.fit_epochs(index)?;
         // A failure before this line is no answer: the segment is looked at again.
         self.health.unchecked.start = after;
         if !was_open {
@@ -196,15 +216,42 @@ impl PartitionLog {
         Err(LogError::Corrupt { segment: base, fault: CorruptBatch { position: 0, reason } })
     }
 
-    /// The last batch of a closed segment must end where the next segment begins, in a log without gaps.
+    /// The last batch of a closed segment must end where the next segment begins, in a log without gaps, and not behind
+    /// that in any.
     pub(super) fn check_end(&mut self, index: usize) -> Result<(), LogError> {
+        self.check_overlap(index)?;
         match self.find_missing(index)? {
             Some(missing) if !self.is_gap(index, missing.start)? => Err(self.missing(index, &missing)),
             _ => Ok(()),
         }
     }
 
-    /// The same for a segment that is empty, or followed by an index without a log: no gap looks like that.
+    /// No batch of a closed segment may be one of the next: which of them counts is not known. The next one is not read
+    /// any more, for its transaction index may know nothing of the transactions that this one has aborted.
+    pub(super) fn check_overlap(&mut self, index: usize) -> Result<(), LogError> {
+        let Some(next_base) = self.segments.get(index + 1).map(|next| next.base_offset) else {
+            return Ok(());
+        };
+        let segment = &mut self.segments[index];
+        let base = segment.base_offset;
+        let last = segment.locate(&self.home, next_base - 1).map_err(LogError::in_segment(base))?;
+        let Some(last) = last else { return Ok(()) };
+        let mut found = segment.batch_at(&self.home, last.position).map_err(LogError::in_segment(base))?;
+        if let Some(batch) = found.filter(|batch| batch.header.next_offset() <= next_base) {
+            // Bytes that are no batch belong to nothing.
+            found = match segment.batch_at(&self.home, batch.end()) {
+                Err(ScanError::Io(error)) => return Err(error.into()),
+                followed => followed.unwrap_or_default(),
+            };
+        }
+        let Some(batch) = found else { return Ok(()) };
+        self.health.overlapped.insert(next_base);
+        let fault = CorruptBatch::reaching_into(&batch, next_base);
+        Err(LogError::Corrupt { segment: base, fault })
+    }
+
+    /// The same as [`PartitionLog::check_end`] for a segment that is empty, or followed by an index without a log: no
+    /// gap looks like that.
     fn check_end_before_lost(&mut self, index: usize) -> Result<(), LogError> {
         self.find_missing(index)?.map_or(Ok(()), |missing| Err(self.missing(index, &missing)))
     }
@@ -213,25 +260,40 @@ impl PartitionLog {
     /// log with gaps is not cut there. Compacted or not, too: compaction leaves no index with entries beside an empty log, nor one
     /// without a log, unless its log is there under another name.
     fn check_end_of_compacted(&mut self, index: usize) -> Result<(), LogError> {
-        let Some(next) = self.segments.get(index + 1).map(|next| next.base_offset) else { return Ok(()) };
+        match self.end_before_next(index)? {
+            Some(missing) if !self.health.was_deleted(missing.clone()) => Err(self.missing(index, &missing)),
+            _ => Ok(()),
+        }
+    }
+
+    /// The same where the log of a segment has the name of a deleted one: it was written, whatever was synced.
+    pub(super) fn check_end_whatever_was_synced(&mut self, index: usize) -> Result<(), LogError> {
+        match self.end_before_next(index)? {
+            Some(missing) => Err(self.missing(index, &missing)),
+            None => Ok(()),
+        }
+    }
+
+    /// The offsets without a batch between a segment and the next, if the log start is not behind them.
+    pub(super) fn end_before_next(&mut self, index: usize) -> Result<Option<Range<Offset>>, LogError> {
+        let Some(next) = self.segments.get(index + 1).map(|next| next.base_offset) else { return Ok(None) };
         if next <= self.log_start {
-            return Ok(());
+            return Ok(None);
         }
         let segment = &mut self.segments[index];
         let base = segment.base_offset;
         let end = segment.read_next_offset(&self.home).map_err(LogError::in_segment(base))?.max(base);
-        if end >= next || self.health.was_deleted(end..next) {
-            return Ok(());
-        }
-        Err(self.missing(index, &(end..next)))
+        Ok((end < next).then_some(end..next))
     }
 
-    /// The offsets without a batch between a closed segment and the next, where there should be some: the first of them was synced.
+    /// The offsets without a batch between a closed segment and the next, where there should be some: the first of them
+    /// was synced, or they are known to be missing.
     fn find_missing(&mut self, index: usize) -> Result<Option<Range<Offset>>, LogError> {
         let synced_to = self.flushing.recovery_point;
         let Some(next) = self.segments.get(index + 1).map(|next| next.base_offset) else { return Ok(None) };
         let base = self.segments[index].base_offset;
-        if base >= synced_to || self.may_have_gaps() || next <= self.log_start {
+        let is_known = self.health.suspects.has_damage_in(base..next);
+        if (base >= synced_to && !is_known) || self.may_have_gaps() || next <= self.log_start {
             return Ok(None);
         }
         let segment = &mut self.segments[index];
@@ -240,7 +302,8 @@ impl PartitionLog {
             return Ok(None);
         }
         let end = segment.read_next_offset(&self.home).map_err(LogError::in_segment(base))?;
-        Ok((end < synced_to && !self.health.was_deleted(end..next)).then_some(end..next))
+        let is_missing = is_known || (end < synced_to && !self.health.was_deleted(end..next));
+        Ok(is_missing.then_some(end..next))
     }
 
     fn missing(&self, index: usize, missing: &Range<Offset>) -> LogError {

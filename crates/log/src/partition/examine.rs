@@ -21,7 +21,7 @@ use crate::scan::{BatchFault, CorruptBatch, HeaderScan, Placed, ScanError};
 use crate::topic_partition::TopicPartition;
 
 /// Changes of leaders that a power failure may well take from a checkpoint. A larger difference of one bit is a flipped one.
-const EPOCHS_LOST_MAX: i32 = 16;
+pub(super) const EPOCHS_LOST_MAX: i32 = 16;
 
 /// A region of a segment, with the known parts of the log around it.
 #[derive(Clone, Copy)]
@@ -42,6 +42,8 @@ pub(super) struct Region<'a> {
     pub next_base: Option<Offset>,
     /// The first batch of the next segment, if there is one that can be read.
     pub next_first: Option<BatchHeader>,
+    /// The batch before the first one, as far as it is known.
+    pub last_before: Option<BatchHeader>,
     /// The epochs of the checkpoint; none, when that is of no use.
     pub epochs: &'a LeaderEpochs,
     /// Whether the log is known to have gaps.
@@ -73,6 +75,10 @@ pub(super) struct Examined {
     pub first_gap: Option<Gap>,
     /// A gap before the last batch of all, which nothing confirms.
     pub doubt: Option<Gap>,
+    /// A batch with offsets of the next segment. Nothing from there on was checked.
+    pub overlap: Option<CorruptBatch>,
+    /// Whether the epoch of a batch is not the one of the checkpoint, and no batch beside it is known.
+    pub lacks_neighbours: bool,
     /// Whether a batch was repaired.
     pub mended: bool,
     /// The end of the last checked batch.
@@ -130,6 +136,8 @@ enum Judgement {
 
 enum EpochJudgement {
     Sound,
+    /// Only the checkpoint speaks against it, and no batch was asked.
+    Alone,
     /// Damaged; the original value.
     Was(LeaderEpoch),
     Damaged(CorruptBatch),
@@ -143,8 +151,8 @@ pub(super) fn examine(region: Region<'_>) -> io::Result<Examined> {
     let mut current = next_header(&mut scan)?;
     while let Some(mut batch) = current.filter(|batch| batch.position < region.to) {
         let expected = examined.next_offset;
-        if region.next_base.is_some_and(|next_base| expected >= next_base) {
-            // These bytes were truncated before, and have reappeared.
+        examined.overlap = region.overlap(&batch, expected);
+        if examined.overlap.is_some() {
             break;
         }
         let next = next_header(&mut scan)?;
@@ -183,6 +191,7 @@ pub(super) fn examine(region: Region<'_>) -> io::Result<Examined> {
         }
         match region.examine_epoch(&batch, before.as_ref(), next.as_ref())? {
             EpochJudgement::Sound => {}
+            EpochJudgement::Alone => examined.lacks_neighbours = true,
             EpochJudgement::Was(epoch) => {
                 let base_offset = batch.header.base_offset;
                 region.put_right(&mut batch, base_offset, Some(epoch))?;
@@ -215,6 +224,14 @@ fn next_header(scan: &mut HeaderScan<'_>) -> io::Result<Option<Placed>> {
 }
 
 impl Region<'_> {
+    /// The fault of a batch that has offsets of the next segment. After an unclean stop it may have been truncated
+    /// before, and have reappeared.
+    fn overlap(&self, batch: &Placed, expected: Offset) -> Option<CorruptBatch> {
+        let next_base = self.next_base?;
+        let reaches = batch.header.base_offset == expected && batch.header.next_offset() > next_base;
+        (expected >= next_base || reaches).then(|| CorruptBatch::reaching_into(batch, next_base))
+    }
+
     fn judge_offset(
         &self,
         batch: &Placed,
@@ -268,18 +285,28 @@ impl Region<'_> {
         };
         // If the neighbours' epochs disagree with the checkpoint, the checkpoint is not trusted.
         let agrees = |other: &BatchHeader| self.epochs.at(other.base_offset) == Some(other.leader_epoch);
-        let before = before.map(|before| &before.header);
+        let before = before.map(|before| &before.header).or(self.last_before.as_ref());
         let next = next.map(|next| &next.header).or(self.next_first.as_ref());
         if found == known || !before.is_none_or(agrees) || !next.is_none_or(agrees) {
             return Ok(EpochJudgement::Sound);
         }
         if self.damage_in(batch)?.is_none() {
+            let falls = before.is_some_and(|before| found < before.leader_epoch);
+            let exceeds = next.is_some_and(|next| found > next.leader_epoch);
+            let is_one_bit = (found.0 ^ known.0).count_ones() == 1;
             // Behind the synced part, a power failure may have taken from the checkpoint what became of the epochs there.
             let is_certain = next.is_some() || batch.header.next_offset() <= self.synced_to;
-            let falls = before.is_some_and(|before| found < before.leader_epoch);
             let is_near = (known.0 - EPOCHS_LOST_MAX..=known.0 + EPOCHS_LOST_MAX).contains(&found.0);
-            let is_one_bit = (found.0 ^ known.0).count_ones() == 1;
-            if !is_certain && !falls && (is_near || !is_one_bit) {
+            let may_be_lost = !is_certain && (is_near || !is_one_bit);
+            // Where epochs rise from batch to batch, only the checkpoint speaks against this one. It may be that of
+            // another time: the bit of a batch was flipped if the neighbours are of the epoch that the checkpoint
+            // knows.
+            let is_known_epoch = |other: &BatchHeader| other.leader_epoch == known;
+            let is_of_neighbours = before.is_none_or(is_known_epoch) && next.is_none_or(is_known_epoch);
+            if before.is_none() && next.is_none() {
+                return Ok(EpochJudgement::Alone);
+            }
+            if !falls && !exceeds && (may_be_lost || !is_one_bit || !is_of_neighbours) {
                 return Ok(EpochJudgement::Sound);
             }
             if is_one_bit {

@@ -38,6 +38,8 @@ pub(super) struct Signs {
     pub(super) marks: Vec<Offset>,
     /// Where records between segments may be missing (see `suspects`).
     pub(super) suspects: Vec<Offset>,
+    /// Base offsets of segments behind the first whose logs have the names of deleted ones (see `found`).
+    pub(super) renamed: Vec<Offset>,
 }
 
 /// Records that are missing before the first segment of a log (see `continuity`).
@@ -55,7 +57,7 @@ pub(super) struct LostBeginning {
 
 impl LostBeginning {
     /// Whether another replica may have the records, as far as is known.
-    fn is_damage(&self) -> bool {
+    pub(super) fn is_damage(&self) -> bool {
         !self.indexes.is_empty() || self.leader_has_them
     }
 }
@@ -65,6 +67,8 @@ impl LostBeginning {
 pub(super) struct Health {
     /// Why the log is closed for appends, if it is.
     pub(super) poison: Option<Arc<str>>,
+    /// Whether that is for want of room or descriptors to end the log at a gap.
+    pub(super) waits_at_gap: bool,
     /// Gaps and damage that recovery found.
     pub(super) oddities: Oddities,
     /// The segment and the position of the damaged batch that was logged last.
@@ -73,6 +77,8 @@ pub(super) struct Health {
     failed_append: Option<Box<str>>,
     /// The recovery point that the log does not reach, if synced records are missing.
     missing: Option<Offset>,
+    /// Whether records are missing and none was left: the log start, which only a checkpoint has then, may be wrong, too.
+    pub(super) may_start_too_late: bool,
     /// The base offsets of the segments with batches that cannot be read, and the first offsets that are missing between two.
     unreadable: BTreeSet<Offset>,
     /// The records that are missing before the first segment.
@@ -81,19 +87,22 @@ pub(super) struct Health {
     pub(super) suspects: Suspects,
     /// Where segments end before the next begins although nothing is missing (see `continuity`).
     pub(super) gaps: BTreeSet<Offset>,
+    /// The base offsets of segments whose records the one before has, too (see `continuity`).
+    pub(super) overlapped: BTreeSet<Offset>,
     /// The base offsets of the segments that were found on disk and are not checked yet (see `continuity`).
     pub(super) unchecked: Range<Offset>,
 }
 
 impl Health {
-    /// The health of a log in which recovery found these anomalies.
-    pub(super) fn new(oddities: Oddities, missing: Option<Offset>) -> Health {
-        Health { oddities, missing, ..Health::default() }
+    /// The health of a log with these records in which recovery found these anomalies.
+    pub(super) fn new(oddities: Oddities, missing: Option<Offset>, records: Range<Offset>) -> Health {
+        let may_start_too_late = missing.is_some() && records.is_empty() && records.start > Offset::ZERO;
+        Health { oddities, missing, may_start_too_late, ..Health::default() }
     }
 
-    /// Whether a segment with a base offset between two others was deleted by the process before.
+    /// Whether a segment with a base offset between two others was deleted by the process before, or may have been.
     pub(super) fn was_deleted(&self, between: Range<Offset>) -> bool {
-        self.oddities.deleted.iter().any(|deleted| between.contains(deleted))
+        self.oddities.deleted.iter().chain(self.suspects.renamed()).any(|deleted| between.contains(deleted))
     }
 
     /// Whether damage is noted that begins at this offset.
@@ -107,7 +116,7 @@ impl Health {
     }
 
     /// The first offset of records that cannot be read, or are missing between segments or before them.
-    fn unreadable_from(&self) -> Option<Offset> {
+    pub(super) fn unreadable_from(&self) -> Option<Offset> {
         let lost = self.lost_beginning.as_ref().filter(|lost| lost.is_damage()).map(|lost| lost.from);
         lost.into_iter().chain(self.unreadable.first().copied()).min()
     }
@@ -123,6 +132,7 @@ impl Health {
         self.oddities.forget_from(end);
         self.noted_damage = None;
         self.gaps.retain(|gap| *gap < end);
+        self.overlapped.retain(|base| *base > first && *base < end);
         self.unreadable.retain(|base| (first..end).contains(base));
     }
 
@@ -130,6 +140,7 @@ impl Health {
     pub(super) fn on_deletion(&mut self, first: Offset) {
         self.noted_damage = self.noted_damage.filter(|(segment, _)| *segment >= first);
         self.unreadable.retain(|base| *base >= first);
+        self.overlapped.retain(|base| *base > first);
     }
 }
 
@@ -143,6 +154,11 @@ impl PartitionLog {
     pub fn failure(&self) -> Option<Arc<str>> {
         let offline = || self.state.as_ref().and_then(|state| state.offline());
         self.health.poison.clone().or_else(offline)
+    }
+
+    /// Whether the log is closed for want of room or descriptors alone: [`PartitionLog::end_at_gap`] can be called again.
+    pub fn waits_at_gap(&self) -> bool {
+        self.health.waits_at_gap
     }
 
     /// Refuses all further appends; the log is still readable.
@@ -186,7 +202,13 @@ impl PartitionLog {
 
     /// The recovery point that the log does not reach, if synced records are missing from its end.
     pub fn missing_below(&self) -> Option<Offset> {
-        self.health.missing
+        let beyond = if self.health.may_start_too_late { self.log_end.0.saturating_add(1) } else { 0 };
+        self.health.missing.map(|missing| missing.max(Offset(beyond)))
+    }
+
+    /// Whether records are missing at the beginning, too, as far as is known: none was left at the start.
+    pub fn may_start_too_late(&self) -> bool {
+        self.health.may_start_too_late
     }
 
     /// Notes an error that a reader of the log has met without its lock: it may be damage.
@@ -197,10 +219,13 @@ impl PartitionLog {
     }
 
     /// Drops the known damage, because the leader has the records: unreadable ones with all that follow them, and the memory of
-    /// missing ones.
+    /// missing ones. A log that may start too late restarts at the first offset of all: the leader says where to begin.
     pub fn drop_damage(&mut self) -> Result<(), LogError> {
         if let Some(from) = self.health.unreadable_from() {
             self.drop_segments_from(from)?;
+        }
+        if self.health.may_start_too_late {
+            self.truncate_fully_and_start_at(Offset::ZERO, None)?;
         }
         self.forget_missing()
     }
@@ -259,6 +284,7 @@ impl PartitionLog {
     /// the loss again.
     pub fn forget_missing(&mut self) -> Result<(), LogError> {
         if self.health.missing.take().is_some() {
+            self.health.may_start_too_late = false;
             self.publish();
             self.flushing.offsets_sank = true;
             self.lower_checkpoints()?;
@@ -268,7 +294,11 @@ impl PartitionLog {
 
     /// Forgets that records are missing from the end once the log reaches its recovery point again, by the leader's records.
     pub fn forget_missing_if_there(&mut self) -> Result<(), LogError> {
-        if self.health.missing.is_some_and(|recovery_point| recovery_point <= self.log_end) {
+        if self.health.may_start_too_late {
+            // The recovery point stays beyond the end: the records here do not bring back those before them.
+            self.publish();
+        }
+        if self.missing_below().is_some_and(|recovery_point| recovery_point <= self.log_end) {
             self.forget_missing()?;
         }
         Ok(())

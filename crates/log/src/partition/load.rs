@@ -3,12 +3,12 @@
 //! Owns: what is trusted after a clean stop and rebuilt after any other. Refuses: checkpoints and indexes that do not
 //! match the batches.
 //!
-//! After a clean stop the log end is found from the last index entry and a few headers; nothing else is read of the
-//! log, and no file stays open. After any other stop every batch from the recovery point on is read and checked; the
-//! first incomplete or invalid one ends the log. The indexes of these segments, the transaction indexes, the leader
-//! epochs and the producers are rebuilt from the batches.
+//! After a clean stop the log end is found from the last index entry and a few headers, with which the leader epochs
+//! are compared, as with the first ones of the newest segment; nothing else is read of the log, and no file stays open.
+//! After any other stop every batch from the recovery point on is read and checked; the first incomplete or invalid one
+//! ends the log. The indexes of these segments, the transaction indexes, the leader epochs and the producers are
+//! rebuilt from the batches.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
@@ -18,22 +18,18 @@ use super::compact::Cleaning;
 use super::error::LogError;
 use super::examine::Oddities;
 use super::flush::Flushing;
-use super::health::{Health, Signs};
+use super::found::{had_batches, sort_out};
+use super::health::Health;
 use super::in_flight::recall_in_flight;
 use super::replay::{EpochReplay, replay_segments};
 use super::{PartitionLog, ReadHints, metadata, suspects};
-use crate::checkpoint::TXN_INDEX_FILE;
 use crate::clock::Clock;
 use crate::config::LogConfig;
-use crate::disk::{Durability, Listed, TEMPORARY_SUFFIX};
 use crate::epochs::LeaderEpochs;
 use crate::producers::{Producers, snapshot};
 use crate::published::PublishedOffsets;
-use crate::scan::{HeaderScan, ScanError};
-use crate::segment::{
-    DELETED_SUFFIX, FoundFiles, Home, INDEX_SUFFIX, LOG_SUFFIX, LOST_SUFFIX, MISSING_SUFFIX, SNAPSHOT_SUFFIX,
-    Segment, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, split_name,
-};
+use crate::scan::ScanError;
+use crate::segment::{Home, LOG_SUFFIX, SNAPSHOT_SUFFIX, Segment};
 use crate::set_aside::SetAside;
 use crate::topic_partition::TopicPartition;
 use thalweg_ids::Uuid;
@@ -70,18 +66,6 @@ impl OpenOptions {
             synced_to: None,
         }
     }
-}
-
-/// The files of a partition's directory, sorted out.
-#[derive(Debug, Default)]
-struct Found {
-    segments: BTreeMap<Offset, FoundFiles>,
-    snapshots: Vec<Offset>,
-    /// Base offsets of segments that were deleted, and whose files were still there.
-    deleted: Vec<Offset>,
-    signs: Signs,
-    /// Whether there is a checkpoint of the transaction indexes.
-    txn_checkpoint: bool,
 }
 
 impl PartitionLog {
@@ -187,6 +171,10 @@ impl PartitionLog {
         log.set_high_watermark(options.high_watermark);
         log.publish();
         log.note_lost_segments(found.signs, deleted_to)?;
+        if options.synced_to.is_some() {
+            // Nothing compacts a log with one writer, and nobody asks for its policy.
+            log.judge_renamed()?;
+        }
         Ok(log)
     }
 }
@@ -232,7 +220,7 @@ impl Loading {
             hints: ReadHints::default(),
             flushing,
             cleaning: Cleaning::default(),
-            health: Health::new(self.oddities, self.missing),
+            health: Health::new(self.oddities, self.missing, log_start..self.log_end),
             rewrites: 0,
             trim_seen_end: Offset::NONE,
             doomed: Vec::new(),
@@ -275,13 +263,22 @@ impl Loading {
             deleted_to = Offset::ZERO;
         }
         if self.log_end < deleted_to {
+            // Only committed records are deleted: the log had more once, or the checkpoint is wrong. A power failure takes what was
+            // not synced, and the high watermark is written before a log start above it.
+            let is_power_failure =
+                !options.clean && self.missing.is_none() && deleted_to <= options.high_watermark;
             self.restart_at(name, deleted_to, now_ms)?;
-            // Only committed records are deleted: the log had more once, or the checkpoint is wrong.
-            self.missing = Some(deleted_to);
+            if !is_power_failure {
+                // Above the new end, so that the next start learns of it, too.
+                self.missing = self.missing.max(Some(Offset(deleted_to.0.saturating_add(1))));
+            }
         }
         self.epochs.truncate_from_end(self.log_end);
         let log_start = deleted_to.max(self.segments[0].base_offset);
-        if !epochs_are_known || self.epochs_are_short(log_start) {
+        if !epochs_are_known
+            || self.epochs_are_short(log_start)
+            || (clean_end.is_some() && self.epochs_contradict_end(log_start)?)
+        {
             self.rebuild_epochs(name, log_start)?;
         }
         // Files that the checks opened are closed again: most partitions are idle.
@@ -364,129 +361,4 @@ impl Loading {
         self.log_end = log_start;
         Ok(())
     }
-
-    /// Whether the first batches that may be read belong to no known epoch.
-    fn epochs_are_short(&mut self, log_start: Offset) -> bool {
-        // Where all records are deleted, there is no epoch left to know.
-        if log_start >= self.log_end {
-            return false;
-        }
-        let earliest = self.epochs.earliest();
-        let begins_by = |offset| earliest.is_some_and(|(_, start)| start <= offset);
-        if begins_by(log_start) {
-            return false;
-        }
-        let Some(first) = self.segments.iter_mut().find(|segment| !segment.is_empty()) else { return false };
-        // The records before the first batch were compacted away, here or where it was copied from.
-        match first.batch_at(&self.home, 0) {
-            Ok(Some(batch)) => batch.header.leader_epoch.0 >= 0 && !begins_by(batch.header.base_offset),
-            _ => false,
-        }
-    }
-
-    /// Rebuilds the leader epochs from all batches, and from what is known of them. The first epoch is assumed to start with
-    /// the log: its first batches may have been compacted away.
-    fn rebuild_epochs(&mut self, name: &TopicPartition, log_start: Offset) -> Result<(), LogError> {
-        tracing::warn!(partition = %name, "Rebuilt leader epochs from the batches");
-        let mut replay = EpochReplay::new(self.epochs.clone(), log_start);
-        self.epochs.clear();
-        for segment in &mut self.segments {
-            let file = segment.file(&self.home)?;
-            let mut scan = HeaderScan::new(&file, 0, segment.size_bytes());
-            loop {
-                match scan.next() {
-                    Ok(Some(batch)) => replay.note(&mut self.epochs, &batch.header),
-                    Ok(None) => break,
-                    Err(ScanError::Io(error)) => return Err(error.into()),
-                    Err(ScanError::Corrupt(fault)) => {
-                        tracing::error!(partition = %name, segment = segment.base_offset.0, %fault, "Segment is damaged");
-                        break;
-                    }
-                }
-            }
-            self.home.disk.unless_full(segment.release(&self.home))?;
-        }
-        self.home.disk.unless_full(self.epochs.write(
-            &self.home.disk,
-            &self.home.dir,
-            Durability::PageCache,
-        ))?;
-        Ok(())
-    }
-}
-
-/// Whether an index of a segment has an entry. Compaction leaves empty segments, too, without entries in their indexes.
-fn had_batches(home: &Home, base_offset: Offset) -> io::Result<bool> {
-    for suffix in [INDEX_SUFFIX, TIME_INDEX_SUFFIX] {
-        match home.disk.facts(&home.file(base_offset, suffix)) {
-            Ok(facts) if facts.len > 0 => return Ok(true),
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-    }
-    Ok(false)
-}
-
-/// Scans the files of a partition's directory, finishing or undoing interrupted operations.
-fn sort_out(home: &Home) -> io::Result<Found> {
-    let (mut found, mut doomed) = (Found::default(), Vec::new());
-    let listed = crate::compaction::settle_swaps(home, home.disk.list(&home.dir)?)?;
-    for Listed { name, is_dir } in listed {
-        if is_dir {
-            continue;
-        }
-        // Those that were being written when the process ended, or the disk was full.
-        if name.ends_with(TEMPORARY_SUFFIX) {
-            home.disk.remove(&home.dir.join(&name))?;
-            continue;
-        }
-        if let Some(name_before) = name.strip_suffix(DELETED_SUFFIX) {
-            let segment = split_name(name_before).filter(|(_, suffix)| *suffix == LOG_SUFFIX);
-            found.deleted.extend(segment.map(|(offset, _)| offset));
-            doomed.push(home.dir.join(&name));
-            continue;
-        }
-        found.txn_checkpoint |= name == TXN_INDEX_FILE;
-        let Some((offset, suffix)) = split_name(&name) else { continue };
-        match suffix {
-            LOG_SUFFIX => found.segments.entry(offset).or_default().log = true,
-            INDEX_SUFFIX => found.segments.entry(offset).or_default().index = true,
-            TIME_INDEX_SUFFIX => found.segments.entry(offset).or_default().time_index = true,
-            TXN_INDEX_SUFFIX => found.segments.entry(offset).or_default().txn_index = true,
-            SNAPSHOT_SUFFIX => found.snapshots.push(offset),
-            LOST_SUFFIX => found.signs.marks.push(offset),
-            MISSING_SUFFIX => found.signs.suspects.push(offset),
-            _ => {}
-        }
-    }
-    let mut with_log = found.segments.iter().filter(|(_, files)| files.log).map(|(offset, _)| *offset);
-    let first = with_log.next().unwrap_or(Offset::ZERO);
-    let last = with_log.next_back().unwrap_or(first);
-    let is_between = |(&offset, files): (&Offset, &FoundFiles)| {
-        (!files.log && first < offset && offset < last && !found.deleted.contains(&offset)).then_some(offset)
-    };
-    let mut between: Vec<Offset> = found.segments.iter().filter_map(is_between).collect();
-    suspects::mark(home, &between)?;
-    found.signs.suspects.append(&mut between);
-    for (&offset, _) in found.segments.iter().filter(|(_, files)| !files.log) {
-        let was_deleted = found.deleted.contains(&offset);
-        if !was_deleted {
-            found.signs.lost.push(offset);
-        }
-        if offset < first && !was_deleted {
-            continue;
-        }
-        tracing::warn!(dir = %home.dir.display(), offset = offset.0, "Deleted an index without a log");
-        for suffix in [INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX] {
-            home.disk.remove(&home.file(offset, suffix))?;
-        }
-    }
-    // Last: until the indexes are gone, these say that their segments were deleted.
-    if found.segments.iter().any(|(base, files)| !files.log && *base > first && found.deleted.contains(base))
-    {
-        home.disk.sync_dir(&home.dir)?;
-    }
-    found.segments.retain(|_, files| files.log);
-    doomed.iter().try_for_each(|path| home.disk.remove(path))?;
-    Ok(found)
 }

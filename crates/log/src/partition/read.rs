@@ -10,6 +10,7 @@ use thalweg_record::Offset;
 use super::PartitionLog;
 use super::error::{LogError, OffsetOutOfRange, ReadError};
 use super::examine::{Examined, Region, examine};
+use super::fit_epochs::neighbours_of;
 use crate::disk::LogFile;
 use crate::scan::{HeaderScan, Placed, ScanError};
 use crate::segment::transactions::AbortedTransaction;
@@ -136,6 +137,9 @@ impl PartitionLog {
         if self.segments[index].is_suspect() {
             self.check_length(index)?;
         }
+        if self.health.overlapped.contains(&base) {
+            self.check_overlap(index - 1)?;
+        }
         let read = match self.sound_position_of(index, from, max_bytes) {
             Ok(None) => return Ok(None),
             Ok(Some(sound)) => self
@@ -173,7 +177,8 @@ impl PartitionLog {
             start
         };
         let (base, size_bytes) = (self.segments[index].base_offset, self.segments[index].size_bytes());
-        let Some(fault) = examined.fault else {
+        let is_closed = index + 1 < self.segments.len();
+        let Some(fault) = examined.fault.or(examined.overlap.filter(|_| is_closed)) else {
             self.segments[index].note_judged(near, examined.end, examined.next_offset);
             let ends_early = examined.end < end.min(size_bytes);
             if ends_early && examined.end <= start {
@@ -244,17 +249,24 @@ impl PartitionLog {
         let has_gaps = self.may_have_gaps();
         let segment = &mut self.segments[index];
         let base = segment.base_offset;
-        let near =
-            segment.position_not_behind(&self.home, from).map_err(LogError::in_segment(base))?.min(start);
-        let (near, expected) = match segment.judged_up_to(near, start) {
-            Some(judged) => (judged.to, judged.next_offset),
-            None => {
-                let first = segment.batch_at(&self.home, near).map_err(LogError::in_segment(base))?;
-                (near, first.filter(|_| near > 0).map_or(base, |first| first.header.base_offset))
+        let in_segment = LogError::in_segment(base);
+        let mut near = segment.position_not_behind(&self.home, from).map_err(&in_segment)?.min(start);
+        let mut expected = base;
+        if let Some(judged) = segment.judged_up_to(near, start) {
+            (near, expected) = (judged.to, judged.next_offset);
+        } else if near > 0
+            && let Some(Placed { header, .. }) = segment.batch_at(&self.home, near).map_err(&in_segment)?
+        {
+            expected = header.base_offset;
+            if self.epochs.at(expected) != Some(header.leader_epoch) {
+                // The batch before says which of the two is right.
+                near = segment.position_not_behind(&self.home, expected - 1).map_err(&in_segment)?.min(near);
+                let first = segment.batch_at(&self.home, near).map_err(&in_segment)?;
+                expected = first.filter(|_| near > 0).map_or(base, |first| first.header.base_offset);
             }
-        };
+        }
         let file = segment.file(&self.home)?;
-        let examined = examine(Region {
+        let region = Region {
             name: &self.name,
             segment: base,
             file: &file,
@@ -264,10 +276,17 @@ impl PartitionLog {
             expected,
             next_base: Some(next_base),
             next_first: None,
+            last_before: None,
             epochs: &self.epochs,
             has_gaps,
             synced_to: self.log_end,
-        })?;
+        };
+        let mut examined = examine(region)?;
+        if examined.lacks_neighbours {
+            let (last_before, next_first) = neighbours_of(&self.home, &mut self.segments, index)?;
+            let last_before = last_before.filter(|_| near == 0);
+            examined = examine(Region { last_before, next_first, ..region })?;
+        }
         Ok((near, examined))
     }
 

@@ -82,7 +82,7 @@ impl Loading {
             tracing::error!(
                 partition = %name, log_end, recovery_point = recovery_point.0, "Synced records are missing"
             );
-        } else if self.log_end < options.high_watermark {
+        } else if self.log_end.max(options.log_start) < options.high_watermark {
             // No power failure has taken them: a clean stop syncs everything.
             self.missing = self.missing.or(options.clean.then_some(options.high_watermark));
             tracing::error!(
@@ -203,6 +203,7 @@ impl Loading {
             expected,
             next_base,
             next_first,
+            last_before: None,
             epochs: self.epoch_replay.checkpoint(),
             has_gaps: options.cleaned_to > Offset::ZERO || self.oddities.gaps > 0,
             synced_to: options.recovery_point,

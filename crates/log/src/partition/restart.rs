@@ -121,6 +121,7 @@ impl PartitionLog {
         self.producers = Producers::starting_at(offset.0);
         self.log_end = offset;
         self.log_start = log_start.unwrap_or(offset).min(offset);
+        self.health.may_start_too_late = false;
         self.after_truncation();
         Ok(())
     }

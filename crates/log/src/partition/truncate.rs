@@ -237,6 +237,7 @@ impl PartitionLog {
             expected: base,
             next_base: None,
             next_first: None,
+            last_before: None,
             epochs: &self.epochs,
             has_gaps: self.config.cleanup_policy.compact || self.cleaning.cleaned_to > Offset::ZERO,
             synced_to: self.log_end,
@@ -300,9 +301,11 @@ impl PartitionLog {
     /// A compacted log is not truncated: there, segments that were emptied or removed are damage. The policy of the topic must
     /// be known.
     ///
-    /// Without room to set aside what is behind the gap, the log takes no records until it is opened again: one with a gap must
-    /// not be followed, or lead.
+    /// Without room to set aside what is behind the gap, or descriptors, the log takes no records until another call succeeds: one
+    /// with a gap must not be followed, or lead.
     pub fn end_at_gap(&mut self) -> Result<Option<Offset>, LogError> {
+        let waited = std::mem::take(&mut self.health.waits_at_gap);
+        let closed_before = self.health.poison.take_if(|_| waited);
         if self.config.cleanup_policy.compact {
             self.check_suspects_of_compacted()?;
             return Ok(None);
@@ -316,12 +319,20 @@ impl PartitionLog {
         if let Err(not_cut) = ended {
             let reason = format!("the log cannot be ended at a gap: {}", not_cut.error);
             match &not_cut.error {
-                _ if not_cut.is_shortage() => self.refuse_appends(reason),
+                _ if not_cut.is_shortage() => {
+                    self.health.waits_at_gap = true;
+                    match closed_before {
+                        // It was logged.
+                        Some(reason) => self.health.poison = Some(reason),
+                        None => self.refuse_appends(reason),
+                    }
+                }
                 LogError::Corrupt { .. } if not_cut.is_whole => {}
                 _ => self.set_poison(reason),
             }
             return Err(not_cut.error);
         }
+        self.judge_renamed()?;
         self.end_suspicion()?;
         self.check_empty_segments()?;
         Ok((self.log_end < end_before).then_some(self.log_end))
@@ -336,7 +347,7 @@ impl PartitionLog {
             let end =
                 segment.read_next_offset(&self.home).map_err(LogError::in_segment(segment.base_offset))?;
             // Below the log start, and where a segment was deleted, records are missing on purpose.
-            let is_deleted = next <= self.log_start || self.health.oddities.deleted.contains(&end);
+            let is_deleted = next <= self.log_start || self.health.was_deleted(end..next);
             if end < next
                 && !is_deleted
                 && end >= self.flushing.recovery_point

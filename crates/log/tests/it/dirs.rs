@@ -194,6 +194,37 @@ fn file_that_cannot_be_read_is_named() {
 }
 
 #[test]
+fn lock_file_that_is_a_directory_is_named() {
+    let (one, two) = (TempDir::new(), TempDir::new());
+    let lock = one.path().join(".lock");
+    Disk::real().create_dir(&lock).expect("something else is there");
+    let (dirs, _) = open(options(&[one.path(), two.path()])).expect("the other directory opens");
+    let reason = format!("{} is a directory, and must be a file: remove it", lock.display());
+    assert_eq!(dirs.failed()[0].reason, reason);
+    let refused = open(options(&[one.path()])).map(drop).expect_err("it is the only one").to_string();
+    assert!(refused.contains(&reason), "{refused}");
+}
+
+/// A broker without a directory would be refused by its controllers, for another reason.
+#[test]
+fn directories_that_fail_while_they_are_opened_are_named() {
+    let dir = TempDir::new();
+    let (dirs, _) = open(options(&[dir.path()])).expect("opens");
+    let log = create(&dirs, 0);
+    close(dirs, vec![log]);
+    let metadata = dir.path().join("topic-with.dots_and-dashes-0/partition.metadata");
+    Disk::real().remove(&metadata).expect("removes");
+    Disk::real().create_dir(&metadata).expect("something else is there");
+    let refused = open(options(&[dir.path()])).map(drop);
+    let Err(OpenError::NoDirectory(error)) = refused else { panic!("no directory is left: {refused:?}") };
+    let reason = error.to_string();
+    assert!(
+        [dir.path(), &metadata].iter().all(|path| reason.contains(&path.display().to_string())),
+        "{reason}"
+    );
+}
+
+#[test]
 fn checkpoints_have_kafkas_form() {
     let dir = TempDir::new();
     let (dirs, _) = open(options(&[dir.path()])).expect("opens");
@@ -841,4 +872,33 @@ fn partitions_leave_descriptors_to_those_that_are_there() {
     assert_eq!(dirs.online_ids().len(), 1);
     assert!(!dir.path().join(partition(i32::try_from(logs.len()).expect("few")).dir_name()).exists());
     close(dirs, logs);
+}
+
+/// Apache Kafka takes the last one. With a larger log start records would be deleted, and with a larger recovery point they would
+/// seem to be missing.
+#[test]
+fn checkpoint_that_names_a_partition_twice_counts_with_the_smaller_offset() {
+    for is_smaller_first in [true, false] {
+        let dir = TempDir::new();
+        let (dirs, _) = open(options(&[dir.path()])).expect("opens");
+        let mut log = create(&dirs, 3);
+        append(&mut log, &Spec::new(5).build());
+        log.set_high_watermark(Offset(5));
+        log.delete_records(Offset(2)).expect("deletes");
+        close(dirs, vec![log]);
+        for (file, offset) in [("log-start-offset-checkpoint", 2), ("recovery-point-offset-checkpoint", 5)] {
+            let mut lines = [offset, offset + 1].map(|at| format!("topic-with.dots_and-dashes 3 {at}\n"));
+            if !is_smaller_first {
+                lines.reverse();
+            }
+            std::fs::write(dir.path().join(file), format!("0\n2\n{}", lines.concat())).expect("writes");
+        }
+        let (lines, opened) = warnings_of(|| open(options(&[dir.path()])));
+        let (_dirs, logs) = opened.expect("opens");
+        assert_eq!((logs[0].log_start_offset(), logs[0].log_end_offset()), (Offset(2), Offset(5)));
+        assert_eq!(logs[0].damage(), None);
+        for file in ["log-start-offset-checkpoint", "recovery-point-offset-checkpoint"] {
+            assert!(lines.iter().any(|line| line.contains(file) && line.contains("line=4")), "{lines:?}");
+        }
+    }
 }

@@ -283,3 +283,51 @@ fn last_batch_is_kept_whatever_its_epoch() {
         );
     }
 }
+
+/// A file of another time or of another log, beside batches that were written once and are sound.
+#[test]
+fn batches_outrank_a_checkpoint_of_epochs_that_does_not_fit_them() {
+    let files =
+        ["7 0", "3 0", "4 0", "4 0\n5 2", "4 0\n5 8\n6 9", "4 0\n6 6", "1 0\n2 3\n9 7", "4 0\n5 1\n6 4\n7 5"];
+    let histories: [&[i32]; 6] =
+        [&[4], &[5], &[4, 4, 5], &[4, 5, 5, 6], &[4, 4, 4, 4, 5, 5, 5, 6, 6, 6], &[4, 5, 6, 6, 6, 6, 6, 69]];
+    for segment_bytes in [1 << 20, 400, 200] {
+        for history in histories {
+            for file in files {
+                let what = format!("{history:?} in segments of {segment_bytes} beside {file:?}");
+                let bench = Bench::with(LogConfig { segment_bytes, ..LogConfig::default() });
+                let mut log = bench.create();
+                for epoch in history {
+                    let batch = Spec::new(1).value_bytes(100).build();
+                    log.append_as_leader(&batch, LeaderEpoch(*epoch), Default::default()).expect("appends");
+                }
+                let (epochs, end, segments) =
+                    (log.leader_epochs().to_vec(), log.log_end_offset(), log.segment_offsets());
+                log.close().expect("closes");
+                drop(log);
+                let contents =
+                    || segments.iter().map(|base| bench.read_file(&log_name(base.0))).collect::<Vec<_>>();
+                let before = contents();
+                let lines = file.lines().count();
+                bench.write_file("leader-epoch-checkpoint", format!("0\n{lines}\n{file}\n").as_bytes());
+                let options = OpenOptions { recovery_point: end, ..OpenOptions::new(true) };
+                let (warnings, mut log) = warnings_of(|| bench.open(&options));
+                let latest = epochs.last().map(|(epoch, _)| *epoch);
+                assert_eq!(log.latest_epoch(), latest, "{what}");
+                let (later, found) = warnings_of(|| {
+                    while log.check_next_segment().expect("looks") {}
+                    headers(&mut log)
+                });
+                let found: Vec<i32> = found.iter().map(|header| header.leader_epoch.0).collect();
+                assert_eq!((&found[..], log.damage()), (history, None), "{what}");
+                assert!(contents() == before, "{what}: a sound batch is not written to");
+                if segment_bytes == 200 || history.len() < 3 {
+                    assert_eq!(log.leader_epochs(), epochs, "{what}");
+                }
+                let fits = log.leader_epochs() == epochs && warnings.len() + later.len() == 0;
+                let warned = warnings.iter().chain(&later).any(|line| line.contains("eader epoch"));
+                assert!(fits || warned || segment_bytes != 200, "{what}: {warnings:?} {later:?}");
+            }
+        }
+    }
+}

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use thalweg_log::disk::{CallError, Disk, Faults, MemoryDisk};
+use thalweg_log::disk::{CallError, Disk, Faults, FaultyCall, MemoryDisk};
 use thalweg_log::{
     BatchFault, CleanupPolicy, Clock, Damage, LogConfig, LogDirs, LogDirsOptions, LogError, OpenOptions,
     PartitionLog, ReadError, TopicPartition, Uuid,
@@ -20,10 +20,10 @@ type Arrange = Box<dyn Fn(&mut Bench, &mut OpenOptions)>;
 
 const BATCHES_OF_SEGMENT: i64 = 3;
 const SEGMENTS: i64 = 5;
-const END: Offset = Offset(2 * BATCHES_OF_SEGMENT * SEGMENTS);
+pub const END: Offset = Offset(2 * BATCHES_OF_SEGMENT * SEGMENTS);
 /// The base offsets of the segments that are tampered with, of the next, and of another.
-const BASE: Offset = Offset(12);
-const NEXT: Offset = Offset(18);
+pub const BASE: Offset = Offset(12);
+pub const NEXT: Offset = Offset(18);
 const OTHERS: [Offset; 2] = [Offset(6), NEXT];
 /// That of the second.
 const NEXT_OF_FIRST: Offset = Offset(6);
@@ -77,7 +77,7 @@ fn ways() -> Vec<(&'static str, bool, Lose)> {
 }
 
 /// The offsets of the records that a reader gets from `from` on, and the damage that ends it.
-fn offsets(log: &mut PartitionLog, from: Offset) -> (Vec<i64>, Option<LogError>) {
+pub fn offsets(log: &mut PartitionLog, from: Offset) -> (Vec<i64>, Option<LogError>) {
     offsets_to(log, from, END)
 }
 
@@ -187,8 +187,7 @@ fn lost_first_segment_is_damage_until_its_records_are_there_or_deleted() {
 
 #[test]
 fn index_before_the_first_segment_is_no_damage_where_its_records_were_deleted() {
-    let cases: [(&str, Arrange); 3] = [
-        ("compacted now", Box::new(|bench, _| bench.config.cleanup_policy = CleanupPolicy::COMPACT)),
+    let cases: [(&str, Arrange); 2] = [
         ("by a client", Box::new(|_, options| options.log_start = NEXT_OF_FIRST)),
         (
             "killed between two renames",
@@ -206,6 +205,28 @@ fn index_before_the_first_segment_is_no_damage_where_its_records_were_deleted() 
         let log = bench.open(&options);
         assert_eq!((log.damage(), log.log_start_offset()), (None, NEXT_OF_FIRST), "{what}");
         assert!(!bench.disk.exists(&bench.home().file(Offset(0), ".index")), "{what}");
+    }
+}
+
+#[test]
+fn index_before_the_first_segment_is_damage_of_a_compacted_log() {
+    for cleaned_to in [Offset(0), NEXT_OF_FIRST, END] {
+        let mut bench = closed();
+        bench.config.cleanup_policy = CleanupPolicy { compact: true, delete: false };
+        bench.config.min_cleanable_dirty_ratio = 0.0;
+        remove(&bench, Offset(0), &[".log"]);
+        for clean in [true, false, false] {
+            let options = OpenOptions {
+                recovery_point: END,
+                high_watermark: END,
+                cleaned_to,
+                ..OpenOptions::new(clean)
+            };
+            let mut log = bench.open(&options);
+            assert_eq!(log.end_at_gap().expect("it is looked through"), None);
+            assert_eq!(log.damage(), Some(Damage::Unreadable(Offset(0))), "compacted to {cleaned_to}");
+            assert!(compact(&mut log, NOW_MS).is_none(), "a tombstone may have a value there");
+        }
     }
 }
 
@@ -697,7 +718,7 @@ fn compacts(random: &mut SmallRng, log: &mut PartitionLog, faults: &Faults) -> b
 
 #[test]
 fn no_stop_of_a_compacted_log_looks_like_damage() {
-    let (mut stops, mut struck_count, mut cleaned) = (0, 0, 0);
+    let (mut stops, mut struck_count, mut cleaned, mut unsynced_losses) = (0, 0, 0, 0);
     for seed in 0..200 {
         let mut random = SmallRng::seed_from_u64(seed);
         let (clock, faults) = (Clock::manual(NOW_MS), Arc::new(Faults::default()));
@@ -728,7 +749,7 @@ fn no_stop_of_a_compacted_log_looks_like_damage() {
         let (mut dirs, mut log) = open();
         for _ in 0..12 {
             let fails_at = random.random_range(0..30);
-            let (mut was_flushed, mut is_struck) = (false, false);
+            let (mut was_flushed, mut is_struck, mut loses_unsynced) = (false, false, false);
             for count in 0..random.random_range(0..15) {
                 let is_armed = count == fails_at;
                 if is_armed {
@@ -778,16 +799,26 @@ fn no_stop_of_a_compacted_log_looks_like_damage() {
                     dirs.close(42);
                     disk.end_process();
                 }
-                1 if was_flushed => disk.lose_power(&mut |end| random.random_range(0..end)),
+                1 => {
+                    loses_unsynced = !was_flushed;
+                    disk.lose_power(&mut |end| random.random_range(0..end));
+                }
                 _ => disk.end_process(),
             }
+            unsynced_losses += usize::from(loses_unsynced);
             (dirs, log) = open();
-            assert!(!matches!(log.damage(), Some(Damage::Unreadable(_))), "seed {seed}: {:?}", log.damage());
-            assert!(log.damage().is_none() || is_struck, "seed {seed}: {:?}", log.damage());
+            // A compacted log is not cut where a power failure has emptied a segment.
+            let is_unreadable = matches!(log.damage(), Some(Damage::Unreadable(_)));
+            assert!(!is_unreadable || loses_unsynced, "seed {seed}: {:?}", log.damage());
+            assert!(log.damage().is_none() || is_struck || is_unreadable, "seed {seed}: {:?}", log.damage());
+            if is_unreadable {
+                log.drop_damage().expect("drops");
+            }
             log.accept_loss().expect("forgets");
         }
     }
     assert!(stops > 1000 && struck_count > 30 && cleaned > 100, "{stops} {struck_count} {cleaned}");
+    assert!(unsynced_losses > 300, "{unsynced_losses}");
 }
 
 /// The checkpoint of recovery points is older than the last roll: the first records of the segment were synced, and the others may
@@ -825,4 +856,59 @@ fn what_a_start_saw_is_judged_before_a_compaction_if_it_could_not_be_judged_befo
     log.set_high_watermark(END);
     while compact(&mut log, NOW_MS).is_some() {}
     assert_eq!((log.damage(), log.cleaned_to()), (Some(Damage::Unreadable(BASE)), BASE));
+}
+
+/// Compaction leaves empty segments without entries in their indexes, too.
+#[test]
+fn empty_segment_that_is_damage_stays_damage_when_the_topic_becomes_compacted() {
+    let mut bench = closed();
+    for suffix in [".log", ".index", ".timeindex"] {
+        bench.write_file(&format!("{:020}{suffix}", BASE.0), &[]);
+    }
+    let mut log = open(&bench, true);
+    assert_eq!((log.damage(), log.end_at_gap().expect("looks")), (None, None));
+    assert_eq!(log.damage(), Some(Damage::Unreadable(BASE)));
+    drop(log);
+    bench.config.cleanup_policy = CleanupPolicy { compact: true, delete: false };
+    assert_eq!(open(&bench, false).damage(), Some(Damage::Unreadable(BASE)));
+}
+
+/// The replacement of an empty segment, which an earlier one had left, was undone when its batches were removed.
+#[test]
+fn index_of_a_replacement_that_was_undone_is_no_sign_of_lost_records() {
+    let mut bench = closed();
+    bench.config.cleanup_policy = CleanupPolicy { compact: true, delete: false };
+    for suffix in [".index", ".timeindex"] {
+        let name = bench.home().file(BASE, suffix);
+        bench.disk.rename(&name, &name.with_extension(format!("{}.swap", &suffix[1..]))).expect("renames");
+    }
+    bench.write_file(&log_name(BASE.0), &[]);
+    for clean in [true, false] {
+        let mut log = open(&bench, clean);
+        assert_eq!((log.damage(), log.end_at_gap().expect("looks")), (None, None));
+        assert!(bench.names().iter().all(|name| !name.ends_with(".swap")));
+    }
+}
+
+#[test]
+fn start_that_has_no_room_for_a_mark_leaves_the_traces() {
+    let ways: [(&str, Lose); 2] = [
+        ("emptied", Box::new(|bench| bench.write_file(&log_name(BASE.0), &[]))),
+        ("without .log", Box::new(|bench| remove(bench, BASE, &[".log"]))),
+    ];
+    for (what, lose) in ways {
+        let mut bench = closed();
+        lose(&bench);
+        let (faults, real) = (Arc::new(Faults::default()), bench.disk.clone());
+        bench.disk = Disk::with_faults(Arc::clone(&faults));
+        faults.fail(FaultyCall::Create, ".missing", CallError::NoSpace);
+        let (name, config) = (TopicPartition::new("t", 0), Arc::new(bench.config.clone()));
+        let clock = bench.clock.clone();
+        let opened = PartitionLog::open(bench.home(), name, config, clock, &OpenOptions::new(false));
+        assert!(matches!(opened, Err(LogError::Io(_))), "{what}: {opened:?}");
+        bench.disk = real;
+        bench.config.cleanup_policy = CleanupPolicy { compact: true, delete: false };
+        let log = bench.open(&OpenOptions { high_watermark: END, ..OpenOptions::new(false) });
+        assert_eq!(log.damage(), Some(Damage::Unreadable(BASE)), "{what}");
+    }
 }

@@ -416,6 +416,26 @@ fn bench(config: LogConfig) -> (Bench, Arc<MemoryDisk>) {
     (Bench { disk: Disk::in_memory(Arc::clone(&memory)), ..bench }, memory)
 }
 
+/// Applications delete what they have read, as Kafka Streams does in its repartition topics.
+#[test]
+fn power_failure_that_takes_deleted_records_is_no_damage() {
+    for deleted_to in [100, 70] {
+        let clock = Clock::manual(NOW_MS);
+        let (disk, config) = (MemoryDisk::new(clock.clone()), LogConfig::default());
+        let (dirs, mut log) = open(&disk, &clock, &config);
+        (0..10).for_each(|_| _ = append(&mut log, &Spec::new(10).build()));
+        log.set_high_watermark(Offset(100));
+        log.delete_records(Offset(deleted_to)).expect("deletes");
+        dirs.checkpoint_log_starts();
+        disk.lose_power(&mut |_| 0);
+        let (lines, (_dirs, log)) = warnings_of(|| open(&disk, &clock, &config));
+        assert_eq!(log.damage(), None, "no more is lost than in any power failure");
+        assert_eq!((log.log_start_offset(), log.log_end_offset()), (Offset(deleted_to), Offset(deleted_to)));
+        let is_alarm = |line: &String| line.contains("records are missing");
+        assert_eq!(lines.iter().any(is_alarm), deleted_to < 100, "{lines:?}");
+    }
+}
+
 #[test]
 fn an_ended_process_loses_nothing_and_writes_nothing_more() {
     let (bench, disk) = bench(LogConfig::default());

@@ -181,9 +181,10 @@ fn retention_frees_a_disk_without_room_for_names() {
     assert_eq!((log.log_start_offset(), log.log_end_offset()), (Offset(41), Offset(41)));
 }
 
-/// As an earlier version left it: segments around one that could not be renamed are gone.
+/// As an earlier version left it: segments around one that could not be renamed are gone. Something else may have
+/// renamed the one behind that.
 #[test]
-fn hole_left_by_retention_does_not_cut_the_log() {
+fn hole_left_by_retention_does_not_cut_the_log_and_is_damage() {
     let bench = Bench::with(LogConfig { file_delete_delay_ms: 60_000, ..config() });
     let mut log = bench.create();
     fill(&mut log, 10);
@@ -194,8 +195,8 @@ fn hole_left_by_retention_does_not_cut_the_log() {
     }
     let mut log = bench.open_unclean();
     assert_eq!(log.end_at_gap().expect("it is looked through"), None);
-    let there: Vec<i64> = [4].into_iter().chain((12..40).step_by(4)).collect();
-    assert_eq!(offsets(&mut log), there);
+    assert_eq!((log.log_start_offset(), log.log_end_offset()), (Offset(4), Offset(40)));
+    assert_eq!(log.damage(), Some(Damage::Unreadable(Offset(8))));
     assert!(bench.set_aside().is_empty());
 }
 
@@ -224,6 +225,43 @@ fn gap_is_ended_once_there_is_room_to_set_aside_what_is_behind_it() {
     let (_dirs, mut log) = machine.restart();
     assert_eq!(offsets(&mut log), [0, 4]);
     assert_eq!(log.log_end_offset(), Offset(8));
+}
+
+#[test]
+fn log_that_waits_at_a_gap_takes_records_once_there_are_descriptors_or_room() {
+    for failure in [CallError::TooManyOpen, CallError::NoSpace] {
+        let machine = Machine::new(LogConfig { retention_ms: -1, ..config() });
+        let (dirs, _) = machine.open();
+        let mut log = machine.create(&dirs);
+        fill(&mut log, 5);
+        drop((dirs, log));
+        machine.disk.end_process();
+        let emptied = Path::new("/data/t-0").join(log_name(8));
+        Disk::in_memory(Arc::clone(&machine.disk))
+            .open(&emptied)
+            .and_then(|file| file.set_len(0))
+            .expect("cut");
+        machine.faults.fail(FaultyCall::Create, "-stray", failure);
+        let (dirs, mut logs) = machine.open();
+        let mut log = logs.pop().expect("the log is there");
+        for attempt in 0..3 {
+            let (lines, ended) = warnings_of(|| log.end_at_gap());
+            ended.expect_err("it cannot be set aside");
+            assert!(log.waits_at_gap() && log.poison().is_some());
+            let logged = lines.iter().filter(|line| line.contains("closed for appends")).count();
+            assert_eq!(logged, usize::from(attempt == 0), "{lines:?}");
+            let name = log.name().clone();
+            dirs.keep_unopened(log);
+            assert!(dirs.is_unopened(&name));
+            let again = dirs.open_unopened(&name, Arc::new(machine.config.clone()));
+            log = again.expect("it waits").expect("it is open");
+        }
+        machine.faults.heal();
+        assert_eq!(log.end_at_gap().expect("there is room"), Some(Offset(8)));
+        assert!(!log.waits_at_gap() && log.poison().is_none());
+        assert_eq!(append(&mut log, &Spec::new(1).build()).first_offset, Offset(8));
+        assert_eq!(offsets(&mut log), [0, 4, 8]);
+    }
 }
 
 /// Flips a bit in the records of the batch at `position`.
@@ -313,9 +351,8 @@ fn segments_behind_damage_do_not_follow_the_cut_log() {
         machine.disk.end_process();
         flip(&machine, &Path::new("/data/t-0").join(log_name(4)), 0);
         machine.faults.fail(call, &suffix, CallError::InputOutput);
-        let (dirs, _) = machine.open();
-        assert_eq!(dirs.online_ids().len(), 0);
-        drop(dirs);
+        let refused = machine.try_to_open().map(drop);
+        assert!(matches!(refused, Err(OpenError::NoDirectory(_))), "{refused:?}");
         let (_dirs, mut log) = machine.restart();
         assert_eq!((offsets(&mut log), log.log_end_offset()), (vec![0], Offset(4)), "{suffix}");
     }
@@ -469,8 +506,10 @@ fn snapshot_that_cannot_be_read_is_not_deleted() {
     for failure in [CallError::TooManyOpen, CallError::InputOutput] {
         machine.faults.fail(FaultyCall::Read, ".snapshot", failure);
         match machine.try_to_open() {
-            Ok((dirs, logs)) => assert!(logs.is_empty() && dirs.describe()[0].offline.is_some()),
-            Err(error) => assert!(matches!(error, OpenError::TooManyOpenFiles(_)), "{failure:?}: {error}"),
+            Ok(_) => panic!("{failure:?}: it is the only directory"),
+            Err(OpenError::TooManyOpenFiles(_)) => assert_eq!(failure, CallError::TooManyOpen),
+            Err(OpenError::NoDirectory(_)) => assert_eq!(failure, CallError::InputOutput),
+            Err(error) => panic!("{failure:?}: {error}"),
         }
         machine.faults.heal();
         machine.disk.end_process();
@@ -537,6 +576,22 @@ fn index_of_a_deleted_segment_is_removed_later() {
     machine.clock.advance_ms(60_000);
     log.purge_deleted(machine.clock.elapsed_ms());
     assert!(!index());
+}
+
+/// Alone it would stand for records that are missing.
+#[test]
+fn index_of_a_deleted_segment_does_not_outlive_its_log() {
+    let machine = Machine::new(LogConfig { index_interval_bytes: 0, segment_bytes: 1000, ..config() });
+    let (dirs, _) = machine.open();
+    let mut log = machine.create(&dirs);
+    fill(&mut log, 20);
+    machine.faults.fail(FaultyCall::Rename, ".index.deleted", CallError::InputOutput);
+    assert!(log.delete_old_segments(NOW_MS + 19_003).expect("deletes") > 1);
+    machine.clock.advance_ms(60_000);
+    log.purge_deleted(machine.clock.elapsed_ms());
+    drop((dirs, log));
+    let (_dirs, log) = machine.restart();
+    assert_eq!((log.damage(), log.lost_from()), (None, None));
 }
 
 #[test]
@@ -639,6 +694,27 @@ fn compaction_goes_on_where_old_segments_cannot_be_renamed() {
     drop((dirs, log));
     let (_dirs, mut log) = machine.restart();
     assert_eq!((headers(&mut log), log.cleaned_to()), (after, cleaned_to));
+}
+
+/// An index of the old segment beside the empty log of the new one would tell of lost records.
+#[test]
+fn stop_while_a_segment_without_records_takes_its_place_is_no_damage() {
+    for suffix in [".index", ".timeindex"] {
+        let (machine, dirs, mut log) = compactable();
+        let last_of_keys = last_of_keys(&mut log);
+        let job = log.plan_compaction(NOW_MS).expect("plans").expect("it is dirty");
+        let outcome = job.run().expect("compacts");
+        let first = format!("t-0/{:020}{suffix}.cleaned", 0);
+        assert!(!machine.names().contains(&first), "all records of the first segment are superseded");
+        machine.faults.fail(FaultyCall::Rename, ".deleted", CallError::NoSpace);
+        machine.faults.fail(FaultyCall::Remove, suffix, CallError::InputOutput);
+        log.finish_compaction(&job, outcome).expect_err("an index can be neither renamed nor removed");
+        drop(job);
+        drop((dirs, log));
+        let (_dirs, mut log) = machine.restart();
+        assert_eq!(log.damage(), None, "{suffix}");
+        assert_eq!(self::last_of_keys(&mut log), last_of_keys);
+    }
 }
 
 #[test]

@@ -111,18 +111,49 @@ fn deleted_records_stay_deleted() {
 
 #[test]
 fn a_log_start_beyond_the_log_end_starts_anew() {
+    for (recovery_point, missing) in [(0, 101), (8, 101), (60, 101), (200, 200)] {
+        let bench = Bench::with(config());
+        drop(filled(&bench, 2));
+        let (recovery_point, log_start) = (Offset(recovery_point), Offset(100));
+        let damage = Some(Damage::Missing(Offset(missing)));
+        let options = OpenOptions { recovery_point, log_start, ..OpenOptions::new(false) };
+        let mut log = bench.open(&options);
+        assert_eq!((log.log_start_offset(), log.log_end_offset()), (Offset(100), Offset(100)));
+        assert_eq!(log.damage(), damage, "it must not lead before another that has records");
+        for clean in [false, true] {
+            let published = log.published();
+            let options = OpenOptions {
+                recovery_point: published.recovery_point(),
+                high_watermark: published.high_watermark(),
+                log_start: published.log_start_offset(),
+                ..OpenOptions::new(clean)
+            };
+            log = bench.open(&options);
+            assert_eq!(log.damage(), damage, "the next start knows it, too");
+        }
+        append(&mut log, &Spec::new(1).build());
+        assert_eq!(headers(&mut log).len(), 1);
+        log.forget_missing_if_there().expect("can be written");
+        assert_eq!(log.damage(), damage, "the record is behind the log start, and the others are missing");
+        assert!(log.published().recovery_point() > log.log_end_offset());
+        log.drop_damage().expect("restarts");
+        assert_eq!(
+            (log.damage(), log.log_start_offset(), log.log_end_offset()),
+            (None, Offset(0), Offset(0))
+        );
+        assert_eq!(bench.set_aside().len(), 1, "the number may be wrong");
+    }
+}
+
+#[test]
+fn the_largest_log_start_is_damage_like_any_other() {
     let bench = Bench::with(config());
     drop(filled(&bench, 2));
-    let mut log = bench.open(&OpenOptions { log_start: Offset(100), ..OpenOptions::new(false) });
-    assert_eq!((log.log_start_offset(), log.log_end_offset()), (Offset(100), Offset(100)));
-    assert_eq!(
-        log.damage(),
-        Some(Damage::Missing(Offset(100))),
-        "it must not lead before another that has records"
-    );
-    append(&mut log, &Spec::new(1).build());
-    assert_eq!(headers(&mut log).len(), 1);
-    assert_eq!(bench.set_aside().len(), 1, "the number may be wrong");
+    let log_start = Offset(i64::MAX);
+    let mut log = bench.open(&OpenOptions { log_start, ..OpenOptions::new(false) });
+    assert_eq!(log.damage(), Some(Damage::Missing(log_start)));
+    log.drop_damage().expect("restarts");
+    assert_eq!((log.damage(), log.log_end_offset()), (None, Offset(0)));
 }
 
 #[test]

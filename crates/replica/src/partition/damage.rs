@@ -1,11 +1,11 @@
 //! A replica whose records are known to be missing or unreadable ([`thalweg_log::Damage`]).
 //!
 //! Owns: the next step of such a replica. It leaves the in-sync and the eligible replicas first, so that it cannot lead, and
-//! then fetches the damaged range again. Refuses: giving up a replica without which records may be lost: while no other is
-//! in sync, it keeps its place.
+//! then fetches the damaged range again. And what a reader can still have of the only replica. Refuses: giving up a replica
+//! without which records may be lost: while no other is in sync, it keeps its place.
 
-use super::{Partition, State};
-use thalweg_log::{CorruptBatch, Damage, LogError};
+use super::{FetchError, Partition, State};
+use thalweg_log::{CorruptBatch, Damage, LogError, ReadError, Salvage};
 use thalweg_metadata::{BrokerId, Image};
 use thalweg_record::{LeaderEpoch, Offset};
 
@@ -47,6 +47,11 @@ impl Partition {
             _ => DamageStep::FetchAgain,
         };
         Some((damage, step))
+    }
+
+    /// Whether the log is cut when the damage is dropped: not where records are missing from its end alone.
+    pub fn cuts_to_fetch_again(&self, damage: Damage) -> bool {
+        matches!(damage, Damage::Unreadable(_)) || self.state.lock().log.may_start_too_late()
     }
 
     /// Drops the damaged range, if another broker leads and this replica is not counted. Works on files for long.
@@ -94,6 +99,18 @@ impl Partition {
         self.tell_damage();
     }
 
+    /// The records that can still be read in the segment with `from`, from there on, if the log is known to be damaged and no
+    /// other replica can have more: there is none. `epoch` is the one that this replica leads in.
+    pub fn salvage(&self, epoch: LeaderEpoch, from: Offset) -> Result<Option<Salvage>, FetchError> {
+        let mut state = self.state.lock();
+        state.check_leader(Some(epoch))?;
+        let is_only_replica = state.registration.replicas.len() == 1;
+        if !is_only_replica || state.log.damage().is_none() {
+            return Ok(None);
+        }
+        Ok(Some(state.log.salvage(from).map_err(ReadError::Log)?))
+    }
+
     /// Has damage that was found under the lock of the log dealt with.
     pub(crate) fn tell_damage(&self) {
         if self.is_damaged() {
@@ -115,8 +132,10 @@ impl State {
             ?partition, %leader, ?damage, log_end = self.log.log_end_offset().0,
             "Fetching damaged or missing records again from the leader"
         );
-        if let Damage::Unreadable(from) = damage {
-            self.note_cut(from);
+        match damage {
+            _ if self.log.may_start_too_late() => self.note_cut(Offset::ZERO),
+            Damage::Unreadable(from) => self.note_cut(from),
+            Damage::Missing(_) => {}
         }
         if let Err(error) = self.log.drop_damage() {
             tracing::error!(?partition, %error, "Failed to truncate a damaged log");
@@ -150,7 +169,7 @@ mod tests {
     use crate::partition::{FetchFrom, Isolation, Reader, testing};
     use std::sync::Arc;
     use thalweg_log::{
-        BatchFault, Clock, Home, LogConfig, OpenOptions, PartitionLog, TopicPartition, disk::Disk,
+        BatchFault, Clock, Home, LogConfig, OpenOptions, PartitionLog, Salvaged, TopicPartition, disk::Disk,
     };
     use thalweg_metadata::{Delta, PartitionEpoch, PartitionRegistration, Provenance};
     use thalweg_record::{BatchBuilder, BatchOptions, CrcMismatch};
@@ -290,6 +309,32 @@ mod tests {
         partition.note_fault(epoch, segments[2] + 1, fault());
         let known = partition.damage_step(&image(true));
         assert_eq!(known, Some((Damage::Unreadable(segments[2]), DamageStep::Leave)));
+    }
+
+    #[tokio::test]
+    async fn only_replica_is_read_past_its_damage_and_no_other() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let log = log(dir.path(), false);
+        let (damaged, epoch) = (log.segment_offsets()[1], LeaderEpoch(EPOCH));
+        let partition = testing::partition(log, EPOCH);
+        let salvage = |epoch, from| partition.salvage(epoch, from);
+        let mut salvaged = salvage(epoch, damaged).expect("it leads").expect("it is the only replica");
+        let behind = salvaged.end_offset();
+        assert_eq!(salvaged.step().expect("reads"), Some(Salvaged::Damage(damaged..behind)));
+        assert_eq!(salvaged.step().expect("reads"), None);
+        let mut salvaged = salvage(epoch, behind).expect("it leads").expect("it is the only replica");
+        assert!(matches!(salvaged.step(), Ok(Some(Salvaged::Batch(_)))), "the next segment is sound");
+        assert!(matches!(salvage(LeaderEpoch(EPOCH - 1), damaged), Err(FetchError::Role(_))));
+        partition.apply(&registration(testing::NODE, &[1], 4));
+        assert!(salvage(LeaderEpoch(4), damaged).expect("it leads").is_none(), "the other may come back");
+    }
+
+    #[tokio::test]
+    async fn log_that_is_not_known_to_be_damaged_is_read_as_usual() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        closed(dir.path());
+        let partition = testing::partition(open(dir.path()), EPOCH);
+        assert!(partition.salvage(LeaderEpoch(EPOCH), Offset(3)).expect("it leads").is_none());
     }
 
     #[tokio::test]

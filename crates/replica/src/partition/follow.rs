@@ -4,10 +4,10 @@
 //! data, the offset of the fetch. Refuses: the network; see `replication`.
 
 use super::role::Role;
-use super::truncation::truncation;
+use super::truncation::{Divergence, truncation};
 use super::{FlushError, Partition, State};
 use std::sync::Arc;
-use thalweg_log::{AppendError, EpochEnd, LogError, OffsetsMissing};
+use thalweg_log::{AppendError, LogError, OffsetsMissing};
 use thalweg_record::{LeaderEpoch, Offset};
 
 /// How often a gap in the leader's log is rejected before it is accepted.
@@ -33,6 +33,15 @@ pub struct Replicated {
     pub next: FetchPosition,
     /// Whether the flush policy wants the records on the medium before the leader may count on them.
     pub flush_due: bool,
+}
+
+/// The outcome of a truncation to the leader's log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Truncated {
+    /// The next position.
+    pub next: FetchPosition,
+    /// Whether the end of the log was from this leader, which takes back what it has sent.
+    pub is_taken_back: bool,
 }
 
 /// A follower's log did not change as the leader's answer wants it.
@@ -134,14 +143,25 @@ impl Partition {
         &self,
         epoch: LeaderEpoch,
         from: Offset,
-        leader: EpochEnd,
-    ) -> Result<FetchPosition, FollowError> {
+        leader: Divergence,
+    ) -> Result<Truncated, FollowError> {
         let mut state = self.state.lock();
         let log_end = state.check_follows_from(epoch, from)?;
         let own = state.log.end_offset_for_epoch(leader.leader_epoch);
-        let to = truncation(leader, own, log_end);
-        state.cut(self, to)?;
-        Ok(state.fetch_position())
+        let to = truncation(leader.epoch_end(), own, log_end);
+        let first_sent = state.follower_mut().and_then(|follower| follower.first_sent);
+        let is_taken_back = first_sent.is_some_and(|first| first < log_end);
+        let (log_start, leader_start) = (state.log.log_start_offset(), leader.leader_start);
+        if to < log_start && leader_start < log_start {
+            tracing::error!(
+                partition = ?self, log_start = log_start.0, log_end = log_end.0, leader_start = leader_start.0, parts_at = to.0,
+                "This log parts from its leader's before it starts, as after an unclean election: fetching all that the leader has"
+            );
+            state.restart_before_start(self, leader_start, None)?;
+        } else {
+            state.cut(self, to)?;
+        }
+        Ok(Truncated { next: state.fetch_position(), is_taken_back })
     }
 
     /// Whether the log lacks records before its start that a leader lacked, too. Takes no lock.
@@ -180,9 +200,7 @@ impl Partition {
                 "This log starts behind the end of its leader's, as after an unclean election or with a wrong \
                  log-start-offset-checkpoint: fetching all that the leader has"
             );
-            state.cut(self, log_start)?;
-            state.note_cut(Offset::ZERO);
-            state.log.truncate_fully_and_start_at(leader_start, None)?;
+            state.restart_before_start(self, leader_start, lost_from)?;
         } else if leader_end < log_end {
             tracing::warn!(
                 partition = ?self, log_end = log_end.0, leader_end = leader_end.0,
@@ -190,21 +208,8 @@ impl Partition {
             );
             state.cut(self, leader_end)?;
         } else if leader_start > log_end {
-            state.note_cut(Offset::ZERO);
-            match lost_from.filter(|lost_from| *lost_from < leader_start) {
-                Some(lost_from) => {
-                    tracing::error!(
-                        partition = ?self, log_end = log_end.0, leader_start = leader_start.0, lost_from = lost_from.0,
-                        "Leader has lost the beginning of its log, and starts behind the end of this one: restarting there without \
-                         these records. Bring back a broker that has them, or delete the records up to the leader's start"
-                    );
-                    state.log.restart_with_lost_beginning(leader_start, lost_from)?;
-                }
-                None => {
-                    tracing::info!(partition = ?self, log_end = log_end.0, leader_start = leader_start.0, "Leader's log starts behind the end of this one");
-                    state.log.truncate_fully_and_start_at(leader_start, None)?;
-                }
-            }
+            tracing::info!(partition = ?self, log_end = log_end.0, leader_start = leader_start.0, "Leader's log starts behind the end of this one");
+            state.restart_at(self, leader_start, lost_from)?;
         }
         Ok(state.fetch_position())
     }
@@ -266,9 +271,42 @@ impl State {
         }
     }
 
+    /// Drops a log that lacks records before its start which the leader has, and begins where the leader does.
+    fn restart_before_start(
+        &mut self,
+        partition: &Partition,
+        leader_start: Offset,
+        lost_from: Option<Offset>,
+    ) -> Result<(), LogError> {
+        self.cut(partition, self.log.log_start_offset())?;
+        self.restart_at(partition, leader_start, lost_from)
+    }
+
+    /// Restarts the log empty where the leader's begins, which may have lost the records from `lost_from` on.
+    fn restart_at(
+        &mut self,
+        partition: &Partition,
+        leader_start: Offset,
+        lost_from: Option<Offset>,
+    ) -> Result<(), LogError> {
+        self.note_cut(Offset::ZERO);
+        let Some(lost_from) = lost_from.filter(|lost_from| *lost_from < leader_start) else {
+            return self.log.truncate_fully_and_start_at(leader_start, None);
+        };
+        tracing::error!(
+            ?partition,
+            log_end = self.log.log_end_offset().0,
+            leader_start = leader_start.0,
+            lost_from = lost_from.0,
+            "Leader has lost the beginning of its log: restarting at its start without these records. Bring back a broker that \
+             has them, or delete the records up to the leader's start"
+        );
+        self.log.restart_with_lost_beginning(leader_start, lost_from)
+    }
+
     fn cut(&mut self, partition: &Partition, to: Offset) -> Result<(), LogError> {
         let (from, high_watermark) = (self.log.log_end_offset(), self.log.high_watermark());
-        // Only what this leader has not sent may be the last copy.
+        // What this leader has sent it may have, too.
         let is_taken_back = self.follower_mut().is_some_and(|follower| match follower.first_sent {
             Some(first) if first <= to => true,
             _ => {
@@ -276,7 +314,9 @@ impl State {
                 false
             }
         });
-        let was_cut = if is_taken_back {
+        // It could lose them before it sends them again. A leader that has the same ones truncated again and again fills no disk.
+        let is_kept = is_taken_back && self.follower_mut().is_some_and(|follower| follower.keeps_taken_back);
+        let was_cut = if is_kept {
             self.note_cut(to);
             self.log.truncate_sent(to)?
         } else {
@@ -284,6 +324,9 @@ impl State {
         };
         if was_cut {
             let (from, to, hw) = (from.0, to.0, high_watermark.0);
+            if let Some(follower) = self.follower_mut().filter(|_| is_taken_back && to < hw) {
+                follower.keeps_taken_back = true;
+            }
             if is_taken_back {
                 tracing::warn!(
                     ?partition,
@@ -354,7 +397,7 @@ mod tests {
     use super::super::testing::{NODE, partition_as, registration};
     use super::*;
     use thalweg_log::disk::Disk;
-    use thalweg_log::{Clock, Home, LogConfig, PartitionLog, TopicPartition};
+    use thalweg_log::{Clock, Damage, Home, LogConfig, OpenOptions, PartitionLog, TopicPartition};
     use thalweg_metadata::{BrokerId, PartitionRegistration};
     use thalweg_record::{BatchBuilder, BatchOptions};
 
@@ -373,7 +416,12 @@ mod tests {
     }
 
     fn batch(offset: i64) -> Vec<u8> {
-        let options = BatchOptions { base_offset: Offset(offset), ..BatchOptions::default() };
+        batch_of(offset, BatchOptions::default().leader_epoch)
+    }
+
+    fn batch_of(offset: i64, leader_epoch: LeaderEpoch) -> Vec<u8> {
+        let base_offset = Offset(offset);
+        let options = BatchOptions { base_offset, leader_epoch, ..BatchOptions::default() };
         let mut builder = BatchBuilder::new(options);
         builder.append(1, None, Some(b"value"), &[]).expect("fits");
         builder.build().to_vec()
@@ -410,18 +458,98 @@ mod tests {
 
     #[test]
     fn log_that_starts_behind_its_leaders_end_is_fetched_from_the_leaders_start() {
+        for (lost_from, for_followers) in [(None, 3), (Some(Offset(0)), 0), (Some(Offset(3)), 3)] {
+            let dir = tempfile::tempdir().expect("a directory");
+            let partition = following(dir.path(), &[LEADER]);
+            let restarted = partition.with_log(|log| log.truncate_fully_and_start_at(Offset(i64::MAX), None));
+            restarted.expect("starts");
+            let bounds = LeaderBounds { start: Offset(3), end: Offset(12), lost_from };
+            let position =
+                partition.reset_to_leader(LeaderEpoch(4), Offset(i64::MAX), bounds).expect("restarts");
+            assert_eq!(position.offset, Offset(3));
+            let starts = partition.with_log(|log| (log.log_start_offset(), log.log_start_for_followers()));
+            assert_eq!(starts, (Offset(3), Offset(for_followers)));
+        }
+    }
+
+    #[test]
+    fn log_that_parts_before_its_start_is_fetched_from_the_leaders_start() {
+        // Its leader has no longer what comes before its own start: then the next answer says where that is.
+        for (leader_start, expected) in [(0, 0), (20, 20), (200, 40)] {
+            let dir = tempfile::tempdir().expect("a directory");
+            let partition = following(dir.path(), &[LEADER]);
+            partition.with_log(|log| {
+                log.truncate_fully_and_start_at(Offset(100), None).expect("starts");
+                log.append_as_follower(&batch_of(100, LeaderEpoch(3)), LeaderEpoch(4)).expect("appends");
+                log.set_high_watermark(Offset(101));
+            });
+            let parting = Divergence {
+                leader_epoch: LeaderEpoch(3),
+                end_offset: Offset(40),
+                leader_start: Offset(leader_start),
+            };
+            let truncated =
+                partition.truncate_to_leader(LeaderEpoch(4), Offset(101), parting).expect("restarts");
+            assert_eq!(truncated.next.offset, Offset(expected));
+            assert_eq!(partition.with_log(|log| log.log_start_offset()), Offset(expected));
+            assert_eq!(strays(dir.path()), 1, "an acknowledged record is kept");
+        }
+    }
+
+    #[test]
+    fn log_without_a_record_that_may_start_too_late_is_fetched_from_the_leaders_start() {
         let dir = tempfile::tempdir().expect("a directory");
-        let partition = following(dir.path(), &[LEADER]);
-        let mut state = partition.state.lock();
-        state.log.truncate_fully_and_start_at(Offset(i64::MAX), None).expect("starts");
-        drop(state);
-        let bounds = LeaderBounds { start: Offset(3), end: Offset(12), lost_from: None };
-        let position = partition.reset_to_leader(LeaderEpoch(4), Offset(i64::MAX), bounds).expect("restarts");
-        assert_eq!(position.offset, Offset(3));
-        assert_eq!(
-            partition.with_log(|log| (log.log_start_offset(), log.log_end_offset())),
-            (Offset(3), Offset(3))
-        );
+        drop(following(dir.path(), &[LEADER]));
+        // A wrong checkpoint, after a crash.
+        let options = OpenOptions { log_start: Offset(80), ..OpenOptions::new(false) };
+        let (home, name) = (Home::new(Disk::real(), dir.path().join("t-0")), TopicPartition::new("t", 0));
+        let log = PartitionLog::open(home, name, Arc::default(), Clock::manual(0), &options);
+        let registration = |isr: &[BrokerId], epoch| PartitionRegistration {
+            replicas: vec![NODE, LEADER],
+            isr: isr.to_vec(),
+            ..registration(LEADER, epoch)
+        };
+        let partition = partition_as(log.expect("opens"), &registration(&[LEADER, NODE], 4));
+        let position = |epoch| partition.fetch_position(LeaderEpoch(epoch)).expect("follows").offset;
+        let damage = Damage::Missing(Offset(81));
+        assert!(partition.is_damaged() && partition.cuts_to_fetch_again(damage));
+        partition.fetch_damage_again();
+        assert_eq!(position(4), Offset(80), "its leader still counts on it");
+        partition.apply(&registration(&[LEADER], 5));
+        partition.fetch_damage_again();
+        assert_eq!((position(5), partition.is_damaged()), (Offset(0), false));
+        // The leader starts at 30, and has lost nothing.
+        let bounds = LeaderBounds { start: Offset(30), end: Offset(100), lost_from: None };
+        let reset = partition.reset_to_leader(LeaderEpoch(5), Offset(0), bounds).expect("restarts");
+        assert_eq!(reset.offset, Offset(30));
+    }
+
+    fn parting_at(end_offset: i64) -> Divergence {
+        let leader_epoch = LeaderEpoch(0);
+        Divergence { leader_epoch, end_offset: Offset(end_offset), leader_start: Offset(0) }
+    }
+
+    /// The leader may lose them before it sends them again.
+    #[test]
+    fn acknowledged_records_that_the_leader_takes_back_are_set_aside() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let partition = following(dir.path(), &[LEADER, NODE]);
+        let epoch = LeaderEpoch(4);
+        partition.with_log(|log| log.truncate_fully_and_start_at(Offset(50), None)).expect("starts");
+        let append = |at: i64, high_watermark| {
+            partition
+                .append_from_leader(epoch, Offset(at), &batch(at), Offset(high_watermark), Offset(50))
+                .expect("follows");
+        };
+        (50..70).for_each(|at| append(at, 50));
+        partition.truncate_to_leader(epoch, Offset(70), parting_at(60)).expect("truncates");
+        assert_eq!(strays(dir.path()), 0, "none of them was acknowledged");
+        (60..110).for_each(|at| append(at, at + 1));
+        for round in 0..3 {
+            partition.truncate_to_leader(epoch, Offset(110), parting_at(60)).expect("truncates");
+            assert_eq!(strays(dir.path()), 1, "round {round}");
+            (60..110).for_each(|at| append(at, at + 1));
+        }
     }
 
     #[test]
@@ -442,10 +570,16 @@ mod tests {
         });
         let epoch = LeaderEpoch(5);
         for round in 0..5 {
-            let leader = EpochEnd { leader_epoch: LeaderEpoch(0), end_offset: Offset(1) };
             let end = partition.with_log(|log| log.log_end_offset());
-            let position = partition.truncate_to_leader(epoch, end, leader).expect("truncates");
-            assert_eq!((position.offset, strays(dir.path())), (Offset(1), 1), "round {round}");
+            let Truncated { next, is_taken_back } =
+                partition.truncate_to_leader(epoch, end, parting_at(1)).expect("truncates");
+            // What another leader had sent, and what this one sends first.
+            assert_eq!((next.offset, strays(dir.path())), (Offset(1), 1 + round.min(1)), "round {round}");
+            assert_eq!(is_taken_back, round > 0, "round {round}");
+            let again = partition
+                .truncate_to_leader(epoch, next.offset, parting_at(1))
+                .expect("there is nothing to cut");
+            assert!(!again.is_taken_back, "the leader has sent nothing since");
             for at in 1..3 {
                 partition
                     .append_from_leader(epoch, Offset(at), &batch(at), Offset(at + 1), Offset(0))

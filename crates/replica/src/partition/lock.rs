@@ -41,6 +41,11 @@ impl StateLock {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn is_held(&self) -> bool {
+        self.state.is_locked()
+    }
+
     pub(super) fn place(&self) -> &Place {
         &self.place
     }

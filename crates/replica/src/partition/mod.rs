@@ -43,7 +43,7 @@ pub use error::{
 };
 pub use fetch::{FetchFrom, FetchRead, Isolation, Reader};
 pub use figures::PartitionFigures;
-pub use follow::{FetchPosition, FollowError, LeaderBounds, Replicated};
+pub use follow::{FetchPosition, FollowError, LeaderBounds, Replicated, Truncated};
 pub use intake::OpeningBudget;
 pub use moving::{MoveError, Progress};
 pub use news::{News, Subscription};
@@ -51,6 +51,7 @@ pub use offsets::{EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, LATEST_TIERED, MAX_TI
 pub use table::{Partitions, Topic};
 pub use thalweg_log::EndMarker;
 pub use traffic::{Outgoing, Traffic};
+pub use truncation::Divergence;
 pub use waiter::{Waiter, Waiters, Waiting};
 pub use watch::Snapshot;
 

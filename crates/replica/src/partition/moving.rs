@@ -18,8 +18,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use thalweg_log::disk::{allow_waits, is_shortage};
 use thalweg_log::{
-    AppendError, CreateError, DeleteRecordsError, EpochEnd, LogDirs, LogError, LogSlice, PartitionLog,
-    ReadError, Uuid,
+    AppendError, CreateError, DeleteRecordsError, EpochEnd, LogConfig, LogDirs, LogError, LogSlice,
+    PartitionLog, ReadError, Uuid,
 };
 use thalweg_metadata::{DIRECTORY_FULL, DIRECTORY_LOST};
 use thalweg_record::{LeaderEpoch, Offset};
@@ -116,15 +116,26 @@ impl Partition {
     /// disk may have been offline while the log was truncated or compacted.
     pub fn resume_move(&self, mut copy: PartitionLog) -> Result<bool, MoveError> {
         let mut future = self.future.lock();
-        let mut state = self.state.lock();
-        let _allowed = allow_waits("the broker has just started");
-        if !state.can_go_on(&mut copy)? {
+        let (is_compacted, config) = {
+            let state = self.state.lock();
+            (state.is_compacted(), Arc::clone(state.log.config()))
+        };
+        let is_whole = !is_compacted && is_whole(&mut copy, config)?;
+        let last = if is_whole { last_batch_of_copy(&mut copy) } else { None };
+        let restart = {
+            let mut state = self.state.lock();
+            let goes_on = is_whole && !state.is_compacted() && state.is_of_log(&copy, last);
+            self.move_begins(&mut state, copy.directory_id());
+            (!goes_on).then(|| Step::BeginAt(state.log.log_start_offset()))
+        };
+        if let Some(step) = restart {
             tracing::info!(partition = ?self, path = %copy.dir().display(), "Copy does not match its log, restarting it");
-            take(&mut copy, Step::BeginAt(state.log.log_start_offset()))?;
+            if let Err(error) = take(&mut copy, step) {
+                *self.moves_to.lock() = None;
+                return Err(error);
+            }
         }
-        let directory = copy.directory_id();
         *future = Some(copy);
-        self.move_begins(&mut state, directory);
         Ok(self.claim())
     }
 
@@ -285,21 +296,9 @@ impl State {
         self.log.config().cleanup_policy.compact || self.log.cleaned_to() > Offset::ZERO
     }
 
-    /// Whether a copy of an earlier process can go on: it is whole, since the log is deleted when it takes its place, and is of the
-    /// log.
-    fn can_go_on(&mut self, copy: &mut PartitionLog) -> Result<bool, LogError> {
-        if self.is_compacted() {
-            return Ok(false);
-        }
-        // It was opened before the policy of its topic was known.
-        copy.set_config(Arc::clone(self.log.config()));
-        copy.end_at_gap()?;
-        while copy.damage().is_none() && copy.check_next_segment()? {}
-        Ok(copy.damage().is_none() && self.is_of_log(copy))
-    }
-
-    /// Whether the log contains the whole copy, as far as their ends show.
-    fn is_of_log(&mut self, copy: &mut PartitionLog) -> bool {
+    /// Whether the log contains the whole copy, as far as their ends show. `last_of_copy` is the last batch of the copy,
+    /// if that can be read.
+    fn is_of_log(&mut self, copy: &PartitionLog, last_of_copy: Option<Vec<u8>>) -> bool {
         let end = copy.log_end_offset();
         if end > self.log.log_end_offset() {
             return false;
@@ -308,8 +307,8 @@ impl State {
         let lies_in = |log: &PartitionLog| last >= log.log_start_offset();
         // If the log starts behind it, the copy restarts in any case.
         !lies_in(copy) || !lies_in(&self.log) || {
-            let (ours, theirs) = (last_batch(&mut self.log, last), last_batch(copy, last));
-            matches!((ours, theirs), (Ok(ours), Ok(theirs)) if ours == theirs)
+            let ours = last_batch(&mut self.log, last).ok().flatten();
+            ours.is_some() && ours == last_of_copy
         }
     }
 
@@ -429,6 +428,22 @@ fn append(copy: &mut PartitionLog, slice: &LogSlice) -> Result<Progress, MoveErr
 fn read(slice: &LogSlice) -> io::Result<Option<Vec<u8>>> {
     let mut bytes = vec![0; slice.len];
     Ok((slice.file.read_at(&mut bytes, slice.position)? == bytes.len()).then_some(bytes))
+}
+
+/// Whether nothing is missing from a copy of an earlier process: the log is deleted when the copy takes its place. Reads
+/// all of the copy.
+fn is_whole(copy: &mut PartitionLog, config: Arc<LogConfig>) -> Result<bool, LogError> {
+    // It was opened before the policy of its topic was known.
+    copy.set_config(config);
+    copy.end_at_gap()?;
+    while copy.damage().is_none() && copy.check_next_segment()? {}
+    Ok(copy.damage().is_none())
+}
+
+/// The last batch of a copy, if it has one that can be read.
+fn last_batch_of_copy(copy: &mut PartitionLog) -> Option<Vec<u8>> {
+    let last = copy.log_end_offset() - 1;
+    if last >= copy.log_start_offset() { last_batch(copy, last).ok().flatten() } else { None }
 }
 
 /// The batch with this offset.

@@ -45,6 +45,8 @@ pub(super) struct Follower {
     pub(super) refused_gap: Option<(OffsetsMissing, u32)>,
     /// The first offset that this leader has sent: all records from there on are its own.
     pub(super) first_sent: Option<Offset>,
+    /// Whether acknowledged records of these were set aside when this leader had them truncated.
+    pub(super) keeps_taken_back: bool,
 }
 
 impl Leader {
@@ -82,7 +84,12 @@ impl Leader {
 
 impl Follower {
     pub(super) fn new() -> Follower {
-        Follower { leader_high_watermark: Offset::NONE, refused_gap: None, first_sent: None }
+        Follower {
+            leader_high_watermark: Offset::NONE,
+            refused_gap: None,
+            first_sent: None,
+            keeps_taken_back: false,
+        }
     }
 }
 

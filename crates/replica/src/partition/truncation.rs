@@ -1,7 +1,25 @@
 //! The offset to truncate to when a log has diverged from its leader's. Pure.
 
 use thalweg_log::EpochEnd;
-use thalweg_record::Offset;
+use thalweg_record::{LeaderEpoch, Offset};
+
+/// Where a leader's log parts from a follower's, by the answer to a fetch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Divergence {
+    /// The largest epoch there that is not above the last one here.
+    pub leader_epoch: LeaderEpoch,
+    /// Where it ends there.
+    pub end_offset: Offset,
+    /// Where the leader's log begins for its followers.
+    pub leader_start: Offset,
+}
+
+impl Divergence {
+    /// The end of the epoch in the leader's log.
+    pub(super) fn epoch_end(&self) -> EpochEnd {
+        EpochEnd { leader_epoch: self.leader_epoch, end_offset: self.end_offset }
+    }
+}
 
 /// Where to cut a log that has parted from its leader's (KIP-595, Kafka's `getOffsetTruncationState`). `leader` is the
 /// largest epoch there that is not above the last one here, and where it ends; `own` the same looked up here.
@@ -18,7 +36,6 @@ pub fn truncation(leader: EpochEnd, own: Option<EpochEnd>, log_end: Offset) -> O
 #[cfg(test)]
 mod tests {
     use super::*;
-    use thalweg_record::LeaderEpoch;
 
     fn end(epoch: i32, offset: i64) -> EpochEnd {
         EpochEnd { leader_epoch: LeaderEpoch(epoch), end_offset: Offset(offset) }

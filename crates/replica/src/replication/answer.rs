@@ -1,7 +1,7 @@
 //! Interprets a leader's answer for one partition of a follower. Pure.
 
+use crate::partition::Divergence;
 use std::time::Duration;
-use thalweg_log::EpochEnd;
 use thalweg_record::{LeaderEpoch, Offset};
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::fetch_response::PartitionData;
@@ -15,7 +15,7 @@ pub enum Verdict {
     /// Append the records, and take over the high watermark and the log start.
     Take,
     /// The logs have parted: cut this one, by where their largest common epoch ends in the leader's.
-    Truncate(EpochEnd),
+    Truncate(Divergence),
     /// The leader's log does not contain this offset: ask for its bounds.
     OutOfRange,
     /// Rest, and try again.
@@ -27,9 +27,10 @@ pub enum Verdict {
 /// Interprets a partition's part of an answer.
 pub fn judge(data: &PartitionData) -> Verdict {
     match ErrorCode::from_i16(data.error_code) {
-        Some(ErrorCode::None) if data.diverging_epoch.epoch >= 0 => Verdict::Truncate(EpochEnd {
+        Some(ErrorCode::None) if data.diverging_epoch.epoch >= 0 => Verdict::Truncate(Divergence {
             leader_epoch: LeaderEpoch(data.diverging_epoch.epoch),
             end_offset: Offset(data.diverging_epoch.end_offset.max(0)),
+            leader_start: Offset(data.log_start_offset.max(0)),
         }),
         Some(ErrorCode::None) => Verdict::Take,
         Some(ErrorCode::OffsetOutOfRange) => Verdict::OutOfRange,
@@ -51,10 +52,6 @@ mod tests {
     use super::*;
     use thalweg_wire::request::fetch_response::EpochEndOffset;
 
-    fn end(epoch: i32, offset: i64) -> EpochEnd {
-        EpochEnd { leader_epoch: LeaderEpoch(epoch), end_offset: Offset(offset) }
-    }
-
     #[test]
     fn each_code_has_its_verdict() {
         let of = |code: ErrorCode| judge(&PartitionData { error_code: code.code(), ..Default::default() });
@@ -72,9 +69,13 @@ mod tests {
 
     #[test]
     fn a_diverging_epoch_is_told_without_an_error() {
-        let diverging_epoch = EpochEndOffset { epoch: 4, end_offset: 12 };
-        let data = PartitionData { diverging_epoch, ..Default::default() };
-        assert_eq!(judge(&data), Verdict::Truncate(end(4, 12)));
+        for (log_start_offset, leader_start) in [(7, 7), (-1, 0)] {
+            let diverging_epoch = EpochEndOffset { epoch: 4, end_offset: 12 };
+            let data = PartitionData { diverging_epoch, log_start_offset, ..Default::default() };
+            let (leader_epoch, end_offset, leader_start) = (LeaderEpoch(4), Offset(12), Offset(leader_start));
+            let expected = Divergence { leader_epoch, end_offset, leader_start };
+            assert_eq!(judge(&data), Verdict::Truncate(expected));
+        }
         let none = PartitionData::default();
         assert_eq!(judge(&none), Verdict::Take);
     }

@@ -67,7 +67,9 @@ async fn check(replication: &Replication, watched: &mut LeaveAttempts) {
         match step {
             DamageStep::FetchAgain
                 // A controller that knows no directories takes no such report.
-                if may_cut(replication.leaving.get(&key), damage) || !replication.tracks_directories() =>
+                if !partition.cuts_to_fetch_again(damage)
+                    || may_cut(replication.leaving.get(&key))
+                    || !replication.tracks_directories() =>
             {
                 let disk = replication.log_dirs.disk().clone();
                 if disk.spawn(move || partition.fetch_damage_again()).await.is_err() {
@@ -133,11 +135,9 @@ fn next(leaving: Option<Leaving>, leads: bool, is_known_as_lost: bool, is_too_ea
     }
 }
 
-/// Whether a log may be cut: its leader does not take it into the ISR for what it had before. Where records are missing from the
-/// end nothing is cut.
-fn may_cut(leaving: Option<Leaving>, damage: Damage) -> bool {
-    let has_left = Some(Leaving { is_quiet: true, is_shown: true });
-    matches!(damage, Damage::Missing(_)) || leaving == has_left
+/// Whether a log may be cut: its leader does not take it into the ISR for what it had before.
+fn may_cut(leaving: Option<Leaving>) -> bool {
+    leaving == Some(Leaving { is_quiet: true, is_shown: true })
 }
 
 impl LeaveAttempts {
@@ -191,7 +191,6 @@ impl LeaveAttempts {
 mod tests {
     use super::*;
     use thalweg_metadata::PartitionIndex;
-    use thalweg_record::Offset;
     use thalweg_wire::Uuid;
 
     #[test]
@@ -214,7 +213,6 @@ mod tests {
 
     #[test]
     fn replica_is_not_fetched_before_it_is_reported_and_cut() {
-        let unreadable = Damage::Unreadable(Offset::ZERO);
         let at = |is_quiet, is_shown| Some(Leaving { is_quiet, is_shown });
         let follower = |leaving, is_lost, is_too_early| next(leaving, false, is_lost, is_too_early);
         assert_eq!(follower(None, false, false), Next::Begin);
@@ -225,10 +223,9 @@ mod tests {
         assert_eq!(follower(at(true, true), true, true), Next::Wait, "it is still eligible");
         assert_eq!(follower(at(true, true), false, true), Next::GoOn, "and remains so");
         for leaving in [None, at(false, false), at(true, false), at(false, true)] {
-            assert!(!may_cut(leaving, unreadable), "{leaving:?}");
-            assert!(may_cut(leaving, Damage::Missing(Offset::ZERO)));
+            assert!(!may_cut(leaving), "{leaving:?}");
         }
-        assert!(may_cut(at(true, true), unreadable));
+        assert!(may_cut(at(true, true)));
         assert_eq!(next(None, true, false, false), Next::Report, "a leader fetches nothing");
         assert_eq!(next(at(false, false), true, false, true), Next::Wait);
     }

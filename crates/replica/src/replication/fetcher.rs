@@ -8,14 +8,15 @@ use super::answer::{Verdict, backoff, judge};
 use super::durability::{Owing, OwingStarts};
 use super::session::FetchSession;
 use crate::isr_changes::PartitionKey;
-use crate::partition::{FetchPosition, FollowError, LeaderBounds, Partition, Replicated};
+use crate::partition::{
+    Divergence, FetchPosition, FollowError, LeaderBounds, Partition, Replicated, Truncated,
+};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_dial::{ClientError, Connection, RequestOptions};
-use thalweg_log::EpochEnd;
 use thalweg_membership::PeerError;
 use thalweg_metadata::{BrokerId, PartitionIndex};
 use thalweg_record::{LeaderEpoch, Offset};
@@ -82,8 +83,6 @@ struct Followed {
     is_compared: bool,
     /// How often the leader was asked for that in vain: other answers do not end this series.
     comparison_failures: u32,
-    /// Whether the leader has sent records since the last truncation.
-    has_sent: bool,
     /// How often the leader has had records truncated that it had sent.
     taken_back: u32,
 }
@@ -231,7 +230,6 @@ impl Fetcher {
                 stopped: false,
                 is_compared: false,
                 comparison_failures: 0,
-                has_sent: false,
                 taken_back: 0,
             };
             self.followed.insert(key, followed);
@@ -510,7 +508,6 @@ impl Fetcher {
         match taken {
             Ok(Replicated { next, .. }) => {
                 followed.failures = 0;
-                followed.has_sent |= received_any;
                 // A repeated position need not be sent, unless the leader sent an unusable part, such as the
                 // beginning of a batch.
                 let told = self.session.partition(&key).map(|told| told.log_start_offset);
@@ -544,7 +541,7 @@ impl Fetcher {
         partition: Arc<Partition>,
         epoch: LeaderEpoch,
         from: Offset,
-        leader: EpochEnd,
+        leader: Divergence,
     ) {
         tracing::info!(
             ?partition,
@@ -555,31 +552,43 @@ impl Fetcher {
             end_offset = leader.end_offset.0,
             "Log diverges from the leader's"
         );
-        self.change_log(key, move || partition.truncate_to_leader(epoch, from, leader)).await;
+        let is_taken_back = self
+            .change_log(key, move || {
+                let Truncated { next, is_taken_back } = partition.truncate_to_leader(epoch, from, leader)?;
+                Ok((next, is_taken_back))
+            })
+            .await
+            .unwrap_or_default();
         // A leader whose epochs do not fit its records would have the same ones sent and truncated for ever, without a pause.
-        if let Some(followed) = self.followed.get_mut(&key)
-            && std::mem::take(&mut followed.has_sent)
-        {
+        if is_taken_back && let Some(followed) = self.followed.get_mut(&key) {
             followed.taken_back = followed.taken_back.saturating_add(1);
             followed.failures = followed.failures.max(followed.taken_back);
             self.rest(key);
         }
     }
 
-    /// Changes a log on a blocking thread, and continues at its new end.
-    async fn change_log(
+    /// Changes a log on a blocking thread, and continues at its new end. Returns what else the work has found, if it
+    /// succeeded.
+    async fn change_log<T: Send + 'static>(
         &mut self,
         key: PartitionKey,
-        work: impl FnOnce() -> Result<FetchPosition, FollowError> + Send + 'static,
-    ) {
+        work: impl FnOnce() -> Result<(FetchPosition, T), FollowError> + Send + 'static,
+    ) -> Option<T> {
         let done = self.replication.log_dirs.disk().spawn(work).await.expect("work on a log does not panic");
         match done {
             Err(error @ (FollowError::Append(_) | FollowError::Log(_))) => {
                 tracing::error!(topic = %key.0, partition = %key.1, %error, "Failed to truncate a log");
                 self.rest(key);
+                None
             }
-            Err(FollowError::Void(_)) => self.go_on_at_end(key),
-            Ok(position) => self.go_on(key, Ok(position)),
+            Err(FollowError::Void(_)) => {
+                self.go_on_at_end(key);
+                None
+            }
+            Ok((position, found)) => {
+                self.go_on(key, Ok(position));
+                Some(found)
+            }
         }
     }
 
@@ -618,7 +627,7 @@ impl Fetcher {
             );
         }
         let bounds = LeaderBounds { start, end, lost_from };
-        self.change_log(key, move || partition.reset_to_leader(epoch, from, bounds)).await;
+        self.change_log(key, move || Ok((partition.reset_to_leader(epoch, from, bounds)?, ()))).await;
         if let Some(followed) = self.followed.get_mut(&key) {
             followed.failures = followed.failures.saturating_add(1);
             // If the leader repeats its answer, do not ask again without a pause.
@@ -729,7 +738,6 @@ mod tests {
             stopped: false,
             is_compared: false,
             comparison_failures: 0,
-            has_sent: false,
             taken_back: 0,
         };
         let (now, longest) = (Instant::now(), Duration::from_millis(70));

@@ -103,7 +103,7 @@ pub fn handle(broker: &Arc<Broker>, mut call: Call, mut d: Decoder) -> Result<Re
             settled.push((id, settling.settled(&broker).await));
         }
         if plan.epoch == FINAL_EPOCH {
-            broker.shares.end_session(&plan.key);
+            broker.shares.end_session(&plan.key, &plan.session);
         }
         respond::fetched(&broker, &call, plan, settled, spent)
     })))

@@ -77,9 +77,10 @@ pub async fn acknowledge(
         Ok(key) => key,
         Err(error) => return refused(error),
     };
-    if let Err(error) = broker.shares.sessions.acknowledges(&key, epoch) {
-        return refused(error.code());
-    }
+    let session = match broker.shares.sessions.acknowledges(&key, epoch) {
+        Ok(session) => session,
+        Err(error) => return refused(error.code()),
+    };
     let acknowledgements = Acknowledgements {
         key: &key,
         may_renew: call.version >= RENEWS_FROM,
@@ -100,7 +101,7 @@ pub async fn acknowledge(
         settled.push((id, settling.settled(&broker).await));
     }
     if epoch == FINAL_EPOCH {
-        broker.shares.end_session(&key);
+        broker.shares.end_session(&key, &session);
     }
     respond::acknowledged(&broker, &call, &key.group, settled)
 }

@@ -1,6 +1,7 @@
 //! Who may do what: every API that is served, with clients that may do nothing, something, or all.
 
 mod control_topics;
+mod described_groups;
 mod kafka;
 mod probes;
 mod streams;

@@ -114,6 +114,26 @@ fn value(number: i64) -> Vec<u8> {
     value
 }
 
+/// The log start is behind all that the replica has, and within what its leader has.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn replica_with_a_wrong_log_start_fetches_all_records_again() {
+    const MORE: i64 = 10;
+    let mut cluster = Cluster::start(&[]).await;
+    let topic = cluster.filled("topic", &[3, 1, 2]).await;
+    cluster.kill(3).await;
+    for number in 0..MORE {
+        cluster.put(&topic, 0, -1, &value(number)).await;
+    }
+    let checkpoint = cluster.dirs[2].path().join("log-start-offset-checkpoint");
+    let text = format!("0\n1\n{} 0 {}\n", topic.name, BATCHES + MORE / 2);
+    std::fs::write(checkpoint, text).expect("writes");
+    cluster.begin(3).await;
+    cluster.assert_complete(&topic, &[1, 2, 3]).await;
+    cluster.elect(&topic, 3).await;
+    cluster.assert_complete(&topic, &[3, 1, 2]).await;
+    cluster.stop_all().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn leader_with_unreadable_records_hands_over_and_fetches_them_again() {
     let mut cluster = Cluster::start(&[]).await;

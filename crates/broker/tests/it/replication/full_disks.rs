@@ -106,6 +106,36 @@ async fn damaged_log_waits_for_room_while_others_are_served() {
     cluster.stop_all().await;
 }
 
+/// What is behind a gap is set aside. The log waits for descriptors, and is served once there are some.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn log_that_cannot_be_ended_at_a_gap_is_opened_later() {
+    let mut cluster = Cluster::start(&[]).await;
+    let topic = cluster.create("gapped", &[&[1]], &[("segment.bytes", "1048576")]).await;
+    for _ in 0..4 {
+        cluster.put(&topic, 0, -1, &[7; 700_000]).await;
+    }
+    cluster.kill(1).await;
+    let segment = cluster.dirs[0].path().join("gapped-0/00000000000000000002.log");
+    std::fs::write(&segment, []).expect("it is there");
+    let faults = Arc::new(Faults::default());
+    faults.fail(FaultyCall::Create, "-stray", CallError::TooManyOpen);
+    let machine = Machine { disk: Disk::with_faults(Arc::clone(&faults)), ..Machine::real() };
+    cluster.begin_on(&machine, 1, &[]).await;
+    wait_for_leader(&cluster, &topic, 0, 1).await;
+    assert_ne!(cluster.try_put(&topic, 0, -1, b"meanwhile").await.0, 0);
+    faults.heal();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let outcome = loop {
+        let outcome = cluster.try_put(&topic, 0, -1, b"after").await;
+        if outcome.0 == 0 || Instant::now() > deadline {
+            break outcome;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    };
+    assert_eq!(outcome, (0, 2));
+    cluster.stop_all().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn full_directory_hands_over_though_another_has_room() {
     let other = tempfile::tempdir().expect("a temporary directory");

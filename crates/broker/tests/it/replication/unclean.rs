@@ -100,6 +100,20 @@ async fn a_consumer_goes_back_to_where_the_log_of_an_unclean_leader_differs() {
     }
 }
 
+/// The former leader has deleted more than the unclean one ever had.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn former_leader_that_starts_behind_the_unclean_one_takes_its_records_over() {
+    let (mut cluster, topic) = before_the_election().await;
+    cluster.replica(2, &topic, 0).delete_records(8).expect("deletes");
+    cluster.broker(2).server().broker.log_dirs.checkpoint_log_starts();
+    elect(&mut cluster, &topic, 20).await;
+    cluster.begin(2).await;
+    cluster.wait_for_isr(&topic, 0, &[2, 3]).await;
+    let log = cluster.assert_same(&topic, 0, &[3, 2]).await;
+    assert_eq!(values_of(&log).len(), BOTH + 20);
+    cluster.stop_all().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_consumer_without_a_reset_policy_reports_an_unclean_leader() {
     let (mut cluster, topic) = before_the_election().await;

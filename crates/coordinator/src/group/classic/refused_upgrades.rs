@@ -36,3 +36,24 @@ impl RefusedUpgrades {
         has_room
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_that_are_put_off_are_few_and_give_way_when_their_time_is_over() {
+        let mut refused = RefusedUpgrades::default();
+        for index in 0..MEMBERS_MAX {
+            assert!(refused.put_off_by(&index.to_string(), 100, 0));
+        }
+        assert!(refused.put_off_by("0", 200, 0), "it has a place");
+        assert!(!refused.put_off_by("another", 100, 99));
+        assert_eq!(refused.by_member.len(), MEMBERS_MAX);
+        assert!(refused.has("1", 99) && !refused.has("1", 100) && refused.has("0", 100));
+        assert!(refused.put_off_by("another", 300, 100));
+        assert_eq!(refused.by_member.len(), 2, "the time of all others is over");
+        refused.put_off(400);
+        assert!(refused.has("anybody", 399) && !refused.has("anybody", 400) && refused.by_member.is_empty());
+    }
+}

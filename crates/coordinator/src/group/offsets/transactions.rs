@@ -113,6 +113,12 @@ impl Transactions {
         pending.into_iter().map(|((group, topic, partition), value)| (group, topic, partition, value))
     }
 
+    /// Forgets the pending commits of all transactions.
+    pub(super) fn clear(&mut self) {
+        self.pending.clear();
+        self.open.clear();
+    }
+
     fn drop_empty(&mut self, group: &str, topic: &str) {
         let Some(topics) = self.open.get_mut(group) else { return };
         if topics.get(topic).is_some_and(BTreeMap::is_empty) {

@@ -287,8 +287,10 @@ impl Shard {
 
     /// The log is replayed: members have a whole session to be heard of, and the whole time to revoke partitions.
     pub(super) fn start_consumer_sessions(&mut self, id: &str, now: Moment) {
+        let has_lost_records = self.has_lost_records;
         let Some((id, group, scene)) = self.consumer_group(id, now) else { return };
-        let changes = group.deadlines_at_start(scene.times.session_timeout_ms);
+        let timeout_ms = if has_lost_records { 0 } else { scene.times.session_timeout_ms };
+        let changes = group.deadlines_at_start(timeout_ms);
         self.after_write(After::Changes(id, changes), now);
     }
 

@@ -68,11 +68,19 @@ impl Shard {
 
     /// The log is replayed: members have a whole session to be heard of. Groups that grew too large under another
     /// setting rebalance, so that their consumers can commit before some are turned away.
+    ///
+    /// Where records were lost, no member is believed: its subscription or assignment may be an older one that the member would
+    /// never send again. All sessions are over, and the members join again.
     pub(super) fn start_sessions(&mut self, now: Moment) {
+        let are_over = self.has_lost_records;
         let mut ids: Vec<Arc<str>> = self.groups.keys().cloned().collect();
         ids.sort_unstable();
         for id in ids {
             let decided = self.with_group(&id, now, |group, cx| {
+                if are_over {
+                    group.end_sessions(cx.timers, cx.now.monotonic_ms);
+                    return;
+                }
                 group.start_sessions(cx.timers, cx.now.monotonic_ms);
                 if group.size() > cx.config.group_size_max {
                     group.prepare_rebalance(cx);
@@ -80,6 +88,9 @@ impl Shard {
             });
             let ((), effects) = decided.unwrap_or(((), Effects::default()));
             self.settle(effects);
+            if are_over && let Some(group) = self.group(&id) {
+                self.write(group.stray_target_tombstones(), None, Vec::new());
+            }
             self.start_consumer_sessions(&id, now);
             self.start_share_sessions(&id, now);
             self.start_streams_deadlines(&id, now);

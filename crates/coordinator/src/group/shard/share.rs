@@ -135,7 +135,7 @@ impl Shard {
 
     /// The log is replayed: members have a whole session to be heard of.
     pub(super) fn start_share_sessions(&mut self, id: &str, now: Moment) {
-        let at_ms = self.share_session_end(id, now);
+        let at_ms = if self.has_lost_records { now.monotonic_ms } else { self.share_session_end(id, now) };
         let group = self.groups.get_mut(id).and_then(Timed::latest_mut).and_then(Group::share_mut);
         if let Some(group) = group {
             group.touch_all(&mut self.timers, at_ms);

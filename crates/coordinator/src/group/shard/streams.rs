@@ -150,7 +150,8 @@ impl Shard {
 
     /// The log is replayed: members have a whole session to be heard of, and the whole time to give up tasks.
     pub(super) fn start_streams_deadlines(&mut self, id: &str, now: Moment) {
-        let timeout_ms = self.context.streams_times(id).session_timeout_ms;
+        let session_timeout_ms = self.context.streams_times(id).session_timeout_ms;
+        let timeout_ms = if self.has_lost_records { 0 } else { session_timeout_ms };
         if let Some(group) = self.group(id).and_then(Group::streams) {
             let changes = group.deadlines_at_start(timeout_ms);
             self.after_write(After::Changes(id.into(), changes), now);

@@ -215,7 +215,7 @@ impl StreamsGroup {
         if !bumps {
             return self.epoch;
         }
-        let epoch = self.epoch + 1;
+        let epoch = self.next_epoch();
         let configs = [(STANDBY_REPLICAS.to_owned(), standbys.to_string())].into();
         records.push(self.epoch_record(epoch, topics.hash, validated, &configs));
         epoch

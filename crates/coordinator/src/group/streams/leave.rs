@@ -34,7 +34,7 @@ impl StreamsGroup {
         let mut records = Vec::new();
         member_tombstones(&self.id, std::iter::once(&*member.id), None, &mut records);
         let (hash, validated) = (self.metadata_hash, self.validated_epoch);
-        records.push(self.epoch_record(self.epoch + 1, hash, validated, &self.assignment_configs));
+        records.push(self.epoch_record(self.next_epoch(), hash, validated, &self.assignment_configs));
         records
     }
 

@@ -18,7 +18,7 @@ use thalweg_wire::request::txn_offset_commit_request::{
 use thalweg_wire::request::{OffsetDeleteRequest, TxnOffsetCommitRequest};
 use thalweg_wire::{ErrorCode, Uuid};
 
-fn fetch_stable(h: &mut Harness, group: &str) -> Option<OffsetFetchResponseGroup> {
+pub(super) fn fetch_stable(h: &mut Harness, group: &str) -> Option<OffsetFetchResponseGroup> {
     let request = fetch_request(group, 0);
     let ticket = h.turn(|shard, ticket, _| shard.fetch_offsets_after_writes(&request, true, ticket));
     match h.answer(ticket)? {
@@ -28,7 +28,7 @@ fn fetch_stable(h: &mut Harness, group: &str) -> Option<OffsetFetchResponseGroup
 }
 
 /// The error, or the offset, of the one partition of an answer.
-fn only_offset(group: &OffsetFetchResponseGroup) -> Result<i64, ErrorCode> {
+pub(super) fn only_offset(group: &OffsetFetchResponseGroup) -> Result<i64, ErrorCode> {
     let partition = &group.topics[0].partitions[0];
     match error(partition.error_code) {
         ErrorCode::None => Ok(partition.committed_offset),
@@ -48,7 +48,7 @@ fn delete_offset(h: &mut Harness, partition_index: i32) -> ErrorCode {
     }
 }
 
-fn commit_in_transaction(h: &mut Harness, producer_id: i64, offset: i64) -> ErrorCode {
+pub(super) fn commit_in_transaction(h: &mut Harness, producer_id: i64, offset: i64) -> ErrorCode {
     let partition = TxnOffsetCommitRequestPartition { committed_offset: offset, ..Default::default() };
     let topic = TxnOffsetCommitRequestTopic { name: "t".to_owned(), partitions: vec![partition] };
     let request = TxnOffsetCommitRequest {
@@ -64,7 +64,7 @@ fn commit_in_transaction(h: &mut Harness, producer_id: i64, offset: i64) -> Erro
     }
 }
 
-fn end_transaction(h: &mut Harness, producer_id: i64, outcome: TransactionOutcome) {
+pub(super) fn end_transaction(h: &mut Harness, producer_id: i64, outcome: TransactionOutcome) {
     let end = EndOfTransaction { outcome, coordinator_epoch: 0, transaction_version: 2 };
     let ticket = h.turn(|shard, ticket, _| {
         shard.complete_transaction(ProducerId(producer_id), ProducerEpoch(0), end, ticket);

@@ -9,7 +9,7 @@ use super::super::topics::{TopicPlacement, Topics};
 use crate::driver::{HeldAnswers, Moment, Piece, Shard as _, Ticket, WriteError};
 use bytes::Bytes;
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use thalweg_hash::HashMap;
 use thalweg_metadata::PartitionIndex;
@@ -84,6 +84,8 @@ pub(super) struct Harness {
     pub(super) now_ms: i64,
     /// The log: one encoded batch per write.
     pub(super) log: Vec<Bytes>,
+    /// The batches that cannot be read any more, by their places in the log.
+    pub(super) lost: BTreeSet<usize>,
     next_offset: i64,
     /// Whether appends wait for [`Harness::acknowledge`].
     pub(super) holds: bool,
@@ -120,6 +122,7 @@ impl Harness {
             topics,
             now_ms,
             log: Vec::new(),
+            lost: BTreeSet::new(),
             next_offset: 0,
             holds: false,
             held: VecDeque::new(),
@@ -147,7 +150,11 @@ impl Harness {
     pub(super) fn reloaded(&self) -> Shard {
         let mut shard = Shard::new(&self.context, 0, self.now());
         let mut buffer = DecompressBuffer::default();
-        for batch in &self.log {
+        for (place, batch) in self.log.iter().enumerate() {
+            if self.lost.contains(&place) {
+                shard.skip_lost();
+                continue;
+            }
             shard
                 .replay(Piece::acknowledged(batch), &mut buffer, self.now())
                 .expect("the log was written here");
@@ -183,6 +190,18 @@ impl Harness {
             }
         }
         records
+    }
+
+    /// Writes records that no request has asked for, to be loaded.
+    pub(super) fn append(&mut self, records: &[CoordinatorRecord]) {
+        let base_offset = Offset(self.next_offset);
+        let mut builder = BatchBuilder::new(BatchOptions { base_offset, ..BatchOptions::default() });
+        for record in records {
+            let (key, value) = record.encode().expect("short strings");
+            builder.append(self.now_ms, Some(&key), value.as_deref(), &[]).expect("a small batch");
+        }
+        self.next_offset += i64::from(builder.record_count());
+        self.log.push(builder.build());
     }
 
     /// One turn of the shard, for a request.

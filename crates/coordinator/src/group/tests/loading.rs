@@ -120,3 +120,32 @@ async fn damaged_log_is_served_once_its_batch_is_restored() {
     assert_eq!(fetched(&groups).await, Ok(9));
     assert_eq!(groups.load_figures().failed, 0);
 }
+
+#[tokio::test]
+async fn damaged_batch_that_no_replica_can_mend_is_left_out() {
+    let log = written().await;
+    let groups = elected(&log).await;
+    let committed = groups.offset_commit(&client(), commit_request(&[("t", 0, 0)]), 9).await;
+    assert_eq!(commit_errors(&committed)[0].2, ErrorCode::None);
+    groups.shutdown();
+    let mut damaged = log.batches.lock()[0].to_vec();
+    *damaged.last_mut().expect("it is no empty batch") ^= 4;
+    log.batches.lock()[0] = Bytes::from(damaged);
+    log.is_only_replica.store(true, Ordering::Relaxed);
+    log.replays.store(0, Ordering::Relaxed);
+    let groups = coordinator(&log);
+    groups.on_elected(PartitionIndex(0), 6);
+    wait_for_load(&groups, 0..1).await;
+    let request = OffsetFetchRequest { group_id: "g".to_owned(), topics: None, ..Default::default() };
+    let answer = groups.offset_fetch(request, 7).await;
+    let partitions = &answer.topics[0].partitions;
+    assert_eq!(
+        (partitions.len(), partitions[0].partition_index),
+        (1, 0),
+        "the other is in the damaged batch"
+    );
+    assert_eq!(groups.load_figures().failed, 0);
+    let committed = groups.offset_commit(&client(), commit_request(&[("t", 0, 1)]), 9).await;
+    assert_eq!(commit_errors(&committed)[0].2, ErrorCode::None);
+    assert_eq!(log.replays.load(Ordering::Relaxed), 1);
+}

@@ -433,3 +433,37 @@ fn a_refused_clean_up_of_a_deleted_topic_is_tried_again_and_raises_no_epoch() {
     }
     assert_eq!(scene.initialized(), partitions(&[(8, &[0]), (9, &[0])]));
 }
+
+#[test]
+fn members_join_again_where_any_batch_is_lost() {
+    let lived = || {
+        let mut scene = Scene::new();
+        let mut one = scene.joined("one", &["t"]);
+        let two = scene.joined("two", &["t", "u"]);
+        scene.harness.advance(1_000);
+        scene.beat(&mut one);
+        (scene, [one, two])
+    };
+    let batches = lived().0.harness.log.len();
+    assert!(batches > 4, "{batches}");
+    for lost in 0..batches {
+        let (mut scene, members) = lived();
+        for restart in 0..2 {
+            scene.harness.restart_without(lost);
+            for member in &members {
+                let refusal = scene.refusal(&member.request());
+                let expected = [ErrorCode::UnknownMemberId, ErrorCode::GroupIdNotFound];
+                assert!(expected.contains(&refusal), "{lost} {restart}: {refusal}");
+            }
+            let mut member = scene.joined("one", &["t", "u"]);
+            // An initialization whose outcome is lost is asked for again after a while.
+            for _ in 0..60 {
+                scene.harness.advance(1_000);
+                if let Some(initialization) = scene.beat(&mut member) {
+                    scene.answer(&initialization, true);
+                }
+            }
+            assert_eq!(member.assigned, [(7, 0), (7, 1), (8, 0)], "{lost} {restart}");
+        }
+    }
+}

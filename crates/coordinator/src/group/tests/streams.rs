@@ -722,3 +722,31 @@ fn a_heartbeat_that_cannot_be_written_extends_the_session() {
     h.advance(1_000);
     assert_eq!(send(&mut h, &request).error_code, 0);
 }
+
+#[test]
+fn members_join_again_where_any_batch_is_lost() {
+    let lived = || {
+        let mut scene = Scene::new();
+        let (mut one, mut two) = (Member::new("one", plain()), Member::new("two", plain()));
+        scene.settle(&mut [&mut one]);
+        scene.settle(&mut [&mut one, &mut two]);
+        (scene, [one, two])
+    };
+    let batches = lived().0.harness.log.len();
+    assert!(batches > 4, "{batches}");
+    for lost in 0..batches {
+        let (mut scene, members) = lived();
+        for restart in 0..2 {
+            scene.harness.restart_without(lost);
+            for member in &members {
+                let refusal = scene.refusal(&member.request());
+                let expected = [ErrorCode::UnknownMemberId, ErrorCode::GroupIdNotFound];
+                assert!(expected.contains(&refusal), "{lost} {restart}: {refusal}");
+            }
+            let (mut one, mut two) = (Member::new("one", plain()), Member::new("two", plain()));
+            scene.settle(&mut [&mut one, &mut two]);
+            assert_eq!((one.active.len(), two.active.len()), (1, 1), "{lost} {restart}");
+            assert!(one.active.is_disjoint(&two.active), "{lost} {restart}");
+        }
+    }
+}

@@ -7,7 +7,7 @@ use super::super::shard::{Shard, ShardContext};
 use crate::driver::{HeldAnswers, Moment, Piece, Shard as _, Ticket, WriteError};
 use bytes::Bytes;
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use thalweg_hash::HashSet;
 use thalweg_metadata::PartitionIndex;
@@ -42,6 +42,8 @@ pub(super) struct Harness {
     pub(super) now_ms: i64,
     /// The log: one encoded batch per write.
     pub(super) log: Vec<Bytes>,
+    /// The batches that cannot be read any more, by their places in the log.
+    pub(super) lost: BTreeSet<usize>,
     next_offset: i64,
     /// Whether appends wait for [`Harness::acknowledge`].
     pub(super) holds: bool,
@@ -68,6 +70,7 @@ impl Harness {
             cluster,
             now_ms,
             log: Vec::new(),
+            lost: BTreeSet::new(),
             next_offset: 0,
             holds: false,
             held: VecDeque::new(),
@@ -83,7 +86,11 @@ impl Harness {
     pub(super) fn reloaded(&self) -> Shard {
         let mut shard = Shard::new(&self.context, 0, moment(self.now_ms));
         let mut buffer = DecompressBuffer::default();
-        for batch in &self.log {
+        for (place, batch) in self.log.iter().enumerate() {
+            if self.lost.contains(&place) {
+                shard.skip_lost();
+                continue;
+            }
             shard
                 .replay(Piece::acknowledged(batch), &mut buffer, moment(self.now_ms))
                 .expect("the log was written here");

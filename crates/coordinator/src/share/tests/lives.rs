@@ -261,3 +261,30 @@ fn many_share_partitions_in_one_request_share_batches_of_bounded_size() {
     assert!((2..20).contains(&harness.log.len()), "{} batches", harness.log.len());
     assert!(harness.log.iter().all(|batch| batch.len() < 200 << 10));
 }
+
+/// Apart from the reset, all that was written tells of records that are delivered.
+#[test]
+fn runs_from_before_a_lost_reset_keep_no_record_from_being_delivered() {
+    let mut harness = initialized(500);
+    let g = key("g", 7, 0);
+    assert_eq!(harness.ask(&g, write(1, 0, vec![run(5, 90, 1, 2)])), Ok(Done::Changed));
+    harness.lost.insert(harness.log.len());
+    let reset = Ask::Initialize { state_epoch: 0, start_offset: 0 };
+    assert_eq!(harness.ask(&g, reset), Ok(Done::Changed));
+    assert_eq!(harness.ask(&g, write(1, 3, vec![run(20, 24, 1, 2)])), Ok(Done::Changed));
+    assert_eq!(harness.ask(&g, write(1, -1, vec![run(30, 34, 1, 2)])), Ok(Done::Changed));
+    let entry = harness.reloaded().entry(&g).expect("it is there").clone();
+    assert_eq!((entry.start_offset, entry.runs.as_slice()), (3, &[run(20, 24, 1, 2), run(30, 34, 1, 2)][..]));
+}
+
+#[test]
+fn lost_update_leaves_the_others() {
+    let mut harness = initialized(500);
+    let g = key("g", 7, 0);
+    for first in [0, 10, 20] {
+        assert_eq!(harness.ask(&g, write(1, -1, vec![run(first, first + 4, 1, 2)])), Ok(Done::Changed));
+    }
+    harness.lost.insert(harness.log.len() - 2);
+    let entry = harness.reloaded().entry(&g).expect("it is there").clone();
+    assert_eq!(entry.runs.as_slice(), [run(0, 4, 1, 2), run(20, 24, 1, 2)]);
+}

@@ -10,10 +10,13 @@ use super::super::shard::{InitRequest, TransactionFilter};
 use super::super::state::TransactionState;
 use super::harness::{ID, TIMEOUT_MS, named};
 use crate::driver::MemoryLog;
+use bytes::Bytes;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::Poll;
+use std::time::Duration;
 use thalweg_log::Clock;
 use thalweg_log::disk::Disk;
 use thalweg_metadata::PartitionIndex;
@@ -77,7 +80,7 @@ async fn a_loaded_addition_is_confirmed_when_the_replicas_have_it() {
 }
 
 /// A transaction that took too long ago, of a producer without another epoch.
-fn late() -> bytes::Bytes {
+fn late() -> Bytes {
     let state = TransactionState::Ongoing;
     let mut metadata = TransactionMetadata::new(7, 1, 0).with_partitions(&named(&[("t", 0)]), 2, 0);
     (metadata.producer_epoch, metadata.state) = (i16::MAX - 1, state);
@@ -118,4 +121,25 @@ async fn deadlines_come_while_the_controller_has_no_producer_id() {
             assert_eq!(added.map_err(|error| error.code()), Err(ErrorCode::CoordinatorNotAvailable));
         }
     }
+}
+
+/// Its groups would be served, but a state that lacks a decision would abort what other partitions have as committed.
+#[tokio::test]
+async fn damaged_batch_that_no_replica_can_mend_is_not_left_out() {
+    let log = MemoryLog::new();
+    let first = elected(TransactionConfig::default(), &log).await;
+    initialised(&first, ID).await;
+    first.shutdown();
+    let mut damaged = log.batches.lock()[0].to_vec();
+    *damaged.last_mut().expect("it is no empty batch") ^= 4;
+    log.batches.lock()[0] = Bytes::from(damaged);
+    log.is_only_replica.store(true, Ordering::Relaxed);
+    log.replays.store(0, Ordering::Relaxed);
+    let (cluster, clock, disk) = (Arc::new(OnePartition), Clock::system(), Disk::real());
+    let second = TransactionCoordinator::new(TransactionConfig::default(), log.clone(), cluster, clock, disk);
+    second.on_elected(PartitionIndex(0), 2);
+    while log.replays.load(Ordering::Relaxed) < 3 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(!second.is_loaded(PartitionIndex(0)));
 }

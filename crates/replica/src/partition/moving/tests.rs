@@ -3,15 +3,14 @@
 //! equals it. Also disks for the copy that are full or fail.
 
 use super::*;
+use crate::partition::Divergence;
 use crate::partition::testing::{NODE, partition, registration};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use std::path::PathBuf;
 use thalweg_hash::{HashMap, HashSet};
-use thalweg_log::disk::{CallError, Disk, Faults, FaultyCall, MemoryDisk};
-use thalweg_log::{
-    BatchFault, CleanupPolicy, Clock, CorruptBatch, LogConfig, LogDirsOptions, TopicPartition,
-};
+use thalweg_log::disk::{Answer, Call, CallError, Disk, Faults, FaultyCall, MemoryDisk};
+use thalweg_log::{BatchFault, CleanupPolicy, Clock, CorruptBatch, LogDirsOptions, TopicPartition};
 use thalweg_metadata::{BrokerId, PartitionRegistration};
 use thalweg_record::{BatchBuilder, BatchOptions, ProducerEpoch, ProducerId, batches};
 
@@ -187,8 +186,9 @@ impl History {
         self.partition.apply(&registration(OTHER, self.epoch - 1));
         let (end, leader) = self.partition.with_log(|log| {
             let (start, end) = (log.log_start_offset(), log.log_end_offset());
-            let to = (end - back).max(start);
-            (end, log.epoch_at(to).map(|leader_epoch| EpochEnd { leader_epoch, end_offset: to }))
+            let end_offset = (end - back).max(start);
+            let parting = |leader_epoch| Divergence { leader_epoch, end_offset, leader_start: start };
+            (end, log.epoch_at(end_offset).map(parting))
         });
         if let Some(leader) = leader {
             let epoch = LeaderEpoch(self.epoch - 1);
@@ -613,4 +613,48 @@ fn copy_is_restarted_without_setting_anything_aside() {
     let names = std::fs::read_dir(root.path().join("two")).expect("lists");
     let names: Vec<_> = names.map(|entry| entry.expect("an entry").file_name().into_string()).collect();
     assert!(names.iter().flatten().all(|name| !name.ends_with("-stray")), "{names:?}");
+}
+
+/// A copy may be large, and produce and fetch go on while it is looked through.
+#[test]
+fn copy_is_checked_and_restarted_outside_the_lock_of_the_partition() {
+    for is_of_log in [true, false] {
+        let clock = Clock::manual(1_700_000_000_000);
+        let disk = MemoryDisk::new(clock.clone());
+        let config = LogConfig { segment_bytes: 1000, ..LogConfig::default() };
+        let (dirs, log) = open(&disk, &clock, &config);
+        let moving = partition(log, 0);
+        (0..50).for_each(|_| append_batch(&moving, &one_record(), 0));
+        let from = moving.with_log(|log| log.directory_id());
+        let to = dirs.online_ids().into_iter().find(|id| Some(*id) != from).expect("there are two");
+        assert!(moving.begin_move(&dirs, to).expect("it begins"), "somebody has to see to it");
+        while moving.copy_next(&dirs, 1 << 20).expect("it is copied") != Progress::CaughtUp {}
+        moving.close_future().expect("closes");
+        if !is_of_log {
+            moving.with_log(|log| log.truncate_to(Offset(40))).expect("truncates");
+        }
+        moving.with_log(PartitionLog::close).expect("closes");
+        drop(moving);
+        dirs.close(42);
+        drop(dirs);
+        let (dirs, log) = open(&disk, &clock, &config);
+        let moving = Arc::new(partition(log, 0));
+        let copy = dirs.take_future(&TopicPartition::new("t", 0)).expect("it is there");
+        let path = copy.dir().to_owned();
+        let calls = Arc::new(parking_lot::Mutex::new((0, 0)));
+        let (watched, counts) = (Arc::clone(&moving), Arc::clone(&calls));
+        disk.watch_calls(move |_: Call, called: &std::path::Path| {
+            if called.starts_with(&path) {
+                let (free, held) = &mut *counts.lock();
+                *(if watched.state.is_held() { held } else { free }) += 1;
+            }
+            Answer::Works
+        });
+        moving.resume_move(copy).expect("it goes on");
+        disk.watch_calls(|_, _| Answer::Works);
+        let (free, held) = *calls.lock();
+        assert!(free > 0 && held == 0, "{free} calls for the copy without the lock, {held} under it");
+        let end = moving.future.lock().as_ref().map(PartitionLog::log_end_offset);
+        assert_eq!(end, Some(Offset(if is_of_log { 50 } else { 0 })));
+    }
 }

@@ -1,0 +1,161 @@
+//! The files that a start finds in a partition's directory, sorted out.
+//!
+//! A `.log.deleted` below the first segment is one that the process before has deleted. Retention deletes the oldest
+//! segments first, so behind the first there are only those that a compaction has replaced, and the empty segments that
+//! a roll has. Another one got its name from something else, and its records are missing: it stays until the policy of
+//! the topic, which a start does not know yet, decides (see `suspects`).
+//!
+//! Owns: finishing or undoing interrupted operations, and which files are signs of missing records. Refuses: judging
+//! those signs; see `continuity`.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use thalweg_record::Offset;
+
+use super::health::Signs;
+use super::suspects;
+use crate::checkpoint::TXN_INDEX_FILE;
+use crate::disk::{Listed, TEMPORARY_SUFFIX};
+use crate::segment::{
+    DELETED_SUFFIX, FoundFiles, Home, INDEX_SUFFIX, LOG_SUFFIX, LOST_SUFFIX, MISSING_SUFFIX, SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, deleted_name, split_name,
+};
+use thalweg_ids::Uuid;
+
+/// The suffixes of the files that a log creates, whose names no directory may have.
+const OF_LOG: [&str; 7] = [
+    LOG_SUFFIX,
+    INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    LOST_SUFFIX,
+    MISSING_SUFFIX,
+];
+
+/// The files of a partition's directory.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub(super) segments: BTreeMap<Offset, FoundFiles>,
+    pub(super) snapshots: Vec<Offset>,
+    /// Base offsets of segments that were deleted, and whose files were still there.
+    pub(super) deleted: Vec<Offset>,
+    pub(super) signs: Signs,
+    /// Whether there is a checkpoint of the transaction indexes.
+    pub(super) txn_checkpoint: bool,
+}
+
+/// Scans the files of a partition's directory, finishing or undoing interrupted operations.
+pub(super) fn sort_out(home: &Home) -> io::Result<Found> {
+    let (mut found, mut doomed, mut deleted) = (Found::default(), Vec::new(), Vec::new());
+    let listed = crate::compaction::settle_swaps(home, home.disk.list(&home.dir)?)?;
+    for Listed { name, is_dir } in listed {
+        if is_dir {
+            move_out_of_the_way(home, &name)?;
+            continue;
+        }
+        // Those that were being written when the process ended, or the disk was full.
+        if name.ends_with(TEMPORARY_SUFFIX) {
+            home.disk.remove(&home.dir.join(&name))?;
+            continue;
+        }
+        if let Some(name_before) = name.strip_suffix(DELETED_SUFFIX) {
+            match split_name(name_before) {
+                Some((offset, LOG_SUFFIX)) => deleted.push(offset),
+                _ => doomed.push(home.dir.join(&name)),
+            }
+            continue;
+        }
+        found.txn_checkpoint |= name == TXN_INDEX_FILE;
+        let Some((offset, suffix)) = split_name(&name) else { continue };
+        match suffix {
+            LOG_SUFFIX => found.segments.entry(offset).or_default().log = true,
+            INDEX_SUFFIX => found.segments.entry(offset).or_default().index = true,
+            TIME_INDEX_SUFFIX => found.segments.entry(offset).or_default().time_index = true,
+            TXN_INDEX_SUFFIX => found.segments.entry(offset).or_default().txn_index = true,
+            SNAPSHOT_SUFFIX => found.snapshots.push(offset),
+            LOST_SUFFIX => found.signs.marks.push(offset),
+            MISSING_SUFFIX => found.signs.suspects.push(offset),
+            _ => {}
+        }
+    }
+    for base in deleted {
+        let path = deleted_name(&home.file(base, LOG_SUFFIX));
+        if found.is_behind_first(base) && home.disk.facts(&path)?.len > 0 {
+            found.signs.renamed.push(base);
+        } else {
+            found.deleted.push(base);
+            doomed.push(path);
+        }
+    }
+    found.settle_lone_indexes(home)?;
+    found.segments.retain(|_, files| files.log);
+    doomed.iter().try_for_each(|path| home.disk.remove(path))?;
+    Ok(found)
+}
+
+/// Renames a directory that has the name of a file that the log may create.
+fn move_out_of_the_way(home: &Home, name: &str) -> io::Result<()> {
+    if !split_name(name).is_some_and(|(_, suffix)| OF_LOG.contains(&suffix)) {
+        return Ok(());
+    }
+    let renamed = format!("{name}.{}-stray", Uuid::random());
+    tracing::warn!(
+        dir = %home.dir.display(), name, renamed,
+        "Renamed a directory that has the name of a file of the log; delete it if it is not needed"
+    );
+    home.disk.rename(&home.dir.join(name), &home.dir.join(renamed))
+}
+
+impl Found {
+    /// Whether a segment would be behind the first one, and is none itself.
+    fn is_behind_first(&self, base: Offset) -> bool {
+        let mut with_log = self.segments.iter().filter(|(_, files)| files.log).map(|(offset, _)| *offset);
+        let is_there = self.segments.get(&base).is_some_and(|files| files.log);
+        !is_there && with_log.next().is_some_and(|first| first < base)
+    }
+
+    /// Notes and removes the indexes without a log, apart from those before the first segment, which stay for as long
+    /// as the records are missing.
+    fn settle_lone_indexes(&mut self, home: &Home) -> io::Result<()> {
+        let mut with_log = self.segments.iter().filter(|(_, files)| files.log).map(|(offset, _)| *offset);
+        let first = with_log.next().unwrap_or(Offset::ZERO);
+        let last = with_log.next_back().unwrap_or(first);
+        let alone: Vec<Offset> =
+            self.segments.iter().filter(|(_, files)| !files.log).map(|(offset, _)| *offset).collect();
+        let has_other_name = |base: &Offset| self.deleted.contains(base) || self.signs.renamed.contains(base);
+        let is_between = |base: &&Offset| (first..last).contains(*base) && !has_other_name(base);
+        let mut between: Vec<Offset> = alone.iter().filter(is_between).copied().collect();
+        suspects::mark(home, &between)?;
+        let lost: Vec<Offset> = alone.iter().filter(|base| !has_other_name(base)).copied().collect();
+        for base in &alone {
+            if *base < first && lost.contains(base) {
+                continue;
+            }
+            tracing::warn!(dir = %home.dir.display(), offset = base.0, "Deleted an index without a log");
+            for suffix in [INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX] {
+                home.disk.remove(&home.file(*base, suffix))?;
+            }
+        }
+        // Until the indexes are gone, the files of deleted segments, which go next, say what these are.
+        if alone.iter().any(|base| *base > first && self.deleted.contains(base)) {
+            home.disk.sync_dir(&home.dir)?;
+        }
+        self.signs.suspects.append(&mut between);
+        self.signs.lost = lost;
+        Ok(())
+    }
+}
+
+/// Whether an index of a segment has an entry. Compaction leaves empty segments, too, without entries in their indexes.
+pub(super) fn had_batches(home: &Home, base_offset: Offset) -> io::Result<bool> {
+    for suffix in [INDEX_SUFFIX, TIME_INDEX_SUFFIX] {
+        match home.disk.facts(&home.file(base_offset, suffix)) {
+            Ok(facts) if facts.len > 0 => return Ok(true),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(false)
+}

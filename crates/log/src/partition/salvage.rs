@@ -1,0 +1,201 @@
+//! Reading past damage: the batches of a segment that can still be read although reads of the log fail in it.
+//!
+//! A read stops at damage, because a consumer must not skip records without knowing. A coordinator whose partition no other
+//! replica has serves nothing for ever then, and has more use for the rest.
+//!
+//! A batch is sound if its CRC is right and its offsets, which no CRC covers, fit between its neighbours; a single flipped bit in
+//! its base offset is undone in what is returned. Behind a damaged batch the next one is where its header says that it ends, or,
+//! if no batch begins there, the first that is found in the bytes. Records may contain bytes that look like a batch, on purpose:
+//! where a header is damaged, those of its own records may be found. So this is for records of internal topics, which no
+//! client writes as they are, and whose readers know that some are missing.
+//!
+//! Owns: finding the segment, under the partition's lock ([`PartitionLog::salvage`]), and its sound batches, without it
+//! ([`Salvage::step`]). Refuses: repair, and judging which loss is acceptable.
+
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use thalweg_record::{BatchHeader, Offset, stamp_head};
+
+use super::PartitionLog;
+use super::error::LogError;
+use crate::disk::{LogFile, check_may_wait};
+use crate::scan::{BatchScan, Placed, ScanError, find_sound_batch, whole_header};
+
+/// The sound batches of one segment, and the damage between them.
+#[derive(Debug)]
+pub struct Salvage {
+    file: Arc<LogFile>,
+    scan: BatchScan<Arc<LogFile>>,
+    /// Position of the next batch.
+    position: u64,
+    /// Where the bytes of the segment end.
+    end: u64,
+    /// Nothing below this is returned.
+    from: Offset,
+    /// Where the last sound batch ends.
+    expected: Offset,
+    /// The base offset of the next segment, or the log end.
+    limit: Offset,
+    /// Whether bytes were skipped since the last sound batch.
+    is_damaged_here: bool,
+    /// Whether bytes were skipped anywhere.
+    is_damaged: bool,
+    /// The batch behind the damage that was just returned.
+    behind: Option<Salvaged>,
+}
+
+/// One step of a [`Salvage`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Salvaged {
+    /// The bytes of one sound batch.
+    Batch(Vec<u8>),
+    /// Offsets whose records cannot be read. Where the log was compacted, not all of them had a record.
+    Damage(Range<Offset>),
+}
+
+impl PartitionLog {
+    /// The sound batches of the segment that contains `from`, from there on: for a log that is damaged in it.
+    pub fn salvage(&mut self, from: Offset) -> Result<Salvage, LogError> {
+        let index = self.floor_index(from).unwrap_or(0);
+        let limit = self.segments.get(index + 1).map_or(self.log_end, |next| next.base_offset);
+        let segment = &mut self.segments[index];
+        let was_open = segment.is_open();
+        let file = segment.file(&self.home)?;
+        let (base, end) = (segment.base_offset, segment.size_bytes());
+        if !was_open && index + 1 < self.segments.len() {
+            self.segments[index].release(&self.home)?;
+        }
+        Ok(Salvage {
+            scan: BatchScan::new(Arc::clone(&file), 0, end),
+            file,
+            position: 0,
+            end,
+            from,
+            expected: base,
+            limit,
+            is_damaged_here: false,
+            is_damaged: false,
+            behind: None,
+        })
+    }
+}
+
+impl Salvage {
+    /// Where reads of the log go on behind the segment.
+    pub fn end_offset(&self) -> Offset {
+        self.limit
+    }
+
+    /// The next batch, or the damage before it; `None` at the end of the segment. Call it without the partition's lock.
+    pub fn step(&mut self) -> io::Result<Option<Salvaged>> {
+        check_may_wait("A read past damage", Path::new("a segment"));
+        if let Some(batch) = self.behind.take() {
+            return Ok(Some(batch));
+        }
+        // Bytes behind the last offset of the segment were truncated before, and have reappeared.
+        while self.expected < self.limit && self.position < self.end {
+            let Some((batch, bytes)) = self.sound_batch()? else { continue };
+            let (before, header) = (self.expected, batch.header);
+            self.position = batch.end();
+            self.expected = header.next_offset();
+            let damage = self.damage(before..header.base_offset);
+            self.is_damaged_here = false;
+            if header.last_offset() < self.from {
+                continue;
+            }
+            let batch = Salvaged::Batch(bytes);
+            return match damage {
+                Some(damage) => {
+                    self.behind = Some(batch);
+                    Ok(Some(damage))
+                }
+                None => Ok(Some(batch)),
+            };
+        }
+        // Where nothing was skipped, what made the reads fail is that batches are missing at the end.
+        self.is_damaged_here |= !self.is_damaged;
+        let rest = self.damage(self.expected..self.limit);
+        (self.expected, self.is_damaged) = (self.limit, true);
+        Ok(rest)
+    }
+
+    /// The batch at the position, if it is sound; otherwise the position moves on.
+    fn sound_batch(&mut self) -> io::Result<Option<(Placed, Vec<u8>)>> {
+        let position = self.position;
+        let found = match self.scan.next() {
+            Ok(Some((batch, bytes))) => Some((batch, bytes.to_vec())),
+            Ok(None) | Err(ScanError::Corrupt(_)) => None,
+            Err(ScanError::Io(error)) => return Err(error),
+        };
+        if let Some((mut batch, mut bytes)) = found
+            && let Some(base_offset) = self.base_offset_of(&batch)?
+        {
+            if base_offset != batch.header.base_offset {
+                stamp_head(&mut bytes, base_offset, batch.header.leader_epoch);
+                batch.header.base_offset = base_offset;
+            }
+            return Ok(Some((batch, bytes)));
+        }
+        (self.is_damaged_here, self.is_damaged) = (true, true);
+        self.position = self.next_position(position)?;
+        self.scan = BatchScan::new(Arc::clone(&self.file), self.position, self.end);
+        Ok(None)
+    }
+
+    /// The base offset of a batch whose CRC is right; `None` if it cannot be known.
+    fn base_offset_of(&self, batch: &Placed) -> io::Result<Option<Offset>> {
+        let (header, expected) = (&batch.header, self.expected);
+        if header.last_offset_delta < 0 {
+            return Ok(None);
+        }
+        let found = header.base_offset;
+        // Compaction leaves gaps. A batch whose offset was damaged upwards is contradicted by the next.
+        if found == expected || found > expected && !self.is_contradicted(batch)? {
+            return Ok((header.next_offset() <= self.limit).then_some(found));
+        }
+        let end = expected.0.saturating_add(i64::from(header.last_offset_delta)).saturating_add(1);
+        let was_expected = (found.0 ^ expected.0).count_ones() == 1 && end <= self.limit.0;
+        Ok(was_expected.then_some(expected))
+    }
+
+    fn is_contradicted(&self, batch: &Placed) -> io::Result<bool> {
+        let next_offset = batch.header.next_offset();
+        if next_offset > self.limit {
+            return Ok(true);
+        }
+        let next = self.header_at(batch.end())?;
+        Ok(next.is_some_and(|next| (self.expected..next_offset).contains(&next.base_offset)))
+    }
+
+    /// Where a batch may begin behind the one at a position, which is damaged.
+    fn next_position(&self, position: u64) -> io::Result<u64> {
+        if let Some(header) = self.header_at(position)? {
+            let end = position + header.size_bytes() as u64;
+            let is_next =
+                |next: BatchHeader| self.expected < next.base_offset && next.base_offset < self.limit;
+            let is_last = end == self.end && header.next_offset() == self.limit;
+            if is_last || self.header_at(end)?.is_some_and(is_next) {
+                return Ok(end);
+            }
+        }
+        let base_offsets = self.expected..self.limit;
+        Ok(find_sound_batch(&self.file, position + 1..self.end, base_offsets)?.unwrap_or(self.end))
+    }
+
+    /// The header at a position; `None` if there is none, or its batch does not fit into the segment.
+    fn header_at(&self, position: u64) -> io::Result<Option<BatchHeader>> {
+        let mut bytes = [0; BatchHeader::LEN];
+        let read = self.file.read_at(&mut bytes, position)?;
+        let available = self.end.saturating_sub(position);
+        Ok(whole_header(&bytes[..read], available).ok().filter(|header| header.last_offset_delta >= 0))
+    }
+
+    /// The damage between two sound batches, if there is any that counts.
+    fn damage(&self, offsets: Range<Offset>) -> Option<Salvaged> {
+        let lost = offsets.start.max(self.from)..offsets.end;
+        (self.is_damaged_here && lost.start < lost.end).then_some(Salvaged::Damage(lost))
+    }
+}
