@@ -52,7 +52,7 @@ pub const LOGGERS: [Logger; 15] = [
     logger("kafka.request.logger", "kafka.request.logger", "requests that took long"),
     logger("thalweg.audit", "thalweg_audit", "the audit trail's files"),
     logger("thalweg.broker", "thalweg_broker", "requests of clients, logins, start and stop"),
-    logger("thalweg.client", "thalweg_client", "connections to other nodes"),
+    logger("thalweg.client", "thalweg_client", "producers and consumers of hosted streams"),
     logger("thalweg.console", "thalweg_console", "pages and API of the console"),
     logger("thalweg.controller", "thalweg_controller", "the embedded controller"),
     logger("thalweg.coordinator", "thalweg_coordinator", "groups and transactions"),
