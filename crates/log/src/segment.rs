@@ -330,6 +330,12 @@ impl Segment {
         HeaderScan::new(&file, position, self.size_bytes).next()
     }
 
+    /// The header of the first batch whose last offset is not below `offset`.
+    pub fn batch_with(&mut self, home: &Home, offset: Offset) -> Result<Option<BatchHeader>, ScanError> {
+        let Some(found) = self.locate(home, offset)? else { return Ok(None) };
+        Ok(self.batch_at(home, found.position)?.map(|batch| batch.header))
+    }
+
     /// Checks the header of the batch that begins at `position` and contains `offset`, or begins behind it, in one read. Its
     /// offsets are below `limit`.
     pub fn check_header(

@@ -238,6 +238,7 @@ impl PartitionLog {
             next_base: None,
             next_first: None,
             last_before: None,
+            knows_neighbours: false,
             epochs: &self.epochs,
             has_gaps: self.config.cleanup_policy.compact || self.cleaning.cleaned_to > Offset::ZERO,
             synced_to: self.log_end,

@@ -284,6 +284,72 @@ fn last_batch_is_kept_whatever_its_epoch() {
     }
 }
 
+/// Whether a file that fits all batches of one record but one may be the right one: a bit of that batch's epoch may have been
+/// flipped, and no batch beside it is of that epoch.
+fn is_explained_by_a_flip(history: &[i32], file: &str) -> bool {
+    let entries: Vec<(i32, usize)> = file
+        .lines()
+        .filter_map(|line| line.split_once(' '))
+        .map(|(epoch, start)| (epoch.parse().expect("a number"), start.parse().expect("a number")))
+        .collect();
+    let known = |offset| entries.iter().rfind(|(_, start)| *start <= offset).map_or(-1, |(epoch, _)| *epoch);
+    let mut others = (0..history.len()).filter(|offset| history[*offset] != known(*offset));
+    let (Some(at), None) = (others.next(), others.next()) else { return false };
+    let has_epoch =
+        |beside: Option<usize>| beside.and_then(|beside| history.get(beside)) == Some(&history[at]);
+    (history[at] ^ known(at)).count_ones() == 1 && !has_epoch(at.checked_sub(1)) && !has_epoch(Some(at + 1))
+}
+
+/// No CRC covers the epoch of a batch. A leader refuses a follower with an epoch that is too high, for ever, and one with
+/// epochs that are too low cuts its followers.
+#[test]
+fn flipped_epoch_of_one_batch_does_not_outrank_the_checkpoint() {
+    let histories: [&[i32]; 5] = [&[5, 5, 5], &[2, 5, 9], &[2, 5, 5, 5, 9], &[2, 2, 5, 5, 5, 5, 5, 5], &[5]];
+    for (segment_bytes, history) in
+        [1 << 20, 400, 200].into_iter().flat_map(|bytes| histories.map(|history| (bytes, history)))
+    {
+        let bench = Bench::with(LogConfig { segment_bytes, ..LogConfig::default() });
+        let mut log = bench.create();
+        for epoch in history {
+            let batch = Spec::new(1).value_bytes(100).build();
+            log.append_as_leader(&batch, LeaderEpoch(*epoch), Default::default()).expect("appends");
+        }
+        let (epochs, segments) = (log.leader_epochs().to_vec(), log.segment_offsets());
+        let options = OpenOptions { recovery_point: log.log_end_offset(), ..OpenOptions::new(true) };
+        log.close().expect("closes");
+        let whole: Vec<_> = segments.iter().map(|base| bench.read_file(&log_name(base.0))).collect();
+        let checkpoint = bench.read_file("leader-epoch-checkpoint");
+        let batch_bytes = whole.iter().map(Vec::len).sum::<usize>() / history.len();
+        for (at, bit) in (0..history.len()).flat_map(|at| (0..31).map(move |bit| (at, bit))) {
+            let flipped = history[at] ^ (1 << bit);
+            let is_beside = |beside: Option<&i32>| beside == Some(&flipped);
+            if is_beside(history.get(at + 1)) || is_beside(at.checked_sub(1).map(|before| &history[before])) {
+                continue;
+            }
+            for (base, bytes) in segments.iter().zip(&whole) {
+                bench.write_file(&log_name(base.0), bytes);
+            }
+            bench.write_file("leader-epoch-checkpoint", &checkpoint);
+            let segment = segments.partition_point(|base| base.0 <= at as i64) - 1;
+            let position = (at - segments[segment].0 as usize) * batch_bytes + 12;
+            let mut bytes = whole[segment].clone();
+            bytes[position..position + 4].copy_from_slice(&flipped.to_be_bytes());
+            bench.write_file(&log_name(segments[segment].0), &bytes);
+            let what = format!("{history:?} in segments of {segment_bytes}, batch {at} of {flipped}");
+            let mut log = bench.open(&options);
+            assert_eq!(log.leader_epochs(), epochs, "{what}");
+            while log.check_next_segment().expect("looks") {}
+            assert_eq!(log.leader_epochs(), epochs, "{what}, after the check");
+            for from in 0..history.len() as i64 {
+                log.read(Offset(from), 1, options.recovery_point, true).expect("it can be read");
+            }
+            let found: Vec<i32> = headers(&mut log).iter().map(|header| header.leader_epoch.0).collect();
+            assert_eq!((&found[..], log.damage()), (history, None), "{what}");
+            assert_eq!(log.leader_epochs(), epochs, "{what}, after a read");
+        }
+    }
+}
+
 /// A file of another time or of another log, beside batches that were written once and are sound.
 #[test]
 fn batches_outrank_a_checkpoint_of_epochs_that_does_not_fit_them() {
@@ -310,6 +376,9 @@ fn batches_outrank_a_checkpoint_of_epochs_that_does_not_fit_them() {
                 let before = contents();
                 let lines = file.lines().count();
                 bench.write_file("leader-epoch-checkpoint", format!("0\n{lines}\n{file}\n").as_bytes());
+                if is_explained_by_a_flip(history, file) {
+                    continue;
+                }
                 let options = OpenOptions { recovery_point: end, ..OpenOptions::new(true) };
                 let (warnings, mut log) = warnings_of(|| bench.open(&options));
                 let latest = epochs.last().map(|(epoch, _)| *epoch);
