@@ -254,11 +254,10 @@ impl PartitionLog {
     fn find_misfit(&mut self, index: usize) -> Result<Option<EpochScan>, ScanError> {
         let (first, second) = first_two(&self.home, &mut self.segments[index])?;
         let Some(first) = first.filter(|first| !agrees(&self.epochs, first)) else { return Ok(None) };
-        if second.as_ref().is_some_and(|second| agrees(&self.epochs, second)) {
-            return Ok(None);
-        }
         let (before, behind) = neighbours_of(&self.home, &mut self.segments, index)?;
-        if second.is_none() && !one_contradicts(&self.epochs, before.as_ref(), &first, behind.as_ref()) {
+        let two_contradict = second.as_ref().is_some_and(|second| !agrees(&self.epochs, second));
+        let next = second.or(behind);
+        if !two_contradict && !one_contradicts(&self.epochs, before.as_ref(), &first, next.as_ref()) {
             return Ok(None);
         }
         let segment = &mut self.segments[index];
