@@ -9,6 +9,7 @@
 
 use std::io;
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
 use thalweg_record::{BatchHeader, LeaderEpoch, Offset};
@@ -18,7 +19,7 @@ use super::error::LogError;
 use super::examine::is_flipped;
 use super::load::Loading;
 use super::replay::EpochReplay;
-use crate::disk::{Durability, LogFile};
+use crate::disk::{Durability, LogFile, check_may_wait};
 use crate::epochs::LeaderEpochs;
 use crate::scan::{HeaderScan, ScanError};
 use crate::segment::{Home, Segment};
@@ -209,8 +210,9 @@ pub struct EpochScan {
 
 impl EpochScan {
     /// The epochs of the segment with their first offsets; none where it is damaged: readers come to that. One that a batch
-    /// beside it contradicts is a flipped bit.
+    /// beside it contradicts is a flipped bit. Call it without the partition's lock.
     pub fn run(&self) -> io::Result<Vec<(LeaderEpoch, Offset)>> {
+        check_may_wait("A scan for leader epochs", Path::new("a segment"));
         match self.scan() {
             Ok(found) => Ok(found),
             Err(ScanError::Io(error)) => Err(error),
