@@ -691,6 +691,17 @@ pub fn deleted_name(path: &Path) -> PathBuf {
     with_suffix(path, DELETED_SUFFIX)
 }
 
+/// The base offset of a deleted segment by the name under which its `.log` waits for its removal.
+pub fn deleted_base(path: &Path) -> Option<Offset> {
+    let name = path.file_name()?.to_str()?.strip_suffix(DELETED_SUFFIX)?;
+    split_name(name).filter(|(_, suffix)| *suffix == LOG_SUFFIX).map(|(base, _)| base)
+}
+
+/// The name under which a file of a segment waits for its removal that was cut off the end of a log.
+pub fn cut_name(path: &Path) -> PathBuf {
+    with_suffix(path, CUT_SUFFIX)
+}
+
 fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
