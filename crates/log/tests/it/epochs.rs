@@ -1,6 +1,6 @@
 //! Leader epochs and truncation.
 
-use thalweg_log::{CleanupPolicy, EpochEnd, LogConfig, OpenOptions};
+use thalweg_log::{CleanupPolicy, EpochEnd, LogConfig, OpenOptions, SegmentCheck};
 use thalweg_record::{BatchBuilder, BatchOptions, LeaderEpoch, Offset, ProducerId};
 
 use crate::support::*;
@@ -399,4 +399,28 @@ fn batches_outrank_a_checkpoint_of_epochs_that_does_not_fit_them() {
             }
         }
     }
+}
+
+#[test]
+fn segment_of_a_log_that_was_truncated_during_the_scan_is_looked_at_again() {
+    let bench = Bench::with(LogConfig { segment_bytes: 200, ..LogConfig::default() });
+    let mut log = bench.create();
+    for epoch in [4, 4, 4, 4, 6, 6, 6] {
+        let batch = Spec::new(1).value_bytes(100).build();
+        log.append_as_leader(&batch, LeaderEpoch(epoch), Default::default()).expect("appends");
+    }
+    let (epochs, end) = (log.leader_epochs().to_vec(), log.log_end_offset());
+    log.close().expect("closes");
+    bench.write_file("leader-epoch-checkpoint", b"0\n2\n1 0\n6 4\n");
+    let mut log = bench.open(&OpenOptions { recovery_point: end, ..OpenOptions::new(true) });
+    let SegmentCheck::Epochs(scan) = log.begin_segment_check().expect("looks") else {
+        panic!("it does not fit")
+    };
+    let found = scan.run().expect("it can be read");
+    assert_eq!(found, epochs[..1]);
+    log.truncate_to(end - 1).expect("it can be cut");
+    log.finish_segment_check(&scan, &found).expect("ends");
+    assert_ne!(log.leader_epochs(), epochs);
+    while log.check_next_segment().expect("looks") {}
+    assert_eq!(log.leader_epochs(), epochs);
 }
