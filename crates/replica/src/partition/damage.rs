@@ -5,7 +5,7 @@
 //! without which records may be lost: while no other is in sync, it keeps its place.
 
 use super::{FetchError, Partition, State};
-use thalweg_log::{CorruptBatch, Damage, LogError, ReadError, Salvage};
+use thalweg_log::{CorruptBatch, Damage, LogError, ReadError, Salvage, SegmentCheck};
 use thalweg_metadata::{BrokerId, Image};
 use thalweg_record::{LeaderEpoch, Offset};
 
@@ -71,11 +71,19 @@ impl Partition {
     /// was one left. Damage that it finds is dealt with at once.
     pub fn check_next_segment(&self) -> Result<bool, LogError> {
         let was_damaged = self.is_damaged();
-        let checked = self.state.lock().log.check_next_segment();
+        let checked = self.state.lock().log.begin_segment_check();
         if !was_damaged && self.is_damaged() {
             self.context.damage_found.notify_one();
         }
-        checked
+        match checked? {
+            SegmentCheck::NoneLeft => return Ok(false),
+            SegmentCheck::Done => {}
+            SegmentCheck::Epochs(scan) => {
+                let found = scan.run()?;
+                self.state.lock().log.finish_segment_check(&scan, &found)?;
+            }
+        }
+        Ok(true)
     }
 
     /// Notes an error of a reader that had no lock: it may be damage.
