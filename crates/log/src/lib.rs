@@ -20,7 +20,8 @@
 //!   .search_on(&mut TimestampSearch) -> SearchTurn::Scan(RecordScan); .run() without the lock
 //!   .doubt_batches(offset, max_bytes) -> BatchCheck; .run() without the lock
 //!   .begin_segment_check() -> SegmentCheck::Epochs(EpochScan); .run() without the lock; .finish_segment_check(..)
-//!   .salvage(from) -> Salvage; .step() without the lock                        past damage, to the end of a segment
+//!   .salvage(from, batch_bytes_max) -> Salvage; .step() without the lock       past damage, to the end of a segment
+//!   .missing_ranges()                                                          offsets that the log is known to lack
 //!   .high_watermark() .set_high_watermark(offset) .last_stable_offset() .log_start_offset() .log_end_offset()
 //!   .assign_leader_epoch_start(epoch) .end_offset_for_epoch(epoch) .latest_epoch()
 //!   .truncate_to(offset) .truncate_fully_and_start_at(offset, log_start)
