@@ -156,10 +156,11 @@ async fn settings_leave_half_of_the_reserve_to_deletions() {
     full.join().await;
     assert_eq!(full.create("one").await.expect("there is room"), 0);
     full.fill();
-    let mut altered = 0;
+    let mut altered = 0_usize;
     let refused = loop {
-        let list = (0..3000).map(|index| format!("{index}:{altered}")).collect::<Vec<_>>().join(",");
-        match full.alter("one", "leader.replication.throttled.replicas", list).await {
+        // Each one differs from the one before.
+        let list = vec!["compact"; 2000 + altered % 2].join(",");
+        match full.alter("one", "cleanup.policy", list).await {
             Ok(code) => assert_eq!(code, 0),
             Err(error) => break error,
         }
