@@ -39,6 +39,8 @@ pub struct Publisher {
     unopened: Mutex<Unopened>,
     /// The partitions that could not be deleted, and are tried again: their names cannot be used before.
     undeleted: Mutex<Vec<Arc<Partition>>>,
+    /// The deleted partitions whose logs could neither be opened nor deleted, and are tried again.
+    undeleted_unopened: Mutex<Vec<TopicPartition>>,
     /// The logs that could not be set aside, and are tried again.
     strays: Mutex<Vec<PartitionLog>>,
 }
@@ -53,6 +55,7 @@ impl Publisher {
             found: Mutex::new(Some(found)),
             unopened: Mutex::default(),
             undeleted: Mutex::default(),
+            undeleted_unopened: Mutex::default(),
             strays: Mutex::default(),
         }
     }
@@ -106,6 +109,7 @@ impl Publisher {
             }
             deleted.is_err()
         });
+        self.undeleted_unopened.lock().retain(|name| dirs.delete_unopened(name).is_err());
         self.strays.lock().retain_mut(|log| match dirs.set_aside(log) {
             Ok(path) => {
                 tracing::warn!(partition = %log.name(), path = %path.display(), "Set aside a log after a retry");
@@ -164,7 +168,10 @@ impl Publisher {
     fn delete(&self, gone: &LocalPartition, image: &Image) {
         self.fetchers.unfollow((gone.topic.id, gone.partition));
         let topic = self.broker.partitions.topic_by_id(gone.topic.id);
-        let Some(partition) = topic.and_then(|topic| topic.partition(gone.partition)) else { return };
+        let Some(partition) = topic.and_then(|topic| topic.partition(gone.partition)) else {
+            self.delete_unopened(TopicPartition::new(&gone.topic.name, gone.partition.0));
+            return;
+        };
         partition.retire(image.topic_by_id(gone.topic.id).is_none());
         partition.end_move(&self.broker.log_dirs);
         match partition.with_log(|log| self.broker.log_dirs.delete(log)) {
@@ -172,6 +179,21 @@ impl Publisher {
             Err(error) => {
                 tracing::error!(?partition, %error, "Failed to delete a partition, retrying");
                 self.undeleted.lock().push(partition);
+            }
+        }
+    }
+
+    /// Deletes the log of a partition that waits to be opened.
+    fn delete_unopened(&self, name: TopicPartition) {
+        let dirs = &self.broker.log_dirs;
+        if !dirs.is_unopened(&name) {
+            return;
+        }
+        match dirs.delete_unopened(&name) {
+            Ok(()) => tracing::info!(partition = %name, "Deleted a partition that could not be opened"),
+            Err(error) => {
+                tracing::error!(partition = %name, %error, "Failed to delete a partition that could not be opened, retrying");
+                self.undeleted_unopened.lock().push(name);
             }
         }
     }

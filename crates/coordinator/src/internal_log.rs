@@ -4,13 +4,15 @@ use crate::driver::{AppendAs, Appended, CoordinatorLog, Part, Piece, ReplayError
 use crate::group::{TopicPlacement, Topics};
 use crate::{share, transaction};
 use bytes::Bytes;
+use std::collections::VecDeque;
+use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
 use thalweg_log::{BatchFault, CorruptBatch, Salvaged};
 use thalweg_metadata::feature::TRANSACTION_VERSION;
 use thalweg_metadata::topic_name::{OFFSETS, SHARE_STATE, TRANSACTIONS};
 use thalweg_metadata::{BrokerId, ImageCell, PartitionIndex, PartitionRegistration};
-use thalweg_record::{LeaderEpoch, Offset};
+use thalweg_record::{BatchHeader, LeaderEpoch, Offset, batches};
 use thalweg_replica::partition::{
     AppendError, DeleteError, Durable, FetchError, FetchFrom, Isolation, Partition, Partitions, Reader,
     RoleError,
@@ -93,7 +95,8 @@ impl CoordinatorLog for InternalLog {
         let published = partition.published_offsets();
         let (mut next, acknowledged_before) = (published.log_start_offset(), published.high_watermark());
         let (epoch, load_bytes) = (LeaderEpoch(leader_epoch), self.load_bytes);
-        let mut replay = Replay { partition: &partition, epoch, load_bytes, acknowledged_before, each };
+        let lost = partition.lost_ranges(epoch).map_err(|error| not_read(error, next))?.into();
+        let mut replay = Replay { partition: &partition, epoch, load_bytes, acknowledged_before, lost, each };
         let mut buffer = Vec::new();
         loop {
             next = match replay.piece(next, &mut buffer) {
@@ -123,6 +126,8 @@ struct Replay<'a> {
     epoch: LeaderEpoch,
     load_bytes: usize,
     acknowledged_before: Offset,
+    /// What is missing from here on, although reads go over it.
+    lost: VecDeque<Range<Offset>>,
     each: &'a mut dyn FnMut(Part<'_>) -> Result<(), ReplayError>,
 }
 
@@ -143,7 +148,10 @@ impl Replay<'_> {
             first_pass: false,
         };
         let read = self.partition.fetch(&from).map_err(|error| not_read(error, next))?;
-        let Some(slice) = read.slice else { return Ok(None) };
+        let Some(slice) = read.slice else {
+            self.tell_lost(Offset(i64::MAX))?;
+            return Ok(None);
+        };
         buffer.resize(slice.len, 0);
         let length = slice.file.read_at(buffer, slice.position).map_err(read_failed)?;
         if length < slice.len {
@@ -151,14 +159,25 @@ impl Replay<'_> {
             slice.file.note_short();
             return Err(read_failed(format!("{length} of {} bytes could be read", slice.len)));
         }
-        let acknowledged_before = self.acknowledged_before;
-        let replayed = (self.each)(Part::Piece(Piece { bytes: buffer, from: next, acknowledged_before }));
-        if let Err(ReplayError::Damaged { position, error, .. }) = &replayed {
-            let position = slice.position + *position as u64;
-            let fault = CorruptBatch { position, reason: BatchFault::Batch(error.clone()) };
-            self.partition.note_fault(self.epoch, slice.end_offset + -1, fault);
+        let mut begin = 0;
+        while begin < buffer.len() {
+            let rest = &buffer[begin..];
+            let lost_at = self.lost.front().and_then(|lost| first_from(rest, lost.start));
+            if lost_at == Some(0) {
+                self.tell_next_lost()?;
+                continue;
+            }
+            let bytes = &rest[..lost_at.unwrap_or(rest.len())];
+            let acknowledged_before = self.acknowledged_before;
+            let replayed = (self.each)(Part::Piece(Piece { bytes, from: next, acknowledged_before }));
+            if let Err(ReplayError::Damaged { position, error, .. }) = &replayed {
+                let position = slice.position + (begin + *position) as u64;
+                let fault = CorruptBatch { position, reason: BatchFault::Batch(error.clone()) };
+                self.partition.note_fault(self.epoch, slice.end_offset + -1, fault);
+            }
+            replayed?;
+            begin += bytes.len();
         }
-        replayed?;
         Ok(Some(Offset(slice.end_offset.0.max(next.0 + 1))))
     }
 
@@ -170,15 +189,46 @@ impl Replay<'_> {
         let acknowledged_before = self.acknowledged_before;
         while let Some(step) = salvage.step().map_err(read_failed)? {
             let part = match &step {
-                Salvaged::Batch(bytes) => Part::Piece(Piece { bytes, from, acknowledged_before }),
-                Salvaged::Damage(offsets) => Part::Lost(offsets.clone()),
+                Salvaged::Batch(bytes) => {
+                    let header = BatchHeader::parse(bytes)?;
+                    self.tell_lost(header.base_offset)?;
+                    Part::Piece(Piece { bytes, from, acknowledged_before })
+                }
+                Salvaged::Damage(offsets) => {
+                    self.lost.retain(|lost| lost.start < offsets.start || lost.end > offsets.end);
+                    Part::Lost(offsets.clone())
+                }
             };
             match (self.each)(part) {
                 Err(ReplayError::DamagedLog { .. }) => return Err(damage),
                 replayed => replayed?,
             }
         }
+        self.tell_lost(salvage.end_offset() + -1)?;
         Ok(Offset(salvage.end_offset().0.max(from.0 + 1)))
+    }
+
+    /// Tells what is missing up to an offset.
+    fn tell_lost(&mut self, to: Offset) -> Result<(), ReplayError> {
+        while self.lost.front().is_some_and(|lost| lost.start <= to) {
+            self.tell_next_lost()?;
+        }
+        Ok(())
+    }
+
+    fn tell_next_lost(&mut self) -> Result<(), ReplayError> {
+        self.lost.pop_front().map_or(Ok(()), |lost| (self.each)(Part::Lost(lost)))
+    }
+}
+
+/// Where the first batch begins that has no offset below one.
+fn first_from(bytes: &[u8], offset: Offset) -> Option<usize> {
+    let mut batches = batches(bytes);
+    loop {
+        let position = batches.position();
+        if batches.next()?.ok()?.header.base_offset >= offset {
+            return Some(position);
+        }
     }
 }
 

@@ -19,7 +19,9 @@
 //!   .aborted_transactions(from, slice.end_offset)
 //!   .search_on(&mut TimestampSearch) -> SearchTurn::Scan(RecordScan); .run() without the lock
 //!   .doubt_batches(offset, max_bytes) -> BatchCheck; .run() without the lock
-//!   .salvage(from) -> Salvage; .step() without the lock                        past damage, to the end of a segment
+//!   .begin_segment_check() -> SegmentCheck::Epochs(EpochScan); .run() without the lock; .finish_segment_check(..)
+//!   .salvage(from, batch_bytes_max) -> Salvage; .step() without the lock       past damage, to the end of a segment
+//!   .missing_ranges()                                                          offsets that the log is known to lack
 //!   .high_watermark() .set_high_watermark(offset) .last_stable_offset() .log_start_offset() .log_end_offset()
 //!   .assign_leader_epoch_start(epoch) .end_offset_for_epoch(epoch) .latest_epoch()
 //!   .truncate_to(offset) .truncate_fully_and_start_at(offset, log_start)
@@ -68,9 +70,10 @@ pub use dirs::{
 pub use epochs::EpochEnd;
 pub use partition::{
     AppendError, AppendInfo, AppendOptions, BatchCheck, BatchTooLarge, CompactionSwap, Damage,
-    DeleteRecordsError, Dirtiness, ExpiredFiles, FlushTarget, LogError, LogSlice, NewestScan,
+    DeleteRecordsError, Dirtiness, EpochScan, ExpiredFiles, FlushTarget, LogError, LogSlice, NewestScan,
     OffsetOutOfRange, OffsetsMissing, OffsetsOutOfOrder, OpenOptions, PartitionLog, ReadError, RecordScan,
-    Salvage, Salvaged, SearchTurn, TimestampSearch, TimestampedOffset, UnexpectedEpoch, UnexpectedOffset,
+    Salvage, Salvaged, SearchTurn, SegmentCheck, TimestampSearch, TimestampedOffset, UnexpectedEpoch,
+    UnexpectedOffset,
 };
 pub use producers::{
     AppendOrigin, BatchMetadata, EndMarker, InvalidProducerEpoch, InvalidTransactionState,

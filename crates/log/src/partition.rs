@@ -61,10 +61,12 @@ mod txn_index;
 pub use append::{AppendInfo, AppendOptions};
 pub use batch_check::BatchCheck;
 pub use compact::{CompactionSwap, Dirtiness};
+pub use continuity::SegmentCheck;
 pub use error::{
     AppendError, BatchTooLarge, DeleteRecordsError, LogError, OffsetOutOfRange, OffsetsMissing,
     OffsetsOutOfOrder, ReadError, UnexpectedEpoch, UnexpectedOffset,
 };
+pub use fit_epochs::EpochScan;
 pub use flush::FlushTarget;
 pub use health::Damage;
 pub use load::OpenOptions;

@@ -4,7 +4,7 @@
 //! checked. Refuses: repair; faults are reported with their position.
 
 use std::io;
-use std::ops::{Deref, Range};
+use std::ops::{ControlFlow, Deref, Range};
 
 use thalweg_record::{BatchError, BatchHeader, Offset};
 
@@ -196,51 +196,56 @@ const VERIFIED_PER_BYTE: u64 = 16;
 pub fn find_batch(file: &LogFile, from: u64, to: u64, expected: Offset) -> io::Result<Option<u64>> {
     // A record takes more than a byte, so offsets rise by less than positions, unless they were compacted.
     let reach = i64::try_from(to - from).unwrap_or(i64::MAX);
-    search(file, from..to, expected.0..expected.0.saturating_add(reach), true)
+    let offsets = expected.0..expected.0.saturating_add(reach);
+    let mut left = (to - from).saturating_mul(VERIFIED_PER_BYTE);
+    let mut found = None;
+    each_header(file, from..to, &mut |position, header| {
+        let size = header.size_bytes();
+        if offsets.contains(&header.base_offset.0) && size as u64 <= to - position {
+            if is_sound(file, position, size)? || left < size as u64 {
+                found = Some(position);
+                return Ok(ControlFlow::Break(()));
+            }
+            left -= size as u64;
+        }
+        Ok(ControlFlow::Continue(position + 1))
+    })?;
+    Ok(found)
 }
 
-/// The position of the first complete batch with a valid CRC between two positions of a file, whose base offset is one of
-/// these. `None` also if checking takes too long.
-pub fn find_sound_batch(
-    file: &LogFile,
-    bytes: Range<u64>,
-    base_offsets: Range<Offset>,
-) -> io::Result<Option<u64>> {
-    search(file, bytes, base_offsets.start.0..base_offsets.end.0, false)
-}
-
-fn search(
+/// Passes on what looks like a header between two positions of a file, with its position. The answer says where to go on.
+pub fn each_header(
     file: &LogFile,
     Range { start: from, end: to }: Range<u64>,
-    offsets: Range<i64>,
-    takes_unchecked: bool,
-) -> io::Result<Option<u64>> {
+    each: &mut dyn FnMut(u64, BatchHeader) -> io::Result<ControlFlow<(), u64>>,
+) -> io::Result<()> {
     let mut chunk = vec![0; BATCH_CHUNK];
     let mut at = from;
-    let mut left = to.saturating_sub(from).saturating_mul(VERIFIED_PER_BYTE);
-    while at + BatchHeader::LEN as u64 <= to {
+    while at.saturating_add(BatchHeader::LEN as u64) <= to {
         let wanted = usize::try_from(to - at).map_or(BATCH_CHUNK, |bytes| bytes.min(BATCH_CHUNK));
         let read = file.read_at(&mut chunk[..wanted], at)?;
         // Something else may have cut the file.
         let Some(starts) = read.checked_sub(BatchHeader::LEN - 1).filter(|starts| *starts > 0) else { break };
-        for start in 0..starts {
-            let Ok(header) = BatchHeader::parse(&chunk[start..read]) else { continue };
-            let position = at + start as u64;
-            let size = header.size_bytes();
-            if !offsets.contains(&header.base_offset.0) || size as u64 > to - position {
-                continue;
-            }
-            let mut bytes = vec![0; size];
-            let read = file.read_at(&mut bytes, position)?;
-            let is_sound = thalweg_record::verify(&bytes[..read]).is_ok();
-            if is_sound || left < size as u64 {
-                return Ok((is_sound || takes_unchecked).then_some(position));
-            }
-            left -= size as u64;
+        let (chunk_at, chunk_end) = (at, at + starts as u64);
+        while at < chunk_end {
+            let start = usize::try_from(at - chunk_at).expect("the position is inside the chunk");
+            at = match BatchHeader::parse(&chunk[start..read]) {
+                Ok(header) => match each(at, header)? {
+                    ControlFlow::Continue(next) => next.max(at + 1),
+                    ControlFlow::Break(()) => return Ok(()),
+                },
+                Err(_) => at + 1,
+            };
         }
-        at += starts as u64;
     }
-    Ok(None)
+    Ok(())
+}
+
+/// Whether a batch has all its bytes, and the CRC of them.
+pub fn is_sound(file: &LogFile, position: u64, size: usize) -> io::Result<bool> {
+    let mut bytes = vec![0; size];
+    let read = file.read_at(&mut bytes, position)?;
+    Ok(thalweg_record::verify(&bytes[..read]).is_ok())
 }
 
 /// The unit in which a power failure loses what was not synced.

@@ -330,6 +330,12 @@ impl Segment {
         HeaderScan::new(&file, position, self.size_bytes).next()
     }
 
+    /// The header of the first batch whose last offset is not below `offset`.
+    pub fn batch_with(&mut self, home: &Home, offset: Offset) -> Result<Option<BatchHeader>, ScanError> {
+        let Some(found) = self.locate(home, offset)? else { return Ok(None) };
+        Ok(self.batch_at(home, found.position)?.map(|batch| batch.header))
+    }
+
     /// Checks the header of the batch that begins at `position` and contains `offset`, or begins behind it, in one read. Its
     /// offsets are below `limit`.
     pub fn check_header(
@@ -683,6 +689,17 @@ impl Segment {
 /// The name under which a file waits for its removal.
 pub fn deleted_name(path: &Path) -> PathBuf {
     with_suffix(path, DELETED_SUFFIX)
+}
+
+/// The base offset of a deleted segment by the name under which its `.log` waits for its removal.
+pub fn deleted_base(path: &Path) -> Option<Offset> {
+    let name = path.file_name()?.to_str()?.strip_suffix(DELETED_SUFFIX)?;
+    split_name(name).filter(|(_, suffix)| *suffix == LOG_SUFFIX).map(|(base, _)| base)
+}
+
+/// The name under which a file of a segment waits for its removal that was cut off the end of a log.
+pub fn cut_name(path: &Path) -> PathBuf {
+    with_suffix(path, CUT_SUFFIX)
 }
 
 fn with_suffix(path: &Path, suffix: &str) -> PathBuf {

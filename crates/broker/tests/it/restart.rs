@@ -70,13 +70,18 @@ async fn producer_id(broker: &Running) -> i64 {
 }
 
 pub async fn commit(broker: &Running, group: &str, topic: &Topic, offset: i64) {
+    commit_noted(broker, group, topic, offset, "note".to_owned()).await;
+}
+
+/// As [`commit`], with this metadata.
+pub async fn commit_noted(broker: &Running, group: &str, topic: &Topic, offset: i64, note: String) {
     // The first look for a coordinator makes the topic that it keeps its offsets in.
     broker
         .ask(&FindCoordinatorRequest { coordinator_keys: vec![group.to_owned()], ..Default::default() })
         .await;
     let partition = OffsetCommitRequestPartition {
         committed_offset: offset,
-        committed_metadata: Some("note".to_owned()),
+        committed_metadata: Some(note),
         ..Default::default()
     };
     let topics = vec![OffsetCommitRequestTopic {

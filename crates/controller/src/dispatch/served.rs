@@ -145,14 +145,11 @@ pub(super) fn extent(api: ApiKey) -> Extent {
 }
 
 /// Whether the records of a request may use the room that is reserved on the disk: those that a broker needs to serve, and
-/// those with which a full disk is freed.
+/// those with which a full disk is freed. Settings may say anything: they get no more than a part of it.
 pub(super) fn claim(api: ApiKey) -> Claim {
     match api {
-        ApiKey::BrokerRegistration
-        | ApiKey::BrokerHeartbeat
-        | ApiKey::DeleteTopics
-        | ApiKey::AlterConfigs
-        | ApiKey::IncrementalAlterConfigs => Claim::Urgent,
+        ApiKey::BrokerRegistration | ApiKey::BrokerHeartbeat | ApiKey::DeleteTopics => Claim::Urgent,
+        ApiKey::AlterConfigs | ApiKey::IncrementalAlterConfigs => Claim::Limited,
         _ => Claim::Ordinary,
     }
 }

@@ -294,7 +294,7 @@ impl MetadataLog {
         self.with_reserve(claim, |log| log.try_append(batch, epoch), is_full)
     }
 
-    /// Runs work, and an urgent one that finds the disk full again and again, with ever more of the reserve.
+    /// Runs work, again and again while it finds the disk full, with ever more of the reserve, as far as its claim goes.
     pub fn with_reserve<T, E>(
         &mut self,
         claim: Claim,
@@ -303,7 +303,7 @@ impl MetadataLog {
     ) -> Result<T, E> {
         let mut done = work(self);
         let mut was_used = false;
-        while claim == Claim::Urgent && done.as_ref().is_err_and(&is_full) && self.reserve.give_up_piece() {
+        while done.as_ref().is_err_and(&is_full) && self.reserve.give_up_piece(claim) {
             was_used = true;
             done = work(self);
         }

@@ -2,7 +2,7 @@
 //!
 //! A full disk is freed by deleting topics and records, or by shorter retention. The metadata records of these changes
 //! need room themselves, and so do the first records of a start. This file holds the room: its bytes mean nothing. When
-//! an urgent write finds a full disk, the file is cut by a piece, and the write is tried again. The rest of the piece is
+//! such a write finds a full disk, the file is cut by a piece, and the write is tried again. The rest of the piece is
 //! taken back at once, before other files grow into it, and what was used is taken back when there is room. Kafka has no
 //! such file, and ignores it.
 //!
@@ -27,8 +27,21 @@ const PIECE_BYTES: u64 = 64 * 1024;
 pub(crate) enum Claim {
     /// The write can wait until there is room.
     Ordinary,
+    /// The write may free room, at a client's word: it leaves half of the reserve to urgent ones.
+    Limited,
     /// The node needs the write to start or to serve, or it frees room.
     Urgent,
+}
+
+impl Claim {
+    /// How much of the reserve the write leaves to others.
+    fn leaves(self) -> u64 {
+        match self {
+            Claim::Ordinary => u64::MAX,
+            Claim::Limited => RESERVE_BYTES / 2,
+            Claim::Urgent => 0,
+        }
+    }
 }
 
 /// The file of one log.
@@ -37,6 +50,8 @@ pub(crate) struct Reserve {
     disk: Disk,
     path: PathBuf,
     len: u64,
+    /// Whether this process has written all that is there: a copy of the directory may have holes instead.
+    is_written: bool,
     /// Whether the last attempt to lengthen the file has failed, so that a series of failures is logged once.
     has_failed: bool,
 }
@@ -45,17 +60,17 @@ impl Reserve {
     pub fn open(disk: Disk, dir: &Path) -> Reserve {
         let path = dir.join(FILE);
         let len = disk.facts(&path).map_or(0, |facts| facts.len);
-        Reserve { disk, path, len, has_failed: false }
+        Reserve { disk, path, len, is_written: false, has_failed: false }
     }
 
     /// Whether all of the room is reserved.
     pub fn is_whole(&self) -> bool {
-        self.len >= RESERVE_BYTES
+        self.is_written && self.len >= RESERVE_BYTES
     }
 
-    /// Frees a piece of the room. Returns whether there was any.
-    pub fn give_up_piece(&mut self) -> bool {
-        if self.len == 0 {
+    /// Frees a piece of the room. Returns whether there was one for this claim.
+    pub fn give_up_piece(&mut self, claim: Claim) -> bool {
+        if self.len <= claim.leaves() {
             return false;
         }
         let left = self.len.saturating_sub(PIECE_BYTES);
@@ -91,16 +106,34 @@ impl Reserve {
         }
     }
 
-    /// Writes zeros: a file that is only made longer would have no blocks.
     fn lengthen(&mut self) -> std::io::Result<()> {
         let file = self.disk.open_or_create(&self.path)?;
-        self.len = file.len()?;
-        let missing = usize::try_from(RESERVE_BYTES.saturating_sub(self.len)).expect("a megabyte fits");
-        let written = file.write_all_at(&vec![0; missing], self.len);
-        // On a full disk a part of it was written.
-        self.len = file.len()?;
-        written
+        self.len = file.len()?.min(RESERVE_BYTES);
+        let noise = noise();
+        let mut at = if self.is_written { self.len } else { 0 };
+        while at < RESERVE_BYTES {
+            let piece = PIECE_BYTES.min(RESERVE_BYTES - at);
+            let written = file.write_all_at(&noise[..usize::try_from(piece).expect("a piece fits")], at);
+            // On a full disk a part of it was written.
+            self.len = file.len()?.min(RESERVE_BYTES);
+            written?;
+            at += piece;
+            self.is_written |= at >= self.len;
+        }
+        Ok(())
     }
+}
+
+/// A piece that takes room on any file system: zeros would have no blocks where files are compressed.
+fn noise() -> Vec<u8> {
+    let mut state = 0x9E37_79B9_7F4A_7C15_u64;
+    let words = (0..PIECE_BYTES / 8).flat_map(|_| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()
+    });
+    words.collect()
 }
 
 #[cfg(test)]
@@ -118,12 +151,20 @@ mod tests {
         let (disk, dir) = (Disk::in_memory(Arc::clone(&memory)), Path::new("/data"));
         disk.create_dir(dir).expect("creates");
         let mut reserve = Reserve::open(disk.clone(), dir);
-        assert!(!reserve.is_whole() && !reserve.give_up_piece());
+        assert!(!reserve.is_whole() && !reserve.give_up_piece(Claim::Urgent));
         reserve.fill();
         assert!(reserve.is_whole() && memory.used_bytes(dir) >= RESERVE_BYTES);
+        let mut restored = Reserve::open(disk.clone(), dir);
+        disk.open(&dir.join(FILE)).and_then(|file| file.write_all_at(&vec![0; 1 << 20], 0)).expect("writes");
+        restored.fill();
+        let bytes = disk.read(&dir.join(FILE)).expect("is there");
+        assert!(
+            restored.is_whole() && bytes.chunks(4096).all(|block| block != [0; 4096]),
+            "it may have had holes"
+        );
         let used = memory.used_bytes(dir);
         memory.set_capacity(dir, Some(used));
-        assert!(reserve.give_up_piece());
+        assert!(reserve.give_up_piece(Claim::Urgent));
         assert_eq!(disk.space(dir).expect("is known").1, PIECE_BYTES);
         disk.open_or_create(&dir.join("log"))
             .and_then(|log| log.write_all_at(b"a", 0))
@@ -132,7 +173,7 @@ mod tests {
         assert!(!reserve.is_whole(), "the log has a block of it");
         assert_eq!(disk.space(dir).expect("is known").1, 0);
         let mut reserve = Reserve::open(disk.clone(), dir);
-        let pieces = std::iter::from_fn(|| reserve.give_up_piece().then_some(())).count() as u64;
+        let pieces = std::iter::from_fn(|| reserve.give_up_piece(Claim::Urgent).then_some(())).count() as u64;
         assert_eq!(pieces, RESERVE_BYTES / PIECE_BYTES, "the last one is shorter");
         memory.set_capacity(dir, None);
         reserve.fill();

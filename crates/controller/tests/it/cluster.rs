@@ -14,6 +14,7 @@ use thalweg_wire::request::CreateTopicsRequest;
 use thalweg_wire::request::create_topics_request::{CreatableReplicaAssignment, CreatableTopic};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::time::Instant;
 
 use crate::support::*;
 
@@ -153,12 +154,19 @@ async fn a_kafka_broker_joins_leads_and_leaves() {
     }
     assert!(data.is_dir(), "the broker follows the metadata log and creates the partition");
 
-    // It observes under its own name, and is caught up.
-    let quorum = bench.send(describe_quorum()).await;
-    let partition = &quorum.topics[0].partitions[0];
-    let observer = partition.observers.iter().find(|observer| observer.replica_id == 2).unwrap();
-    assert_eq!(observer.replica_directory_id, KAFKAS_DIRECTORY);
-    assert_eq!(observer.log_end_offset, partition.high_watermark);
+    // It observes under its own name, and catches up with what it makes the controller write.
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let quorum = bench.send(describe_quorum()).await;
+        let partition = &quorum.topics[0].partitions[0];
+        let observer = partition.observers.iter().find(|observer| observer.replica_id == 2).unwrap();
+        assert_eq!(observer.replica_directory_id, KAFKAS_DIRECTORY);
+        if observer.log_end_offset == partition.high_watermark {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{observer:?} is behind {}", partition.high_watermark);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
 
     broker.terminate();
     let image = until(&bench, "a broker that has left", |image| !image.is_alive(BrokerId(2))).await;

@@ -84,18 +84,19 @@ impl FullBench {
     }
 
     async fn shorten_retention(&self, topic: &str) -> i16 {
-        let config = AlterableConfig {
-            name: "retention.ms".to_owned(),
-            value: Some("1000".to_owned()),
-            ..Default::default()
-        };
+        self.alter(topic, "retention.ms", "1000".to_owned()).await.expect("an answer")
+    }
+
+    async fn alter(&self, topic: &str, name: &str, value: String) -> Result<i16, HandleError> {
+        let config = AlterableConfig { name: name.to_owned(), value: Some(value), ..Default::default() };
         let resources = vec![AlterConfigsResource {
             resource_type: TOPIC,
             resource_name: topic.to_owned(),
             configs: vec![config],
         }];
         let request = IncrementalAlterConfigsRequest { resources, ..Default::default() };
-        self.bench.send(request).await.responses[0].error_code
+        let version = IncrementalAlterConfigsRequest::MAX_VERSION;
+        Ok(self.bench.send_version(request, version).await?.responses[0].error_code)
     }
 }
 
@@ -146,4 +147,27 @@ async fn reserve_lasts_for_many_starts_on_a_full_disk_and_comes_back_with_room()
         assert!(Instant::now() < deadline, "the reserve is not filled again");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
+}
+
+/// A client that may alter a topic could otherwise keep the disk from being freed.
+#[tokio::test]
+async fn settings_leave_half_of_the_reserve_to_deletions() {
+    let full = FullBench::new().await;
+    full.join().await;
+    assert_eq!(full.create("one").await.expect("there is room"), 0);
+    full.fill();
+    let mut altered = 0_usize;
+    let refused = loop {
+        // Each one differs from the one before.
+        let list = vec!["compact"; 2000 + altered % 2].join(",");
+        match full.alter("one", "cleanup.policy", list).await {
+            Ok(code) => assert_eq!(code, 0),
+            Err(error) => break error,
+        }
+        full.grow_neighbour();
+        altered += 1;
+        assert!(altered < 100, "a megabyte is not so much");
+    };
+    assert!(altered > 0 && matches!(refused, HandleError::DiskFull), "{altered} {refused:?}");
+    assert_eq!(full.delete("one").await, 0);
 }

@@ -57,11 +57,10 @@ impl Entry {
         self.updates += 1;
     }
 
-    /// The next update changes another snapshot, which is lost. That may have been one after a reset of the offsets: the runs from
-    /// before would keep records from being delivered.
-    pub(super) fn forget_before_lost_snapshot(&mut self, snapshot_epoch: i32) {
-        self.snapshot_epoch = snapshot_epoch;
-        self.runs = Runs::of(Vec::new());
+    /// Records behind the state are lost. They may have reset it, or deleted it and begun it anew, which the epochs of later updates
+    /// need not show: the runs from before would keep records from being delivered.
+    pub(super) fn forget_runs(&mut self) {
+        self.runs = Runs::default();
     }
 
     /// The state of an update whose snapshot is missing.

@@ -152,6 +152,7 @@ impl driver::Shard for Shard {
 
     fn skip_lost(&mut self) {
         self.has_lost_records = true;
+        self.entries.values_mut().for_each(Entry::forget_runs);
     }
 
     fn loaded(&mut self, _: Option<i64>, _: Moment) {}
@@ -265,8 +266,8 @@ impl Shard {
             }
             ShareRecord::Update(key, update) => match self.entries.get_mut(&key) {
                 Some(entry) => {
-                    if self.has_lost_records && entry.snapshot_epoch != update.snapshot_epoch {
-                        entry.forget_before_lost_snapshot(update.snapshot_epoch);
+                    if self.has_lost_records {
+                        entry.snapshot_epoch = update.snapshot_epoch;
                     }
                     entry.apply_update(&update);
                 }

@@ -23,6 +23,8 @@ const AGAIN_MS: i64 = 10_000;
 #[derive(Debug)]
 pub(super) struct UnopenedLog {
     job: Job,
+    /// What the directory's checkpoints keep of it.
+    offsets: Arc<PublishedOffsets>,
     retry_at_ms: i64,
 }
 
@@ -34,8 +36,9 @@ impl UnopenedLog {
             "Failed to open a log for lack of room, as to set damaged records aside: it is kept as it is, and opened once there is room"
         );
         job.state.note_full();
-        job.state.register(job.name.clone(), Arc::new(offsets(&job.options)));
-        UnopenedLog { job, retry_at_ms: elapsed_ms.saturating_add(AGAIN_MS) }
+        let offsets = Arc::new(offsets(&job.options));
+        job.state.register(job.name.clone(), Arc::clone(&offsets));
+        UnopenedLog { job, offsets, retry_at_ms: elapsed_ms.saturating_add(AGAIN_MS) }
     }
 
     pub(super) fn name(&self) -> &TopicPartition {
@@ -85,7 +88,7 @@ impl LogDirs {
         if let Some(log) = self.gapped.lock().remove(name) {
             return Some(Ok(log));
         }
-        let UnopenedLog { mut job, retry_at_ms } = self.unopened.lock().remove(name)?;
+        let UnopenedLog { mut job, offsets, retry_at_ms } = self.unopened.lock().remove(name)?;
         let now_ms = self.clock.elapsed_ms();
         let result = if job.state.offline().is_some() {
             Err(DirectoryOffline { directory: Some(job.state.id()) }.into())
@@ -95,17 +98,41 @@ impl LogDirs {
             // The attempt before may have changed the log.
             job.options.clean = false;
             let opened = open_partition(&job, config, &self.clock);
-            return Some(self.opened(job, opened, now_ms));
+            return Some(self.opened(job, offsets, opened));
         };
-        self.unopened.lock().insert(name.clone(), UnopenedLog { job, retry_at_ms });
+        self.unopened.lock().insert(name.clone(), UnopenedLog { job, offsets, retry_at_ms });
         Some(result)
+    }
+
+    /// Deletes the log of a deleted partition that could not be opened, if there is one: its files may be what fills the disk.
+    /// On failure it stays, to be deleted again.
+    pub fn delete_unopened(&self, name: &TopicPartition) -> io::Result<()> {
+        let gapped = self.gapped.lock().remove(name);
+        if let Some(mut log) = gapped {
+            return self.delete(&mut log).inspect_err(|_| self.keep_unopened(log));
+        }
+        let Some(waits) = self.unopened.lock().remove(name) else { return Ok(()) };
+        let state = Arc::clone(&waits.job.state);
+        let renamed = state.path().join(name.delete_dir_name());
+        match self.disk.rename(&state.path().join(name.dir_name()), &renamed) {
+            // Somebody else has removed it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => {
+                self.unopened.lock().insert(name.clone(), waits);
+                return Err(error);
+            }
+            Ok(()) => state.doom(self.clock.elapsed_ms(), renamed),
+        }
+        state.unregister(name, &waits.offsets);
+        self.changed.notify_one();
+        Ok(())
     }
 
     fn opened(
         &self,
         job: Job,
+        offsets: Arc<PublishedOffsets>,
         opened: Result<PartitionLog, LogError>,
-        now_ms: i64,
     ) -> Result<PartitionLog, CreateError> {
         match opened {
             Ok(log) => {
@@ -113,7 +140,8 @@ impl LogDirs {
                 Ok(log)
             }
             Err(LogError::Io(error)) if crate::disk::is_shortage(&error) => {
-                let waits = UnopenedLog { job, retry_at_ms: now_ms.saturating_add(AGAIN_MS) };
+                let retry_at_ms = self.clock.elapsed_ms().saturating_add(AGAIN_MS);
+                let waits = UnopenedLog { job, offsets, retry_at_ms };
                 self.unopened.lock().insert(waits.job.name.clone(), waits);
                 Err(error.into())
             }

@@ -21,12 +21,24 @@ use std::ops::Range;
 use thalweg_record::Offset;
 
 use super::error::LogError;
+use super::fit_epochs::EpochScan;
 use super::health::{LostBeginning, Signs, first_of};
 use super::suspects::Suspects;
 use super::{PartitionLog, lost_mark};
 use crate::disk::{self, LogFile};
 use crate::scan::{BatchFault, CorruptBatch, HeaderScan, ScanError};
 use crate::segment::{LOST_SUFFIX, Segment, take_out};
+
+/// The state of a check of closed segments.
+#[derive(Debug)]
+pub enum SegmentCheck {
+    /// All segments are checked.
+    NoneLeft,
+    /// One segment was checked.
+    Done,
+    /// One was, but for its epochs, which are to be read without the partition's lock.
+    Epochs(EpochScan),
+}
 
 impl PartitionLog {
     /// Notes what a start sees without reading: closed segments that were emptied, and segments of which only an index is
@@ -159,25 +171,45 @@ impl PartitionLog {
     }
 
     /// Checks one of the closed segments that were found at the start, and notes its damage. Returns whether there was one
-    /// left.
+    /// left. For a log without a lock.
     pub fn check_next_segment(&mut self) -> Result<bool, LogError> {
+        match self.begin_segment_check()? {
+            SegmentCheck::NoneLeft => return Ok(false),
+            SegmentCheck::Done => {}
+            SegmentCheck::Epochs(scan) => self.finish_segment_check(&scan, &scan.run()?)?,
+        }
+        Ok(true)
+    }
+
+    /// The same without the scan for epochs, which takes no lock: [`PartitionLog::finish_segment_check`] is to be called
+    /// with its result.
+    pub fn begin_segment_check(&mut self) -> Result<SegmentCheck, LogError> {
         let unchecked = &self.health.unchecked;
         let index = self.segments.partition_point(|segment| segment.base_offset < unchecked.start);
-        let Some(next) = self.segments.get(index + 1) else { return Ok(false) };
-        if self.segments[index].base_offset >= unchecked.end {
-            return Ok(false);
+        let is_closed = index + 1 < self.segments.len();
+        if !is_closed || self.segments[index].base_offset >= unchecked.end {
+            return Ok(SegmentCheck::NoneLeft);
         }
-        let after = next.base_offset;
         let was_open = self.segments[index].is_open();
         self.damage_at(index, Self::check_begin)?;
         self.damage_at(index, Self::check_end)?;
-        self.fit_epochs(index)?;
+        let misfit = self.misfit(index)?;
         // A failure before this line is no answer: the segment is looked at again.
-        self.health.unchecked.start = after;
+        if misfit.is_none() {
+            self.checked_to(index);
+        }
         if !was_open {
             self.segments[index].release(&self.home)?;
         }
-        Ok(true)
+        Ok(misfit.map_or(SegmentCheck::Done, SegmentCheck::Epochs))
+    }
+
+    /// Notes that a closed segment, and those before it, are checked.
+    pub(super) fn checked_to(&mut self, index: usize) {
+        if let Some(next) = self.segments.get(index + 1) {
+            let unchecked = &mut self.health.unchecked;
+            unchecked.start = unchecked.start.max(next.base_offset);
+        }
     }
 
     /// Makes a check of a segment. Damage is noted, and no error: returns its first offset.

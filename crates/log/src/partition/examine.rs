@@ -21,7 +21,7 @@ use crate::scan::{BatchFault, CorruptBatch, HeaderScan, Placed, ScanError};
 use crate::topic_partition::TopicPartition;
 
 /// Changes of leaders that a power failure may well take from a checkpoint. A larger difference of one bit is a flipped one.
-pub(super) const EPOCHS_LOST_MAX: i32 = 16;
+const EPOCHS_LOST_MAX: i32 = 16;
 
 /// A region of a segment, with the known parts of the log around it.
 #[derive(Clone, Copy)]
@@ -44,6 +44,8 @@ pub(super) struct Region<'a> {
     pub next_first: Option<BatchHeader>,
     /// The batch before the first one, as far as it is known.
     pub last_before: Option<BatchHeader>,
+    /// Whether there are no other batches beside these, as far as can be read.
+    pub knows_neighbours: bool,
     /// The epochs of the checkpoint; none, when that is of no use.
     pub epochs: &'a LeaderEpochs,
     /// Whether the log is known to have gaps.
@@ -123,6 +125,13 @@ impl Oddities {
             self.gaps = 0;
         }
     }
+}
+
+/// Whether a flipped bit explains that a batch is not of the epoch that is known for its offset: the two epochs differ by
+/// one bit, and no batch beside it is of the one that it has.
+pub(super) fn is_flipped(found: LeaderEpoch, known: LeaderEpoch, beside: [Option<&BatchHeader>; 2]) -> bool {
+    let mut beside = beside.into_iter().flatten();
+    (found.0 ^ known.0).count_ones() == 1 && !beside.any(|other| other.leader_epoch == found)
 }
 
 enum Judgement {
@@ -298,15 +307,12 @@ impl Region<'_> {
             let is_certain = next.is_some() || batch.header.next_offset() <= self.synced_to;
             let is_near = (known.0 - EPOCHS_LOST_MAX..=known.0 + EPOCHS_LOST_MAX).contains(&found.0);
             let may_be_lost = !is_certain && (is_near || !is_one_bit);
-            // Where epochs rise from batch to batch, only the checkpoint speaks against this one. It may be that of
-            // another time: the bit of a batch was flipped if the neighbours are of the epoch that the checkpoint
-            // knows.
-            let is_known_epoch = |other: &BatchHeader| other.leader_epoch == known;
-            let is_of_neighbours = before.is_none_or(is_known_epoch) && next.is_none_or(is_known_epoch);
-            if before.is_none() && next.is_none() {
+            if before.is_none() && next.is_none() && !self.knows_neighbours {
                 return Ok(EpochJudgement::Alone);
             }
-            if !falls && !exceeds && (may_be_lost || !is_one_bit || !is_of_neighbours) {
+            // Where epochs rise from batch to batch, only the checkpoint speaks against this one, and it may be that of
+            // another time.
+            if !falls && !exceeds && (may_be_lost || !is_flipped(found, known, [before, next])) {
                 return Ok(EpochJudgement::Sound);
             }
             if is_one_bit {

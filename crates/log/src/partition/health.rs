@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::ops::Range;
+use std::ops::{Bound, Range};
 use std::sync::Arc;
 
 use thalweg_record::{BatchError, Offset};
@@ -108,6 +108,13 @@ impl Health {
     /// Whether damage is noted that begins at this offset.
     pub(super) fn is_unreadable(&self, from: Offset) -> bool {
         self.unreadable.contains(&from)
+    }
+
+    /// The first offset that is known to be missing between the last batch of a segment and the next.
+    pub(super) fn missing_behind(&self, segment: Range<Offset>, is_empty: bool) -> Option<Offset> {
+        let all = Some(segment.start).filter(|base| is_empty && self.is_unreadable(*base));
+        let behind_first = (Bound::Excluded(segment.start), Bound::Excluded(segment.end));
+        all.or_else(|| self.unreadable.range(behind_first).next().copied())
     }
 
     /// The marks of damage between segments that is not known any more.
@@ -236,6 +243,27 @@ impl PartitionLog {
         self.forget_missing()?;
         self.give_up_suspects()?;
         Ok(self.forget_lost_beginning()?)
+    }
+
+    /// As [`PartitionLog::accept_loss`], where it matters at each start that records between segments are missing.
+    pub fn accept_loss_at_ends(&mut self) -> Result<(), LogError> {
+        self.forget_missing()?;
+        Ok(self.forget_lost_beginning()?)
+    }
+
+    /// The offsets of records that are known to be missing, in their order: before the first segment, between two, and at the end.
+    /// Where the log was compacted, not all of them had a record.
+    pub fn missing_ranges(&self) -> Vec<Range<Offset>> {
+        let health = &self.health;
+        let lost = health.lost_beginning.as_ref().filter(|lost| lost.is_damage());
+        let beginning = lost.map(|lost| lost.from..self.segments[0].base_offset);
+        let between = self.segments.windows(2).filter_map(|pair| {
+            let next = pair[1].base_offset;
+            let from = health.missing_behind(pair[0].base_offset..next, pair[0].is_empty())?;
+            (next > self.log_start).then_some(from..next)
+        });
+        let end = health.missing.map(|recovery_point| self.log_end..recovery_point);
+        beginning.into_iter().chain(between).chain(end).filter(|lost| lost.start < lost.end).collect()
     }
 
     /// Where the log begins for followers. They keep the records that are only missing here: those were not deleted.

@@ -277,15 +277,21 @@ impl PartitionLog {
             next_base: Some(next_base),
             next_first: None,
             last_before: None,
+            knows_neighbours: false,
             epochs: &self.epochs,
             has_gaps,
             synced_to: self.log_end,
         };
         let mut examined = examine(region)?;
         if examined.lacks_neighbours {
-            let (last_before, next_first) = neighbours_of(&self.home, &mut self.segments, index)?;
-            let last_before = last_before.filter(|_| near == 0);
-            examined = examine(Region { last_before, next_first, ..region })?;
+            let (mut last_before, next_first) = neighbours_of(&self.home, &mut self.segments, index)?;
+            if near > 0 {
+                last_before = self.segments[index]
+                    .batch_with(&self.home, expected - 1)
+                    .map_err(in_segment)?
+                    .filter(|before| before.next_offset() <= expected);
+            }
+            examined = examine(Region { last_before, next_first, knows_neighbours: true, ..region })?;
         }
         Ok((near, examined))
     }

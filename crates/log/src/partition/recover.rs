@@ -204,6 +204,7 @@ impl Loading {
             next_base,
             next_first,
             last_before: None,
+            knows_neighbours: false,
             epochs: self.epoch_replay.checkpoint(),
             has_gaps: options.cleaned_to > Offset::ZERO || self.oddities.gaps > 0,
             synced_to: options.recovery_point,

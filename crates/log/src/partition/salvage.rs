@@ -4,25 +4,28 @@
 //! replica has serves nothing for ever then, and has more use for the rest.
 //!
 //! A batch is sound if its CRC is right and its offsets, which no CRC covers, fit between its neighbours; a single flipped bit in
-//! its base offset is undone in what is returned. Behind a damaged batch the next one is where its header says that it ends, or,
-//! if no batch begins there, the first that is found in the bytes. Records may contain bytes that look like a batch, on purpose:
-//! where a header is damaged, those of its own records may be found. So this is for records of internal topics, which no
-//! client writes as they are, and whose readers know that some are missing.
+//! its base offset is undone in what is returned. Behind a damaged batch the next one is where its header says that it ends, if
+//! batches follow there; otherwise it is found in the bytes (see `chains`). Records of internal topics, too, contain bytes that
+//! clients have chosen, as metadata of members.
 //!
 //! Owns: finding the segment, under the partition's lock ([`PartitionLog::salvage`]), and its sound batches, without it
 //! ([`Salvage::step`]). Refuses: repair, and judging which loss is acceptable.
 
 use std::io;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::path::Path;
 use std::sync::Arc;
 
-use thalweg_record::{BatchHeader, Offset, stamp_head};
+use thalweg_record::{BatchHeader, LeaderEpoch, Offset, stamp_head};
 
 use super::PartitionLog;
 use super::error::LogError;
 use crate::disk::{LogFile, check_may_wait};
-use crate::scan::{BatchScan, Placed, ScanError, find_sound_batch, whole_header};
+use crate::scan::{BatchScan, Placed, ScanError, whole_header};
+
+mod chains;
+
+use chains::{Chain, Search};
 
 /// The sound batches of one segment, and the damage between them.
 #[derive(Debug)]
@@ -41,8 +44,16 @@ pub struct Salvage {
     limit: Offset,
     /// Whether bytes were skipped since the last sound batch.
     is_damaged_here: bool,
-    /// Whether bytes were skipped anywhere.
-    is_damaged: bool,
+    /// Whether batches are known to be missing behind the last one.
+    lacks_end: bool,
+    /// The leader epochs of the segment.
+    epochs: RangeInclusive<LeaderEpoch>,
+    /// The size of the largest batch.
+    batch_bytes_max: u64,
+    /// Up to this position the headers tell where the next batches are.
+    chained_to: u64,
+    /// Batches from the first damage on that no header leads to.
+    chains: Option<Vec<Chain>>,
     /// The batch behind the damage that was just returned.
     behind: Option<Salvaged>,
 }
@@ -57,17 +68,20 @@ pub enum Salvaged {
 }
 
 impl PartitionLog {
-    /// The sound batches of the segment that contains `from`, from there on: for a log that is damaged in it.
-    pub fn salvage(&mut self, from: Offset) -> Result<Salvage, LogError> {
+    /// The sound batches of the segment that contains `from`, from there on: for a log that is damaged in it. No batch has more
+    /// than `batch_bytes_max` bytes.
+    pub fn salvage(&mut self, from: Offset, batch_bytes_max: usize) -> Result<Salvage, LogError> {
         let index = self.floor_index(from).unwrap_or(0);
         let limit = self.segments.get(index + 1).map_or(self.log_end, |next| next.base_offset);
         let segment = &mut self.segments[index];
         let was_open = segment.is_open();
         let file = segment.file(&self.home)?;
         let (base, end) = (segment.base_offset, segment.size_bytes());
+        let is_empty = segment.is_empty();
         if !was_open && index + 1 < self.segments.len() {
             self.segments[index].release(&self.home)?;
         }
+        let oldest = self.epochs.at(base).unwrap_or(LeaderEpoch(i32::MIN));
         Ok(Salvage {
             scan: BatchScan::new(Arc::clone(&file), 0, end),
             file,
@@ -77,7 +91,11 @@ impl PartitionLog {
             expected: base,
             limit,
             is_damaged_here: false,
-            is_damaged: false,
+            lacks_end: self.health.missing_behind(base..limit, is_empty).is_some(),
+            epochs: oldest..=self.epochs.latest().unwrap_or(LeaderEpoch(i32::MAX)),
+            batch_bytes_max: batch_bytes_max as u64,
+            chained_to: 0,
+            chains: None,
             behind: None,
         })
     }
@@ -115,10 +133,10 @@ impl Salvage {
                 None => Ok(Some(batch)),
             };
         }
-        // Where nothing was skipped, what made the reads fail is that batches are missing at the end.
-        self.is_damaged_here |= !self.is_damaged;
+        // Compaction leaves a gap there, too.
+        self.is_damaged_here |= self.lacks_end;
         let rest = self.damage(self.expected..self.limit);
-        (self.expected, self.is_damaged) = (self.limit, true);
+        self.expected = self.limit;
         Ok(rest)
     }
 
@@ -139,7 +157,7 @@ impl Salvage {
             }
             return Ok(Some((batch, bytes)));
         }
-        (self.is_damaged_here, self.is_damaged) = (true, true);
+        self.is_damaged_here = true;
         self.position = self.next_position(position)?;
         self.scan = BatchScan::new(Arc::clone(&self.file), self.position, self.end);
         Ok(None)
@@ -171,18 +189,36 @@ impl Salvage {
     }
 
     /// Where a batch may begin behind the one at a position, which is damaged.
-    fn next_position(&self, position: u64) -> io::Result<u64> {
+    fn next_position(&mut self, position: u64) -> io::Result<u64> {
+        let search = Search {
+            file: &self.file,
+            bytes: position + 1..self.end,
+            offsets: self.expected..self.limit,
+            epochs: &self.epochs,
+            batch_bytes_max: self.batch_bytes_max,
+        };
         if let Some(header) = self.header_at(position)? {
             let end = position + header.size_bytes() as u64;
-            let is_next =
-                |next: BatchHeader| self.expected < next.base_offset && next.base_offset < self.limit;
             let is_last = end == self.end && header.next_offset() == self.limit;
-            if is_last || self.header_at(end)?.is_some_and(is_next) {
+            if position < self.chained_to || is_last {
+                return Ok(end);
+            }
+            if let Some(chain) = search.follow(end, self.expected + 1)? {
+                self.chained_to = chain.end;
                 return Ok(end);
             }
         }
-        let base_offsets = self.expected..self.limit;
-        Ok(find_sound_batch(&self.file, position + 1..self.end, base_offsets)?.unwrap_or(self.end))
+        let chains = match self.chains.take() {
+            Some(chains) => chains,
+            None => search.run()?,
+        };
+        let next = chains.iter().find(|chain| chain.start > position && chain.first >= self.expected);
+        if let Some(chain) = next {
+            self.chained_to = chain.end;
+        }
+        let next_position = next.map_or(self.end, |chain| chain.start);
+        self.chains = Some(chains);
+        Ok(next_position)
     }
 
     /// The header at a position; `None` if there is none, or its batch does not fit into the segment.

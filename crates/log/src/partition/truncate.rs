@@ -238,6 +238,7 @@ impl PartitionLog {
             next_base: None,
             next_first: None,
             last_before: None,
+            knows_neighbours: false,
             epochs: &self.epochs,
             has_gaps: self.config.cleanup_policy.compact || self.cleaning.cleaned_to > Offset::ZERO,
             synced_to: self.log_end,
@@ -409,6 +410,7 @@ impl PartitionLog {
         self.rewrites += 1;
         self.health.on_truncation(self.segments[0].base_offset, self.log_end);
         self.forget_mended_suspects();
+        self.rename_deleted_behind_end();
         self.hints = ReadHints::default();
         self.flushing.names.note_change();
         self.cut_is_unsynced();
@@ -426,6 +428,23 @@ impl PartitionLog {
             && !disk::is_shortage(&error)
         {
             self.set_poison(format!("the checkpoints cannot be lowered: {error}"));
+        }
+    }
+
+    /// Gives the files of deleted segments behind the new end the names of those that were cut off. By the names that they
+    /// have, a start would take them for records that are missing, and keep them.
+    fn rename_deleted_behind_end(&mut self) {
+        for doomed in &mut self.doomed {
+            let base = segment::deleted_base(&doomed.path);
+            let Some(base) = base.filter(|base| *base >= self.log_end) else { continue };
+            let renamed = segment::cut_name(&self.home.file(base, LOG_SUFFIX));
+            match self.home.disk.rename(&doomed.path, &renamed) {
+                Ok(()) => doomed.path = renamed,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => {
+                    tracing::warn!(path = %doomed.path.display(), %error, "Failed to rename a deleted file");
+                }
+            }
         }
     }
 

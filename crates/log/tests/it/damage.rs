@@ -148,8 +148,7 @@ impl Original {
             && found < to.0 - i64::from(header.last_offset_delta)
     }
 
-    /// Whether the flipped bit makes the last batch one of a leader that the checkpoint, for a power failure or as one
-    /// of another time, knows nothing of.
+    /// Whether the flipped bit makes the last batch one of a leader that a power failure may have taken from the checkpoint.
     fn seems_newer(&self, batch: usize, bit: usize) -> bool {
         let is_low_bit_of_epoch = (96 + 27..96 + 32).contains(&bit);
         let epoch = self.batches[batch].header.leader_epoch.0;
@@ -164,7 +163,7 @@ impl Original {
         (96..128).contains(&bit)
             && before.zip(next).is_some_and(|(before, next)| {
                 let flipped = epoch_of(batch).expect("it is there") ^ i32::MIN.rotate_right(bit as u32 - 96);
-                before < next && (before..=next).contains(&flipped)
+                before < next && [before, next].contains(&flipped)
             })
     }
 }
@@ -231,11 +230,8 @@ fn a_flipped_header_bit_is_not_served_after_a_clean_stop() {
     for mut original in [Original::contiguous(), Original::compacted()] {
         let compact = original.bench.config.cleanup_policy.compact;
         for batch in samples(&original) {
-            let is_known = |bit: &usize| {
-                !original.is_hidden(batch, *bit)
-                    && !original.fits_neighbours(batch, *bit)
-                    && !original.seems_newer(batch, *bit)
-            };
+            let is_known =
+                |bit: &usize| !original.is_hidden(batch, *bit) && !original.fits_neighbours(batch, *bit);
             for bit in (0..HEADER_BITS).filter(is_known).collect::<Vec<_>>() {
                 original.flipped(batch, bit);
                 let what = format!("compact {compact}, batch {batch}, bit {bit}");

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use thalweg_log::disk::{Disk, MemoryDisk};
-use thalweg_log::{Clock, LogConfig, LogDirs, LogDirsOptions, TopicPartition, Uuid};
+use thalweg_log::{Clock, LogConfig, LogDirs, LogDirsOptions, OpenOptions, TopicPartition, Uuid};
 use thalweg_record::Offset;
 
 use crate::support::*;
@@ -98,5 +98,40 @@ fn flushed_batches_that_are_cut_are_aside_after_power_loss() {
         let kept =
             files.filter(|(path, _)| is_aside(path) && path.extension().is_some_and(|end| end == "log"));
         assert!(kept.flat_map(|(_, bytes)| bytes).collect::<Vec<_>>() == given_up, "to {to}");
+    }
+}
+
+/// The process may end before the delay of the files is over.
+#[test]
+fn files_of_truncated_segments_are_removed_by_the_next_start() {
+    for to in [0, 15, 25] {
+        let bench = Bench::with(LogConfig { file_delete_delay_ms: 60_000, ..config() });
+        let mut log = bench.create();
+        (0..40).for_each(|_| _ = append(&mut log, &Spec::new(1).build()));
+        log.truncate_to(Offset(to)).expect("it can be cut");
+        let is_left = || bench.names().iter().any(|name| name.ends_with(".deleted"));
+        assert!(is_left(), "to {to}");
+        drop(log);
+        let options = OpenOptions { recovery_point: Offset(to), ..OpenOptions::new(false) };
+        let mut log = bench.open(&options);
+        assert_eq!((log.end_at_gap().expect("looks"), log.damage()), (None, None), "to {to}");
+        assert!(!is_left(), "to {to}: {:?}", bench.names());
+    }
+}
+
+/// The same for segments that were deleted before the log began again in front of them.
+#[test]
+fn files_of_deleted_segments_behind_a_new_end_are_removed() {
+    for to in [5, 15] {
+        let bench = Bench::with(LogConfig { file_delete_delay_ms: 60_000, ..config() });
+        let mut log = bench.create();
+        (0..40).for_each(|_| _ = append(&mut log, &Spec::new(1).build()));
+        log.set_high_watermark(Offset(40));
+        log.delete_records(Offset(30)).expect("deletes");
+        log.truncate_fully_and_start_at(Offset(to), None).expect("begins again");
+        drop(log);
+        let log = bench.open(&OpenOptions { log_start: Offset(to), ..OpenOptions::new(false) });
+        assert_eq!((log.log_end_offset(), log.damage()), (Offset(to), None));
+        assert!(!bench.names().iter().any(|name| name.ends_with(".deleted")), "to {to}: {:?}", bench.names());
     }
 }

@@ -5,7 +5,9 @@
 //! without which records may be lost: while no other is in sync, it keeps its place.
 
 use super::{FetchError, Partition, State};
-use thalweg_log::{CorruptBatch, Damage, LogError, ReadError, Salvage};
+use std::ops::Range;
+use thalweg_log::{CorruptBatch, Damage, LogError, ReadError, Salvage, SegmentCheck};
+use thalweg_metadata::topic_name::{OFFSETS, SHARE_STATE, TRANSACTIONS};
 use thalweg_metadata::{BrokerId, Image};
 use thalweg_record::{LeaderEpoch, Offset};
 
@@ -59,23 +61,51 @@ impl Partition {
         self.state.lock().drop_damage(self);
     }
 
-    /// Forgets that records are missing at an end of the log: nothing brings them back.
+    /// Forgets that records are missing: nothing brings them back. The log of a coordinator keeps in mind what is missing between
+    /// its segments, which changes the meaning of the records on both sides.
     pub fn accept_loss(&self) {
         let mut state = self.state.lock();
-        if let Err(error) = state.log.accept_loss() {
+        state.note_lost_ends(self);
+        let is_of_coordinator = [OFFSETS, SHARE_STATE, TRANSACTIONS].contains(&&*self.topic);
+        let accepted =
+            if is_of_coordinator { state.log.accept_loss_at_ends() } else { state.log.accept_loss() };
+        if let Err(error) = accepted {
             tracing::error!(partition = ?self, %error, "Failed to forget the missing records of a log");
         }
+    }
+
+    /// The offsets of missing records, in their order, if no other replica can have them: there is none. `epoch` is the one that
+    /// this replica leads in.
+    pub fn lost_ranges(&self, epoch: LeaderEpoch) -> Result<Vec<Range<Offset>>, FetchError> {
+        let state = self.state.lock();
+        state.check_leader(Some(epoch))?;
+        if state.registration.replicas.len() > 1 {
+            return Ok(Vec::new());
+        }
+        let mut lost = state.log.missing_ranges();
+        lost.extend(state.lost_ends.iter().cloned());
+        lost.sort_unstable_by_key(|lost| lost.start);
+        lost.dedup();
+        Ok(lost)
     }
 
     /// Looks whether one more of the closed segments found at the start is there, and whole at both ends. Returns whether there
     /// was one left. Damage that it finds is dealt with at once.
     pub fn check_next_segment(&self) -> Result<bool, LogError> {
         let was_damaged = self.is_damaged();
-        let checked = self.state.lock().log.check_next_segment();
+        let checked = self.state.lock().log.begin_segment_check();
         if !was_damaged && self.is_damaged() {
             self.context.damage_found.notify_one();
         }
-        checked
+        match checked? {
+            SegmentCheck::NoneLeft => return Ok(false),
+            SegmentCheck::Done => {}
+            SegmentCheck::Epochs(scan) => {
+                let found = scan.run()?;
+                self.state.lock().log.finish_segment_check(&scan, &found)?;
+            }
+        }
+        Ok(true)
     }
 
     /// Notes an error of a reader that had no lock: it may be damage.
@@ -108,7 +138,8 @@ impl Partition {
         if !is_only_replica || state.log.damage().is_none() {
             return Ok(None);
         }
-        Ok(Some(state.log.salvage(from).map_err(ReadError::Log)?))
+        let batch_bytes_max = state.settings.max_message_bytes as usize;
+        Ok(Some(state.log.salvage(from, batch_bytes_max).map_err(ReadError::Log)?))
     }
 
     /// Has damage that was found under the lock of the log dealt with.
@@ -152,7 +183,18 @@ impl State {
                 epoch = self.leader_epoch().0,
                 "Became leader although synced records are missing here: they are lost if no other replica has them"
             );
+            self.note_lost_ends(partition);
             self.forget_missing(partition);
+        }
+    }
+
+    /// Remembers what is missing at the ends of a coordinator's log, until this process ends. Transactions are decided by what is
+    /// left, as before.
+    fn note_lost_ends(&mut self, partition: &Partition) {
+        if [OFFSETS, SHARE_STATE].contains(&&*partition.topic) {
+            let records = self.log.log_start_offset()..self.log.log_end_offset();
+            let is_end = |lost: &Range<Offset>| lost.end <= records.start || lost.start >= records.end;
+            self.lost_ends.extend(self.log.missing_ranges().into_iter().filter(is_end));
         }
     }
 

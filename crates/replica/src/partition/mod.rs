@@ -62,6 +62,7 @@ use news::Subscriptions;
 use parking_lot::{Mutex, RwLock};
 use refetches::Refetches;
 use role::{Follower, Role};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use thalweg_config::EffectiveTopicConfig;
@@ -126,6 +127,8 @@ struct State {
     traffic: Traffic,
     /// Where the log was cut since the copy was last compared with it.
     cut_to: Option<Offset>,
+    /// The offsets that a coordinator's log lacks at its ends, although the log has forgotten that.
+    lost_ends: Vec<Range<Offset>>,
     /// Whether it is on the list of those with files that are not at rest.
     is_unsettled: bool,
 }
@@ -167,6 +170,7 @@ impl Partition {
             idle_since: Offset::NONE,
             traffic: Traffic::default(),
             cut_to: None,
+            lost_ends: Vec::new(),
             is_unsettled: false,
         };
         let published = Arc::clone(state.log.published());

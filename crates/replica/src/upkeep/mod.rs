@@ -227,7 +227,38 @@ fn expire_producers(upkeep: &Upkeep) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::partition::testing::HangingDisk;
+    use crate::partition::testing::{self, HangingDisk};
+    use std::sync::Arc;
+    use thalweg_log::disk::Disk;
+    use thalweg_log::{Clock, Home, LogConfig, OpenOptions, PartitionLog, TopicPartition};
+    use thalweg_record::{BatchBuilder, BatchOptions, LeaderEpoch};
+
+    /// The checkpoint is that of another log, apart from the end. A build with assertions panics where a lock is held.
+    #[test]
+    fn segments_are_scanned_for_epochs_without_the_lock() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let home = || Home::new(Disk::real(), dir.path().join("t-0"));
+        let (name, clock) = (TopicPartition::new("t", 0), Clock::manual(1_700_000_000_000));
+        let config = Arc::new(LogConfig { segment_bytes: 500, ..LogConfig::default() });
+        let created = PartitionLog::create(home(), name.clone(), None, Arc::clone(&config), clock.clone());
+        let mut log = created.expect("creates");
+        for epoch in [4, 4, 4, 5, 5, 5, 6, 6, 6, 9, 9, 9, 9] {
+            let mut builder = BatchBuilder::new(BatchOptions::default());
+            builder.append(1, Some(b"key"), Some(&[b'v'; 100]), &[]).expect("fits");
+            log.append_as_leader(&builder.build(), LeaderEpoch(epoch), Default::default()).expect("accepted");
+        }
+        log.close().expect("closes");
+        let (epochs, end) = (log.leader_epochs().to_vec(), log.log_end_offset());
+        assert!(log.segment_count() > 4);
+        let file = dir.path().join("t-0").join("leader-epoch-checkpoint");
+        std::fs::write(&file, "0\n2\n8 0\n9 9\n").expect("writes");
+        let options = OpenOptions { recovery_point: end, ..OpenOptions::new(true) };
+        let log = PartitionLog::open(home(), name, config, clock, &options).expect("opens");
+        assert_ne!(log.leader_epochs(), epochs);
+        let partition = testing::partition(log, 9);
+        assert!(check_segments_of(&partition, 100) < 100);
+        partition.with_log(|log| assert_eq!(log.leader_epochs()[..epochs.len()], epochs));
+    }
 
     #[test]
     fn appends_go_on_while_deleted_segments_are_removed() {

@@ -6,6 +6,7 @@ use thalweg_dial::{Connection, ConnectionOptions};
 use thalweg_log::disk::{CallError, Disk, Faults, FaultyCall};
 use thalweg_record::Offset;
 use thalweg_wire::request::delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic};
+use thalweg_wire::request::delete_topics_request::DeleteTopicState;
 
 /// The default of `replica.lag.time.max.ms`.
 const REPLICA_LAG_MAX: Duration = Duration::from_secs(30);
@@ -106,9 +107,8 @@ async fn damaged_log_waits_for_room_while_others_are_served() {
     cluster.stop_all().await;
 }
 
-/// What is behind a gap is set aside. The log waits for descriptors, and is served once there are some.
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn log_that_cannot_be_ended_at_a_gap_is_opened_later() {
+/// A cluster whose broker 1 has a log of this topic with a gap, and no descriptors to end the log there.
+async fn with_log_at_a_gap() -> (Cluster, Topic, Arc<Faults>) {
     let mut cluster = Cluster::start(&[]).await;
     let topic = cluster.create("gapped", &[&[1]], &[("segment.bytes", "1048576")]).await;
     for _ in 0..4 {
@@ -122,6 +122,13 @@ async fn log_that_cannot_be_ended_at_a_gap_is_opened_later() {
     let machine = Machine { disk: Disk::with_faults(Arc::clone(&faults)), ..Machine::real() };
     cluster.begin_on(&machine, 1, &[]).await;
     wait_for_leader(&cluster, &topic, 0, 1).await;
+    (cluster, topic, faults)
+}
+
+/// What is behind a gap is set aside. The log waits for descriptors, and is served once there are some.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn log_that_cannot_be_ended_at_a_gap_is_opened_later() {
+    let (cluster, topic, faults) = with_log_at_a_gap().await;
     assert_ne!(cluster.try_put(&topic, 0, -1, b"meanwhile").await.0, 0);
     faults.heal();
     let deadline = Instant::now() + Duration::from_secs(20);
@@ -133,6 +140,21 @@ async fn log_that_cannot_be_ended_at_a_gap_is_opened_later() {
         tokio::time::sleep(Duration::from_millis(100)).await;
     };
     assert_eq!(outcome, (0, 2));
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn topic_whose_log_waits_at_a_gap_can_be_deleted() {
+    let (cluster, topic, _faults) = with_log_at_a_gap().await;
+    let topics = vec![DeleteTopicState { name: Some(topic.name.clone()), ..Default::default() }];
+    let request = DeleteTopicsRequest { topics, timeout_ms: 10_000, ..Default::default() };
+    assert_eq!(cluster.broker(1).ask(&request).await.responses[0].error_code, 0);
+    let log = cluster.dirs[0].path().join("gapped-0");
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while log.exists() {
+        assert!(Instant::now() < deadline, "it stays");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
     cluster.stop_all().await;
 }
 

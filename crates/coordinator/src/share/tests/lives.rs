@@ -277,8 +277,24 @@ fn runs_from_before_a_lost_reset_keep_no_record_from_being_delivered() {
     assert_eq!((entry.start_offset, entry.runs.as_slice()), (3, &[run(20, 24, 1, 2), run(30, 34, 1, 2)][..]));
 }
 
+/// The snapshot of a partition that begins anew has the same epoch as the one of the partition before.
 #[test]
-fn lost_update_leaves_the_others() {
+fn runs_from_before_a_lost_deletion_keep_no_record_from_being_delivered() {
+    let mut harness = initialized(500);
+    let g = key("g", 7, 0);
+    assert_eq!(harness.ask(&g, write(1, -1, vec![run(5, 9, 1, 2)])), Ok(Done::Changed));
+    let begin = Ask::Initialize { state_epoch: 0, start_offset: -1 };
+    for ask in [Ask::Delete, begin] {
+        harness.lost.insert(harness.log.len());
+        assert_eq!(harness.ask(&g, ask), Ok(Done::Changed));
+    }
+    assert_eq!(harness.reloaded().entry(&g).expect("it is there").runs.as_slice(), []);
+    assert_eq!(harness.ask(&g, write(1, -1, vec![run(0, 0, 1, 2)])), Ok(Done::Changed));
+    assert_eq!(harness.reloaded().entry(&g).expect("it is there").runs.as_slice(), [run(0, 0, 1, 2)]);
+}
+
+#[test]
+fn lost_update_leaves_those_behind_it() {
     let mut harness = initialized(500);
     let g = key("g", 7, 0);
     for first in [0, 10, 20] {
@@ -286,5 +302,5 @@ fn lost_update_leaves_the_others() {
     }
     harness.lost.insert(harness.log.len() - 2);
     let entry = harness.reloaded().entry(&g).expect("it is there").clone();
-    assert_eq!(entry.runs.as_slice(), [run(0, 4, 1, 2), run(20, 24, 1, 2)]);
+    assert_eq!(entry.runs.as_slice(), [run(20, 24, 1, 2)]);
 }
