@@ -4,7 +4,6 @@ use crate::holder::Holder;
 use crate::repeated_failures::RepeatedFailures;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 use thalweg_hash::{HashMap, HashSet};
 use thalweg_metadata::topic_name::{self, OFFSETS, SHARE_STATE, TRANSACTIONS};
 use thalweg_places::Counts;
@@ -175,6 +174,7 @@ impl Drop for Creation<'_> {
 mod tests {
     use super::*;
     use std::sync::Arc;
+    use std::time::Duration;
     use thalweg_security::Principal;
 
     fn holder(user: &str) -> Holder {
