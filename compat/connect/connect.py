@@ -211,8 +211,12 @@ class Connector:
         return seen
 
     def offsets(self):
-        """Pairs of partition and offset, as Connect shows them."""
-        return [(entry["partition"], entry["offset"]) for entry in self.ask("GET", "/offsets")["offsets"]]
+        """Pairs of partition and offset, as Connect shows them.
+
+        Connect lists the partitions before it reads its topic to the end: a partition whose offset has just been
+        reset is listed without one."""
+        entries = self.ask("GET", "/offsets")["offsets"]
+        return [(entry["partition"], entry["offset"]) for entry in entries if entry["offset"] is not None]
 
     def stop(self):
         self.ask("PUT", "/stop")

@@ -1,16 +1,14 @@
 //! Topics being created automatically, and the outcome of recent attempts.
 
 use crate::holder::Holder;
+use crate::repeated_failures::RepeatedFailures;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 use thalweg_hash::{HashMap, HashSet};
 use thalweg_metadata::topic_name::{self, OFFSETS, SHARE_STATE, TRANSACTIONS};
 use thalweg_places::Counts;
 use tokio::time::Instant;
 
-/// How often the same failure is logged: clients ask again a few times a second, for as long as it lasts.
-const LOGGED_EVERY: Duration = Duration::from_secs(60);
 /// Topics of clients that may be in creation at once, and those of one principal; clients ask again for the others.
 const IN_CREATION_MAX: usize = 10_000;
 const IN_CREATION_OF_ONE_MAX: usize = 2_500;
@@ -21,7 +19,8 @@ const REFUSALS_MAX: usize = 1_000;
 #[derive(Debug, Default)]
 pub struct AutoTopics {
     in_creation: Mutex<InCreation>,
-    failures: Mutex<HashMap<&'static str, Failure>>,
+    /// By the kind of the topics.
+    pub failures: RepeatedFailures<&'static str>,
     /// Internal topics of streams groups that could not be created.
     refusals: Mutex<Refusals>,
 }
@@ -82,15 +81,6 @@ impl Refusals {
     }
 }
 
-/// Topics of a kind whose last creation failed.
-#[derive(Debug)]
-struct Failure {
-    logged_at: Instant,
-    reason: String,
-    /// How often it has failed since it was logged.
-    omitted: u64,
-}
-
 /// Topics being created. The creating task may be dropped with its connection, or end in a panic; the next request must find them
 /// free then.
 pub struct Creation<'a> {
@@ -133,23 +123,6 @@ impl AutoTopics {
         names.iter().any(|name| takes(name) && !in_creation.names.contains(name))
     }
 
-    /// Records a failure. It is logged if it is new, has another reason than before, or lasts: with the number of
-    /// omitted ones.
-    pub fn failed(&self, kind: &'static str, reason: &str, now: Instant) -> Option<u64> {
-        let mut failures = self.failures.lock();
-        let before = failures.get_mut(kind);
-        if let Some(before) = before
-            && before.reason == reason
-            && now.duration_since(before.logged_at) < LOGGED_EVERY
-        {
-            before.omitted += 1;
-            return None;
-        }
-        let new = Failure { logged_at: now, reason: reason.to_owned(), omitted: 0 };
-        let omitted = failures.insert(kind, new).map_or(0, |before| before.omitted);
-        Some(omitted)
-    }
-
     /// Remembers until then why a topic could not be created.
     pub fn refuse(&self, holder: Holder, name: String, reason: String, now: Instant, until: Instant) {
         let mut refusals = self.refusals.lock();
@@ -172,11 +145,6 @@ impl AutoTopics {
         }
         refusals.remove(name);
         None
-    }
-
-    /// Records a success. Returns whether the previous attempts failed.
-    pub fn succeeded(&self, kind: &'static str) -> bool {
-        self.failures.lock().remove(kind).is_some()
     }
 }
 
@@ -206,6 +174,7 @@ impl Drop for Creation<'_> {
 mod tests {
     use super::*;
     use std::sync::Arc;
+    use std::time::Duration;
     use thalweg_security::Principal;
 
     fn holder(user: &str) -> Holder {
@@ -280,20 +249,5 @@ mod tests {
         let in_order =
             (refusals.by_end.len(), refusals.of_holders.values().map(BTreeSet::len).sum::<usize>());
         assert_eq!((refusals.by_name.len(), in_order), (REFUSALS_MAX, (REFUSALS_MAX, REFUSALS_MAX)));
-    }
-
-    #[test]
-    fn a_failure_that_lasts_is_logged_once_a_minute() {
-        let (topics, began) = (AutoTopics::default(), Instant::now());
-        let logged =
-            |kind, reason, after_ms| topics.failed(kind, reason, began + Duration::from_millis(after_ms));
-        assert_eq!(logged(OFFSETS, "too few brokers", 0), Some(0));
-        assert_eq!(logged(TRANSACTIONS, "too few brokers", 0), Some(0), "another topic");
-        let repeated = (1..120).filter_map(|half| logged(OFFSETS, "too few brokers", half * 500));
-        assert_eq!(repeated.count(), 0);
-        assert_eq!(logged(OFFSETS, "too few brokers", 60_000), Some(119));
-        assert_eq!(logged(OFFSETS, "another reason", 60_500), Some(0));
-        assert!(topics.succeeded(OFFSETS) && !topics.succeeded(OFFSETS));
-        assert_eq!(logged(OFFSETS, "too few brokers", 61_000), Some(0), "it worked meanwhile");
     }
 }

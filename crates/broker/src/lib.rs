@@ -26,6 +26,7 @@ mod opening;
 pub mod publisher;
 mod quotas;
 mod reconfigure;
+mod repeated_failures;
 mod request_metrics;
 mod secured;
 mod server;

@@ -514,7 +514,7 @@ impl ImageListener for Publisher {
         self.disk().work_in_place(|| {
             let local = delta.local_changes(self.broker.node_id);
             let mut unopened = self.unopened.lock();
-            // Before any log is opened: what a topic inherits from all brokers tells whether gaps in it are a compaction's.
+            // Before any log is opened: a topic may inherit its cleanup policy from all brokers, and the policy explains gaps.
             reconfigure::apply(&self.broker, &image, delta.changes().configs.iter());
             self.change_partitions(&local, &image, &mut unopened);
             self.set_strays_aside(&image);

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
-use thalweg_log::{BatchFault, CorruptBatch, Salvaged};
+use thalweg_log::{BatchFault, CorruptBatch, SalvageStep};
 use thalweg_metadata::feature::TRANSACTION_VERSION;
 use thalweg_metadata::topic_name::{OFFSETS, SHARE_STATE, TRANSACTIONS};
 use thalweg_metadata::{BrokerId, ImageCell, PartitionIndex, PartitionRegistration};
@@ -126,7 +126,7 @@ struct Replay<'a> {
     epoch: LeaderEpoch,
     load_bytes: usize,
     acknowledged_before: Offset,
-    /// What is missing from here on, although reads go over it.
+    /// Ranges without records from here on, over which reads go.
     lost: VecDeque<Range<Offset>>,
     each: &'a mut dyn FnMut(Part<'_>) -> Result<(), ReplayError>,
 }
@@ -189,12 +189,12 @@ impl Replay<'_> {
         let acknowledged_before = self.acknowledged_before;
         while let Some(step) = salvage.step().map_err(read_failed)? {
             let part = match &step {
-                Salvaged::Batch(bytes) => {
+                SalvageStep::Batch(bytes) => {
                     let header = BatchHeader::parse(bytes)?;
                     self.tell_lost(header.base_offset)?;
                     Part::Piece(Piece { bytes, from, acknowledged_before })
                 }
-                Salvaged::Damage(offsets) => {
+                SalvageStep::Damage(offsets) => {
                     self.lost.retain(|lost| lost.start < offsets.start || lost.end > offsets.end);
                     Part::Lost(offsets.clone())
                 }

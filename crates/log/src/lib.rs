@@ -72,7 +72,7 @@ pub use partition::{
     AppendError, AppendInfo, AppendOptions, BatchCheck, BatchTooLarge, CompactionSwap, Damage,
     DeleteRecordsError, Dirtiness, EpochScan, ExpiredFiles, FlushTarget, LogError, LogSlice, NewestScan,
     OffsetOutOfRange, OffsetsMissing, OffsetsOutOfOrder, OpenOptions, PartitionLog, ReadError, RecordScan,
-    Salvage, Salvaged, SearchTurn, SegmentCheck, TimestampSearch, TimestampedOffset, UnexpectedEpoch,
+    Salvage, SalvageStep, SearchTurn, SegmentCheck, TimestampSearch, TimestampedOffset, UnexpectedEpoch,
     UnexpectedOffset,
 };
 pub use producers::{

@@ -72,7 +72,7 @@ pub use health::Damage;
 pub use load::OpenOptions;
 pub(crate) use metadata::FILE as METADATA_FILE;
 pub use read::LogSlice;
-pub use salvage::{Salvage, Salvaged};
+pub use salvage::{Salvage, SalvageStep};
 pub use timestamps::{NewestScan, RecordScan, SearchTurn, TimestampSearch, TimestampedOffset};
 
 use compact::Cleaning;

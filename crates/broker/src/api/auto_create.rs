@@ -40,16 +40,17 @@ pub async fn create(broker: &Broker, mut names: Vec<String>, client: Option<&Cal
                 if let Some((topic, (code, message))) = failed.into_iter().next() {
                     let error =
                         ErrorCode::from_i16(code).map_or_else(|| code.to_string(), |error| error.to_string());
-                    if let Some(omitted) = broker.auto_topics.failed(kind, &error, now) {
+                    if let Some(omitted) = broker.auto_topics.failures.failed(kind, &error, now) {
                         tracing::warn!(topic, error, message, others, omitted, "Failed to create a topic");
                     }
-                } else if topic_name::is_of_coordinators(kind) && broker.auto_topics.succeeded(kind) {
+                } else if topic_name::is_of_coordinators(kind) && broker.auto_topics.failures.succeeded(&kind)
+                {
                     tracing::info!(topic = started.names[0], "Topics can be created again");
                 }
             }
             Err(error) => {
                 names.retain(|name| !started.names.contains(name));
-                if let Some(omitted) = broker.auto_topics.failed(kind, &error, now) {
+                if let Some(omitted) = broker.auto_topics.failures.failed(kind, &error, now) {
                     tracing::warn!(topic = started.names[0], error, omitted, "Failed to create topics");
                 }
             }
@@ -82,7 +83,7 @@ pub async fn create_internal(broker: &Broker, topics: Vec<CreatableTopic>, clien
     let now = Instant::now();
     if let Some((topic, error)) = failed.first() {
         let others = failed.len() - 1;
-        if let Some(omitted) = broker.auto_topics.failed("of streams groups", error, now) {
+        if let Some(omitted) = broker.auto_topics.failures.failed("of streams groups", error, now) {
             tracing::warn!(
                 topic,
                 error,

@@ -104,6 +104,14 @@ fn code_for_members(error: PersistError) -> ErrorCode {
     }
 }
 
+/// What an administrator can do about a failure that lasts.
+fn remedy(error: PersistError) -> Option<&'static str> {
+    let is_gone = error == PersistError::Invalid;
+    is_gone.then_some(
+        "if that lasts, the state is lost: stop the members, then reset the group's offsets of the topic",
+    )
+}
+
 impl LedShare {
     pub(super) fn new(key: ShareKey, leader_epoch: LeaderEpoch) -> LedShare {
         let stage = Stage::Loading;
@@ -397,7 +405,11 @@ impl LedShare {
 
     async fn loaded(&self, shares: &Shares, partition: &Partition) -> Result<SharePartition, ErrorCode> {
         let failed = |error: PersistError| {
-            tracing::warn!(key = ?self.key, %error, "Failed to read the state of a share partition");
+            let now = tokio::time::Instant::now();
+            if let Some(omitted) = shares.failures.failed(self.key.clone(), &error.to_string(), now) {
+                let remedy = remedy(error);
+                tracing::warn!(key = ?self.key, %error, remedy, omitted, "Failed to read the state of a share partition");
+            }
             code_for_members(error)
         };
         let mut state = shares.persister.read(&self.key, self.leader_epoch.0).await.map_err(failed)?;
@@ -417,6 +429,7 @@ impl LedShare {
             };
             shares.persister.write(&self.key, &update).await.map_err(failed)?;
         }
+        shares.failures.succeeded(&self.key);
         SharePartition::load(&state, state.start_offset).map_err(|invalid| {
             tracing::error!(key = ?self.key, ?invalid, "The stored state of a share partition makes no sense");
             ErrorCode::UnknownServerError

@@ -25,6 +25,7 @@ pub use sessions::{
 pub use settings::{SettingsOfGroups, ShareSettings};
 pub use settle_error::SettleError;
 
+use crate::repeated_failures::RepeatedFailures;
 use parking_lot::{Mutex, RwLock};
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
@@ -52,6 +53,8 @@ pub struct Shares {
     pub sessions: ShareSessions,
     /// What happened since the start.
     pub counters: ShareCounters,
+    /// Share partitions whose state could not be read.
+    failures: RepeatedFailures<ShareKey>,
     persister: Arc<Persister>,
     disk: Disk,
     clock: Clock,
@@ -111,6 +114,7 @@ impl Shares {
         Shares {
             sessions: ShareSessions::new(sessions_max),
             counters: ShareCounters::default(),
+            failures: RepeatedFailures::default(),
             persister,
             disk,
             clock,

@@ -3,8 +3,8 @@
 //! A full disk is freed by deleting topics and records, or by shorter retention. The metadata records of these changes
 //! need room themselves, and so do the first records of a start. This file holds the room: its bytes mean nothing. When
 //! such a write finds a full disk, the file is cut by a piece, and the write is tried again. The rest of the piece is
-//! taken back at once, before other files grow into it, and what was used is taken back when there is room. Kafka has no
-//! such file, and ignores it.
+//! taken back at once, before other files grow into it, and the used part when there is room. Kafka has no such file, and
+//! ignores it.
 //!
 //! Owns: the file, and how much of it is there. Refuses: deciding what is urgent.
 
@@ -18,8 +18,8 @@ const FILE: &str = "reserve";
 /// thousand topics less than 100 KiB.
 const RESERVE_BYTES: u64 = 1024 * 1024;
 
-/// How much is given up at once: more than the log and a replaced checkpoint need for a small change, whatever the size of
-/// the file system's blocks.
+/// The room that is given up at once: more than the log and a replaced checkpoint need for a small change, with any size
+/// of the file system's blocks.
 const PIECE_BYTES: u64 = 64 * 1024;
 
 /// Whether a write may use the reserve.

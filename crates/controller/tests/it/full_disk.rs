@@ -1,4 +1,4 @@
-//! A disk that is full and stays full: the node starts, and what frees the disk is written.
+//! A disk that is full and stays full: the node starts, and takes the changes that free the disk.
 
 use std::path::Path;
 use std::sync::Arc;

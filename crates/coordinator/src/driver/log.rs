@@ -38,8 +38,8 @@ pub trait CoordinatorLog: Send + Sync + 'static {
     ) -> Pin<Box<dyn Future<Output = Result<Offset, WriteError>> + Send>>;
 
     /// Reads the log from its start to its end, in order, as the leader of `leader_epoch`. Blocks; it is called on a blocking
-    /// thread. Stops when `each` fails, unless that is for damage which no other replica can mend: it is noted, and what can be
-    /// read of the batches around it follows. Returns the end of the log, if not all of it is acknowledged.
+    /// thread. Stops when `each` fails, unless that is for damage which no other replica can mend: the damage is noted, and the
+    /// readable batches around it follow. Returns the end of the log, if not all of it is acknowledged.
     fn replay(
         &self,
         partition: PartitionIndex,

@@ -71,7 +71,7 @@ pub(crate) trait Shard: Send + Sized + 'static {
     const KEEPS: &'static str;
     /// The topic that it is stored in, for log lines.
     const TOPIC: &'static str;
-    /// What its clients may notice if records are left out that no replica has any more; `None` if it must not serve then.
+    /// The effects on clients where records are left out that no replica has any more; `None` if it must not serve then.
     const LOSS: Option<&'static str>;
     /// State shared by the shards of a broker.
     type Shared: Send + Sync + 'static;

@@ -288,9 +288,9 @@ impl OffsetStore {
         self.transactions.remove(group, topic, partition);
     }
 
-    /// Records were lost here: of the transactions that are open, nobody knows which have ended. A marker that comes later may be of
-    /// a producer's next one, and would commit offsets of one that was aborted. So none of what is pending counts: offsets that
-    /// are too low have records read twice, and those that are too high have some read never.
+    /// Drops all pending offsets where records of the log are lost. The end of an open transaction may be among them, and a later
+    /// marker may belong to the producer's next transaction: it would commit offsets of an aborted one. Offsets that are too low
+    /// have records read twice; offsets that are too high have some never read.
     pub(super) fn forget_pending(&mut self) {
         self.transactions.clear();
     }

@@ -177,8 +177,8 @@ impl driver::Shard for Shard {
     const KEEPS: &'static str = "groups and offsets";
     const TOPIC: &'static str = OFFSETS;
     const LOSS: Option<&'static str> = Some(
-        "committed offsets may be missing, or older than they were, also of transactions that were open there; members join again; \
-         deleted groups and offsets may be back; share groups may begin a topic again",
+        "committed offsets may be missing, or those of an earlier commit or from before a reset, also of transactions that were open \
+         there; members join again; deleted groups and offsets may be back; share groups may begin a topic again",
     );
     type Shared = Arc<ShardContext>;
     type Turn = Moment;

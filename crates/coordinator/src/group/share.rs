@@ -170,15 +170,9 @@ impl ShareGroup {
         self.targets.get(id).cloned().unwrap_or_default()
     }
 
-    /// The group epoch after the present one. It is above that of the target assignment, also where the log lacks the record of that
-    /// epoch: otherwise members would wait for a target that nobody makes.
-    fn next_epoch(&self) -> i32 {
-        self.epoch.max(self.target_epoch) + 1
-    }
-
     /// Raises the group epoch, and returns it.
     fn raise_epoch(&self, metadata_hash: i64, records: &mut Vec<CoordinatorRecord>) -> i32 {
-        let epoch = self.next_epoch();
+        let epoch = super::target::next_epoch(self.epoch, self.target_epoch);
         let value = ShareGroupMetadataValue { epoch, metadata_hash };
         records.push(ShareGroupRecord::Group(self.group_key(), Some(value)).into());
         tracing::info!(group = %self.id, epoch, "Raised the group epoch");

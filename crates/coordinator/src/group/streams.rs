@@ -205,12 +205,6 @@ impl StreamsGroup {
         self.assignment_configs.len() == 1 && self.followed_standbys() == Some(standbys)
     }
 
-    /// The group epoch after the present one. It is above that of the target assignment, also where the log lacks the record of that
-    /// epoch: otherwise members would wait for a target that nobody makes.
-    fn next_epoch(&self) -> i32 {
-        self.epoch.max(self.target_epoch) + 1
-    }
-
     /// The record of a group epoch.
     fn epoch_record(
         &self,

@@ -93,7 +93,7 @@ pub(crate) struct Shard {
 impl driver::Shard for Shard {
     const KEEPS: &'static str = "share partitions";
     const TOPIC: &'static str = SHARE_STATE;
-    // What is left tells too little of what was delivered: those records are delivered again.
+    // The rest of the log says too little of the deliveries: those records are delivered again.
     const LOSS: Option<&'static str> = Some(
         "acknowledged records of share partitions may be delivered again; share partitions whose state is gone are not delivered \
          until their offsets are reset",

@@ -12,6 +12,7 @@ use crate::driver::RequestError;
 use crate::group::{ClientInfo, GroupCoordinator, Initialization, SharePartitions};
 use crate::share::{PersistError, Persister};
 use futures_util::future::join_all;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use thalweg_membership::Peers;
 use thalweg_metadata::{BrokerId, ImageCell, PartitionIndex};
@@ -75,10 +76,15 @@ impl ShareGroups {
     pub async fn delete(&self, mut request: DeleteGroupsRequest, version: i16) -> DeleteGroupsResponse {
         let parts = &self.parts;
         let mut refused = Vec::new();
-        let ids: Vec<String> =
-            request.groups_names.iter().filter(|id| parts.groups.is_share_group(id)).cloned().collect();
+        let ids: BTreeSet<String> = request.groups_names.iter().cloned().collect();
         for id in ids {
-            if let Err(error) = parts.delete_states(&id).await {
+            let states_are_gone = match parts.groups.is_share_group(&id) {
+                Ok(true) => parts.delete_states(&id).await,
+                Ok(false) => Ok(()),
+                // Loaded a moment later, a share group would be deleted without its states.
+                Err(error) => Err(error.code()),
+            };
+            if let Err(error) = states_are_gone {
                 request.groups_names.retain(|name| *name != id);
                 refused.push(DeletableGroupResult { group_id: id, error_code: error.code() });
             }

@@ -23,7 +23,7 @@ const AGAIN_MS: i64 = 10_000;
 #[derive(Debug)]
 pub(super) struct UnopenedLog {
     job: Job,
-    /// What the directory's checkpoints keep of it.
+    /// The offsets that the directory's checkpoints keep for it.
     offsets: Arc<PublishedOffsets>,
     retry_at_ms: i64,
 }

@@ -298,7 +298,7 @@ impl PartitionLog {
         }
     }
 
-    /// The same where the log of a segment has the name of a deleted one: it was written, whatever was synced.
+    /// The same where the log of a segment has the name of a deleted one: synced or not, it was written.
     pub(super) fn check_end_whatever_was_synced(&mut self, index: usize) -> Result<(), LogError> {
         match self.end_before_next(index)? {
             Some(missing) => Err(self.missing(index, &missing)),

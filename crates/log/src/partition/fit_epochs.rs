@@ -239,8 +239,7 @@ impl EpochScan {
 }
 
 impl PartitionLog {
-    /// What is to be read of a closed segment that was found on disk, if its first batches contradict the epochs that are
-    /// known.
+    /// The scan of a closed segment that was found on disk, if its first batches contradict the known epochs.
     pub(super) fn misfit(&mut self, index: usize) -> Result<Option<EpochScan>, LogError> {
         if self.segments[index].is_empty() || self.offsets_to_fit(index).is_none() {
             return Ok(None);

@@ -34,9 +34,9 @@ const OF_LOG: [&str; 7] = [
     MISSING_SUFFIX,
 ];
 
-/// The files of a partition's directory.
+/// The files of a partition's directory, by their use.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct PartitionFiles {
     pub(super) segments: BTreeMap<Offset, FoundFiles>,
     pub(super) snapshots: Vec<Offset>,
     /// Base offsets of segments that were deleted, and whose files were still there.
@@ -47,8 +47,8 @@ pub(super) struct Found {
 }
 
 /// Scans the files of a partition's directory, finishing or undoing interrupted operations.
-pub(super) fn sort_out(home: &Home) -> io::Result<Found> {
-    let (mut found, mut doomed, mut deleted) = (Found::default(), Vec::new(), Vec::new());
+pub(super) fn sort_out(home: &Home) -> io::Result<PartitionFiles> {
+    let (mut found, mut doomed, mut deleted) = (PartitionFiles::default(), Vec::new(), Vec::new());
     let listed = crate::compaction::settle_swaps(home, home.disk.list(&home.dir)?)?;
     for Listed { name, is_dir } in listed {
         if is_dir {
@@ -108,7 +108,7 @@ fn move_out_of_the_way(home: &Home, name: &str) -> io::Result<()> {
     home.disk.rename(&home.dir.join(name), &home.dir.join(renamed))
 }
 
-impl Found {
+impl PartitionFiles {
     /// Whether a segment would be behind the first one, and is none itself.
     fn is_behind_first(&self, base: Offset) -> bool {
         let mut with_log = self.segments.iter().filter(|(_, files)| files.log).map(|(offset, _)| *offset);

@@ -55,12 +55,12 @@ pub struct Salvage {
     /// Batches from the first damage on that no header leads to.
     chains: Option<Vec<Chain>>,
     /// The batch behind the damage that was just returned.
-    behind: Option<Salvaged>,
+    behind: Option<SalvageStep>,
 }
 
 /// One step of a [`Salvage`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Salvaged {
+pub enum SalvageStep {
     /// The bytes of one sound batch.
     Batch(Vec<u8>),
     /// Offsets whose records cannot be read. Where the log was compacted, not all of them had a record.
@@ -108,7 +108,7 @@ impl Salvage {
     }
 
     /// The next batch, or the damage before it; `None` at the end of the segment. Call it without the partition's lock.
-    pub fn step(&mut self) -> io::Result<Option<Salvaged>> {
+    pub fn step(&mut self) -> io::Result<Option<SalvageStep>> {
         check_may_wait("A read past damage", Path::new("a segment"));
         if let Some(batch) = self.behind.take() {
             return Ok(Some(batch));
@@ -124,7 +124,7 @@ impl Salvage {
             if header.last_offset() < self.from {
                 continue;
             }
-            let batch = Salvaged::Batch(bytes);
+            let batch = SalvageStep::Batch(bytes);
             return match damage {
                 Some(damage) => {
                     self.behind = Some(batch);
@@ -230,8 +230,8 @@ impl Salvage {
     }
 
     /// The damage between two sound batches, if there is any that counts.
-    fn damage(&self, offsets: Range<Offset>) -> Option<Salvaged> {
+    fn damage(&self, offsets: Range<Offset>) -> Option<SalvageStep> {
         let lost = offsets.start.max(self.from)..offsets.end;
-        (self.is_damaged_here && lost.start < lost.end).then_some(Salvaged::Damage(lost))
+        (self.is_damaged_here && lost.start < lost.end).then_some(SalvageStep::Damage(lost))
     }
 }

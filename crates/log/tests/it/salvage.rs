@@ -1,6 +1,6 @@
 //! Reading past damage: nothing that can be read is left out, and each offset that cannot is named.
 
-use thalweg_log::{LogConfig, LogError, PartitionLog, Salvage, Salvaged};
+use thalweg_log::{LogConfig, LogError, PartitionLog, Salvage, SalvageStep};
 use thalweg_record::{BatchBuilder, BatchHeader, BatchOptions, Offset};
 
 use crate::support::*;
@@ -44,12 +44,12 @@ fn all(mut salvage: Salvage) -> (Vec<Offsets>, Vec<Offsets>) {
     let (mut sound, mut damage, mut end) = (Vec::new(), Vec::new(), 0);
     while let Some(step) = salvage.step().expect("the file can be read") {
         let (from, to) = match step {
-            Salvaged::Batch(bytes) => {
+            SalvageStep::Batch(bytes) => {
                 let header = thalweg_record::verify(&bytes).expect("the batch is sound");
                 sound.push((header.base_offset.0, header.next_offset().0));
                 (header.base_offset.0, header.next_offset().0)
             }
-            Salvaged::Damage(range) => {
+            SalvageStep::Damage(range) => {
                 damage.push((range.start.0, range.end.0));
                 (range.start.0, range.end.0)
             }
@@ -198,7 +198,7 @@ fn batch_of_another_place_is_left_out() {
     }
 }
 
-/// What makes the reads of such a segment fail need not be lost records.
+/// Reads of such a segment may fail without lost records.
 #[test]
 fn gap_before_the_next_segment_is_no_damage_of_a_compacted_one() {
     let bench = bench();

@@ -211,7 +211,8 @@ mod tests {
     use crate::partition::{FetchFrom, Isolation, Reader, testing};
     use std::sync::Arc;
     use thalweg_log::{
-        BatchFault, Clock, Home, LogConfig, OpenOptions, PartitionLog, Salvaged, TopicPartition, disk::Disk,
+        BatchFault, Clock, Home, LogConfig, OpenOptions, PartitionLog, SalvageStep, TopicPartition,
+        disk::Disk,
     };
     use thalweg_metadata::{Delta, PartitionEpoch, PartitionRegistration, Provenance};
     use thalweg_record::{BatchBuilder, BatchOptions, CrcMismatch};
@@ -362,10 +363,10 @@ mod tests {
         let salvage = |epoch, from| partition.salvage(epoch, from);
         let mut salvaged = salvage(epoch, damaged).expect("it leads").expect("it is the only replica");
         let behind = salvaged.end_offset();
-        assert_eq!(salvaged.step().expect("reads"), Some(Salvaged::Damage(damaged..behind)));
+        assert_eq!(salvaged.step().expect("reads"), Some(SalvageStep::Damage(damaged..behind)));
         assert_eq!(salvaged.step().expect("reads"), None);
         let mut salvaged = salvage(epoch, behind).expect("it leads").expect("it is the only replica");
-        assert!(matches!(salvaged.step(), Ok(Some(Salvaged::Batch(_)))), "the next segment is sound");
+        assert!(matches!(salvaged.step(), Ok(Some(SalvageStep::Batch(_)))), "the next segment is sound");
         assert!(matches!(salvage(LeaderEpoch(EPOCH - 1), damaged), Err(FetchError::Role(_))));
         partition.apply(&registration(testing::NODE, &[1], 4));
         assert!(salvage(LeaderEpoch(4), damaged).expect("it leads").is_none(), "the other may come back");

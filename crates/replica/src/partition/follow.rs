@@ -37,7 +37,7 @@ pub struct Replicated {
 
 /// The outcome of a truncation to the leader's log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Truncated {
+pub struct Truncation {
     /// The next position.
     pub next: FetchPosition,
     /// Whether the end of the log was from this leader, which takes back what it has sent.
@@ -144,7 +144,7 @@ impl Partition {
         epoch: LeaderEpoch,
         from: Offset,
         leader: Divergence,
-    ) -> Result<Truncated, FollowError> {
+    ) -> Result<Truncation, FollowError> {
         let mut state = self.state.lock();
         let log_end = state.check_follows_from(epoch, from)?;
         let own = state.log.end_offset_for_epoch(leader.leader_epoch);
@@ -161,7 +161,7 @@ impl Partition {
         } else {
             state.cut(self, to)?;
         }
-        Ok(Truncated { next: state.fetch_position(), is_taken_back })
+        Ok(Truncation { next: state.fetch_position(), is_taken_back })
     }
 
     /// Whether the log lacks records before its start that a leader lacked, too. Takes no lock.
@@ -306,7 +306,7 @@ impl State {
 
     fn cut(&mut self, partition: &Partition, to: Offset) -> Result<(), LogError> {
         let (from, high_watermark) = (self.log.log_end_offset(), self.log.high_watermark());
-        // What this leader has sent it may have, too.
+        // This leader may still have the records that it has sent.
         let is_taken_back = self.follower_mut().is_some_and(|follower| match follower.first_sent {
             Some(first) if first <= to => true,
             _ => {
@@ -571,9 +571,9 @@ mod tests {
         let epoch = LeaderEpoch(5);
         for round in 0..5 {
             let end = partition.with_log(|log| log.log_end_offset());
-            let Truncated { next, is_taken_back } =
+            let Truncation { next, is_taken_back } =
                 partition.truncate_to_leader(epoch, end, parting_at(1)).expect("truncates");
-            // What another leader had sent, and what this one sends first.
+            // The records of another leader, and the first ones of this leader.
             assert_eq!((next.offset, strays(dir.path())), (Offset(1), 1 + round.min(1)), "round {round}");
             assert_eq!(is_taken_back, round > 0, "round {round}");
             let again = partition

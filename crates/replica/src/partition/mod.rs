@@ -43,7 +43,7 @@ pub use error::{
 };
 pub use fetch::{FetchFrom, FetchRead, Isolation, Reader};
 pub use figures::PartitionFigures;
-pub use follow::{FetchPosition, FollowError, LeaderBounds, Replicated, Truncated};
+pub use follow::{FetchPosition, FollowError, LeaderBounds, Replicated, Truncation};
 pub use intake::OpeningBudget;
 pub use moving::{MoveError, Progress};
 pub use news::{News, Subscription};

@@ -9,7 +9,7 @@ use super::durability::{Owing, OwingStarts};
 use super::session::FetchSession;
 use crate::isr_changes::PartitionKey;
 use crate::partition::{
-    Divergence, FetchPosition, FollowError, LeaderBounds, Partition, Replicated, Truncated,
+    Divergence, FetchPosition, FollowError, LeaderBounds, Partition, Replicated, Truncation,
 };
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -554,7 +554,7 @@ impl Fetcher {
         );
         let is_taken_back = self
             .change_log(key, move || {
-                let Truncated { next, is_taken_back } = partition.truncate_to_leader(epoch, from, leader)?;
+                let Truncation { next, is_taken_back } = partition.truncate_to_leader(epoch, from, leader)?;
                 Ok((next, is_taken_back))
             })
             .await

@@ -218,7 +218,8 @@ fn the_first_line_of_a_node_says_its_version_and_the_last_whether_it_left_in_ord
             std::fs::remove_dir_all(dir.path().join("t-0")).expect("it is there");
         }
         let code = node.exit_code(Signal::TERM);
-        until("its last line", || node.said().trim_end().ends_with("Stopped cleanly") != damage);
+        let end = if damage { "thalweg: stopped, but not cleanly" } else { "Stopped cleanly" };
+        until("its last line", || node.said().lines().last().is_some_and(|line| line.contains(end)));
         let said = node.said();
         let last = said.lines().last().expect("a line");
         assert_eq!(code, Some(i32::from(damage)), "{said}");

@@ -1,4 +1,4 @@
-//! What descriptions of groups show of topics that the client may not describe.
+//! Descriptions of groups with topics that the client may not describe.
 
 use super::{address_of_admin, admin, allow, start, until};
 use crate::share_states::ONE_PARTITION;

@@ -125,7 +125,7 @@ async fn with_log_at_a_gap() -> (Cluster, Topic, Arc<Faults>) {
     (cluster, topic, faults)
 }
 
-/// What is behind a gap is set aside. The log waits for descriptors, and is served once there are some.
+/// Records behind a gap are set aside. The log waits for descriptors, and is served once there are some.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn log_that_cannot_be_ended_at_a_gap_is_opened_later() {
     let (cluster, topic, faults) = with_log_at_a_gap().await;

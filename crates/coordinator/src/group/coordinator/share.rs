@@ -7,7 +7,7 @@ use super::super::share::{
 };
 use super::GroupCoordinator;
 use super::describing::Described;
-use crate::driver::{Moment, RequestError, Ticket};
+use crate::driver::{Moment, RequestError, Ticket, Unavailable};
 use std::collections::BTreeSet;
 use thalweg_wire::request::alter_share_group_offsets_request::AlterShareGroupOffsetsRequestTopic;
 use thalweg_wire::request::share_group_describe_response::DescribedGroup;
@@ -50,10 +50,9 @@ impl GroupCoordinator {
         ShareGroupDescribeResponse { groups, ..Default::default() }
     }
 
-    /// Whether the name is a share group's, as far as is known here.
-    pub(crate) fn is_share_group(&self, id: &str) -> bool {
-        let cell = self.shards.cell(self.partition_for(id));
-        cell.and_then(|cell| cell.peek(|shard| shard.is_share_group(id))).unwrap_or(false)
+    /// Whether the name is a share group's. While the group's records are being loaded nobody can say.
+    pub(crate) fn is_share_group(&self, id: &str) -> Result<bool, Unavailable> {
+        self.shards.cell(self.partition_for(id))?.peek(|shard| shard.is_share_group(id))
     }
 
     /// The share partitions of a group that are initialized.

@@ -215,7 +215,7 @@ impl StreamsGroup {
         if !bumps {
             return self.epoch;
         }
-        let epoch = self.next_epoch();
+        let epoch = super::super::target::next_epoch(self.epoch, self.target_epoch);
         let configs = [(STANDBY_REPLICAS.to_owned(), standbys.to_string())].into();
         records.push(self.epoch_record(epoch, topics.hash, validated, &configs));
         epoch

@@ -34,7 +34,12 @@ impl StreamsGroup {
         let mut records = Vec::new();
         member_tombstones(&self.id, std::iter::once(&*member.id), None, &mut records);
         let (hash, validated) = (self.metadata_hash, self.validated_epoch);
-        records.push(self.epoch_record(self.next_epoch(), hash, validated, &self.assignment_configs));
+        records.push(self.epoch_record(
+            super::super::target::next_epoch(self.epoch, self.target_epoch),
+            hash,
+            validated,
+            &self.assignment_configs,
+        ));
         records
     }
 

@@ -5,7 +5,7 @@ use super::super::config::GroupConfig;
 use super::super::coordinator::GroupCoordinator;
 use super::super::topics::{DeletedTopic, TopicPlacement, Topics};
 use super::harness::error;
-use crate::driver::MemoryLog;
+use crate::driver::{MemoryLog, Unavailable};
 use bytes::Bytes;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -195,12 +195,14 @@ async fn a_group_that_is_being_loaded_is_served_later() {
     );
     let listed = groups.list_groups(ListGroupsRequest::default(), 5).await;
     assert_eq!(error(listed.error_code), ErrorCode::CoordinatorLoadInProgress);
+    assert_eq!(groups.is_share_group("g"), Err(Unavailable::Loading), "a share group's states go before it");
     log.loads.send_replace(true);
     while !groups.is_loaded(PartitionIndex(0)) {
         tokio::task::yield_now().await;
     }
     let joined = groups.join_group(&client(), join_request(""), 9).await;
     assert_eq!(error(joined.error_code), ErrorCode::MemberIdRequired);
+    assert_eq!(groups.is_share_group("g"), Ok(false));
 }
 
 #[tokio::test]

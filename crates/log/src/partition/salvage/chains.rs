@@ -5,7 +5,7 @@
 //! record: so a chain of batches that ends elsewhere is believed only if the bytes from the damage before it to the next chain are
 //! more than one batch has, and if offsets are missing behind it.
 //!
-//! What remains: bytes of a record may still pass for batches where their offsets fit by chance, and the record ends with its
+//! One risk remains: bytes of a record may still pass for batches where their offsets fit by chance, and the record ends with its
 //! batch, or the next batch is damaged, too, or the damage is to a length, which then leads into the record.
 //!
 //! Owns: that judgement. Refuses: repairing offsets: a batch with a damaged one ends a chain.
