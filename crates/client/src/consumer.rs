@@ -267,7 +267,7 @@ impl Consumer {
         while self.shared.assignment.lock().lacks_position() {
             self.find_positions().await?;
             if self.shared.assignment.lock().lacks_position() {
-                tokio::time::sleep(self.backoff.next()).await;
+                tokio::time::sleep(self.backoff.next_pause()).await;
                 self.refresh().await?;
             }
         }

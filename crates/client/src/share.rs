@@ -404,12 +404,12 @@ impl ShareConsumer {
                 return Err(error);
             }
             self.config.connection.failed("metadata", &error);
-            self.refresh_at = Instant::now() + self.backoff.next();
+            self.refresh_at = Instant::now() + self.backoff.next_pause();
             return Ok(self.refresh_at);
         }
         let led: usize = self.by_leader().values().map(BTreeSet::len).sum();
         let is_complete = led == self.places.len();
-        let pause = if is_complete { self.config.metadata_max_age } else { self.backoff.next() };
+        let pause = if is_complete { self.config.metadata_max_age } else { self.backoff.next_pause() };
         self.refresh_at = Instant::now() + pause;
         Ok(self.refresh_at)
     }
@@ -431,7 +431,7 @@ impl ShareConsumer {
     }
 
     fn refresh_soon(&mut self) {
-        self.refresh_at = self.refresh_at.min(Instant::now() + self.backoff.next());
+        self.refresh_at = self.refresh_at.min(Instant::now() + self.backoff.next_pause());
     }
 
     fn no_answer(&self) -> ClientError {

@@ -30,7 +30,7 @@ impl Backoff {
     }
 
     /// The pause after a failure.
-    pub fn next(&mut self) -> Duration {
+    pub fn next_pause(&mut self) -> Duration {
         let now = Instant::now();
         if self.failed_at + QUIET < now {
             self.current = self.first;
@@ -61,7 +61,7 @@ impl Retry {
     pub fn pause_after(&mut self, error: &ClientError) -> Option<Duration> {
         let code = error.error_code();
         let passes = error.is_retriable() || code.is_some_and(|code| self.also.contains(&code));
-        let pause = backoff_after(self.backoff.next(), code);
+        let pause = backoff_after(self.backoff.next_pause(), code);
         (passes && Instant::now() + pause < self.until).then_some(pause)
     }
 }
@@ -99,11 +99,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn pauses_grow_until_it_is_quiet_for_a_while() {
         let mut backoff = Backoff::new(Duration::from_millis(100));
-        let pauses: Vec<u128> = (0..6).map(|_| backoff.next().as_millis()).collect();
+        let pauses: Vec<u128> = (0..6).map(|_| backoff.next_pause().as_millis()).collect();
         assert_eq!(pauses, [100, 200, 400, 800, 1000, 1000]);
         tokio::time::advance(Duration::from_secs(11)).await;
-        assert_eq!(backoff.next(), Duration::from_millis(100));
+        assert_eq!(backoff.next_pause(), Duration::from_millis(100));
         let mut slow = Backoff::new(Duration::from_secs(5));
-        assert_eq!((slow.next(), slow.next()), (Duration::from_secs(5), Duration::from_secs(5)));
+        assert_eq!((slow.next_pause(), slow.next_pause()), (Duration::from_secs(5), Duration::from_secs(5)));
     }
 }

@@ -83,7 +83,7 @@ impl Consumer {
             Ok(metadata) => metadata,
             Err(error) if error.is_retriable() => {
                 self.config.connection.failed("metadata", &error);
-                self.refresh_at = Instant::now() + self.backoff.next();
+                self.refresh_at = Instant::now() + self.backoff.next_pause();
                 return Ok(());
             }
             Err(error) => return Err(error.into()),
@@ -106,7 +106,7 @@ impl Consumer {
         }
         self.refresh_at = now
             + match lacks_leader.is_some() {
-                true => self.backoff.next(),
+                true => self.backoff.next_pause(),
                 false => {
                     let again = missing(&topics, &metadata, self.config.retry_backoff);
                     again.unwrap_or(self.config.metadata_max_age)
@@ -130,7 +130,7 @@ impl Consumer {
 
     /// Looks at the metadata again after a pause.
     pub(super) fn refresh_soon(&mut self) {
-        self.refresh_at = self.refresh_at.min(Instant::now() + self.backoff.next());
+        self.refresh_at = self.refresh_at.min(Instant::now() + self.backoff.next_pause());
     }
 }
 

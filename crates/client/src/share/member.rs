@@ -105,7 +105,7 @@ impl Member {
             match error.error_code() {
                 Some(ErrorCode::FencedMemberEpoch | ErrorCode::UnknownMemberId) => {
                     // Otherwise a coordinator that refuses every join gets them without a pause.
-                    let pause = if self.epoch == JOINS { self.backoff.next() } else { Duration::ZERO };
+                    let pause = if self.epoch == JOINS { self.backoff.next_pause() } else { Duration::ZERO };
                     self.epoch = JOINS;
                     self.assign(Arc::default());
                     self.beat_at = Instant::now() + pause;
@@ -150,7 +150,7 @@ impl Member {
     fn retry(&mut self, error: &ClientError) {
         self.config.connection.failed("group", error);
         tracing::debug!(%error, "Heartbeat failed, sending another");
-        self.beat_at = Instant::now() + self.backoff.next();
+        self.beat_at = Instant::now() + self.backoff.next_pause();
     }
 
     async fn beat(&mut self) -> Result<(), ClientError> {

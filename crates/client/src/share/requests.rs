@@ -362,7 +362,7 @@ impl ShareConsumer {
         self.sessions += 1;
         let again = Broker {
             connection: before.connection.filter(|connection| !connection.is_closed()),
-            not_before: Instant::now() + self.backoff.next(),
+            not_before: Instant::now() + self.backoff.next_pause(),
             ..Broker::new(self.sessions)
         };
         self.brokers.insert(broker, again);
@@ -411,7 +411,7 @@ impl ShareConsumer {
     /// A broker refuses partitions. As in Java, that does not end the consumer (`ShareFetchCollector`), since the right may
     /// be granted, and the broker's other partitions are read on.
     fn hold_back(&mut self, broker: i32, refused: Vec<(Place, ClientError)>) {
-        let until = Instant::now() + self.backoff.next();
+        let until = Instant::now() + self.backoff.next_pause();
         if let Some(of_broker) = self.brokers.get_mut(&broker) {
             of_broker.held_back.extend(refused.iter().map(|(place, _)| (*place, until)));
         }

@@ -238,7 +238,7 @@ impl Member {
             Err(error) => match self.judge(error) {
                 // The session continues with the new coordinator, if it is found in time.
                 Ok(_) => {
-                    self.beat_at = Instant::now() + self.backoff.next();
+                    self.beat_at = Instant::now() + self.backoff.next_pause();
                     Pulse::Done
                 }
                 Err(pulse) => pulse,
@@ -294,7 +294,7 @@ impl Member {
             let again = self.judge(error)?;
             self.config.connection.failed("group", &again);
             tracing::debug!(error = %again, "Rejoining the group");
-            tokio::time::sleep(self.backoff.next()).await;
+            tokio::time::sleep(self.backoff.next_pause()).await;
         }
     }
 
@@ -434,7 +434,7 @@ impl Member {
                 Ok(()) | Err(Err(Pulse::Forgotten | Pulse::Outdated)) => return Ok(()),
                 Err(Err(Pulse::Failed(error))) => return Err(error),
                 Err(Ok(error)) if Instant::now() >= until => return Err(error),
-                Err(_) => tokio::time::sleep(self.backoff.next()).await,
+                Err(_) => tokio::time::sleep(self.backoff.next_pause()).await,
             }
         }
     }

@@ -130,7 +130,7 @@ impl Member {
                     self.start_over();
                     if !was_member {
                         // Otherwise a coordinator that refuses every join gets them without a pause.
-                        self.beat_at += self.backoff.next();
+                        self.beat_at += self.backoff.next_pause();
                     }
                 }
                 End::Stalled => Box::pin(self.pause()).await,
@@ -207,7 +207,7 @@ impl Member {
             return None;
         }
         if self.look_up_at <= Instant::now() && self.looking_up.is_empty() {
-            self.look_up_at = Instant::now() + self.backoff.next();
+            self.look_up_at = Instant::now() + self.backoff.next_pause();
             let cluster = self.cluster.clone();
             self.looking_up.spawn(async move {
                 if let Err(error) = cluster.refresh_ids(&unknown).await {
@@ -250,7 +250,7 @@ impl Member {
                 self.config.connection.failed("group", &error);
                 tracing::debug!(%error, "Heartbeat failed, sending another");
                 self.known = None;
-                self.beat_at = Instant::now() + self.backoff.next();
+                self.beat_at = Instant::now() + self.backoff.next_pause();
                 Ok(())
             }
         }
@@ -373,7 +373,7 @@ impl Member {
                 Ok(()) | Err(Err(End::Fenced)) => return Ok(()),
                 Err(Err(End::Failed(error))) => return Err(error),
                 Err(Ok(error)) if Instant::now() >= until => return Err(error),
-                Err(_) => tokio::time::sleep(self.backoff.next()).await,
+                Err(_) => tokio::time::sleep(self.backoff.next_pause()).await,
             }
         }
     }
