@@ -1,11 +1,11 @@
 //! Topics being created automatically, and the outcome of recent attempts.
 
-use crate::holder::Holder;
-use crate::repeated_failures::RepeatedFailures;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use thalweg_hash::{HashMap, HashSet};
 use thalweg_metadata::topic_name::{self, OFFSETS, SHARE_STATE, TRANSACTIONS};
+use thalweg_net::Holder;
+use thalweg_net::RepeatedFailures;
 use thalweg_places::Counts;
 use tokio::time::Instant;
 

@@ -3,32 +3,30 @@
 use crate::auto_topics::AutoTopics;
 use crate::connection_limits;
 use crate::fetch_sessions::FetchSessions;
-use crate::holder::Holder;
 use crate::quotas::ClientQuotas;
 use crate::request_metrics::RequestMetrics;
 use crate::secured::SecuredListeners;
-use crate::shares::{SettingsOfGroups, Shares};
 use crate::telemetry::Telemetry;
 use parking_lot::RwLock;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_audit::Trail;
 use thalweg_config::{BrokerConfig, Loggers};
-use thalweg_coordinator::group::GroupCoordinator;
-use thalweg_coordinator::share::{Persister, ShareCoordinator};
-use thalweg_coordinator::share_groups::{ShareGroupParts, ShareGroups};
-use thalweg_coordinator::transaction::{
-    MarkerSender, MarkerWriter, ProducerIds, TransactionCoordinator, Verifier,
-};
+use thalweg_groups::GroupCoordinator;
 use thalweg_log::{Clock, LogDirs};
 use thalweg_membership::{Peers, RegisteredBroker};
 use thalweg_metadata::{BrokerId, Delta, Image, ImageCell};
+use thalweg_net::Holder;
 use thalweg_net::{AnswerMemory, Connections, FrameMemory};
 use thalweg_places::Places;
 use thalweg_replica::partition::Partitions;
 use thalweg_replica::replication::Replication;
 use thalweg_replica::upkeep::{Upkeep, UpkeepSettings};
 use thalweg_security::acl::Authorizer;
+use thalweg_share_groups::{Persister, ShareCoordinator};
+use thalweg_share_groups::{SettingsOfGroups, Shares};
+use thalweg_share_groups::{ShareGroupParts, ShareGroups};
+use thalweg_transactions::{MarkerSender, MarkerWriter, ProducerIds, TransactionCoordinator, Verifier};
 use thalweg_wire::ApiKey;
 
 /// A broker: its configuration, its view of the cluster, its partitions and coordinators.

@@ -15,7 +15,6 @@
 mod order;
 mod session;
 
-use crate::holder::Holder;
 use order::Order;
 use parking_lot::Mutex;
 pub use session::{Read, Scope, Wanted};
@@ -24,6 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use thalweg_hash::HashMap;
 use thalweg_metadata::PartitionIndex;
+use thalweg_net::Holder;
 use thalweg_replica::partition::News;
 use thalweg_wire::Uuid;
 use thalweg_wire::request::FetchRequest;

@@ -2,7 +2,7 @@
 //!
 //! [`start`] turns a configuration into a [`Server`]. A request arrives through `thalweg_net`, is served by its file
 //! in [`api`], and works on a partition (`thalweg_replica`), a coordinator of groups or transactions
-//! (`thalweg_coordinator`), or the cluster's image, which `thalweg_membership` keeps by KRaft's requests and
+//! (`thalweg_groups`, `thalweg_share_groups`, `thalweg_transactions`), or the cluster's image, which `thalweg_membership` keeps by KRaft's requests and
 //! [`publisher`] acts on.
 
 pub mod api;
@@ -16,8 +16,8 @@ mod connection_limits;
 mod controller_node;
 mod directory_watch;
 mod fetch_sessions;
-mod holder;
 mod http_access;
+mod internal_log;
 mod joining;
 mod loading;
 mod log_ends;
@@ -26,11 +26,9 @@ mod opening;
 pub mod publisher;
 mod quotas;
 mod reconfigure;
-mod repeated_failures;
 mod request_metrics;
 mod secured;
 mod server;
-pub mod shares;
 mod telemetry;
 mod trails;
 

@@ -11,7 +11,7 @@ use crate::directory_watch::can_be_spared;
 use crate::reconfigure;
 use parking_lot::Mutex;
 use std::sync::Arc;
-use thalweg_coordinator::group::DeletedTopic;
+use thalweg_groups::DeletedTopic;
 use thalweg_hash::{HashMap, HashSet};
 use thalweg_log::disk::{Disk, is_disk_full};
 use thalweg_log::{CreateError, DirectoryOffline, LogConfig, LogError, PartitionLog, TopicPartition};

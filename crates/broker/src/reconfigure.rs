@@ -7,14 +7,14 @@
 
 use crate::broker::Broker;
 use crate::connection_limits;
-use crate::shares::SettingsOfGroups;
 use std::sync::Arc;
 use thalweg_config::{BrokerConfig, EffectiveTopicConfig};
-use thalweg_coordinator::group::{ConsumerGroupTimes, ShareGroupTimes, StreamsGroupTimes};
+use thalweg_groups::{ConsumerGroupTimes, ShareGroupTimes, StreamsGroupTimes};
 use thalweg_hash::HashMap;
 use thalweg_log::LogConfig;
 use thalweg_metadata::{ConfigResource, ConfigResourceKind, Image};
 use thalweg_replica::partition::Topic;
+use thalweg_share_groups::SettingsOfGroups;
 
 /// The settings of a topic, and those that its logs need.
 pub fn topic_config(

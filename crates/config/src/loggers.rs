@@ -47,7 +47,7 @@ pub struct Logger {
 }
 
 /// The loggers besides the root, by name.
-pub const LOGGERS: [Logger; 15] = [
+pub const LOGGERS: [Logger; 18] = [
     logger("kafka.authorizer.logger", "kafka.authorizer.logger", "decisions of the authorizer, as Kafka's"),
     logger("kafka.request.logger", "kafka.request.logger", "requests that took long"),
     logger("thalweg.audit", "thalweg_audit", "the audit trail's files"),
@@ -55,14 +55,17 @@ pub const LOGGERS: [Logger; 15] = [
     logger("thalweg.client", "thalweg_client", "producers and consumers of hosted streams"),
     logger("thalweg.console", "thalweg_console", "pages and API of the console"),
     logger("thalweg.controller", "thalweg_controller", "the embedded controller"),
-    logger("thalweg.coordinator", "thalweg_coordinator", "groups and transactions"),
+    logger("thalweg.groups", "thalweg_groups", "members and offsets of groups"),
     logger("thalweg.log", "thalweg_log", "data directories, segments, recovery, compaction"),
     logger("thalweg.membership", "thalweg_membership", "the broker's place in its cluster"),
     logger("thalweg.net", "thalweg_net", "listeners, connections, TLS handshakes"),
     logger("thalweg.replica", "thalweg_replica", "partitions, replication, retention"),
     logger("thalweg.security", "thalweg_security", "certificates and tokens"),
     logger("thalweg.server", "thalweg", "the process: settings, signals, HTTP, panics"),
+    logger("thalweg.shard", "thalweg_shard", "loads and writes of all coordinators"),
+    logger("thalweg.share-groups", "thalweg_share_groups", "share partitions and their states"),
     logger("thalweg.stream", "thalweg_stream", "hosted streams"),
+    logger("thalweg.transactions", "thalweg_transactions", "transactions and their markers"),
 ];
 
 const fn logger(name: &'static str, target: &'static str, about: &'static str) -> Logger {

@@ -17,6 +17,7 @@ mod behind;
 mod connection;
 mod flow;
 mod handshake;
+mod holder;
 mod input;
 mod large;
 mod listener;
@@ -25,6 +26,7 @@ mod memory;
 mod mute;
 mod network;
 mod output;
+mod repeated_failures;
 mod stream;
 mod waiting;
 
@@ -36,10 +38,12 @@ pub use connection::{
 };
 pub use flow::{ApiFlow, Flow};
 pub use handshake::{CertificateObserver, HandshakeTurns, TlsListener};
+pub use holder::Holder;
 pub use listener::{BindError, Listening, SimulatedListener, SocketOptions};
 pub use machine::Machine;
 pub use memory::FrameMemory;
 pub use mute::Mute;
 pub use network::{Network, SimulatedNetwork};
 pub use output::{Frame, Segment};
+pub use repeated_failures::RepeatedFailures;
 pub use stream::SimulatedStream;

@@ -6,14 +6,14 @@
 //! they name. A description needs DESCRIBE on the group, and on each topic that a member has: without it nothing of the
 //! group is shown.
 //!
-//! The coordinator (`thalweg_coordinator::group`) does the work.
+//! The coordinator (`thalweg_groups`) does the work.
 
 use super::Call;
 use super::described_groups::{self, Described, Head};
 use super::groups::{client, may_describe_topics, may_join};
 use crate::broker::Broker;
 use std::sync::Arc;
-use thalweg_coordinator::group::TopicFilter;
+use thalweg_groups::TopicFilter;
 use thalweg_metadata::feature::GROUP_VERSION;
 use thalweg_security::acl::{Operation, ResourceType};
 use thalweg_wire::request::consumer_group_describe_response::DescribedGroup;

@@ -1,6 +1,6 @@
 //! The APIs of committed offsets: OffsetCommit (8), OffsetFetch (9), OffsetDelete (47).
 //!
-//! The coordinator (`thalweg_coordinator::group`) does the work for the topics that the client may use; the others are
+//! The coordinator (`thalweg_groups`) does the work for the topics that the client may use; the others are
 //! refused here, whether or not they exist. A topic named by an id that is no topic's is left to the coordinator.
 
 use super::Call;

@@ -1,13 +1,13 @@
 //! The APIs of classic consumer groups: JoinGroup (11), SyncGroup (14), Heartbeat (12), LeaveGroup (13), ListGroups (16),
 //! DescribeGroups (15), DeleteGroups (42). Members need READ on the group.
 //!
-//! The coordinator (`thalweg_coordinator::group`) does the work; requests are passed to it with their client.
+//! The coordinator (`thalweg_groups`) does the work; requests are passed to it with their client.
 
 use super::Call;
 use crate::broker::Broker;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use thalweg_coordinator::group::ClientInfo;
+use thalweg_groups::ClientInfo;
 use thalweg_security::acl::{Operation, ResourceType};
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::delete_groups_response::DeletableGroupResult;

@@ -2,7 +2,7 @@
 //! idempotent or a transactional producer.
 //!
 //! Without a transactional id it returns a new id. With one the coordinator decides
-//! (`thalweg_coordinator::transaction`): the previous producer is fenced, and its open transaction is aborted first.
+//! (`thalweg_transactions`): the previous producer is fenced, and its open transaction is aborted first.
 //! In version 3 a producer sends its id and epoch, to continue after an error (KIP-360); version 4 returns
 //! PRODUCER_FENCED, which is INVALID_PRODUCER_EPOCH before. Version 6 begins a two-phase commit, which another system
 //! leads (KIP-939), where `transaction.two.phase.commit.enable` is on; to go on with a prepared transaction, Kafka
@@ -12,10 +12,8 @@ use super::Call;
 use crate::authorization::Permissions;
 use crate::broker::Broker;
 use std::sync::Arc;
-use thalweg_coordinator::transaction::{
-    InitRequest, NoProducerIds, Producer, TransactionError, TwoPhaseCommit,
-};
 use thalweg_security::acl::{Operation, ResourceType};
+use thalweg_transactions::{InitRequest, NoProducerIds, Producer, TransactionError, TwoPhaseCommit};
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::{InitProducerIdRequest, InitProducerIdResponse};
 

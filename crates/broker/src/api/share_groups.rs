@@ -4,7 +4,7 @@
 //! group, and DESCRIBE on each topic that they name. A description needs DESCRIBE on the group, and on each topic that is
 //! assigned to a member: without it nothing of the group is shown.
 //!
-//! The coordinator (`thalweg_coordinator::share_groups`) does the work.
+//! The coordinator (`thalweg_share_groups`) does the work.
 
 use super::Call;
 use super::described_groups::{self, Described, Head};

@@ -2,17 +2,17 @@
 //! WriteShareGroupState (85), DeleteShareGroupState (86), ReadShareGroupStateSummary (87). Version 1 of the writes and
 //! summaries adds the count of completed deliveries (KIP-1226).
 //!
-//! They are for other brokers: CLUSTER_ACTION on the cluster. The coordinator (`thalweg_coordinator::share`) does the work.
+//! They are for other brokers: CLUSTER_ACTION on the cluster. The coordinator (`thalweg_share_groups`) does the work.
 //! As in Kafka, a request without a group or with an empty list gets an empty answer. A share partition that a request
 //! names again is served again, and answered once.
 
 use super::Call;
 use crate::broker::Broker;
 use std::sync::Arc;
-use thalweg_coordinator::share::{Ask, Done, Run, StateError, Write};
 use thalweg_metadata::PartitionIndex;
 use thalweg_net::answer_parts::merge;
 use thalweg_share::ShareKey;
+use thalweg_share_groups::{Ask, Done, Run, StateError, Write};
 use thalweg_wire::request::*;
 use thalweg_wire::request::{
     delete_share_group_state_request as delete, delete_share_group_state_response as deleted,

@@ -6,7 +6,7 @@
 //! them or on the cluster: without it the status of the member says so. A description needs DESCRIBE on the group, and on each topic
 //! of its topology: without it nothing of the group is shown.
 //!
-//! The coordinator (`thalweg_coordinator::group`) does the work.
+//! The coordinator (`thalweg_groups`) does the work.
 
 use super::described_groups::{self, Described, Head};
 use super::groups::{client, may_describe_topics, may_join};

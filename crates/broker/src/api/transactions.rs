@@ -1,8 +1,8 @@
 //! The APIs of transactional producers: AddPartitionsToTxn (24), AddOffsetsToTxn (25), EndTxn (26), TxnOffsetCommit
 //! (28); and those that describe transactions: DescribeTransactions (65), ListTransactions (66).
 //!
-//! The decisions are the coordinator's (`thalweg_coordinator::transaction`), and for offsets the group's
-//! (`thalweg_coordinator::group`).
+//! The decisions are the coordinator's (`thalweg_transactions`), and for offsets the group's
+//! (`thalweg_groups`).
 
 use super::Call;
 use super::access::not_on_cluster;
@@ -11,15 +11,15 @@ use crate::broker::Broker;
 use futures_util::future::join_all;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use thalweg_coordinator::transaction::{
-    EndRequest, Outcome, Partitions, Producer, TransactionCoordinator, TransactionError, TransactionFilter,
-    TransactionState, Verification, begin_verification, must_ask,
-};
 use thalweg_hash::HashMap;
 use thalweg_log::VerificationGuard;
 use thalweg_metadata::PartitionIndex;
 use thalweg_metadata::topic_name::{self, OFFSETS};
 use thalweg_security::acl::{Operation, ResourceType};
+use thalweg_transactions::{
+    EndRequest, Outcome, Partitions, Producer, TransactionCoordinator, TransactionError, TransactionFilter,
+    TransactionState, Verification, begin_verification, must_ask,
+};
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::add_partitions_to_txn_request::{
     AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction,

@@ -7,10 +7,10 @@ use super::Call;
 use crate::broker::Broker;
 use futures_util::future::join_all;
 use std::sync::Arc;
-use thalweg_coordinator::transaction::{Marker, Outcome};
 use thalweg_metadata::PartitionIndex;
 use thalweg_net::answer_parts::merge;
 use thalweg_record::{ProducerEpoch, ProducerId};
+use thalweg_transactions::{Marker, Outcome};
 use thalweg_wire::request::write_txn_markers_request::WritableTxnMarker;
 use thalweg_wire::request::write_txn_markers_response::{
     WritableTxnMarkerPartitionResult, WritableTxnMarkerResult, WritableTxnMarkerTopicResult,

@@ -4,9 +4,9 @@
 //! and was used since is moved behind. So a look costs the logarithm of the number of sessions, and at most one move for each
 //! session that was used since the last look at it.
 
-use crate::holder::Holder;
 use std::collections::{BTreeMap, BTreeSet};
 use thalweg_hash::HashMap;
+use thalweg_net::Holder;
 
 /// A session, as of the last look at it.
 #[derive(Debug)]

@@ -3,8 +3,8 @@
 
 use super::exposition::{Kind, Number};
 use super::{Family, Figures, Samples};
-use thalweg_coordinator::driver::LoadFigures;
-use thalweg_coordinator::transaction::TransactionFigures;
+use thalweg_shard::LoadFigures;
+use thalweg_transactions::TransactionFigures;
 
 macro_rules! of_transactions {
     ($name:literal, $help:literal, $read:expr) => {

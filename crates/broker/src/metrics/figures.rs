@@ -13,12 +13,12 @@ use std::sync::Arc;
 use thalweg_audit::Trail;
 use thalweg_config::MetricsSettings;
 use thalweg_controller::ControllerFigures;
-use thalweg_coordinator::driver::LoadFigures;
-use thalweg_coordinator::group::GroupFigures;
-use thalweg_coordinator::transaction::TransactionFigures;
+use thalweg_groups::GroupFigures;
 use thalweg_metadata::Image;
 use thalweg_net::Flow;
 use thalweg_replica::partition::{Partition, PartitionFigures, Traffic};
+use thalweg_shard::LoadFigures;
+use thalweg_transactions::TransactionFigures;
 use tokio::time::Instant;
 
 /// All that families are read from.

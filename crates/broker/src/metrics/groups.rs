@@ -5,7 +5,7 @@ use super::exposition::{Kind, Label, Samples};
 use super::lag::GroupLag;
 use super::{Family, Figures};
 use std::collections::BTreeMap;
-use thalweg_coordinator::group::GroupFigures;
+use thalweg_groups::GroupFigures;
 use thalweg_metadata::PartitionIndex;
 
 macro_rules! of_state {

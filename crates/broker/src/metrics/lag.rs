@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use thalweg_coordinator::group::GroupFigures;
+use thalweg_groups::GroupFigures;
 use thalweg_hash::{HashMap, HashSet};
 use thalweg_membership::PeerError;
 use thalweg_metadata::{BrokerId, Image, PartitionIndex};

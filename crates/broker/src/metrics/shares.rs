@@ -2,7 +2,7 @@
 
 use super::exposition::{Kind, Label, Samples};
 use super::{Family, Figures};
-use crate::shares::ShareFigures;
+use thalweg_share_groups::ShareFigures;
 
 /// The families.
 pub(super) const FAMILIES: &[Family] = &[

@@ -3,10 +3,10 @@
 use super::Refusal;
 use super::otlp::{self, Point};
 use super::subscriptions::{Client, Subscriptions, Wanted};
-use crate::holder::Holder;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 use thalweg_hash::HashMap;
+use thalweg_net::Holder;
 use thalweg_net::Peer;
 use thalweg_places::Counts;
 use thalweg_record::{Compression, DecompressBuffer};

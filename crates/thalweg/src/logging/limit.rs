@@ -364,7 +364,7 @@ mod tests {
                 tracing::debug!(target: "thalweg_net", address = "10.0.0.1:1", "Connection ended");
             }
             for _ in 0..5000 {
-                tracing::info!(target: "thalweg_coordinator::group", "Preparing to rebalance group");
+                tracing::info!(target: "thalweg_groups", "Preparing to rebalance group");
             }
         });
         assert_eq!(lines, 10_000 + LINES_OF_KIND);

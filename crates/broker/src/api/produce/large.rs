@@ -6,10 +6,10 @@
 
 use super::{Place, accepted, refused_by};
 use crate::broker::Broker;
-use crate::holder::Holder;
 use bytes::Bytes;
 use std::sync::Arc;
 use thalweg_log::VerificationGuard;
+use thalweg_net::Holder;
 use thalweg_replica::partition::{Durable, OpeningBudget, Partition};
 use thalweg_wire::request::ProduceResponse;
 

@@ -8,14 +8,14 @@ use super::refusal::Refusal;
 use super::{BY_TOPIC_ID, Call, Named};
 use crate::authorization::Denials;
 use crate::broker::Broker;
-use thalweg_coordinator::transaction::{
-    Guarded, Producer, Verification, VerificationError, begin_verification, must_ask,
-};
 use thalweg_hash::HashMap;
 use thalweg_log::VerificationGuard;
 use thalweg_metadata::PartitionIndex;
 use thalweg_record::BatchHeader;
 use thalweg_security::acl::{Operation, ResourceType};
+use thalweg_transactions::{
+    Guarded, Producer, Verification, VerificationError, begin_verification, must_ask,
+};
 use thalweg_wire::request::ProduceRequest;
 use thalweg_wire::request::produce_request::TopicProduceData;
 use thalweg_wire::{ErrorCode, Records};

@@ -2,8 +2,8 @@
 
 use super::{Call, readable};
 use crate::broker::Broker;
-use crate::shares::{Acknowledging, SessionKey, SettleError, Settled, TopicPartitionId};
 use thalweg_share::{AcknowledgeError, Acknowledgement};
+use thalweg_share_groups::{Acknowledging, SessionKey, SettleError, Settled, TopicPartitionId};
 use thalweg_wire::ErrorCode;
 
 /// The type that renews a lock.

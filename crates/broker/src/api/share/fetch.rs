@@ -9,10 +9,6 @@ use super::{RENEWS_FROM, here, readable, respond, session_key};
 use crate::api::Call;
 use crate::broker::Broker;
 use crate::request_metrics::{Delayed, timed};
-use crate::shares::{
-    Batch, FINAL_EPOCH, LedShare, Reading, Request, SessionBegun, SessionEnd, SessionError, SessionKey,
-    SessionRequest, ShareSettings, TopicPartitionId,
-};
 use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +16,10 @@ use thalweg_metadata::PartitionIndex;
 use thalweg_net::Reply;
 use thalweg_replica::partition::{Partition, Reader, Snapshot, Waiter};
 use thalweg_share::AcquireMode;
+use thalweg_share_groups::{
+    Batch, FINAL_EPOCH, LedShare, Reading, Request, SessionBegun, SessionEnd, SessionError, SessionKey,
+    SessionRequest, ShareSettings, TopicPartitionId,
+};
 use thalweg_wire::request::ShareFetchRequest;
 use thalweg_wire::request::share_fetch_request::{FetchTopic, ForgottenTopic};
 use thalweg_wire::{DecodeError, Decoder, ErrorCode, Message};

@@ -15,12 +15,12 @@ use super::Call;
 use super::elsewhere::Named;
 use super::share_groups::are_served;
 use crate::broker::Broker;
-use crate::shares::{FINAL_EPOCH, SessionKey, TopicPartitionId};
 use acknowledging::{Acknowledgements, Settling};
 use std::sync::Arc;
 use thalweg_metadata::{Image, PartitionIndex};
 use thalweg_replica::partition::Partition;
 use thalweg_security::acl::{Operation, ResourceType};
+use thalweg_share_groups::{FINAL_EPOCH, SessionKey, TopicPartitionId};
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::{ShareAcknowledgeRequest, ShareAcknowledgeResponse};
 

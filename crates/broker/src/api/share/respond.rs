@@ -5,11 +5,11 @@ use crate::api::Call;
 use crate::api::elsewhere::{self, Named};
 use crate::broker::Broker;
 use crate::request_metrics::milliseconds;
-use crate::shares::{Batch, Settled, TopicPartitionId};
 use std::time::Duration;
 use thalweg_log::LogSlice;
 use thalweg_metadata::BrokerId;
 use thalweg_net::{Frame, Reply};
+use thalweg_share_groups::{Batch, Settled, TopicPartitionId};
 use thalweg_wire::frame::encode_response;
 use thalweg_wire::request::share_fetch_response::{
     AcquiredRecords, LeaderIdAndEpoch, NodeEndpoint, PartitionData, ShareFetchableTopicResponse,

@@ -3,8 +3,8 @@
 
 use super::*;
 use std::sync::Arc;
-use thalweg_coordinator::share::{PersistError, Persister};
 use thalweg_share::{DeliveryState, ShareKey, StateBatch, StateUpdate};
+use thalweg_share_groups::{PersistError, Persister};
 
 /// As Kafka creates its internal topics, with a few partitions for each broker.
 const INTERNAL: [(&str, &str); 5] = [

@@ -7,8 +7,8 @@ use super::*;
 use crate::transactions::{
     Place, Protocol, Transactional, committed, committed_offset, committed_values, settled,
 };
-use thalweg_coordinator::driver::partition_for;
 use thalweg_metadata::topic_name::{OFFSETS, TRANSACTIONS};
+use thalweg_shard::partition_for;
 use thalweg_wire::request::alter_partition_reassignments_request::{
     ReassignablePartition, ReassignableTopic,
 };

@@ -1,0 +1,336 @@
+//! The coordinators' access to the broker: the partitions of their topics that are led here, and the image.
+
+use bytes::Bytes;
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::pin::Pin;
+use std::sync::Arc;
+use thalweg_groups::{TopicPlacement, Topics};
+use thalweg_log::{BatchFault, CorruptBatch, SalvageStep};
+use thalweg_metadata::feature::TRANSACTION_VERSION;
+use thalweg_metadata::topic_name::{OFFSETS, SHARE_STATE, TRANSACTIONS};
+use thalweg_metadata::{BrokerId, ImageCell, PartitionIndex, PartitionRegistration};
+use thalweg_record::{BatchHeader, LeaderEpoch, Offset, batches};
+use thalweg_replica::partition::{
+    AppendError, DeleteError, Durable, FetchError, FetchFrom, Isolation, Partition, Partitions, Reader,
+    RoleError,
+};
+use thalweg_shard::{AppendAs, Appended, CoordinatorLog, Part, Piece, ReplayError, WriteError};
+use thalweg_wire::Uuid;
+
+/// The partitions of a coordinator's topic.
+pub struct InternalLog {
+    topic: &'static str,
+    partitions: Arc<Partitions>,
+    /// Bytes read at a time while a coordinator loads.
+    load_bytes: usize,
+}
+
+impl InternalLog {
+    /// Appends to, and reads from, the partitions of `__consumer_offsets` that are here. `load_bytes` is
+    /// `offsets.load.buffer.size`.
+    pub fn offsets(partitions: Arc<Partitions>, load_bytes: usize) -> Self {
+        Self { topic: OFFSETS, partitions, load_bytes }
+    }
+
+    /// The same for `__transaction_state`. `load_bytes` is `transaction.state.log.load.buffer.size`.
+    pub fn transactions(partitions: Arc<Partitions>, load_bytes: usize) -> Self {
+        Self { topic: TRANSACTIONS, partitions, load_bytes }
+    }
+
+    /// The same for `__share_group_state`. `load_bytes` is `share.coordinator.load.buffer.size`.
+    pub fn share_state(partitions: Arc<Partitions>, load_bytes: usize) -> Self {
+        Self { topic: SHARE_STATE, partitions, load_bytes }
+    }
+
+    fn partition(&self, index: PartitionIndex) -> Option<Arc<Partition>> {
+        self.partitions.get(self.topic, index)
+    }
+}
+
+impl CoordinatorLog for InternalLog {
+    fn append(
+        &self,
+        partition: PartitionIndex,
+        leader_epoch: i32,
+        batch: Bytes,
+        append_as: AppendAs,
+    ) -> Result<Appended, WriteError> {
+        let partition = self.partition(partition).ok_or(WriteError::NotLeader)?;
+        let appended = partition
+            .append_from_coordinator(&batch, LeaderEpoch(leader_epoch), append_as)
+            .map_err(|error| refused(&partition, &error))?;
+        Ok(Appended {
+            last_offset: appended.next_offset + -1,
+            is_replicated: appended.replicated,
+            is_flushed: !appended.flush_due,
+        })
+    }
+
+    fn acknowledgement(
+        &self,
+        partition: PartitionIndex,
+        leader_epoch: i32,
+        of: Appended,
+    ) -> Pin<Box<dyn Future<Output = Result<Offset, WriteError>> + Send>> {
+        let (end, epoch) = (of.last_offset + 1, LeaderEpoch(leader_epoch));
+        let wait = self
+            .partition(partition)
+            .map(|partition| Durable::new(&partition, end, epoch, of.is_replicated, of.is_flushed));
+        Box::pin(async move { Ok(wait.ok_or(WriteError::NotLeader)?.done().await?) })
+    }
+
+    fn batch_bytes_max(&self, partition: PartitionIndex) -> usize {
+        self.partition(partition).map_or(usize::MAX, |partition| partition.batch_bytes_max())
+    }
+
+    fn replay(
+        &self,
+        partition: PartitionIndex,
+        leader_epoch: i32,
+        each: &mut dyn FnMut(Part<'_>) -> Result<(), ReplayError>,
+    ) -> Result<Option<Appended>, ReplayError> {
+        let partition = self.partition(partition).ok_or(ReplayError::NotLeader)?;
+        let published = partition.published_offsets();
+        let (mut next, acknowledged_before) = (published.log_start_offset(), published.high_watermark());
+        let (epoch, load_bytes) = (LeaderEpoch(leader_epoch), self.load_bytes);
+        let lost = partition.lost_ranges(epoch).map_err(|error| not_read(error, next))?.into();
+        let mut replay = Replay { partition: &partition, epoch, load_bytes, acknowledged_before, lost, each };
+        let mut buffer = Vec::new();
+        loop {
+            next = match replay.piece(next, &mut buffer) {
+                Ok(Some(next)) => next,
+                Ok(None) => {
+                    let last = Appended { last_offset: next + -1, is_replicated: false, is_flushed: true };
+                    return Ok((next > acknowledged_before).then_some(last));
+                }
+                Err(damage @ (ReplayError::Damaged { .. } | ReplayError::DamagedLog { .. })) => {
+                    replay.past_damage(next, damage)?
+                }
+                Err(error) => return Err(error),
+            };
+        }
+    }
+
+    fn delete_before(&self, partition: PartitionIndex, offset: i64) -> Result<(), DeleteError> {
+        let partition = self.partition(partition).ok_or(RoleError::NotReplica)?;
+        partition.delete_records(offset)?;
+        Ok(())
+    }
+}
+
+/// A replay of one partition.
+struct Replay<'a> {
+    partition: &'a Partition,
+    epoch: LeaderEpoch,
+    load_bytes: usize,
+    acknowledged_before: Offset,
+    /// Ranges without records from here on, over which reads go.
+    lost: VecDeque<Range<Offset>>,
+    each: &'a mut dyn FnMut(Part<'_>) -> Result<(), ReplayError>,
+}
+
+impl Replay<'_> {
+    /// Replays what one read returns. Returns where the next one begins; `None` at the end of the log.
+    fn piece(&mut self, next: Offset, buffer: &mut Vec<u8>) -> Result<Option<Offset>, ReplayError> {
+        let from = FetchFrom {
+            offset: next,
+            max_bytes: self.load_bytes,
+            at_least_one: true,
+            current_leader_epoch: Some(self.epoch),
+            last_fetched_epoch: None,
+            // A coordinator reads its own writes, up to the end.
+            reader: Reader::Internal,
+            isolation: Isolation::ReadUncommitted,
+            from_any_replica: false,
+            reader_start: Offset::NONE,
+            first_pass: false,
+        };
+        let read = self.partition.fetch(&from).map_err(|error| not_read(error, next))?;
+        let Some(slice) = read.slice else {
+            self.tell_lost(Offset(i64::MAX))?;
+            return Ok(None);
+        };
+        buffer.resize(slice.len, 0);
+        let length = slice.file.read_at(buffer, slice.position).map_err(read_failed)?;
+        if length < slice.len {
+            // The log looks at the file before it is read again.
+            slice.file.note_short();
+            return Err(read_failed(format!("{length} of {} bytes could be read", slice.len)));
+        }
+        let mut begin = 0;
+        while begin < buffer.len() {
+            let rest = &buffer[begin..];
+            let lost_at = self.lost.front().and_then(|lost| first_from(rest, lost.start));
+            if lost_at == Some(0) {
+                self.tell_next_lost()?;
+                continue;
+            }
+            let bytes = &rest[..lost_at.unwrap_or(rest.len())];
+            let acknowledged_before = self.acknowledged_before;
+            let replayed = (self.each)(Part::Piece(Piece { bytes, from: next, acknowledged_before }));
+            if let Err(ReplayError::Damaged { position, error, .. }) = &replayed {
+                let position = slice.position + (begin + *position) as u64;
+                let fault = CorruptBatch { position, reason: BatchFault::Batch(error.clone()) };
+                self.partition.note_fault(self.epoch, slice.end_offset + -1, fault);
+            }
+            replayed?;
+            begin += bytes.len();
+        }
+        Ok(Some(Offset(slice.end_offset.0.max(next.0 + 1))))
+    }
+
+    /// Replays what can be read of the segment with `from`, in which the log is damaged. Returns where the next read begins. Where
+    /// another replica may have the records, or the coordinator must have them, the damage stays the error.
+    fn past_damage(&mut self, from: Offset, damage: ReplayError) -> Result<Offset, ReplayError> {
+        let salvage = self.partition.salvage(self.epoch, from).map_err(|error| not_read(error, from))?;
+        let Some(mut salvage) = salvage else { return Err(damage) };
+        let acknowledged_before = self.acknowledged_before;
+        while let Some(step) = salvage.step().map_err(read_failed)? {
+            let part = match &step {
+                SalvageStep::Batch(bytes) => {
+                    let header = BatchHeader::parse(bytes)?;
+                    self.tell_lost(header.base_offset)?;
+                    Part::Piece(Piece { bytes, from, acknowledged_before })
+                }
+                SalvageStep::Damage(offsets) => {
+                    self.lost.retain(|lost| lost.start < offsets.start || lost.end > offsets.end);
+                    Part::Lost(offsets.clone())
+                }
+            };
+            match (self.each)(part) {
+                Err(ReplayError::DamagedLog { .. }) => return Err(damage),
+                replayed => replayed?,
+            }
+        }
+        self.tell_lost(salvage.end_offset() + -1)?;
+        Ok(Offset(salvage.end_offset().0.max(from.0 + 1)))
+    }
+
+    /// Tells what is missing up to an offset.
+    fn tell_lost(&mut self, to: Offset) -> Result<(), ReplayError> {
+        while self.lost.front().is_some_and(|lost| lost.start <= to) {
+            self.tell_next_lost()?;
+        }
+        Ok(())
+    }
+
+    fn tell_next_lost(&mut self) -> Result<(), ReplayError> {
+        self.lost.pop_front().map_or(Ok(()), |lost| (self.each)(Part::Lost(lost)))
+    }
+}
+
+/// Where the first batch begins that has no offset below one.
+fn first_from(bytes: &[u8], offset: Offset) -> Option<usize> {
+    let mut batches = batches(bytes);
+    loop {
+        let position = batches.position();
+        if batches.next()?.ok()?.header.base_offset >= offset {
+            return Some(position);
+        }
+    }
+}
+
+/// Why the records from an offset on were not read.
+fn not_read(error: FetchError, offset: Offset) -> ReplayError {
+    match error {
+        FetchError::Role(role) if role != RoleError::UnknownEpoch => ReplayError::NotLeader,
+        FetchError::Corrupt => ReplayError::DamagedLog { offset: offset.0 },
+        other => read_failed(other),
+    }
+}
+
+fn read_failed(reason: impl ToString) -> ReplayError {
+    ReplayError::Read { reason: reason.to_string() }
+}
+
+/// Why a write is not in the log, which is logged.
+fn refused(partition: &Partition, error: &AppendError) -> WriteError {
+    let refused = WriteError::from(error);
+    match refused {
+        _ if matches!(error, AppendError::Log(thalweg_log::AppendError::Producer(_))) => {
+            tracing::debug!(?partition, %error, "Rejected a transactional write of a coordinator");
+        }
+        WriteError::TooFewReplicas | WriteError::TimedOut | WriteError::TooManyWait => {
+            tracing::debug!(?partition, %error, "Coordinator write waits for replicas");
+        }
+        WriteError::NotLeader | WriteError::Storage | WriteError::TooLarge => {
+            tracing::warn!(?partition, %error, "Coordinator write failed");
+        }
+        WriteError::Unencodable | WriteError::Refused(_) => {
+            tracing::error!(?partition, %error, "Coordinator write failed");
+        }
+    }
+    refused
+}
+
+/// The topics of the latest image.
+pub struct ImageTopics {
+    image: Arc<ImageCell>,
+}
+
+impl ImageTopics {
+    /// A view of `image` as it changes.
+    pub fn new(image: Arc<ImageCell>) -> Self {
+        Self { image }
+    }
+}
+
+impl Topics for ImageTopics {
+    fn id(&self, name: &str) -> Option<Uuid> {
+        self.image.get().topic(name).map(|topic| topic.id)
+    }
+
+    fn name(&self, id: Uuid) -> Option<String> {
+        self.image.get().topic_by_id(id).map(|topic| topic.name.to_string())
+    }
+
+    fn offsets_partition_count(&self) -> Option<i32> {
+        self.image.get().topic(OFFSETS).and_then(|topic| i32::try_from(topic.partitions.len()).ok())
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.image.get().topics().sorted().into_iter().map(|topic| topic.name.to_string()).collect()
+    }
+
+    fn version(&self) -> i64 {
+        self.image.get().offset()
+    }
+
+    fn partition_count(&self, id: Uuid) -> Option<i32> {
+        self.image.get().topic_by_id(id).and_then(|topic| i32::try_from(topic.partitions.len()).ok())
+    }
+
+    fn placement(&self, name: &str) -> Option<TopicPlacement> {
+        let image = self.image.get();
+        let topic = image.topic(name)?;
+        let rack = |broker: &BrokerId| image.broker(*broker)?.rack.as_deref().map(Arc::from);
+        let racks =
+            |partition: &Arc<PartitionRegistration>| partition.replicas.iter().filter_map(rack).collect();
+        Some(TopicPlacement { id: topic.id, racks: topic.partitions.values().map(racks).collect() })
+    }
+
+    fn has_partition(&self, name: &str, partition: PartitionIndex) -> bool {
+        self.image.get().partition(name, partition).is_some()
+    }
+}
+
+impl thalweg_share_groups::Cluster for ImageTopics {
+    fn share_partition_count(&self) -> Option<i32> {
+        self.image.get().topic(SHARE_STATE).and_then(|topic| i32::try_from(topic.partitions.len()).ok())
+    }
+
+    fn has_partition(&self, topic: Uuid, partition: PartitionIndex) -> bool {
+        self.image.get().topic_by_id(topic).is_some_and(|topic| topic.partition(partition).is_some())
+    }
+}
+
+impl thalweg_transactions::Cluster for ImageTopics {
+    fn state_partition_count(&self) -> Option<i32> {
+        self.image.get().topic(TRANSACTIONS).and_then(|topic| i32::try_from(topic.partitions.len()).ok())
+    }
+
+    fn transaction_version(&self) -> i16 {
+        self.image.get().features().level(TRANSACTION_VERSION)
+    }
+}

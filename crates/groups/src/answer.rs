@@ -1,0 +1,161 @@
+//! Clients of requests, and answers.
+
+use super::consumer::HeartbeatError;
+use super::error::MembershipError;
+use super::share::ShareAnswer;
+use super::streams::StreamsAnswer;
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+use thalweg_shard::{Failing, WriteError};
+use thalweg_wire::ErrorCode;
+use thalweg_wire::request::consumer_group_describe_response::DescribedGroup;
+use thalweg_wire::request::delete_groups_response::DeletableGroupResult;
+use thalweg_wire::request::offset_fetch_response::OffsetFetchResponseGroup;
+use thalweg_wire::request::{
+    ConsumerGroupHeartbeatResponse, HeartbeatResponse, JoinGroupResponse, LeaveGroupResponse,
+    OffsetCommitResponse, OffsetDeleteResponse, SyncGroupResponse, TxnOffsetCommitResponse,
+};
+
+/// The sender of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientInfo {
+    /// The client id: the prefix of generated member ids.
+    pub client_id: String,
+    /// Its address, as Kafka writes it into the group's records: `/192.0.2.1`.
+    pub client_host: String,
+}
+
+impl ClientInfo {
+    /// A client at an address, written as Java writes one.
+    pub fn new(client_id: Option<&str>, address: IpAddr) -> ClientInfo {
+        let client_host = match address.to_canonical() {
+            IpAddr::V4(address) => format!("/{address}"),
+            IpAddr::V6(address) => {
+                let segments: Vec<String> = address.segments().iter().map(|s| format!("{s:x}")).collect();
+                format!("/{}", segments.join(":"))
+            }
+        };
+        ClientInfo { client_id: client_id.unwrap_or_default().to_owned(), client_host }
+    }
+}
+
+type MayDescribe = dyn Fn(&str, usize) -> bool + Send + Sync;
+
+/// Which topics the sender of a request may describe: others do not match its regular expressions.
+#[derive(Clone)]
+pub struct TopicFilter(Arc<MayDescribe>);
+
+impl fmt::Debug for TopicFilter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TopicFilter")
+    }
+}
+
+impl TopicFilter {
+    /// A filter that asks this for a topic, with the number of expressions that match it.
+    pub fn new(may_describe: impl Fn(&str, usize) -> bool + Send + Sync + 'static) -> TopicFilter {
+        TopicFilter(Arc::new(may_describe))
+    }
+
+    /// Whether a topic may be described.
+    pub(super) fn may_describe(&self, topic: &str, matching: usize) -> bool {
+        (self.0)(topic, matching)
+    }
+}
+
+/// A shard's answer to a request.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    JoinGroup(JoinGroupResponse),
+    SyncGroup(SyncGroupResponse),
+    Heartbeat(HeartbeatResponse),
+    LeaveGroup(LeaveGroupResponse),
+    OffsetCommit(OffsetCommitResponse),
+    OffsetFetch(OffsetFetchResponseGroup),
+    OffsetDelete(OffsetDeleteResponse),
+    DeleteGroups(Vec<DeletableGroupResult>),
+    TxnOffsetCommit(TxnOffsetCommitResponse),
+    ConsumerHeartbeat(ConsumerGroupHeartbeatResponse),
+    ConsumerDescribe(Vec<DescribedGroup>),
+    /// About share groups.
+    Share(ShareAnswer),
+    /// About streams groups.
+    Streams(StreamsAnswer),
+    /// To a marker.
+    TransactionEnded(Result<(), WriteError>),
+}
+
+impl Failing for Answer {
+    fn failed(self, error: WriteError) -> Answer {
+        let code = error.code();
+        let error_code = code.code();
+        match self {
+            Answer::JoinGroup(_) => Answer::JoinGroup(join_error("", error.into())),
+            Answer::SyncGroup(_) => Answer::SyncGroup(sync_error(error.into())),
+            Answer::Heartbeat(_) => {
+                Answer::Heartbeat(HeartbeatResponse { error_code, ..HeartbeatResponse::default() })
+            }
+            Answer::LeaveGroup(_) => {
+                Answer::LeaveGroup(LeaveGroupResponse { error_code, ..LeaveGroupResponse::default() })
+            }
+            Answer::OffsetCommit(mut response) => {
+                for partition in response.topics.iter_mut().flat_map(|topic| &mut topic.partitions) {
+                    partition.error_code = error_code;
+                }
+                Answer::OffsetCommit(response)
+            }
+            Answer::TxnOffsetCommit(mut response) => {
+                for partition in response.topics.iter_mut().flat_map(|topic| &mut topic.partitions) {
+                    partition.error_code = error_code;
+                }
+                Answer::TxnOffsetCommit(response)
+            }
+            Answer::ConsumerHeartbeat(_) => Answer::ConsumerHeartbeat(HeartbeatError::from(error).response()),
+            Answer::ConsumerDescribe(groups) => {
+                let failed = |group: DescribedGroup| DescribedGroup {
+                    group_id: group.group_id,
+                    error_code,
+                    ..DescribedGroup::default()
+                };
+                Answer::ConsumerDescribe(groups.into_iter().map(failed).collect())
+            }
+            Answer::Share(answer) => Answer::Share(answer.failed(error)),
+            Answer::Streams(answer) => Answer::Streams(answer.failed(error)),
+            Answer::TransactionEnded(_) => Answer::TransactionEnded(Err(error)),
+            Answer::OffsetFetch(mut group) => {
+                // Kafka redirects the client only for a fetch of stable offsets.
+                let error_code = match code {
+                    ErrorCode::CoordinatorNotAvailable => ErrorCode::NotCoordinator.code(),
+                    _ => error_code,
+                };
+                group.topics.clear();
+                group.error_code = error_code;
+                Answer::OffsetFetch(group)
+            }
+            Answer::OffsetDelete(_) => {
+                Answer::OffsetDelete(OffsetDeleteResponse { error_code, ..OffsetDeleteResponse::default() })
+            }
+            Answer::DeleteGroups(mut results) => {
+                for result in &mut results {
+                    result.error_code = error_code;
+                }
+                Answer::DeleteGroups(results)
+            }
+        }
+    }
+}
+
+/// A join that is refused.
+pub(super) fn join_error(member_id: &str, error: MembershipError) -> JoinGroupResponse {
+    JoinGroupResponse {
+        error_code: error.code().code(),
+        member_id: member_id.to_owned(),
+        ..JoinGroupResponse::default()
+    }
+}
+
+/// A sync that is refused.
+pub(super) fn sync_error(error: MembershipError) -> SyncGroupResponse {
+    SyncGroupResponse { error_code: error.code().code(), ..SyncGroupResponse::default() }
+}

@@ -1,0 +1,121 @@
+//! Why a consumer group refuses a request, and Kafka's codes for it.
+
+use super::super::regex::InvalidRegex;
+use thalweg_shard::{RequestError, Unavailable, WriteError};
+use thalweg_wire::ErrorCode;
+use thalweg_wire::request::ConsumerGroupHeartbeatResponse;
+
+/// Why a heartbeat is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(in super::super) enum HeartbeatError {
+    /// A field of the request has no sensible value.
+    #[error("{0}")]
+    Invalid(&'static str),
+    /// The broker has no assignor of that name.
+    #[error("Assignor {asked} is not offered by this broker, which has: {offered}")]
+    UnsupportedAssignor {
+        /// The name in the request.
+        asked: String,
+        /// The names in `group.consumer.assignors`.
+        offered: String,
+    },
+    /// There is no consumer group of that name, and the request makes none.
+    #[error("There is no consumer group {0}")]
+    NoGroup(String),
+    /// A classic group has the name, and may not become a consumer group.
+    #[error("Group {group} is a classic group and stays one: {reason}")]
+    NotUpgraded {
+        /// The group.
+        group: String,
+        /// The setting, or the members' protocol, that prevents it.
+        reason: &'static str,
+    },
+    /// The group has `group.consumer.max.size` members.
+    #[error("The group has {max} members, the most that group.consumer.max.size allows")]
+    Full {
+        /// The setting.
+        max: usize,
+    },
+    /// The group has no such member.
+    #[error("The group has no member {0}")]
+    UnknownMember(String),
+    /// The group has no member with this instance id.
+    #[error("The group has no member with instance id {0}")]
+    UnknownInstance(String),
+    /// Another member has the instance id.
+    #[error("Member {owner} has taken over instance id {instance}")]
+    FencedInstance {
+        /// The instance id.
+        instance: String,
+        /// The member that has it.
+        owner: String,
+    },
+    /// Another member has the instance id, and has not left.
+    #[error("Member {owner} has instance id {instance} and has not left the group")]
+    UnreleasedInstance {
+        /// The instance id.
+        instance: String,
+        /// The member that has it.
+        owner: String,
+    },
+    /// The member's epoch is another.
+    #[error(
+        "The member is at epoch {actual}, not {received}: it has to give up its partitions and join again"
+    )]
+    FencedEpoch {
+        /// The request's.
+        received: i32,
+        /// The group's.
+        actual: i32,
+    },
+    /// The member's state is one that only a later version knows.
+    #[error("The member's state is unknown to this version: it has to give up its partitions and join again")]
+    UnknownState,
+    /// The regular expression cannot be compiled.
+    #[error(transparent)]
+    InvalidRegex(#[from] InvalidRegex),
+    /// The group did not get the request, or could not be written.
+    #[error(transparent)]
+    Request(#[from] RequestError),
+}
+
+impl From<Unavailable> for HeartbeatError {
+    fn from(error: Unavailable) -> HeartbeatError {
+        HeartbeatError::Request(error.into())
+    }
+}
+
+impl From<WriteError> for HeartbeatError {
+    fn from(error: WriteError) -> HeartbeatError {
+        HeartbeatError::Request(error.into())
+    }
+}
+
+impl HeartbeatError {
+    /// Kafka's code for it.
+    pub(in super::super) fn code(&self) -> ErrorCode {
+        match self {
+            HeartbeatError::Invalid(_) => ErrorCode::InvalidRequest,
+            HeartbeatError::UnsupportedAssignor { .. } => ErrorCode::UnsupportedAssignor,
+            HeartbeatError::NoGroup(_) | HeartbeatError::NotUpgraded { .. } => ErrorCode::GroupIdNotFound,
+            HeartbeatError::Full { .. } => ErrorCode::GroupMaxSizeReached,
+            HeartbeatError::UnknownMember(_) | HeartbeatError::UnknownInstance(_) => {
+                ErrorCode::UnknownMemberId
+            }
+            HeartbeatError::FencedInstance { .. } => ErrorCode::FencedInstanceId,
+            HeartbeatError::UnreleasedInstance { .. } => ErrorCode::UnreleasedInstanceId,
+            HeartbeatError::FencedEpoch { .. } | HeartbeatError::UnknownState => ErrorCode::FencedMemberEpoch,
+            HeartbeatError::InvalidRegex(_) => ErrorCode::InvalidRegularExpression,
+            HeartbeatError::Request(error) => error.code(),
+        }
+    }
+
+    /// The refusal.
+    pub(in super::super) fn response(&self) -> ConsumerGroupHeartbeatResponse {
+        ConsumerGroupHeartbeatResponse {
+            error_code: self.code().code(),
+            error_message: Some(self.to_string()),
+            ..ConsumerGroupHeartbeatResponse::default()
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! Groups change their kind while their members run (`group.consumer.migration.policy`): a classic group of consumers
+//! becomes a consumer group when a member of the consumer protocol joins, and a consumer group becomes a classic one when
+//! the last of them leaves.
+
+use super::super::classic::ClassicGroup;
+use super::super::deadlines::Change;
+use super::super::member::{Member as OfClassicGroup, Protocol, Terms};
+use super::super::record::CoordinatorRecord;
+use super::super::subscription::{consumer_assignment, consumer_subscription};
+use super::super::timers::Deadline;
+use super::classic::consumer_assignment_of;
+use super::error::HeartbeatError;
+use super::heartbeat::Reported;
+use super::leave::Removal;
+use super::member::{ClassicMember, Member, Owned, target_record};
+use super::{ConsumerGroup, Scene};
+use std::borrow::Cow;
+use std::sync::Arc;
+use thalweg_shard::WriteError;
+
+/// A consumer group becomes a classic one.
+#[derive(Debug)]
+pub(in super::super) struct Downgrade {
+    pub(in super::super) group: Box<ClassicGroup>,
+    /// Whether its members have to agree on another assignment.
+    pub(in super::super) rebalances: bool,
+}
+
+impl ConsumerGroup {
+    /// Whether the group becomes a classic one without these members.
+    pub(super) fn is_classic_without(&self, scene: &Scene<'_>, leaving: &[&Member]) -> bool {
+        let left = self.members.len() - leaving.len();
+        let classic = leaving.iter().filter(|member| member.classic.is_some()).count();
+        left > 0
+            && self.classic_members - classic == left
+            && left <= scene.config.group_size_max
+            && self.may_downgrade(scene)
+    }
+
+    /// Whether the group becomes a classic one if a classic member takes the place of this one.
+    pub(super) fn is_classic_with_another(&self, scene: &Scene<'_>, replaced: &Member) -> bool {
+        replaced.classic.is_none()
+            && self.classic_members == self.members.len() - 1
+            && self.members.len() <= scene.config.group_size_max
+            && self.may_downgrade(scene)
+    }
+
+    fn may_downgrade(&self, scene: &Scene<'_>) -> bool {
+        let is_refused = self.downgrade_refused_until_ms.is_some_and(|ms| scene.now.monotonic_ms < ms);
+        scene.config.consumer.migration.downgrades && !is_refused
+    }
+
+    /// The records of the group as a classic one were larger than a batch. Until this time members leave it as a consumer
+    /// group, so that a member that is dead does not keep its partitions.
+    pub(in super::super) fn refuse_downgrade_until(&mut self, monotonic_ms: i64) {
+        self.downgrade_refused_until_ms = Some(monotonic_ms);
+    }
+
+    /// The members that are left agree among themselves from now on, and on another assignment first.
+    pub(super) fn downgrade_without(&self, scene: &Scene<'_>, leaving: &[&Member]) -> Removal {
+        let mut records = Vec::new();
+        self.tombstones(&mut records);
+        let is_leaving = |member: &Member| leaving.iter().any(|other| other.id == member.id);
+        let left = self.members.values().filter(|member| !is_leaving(member)).map(|m| (m, &*m.id));
+        let group = self.to_classic(scene, left);
+        records.push(group.snapshot());
+        Removal { records, downgrade: Some(Downgrade { group: Box::new(group), rebalances: true }) }
+    }
+
+    /// A classic member takes the place of the last one of the consumer protocol.
+    #[expect(clippy::too_many_arguments, reason = "a join, and all that it has found out so far")]
+    pub(super) fn join_and_downgrade(
+        &self,
+        scene: &mut Scene<'_>,
+        before: &Member,
+        joining: Member,
+        replaced: &Member,
+        replaces: Option<&str>,
+        reported: Reported<'_>,
+        records: &mut Vec<CoordinatorRecord>,
+    ) -> Result<(Member, Downgrade), HeartbeatError> {
+        let (epoch, changed) = self.subscribe(scene, before, &joining, replaces, records)?;
+        let rebalances = self.target_epoch < epoch;
+        let mut member = joining;
+        if !rebalances {
+            let target = self.last_target(&member, replaces);
+            let after = Cow::Owned(member);
+            let step = self.reconcile(scene, after, &target, replaces, Some(reported), changed, records)?;
+            member = step.member.into_owned();
+        }
+        self.tombstones_with(|id| if *id == *replaced.id { &*member.id } else { id }, records);
+        let others = self.members.values().filter(|other| other.id != replaced.id && other.id != member.id);
+        let all = others.map(|other| (other, &*other.id)).chain([(&member, &*replaced.id)]);
+        let group = self.to_classic(scene, all);
+        records.push(group.snapshot());
+        Ok((member.clone(), Downgrade { group: Box::new(group), rebalances }))
+    }
+
+    /// A classic group of members that all use the classic protocol, each with the id whose target it gets.
+    fn to_classic<'a>(
+        &self,
+        scene: &Scene<'_>,
+        members: impl Iterator<Item = (&'a Member, &'a str)>,
+    ) -> ClassicGroup {
+        let mut targets = thalweg_hash::HashMap::default();
+        let mut converted = Vec::new();
+        for (place, (member, target_of)) in (0..).zip(members) {
+            targets.insert(member.id.clone(), self.target_of(target_of));
+            converted.push(to_classic(member, place));
+        }
+        ClassicGroup::of_consumers(
+            self.id.clone(),
+            self.epoch,
+            scene.now.wall_ms,
+            converted,
+            |member, metadata| {
+                let target = targets[&member.id].iter();
+                let target = target.map(|(topic, partitions)| (*topic, partitions.iter().copied().collect()));
+                consumer_assignment_of(target, metadata, scene.topics)
+            },
+        )
+    }
+
+    /// The consumer group that a classic group becomes when this member joins. Its members keep what they have, and join
+    /// again.
+    pub(in super::super) fn of_classic(
+        classic: &ClassicGroup,
+        id: &Arc<str>,
+        joining: &str,
+        scene: &mut Scene<'_>,
+    ) -> Result<ConsumerGroup, HeartbeatError> {
+        let refused = |reason| Err(HeartbeatError::NotUpgraded { group: id.to_string(), reason });
+        if !scene.config.consumer.migration.upgrades {
+            return refused("group.consumer.migration.policy does not allow upgrades");
+        }
+        if !classic.is_of_consumers() {
+            return refused("its members are not consumers");
+        }
+        if classic.size() > scene.config.consumer.group_size_max {
+            return refused("it has more members than group.consumer.max.size");
+        }
+        if classic.refused_upgrades().has(joining, scene.now.monotonic_ms) {
+            return Err(WriteError::TooLarge.into());
+        }
+        let mut group = ConsumerGroup::new(id.clone());
+        (group.epoch, group.target_epoch) = (classic.generation(), classic.generation());
+        for member in classic.in_order() {
+            match of_classic(member, classic, scene) {
+                Ok(member) => {
+                    let ids = |(topic, partitions): (&_, &std::collections::BTreeMap<i32, i32>)| {
+                        (*topic, partitions.keys().copied().collect())
+                    };
+                    group
+                        .targets
+                        .insert(member.id.clone(), Arc::new(member.assigned.iter().map(ids).collect()));
+                    group.put(member);
+                }
+                Err(reason) => return refused(reason),
+            }
+        }
+        group.metadata_hash =
+            scene.hashes.of_group(group.subscribers.keys().map(String::as_str), scene.topics);
+        Ok(group)
+    }
+
+    /// The records that make the group.
+    pub(in super::super) fn to_records(&self, records: &mut Vec<CoordinatorRecord>) {
+        records.extend(self.members.values().map(|member| member.to_record(&self.id)));
+        records.push(self.epoch_record(self.epoch, self.metadata_hash));
+        records.extend(self.members.keys().map(|id| target_record(&self.id, id, &self.target_of(id))));
+        records.push(self.target_record(self.target_epoch, self.target_made_ms));
+        records.extend(self.members.values().map(|member| member.to_current_record(&self.id)));
+    }
+
+    /// The sessions of the classic members, which start with the group.
+    pub(in super::super) fn classic_sessions(&self) -> Vec<(Arc<str>, Change)> {
+        let session = |member: &Member| {
+            let classic = member.classic.as_ref()?;
+            Some((member.id.clone(), Change::Session(classic.session_timeout_ms)))
+        };
+        self.members.values().filter_map(session).collect()
+    }
+}
+
+fn to_classic(member: &Member, place: u64) -> OfClassicGroup {
+    let (session_timeout_ms, protocols) = match &member.classic {
+        Some(classic) => (classic.session_timeout_ms, classic.protocols.as_slice()),
+        None => unreachable!("only members of the classic protocol are left"),
+    };
+    let protocol = |(name, metadata): &(String, bytes::Bytes)| Protocol {
+        name: name.clone(),
+        metadata: metadata.clone(),
+    };
+    OfClassicGroup {
+        id: member.id.clone(),
+        instance_id: member.instance_id.as_deref().map(str::to_owned),
+        client: member.client.clone(),
+        terms: Terms {
+            protocols: protocols.iter().map(protocol).collect(),
+            rebalance_timeout_ms: member.rebalance_timeout_ms,
+            session_timeout_ms,
+        },
+        assignment: bytes::Bytes::new(),
+        place,
+        is_new: false,
+        awaiting_join: None,
+        awaiting_sync: None,
+        session: Deadline::default(),
+    }
+}
+
+fn of_classic(
+    member: &OfClassicGroup,
+    group: &ClassicGroup,
+    scene: &Scene<'_>,
+) -> Result<Member, &'static str> {
+    const MALFORMED: &str = "the metadata of a member is not a consumer's";
+    let protocols: Vec<(String, bytes::Bytes)> =
+        member.terms.protocols.iter().map(|p| (p.name.clone(), p.metadata.clone())).collect();
+    let metadata = match group.protocol_name() {
+        Some(name) => member.metadata(Some(name)),
+        // The group has not had a generation yet.
+        None => protocols.first().map(|(_, metadata)| metadata.clone()).unwrap_or_default(),
+    };
+    let subscription = consumer_subscription(&metadata).ok_or(MALFORMED)?;
+    let mut assigned = Owned::new();
+    if !member.assignment.is_empty() {
+        let assignment = consumer_assignment(&member.assignment).ok_or(MALFORMED)?;
+        if assignment.user_data.is_some_and(|data| !data.is_empty()) {
+            return Err("a member's own assignor has put data into the assignment, which would be lost");
+        }
+        for topic in assignment.assigned_partitions {
+            let Some(id) = scene.topics.id(&topic.topic) else { continue };
+            let partitions = topic.partitions.into_iter().map(|partition| (partition, group.generation()));
+            assigned.insert(id, partitions.collect());
+        }
+    }
+    Ok(Member {
+        epoch: group.generation(),
+        previous_epoch: group.generation(),
+        instance_id: member.instance_id.as_deref().map(Arc::from),
+        rack_id: subscription.rack_id.filter(|rack| !rack.is_empty()),
+        rebalance_timeout_ms: member.terms.rebalance_timeout_ms,
+        client: member.client.clone(),
+        topics: Arc::new(subscription.topics.into_iter().collect()),
+        assigned: Arc::new(assigned),
+        classic: Some(Arc::new(ClassicMember {
+            session_timeout_ms: member.terms.session_timeout_ms,
+            protocols,
+        })),
+        ..Member::new(member.id.clone())
+    })
+}

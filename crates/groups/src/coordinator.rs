@@ -1,0 +1,194 @@
+//! The broker's interface to the group coordinator. It makes no decisions about groups: it passes requests to their
+//! shards, and formats answers for each version.
+
+mod admin;
+mod bounds;
+mod consumer;
+mod describing;
+mod membership;
+mod offsets;
+mod share;
+mod streams;
+
+use super::answer::Answer;
+use super::config::{ConsumerGroupTimes, GroupConfig, ShareGroupTimes, StreamsGroupTimes};
+use super::shard::{EndOfTransaction, GroupFigures, Shard, ShardContext};
+use super::topics::{DeletedTopic, Topics};
+use std::fmt;
+use std::sync::Arc;
+use thalweg_hash::HashMap;
+use thalweg_log::Clock;
+use thalweg_log::disk::Disk;
+use thalweg_metadata::PartitionIndex;
+use thalweg_record::{ProducerEpoch, ProducerId};
+use thalweg_shard::{
+    Acknowledged, CoordinatorLog, LoadFigures, Moment, RequestError, Shards, Ticket, Unavailable,
+    partition_for,
+};
+use tokio::runtime::Handle;
+
+/// The group coordinator of this broker: a function for each API, and for elections and deletions.
+///
+/// Requests are checked for their form and answered here; authorisation is the caller's. Each function formats its
+/// answer for the given version.
+pub struct GroupCoordinator {
+    shards: Shards<Shard>,
+}
+
+impl fmt::Debug for GroupCoordinator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GroupCoordinator").field("shards", &self.shards).finish_non_exhaustive()
+    }
+}
+
+impl GroupCoordinator {
+    /// A coordinator that leads no partition yet. Must be called within a tokio runtime.
+    pub fn new(
+        config: GroupConfig,
+        log: Arc<dyn CoordinatorLog>,
+        topics: Arc<dyn Topics>,
+        clock: Clock,
+        disk: Disk,
+    ) -> GroupCoordinator {
+        let context = ShardContext::new(config, topics).with_background(Handle::current(), disk.clone());
+        GroupCoordinator { shards: Shards::new(Arc::new(context), log, clock, disk) }
+    }
+
+    /// The partition of `__consumer_offsets` that a group belongs to. The topic counts, and not the setting, which
+    /// may have been another when the topic was made.
+    pub fn partition_for(&self, group_id: &str) -> PartitionIndex {
+        let partitions = self.topics().offsets_partition_count();
+        partition_for(group_id, partitions.unwrap_or(self.config().offsets_topic_partitions))
+    }
+
+    /// This broker leads a partition of `__consumer_offsets`. Its groups are loaded in the background; until then
+    /// their requests get a retriable error.
+    pub fn on_elected(&self, partition: PartitionIndex, leader_epoch: i32) {
+        self.shards.elected(partition, leader_epoch);
+    }
+
+    /// This broker no longer leads the partition, or not in this epoch: waiting requests are redirected. Without an
+    /// epoch, the partition is deleted.
+    pub fn on_resigned(&self, partition: PartitionIndex, leader_epoch: Option<i32>) {
+        self.shards.resigned(partition, leader_epoch);
+    }
+
+    /// Topics are gone: offsets that were committed for them go too.
+    pub fn on_topics_deleted(&self, topics: &[DeletedTopic]) {
+        for cell in self.shards.all() {
+            cell.turn(|shard, _| shard.topics_deleted(topics));
+        }
+    }
+
+    /// A producer's transaction ends in a partition: the marker is written, and answered when it is acknowledged.
+    pub async fn complete_transaction(
+        &self,
+        partition: PartitionIndex,
+        producer_id: ProducerId,
+        producer_epoch: ProducerEpoch,
+        end: EndOfTransaction,
+    ) -> Result<(), RequestError> {
+        let asked = self.shards.ask(partition, |shard, ticket, _| {
+            shard.complete_transaction(producer_id, producer_epoch, end, ticket);
+        });
+        match asked.await? {
+            Answer::TransactionEnded(result) => Ok(result?),
+            _ => Err(RequestError::WrongAnswer),
+        }
+    }
+
+    /// Topics were created or deleted, or have other partitions or racks: groups that depend on them look at them again.
+    /// `are_some_new` says whether one was created.
+    pub fn on_topics_changed(&self, topics: &[String], are_some_new: bool) {
+        for cell in self.shards.all() {
+            cell.turn(|shard, _| shard.topics_changed(topics, are_some_new));
+        }
+    }
+
+    /// Sets the times of consumer groups: the broker's, and those of groups that have their own. They take effect with the
+    /// next heartbeat of a member.
+    pub fn set_consumer_group_times(
+        &self,
+        default: ConsumerGroupTimes,
+        by_group: HashMap<String, ConsumerGroupTimes>,
+    ) {
+        self.shards.shared().set_times(default, by_group);
+    }
+
+    /// The same, of share groups.
+    pub fn set_share_group_times(
+        &self,
+        default: ShareGroupTimes,
+        by_group: HashMap<String, ShareGroupTimes>,
+    ) {
+        self.shards.shared().set_share_times(default, by_group);
+    }
+
+    /// The same, of streams groups.
+    pub fn set_streams_group_times(
+        &self,
+        default: StreamsGroupTimes,
+        by_group: HashMap<String, StreamsGroupTimes>,
+    ) {
+        self.shards.shared().set_streams_times(default, by_group);
+    }
+
+    fn config(&self) -> &GroupConfig {
+        &self.shards.shared().config
+    }
+
+    /// The cluster's topics.
+    pub fn topics(&self) -> &dyn Topics {
+        &*self.shards.shared().topics
+    }
+
+    /// Whether the groups of a partition are loaded.
+    pub fn is_loaded(&self, partition: PartitionIndex) -> bool {
+        self.shards.is_loaded(partition)
+    }
+
+    /// Runs what is due in all shards. [`GroupCoordinator::run`] calls it in time.
+    pub fn tick(&self) {
+        self.shards.tick();
+    }
+
+    /// Runs due work in time, as long as it is polled.
+    pub async fn run(&self) {
+        loop {
+            self.shards.sleep().await;
+        }
+    }
+
+    /// Lets every shard go: the broker stops.
+    pub fn shutdown(&self) {
+        self.shards.shutdown();
+    }
+
+    /// The groups that this broker coordinates, with their committed offsets.
+    pub fn figures(&self) -> Vec<GroupFigures> {
+        self.shards.all().iter().filter_map(|cell| cell.peek(Shard::figures).ok()).flatten().collect()
+    }
+
+    /// The partitions of `__consumer_offsets` that this broker leads.
+    pub fn load_figures(&self) -> LoadFigures {
+        self.shards.load_figures()
+    }
+
+    /// Looks at the acknowledged state of a group, without a turn.
+    fn read<R>(
+        &self,
+        group_id: &str,
+        read: impl FnOnce(&Shard) -> Acknowledged<R>,
+    ) -> Result<R, Unavailable> {
+        self.shards.cell(self.partition_for(group_id))?.read(read)
+    }
+
+    /// Passes a request to the shard of its group and waits for the answer.
+    async fn ask(
+        &self,
+        group_id: &str,
+        request: impl FnOnce(&mut Shard, Ticket, Moment),
+    ) -> Result<Answer, Unavailable> {
+        self.shards.ask(self.partition_for(group_id), request).await
+    }
+}

@@ -1,0 +1,65 @@
+//! The coordinator of groups of consumers: members, epochs, assignments and committed offsets.
+//!
+//! Behaves as Kafka's `org.apache.kafka.coordinator.group` does for the classic protocol and the consumer protocol of
+//! KIP-848, for share groups (KIP-932) and for streams groups (KIP-1071).
+//!
+//! ```text
+//! GroupCoordinator   requests in the form of each version; the driver below it is `thalweg_shard`
+//!   Shard            all groups and offsets of one partition of `__consumer_offsets`: pure, no clock, no I/O
+//!     ClassicGroup   one group's membership and generations
+//!     ConsumerGroup  the same of a group that the coordinator assigns partitions to
+//!       assignor     how it does so
+//!     ShareGroup     the same of a group whose members share partitions
+//!     StreamsGroup   the same of the instances of a Kafka Streams application, which are assigned tasks
+//!     OffsetStore    what the groups committed
+//!     Timers         every deadline of the shard, in one queue
+//! ```
+//!
+//! A request becomes a call on the shard, which changes its state, and leaves behind a [`Write`] for the log. The
+//! driver appends it under the shard's lock, so the log has the order in which the shard decided, and passes the
+//! offset to the shard. An answer is released when all earlier writes are acknowledged; reads
+//! ([`GroupCoordinator::offset_fetch`], list, describe) see only the acknowledged state.
+
+mod answer;
+pub mod assignor;
+mod classic;
+mod commits;
+mod config;
+mod consumer;
+mod coordinator;
+mod deadlines;
+mod effects;
+mod error;
+mod kind;
+mod member;
+mod offsets;
+mod record;
+pub mod regex;
+mod scene;
+mod shard;
+mod share;
+mod streams;
+mod subscription;
+mod target;
+#[cfg(test)]
+mod tests;
+mod timed;
+mod timers;
+mod topics;
+
+pub use answer::{Answer, ClientInfo, TopicFilter};
+pub use config::{
+    ConsumerGroupConfig, ConsumerGroupTimes, GroupConfig, Migration, ShareGroupConfig, ShareGroupTimes,
+    StreamsGroupConfig, StreamsGroupTimes,
+};
+pub use consumer::ConsumerRecord;
+pub use coordinator::GroupCoordinator;
+pub use offsets::{OffsetAndMetadata, TransactionOutcome};
+pub use record::CoordinatorRecord;
+pub use shard::{EndOfTransaction, GroupFigures, Shard, TransactionalProducer, Write};
+pub use share::{
+    Altered, DeletedOffsets, Initialization, Partitions as SharePartitions, ShareAnswer, ShareGroupError,
+    ShareGroupRecord,
+};
+pub use streams::{StreamsAnswer, StreamsGroupRecord};
+pub use topics::{DeletedTopic, TopicPlacement, Topics};

@@ -1,0 +1,135 @@
+//! One member of a group (`ClassicGroupMember`).
+
+use super::answer::ClientInfo;
+use super::timers::Deadline;
+use bytes::Bytes;
+use std::sync::Arc;
+use thalweg_hash::HashSet;
+use thalweg_shard::Ticket;
+use thalweg_wire::group::group_metadata_value::MemberMetadata;
+use thalweg_wire::request::JoinGroupRequest;
+use thalweg_wire::request::describe_groups_response::DescribedGroupMember;
+
+/// A protocol that a member can follow, with its metadata for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Protocol {
+    pub(super) name: String,
+    pub(super) metadata: Bytes,
+}
+
+/// A member's parameters of its join.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Terms {
+    /// In the order of its preference, each name once.
+    pub(super) protocols: Vec<Protocol>,
+    pub(super) rebalance_timeout_ms: i32,
+    pub(super) session_timeout_ms: i32,
+}
+
+impl Terms {
+    /// The parameters of a join. The metadata is copied: a slice would keep the whole frame in memory.
+    pub(super) fn of(request: &JoinGroupRequest) -> Terms {
+        let mut names = HashSet::default();
+        let protocols = request
+            .protocols
+            .iter()
+            .filter(|protocol| names.insert(protocol.name.as_str()))
+            .map(|protocol| Protocol {
+                name: protocol.name.clone(),
+                metadata: Bytes::copy_from_slice(&protocol.metadata),
+            })
+            .collect();
+        Terms {
+            protocols,
+            rebalance_timeout_ms: request.rebalance_timeout_ms,
+            session_timeout_ms: request.session_timeout_ms,
+        }
+    }
+}
+
+/// A member.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) id: Arc<str>,
+    /// The name that stays when a static member restarts (KIP-345).
+    pub(super) instance_id: Option<String>,
+    pub(super) client: ClientInfo,
+    pub(super) terms: Terms,
+    pub(super) assignment: Bytes,
+    /// Its place in the order of joining.
+    pub(super) place: u64,
+    /// Whether it waits for its first rebalance.
+    pub(super) is_new: bool,
+    pub(super) awaiting_join: Option<Ticket>,
+    pub(super) awaiting_sync: Option<Ticket>,
+    pub(super) session: Deadline,
+}
+
+impl Member {
+    /// A member from its record: it supports only the chosen protocol.
+    pub(super) fn from_record(record: MemberMetadata, protocol: Option<&str>, place: u64) -> Member {
+        let rebalance_timeout_ms = match record.rebalance_timeout {
+            -1 => record.session_timeout,
+            timeout => timeout,
+        };
+        let name = protocol.unwrap_or_default().to_owned();
+        Member {
+            id: record.member_id.into(),
+            instance_id: record.group_instance_id,
+            client: ClientInfo { client_id: record.client_id, client_host: record.client_host },
+            terms: Terms {
+                protocols: vec![Protocol { name, metadata: record.subscription }],
+                rebalance_timeout_ms,
+                session_timeout_ms: record.session_timeout,
+            },
+            assignment: record.assignment,
+            place,
+            is_new: false,
+            awaiting_join: None,
+            awaiting_sync: None,
+            session: Deadline::default(),
+        }
+    }
+
+    /// The member as it is written, with the assignment it is about to get.
+    pub(super) fn to_record(&self, protocol: Option<&str>, assignment: Bytes) -> MemberMetadata {
+        MemberMetadata {
+            member_id: self.id.to_string(),
+            group_instance_id: self.instance_id.clone(),
+            client_id: self.client.client_id.clone(),
+            client_host: self.client.client_host.clone(),
+            rebalance_timeout: self.terms.rebalance_timeout_ms,
+            session_timeout: self.terms.session_timeout_ms,
+            subscription: self.metadata(protocol),
+            assignment,
+        }
+    }
+
+    /// The member for DescribeGroups. Its metadata is included when the group is stable.
+    pub(super) fn describe(&self, metadata: Bytes) -> DescribedGroupMember {
+        DescribedGroupMember {
+            member_id: self.id.to_string(),
+            group_instance_id: self.instance_id.clone(),
+            client_id: self.client.client_id.clone(),
+            client_host: self.client.client_host.clone(),
+            member_metadata: metadata,
+            member_assignment: self.assignment.clone(),
+        }
+    }
+
+    /// Its metadata for a protocol; empty if it does not support it.
+    pub(super) fn metadata(&self, protocol: Option<&str>) -> Bytes {
+        let name = protocol.unwrap_or_default();
+        self.terms.protocols.iter().find(|p| p.name == name).map(|p| p.metadata.clone()).unwrap_or_default()
+    }
+
+    /// The protocol that it prefers among those which everyone follows.
+    pub(super) fn vote(&self, candidates: &HashSet<&str>) -> Option<&str> {
+        self.terms.protocols.iter().map(|p| p.name.as_str()).find(|name| candidates.contains(name))
+    }
+
+    /// Whether it needs no heartbeat: it waits for the coordinator, and not for the first time.
+    pub(super) fn is_alive_by_waiting(&self) -> bool {
+        !self.is_new && (self.awaiting_join.is_some() || self.awaiting_sync.is_some())
+    }
+}

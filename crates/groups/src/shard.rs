@@ -1,0 +1,572 @@
+//! All groups and offsets of one partition of `__consumer_offsets`: a state machine without clock, I/O or waiting.
+//!
+//! It is driven in turns (`thalweg_shard::Shard`). An answer with a write waits for its acknowledgement, and any other rests
+//! on all earlier writes. So clients never see a state that a failing broker could lose. Only reads are answered at once,
+//! from the acknowledged state.
+
+mod admin;
+mod commit;
+mod consumer;
+mod expiry;
+mod figures;
+mod membership;
+mod replay;
+mod share;
+mod streams;
+mod write;
+
+use consumer::Resolution;
+pub use figures::GroupFigures;
+use write::After;
+pub use write::{EndOfTransaction, TransactionalProducer, Write};
+
+use super::answer::{Answer, join_error, sync_error};
+use super::classic::{ClassicGroup, Waiting};
+use super::config::{ConsumerGroupTimes, GroupConfig, ShareGroupTimes, StreamsGroupTimes};
+use super::consumer::TopicHashes;
+use super::effects::{Completion, Context, Effects};
+use super::error::MembershipError;
+use super::kind::Group;
+use super::offsets::OffsetStore;
+use super::record::CoordinatorRecord;
+use super::timed::Timed;
+use super::timers::Timers;
+use super::topics::Topics;
+use bytes::Bytes;
+use parking_lot::RwLock;
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+use thalweg_hash::HashMap;
+use thalweg_log::disk::Disk;
+use thalweg_metadata::topic_name::OFFSETS;
+use thalweg_record::{DecompressBuffer, ProducerId};
+use thalweg_shard::{self, Answers, AppendAs, Basis, Cell, Moment, Piece, ReplayError, Ticket, WriteError};
+use tokio::runtime::Handle;
+
+/// A write that waits for its acknowledgement.
+#[derive(Debug)]
+struct Pending {
+    last_offset: i64,
+    expires_ms: i64,
+    answers: Vec<(Ticket, Answer)>,
+    completion: Option<Completion>,
+}
+
+/// What the shards of a broker share.
+pub struct ShardContext {
+    /// The settings.
+    pub config: GroupConfig,
+    /// The cluster's topics.
+    pub topics: Arc<dyn Topics>,
+    times: RwLock<Times<ConsumerGroupTimes>>,
+    share_times: RwLock<Times<ShareGroupTimes>>,
+    streams_times: RwLock<Times<StreamsGroupTimes>>,
+    /// Where regular expressions are looked up.
+    background: Option<(Handle, Disk)>,
+}
+
+/// The times of groups of a kind.
+#[derive(Debug)]
+struct Times<T> {
+    default: T,
+    /// Of groups that have their own.
+    by_group: HashMap<String, T>,
+}
+
+impl<T: Copy> Times<T> {
+    fn all(default: T) -> RwLock<Times<T>> {
+        RwLock::new(Times { default, by_group: HashMap::default() })
+    }
+
+    fn of(&self, group: &str) -> T {
+        if self.by_group.is_empty() {
+            return self.default;
+        }
+        self.by_group.get(group).copied().unwrap_or(self.default)
+    }
+}
+
+impl ShardContext {
+    /// With these settings, until others are set.
+    pub fn new(config: GroupConfig, topics: Arc<dyn Topics>) -> ShardContext {
+        let (times, share_times) = (Times::all(config.consumer.times), Times::all(config.share.times));
+        let streams_times = Times::all(config.streams.times);
+        ShardContext { config, topics, times, share_times, streams_times, background: None }
+    }
+
+    /// The same, and looks up regular expressions in the background.
+    pub fn with_background(self, runtime: Handle, disk: Disk) -> ShardContext {
+        ShardContext { background: Some((runtime, disk)), ..self }
+    }
+
+    /// The times of a consumer group.
+    pub(super) fn times(&self, group: &str) -> ConsumerGroupTimes {
+        self.times.read().of(group)
+    }
+
+    /// The times of a share group.
+    pub(super) fn share_times(&self, group: &str) -> ShareGroupTimes {
+        self.share_times.read().of(group)
+    }
+
+    /// The times of a streams group.
+    pub(super) fn streams_times(&self, group: &str) -> StreamsGroupTimes {
+        self.streams_times.read().of(group)
+    }
+
+    /// Sets the times of consumer groups: the broker's, and those of groups that have their own.
+    pub(super) fn set_times(
+        &self,
+        default: ConsumerGroupTimes,
+        by_group: HashMap<String, ConsumerGroupTimes>,
+    ) {
+        *self.times.write() = Times { default, by_group };
+    }
+
+    /// The same, of share groups.
+    pub(super) fn set_share_times(
+        &self,
+        default: ShareGroupTimes,
+        by_group: HashMap<String, ShareGroupTimes>,
+    ) {
+        *self.share_times.write() = Times { default, by_group };
+    }
+
+    /// The same, of streams groups.
+    pub(super) fn set_streams_times(
+        &self,
+        default: StreamsGroupTimes,
+        by_group: HashMap<String, StreamsGroupTimes>,
+    ) {
+        *self.streams_times.write() = Times { default, by_group };
+    }
+}
+
+impl fmt::Debug for ShardContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ShardContext").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+/// See the head of this module.
+#[derive(Debug)]
+pub struct Shard {
+    context: Arc<ShardContext>,
+    groups: HashMap<Arc<str>, Timed<Group>>,
+    /// The hashes of topics that groups subscribe to.
+    hashes: TopicHashes,
+    /// The version of the newest metadata that added a topic.
+    topics_added_at: i64,
+    resolutions: Vec<Resolution>,
+    /// Groups made or removed by writes that are not acknowledged, in the order of the log.
+    unacknowledged_groups: VecDeque<(i64, Arc<str>)>,
+    offsets: OffsetStore,
+    timers: Timers,
+    writes: VecDeque<Write>,
+    pending: VecDeque<Pending>,
+    answers: Answers<Answer>,
+    next_cleanup_ms: i64,
+    /// Whether offsets have just expired: groups without offsets go next.
+    removes_groups: bool,
+    /// Whether the log lacked records when it was loaded.
+    has_lost_records: bool,
+}
+
+impl thalweg_shard::Shard for Shard {
+    const KEEPS: &'static str = "groups and offsets";
+    const TOPIC: &'static str = OFFSETS;
+    const LOSS: Option<&'static str> = Some(
+        "committed offsets may be missing, or those of an earlier commit or from before a reset, also of transactions that were open \
+         there; members join again; deleted groups and offsets may be back; share groups may begin a topic again",
+    );
+    type Shared = Arc<ShardContext>;
+    type Turn = Moment;
+    type Write = Write;
+    type Answer = Answer;
+
+    fn turn(_: &Arc<ShardContext>, now: Moment) -> Moment {
+        now
+    }
+
+    fn new(context: &Arc<ShardContext>, _leader_epoch: i32, now: Moment) -> Shard {
+        let config = &context.config;
+        Shard {
+            context: Arc::clone(context),
+            groups: HashMap::default(),
+            hashes: TopicHashes::default(),
+            topics_added_at: 0,
+            resolutions: Vec::new(),
+            unacknowledged_groups: VecDeque::new(),
+            offsets: OffsetStore::default(),
+            timers: Timers::default(),
+            writes: VecDeque::new(),
+            pending: VecDeque::new(),
+            answers: Answers::default(),
+            // The first look for expired offsets is one interval away.
+            next_cleanup_ms: now.monotonic_ms.saturating_add(config.offsets_retention_check_interval_ms),
+            removes_groups: false,
+            has_lost_records: false,
+        }
+    }
+
+    fn replay(
+        &mut self,
+        piece: Piece<'_>,
+        buffer: &mut DecompressBuffer,
+        now: Moment,
+    ) -> Result<(), ReplayError> {
+        self.replay_batches(piece, buffer, now)
+    }
+
+    fn skip_lost(&mut self) {
+        self.offsets.forget_pending();
+        self.has_lost_records = true;
+    }
+
+    fn loaded(&mut self, _: Option<i64>, now: Moment) {
+        // Changes of topics are not passed to a shard that is loading.
+        self.topics_added_at = self.context.topics.version();
+        self.start_sessions(now);
+    }
+
+    fn count(&self) -> usize {
+        self.groups.len()
+    }
+
+    fn batch(
+        context: &Arc<ShardContext>,
+        write: &Write,
+        now: Moment,
+    ) -> Result<(Bytes, AppendAs), WriteError> {
+        write.batch(context.config.offsets_topic_compression, now)
+    }
+
+    fn next_deadline_ms(&self) -> i64 {
+        self.nearest_deadline_ms()
+    }
+
+    fn expire_next(&mut self, now: Moment) -> bool {
+        self.expire_one(now)
+    }
+
+    fn pass_on(&mut self, context: &Arc<ShardContext>, cell: &Arc<Cell<Shard>>) -> bool {
+        let Some((runtime, disk)) = &context.background else { return false };
+        for resolution in self.take_resolutions() {
+            let (cell, disk, topics) = (Arc::clone(cell), disk.clone(), Arc::clone(&context.topics));
+            runtime.spawn(async move {
+                let group = resolution.group.clone();
+                let looked_up = disk.spawn(move || resolution.look_up(&*topics)).await;
+                // Without a result it is tried again later.
+                let (matches, version) = looked_up.unwrap_or_default();
+                cell.turn(|shard, now| shard.regexes_resolved(&group, matches, version, now));
+            });
+        }
+        false
+    }
+
+    fn next_write(&mut self) -> Option<Write> {
+        self.writes.pop_front()
+    }
+
+    fn answers(&mut self) -> &mut Answers<Answer> {
+        &mut self.answers
+    }
+
+    fn answer_timeout_ms(context: &Arc<ShardContext>) -> i64 {
+        context.config.commit_timeout_ms
+    }
+
+    fn written(&mut self, mut write: Write, last_offset: i64, now: Moment) {
+        let count = i64::try_from(write.records.len()).expect("a batch has fewer records");
+        if let (Some(marker), Some(producer)) = (write.marker, write.producer) {
+            self.offsets.end_transaction(producer.id.0, marker.outcome, Some(last_offset));
+        } else if write.is_applied {
+            let producer_id = write.producer.map_or(ProducerId::NONE, |producer| producer.id);
+            for (record, offset) in write.records.into_iter().zip(last_offset - count + 1..) {
+                self.apply(record, offset, producer_id, Some(last_offset), now.wall_ms);
+            }
+        }
+        if let Some(Completion::NewGroup { group, replaced, .. }) = &mut write.completion {
+            let (group, mut replaced) = (group.clone(), replaced.take());
+            // It has no members, so no request waits.
+            if let Some(replaced) = &mut replaced {
+                replaced.dissolve(&mut self.timers);
+            }
+            if let Some(slot) = self.groups.get_mut(&group) {
+                slot.changed_from(replaced);
+                self.unacknowledged_groups.push_back((last_offset, group));
+            }
+        }
+        if let Some(after) = write.after {
+            self.after_write(after, now);
+        }
+        let (answers, completion) = (write.answers, write.completion);
+        let expires_ms = now.monotonic_ms.saturating_add(self.context.config.commit_timeout_ms);
+        self.pending.push_back(Pending { last_offset, expires_ms, answers, completion });
+    }
+
+    fn refused(&mut self, mut write: Write, error: WriteError, batch_bytes_max: usize, now: Moment) {
+        if write.is_divisible && error.is_of_one_record() && write.records.len() > 1 {
+            tracing::debug!(records = write.records.len(), %error, "Dividing a rejected group coordinator write");
+            for half in write.halves().into_iter().rev() {
+                self.writes.push_front(half);
+            }
+            return;
+        }
+        if let Some(after) = write.after.take() {
+            self.after_refusal(after, &mut write, error, batch_bytes_max, now);
+        }
+        if write.producer.is_some() && matches!(error, WriteError::Refused(_)) {
+            tracing::debug!(records = write.records.len(), %error, "Rejected a write of a transaction");
+        } else {
+            tracing::warn!(records = write.records.len(), %error, "Group coordinator write was rejected");
+        }
+        self.fail(write.answers, write.completion, error, now, true);
+    }
+
+    fn acknowledged(&mut self, last_offset: i64, now: Moment) {
+        self.replicated(last_offset);
+        while self.pending.front().is_some_and(|pending| pending.last_offset <= last_offset) {
+            let pending = self.pending.pop_front().expect("it was just looked at");
+            self.give(pending.answers, Basis::up_to(pending.last_offset));
+            if let Some(completion) = pending.completion {
+                self.complete(completion, Ok(pending.last_offset), now);
+            }
+        }
+    }
+
+    fn unacknowledged(&mut self, last_offset: i64, error: WriteError, now: Moment) {
+        // Otherwise the medium has refused it, and the replicas may still get it.
+        if error == WriteError::TooFewReplicas {
+            self.replicated(last_offset);
+        }
+        while self.pending.front().is_some_and(|pending| pending.last_offset <= last_offset) {
+            let pending = self.pending.pop_front().expect("it was just looked at");
+            self.fail(pending.answers, pending.completion, error, now, false);
+        }
+    }
+
+    fn unload(&mut self) {
+        let error = WriteError::NotLeader;
+        let waiting = self.pending.drain(..).flat_map(|pending| pending.answers);
+        let unwritten = self.writes.drain(..).flat_map(|write| write.answers);
+        for (ticket, answer) in waiting.chain(unwritten) {
+            self.answers.fail(ticket, answer, error);
+        }
+        for slot in self.groups.values_mut() {
+            let Some(group) = slot.latest_mut() else { continue };
+            let waiting = group.dissolve(&mut self.timers);
+            refuse_waiting(&mut self.answers, waiting, error.into(), Basis::failed(error));
+        }
+    }
+}
+
+impl Shard {
+    /// How many deadlines are kept.
+    #[cfg(test)]
+    pub(super) fn deadline_count(&self) -> usize {
+        self.timers.len()
+    }
+
+    /// The members of all groups for which nothing would ever happen if they fell silent.
+    #[cfg(test)]
+    pub(super) fn without_deadline(&mut self) -> Vec<Arc<str>> {
+        let groups = self.groups.values_mut().filter_map(Timed::latest_mut);
+        groups.flat_map(Group::without_deadline).collect()
+    }
+
+    /// The kinds of all groups as they are decided, by their names.
+    #[cfg(test)]
+    pub(super) fn kinds(&self) -> std::collections::BTreeMap<Arc<str>, &'static str> {
+        let kind = |(id, slot): (&Arc<str>, &Timed<Group>)| Some((id.clone(), slot.latest()?.kind_name()));
+        self.groups.iter().filter_map(kind).collect()
+    }
+
+    /// The group as it is decided.
+    fn group(&self, id: &str) -> Option<&Group> {
+        self.groups.get(id).and_then(Timed::latest)
+    }
+
+    /// Groups as readers may see them, by their ids.
+    fn acknowledged_groups(&self) -> Vec<(&str, &Group)> {
+        let mut groups: Vec<(&str, &Group)> = self.groups.iter().filter_map(visible_group).collect();
+        groups.sort_unstable_by_key(|&(id, _)| id);
+        groups
+    }
+
+    /// Lets a classic group decide.
+    fn with_group<R>(
+        &mut self,
+        id: &str,
+        now: Moment,
+        decide: impl FnOnce(&mut ClassicGroup, &mut Context<'_>) -> R,
+    ) -> Option<(R, Effects)> {
+        let group = self.groups.get_mut(id)?.latest_mut()?.classic_mut()?;
+        let effects = Effects::default();
+        let mut cx = Context { now, config: &self.context.config, timers: &mut self.timers, effects };
+        let result = decide(group, &mut cx);
+        Some((result, cx.effects))
+    }
+
+    /// Applies a group's decision.
+    fn settle(&mut self, effects: Effects) {
+        match effects.write {
+            Some((record, completion)) => self.writes.push_back(Write {
+                records: vec![record],
+                producer: None,
+                marker: None,
+                answers: effects.answers,
+                completion: Some(completion),
+                after: None,
+                is_applied: false,
+                is_divisible: false,
+            }),
+            None => self.release_after_writes(effects.answers),
+        }
+    }
+
+    /// Writes records from which the state follows, and answers when they are acknowledged.
+    fn write(
+        &mut self,
+        records: Vec<CoordinatorRecord>,
+        producer: Option<TransactionalProducer>,
+        answers: Vec<(Ticket, Answer)>,
+    ) {
+        if records.is_empty() {
+            return self.release_after_writes(answers);
+        }
+        let (marker, completion, after) = (None, None, None);
+        let (is_applied, is_divisible) = (true, false);
+        self.writes.push_back(Write {
+            records,
+            producer,
+            marker,
+            answers,
+            completion,
+            after,
+            is_applied,
+            is_divisible,
+        });
+    }
+
+    /// Writes a group's records. What follows does so when they are in the log; at once, if there are none.
+    fn write_group(
+        &mut self,
+        records: Vec<CoordinatorRecord>,
+        after: After,
+        answers: Vec<(Ticket, Answer)>,
+        now: Moment,
+    ) {
+        if records.is_empty() {
+            self.after_write(after, now);
+            return self.release_after_writes(answers);
+        }
+        self.write(records, None, answers);
+        self.writes.back_mut().expect("it was just added").after = Some(after);
+    }
+
+    /// The replicas have the log up to this offset: readers see it.
+    fn replicated(&mut self, last_offset: i64) {
+        self.offsets.acknowledge(last_offset);
+        while self.unacknowledged_groups.front().is_some_and(|&(at, _)| at <= last_offset) {
+            let (_, group) = self.unacknowledged_groups.pop_front().expect("it was just looked at");
+            if let Some(slot) = self.groups.get_mut(&group) {
+                slot.acknowledge();
+                if slot.is_gone() {
+                    self.groups.remove(&group);
+                }
+            }
+        }
+    }
+
+    /// Gives answers that rest on all that was written before.
+    fn release_after_writes(&mut self, answers: Vec<(Ticket, Answer)>) {
+        match self.writes.back_mut() {
+            Some(write) => write.answers.extend(answers),
+            None => self.give(answers, Basis::LATEST),
+        }
+    }
+
+    fn give(&mut self, answers: Vec<(Ticket, Answer)>, basis: Basis) {
+        for (ticket, answer) in answers {
+            self.answers.give(ticket, answer, basis);
+        }
+    }
+
+    /// Completes a group's record after its acknowledgement up to an offset, or its failure.
+    fn complete(&mut self, completion: Completion, result: Result<i64, WriteError>, now: Moment) {
+        let basis = result.map_or_else(Basis::failed, Basis::up_to);
+        let result = result.map(|_| ());
+        let group = completion.group().clone();
+        let decided = self.with_group(&group, now, |group, cx| match completion {
+            Completion::NewGroup { ticket, .. } => {
+                if let Err(error) = result {
+                    group.fail_join(cx, ticket, error);
+                }
+            }
+            Completion::EmptyGroup { group } => {
+                if let Err(error) = result {
+                    tracing::warn!(%group, %error, "Failed to write an empty group");
+                }
+            }
+            Completion::Assignment { generation, leader, assignment, .. } => {
+                group.assignment_written(cx, generation, &leader, assignment, result);
+            }
+            Completion::StaticMember(member) => group.static_member_returned(cx, *member, result),
+        });
+        let Some(((), effects)) = decided else { return };
+        if effects.write.is_some() {
+            self.settle(effects);
+        } else {
+            self.give(effects.answers, basis);
+        }
+    }
+
+    fn fail(
+        &mut self,
+        answers: Vec<(Ticket, Answer)>,
+        completion: Option<Completion>,
+        error: WriteError,
+        now: Moment,
+        never_happened: bool,
+    ) {
+        for (ticket, answer) in answers {
+            self.answers.fail(ticket, answer, error);
+        }
+        match completion {
+            Some(Completion::NewGroup { group, replaced, .. }) if never_happened => {
+                self.discard_group(&group, replaced, error);
+            }
+            Some(completion) => self.complete(completion, Err(error), now),
+            None => {}
+        }
+    }
+
+    /// Removes a group that could not be written. The one that it took the place of is there again.
+    fn discard_group(&mut self, id: &str, replaced: Option<Group>, error: WriteError) {
+        let Some(slot) = self.groups.get_mut(id) else { return };
+        if let Some(mut group) = slot.set(replaced) {
+            let mut waiting = group.dissolve(&mut self.timers);
+            // A member of a group that never was has no id.
+            waiting.joins.iter_mut().for_each(|(_, id)| *id = "".into());
+            refuse_waiting(&mut self.answers, waiting, error.into(), Basis::failed(error));
+        }
+        if slot.is_gone() {
+            self.groups.remove(id);
+        }
+    }
+}
+
+fn visible_group<'a>((id, slot): (&'a Arc<str>, &'a Timed<Group>)) -> Option<(&'a str, &'a Group)> {
+    slot.acknowledged().map(|group| (&**id, group))
+}
+
+fn refuse_waiting(answers: &mut Answers<Answer>, waiting: Waiting, error: MembershipError, basis: Basis) {
+    for (ticket, member_id) in waiting.joins {
+        answers.give(ticket, Answer::JoinGroup(join_error(&member_id, error)), basis);
+    }
+    for ticket in waiting.syncs {
+        answers.give(ticket, Answer::SyncGroup(sync_error(error)), basis);
+    }
+}

@@ -1,0 +1,132 @@
+//! Deadlines: sessions and phases end, writes time out, offsets expire.
+
+use super::super::offsets::OffsetAndMetadata;
+use super::super::timers::Timer;
+use super::{Pending, Shard};
+use std::sync::Arc;
+use thalweg_shard::{Moment, WriteError};
+
+impl Shard {
+    /// When [`Shard::expire_one`] has something to do, by the clock of the timers.
+    pub(super) fn nearest_deadline_ms(&self) -> i64 {
+        let write_ms = self.pending.front().map(|pending| pending.expires_ms);
+        let timer_ms = self.timers.next_ms();
+        // At once, behind the writes of the turn that expired offsets.
+        let groups_ms = self.removes_groups.then_some(i64::MIN);
+        [write_ms, timer_ms, groups_ms].into_iter().flatten().fold(self.next_cleanup_ms, i64::min)
+    }
+
+    /// Processes one due deadline, and returns whether there was one. This is a turn: its writes come before the
+    /// next.
+    pub(super) fn expire_one(&mut self, now: Moment) -> bool {
+        let is_over = |pending: &mut Pending| pending.expires_ms <= now.monotonic_ms;
+        if let Some(pending) = self.pending.pop_front_if(is_over) {
+            tracing::warn!(
+                offset = pending.last_offset,
+                "Group coordinator write was not acknowledged in time (offsets.commit.timeout.ms)"
+            );
+            self.fail(pending.answers, pending.completion, WriteError::TimedOut, now, false);
+            return true;
+        }
+        if let Some(timer) = self.timers.pop(now.monotonic_ms) {
+            self.timer_due(timer, now);
+            return true;
+        }
+        if self.next_cleanup_ms <= now.monotonic_ms {
+            self.next_cleanup_ms = now
+                .monotonic_ms
+                .saturating_add(self.context.config.offsets_retention_check_interval_ms.max(1));
+            self.expire_offsets(now);
+            self.removes_groups = true;
+            return true;
+        }
+        if std::mem::take(&mut self.removes_groups) {
+            self.remove_empty_groups();
+            return true;
+        }
+        false
+    }
+
+    fn timer_due(&mut self, timer: Timer, now: Moment) {
+        if let Timer::Member(group, ..) = &timer {
+            let group = group.clone();
+            return match self.is_streams_group(&group) {
+                true => self.streams_deadline_over(&group, timer, now),
+                false => self.consumer_deadline_over(&group, timer, now),
+            };
+        }
+        if let Timer::Delay(group) = &timer {
+            let group = group.clone();
+            return self.streams_delay_over(&group, timer, now);
+        }
+        if let Timer::Share(group, _) = &timer {
+            let group = group.clone();
+            return self.share_session_over(&group, timer, now);
+        }
+        let decided = match timer.clone() {
+            Timer::Join(group) => self.with_group(&group, now, |group, cx| group.join_phase_over(cx, timer)),
+            Timer::Sync(group) => self.with_group(&group, now, |group, cx| group.sync_phase_over(cx, timer)),
+            Timer::Session(group, member) => {
+                self.with_group(&group, now, |group, cx| group.session_over(cx, &member, timer))
+            }
+            Timer::Member(..) | Timer::Share(..) | Timer::Delay(_) => {
+                unreachable!("they were just looked for")
+            }
+        };
+        if let Some(((), effects)) = decided {
+            self.settle(effects);
+        }
+    }
+
+    /// Removes offsets that are expired or whose topic is gone, and the states of share groups for such topics. What could
+    /// not be removed before, because it could not be written or the shard was loading, is removed now.
+    fn expire_offsets(&mut self, now: Moment) {
+        let topics = &self.context.topics;
+        let mut records = Vec::new();
+        for id in self.group_ids() {
+            let Some(group) = self.group(&id) else { continue };
+            let starts_ms = |topic: &str, value: &OffsetAndMetadata| {
+                if group.is_subscribed_to(topic) {
+                    None
+                } else {
+                    group.retention_starts_ms(value.commit_timestamp_ms)
+                }
+            };
+            self.offsets.expire(
+                &id,
+                now.wall_ms,
+                self.context.config.offsets_retention_ms,
+                starts_ms,
+                |topic| topics.id(topic),
+                &mut records,
+            );
+        }
+        records.extend(self.share_states_of_deleted(|topic| topics.name(topic).is_none()));
+        if !records.is_empty() {
+            tracing::info!(records = records.len(), "Removing expired offsets");
+        }
+        self.write_tombstones(records);
+    }
+
+    /// Removes groups without members and offsets. The tombstones of the offsets are in the log already: no offset is left
+    /// without its group.
+    fn remove_empty_groups(&mut self) {
+        let mut records = Vec::new();
+        for id in self.group_ids() {
+            let Some(group) = self.group(&id) else { continue };
+            if group.is_abandoned() && self.offsets.is_empty_for(&id) {
+                group.tombstones(&id, &mut records);
+            }
+        }
+        if !records.is_empty() {
+            tracing::info!(records = records.len(), "Removing empty groups");
+        }
+        self.write_tombstones(records);
+    }
+
+    fn group_ids(&self) -> Vec<Arc<str>> {
+        let mut ids: Vec<Arc<str>> = self.groups.keys().cloned().collect();
+        ids.sort_unstable();
+        ids
+    }
+}

@@ -1,0 +1,131 @@
+//! JoinGroup, SyncGroup, Heartbeat and LeaveGroup.
+
+use super::super::answer::{Answer, ClientInfo, join_error, sync_error};
+use super::super::classic::{ClassicGroup, Joining};
+use super::super::effects::Completion;
+use super::super::error::MembershipError;
+use super::super::kind::Group;
+use super::Shard;
+use bytes::Bytes;
+use std::sync::Arc;
+use thalweg_hash::HashMap;
+use thalweg_shard::{Moment, Ticket};
+use thalweg_wire::request::leave_group_request::MemberIdentity;
+use thalweg_wire::request::leave_group_response::MemberResponse;
+use thalweg_wire::request::{
+    HeartbeatRequest, HeartbeatResponse, JoinGroupRequest, LeaveGroupRequest, LeaveGroupResponse,
+    SyncGroupRequest,
+};
+use thalweg_wire::{ErrorCode, Uuid};
+
+impl Shard {
+    /// A JoinGroup request. `unique` becomes part of a generated member id. The answer may take a whole rebalance.
+    pub fn join_group(
+        &mut self,
+        client: &ClientInfo,
+        request: &JoinGroupRequest,
+        version: i16,
+        unique: Uuid,
+        ticket: Ticket,
+        now: Moment,
+    ) {
+        let id = request.group_id.as_str();
+        let joining = Joining { client, request, version, ticket, unique };
+        let is_new = match self.group(id) {
+            Some(Group::Classic(_)) => false,
+            Some(Group::Consumer(group)) if group.size() > 0 => {
+                return self.join_consumer_group(&joining, now);
+            }
+            Some(group) if group.share().is_some() || !group.is_empty() => {
+                let refusal = join_error("", MembershipError::InconsistentProtocol);
+                return self.release_after_writes(vec![(ticket, Answer::JoinGroup(refusal))]);
+            }
+            // A group of another kind without members gives its name to the classic one.
+            Some(_) | None => true,
+        };
+        if is_new && !request.member_id.is_empty() {
+            let refusal = join_error(&request.member_id, MembershipError::UnknownMember);
+            return self.release_after_writes(vec![(ticket, Answer::JoinGroup(refusal))]);
+        }
+        let mut replaced = None;
+        if is_new {
+            let id: Arc<str> = id.into();
+            let group = ClassicGroup::new(id.clone(), now.wall_ms);
+            replaced = self.groups.entry(id).or_default().set(Some(group.into()));
+        }
+        let mut tombstones = Vec::new();
+        if let Some(group) = &replaced {
+            group.tombstones(id, &mut tombstones);
+        }
+        let decided = self.with_group(id, now, |group, cx| {
+            group.join(cx, &joining);
+            if is_new && cx.effects.write.is_none() {
+                let completion = Completion::NewGroup { group: id.into(), ticket, replaced };
+                cx.effects.write = Some((group.to_empty_record(), completion));
+            }
+        });
+        let ((), effects) = decided.expect("the group exists, or was just made");
+        self.settle(effects);
+        if !tombstones.is_empty()
+            && let Some(write) = self.writes.back_mut()
+        {
+            // One batch: the group is of one kind or of the other.
+            tombstones.append(&mut write.records);
+            write.records = tombstones;
+        }
+    }
+
+    /// A SyncGroup request with its assignments, by member. The answer follows the acknowledgement of the leader's
+    /// assignment.
+    pub fn sync_group(
+        &mut self,
+        request: &SyncGroupRequest,
+        given: &HashMap<String, Bytes>,
+        ticket: Ticket,
+        now: Moment,
+    ) {
+        if self.is_consumer_group(&request.group_id) {
+            return self.sync_consumer_group(request, ticket, now);
+        }
+        match self.with_group(&request.group_id, now, |group, cx| group.sync(cx, request, given, ticket)) {
+            Some(((), effects)) => self.settle(effects),
+            None => {
+                let refusal = Answer::SyncGroup(sync_error(MembershipError::UnknownMember));
+                self.release_after_writes(vec![(ticket, refusal)]);
+            }
+        }
+    }
+
+    /// A Heartbeat request.
+    pub fn heartbeat(&mut self, request: &HeartbeatRequest, ticket: Ticket, now: Moment) {
+        if self.is_consumer_group(&request.group_id) {
+            return self.heartbeat_consumer_group(request, ticket, now);
+        }
+        let beat = self.with_group(&request.group_id, now, |group, cx| group.heartbeat(cx, request));
+        let result = beat.map_or(Err(MembershipError::UnknownMember), |(result, _)| result);
+        let error_code = result.err().map_or(ErrorCode::None, MembershipError::code).code();
+        let response = HeartbeatResponse { error_code, ..HeartbeatResponse::default() };
+        self.release_after_writes(vec![(ticket, Answer::Heartbeat(response))]);
+    }
+
+    /// A LeaveGroup request, in the form of version 3 and later.
+    pub fn leave_group(&mut self, request: &LeaveGroupRequest, ticket: Ticket, now: Moment) {
+        if self.is_consumer_group(&request.group_id) {
+            return self.leave_consumer_group(request, ticket, now);
+        }
+        let left = self.with_group(&request.group_id, now, |group, cx| group.leave(cx, &request.members));
+        let Some((members, mut effects)) = left else {
+            let refuse = |member: &MemberIdentity| MemberResponse {
+                member_id: member.member_id.clone(),
+                group_instance_id: member.group_instance_id.clone(),
+                error_code: MembershipError::UnknownMember.code().code(),
+            };
+            let members = request.members.iter().map(refuse).collect();
+            let response = LeaveGroupResponse { members, ..LeaveGroupResponse::default() };
+            return self.release_after_writes(vec![(ticket, Answer::LeaveGroup(response))]);
+        };
+        let response = LeaveGroupResponse { members, ..LeaveGroupResponse::default() };
+        effects.answers.push((ticket, Answer::LeaveGroup(response)));
+        self.settle(effects);
+    }
+}

@@ -1,0 +1,312 @@
+//! Share groups: heartbeats, sessions, offsets, and the records that the groups follow.
+
+use super::super::answer::{Answer, ClientInfo};
+use super::super::kind::Group;
+use super::super::record::CoordinatorRecord;
+use super::super::share::{
+    Beat, LEAVING, Partitions, ShareAnswer, ShareGroup, ShareGroupError, ShareGroupRecord, ShareScene,
+};
+use super::super::timed::Timed;
+use super::super::timers::Timer;
+use super::Shard;
+use super::write::After;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use thalweg_shard::{Moment, Ticket};
+use thalweg_wire::request::alter_share_group_offsets_request::AlterShareGroupOffsetsRequestTopic;
+use thalweg_wire::request::share_group_describe_response::DescribedGroup;
+use thalweg_wire::request::{ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse};
+use thalweg_wire::{ErrorCode, Uuid};
+
+impl Shard {
+    /// A ShareGroupHeartbeat request.
+    pub(in super::super) fn share_heartbeat(
+        &mut self,
+        client: &ClientInfo,
+        request: &ShareGroupHeartbeatRequest,
+        ticket: Ticket,
+        now: Moment,
+    ) {
+        let decided = if request.member_epoch == LEAVING {
+            self.share_leaves(request, now).map(|(records, response)| (records, None, response, None))
+        } else {
+            self.share_beats(client, request, now)
+        };
+        match decided {
+            Ok((records, after, response, initialization)) => {
+                let answer = ShareAnswer::Heartbeat(response, initialization);
+                let answers = vec![(ticket, Answer::Share(answer))];
+                match after {
+                    Some(after) => self.write_group(records, after, answers, now),
+                    None => self.write(records, None, answers),
+                }
+            }
+            Err(error) => self.answer_share(ShareAnswer::Heartbeat(error.response(), None), ticket),
+        }
+    }
+
+    fn share_beats(
+        &mut self,
+        client: &ClientInfo,
+        request: &ShareGroupHeartbeatRequest,
+        now: Moment,
+    ) -> Result<Beaten, ShareGroupError> {
+        let beat = Beat { client, request };
+        let id = request.group_id.as_str();
+        if self.group(id).is_none() && request.member_epoch == 0 {
+            let group = ShareGroup::new(id.into());
+            let decision = group.heartbeat(&mut self.share_scene(id, now), &beat)?;
+            let after = After::ShareSession(id.into(), decision.member);
+            return Ok((decision.records, Some(after), decision.response, decision.initialization));
+        }
+        let (id, group, mut scene) = self.share_group(id, now)?;
+        let decision = group.heartbeat(&mut scene, &beat)?;
+        let after = After::ShareSession(id, decision.member);
+        Ok((decision.records, Some(after), decision.response, decision.initialization))
+    }
+
+    fn share_leaves(
+        &mut self,
+        request: &ShareGroupHeartbeatRequest,
+        now: Moment,
+    ) -> Result<(Vec<CoordinatorRecord>, ShareGroupHeartbeatResponse), ShareGroupError> {
+        let (_, group, mut scene) = self.share_group(&request.group_id, now)?;
+        group.leave(&mut scene, &request.member_id)
+    }
+
+    fn share_scene(&mut self, id: &str, now: Moment) -> ShareScene<'_> {
+        let (config, topics) = (&self.context.config, &*self.context.topics);
+        ShareScene { now, config, times: self.context.share_times(id), topics, hashes: &mut self.hashes }
+    }
+
+    /// A share group, and what its decisions look at.
+    fn share_group(
+        &mut self,
+        id: &str,
+        now: Moment,
+    ) -> Result<(Arc<str>, &ShareGroup, ShareScene<'_>), ShareGroupError> {
+        let slot = self.groups.get_key_value(id);
+        let slot = slot.and_then(|(id, slot)| Some((id, slot.latest()?)));
+        let (id, group) = slot.ok_or_else(|| ShareGroupError::NoGroup(id.to_owned()))?;
+        let group = group.share().ok_or_else(|| ShareGroupError::OtherKind(id.to_string()))?;
+        let (config, topics) = (&self.context.config, &*self.context.topics);
+        let (times, hashes) = (self.context.share_times(id), &mut self.hashes);
+        Ok((id.clone(), group, ShareScene { now, config, times, topics, hashes }))
+    }
+
+    /// Whether the name is a share group's.
+    pub(in super::super) fn is_share_group(&self, id: &str) -> bool {
+        self.group(id).is_some_and(|group| group.share().is_some())
+    }
+
+    /// All that follows from the records of a share group.
+    #[cfg(test)]
+    pub(in super::super) fn share_picture(&self, id: &str) -> Option<String> {
+        self.group(id).and_then(Group::share).map(ShareGroup::picture)
+    }
+
+    /// The share partitions of a group that are initialized; none, if it is no share group.
+    pub(in super::super) fn initialized_share_partitions(&self, id: &str) -> Partitions {
+        self.group(id).and_then(Group::share).map(ShareGroup::initialized).unwrap_or_default()
+    }
+
+    /// Answers with the same.
+    pub(in super::super) fn show_initialized(&mut self, id: &str, ticket: Ticket) {
+        let initialized = self.initialized_share_partitions(id);
+        self.answer_share(ShareAnswer::Initialized(Ok(initialized)), ticket);
+    }
+
+    fn answer_share(&mut self, answer: ShareAnswer, ticket: Ticket) {
+        self.release_after_writes(vec![(ticket, Answer::Share(answer))]);
+    }
+
+    fn write_share(&mut self, records: Vec<CoordinatorRecord>, answer: ShareAnswer, ticket: Ticket) {
+        self.write(records, None, vec![(ticket, Answer::Share(answer))]);
+    }
+
+    /// A member of a share group was heard of.
+    pub(super) fn begin_share_session(&mut self, id: &str, member: &Arc<str>, now: Moment) {
+        let at_ms = self.share_session_end(id, now);
+        let group = self.groups.get_mut(id).and_then(Timed::latest_mut).and_then(Group::share_mut);
+        if let Some(group) = group {
+            group.touch(&mut self.timers, member, at_ms);
+        }
+    }
+
+    /// The log is replayed: members have a whole session to be heard of.
+    pub(super) fn start_share_sessions(&mut self, id: &str, now: Moment) {
+        let at_ms = if self.has_lost_records { now.monotonic_ms } else { self.share_session_end(id, now) };
+        let group = self.groups.get_mut(id).and_then(Timed::latest_mut).and_then(Group::share_mut);
+        if let Some(group) = group {
+            group.touch_all(&mut self.timers, at_ms);
+        }
+    }
+
+    /// When a session ends that begins now.
+    fn share_session_end(&self, id: &str, now: Moment) -> i64 {
+        let timeout_ms = self.context.share_times(id).session_timeout_ms;
+        now.monotonic_ms.saturating_add(i64::from(timeout_ms.max(0)))
+    }
+
+    /// The session of a member is over.
+    pub(super) fn share_session_over(&mut self, id: &str, timer: Timer, now: Moment) {
+        let context = Arc::clone(&self.context);
+        let scene = &mut ShareScene {
+            now,
+            config: &context.config,
+            times: context.share_times(id),
+            topics: &*context.topics,
+            hashes: &mut self.hashes,
+        };
+        let group = self.groups.get_mut(id).and_then(Timed::latest_mut).and_then(Group::share_mut);
+        let records = group.and_then(|group| group.session_over(scene, &mut self.timers, timer));
+        self.write(records.unwrap_or_default(), None, Vec::new());
+    }
+
+    /// A group follows a record. `at` is where the log acknowledges it, when readers must wait for that.
+    pub(super) fn apply_share(&mut self, record: ShareGroupRecord, at: Option<i64>, wall_ms: i64) {
+        if !self.is_share_group(record.group()) {
+            if record.is_tombstone() {
+                return;
+            }
+            self.make_share_group(record.group(), at);
+        }
+        let id = record.group().to_owned();
+        let slot = self.groups.get_mut(id.as_str()).expect("it is there, or was just made");
+        let group = slot.latest_mut().and_then(Group::share_mut).expect("it is a share group");
+        if !group.apply(record, &mut self.timers, wall_ms) {
+            self.remove_group(&id, at);
+        }
+    }
+
+    /// Makes a share group. Another group of the name is left behind by a log that was compacted.
+    fn make_share_group(&mut self, id: &str, at: Option<i64>) {
+        if self.group(id).is_some() {
+            self.remove_group(id, None);
+        }
+        self.place_group(id, at, |id| ShareGroup::new(id).into());
+    }
+
+    /// Share groups in detail, as they are when all that was decided is acknowledged.
+    pub(in super::super) fn describe_share_groups(&mut self, ids: &[String], ticket: Ticket) {
+        let topics = &*self.context.topics;
+        let describe = |id: &String| match self.group(id) {
+            Some(Group::Share(group)) => group.describe(topics),
+            other => {
+                let error = match other {
+                    None => ShareGroupError::NoGroup(id.clone()),
+                    Some(_) => ShareGroupError::OtherKind(id.clone()),
+                };
+                DescribedGroup {
+                    group_id: id.clone(),
+                    error_code: ErrorCode::GroupIdNotFound.code(),
+                    error_message: Some(error.to_string()),
+                    ..DescribedGroup::default()
+                }
+            }
+        };
+        let described = ids.iter().map(describe).collect();
+        self.answer_share(ShareAnswer::Described(described), ticket);
+    }
+
+    /// An AlterShareGroupOffsets request.
+    pub(in super::super) fn alter_share_offsets(
+        &mut self,
+        id: &str,
+        topics: &[AlterShareGroupOffsetsRequestTopic],
+        ticket: Ticket,
+        now: Moment,
+    ) {
+        let altered = if self.group(id).is_none() {
+            let group = ShareGroup::new(id.into());
+            group.alter_offsets(&self.share_scene(id, now), topics)
+        } else {
+            self.share_group(id, now).and_then(|(_, group, scene)| group.alter_offsets(&scene, topics))
+        };
+        let (records, altered) = split(altered);
+        self.write_share(records, ShareAnswer::Altered(altered), ticket);
+    }
+
+    /// A DeleteShareGroupOffsets request.
+    pub(in super::super) fn delete_share_offsets(
+        &mut self,
+        id: &str,
+        names: &[String],
+        ticket: Ticket,
+        now: Moment,
+    ) {
+        let deleted =
+            self.share_group(id, now).and_then(|(_, group, scene)| group.delete_offsets(&scene, names));
+        let (records, deleted) = split(deleted);
+        self.write_share(records, ShareAnswer::DeletedOffsets(deleted), ticket);
+    }
+
+    /// The states of topics were deleted at the share coordinator.
+    pub(in super::super) fn share_offsets_deleted(
+        &mut self,
+        id: &str,
+        topics: &BTreeSet<Uuid>,
+        ticket: Ticket,
+        now: Moment,
+    ) {
+        let records = match self.share_group(id, now) {
+            Ok((_, group, scene)) => group.offsets_deleted(topics, scene.topics),
+            Err(_) => Vec::new(),
+        };
+        self.write_share(records, ShareAnswer::Noted(Ok(())), ticket);
+    }
+
+    /// A share group is about to be deleted.
+    pub(in super::super) fn delete_share_states(&mut self, id: &str, ticket: Ticket, now: Moment) {
+        let deleted =
+            self.share_group(id, now).and_then(|(_, group, scene)| group.delete_states(scene.topics));
+        let (records, states) = split(deleted);
+        self.write_share(records, ShareAnswer::DeletedStates(states), ticket);
+    }
+
+    /// The share coordinator has initialized partitions, or has not.
+    pub(in super::super) fn share_states_answered(
+        &mut self,
+        id: &str,
+        partitions: &Partitions,
+        succeeded: bool,
+        ticket: Ticket,
+        now: Moment,
+    ) {
+        let records = match self.share_group(id, now) {
+            Ok((_, group, scene)) => group.states_answered(partitions, succeeded, scene.topics, now.wall_ms),
+            // The group was deleted meanwhile.
+            Err(_) => Vec::new(),
+        };
+        self.write_share(records, ShareAnswer::Noted(Ok(())), ticket);
+    }
+
+    /// The records by which share groups forget the states of topics that are gone.
+    pub(super) fn share_states_of_deleted(&self, is_gone: impl Fn(Uuid) -> bool) -> Vec<CoordinatorRecord> {
+        let mut ids: Vec<&Arc<str>> =
+            self.groups.iter().filter(|(_, slot)| is_share(slot)).map(|(id, _)| id).collect();
+        ids.sort_unstable();
+        let groups = ids.into_iter().filter_map(|id| self.group(id)?.share());
+        groups.filter_map(|group| group.topics_deleted(&is_gone, &*self.context.topics)).collect()
+    }
+}
+
+type Beaten = (
+    Vec<CoordinatorRecord>,
+    Option<After>,
+    ShareGroupHeartbeatResponse,
+    Option<super::super::share::Initialization>,
+);
+
+fn is_share(slot: &Timed<Group>) -> bool {
+    slot.latest().is_some_and(|group| group.share().is_some())
+}
+
+fn split<T>(
+    decided: Result<(Vec<CoordinatorRecord>, T), ShareGroupError>,
+) -> (Vec<CoordinatorRecord>, Result<T, ShareGroupError>) {
+    match decided {
+        Ok((records, answer)) => (records, Ok(answer)),
+        Err(error) => (Vec::new(), Err(error)),
+    }
+}

@@ -1,0 +1,199 @@
+//! Streams groups: heartbeats, deadlines, and the records that the groups follow.
+
+use super::super::answer::{Answer, ClientInfo};
+use super::super::classic::GroupState;
+use super::super::consumer::LEAVING;
+use super::super::kind::Group;
+use super::super::record::CoordinatorRecord;
+use super::super::streams::{
+    Beat, Decision, StreamsAnswer, StreamsGroup, StreamsGroupError, StreamsGroupRecord, StreamsScene,
+};
+use super::super::timed::Timed;
+use super::super::timers::{Timer, Timers};
+use super::Shard;
+use super::write::After;
+use std::sync::Arc;
+use thalweg_shard::{Moment, Ticket};
+use thalweg_wire::ErrorCode;
+use thalweg_wire::request::StreamsGroupHeartbeatRequest;
+use thalweg_wire::request::streams_group_describe_response::DescribedGroup;
+
+impl Shard {
+    /// A StreamsGroupHeartbeat request.
+    pub(in super::super) fn streams_heartbeat(
+        &mut self,
+        client: &ClientInfo,
+        request: &StreamsGroupHeartbeatRequest,
+        ticket: Ticket,
+        now: Moment,
+    ) {
+        let decided = if request.member_epoch <= LEAVING {
+            self.streams_leaves(request)
+        } else {
+            self.streams_beats(client, request, now)
+        };
+        match decided {
+            Ok((records, after, answer)) => {
+                self.write_group(records, after, vec![(ticket, Answer::Streams(answer))], now);
+            }
+            Err(error) => {
+                let answers = vec![(ticket, Answer::Streams(StreamsAnswer::refused(&error)))];
+                self.release_after_writes(answers);
+            }
+        }
+    }
+
+    fn streams_beats(
+        &mut self,
+        client: &ClientInfo,
+        request: &StreamsGroupHeartbeatRequest,
+        now: Moment,
+    ) -> Result<Decided, StreamsGroupError> {
+        let id = request.group_id.as_str();
+        let context = Arc::clone(&self.context);
+        let scene = &mut StreamsScene {
+            now,
+            config: &context.config,
+            times: context.streams_times(id),
+            topics: &*context.topics,
+            hashes: &mut self.hashes,
+        };
+        let slot = self.groups.get_key_value(id).and_then(|(id, slot)| Some((id, slot.latest()?)));
+        let is_there = matches!(slot, Some((_, Group::Streams(_))));
+        let beat = Beat { client, request, is_there };
+        let (id, records, decision) = match slot {
+            Some((id, Group::Streams(group))) => (id.clone(), Vec::new(), group.heartbeat(scene, &beat)?),
+            None if request.member_epoch == 0 => {
+                let id: Arc<str> = id.into();
+                let decision = StreamsGroup::new(id.clone()).heartbeat(scene, &beat)?;
+                (id, Vec::new(), decision)
+            }
+            // A classic group without members gives its name to the new one.
+            Some((id, Group::Classic(classic)))
+                if request.member_epoch == 0 && classic.state() == GroupState::Empty =>
+            {
+                let decision = StreamsGroup::new(id.clone()).heartbeat(scene, &beat)?;
+                (id.clone(), vec![CoordinatorRecord::group_tombstone(id)], decision)
+            }
+            None => return Err(StreamsGroupError::NoGroup(id.to_owned())),
+            Some(_) => return Err(StreamsGroupError::OtherKind(id.to_owned())),
+        };
+        let Decision { records: decided, response, changes, delay_ms, topics } = decision;
+        let after = match delay_ms {
+            Some(delay_ms) => After::Delay(id, changes, delay_ms),
+            None => After::Changes(id, changes),
+        };
+        let records = records.into_iter().chain(decided).collect();
+        Ok((records, after, StreamsAnswer::Heartbeat(Box::new(response), topics)))
+    }
+
+    fn streams_leaves(
+        &mut self,
+        request: &StreamsGroupHeartbeatRequest,
+    ) -> Result<Decided, StreamsGroupError> {
+        let id = request.group_id.as_str();
+        let group = self.group(id).ok_or_else(|| StreamsGroupError::NoGroup(id.to_owned()))?;
+        let group = group.streams().ok_or_else(|| StreamsGroupError::OtherKind(id.to_owned()))?;
+        let (records, response) = group.leave(request)?;
+        let answer = StreamsAnswer::Heartbeat(Box::new(response), Vec::new());
+        Ok((records, After::Changes(id.into(), Vec::new()), answer))
+    }
+
+    /// Whether the name is a streams group's.
+    pub(super) fn is_streams_group(&self, id: &str) -> bool {
+        self.group(id).is_some_and(|group| group.streams().is_some())
+    }
+
+    /// All that follows from the records of a streams group.
+    #[cfg(test)]
+    pub(in super::super) fn streams_picture(&self, id: &str) -> Option<String> {
+        self.group(id).and_then(Group::streams).map(StreamsGroup::picture)
+    }
+
+    /// A new group waits for more members.
+    pub(super) fn begin_delay(&mut self, id: &str, delay_ms: i32, now: Moment) {
+        let at_ms = now.monotonic_ms.saturating_add(i64::from(delay_ms));
+        let group = self.groups.get_mut(id).and_then(Timed::latest_mut).and_then(Group::streams_mut);
+        if let Some(group) = group {
+            group.begin_delay(&mut self.timers, at_ms);
+        }
+    }
+
+    /// A deadline of a member is over.
+    pub(super) fn streams_deadline_over(&mut self, id: &str, timer: Timer, now: Moment) {
+        self.streams_due(id, now, |group, scene, timers| group.deadline_over(scene, timers, timer));
+    }
+
+    /// A new group has waited for more members.
+    pub(super) fn streams_delay_over(&mut self, id: &str, timer: Timer, now: Moment) {
+        self.streams_due(id, now, |group, scene, timers| Some(group.delay_over(scene, timers, timer)));
+    }
+
+    fn streams_due(
+        &mut self,
+        id: &str,
+        now: Moment,
+        decide: impl FnOnce(&mut StreamsGroup, &StreamsScene<'_>, &mut Timers) -> Option<Vec<CoordinatorRecord>>,
+    ) {
+        let context = Arc::clone(&self.context);
+        let scene = StreamsScene {
+            now,
+            config: &context.config,
+            times: context.streams_times(id),
+            topics: &*context.topics,
+            hashes: &mut self.hashes,
+        };
+        let group = self.groups.get_mut(id).and_then(Timed::latest_mut).and_then(Group::streams_mut);
+        let records = group.and_then(|group| decide(group, &scene, &mut self.timers));
+        self.write(records.unwrap_or_default(), None, Vec::new());
+    }
+
+    /// The log is replayed: members have a whole session to be heard of, and the whole time to give up tasks.
+    pub(super) fn start_streams_deadlines(&mut self, id: &str, now: Moment) {
+        let session_timeout_ms = self.context.streams_times(id).session_timeout_ms;
+        let timeout_ms = if self.has_lost_records { 0 } else { session_timeout_ms };
+        if let Some(group) = self.group(id).and_then(Group::streams) {
+            let changes = group.deadlines_at_start(timeout_ms);
+            self.after_write(After::Changes(id.into(), changes), now);
+        }
+    }
+
+    /// A group follows a record. `at` is where the log acknowledges it, when readers must wait for that.
+    pub(super) fn apply_streams(&mut self, record: StreamsGroupRecord, at: Option<i64>) {
+        let id = record.group().to_owned();
+        if !self.is_streams_group(&id) {
+            if record.is_tombstone() {
+                return;
+            }
+            // Another group of the name has only offsets, or is left behind by a log that was compacted.
+            if self.group(&id).is_some() {
+                self.remove_group(&id, at);
+            }
+            self.place_group(&id, at, |id| StreamsGroup::new(id).into());
+        }
+        let slot = self.groups.get_mut(id.as_str()).expect("it is there, or was just made");
+        let group = slot.latest_mut().and_then(Group::streams_mut).expect("it is a streams group");
+        if !group.apply(record, &mut self.timers) {
+            self.remove_group(&id, at);
+        }
+    }
+
+    /// Streams groups in detail, as they are when all that was decided is acknowledged.
+    pub(in super::super) fn describe_streams_groups(&mut self, ids: &[String], ticket: Ticket) {
+        let not_found = |id: &String, what| DescribedGroup {
+            group_id: id.clone(),
+            error_code: ErrorCode::GroupIdNotFound.code(),
+            error_message: Some(format!("Group {id} {what}.")),
+            ..DescribedGroup::default()
+        };
+        let describe = |id: &String| match self.group(id) {
+            Some(Group::Streams(group)) => group.describe(),
+            Some(_) => not_found(id, "is not a streams group"),
+            None => not_found(id, "not found"),
+        };
+        let described = StreamsAnswer::Described(ids.iter().map(describe).collect());
+        self.release_after_writes(vec![(ticket, Answer::Streams(described))]);
+    }
+}
+
+type Decided = (Vec<CoordinatorRecord>, After, StreamsAnswer);

@@ -1,0 +1,213 @@
+//! A share group of KIP-932 (`ShareGroup`): several members may read one partition, each record goes to one of them.
+//!
+//! ```text
+//! heartbeat ──► heartbeat    what the member says; a change raises the group epoch
+//!                 target     a target assignment for that epoch, of the partitions whose state is initialized
+//!                 states     partitions whose state the share coordinator is to initialize
+//!                    │
+//!                    ▼
+//!                 records ──► the log ──► apply: the group's state, here and wherever the log is loaded
+//! ```
+//!
+//! As of a consumer group, a decision returns records, and the group changes when they are in the log. A member takes what
+//! its target gives it at once: nothing has to be revoked. A decision also returns what the share coordinator is to do;
+//! `thalweg_share_groups` has it done, and reports the outcome.
+
+mod answer;
+mod apply;
+mod describe;
+mod error;
+mod heartbeat;
+mod member;
+mod offsets;
+mod record;
+mod states;
+mod target;
+
+pub use answer::ShareAnswer;
+pub use error::ShareGroupError;
+pub(super) use heartbeat::Beat;
+pub(super) use member::LEAVING;
+pub use offsets::{Altered, DeletedOffsets};
+pub use record::ShareGroupRecord;
+
+use super::assignor::Assignment;
+use super::config::ShareGroupTimes;
+use super::record::CoordinatorRecord;
+use super::timers::Deadline;
+use member::{Member, member_tombstones};
+use states::States;
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use thalweg_hash::HashMap;
+use thalweg_wire::Uuid;
+use thalweg_wire::group::*;
+use thalweg_wire::request::list_groups_response::ListedGroup;
+
+/// The epoch of a group, and of its target assignment, before the first member joins.
+const FIRST_EPOCH: i32 = 1;
+
+/// Partitions by the id of their topic.
+pub type Partitions = BTreeMap<Uuid, BTreeSet<i32>>;
+
+/// Share partitions whose state is to be initialized, each at an offset, or at -1 where it is not known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Initialization {
+    /// The group.
+    pub group: Arc<str>,
+    /// The epoch of the state: that of the group.
+    pub state_epoch: i32,
+    /// The partitions.
+    pub offsets: BTreeMap<Uuid, BTreeMap<i32, i64>>,
+}
+
+/// What a decision looks at besides the group.
+pub(super) type ShareScene<'a> = super::scene::Scene<'a, ShareGroupTimes>;
+
+/// A share group.
+#[derive(Debug)]
+pub(super) struct ShareGroup {
+    id: Arc<str>,
+    epoch: i32,
+    metadata_hash: i64,
+    /// The epoch of the target assignment.
+    target_epoch: i32,
+    /// When it was made, by the wall clock; 0 before the first.
+    target_made_ms: i64,
+    members: BTreeMap<Arc<str>, Member>,
+    targets: BTreeMap<Arc<str>, Arc<Assignment>>,
+    /// How many members subscribe to each topic.
+    subscribers: BTreeMap<String, usize>,
+    states: States,
+    /// The epoch since which the hash of the topics is right; nothing when it has to be computed again.
+    hashed_at: Cell<Option<i32>>,
+    /// Whether all that is subscribed to and initialized is assigned; nothing when it has to be looked at again.
+    is_assigned: Cell<Option<bool>>,
+    /// Whether all that is subscribed to is initialized, as far as is known.
+    is_initialized: Cell<bool>,
+    sessions: HashMap<Arc<str>, Deadline>,
+}
+
+impl ShareGroup {
+    /// A group without members or history.
+    pub(super) fn new(id: Arc<str>) -> ShareGroup {
+        ShareGroup {
+            id,
+            epoch: FIRST_EPOCH,
+            metadata_hash: 0,
+            target_epoch: FIRST_EPOCH,
+            target_made_ms: 0,
+            members: BTreeMap::new(),
+            targets: BTreeMap::new(),
+            subscribers: BTreeMap::new(),
+            states: States::default(),
+            hashed_at: Cell::new(None),
+            is_assigned: Cell::new(None),
+            is_initialized: Cell::new(false),
+            sessions: HashMap::default(),
+        }
+    }
+
+    /// Kafka's name of its state.
+    pub(super) fn state_name(&self) -> &'static str {
+        if self.members.is_empty() { "Empty" } else { "Stable" }
+    }
+
+    /// How many members it has.
+    pub(super) fn size(&self) -> usize {
+        self.members.len()
+    }
+
+    /// The group in a list.
+    pub(super) fn list(&self) -> ListedGroup {
+        ListedGroup {
+            group_id: self.id.to_string(),
+            protocol_type: "share".to_owned(),
+            group_state: self.state_name().to_owned(),
+            group_type: "share".to_owned(),
+        }
+    }
+
+    /// Whether members read the topic.
+    pub(super) fn is_subscribed_to(&self, topic: &str) -> bool {
+        self.subscribers.contains_key(topic)
+    }
+
+    /// The topics have changed: the next heartbeat looks at them.
+    pub(super) fn refresh_topics(&mut self) {
+        self.hashed_at.set(None);
+        self.is_assigned.set(None);
+        self.is_initialized.set(false);
+    }
+
+    /// The partitions whose state is initialized.
+    pub(super) fn initialized(&self) -> Partitions {
+        self.states.initialized.iter().map(|(id, topic)| (*id, topic.partitions.clone())).collect()
+    }
+
+    /// All that follows from its records.
+    #[cfg(test)]
+    pub(super) fn picture(&self) -> String {
+        let epochs = (self.epoch, self.metadata_hash, self.target_epoch, self.target_made_ms);
+        let states = [&self.states.initializing, &self.states.initialized].map(|by_topic| {
+            let topic =
+                |(id, topic): (&Uuid, &states::OfTopic)| (*id, topic.name.clone(), topic.partitions.clone());
+            by_topic.iter().map(topic).collect::<Vec<_>>()
+        });
+        let deleting = &self.states.deleting;
+        format!(
+            "{epochs:?}\n{:?}\n{states:?}\n{deleting:?}\n{:#?}\n{:#?}",
+            self.subscribers, self.members, self.targets
+        )
+    }
+
+    fn member(&self, id: &str) -> Result<&Member, ShareGroupError> {
+        self.members.get(id).ok_or_else(|| ShareGroupError::UnknownMember(id.to_owned()))
+    }
+
+    fn target_of(&self, id: &str) -> Arc<Assignment> {
+        self.targets.get(id).cloned().unwrap_or_default()
+    }
+
+    /// Raises the group epoch, and returns it.
+    fn raise_epoch(&self, metadata_hash: i64, records: &mut Vec<CoordinatorRecord>) -> i32 {
+        let epoch = super::target::next_epoch(self.epoch, self.target_epoch);
+        let value = ShareGroupMetadataValue { epoch, metadata_hash };
+        records.push(ShareGroupRecord::Group(self.group_key(), Some(value)).into());
+        tracing::info!(group = %self.id, epoch, "Raised the group epoch");
+        epoch
+    }
+
+    fn group_key(&self) -> ShareGroupMetadataKey {
+        ShareGroupMetadataKey { group_id: self.id.to_string() }
+    }
+
+    /// The names of the subscribed topics, sorted, without a member and with another.
+    fn topics_with<'a>(&'a self, without: Option<&'a Member>, with: Option<&'a Member>) -> BTreeSet<&'a str> {
+        let is_last = |topic: &str, count: usize| {
+            count == 1 && without.is_some_and(|member| member.topics.contains(topic))
+        };
+        let left = self.subscribers.iter().filter(|(topic, count)| !is_last(topic, **count));
+        let mut names: BTreeSet<&str> = left.map(|(topic, _)| topic.as_str()).collect();
+        names.extend(with.iter().flat_map(|member| member.topics.iter().map(String::as_str)));
+        names
+    }
+
+    /// Tombstones for the targets of members whose own records are lost: their partitions would seem to be assigned.
+    pub(super) fn stray_target_tombstones(&self) -> Vec<CoordinatorRecord> {
+        let strays = self.targets.keys().filter(|id| !self.members.contains_key(*id)).map(|id| &**id);
+        let mut records = Vec::new();
+        member_tombstones(&self.id, strays, None, &mut records);
+        records
+    }
+
+    /// The records that delete the group.
+    pub(super) fn tombstones(&self, records: &mut Vec<CoordinatorRecord>) {
+        let key = ShareGroupTargetAssignmentMetadataKey { group_id: self.id.to_string() };
+        let target = ShareGroupRecord::Target(key, None).into();
+        member_tombstones(&self.id, self.members.keys().map(|id| &**id), Some(target), records);
+        records.push(states::tombstone(&self.id));
+        records.push(ShareGroupRecord::Group(self.group_key(), None).into());
+    }
+}

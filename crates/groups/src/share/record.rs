@@ -1,0 +1,25 @@
+//! The records of share groups in `__consumer_offsets`, as Kafka 4.3 writes them.
+
+use super::super::record::{decode_value, encoded, group_records};
+use bytes::Bytes;
+use thalweg_shard::RecordDecodeError;
+use thalweg_wire::group::*;
+use thalweg_wire::{Decoder, EncodeError, Message};
+
+group_records! {
+    /// A part of a share group. Without a value it is a tombstone.
+    ShareGroupRecord {
+        /// What a member has said about itself.
+        Member = 10 (ShareGroupMemberMetadataKey, ShareGroupMemberMetadataValue),
+        /// The group epoch, and a hash of the subscribed topics.
+        Group = 11 (ShareGroupMetadataKey, ShareGroupMetadataValue),
+        /// The epoch of the target assignment.
+        Target = 12 (ShareGroupTargetAssignmentMetadataKey, ShareGroupTargetAssignmentMetadataValue),
+        /// The partitions that a member is to read.
+        TargetMember = 13 (ShareGroupTargetAssignmentMemberKey, ShareGroupTargetAssignmentMemberValue),
+        /// The partitions that a member reads, and its epoch.
+        Current = 14 (ShareGroupCurrentMemberAssignmentKey, ShareGroupCurrentMemberAssignmentValue),
+        /// The share partitions whose state is there, or comes or goes.
+        States = 15 (ShareGroupStatePartitionMetadataKey, ShareGroupStatePartitionMetadataValue),
+    }
+}

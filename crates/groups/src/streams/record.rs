@@ -1,0 +1,26 @@
+//! The records of streams groups in `__consumer_offsets`, as Kafka 4.3 writes them.
+
+use super::super::record::{decode_value, encoded, group_records};
+use bytes::Bytes;
+use thalweg_shard::RecordDecodeError;
+use thalweg_wire::group::*;
+use thalweg_wire::{Decoder, EncodeError, Message};
+
+group_records! {
+    /// A part of a streams group. Without a value it is a tombstone.
+    StreamsGroupRecord {
+        /// The group epoch, a hash of the topics, the epoch of the topology that they fit, and what the last assignment
+        /// followed.
+        Group = 17 (StreamsGroupMetadataKey, StreamsGroupMetadataValue),
+        /// What a member has said about itself.
+        Member = 19 (StreamsGroupMemberMetadataKey, StreamsGroupMemberMetadataValue),
+        /// The epoch of the target assignment.
+        Target = 20 (StreamsGroupTargetAssignmentMetadataKey, StreamsGroupTargetAssignmentMetadataValue),
+        /// The tasks that a member is to have.
+        TargetMember = 21 (StreamsGroupTargetAssignmentMemberKey, StreamsGroupTargetAssignmentMemberValue),
+        /// The tasks that a member has, and its epoch.
+        Current = 22 (StreamsGroupCurrentMemberAssignmentKey, StreamsGroupCurrentMemberAssignmentValue),
+        /// What the application computes.
+        Topology = 23 (StreamsGroupTopologyKey, StreamsGroupTopologyValue),
+    }
+}

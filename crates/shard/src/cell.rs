@@ -1,0 +1,362 @@
+//! One shard with its lock: appends its writes under the lock, and sends its answers to waiting requests.
+
+use super::answers::{Acknowledged, HeldAnswers};
+use super::log::LostOffsets;
+use super::shards::Driver;
+use super::{Appended, Failing, Moment, Part, ReplayError, Shard, Ticket, Unavailable, WriteError};
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use thalweg_hash::HashMap;
+use thalweg_metadata::PartitionIndex;
+use thalweg_record::{DecompressBuffer, Offset};
+use tokio::sync::{Notify, oneshot};
+use tokio::time::Instant;
+
+/// How many writes of a shard may wait for the replicas. While the replicas are away, each takes memory.
+const AWAITED_MAX: usize = 1 << 16;
+
+/// A partition of a coordinator's topic in one leader epoch.
+pub struct Cell<S: Shard> {
+    partition: PartitionIndex,
+    leader_epoch: i32,
+    driver: Arc<Driver<S>>,
+    next_deadline_ms: AtomicI64,
+    state: Mutex<State<S>>,
+    /// Notified when the shard is unloaded.
+    gone: Notify,
+}
+
+enum State<S: Shard> {
+    Loading,
+    Active(Box<Active<S>>),
+    /// The log could not be read, and waiting does not help. Attempts go on all the same.
+    Failed,
+    /// Another broker's, or another epoch's.
+    Gone,
+}
+
+/// How far a shard is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    Loading,
+    Active,
+    Failed,
+    Gone,
+}
+
+struct Active<S: Shard> {
+    shard: S,
+    held: HeldAnswers<S::Answer>,
+    replies: Replies<S::Answer>,
+    /// Writes that are not acknowledged, in the order of the log.
+    awaited: VecDeque<Appended>,
+    /// Whether a task waits for the first of them.
+    is_followed: bool,
+}
+
+type Replies<A> = HashMap<Ticket, oneshot::Sender<A>>;
+
+impl<S: Shard> fmt::Debug for Cell<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {}-{} in epoch {}", S::KEEPS, S::TOPIC, self.partition, self.leader_epoch)
+    }
+}
+
+impl<S: Shard> Cell<S> {
+    pub(super) fn new(partition: PartitionIndex, leader_epoch: i32, driver: Arc<Driver<S>>) -> Cell<S> {
+        let (next_deadline_ms, state) = (AtomicI64::new(i64::MAX), Mutex::new(State::Loading));
+        Cell { partition, leader_epoch, driver, next_deadline_ms, state, gone: Notify::new() }
+    }
+
+    pub(super) fn leader_epoch(&self) -> i32 {
+        self.leader_epoch
+    }
+
+    pub(super) fn next_deadline_ms(&self) -> i64 {
+        self.next_deadline_ms.load(Ordering::Acquire)
+    }
+
+    /// How far the shard is.
+    pub(super) fn progress(&self) -> Progress {
+        match *self.state.lock() {
+            State::Loading => Progress::Loading,
+            State::Active(_) => Progress::Active,
+            State::Failed => Progress::Failed,
+            State::Gone => Progress::Gone,
+        }
+    }
+
+    /// Whether the shard is loaded, so that its pending work still matters.
+    pub fn is_active(&self) -> bool {
+        matches!(*self.state.lock(), State::Active(_))
+    }
+
+    /// Returns when the shard is unloaded. One task may wait.
+    pub(super) async fn gone(&self) {
+        self.gone.notified().await;
+    }
+
+    /// Whether the shard is still to be loaded.
+    fn is_awaited(&self) -> bool {
+        matches!(*self.state.lock(), State::Loading | State::Failed)
+    }
+
+    /// Replays the log into a new shard, which serves from then on. Blocks. There may be another attempt after one that fails.
+    pub(super) fn load(self: &Arc<Cell<S>>) -> Result<(), ReplayError> {
+        let begun = Instant::now();
+        let (_, turn) = self.driver.turn();
+        let mut shard = S::new(&self.driver.shared, self.leader_epoch, turn);
+        let mut buffer = DecompressBuffer::default();
+        let mut acknowledged_before = Offset(0);
+        let mut lost = LostOffsets::default();
+        let mut each = |part: Part<'_>| {
+            if !self.is_awaited() {
+                return Err(ReplayError::NotLeader);
+            }
+            match part {
+                Part::Piece(piece) => {
+                    piece.check()?;
+                    acknowledged_before = piece.acknowledged_before;
+                    shard.replay(piece, &mut buffer, turn)
+                }
+                Part::Lost(offsets) if S::LOSS.is_some() => {
+                    shard.skip_lost();
+                    lost.add(offsets);
+                    Ok(())
+                }
+                Part::Lost(offsets) => Err(ReplayError::DamagedLog { offset: offsets.start.0 }),
+            }
+        };
+        let unacknowledged = self.driver.log.replay(self.partition, self.leader_epoch, &mut each)?;
+        if let Some(consequences) = S::LOSS.filter(|_| !lost.is_empty()) {
+            tracing::error!(
+                cell = ?self, offsets = %lost, consequences,
+                "Records are damaged, and no replica has them: serving without them"
+            );
+        }
+        self.driver.loads.record_time(begun.elapsed());
+        self.loaded(shard, acknowledged_before, unacknowledged);
+        Ok(())
+    }
+
+    fn loaded(
+        self: &Arc<Cell<S>>,
+        mut shard: S,
+        acknowledged_before: Offset,
+        unacknowledged: Option<Appended>,
+    ) {
+        let mut state = self.state.lock();
+        if matches!(*state, State::Loading | State::Failed) {
+            let (now, turn) = self.driver.turn();
+            let unacknowledged_to = unacknowledged.map(|appended| appended.last_offset.0);
+            let replicated_to = acknowledged_before.0.max(0) - 1;
+            let held = HeldAnswers::new(unacknowledged_to.unwrap_or(replicated_to), replicated_to);
+            shard.loaded(unacknowledged_to, turn);
+            let awaited = unacknowledged.into_iter().collect();
+            let mut active = Active { shard, held, replies: HashMap::default(), awaited, is_followed: false };
+            self.finish_turn(&mut active, now, turn);
+            debug_assert_eq!(active.held.drain().count(), 0, "nobody has asked yet");
+            self.tell("Loaded", active.shard.count());
+            *state = State::Active(Box::new(active));
+        }
+    }
+
+    /// The log cannot be read: requests are redirected.
+    pub(super) fn fail(&self) {
+        let mut state = self.state.lock();
+        if matches!(*state, State::Loading) {
+            *state = State::Failed;
+        }
+    }
+
+    /// The shard is unloaded.
+    pub(super) fn unload(&self) {
+        self.next_deadline_ms.store(i64::MAX, Ordering::Release);
+        self.gone.notify_one();
+        if let State::Active(active) = std::mem::replace(&mut *self.state.lock(), State::Gone) {
+            let Active { mut shard, mut held, mut replies, .. } = *active;
+            self.tell("Unloaded", shard.count());
+            shard.unload();
+            held.take_in(shard.answers(), i64::MAX);
+            held.fail_all(WriteError::NotLeader);
+            reply(&mut replies, &mut held);
+        }
+    }
+
+    fn tell(&self, what: &str, count: usize) {
+        if count > 0 {
+            let (partition, leader_epoch) = (self.partition, self.leader_epoch);
+            tracing::info!(%partition, leader_epoch, count, "{what} {}", S::KEEPS);
+        }
+    }
+
+    /// Looks at the acknowledged state of the shard, without a turn.
+    pub fn read<R>(&self, read: impl FnOnce(&S) -> Acknowledged<R>) -> Result<R, Unavailable> {
+        self.peek(|shard| read(shard).into_inner())
+    }
+
+    /// Looks at the shard as it is. This is for figures, and for finding out what to ask: clients see nothing of it.
+    pub fn peek<R>(&self, read: impl FnOnce(&S) -> R) -> Result<R, Unavailable> {
+        match &*self.state.lock() {
+            State::Active(active) => Ok(read(&active.shard)),
+            other => Err(other.error()),
+        }
+    }
+
+    /// A turn without an answer.
+    pub fn turn(self: &Arc<Cell<S>>, change: impl FnOnce(&mut S, S::Turn)) {
+        let mut state = self.state.lock();
+        if let State::Active(active) = &mut *state {
+            let (now, turn) = self.driver.turn();
+            change(&mut active.shard, turn);
+            self.finish_turn(active, now, turn);
+            reply(&mut active.replies, &mut active.held);
+        }
+    }
+
+    /// A turn for a request, and the wait for its answer.
+    pub(super) async fn ask(
+        self: &Arc<Cell<S>>,
+        ticket: Ticket,
+        request: impl FnOnce(&mut S, Ticket, S::Turn),
+    ) -> Result<S::Answer, Unavailable> {
+        let receiver = {
+            let mut state = self.state.lock();
+            let active = match &mut *state {
+                State::Active(active) => active,
+                other => return Err(other.error()),
+            };
+            let (now, turn) = self.driver.turn();
+            request(&mut active.shard, ticket, turn);
+            self.finish_turn(active, now, turn);
+            let own = active.held.take(ticket);
+            reply(&mut active.replies, &mut active.held);
+            if let Some(answer) = own {
+                return Ok(answer);
+            }
+            let (sender, receiver) = oneshot::channel();
+            active.replies.insert(ticket, sender);
+            receiver
+        };
+        receiver.await.map_err(|_| Unavailable::NotCoordinator)
+    }
+
+    /// Appends the shard's writes, collects the answers, runs what is due, and passes on other effects.
+    fn finish_turn(self: &Arc<Cell<S>>, active: &mut Active<S>, now: Moment, turn: S::Turn) {
+        let Active { shard, held, awaited, is_followed, .. } = active;
+        let expires_ms = now.monotonic_ms.saturating_add(S::answer_timeout_ms(&self.driver.shared));
+        loop {
+            while let Some(write) = shard.next_write() {
+                match self.append(&write, awaited, now) {
+                    Ok(appended) => {
+                        let last_offset = appended.last_offset.0;
+                        shard.written(write, last_offset, turn);
+                        held.written(last_offset);
+                        if awaited.is_empty() && appended.is_replicated && appended.is_flushed {
+                            shard.acknowledged(last_offset, turn);
+                            held.acknowledged(last_offset);
+                        } else {
+                            awaited.push_back(appended);
+                        }
+                    }
+                    Err(error) => {
+                        let batch_bytes_max = self.driver.log.batch_bytes_max(self.partition);
+                        shard.refused(write, error, batch_bytes_max, turn);
+                    }
+                }
+            }
+            held.take_in(shard.answers(), expires_ms);
+            if shard.next_deadline_ms() > now.monotonic_ms || !shard.expire_next(turn) {
+                break;
+            }
+        }
+        held.expire(now.monotonic_ms);
+        if !awaited.is_empty() && !std::mem::replace(is_followed, true) {
+            self.driver.runtime.spawn(Arc::clone(self).follow());
+        }
+        let is_wanted = shard.pass_on(&self.driver.shared, self);
+        let next_ms = shard.next_deadline_ms().min(held.next_deadline_ms());
+        let is_nearer = self.next_deadline_ms.swap(next_ms, Ordering::AcqRel) > next_ms;
+        if is_nearer || is_wanted {
+            self.driver.wake.notify_one();
+        }
+    }
+
+    fn append(
+        &self,
+        write: &S::Write,
+        awaited: &VecDeque<Appended>,
+        now: Moment,
+    ) -> Result<Appended, WriteError> {
+        if awaited.len() >= AWAITED_MAX {
+            return Err(WriteError::TooManyWait);
+        }
+        let (batch, append_as) = S::batch(&self.driver.shared, write, now)?;
+        self.driver.log.append(self.partition, self.leader_epoch, batch, append_as)
+    }
+
+    /// Waits for the acknowledgement of one write after the other, while there are some.
+    async fn follow(self: Arc<Cell<S>>) {
+        while let Some(first) = self.first_awaited() {
+            let result = self.driver.log.acknowledgement(self.partition, self.leader_epoch, first).await;
+            self.acknowledge(first, result);
+        }
+    }
+
+    fn first_awaited(&self) -> Option<Appended> {
+        let mut state = self.state.lock();
+        let State::Active(active) = &mut *state else { return None };
+        active.is_followed = !active.awaited.is_empty();
+        active.awaited.front().copied()
+    }
+
+    /// The first awaited write counts, and all before the offset; or it does not.
+    fn acknowledge(self: &Arc<Cell<S>>, first: Appended, result: Result<Offset, WriteError>) {
+        let mut state = self.state.lock();
+        let State::Active(active) = &mut *state else { return };
+        let (now, turn) = self.driver.turn();
+        active.awaited.pop_front();
+        match result {
+            Ok(before) => {
+                let mut last_offset = first.last_offset;
+                let counts = |next: &mut Appended| next.is_flushed && next.last_offset < before;
+                while let Some(next) = active.awaited.pop_front_if(counts) {
+                    last_offset = next.last_offset;
+                }
+                active.shard.acknowledged(last_offset.0, turn);
+                active.held.acknowledged(last_offset.0);
+            }
+            // The shard is about to be unloaded, which answers all.
+            Err(WriteError::NotLeader) => active.awaited.clear(),
+            Err(error) => {
+                active.shard.unacknowledged(first.last_offset.0, error, turn);
+                active.held.unacknowledged(first.last_offset.0, error);
+            }
+        }
+        self.finish_turn(active, now, turn);
+        reply(&mut active.replies, &mut active.held);
+    }
+}
+
+impl<S: Shard> State<S> {
+    /// Why it does not serve a request.
+    fn error(&self) -> Unavailable {
+        match self {
+            State::Loading => Unavailable::Loading,
+            State::Failed | State::Gone => Unavailable::NotCoordinator,
+            State::Active(_) => unreachable!("an active shard serves"),
+        }
+    }
+}
+
+/// Sends answers to waiting requests, if they still wait.
+fn reply<A: Failing>(replies: &mut Replies<A>, held: &mut HeldAnswers<A>) {
+    for (ticket, answer) in held.drain() {
+        if let Some(sender) = replies.remove(&ticket) {
+            let _ = sender.send(answer);
+        }
+    }
+}

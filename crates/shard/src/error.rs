@@ -1,0 +1,172 @@
+//! Reasons why a shard does not answer, or its write does not count, and their mapping to Kafka's codes.
+
+use thalweg_replica::partition::{AckError, AppendError, RoleError};
+use thalweg_wire::ErrorCode;
+
+/// Why no shard of this broker serves a request now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unavailable {
+    /// The shard is being loaded. The client asks again.
+    #[error("The coordinator is being loaded")]
+    Loading,
+    /// Another broker coordinates, or none. The client looks for it.
+    #[error("This broker is not the coordinator")]
+    NotCoordinator,
+}
+
+impl Unavailable {
+    /// Kafka's code for it.
+    pub fn code(self) -> ErrorCode {
+        match self {
+            Unavailable::Loading => ErrorCode::CoordinatorLoadInProgress,
+            Unavailable::NotCoordinator => ErrorCode::NotCoordinator,
+        }
+    }
+}
+
+/// Why a coordinator's write is not in the log, or does not count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WriteError {
+    /// Too few replicas are in sync.
+    #[error("Too few replicas are in sync")]
+    TooFewReplicas,
+    /// The replicas did not have it in time.
+    #[error("The replicas did not have it in time")]
+    TimedOut,
+    /// Too many earlier ones wait for the replicas.
+    #[error("Too many earlier writes wait for the replicas")]
+    TooManyWait,
+    /// This broker no longer leads the partition.
+    #[error("This broker no longer leads the partition")]
+    NotLeader,
+    /// The log could not be written.
+    #[error("The log could not be written")]
+    Storage,
+    /// It is larger than a batch may be.
+    #[error("It is larger than a batch of the coordinator's topic may be (max.message.bytes)")]
+    TooLarge,
+    /// A name in it is too long for the record's format.
+    #[error("A name is too long for the record's format")]
+    Unencodable,
+    /// The log refuses it for another reason, as of its producer.
+    #[error("The log refused it: {0}")]
+    Refused(ErrorCode),
+}
+
+impl WriteError {
+    /// Whether the size or the form of one record may be the cause, so that others of the batch can be written without it.
+    pub fn is_of_one_record(self) -> bool {
+        matches!(self, WriteError::TooLarge | WriteError::Unencodable | WriteError::Refused(_))
+    }
+
+    /// Kafka's code for it (`CoordinatorOperationExceptionHelper`).
+    pub fn code(self) -> ErrorCode {
+        match self {
+            WriteError::TooFewReplicas | WriteError::TimedOut | WriteError::TooManyWait => {
+                ErrorCode::CoordinatorNotAvailable
+            }
+            WriteError::NotLeader | WriteError::Storage => ErrorCode::NotCoordinator,
+            WriteError::TooLarge => ErrorCode::UnknownServerError,
+            WriteError::Unencodable => ErrorCode::InvalidRequest,
+            WriteError::Refused(code) => code,
+        }
+    }
+}
+
+/// Why a request has no answer of its shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RequestError {
+    /// No shard serves it now.
+    #[error(transparent)]
+    Unavailable(#[from] Unavailable),
+    /// Its write does not count.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// The shard gave the answer of another request: a fault of ours.
+    #[error("The shard gave the answer of another request")]
+    WrongAnswer,
+}
+
+impl RequestError {
+    /// Kafka's code for it.
+    pub fn code(self) -> ErrorCode {
+        match self {
+            RequestError::Unavailable(error) => error.code(),
+            RequestError::Write(error) => error.code(),
+            RequestError::WrongAnswer => ErrorCode::UnknownServerError,
+        }
+    }
+}
+
+impl From<&AppendError> for WriteError {
+    fn from(error: &AppendError) -> WriteError {
+        use thalweg_log::AppendError as Log;
+        match error {
+            AppendError::TooFewReplicas => WriteError::TooFewReplicas,
+            // A coordinator is elected after its partition: a fault of ours.
+            AppendError::Role(RoleError::UnknownEpoch) => WriteError::Refused(ErrorCode::UnknownServerError),
+            AppendError::Role(_) => WriteError::NotLeader,
+            AppendError::Log(
+                Log::DiskFull(_) | Log::TooManyOpenFiles(_) | Log::Poisoned { .. } | Log::Log(_),
+            ) => WriteError::Storage,
+            AppendError::TooLarge { .. } | AppendError::Log(Log::TooLarge(_)) => WriteError::TooLarge,
+            AppendError::Batch(_) | AppendError::Records(_) | AppendError::Log(_) => {
+                WriteError::Refused(error.code())
+            }
+        }
+    }
+}
+
+impl From<AckError> for WriteError {
+    fn from(error: AckError) -> WriteError {
+        match error {
+            AckError::TooFewReplicas => WriteError::TooFewReplicas,
+            AckError::TimedOut => WriteError::TimedOut,
+            AckError::Role(_) => WriteError::NotLeader,
+            AckError::Flush(_) => WriteError::Storage,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As Kafka's `CoordinatorOperationExceptionHelper` and its transaction coordinator, which pass on what they do not
+    /// translate.
+    #[test]
+    fn refusals_for_the_producers_reasons_reach_the_client() {
+        use thalweg_log::{
+            InvalidProducerEpoch, InvalidTransactionState, ProducerError, TransactionCoordinatorFenced,
+        };
+        use thalweg_record::{Offset, ProducerEpoch, ProducerId};
+        let code = |error: ProducerError| {
+            WriteError::from(&AppendError::from(thalweg_log::AppendError::from(error))).code()
+        };
+        let producer_id = ProducerId(7);
+        let (epoch, current, offset) = (ProducerEpoch(1), ProducerEpoch(2), Offset(9));
+        let stale = InvalidProducerEpoch { producer_id, epoch, current, offset };
+        assert_eq!(code(stale.into()), ErrorCode::InvalidProducerEpoch);
+        let not_verified = InvalidTransactionState::NotVerified { producer_id };
+        assert_eq!(code(not_verified.into()), ErrorCode::InvalidTxnState);
+        let fenced = TransactionCoordinatorFenced { producer_id, coordinator_epoch: 1, current: 2 };
+        assert_eq!(code(fenced.into()), ErrorCode::TransactionCoordinatorFenced);
+    }
+
+    #[test]
+    fn clients_retry_here_or_look_for_another_coordinator() {
+        let code = |error: AppendError| WriteError::from(&error).code();
+        assert_eq!(code(AppendError::TooFewReplicas), ErrorCode::CoordinatorNotAvailable);
+        for role in [RoleError::NotLeader, RoleError::NotReplica, RoleError::Deleted, RoleError::FencedEpoch]
+        {
+            assert_eq!(code(role.into()), ErrorCode::NotCoordinator);
+        }
+        assert_eq!(code(RoleError::UnknownEpoch.into()), ErrorCode::UnknownServerError);
+        let poisoned = thalweg_log::AppendError::Poisoned { reason: "a failed write".into() };
+        assert_eq!(code(poisoned.into()), ErrorCode::NotCoordinator);
+        assert_eq!(code(AppendError::TooLarge { size: 2, max: 1 }), ErrorCode::UnknownServerError);
+        let late = [AckError::TimedOut, AckError::TooFewReplicas].map(|error| WriteError::from(error).code());
+        assert_eq!(late, [ErrorCode::CoordinatorNotAvailable; 2]);
+        assert_eq!(WriteError::from(AckError::Role(RoleError::NotLeader)).code(), ErrorCode::NotCoordinator);
+    }
+}

@@ -1,0 +1,235 @@
+//! The driver: finds the shard of a partition, loads and unloads shards as this broker is elected and resigns, and sleeps
+//! until the next deadline. It decides nothing.
+
+use super::cell::Progress;
+use super::load::load;
+use super::{Acknowledged, Cell, CoordinatorLog, Moment, Shard, Ticket, Unavailable};
+use parking_lot::RwLock;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use thalweg_histogram::{Histogram, Snapshot};
+use thalweg_log::Clock;
+use thalweg_log::disk::Disk;
+use thalweg_metadata::PartitionIndex;
+use thalweg_replica::partition::DeleteError;
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, Semaphore};
+use tokio::time::Instant;
+
+/// Partitions that are loaded at the same time.
+const LOADS_AT_ONCE: usize = 2;
+
+/// The longest sleep between looks at the deadlines, should there be none.
+const SLEEP_MAX: Duration = Duration::from_secs(600);
+
+/// The partitions of a coordinator that this broker leads.
+#[derive(Clone, Debug)]
+pub struct LoadFigures {
+    /// How long loads took since the start, in microseconds.
+    pub loads: Snapshot,
+    /// Partitions that serve.
+    pub active: usize,
+    /// Partitions that are being loaded, or wait for it.
+    pub loading: usize,
+    /// Partitions whose log could not be read, for a reason that does not pass.
+    pub failed: usize,
+}
+
+/// State shared by the cells of a coordinator.
+pub(super) struct Driver<S: Shard> {
+    pub(super) shared: S::Shared,
+    pub(super) log: Arc<dyn CoordinatorLog>,
+    pub(super) runtime: Handle,
+    /// Notifies the sleeper of a nearer deadline.
+    pub(super) wake: Notify,
+    /// How long loads took.
+    pub(super) loads: Histogram,
+    clock: Clock,
+    started: Instant,
+}
+
+impl<S: Shard> Driver<S> {
+    fn now(&self) -> Moment {
+        let monotonic_ms = i64::try_from(self.started.elapsed().as_millis()).unwrap_or(i64::MAX);
+        Moment { wall_ms: self.clock.now_ms(), monotonic_ms }
+    }
+
+    /// The time, and the context of a turn now.
+    pub(super) fn turn(&self) -> (Moment, S::Turn) {
+        let now = self.now();
+        (now, S::turn(&self.shared, now))
+    }
+}
+
+/// The shards that this broker leads.
+pub struct Shards<S: Shard> {
+    driver: Arc<Driver<S>>,
+    /// The disk that shards are loaded from.
+    disk: Disk,
+    cells: RwLock<BTreeMap<PartitionIndex, Arc<Cell<S>>>>,
+    next_ticket: AtomicU64,
+    loads: Arc<Semaphore>,
+}
+
+impl<S: Shard> fmt::Debug for Shards<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(&*self.cells.read()).finish()
+    }
+}
+
+impl<S: Shard> Shards<S> {
+    /// No shard yet. Must be called within a tokio runtime.
+    pub fn new(shared: S::Shared, log: Arc<dyn CoordinatorLog>, clock: Clock, disk: Disk) -> Shards<S> {
+        let (runtime, wake, started) = (Handle::current(), Notify::new(), Instant::now());
+        Shards {
+            driver: Arc::new(Driver {
+                shared,
+                log,
+                runtime,
+                wake,
+                loads: Histogram::of_times(),
+                clock,
+                started,
+            }),
+            disk,
+            cells: RwLock::default(),
+            next_ticket: AtomicU64::new(0),
+            loads: Arc::new(Semaphore::new(LOADS_AT_ONCE)),
+        }
+    }
+
+    /// State shared by the shards.
+    pub fn shared(&self) -> &S::Shared {
+        &self.driver.shared
+    }
+
+    /// The time for the shards.
+    pub fn now(&self) -> Moment {
+        self.driver.now()
+    }
+
+    /// This broker leads a partition. It is loaded in the background; until then requests get a retriable error.
+    pub fn elected(&self, partition: PartitionIndex, leader_epoch: i32) {
+        let (cell, earlier) = {
+            let mut cells = self.cells.write();
+            if cells.get(&partition).is_some_and(|cell| cell.leader_epoch() >= leader_epoch) {
+                return;
+            }
+            let cell = Arc::new(Cell::new(partition, leader_epoch, Arc::clone(&self.driver)));
+            let earlier = cells.insert(partition, Arc::clone(&cell));
+            (cell, earlier)
+        };
+        if let Some(earlier) = earlier {
+            earlier.unload();
+        }
+        self.driver.runtime.spawn(load(cell, Arc::clone(&self.loads), self.disk.clone()));
+    }
+
+    /// This broker no longer leads the partition, or not in this epoch: waiting requests are redirected. Without an
+    /// epoch, the partition is deleted.
+    pub fn resigned(&self, partition: PartitionIndex, leader_epoch: Option<i32>) {
+        let is_over = |cell: &Arc<Cell<S>>| leader_epoch.is_none_or(|epoch| cell.leader_epoch() <= epoch);
+        let cell = {
+            let mut cells = self.cells.write();
+            if cells.get(&partition).is_some_and(is_over) { cells.remove(&partition) } else { None }
+        };
+        if let Some(cell) = cell {
+            cell.unload();
+        }
+    }
+
+    /// Whether a partition is loaded.
+    pub fn is_loaded(&self, partition: PartitionIndex) -> bool {
+        self.cell(partition).is_ok_and(|cell| cell.is_active())
+    }
+
+    /// The state of the shards, and how long it took to load them.
+    pub fn load_figures(&self) -> LoadFigures {
+        let mut figures =
+            LoadFigures { loads: self.driver.loads.snapshot(), active: 0, loading: 0, failed: 0 };
+        for cell in self.all() {
+            match cell.progress() {
+                Progress::Active => figures.active += 1,
+                Progress::Loading => figures.loading += 1,
+                Progress::Failed => figures.failed += 1,
+                Progress::Gone => {}
+            }
+        }
+        figures
+    }
+
+    /// Maximum size of a batch in the log of a partition.
+    pub fn batch_bytes_max(&self, partition: PartitionIndex) -> usize {
+        self.driver.log.batch_bytes_max(partition)
+    }
+
+    /// Runs what is due in all shards.
+    pub fn tick(&self) {
+        let now_ms = self.now().monotonic_ms;
+        for cell in self.all() {
+            if cell.next_deadline_ms() <= now_ms {
+                cell.turn(|_, _| ());
+            }
+        }
+    }
+
+    /// Sleeps until the next deadline and runs what is due, or until the shards need another check.
+    pub async fn sleep(&self) {
+        let woken = self.driver.wake.notified();
+        let next_ms = self.all().iter().map(|cell| cell.next_deadline_ms()).min();
+        let wait_ms = next_ms.map(|at_ms| at_ms.saturating_sub(self.now().monotonic_ms));
+        let wait = wait_ms.map_or(SLEEP_MAX, |ms| Duration::from_millis(u64::try_from(ms).unwrap_or(0)));
+        tokio::select! {
+            biased;
+            () = tokio::time::sleep(wait.min(SLEEP_MAX)) => self.tick(),
+            () = woken => {}
+        }
+    }
+
+    /// Lets every shard go: the broker stops.
+    pub fn shutdown(&self) {
+        let cells = std::mem::take(&mut *self.cells.write());
+        cells.into_values().for_each(|cell| cell.unload());
+    }
+
+    /// All of them, by their partitions.
+    pub fn all(&self) -> Vec<Arc<Cell<S>>> {
+        self.cells.read().values().cloned().collect()
+    }
+
+    /// The same, with their partitions.
+    pub fn by_partition(&self) -> Vec<(PartitionIndex, Arc<Cell<S>>)> {
+        self.cells.read().iter().map(|(partition, cell)| (*partition, Arc::clone(cell))).collect()
+    }
+
+    /// Deletes the records of a partition before an offset: nothing that a shard keeps is in them.
+    pub async fn delete_before(&self, partition: PartitionIndex, offset: i64) -> Result<(), DeleteError> {
+        let log = Arc::clone(&self.driver.log);
+        let deleted = self.disk.spawn(move || log.delete_before(partition, offset));
+        deleted.await.expect("deleting records does not panic")
+    }
+
+    /// Reads each serving shard. Returns an error if a shard is not loaded; partitions led elsewhere are skipped.
+    pub fn read_all<R>(&self, read: impl Fn(&S) -> Acknowledged<R>) -> Result<Vec<R>, Unavailable> {
+        let seen = self.all().into_iter().map(|cell| cell.read(&read));
+        seen.filter(|seen| !matches!(seen, Err(Unavailable::NotCoordinator))).collect()
+    }
+
+    /// The shard of a partition.
+    pub fn cell(&self, partition: PartitionIndex) -> Result<Arc<Cell<S>>, Unavailable> {
+        self.cells.read().get(&partition).cloned().ok_or(Unavailable::NotCoordinator)
+    }
+
+    /// Passes a request to the shard of a partition and waits for the answer.
+    pub async fn ask(
+        &self,
+        partition: PartitionIndex,
+        request: impl FnOnce(&mut S, Ticket, S::Turn),
+    ) -> Result<S::Answer, Unavailable> {
+        let ticket = Ticket(self.next_ticket.fetch_add(1, Ordering::Relaxed));
+        self.cell(partition)?.ask(ticket, request).await
+    }
+}

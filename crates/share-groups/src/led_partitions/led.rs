@@ -1,0 +1,462 @@
+//! One share partition whose partition is led here: its state behind one lock, and the writes of what must survive.
+//!
+//! The state is loaded from the share coordinator when a member first reads the partition. Changes are written in their
+//! order, one write at a time; what collects meanwhile goes together with the next. A task runs only while there is
+//! something to write. When another broker leads, or the state has begun again, the share partition ends here, and
+//! everything that waits for it fails or looks again.
+
+use super::Shares;
+use super::settings::ShareSettings;
+use super::settle_error::SettleError;
+use crate::states::PersistError;
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+use thalweg_config::ShareOffsetReset;
+use thalweg_record::LeaderEpoch;
+use thalweg_replica::partition::{Isolation, Partition, Reader, Waiter, Waiters};
+use thalweg_share::{
+    AcknowledgeError, Acknowledgement, AcquiredRun, ShareKey, SharePartition, ShareState, StateBatch,
+    StateUpdate,
+};
+use thalweg_wire::ErrorCode;
+use tokio::sync::{Notify, oneshot};
+
+/// The time that asks for the log end, and the log start.
+const LATEST: i64 = -1;
+const EARLIEST: i64 = -2;
+
+/// The outcome of an acknowledgement, once it is written.
+pub type Settled = Result<(), SettleError>;
+
+/// What a member's acknowledgements come to.
+pub enum Acknowledging {
+    /// They are decided.
+    Now(Settled),
+    /// They are being written.
+    Later(oneshot::Receiver<Settled>),
+}
+
+impl Acknowledging {
+    /// The outcome.
+    pub async fn settled(self) -> Settled {
+        match self {
+            Acknowledging::Now(settled) => settled,
+            // Who writes always answers, unless the broker stops.
+            Acknowledging::Later(answer) => {
+                answer.await.unwrap_or(Err(SettleError::Unserved(ErrorCode::NotLeaderOrFollower)))
+            }
+        }
+    }
+}
+
+enum Stage {
+    /// The coordinator was asked for the state.
+    Loading,
+    Active(SharePartition),
+    /// Not served here any more, or not yet.
+    Ended(ErrorCode),
+}
+
+/// Something to write.
+struct Change {
+    batches: Vec<StateBatch>,
+    /// Whether the records wait for the write. Ends of locks do not.
+    is_pending: bool,
+    done: Option<oneshot::Sender<Settled>>,
+}
+
+struct State {
+    stage: Stage,
+    queue: VecDeque<Change>,
+    is_writing: bool,
+    waiters: Waiters,
+}
+
+/// See the head of this file.
+pub struct LedShare {
+    key: ShareKey,
+    leader_epoch: LeaderEpoch,
+    state: Mutex<State>,
+    /// When the next lock ends; `i64::MAX` for none.
+    next_deadline_ms: AtomicI64,
+    written: Notify,
+}
+
+/// The figures of a share partition.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ShareFigures {
+    /// Offsets in flight.
+    pub records: i64,
+    /// Runs of them with one state.
+    pub batches: usize,
+}
+
+/// Kafka's code for a failure of the coordinator, as members get it.
+fn code_for_members(error: PersistError) -> ErrorCode {
+    match error {
+        PersistError::Unavailable => ErrorCode::CoordinatorNotAvailable,
+        PersistError::FencedLeaderEpoch | PersistError::FencedStateEpoch => ErrorCode::NotLeaderOrFollower,
+        PersistError::UnknownPartition => ErrorCode::UnknownTopicOrPartition,
+        PersistError::Invalid | PersistError::Refused(_) => ErrorCode::UnknownServerError,
+    }
+}
+
+/// What an administrator can do about a failure that lasts.
+fn remedy(error: PersistError) -> Option<&'static str> {
+    let is_gone = error == PersistError::Invalid;
+    is_gone.then_some(
+        "if that lasts, the state is lost: stop the members, then reset the group's offsets of the topic",
+    )
+}
+
+impl LedShare {
+    pub(super) fn new(key: ShareKey, leader_epoch: LeaderEpoch) -> LedShare {
+        let stage = Stage::Loading;
+        let state = State { stage, queue: VecDeque::new(), is_writing: false, waiters: Waiters::default() };
+        LedShare {
+            key,
+            leader_epoch,
+            state: Mutex::new(state),
+            next_deadline_ms: AtomicI64::new(i64::MAX),
+            written: Notify::new(),
+        }
+    }
+
+    /// The group, topic and partition.
+    pub fn key(&self) -> &ShareKey {
+        &self.key
+    }
+
+    /// The epoch of the leader that began it.
+    pub fn leader_epoch(&self) -> LeaderEpoch {
+        self.leader_epoch
+    }
+
+    /// When the next lock ends.
+    pub(super) fn next_deadline_ms(&self) -> i64 {
+        self.next_deadline_ms.load(Ordering::Relaxed)
+    }
+
+    /// Its figures.
+    pub fn figures(&self) -> ShareFigures {
+        match &self.state.lock().stage {
+            Stage::Active(partition) => {
+                ShareFigures { records: partition.in_flight(), batches: partition.runs() }
+            }
+            Stage::Loading | Stage::Ended(_) => ShareFigures::default(),
+        }
+    }
+
+    /// Whether nothing is served here any more.
+    pub(super) fn is_ended(&self) -> bool {
+        matches!(self.state.lock().stage, Stage::Ended(_))
+    }
+
+    /// Whether changes are being written.
+    pub(super) fn is_writing(&self) -> bool {
+        self.state.lock().is_writing
+    }
+
+    /// Adds a fetch that waits. Returns whether new records would be of use to it: there is room for them.
+    pub fn watch(&self, waiter: &Arc<Waiter>, settings: &ShareSettings) -> bool {
+        let mut state = self.state.lock();
+        state.waiters.add(waiter);
+        match &mut state.stage {
+            Stage::Active(partition) => partition.fetch_offset(&settings.limits).is_some(),
+            Stage::Loading | Stage::Ended(_) => false,
+        }
+    }
+
+    /// Works on the state, where it is loaded; `Ok(None)` while it is not, and the reason where it is no more.
+    pub fn with<T>(&self, work: impl FnOnce(&mut SharePartition) -> T) -> Result<Option<T>, ErrorCode> {
+        let mut state = self.state.lock();
+        match &mut state.stage {
+            Stage::Loading => Ok(None),
+            Stage::Ended(error) => Err(*error),
+            Stage::Active(partition) => {
+                let done = work(partition);
+                self.note_deadline(partition);
+                Ok(Some(done))
+            }
+        }
+    }
+
+    /// A member was not sent what it has acquired: others may have it.
+    pub fn take_back(&self, member: &str, runs: &[AcquiredRun]) {
+        let taken = self.with(|share| {
+            for run in runs {
+                share.take_back(member, run.first, run.last);
+            }
+        });
+        // Where the state has ended, nothing is acquired either.
+        if taken.is_ok() {
+            self.state.lock().waiters.wake_all();
+        }
+    }
+
+    fn note_deadline(&self, partition: &SharePartition) {
+        let deadline_ms = partition.next_deadline_ms().unwrap_or(i64::MAX);
+        self.next_deadline_ms.store(deadline_ms, Ordering::Relaxed);
+    }
+
+    /// Takes a member's acknowledgements.
+    pub fn acknowledge(
+        self: &Arc<Self>,
+        shares: &Arc<Shares>,
+        member: &str,
+        acknowledgements: &[Acknowledgement<'_>],
+    ) -> Acknowledging {
+        let (limits, now_ms) = (shares.settings(&self.key.group).limits, shares.now_ms());
+        let mut state = self.state.lock();
+        let taken = match &mut state.stage {
+            Stage::Active(partition) => {
+                let taken = partition.acknowledge(member, acknowledgements, &limits, now_ms);
+                self.note_deadline(partition);
+                taken
+            }
+            Stage::Loading => Err(AcknowledgeError::NotAcquired),
+            Stage::Ended(error) => return Acknowledging::Now(Err(SettleError::Unserved(*error))),
+        };
+        match taken {
+            Err(error) => {
+                tracing::debug!(key = ?self.key, member, %error, "Refused acknowledgements");
+                Acknowledging::Now(Err(SettleError::Refused(error)))
+            }
+            Ok(batches) if batches.is_empty() => Acknowledging::Now(Ok(())),
+            Ok(batches) => {
+                let (done, answer) = oneshot::channel();
+                self.enqueue(shares, &mut state, Change { batches, is_pending: true, done: Some(done) });
+                Acknowledging::Later(answer)
+            }
+        }
+    }
+
+    /// Gives back what a member has: it is gone.
+    pub(super) fn release(self: &Arc<Self>, shares: &Arc<Shares>, member: &str) {
+        let limits = shares.settings(&self.key.group).limits;
+        let mut state = self.state.lock();
+        let Stage::Active(partition) = &mut state.stage else { return };
+        let batches = partition.release_member(member, &limits);
+        if !batches.is_empty() {
+            self.enqueue(shares, &mut state, Change { batches, is_pending: true, done: None });
+        }
+    }
+
+    /// Ends the locks whose time is over.
+    pub(super) fn expire(self: &Arc<Self>, shares: &Arc<Shares>) {
+        let (limits, now_ms) = (shares.settings(&self.key.group).limits, shares.now_ms());
+        let mut state = self.state.lock();
+        let Stage::Active(partition) = &mut state.stage else { return };
+        let expired = partition.expire(now_ms, &limits);
+        self.note_deadline(partition);
+        if expired.records > 0 {
+            shares.counters.count_expired(expired.records);
+            state.waiters.wake_all();
+            let change = Change { batches: expired.batches, is_pending: false, done: None };
+            self.enqueue(shares, &mut state, change);
+        }
+    }
+
+    /// Ends it here. What waits looks again.
+    pub(super) fn end(&self, error: ErrorCode) {
+        let mut state = self.state.lock();
+        if !matches!(state.stage, Stage::Ended(_)) {
+            state.stage = Stage::Ended(error);
+            self.next_deadline_ms.store(i64::MAX, Ordering::Relaxed);
+        }
+        state.waiters.wake_all();
+    }
+
+    /// Ends it if nothing is being written: who takes its place reads all that was.
+    pub(super) fn end_if_idle(&self) -> bool {
+        let mut state = self.state.lock();
+        if state.is_writing {
+            return false;
+        }
+        // A reason that is known stays: fetches still have to learn it.
+        if !matches!(state.stage, Stage::Ended(_)) {
+            state.stage = Stage::Ended(ErrorCode::NotLeaderOrFollower);
+            self.next_deadline_ms.store(i64::MAX, Ordering::Relaxed);
+            state.waiters.wake_all();
+        }
+        true
+    }
+
+    fn enqueue(self: &Arc<Self>, shares: &Arc<Shares>, state: &mut State, change: Change) {
+        state.queue.push_back(change);
+        if !state.is_writing {
+            state.is_writing = true;
+            tokio::spawn(Arc::clone(self).write_all(Arc::clone(shares)));
+        }
+    }
+
+    async fn write_all(self: Arc<Self>, shares: Arc<Shares>) {
+        while let Some((update, changes)) = self.next_write() {
+            let outcome = tokio::select! {
+                biased;
+                outcome = shares.persister.write(&self.key, &update) => outcome,
+                // Members that wait get no outcome: whether it is written is not known.
+                () = shares.stopped() => return,
+            };
+            self.finish(&shares, changes, outcome);
+        }
+        self.written.notify_waiters();
+        shares.forget_ended(&self);
+    }
+
+    /// What can be written together. Records whose lock has ended may be settled by another member behind that: its
+    /// change goes with the next write.
+    fn next_write(&self) -> Option<(StateUpdate, Vec<Change>)> {
+        let mut state = self.state.lock();
+        let State { stage, queue, is_writing, .. } = &mut *state;
+        let partition = match stage {
+            Stage::Active(partition) if !queue.is_empty() => partition,
+            Stage::Active(_) | Stage::Loading => {
+                *is_writing = false;
+                return None;
+            }
+            Stage::Ended(error) => {
+                for done in queue.drain(..).filter_map(|change| change.done) {
+                    let _ = done.send(Err(SettleError::Unserved(*error)));
+                }
+                *is_writing = false;
+                return None;
+            }
+        };
+        let together = queue.iter().position(|change| !change.is_pending).map_or(queue.len(), |at| at + 1);
+        let changes: Vec<Change> = queue.drain(..together).collect();
+        let update = StateUpdate {
+            state_epoch: partition.state_epoch(),
+            leader_epoch: self.leader_epoch.0,
+            start_offset: partition.start_offset(),
+            delivery_complete_count: i32::try_from(partition.delivery_complete_count()).unwrap_or(i32::MAX),
+            batches: changes.iter().flat_map(|change| change.batches.iter().copied()).collect(),
+        };
+        Some((update, changes))
+    }
+
+    fn finish(&self, shares: &Shares, changes: Vec<Change>, outcome: Result<(), PersistError>) {
+        let (limits, now_ms) = (shares.settings(&self.key.group).limits, shares.now_ms());
+        let mut state = self.state.lock();
+        if let Stage::Active(partition) = &mut state.stage {
+            for change in changes.iter().filter(|change| change.is_pending) {
+                match outcome {
+                    Ok(()) => partition.written(&change.batches),
+                    Err(_) => partition.not_written(&change.batches, &limits, now_ms),
+                }
+            }
+            self.note_deadline(partition);
+        }
+        if let Err(error) = outcome {
+            tracing::warn!(key = ?self.key, %error, "Failed to write the state of a share partition");
+            // After any other error the state here may not be the one that is stored.
+            if error != PersistError::Unavailable {
+                state.stage = Stage::Ended(code_for_members(error));
+                self.next_deadline_ms.store(i64::MAX, Ordering::Relaxed);
+            }
+        }
+        state.waiters.wake_all();
+        drop(state);
+        for done in changes.into_iter().filter_map(|change| change.done) {
+            let _ = done.send(outcome.map_err(|error| SettleError::Unserved(code_for_members(error))));
+        }
+    }
+
+    /// Returns when nothing is being written.
+    async fn drained(&self) {
+        loop {
+            let written = self.written.notified();
+            if !self.is_writing() {
+                return;
+            }
+            written.await;
+        }
+    }
+
+    /// Loads the state. `before` is the share partition that this one takes the place of: what it writes comes first.
+    pub(super) async fn load(
+        self: Arc<Self>,
+        shares: Arc<Shares>,
+        partition: Arc<Partition>,
+        before: Option<Arc<LedShare>>,
+    ) {
+        if let Some(before) = before {
+            before.drained().await;
+        }
+        let began_at = tokio::time::Instant::now();
+        let loaded = tokio::select! {
+            biased;
+            loaded = self.loaded(&shares, &partition) => loaded,
+            () = shares.stopped() => return,
+        };
+        shares.counters.count_load(began_at.elapsed());
+        let mut state = self.state.lock();
+        // It may have ended meanwhile.
+        if matches!(state.stage, Stage::Loading) {
+            state.stage = loaded.map_or_else(Stage::Ended, Stage::Active);
+        }
+        state.waiters.wake_all();
+        drop(state);
+        shares.forget_ended(&self);
+    }
+
+    async fn loaded(&self, shares: &Shares, partition: &Partition) -> Result<SharePartition, ErrorCode> {
+        let failed = |error: PersistError| {
+            let now = tokio::time::Instant::now();
+            if let Some(omitted) = shares.failures.failed(self.key.clone(), &error.to_string(), now) {
+                let remedy = remedy(error);
+                tracing::warn!(key = ?self.key, %error, remedy, omitted, "Failed to read the state of a share partition");
+            }
+            code_for_members(error)
+        };
+        let mut state = shares.persister.read(&self.key, self.leader_epoch.0).await.map_err(failed)?;
+        if state.start_offset == -1 {
+            let reset = shares.settings(&self.key.group).reset;
+            let epoch = self.leader_epoch;
+            let start =
+                shares.disk.work_in_place(|| initial_offset(partition, reset, epoch, shares.clock_ms()))?;
+            state = ShareState { start_offset: start, ..state };
+            // Where the group began must survive the first records: another leader would begin behind them.
+            let update = StateUpdate {
+                state_epoch: state.state_epoch,
+                leader_epoch: epoch.0,
+                start_offset: start,
+                delivery_complete_count: 0,
+                batches: Vec::new(),
+            };
+            shares.persister.write(&self.key, &update).await.map_err(failed)?;
+        }
+        shares.failures.succeeded(&self.key);
+        SharePartition::load(&state, state.start_offset).map_err(|invalid| {
+            tracing::error!(key = ?self.key, ?invalid, "The stored state of a share partition makes no sense");
+            ErrorCode::UnknownServerError
+        })
+    }
+}
+
+/// Where a group begins that has no offset.
+fn initial_offset(
+    partition: &Partition,
+    reset: ShareOffsetReset,
+    epoch: LeaderEpoch,
+    clock_ms: i64,
+) -> Result<i64, ErrorCode> {
+    let find = |time: i64| {
+        let found =
+            partition.offset_for_timestamp(time, Reader::Client, Isolation::ReadUncommitted, Some(epoch));
+        found.map(|found| found.offset).map_err(|error| error.code())
+    };
+    let ms = |duration: Duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
+    match reset {
+        ShareOffsetReset::Latest => find(LATEST),
+        ShareOffsetReset::Earliest => find(EARLIEST),
+        ShareOffsetReset::ByDuration(duration) => match find(clock_ms.saturating_sub(ms(duration)).max(0))? {
+            // No record is as young.
+            -1 => find(LATEST),
+            offset => Ok(offset),
+        },
+    }
+}

@@ -1,0 +1,197 @@
+//! The broker's interface to the share coordinator. It makes no decisions: it passes requests to the shards of their share
+//! partitions, and has what they no longer need deleted.
+
+use super::config::ShareConfig;
+use super::error::StateError;
+use super::request::{Answer, Ask, Outcomes};
+use super::shard::{Shard, ShardContext};
+use futures_util::future::{join, join_all};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use thalweg_hash::{HashMap, HashSet};
+use thalweg_log::Clock;
+use thalweg_log::disk::Disk;
+use thalweg_metadata::PartitionIndex;
+use thalweg_shard::{CoordinatorLog, LoadFigures, RequestError, Shards, partition_for};
+use thalweg_share::ShareKey;
+use thalweg_wire::Uuid;
+
+/// The coordinator's view of the cluster.
+pub trait Cluster: Send + Sync + 'static {
+    /// How many partitions `__share_group_state` has, if it exists.
+    fn share_partition_count(&self) -> Option<i32>;
+    /// Whether a topic has a partition.
+    fn has_partition(&self, topic: Uuid, partition: PartitionIndex) -> bool;
+}
+
+/// The share coordinator of this broker.
+pub struct ShareCoordinator {
+    shards: Shards<Shard>,
+    /// Where each partition was cut last.
+    pruned: Mutex<HashMap<PartitionIndex, i64>>,
+}
+
+impl fmt::Debug for ShareCoordinator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ShareCoordinator").field("shards", &self.shards).finish_non_exhaustive()
+    }
+}
+
+/// The name by which a share partition is placed, and found by FindCoordinator: `group:topic id:partition`.
+pub fn coordinator_key(key: &ShareKey) -> String {
+    format!("{}:{}:{}", key.group, key.topic, key.partition)
+}
+
+/// Whether a name is one of a share partition.
+pub fn is_coordinator_key(name: &str) -> bool {
+    let mut parts = name.rsplitn(3, ':');
+    let (partition, topic, group) = (parts.next(), parts.next(), parts.next());
+    partition.is_some_and(|partition| partition.parse::<i32>().is_ok())
+        && topic.is_some_and(|topic| topic.parse::<Uuid>().is_ok())
+        && group.is_some_and(|group| !group.trim().is_empty())
+}
+
+impl ShareCoordinator {
+    /// A coordinator that leads no partition yet. Must be called within a tokio runtime.
+    pub fn new(
+        config: ShareConfig,
+        log: Arc<dyn CoordinatorLog>,
+        cluster: Arc<dyn Cluster>,
+        clock: Clock,
+        disk: Disk,
+    ) -> ShareCoordinator {
+        let context = Arc::new(ShardContext { config, cluster });
+        ShareCoordinator { shards: Shards::new(context, log, clock, disk), pruned: Mutex::default() }
+    }
+
+    /// The partition of `__share_group_state` that a share partition belongs to.
+    pub fn partition_for(&self, key: &ShareKey) -> PartitionIndex {
+        let ShardContext { config, cluster } = &**self.shards.shared();
+        let partitions = cluster.share_partition_count().unwrap_or(config.state_topic_partitions);
+        partition_for(&coordinator_key(key), partitions)
+    }
+
+    /// This broker leads a partition of `__share_group_state`. It is loaded in the background; until then requests get a
+    /// retriable error.
+    pub fn on_elected(&self, partition: PartitionIndex, leader_epoch: i32) {
+        self.shards.elected(partition, leader_epoch);
+    }
+
+    /// This broker no longer leads the partition, or not in this epoch: waiting requests are redirected. Without an
+    /// epoch, the partition is deleted.
+    pub fn on_resigned(&self, partition: PartitionIndex, leader_epoch: Option<i32>) {
+        self.pruned.lock().remove(&partition);
+        self.shards.resigned(partition, leader_epoch);
+    }
+
+    /// Topics are gone: so is the state of their partitions.
+    pub fn on_topics_deleted(&self, topics: &HashSet<Uuid>) {
+        for (_, cell) in self.shards.by_partition() {
+            cell.turn(|shard, _| shard.topics_deleted(topics));
+        }
+    }
+
+    /// Whether a partition is loaded.
+    pub fn is_loaded(&self, partition: PartitionIndex) -> bool {
+        self.shards.is_loaded(partition)
+    }
+
+    /// The partitions of `__share_group_state` that this broker leads.
+    pub fn load_figures(&self) -> LoadFigures {
+        self.shards.load_figures()
+    }
+
+    /// Runs due work in time, as long as it is polled.
+    pub async fn run(&self) {
+        let interval = self.shards.shared().config.prune_interval;
+        let pruning = async {
+            loop {
+                tokio::time::sleep(interval).await;
+                self.prune().await;
+            }
+        };
+        // Pruning waits for the shards, whose deadlines come meanwhile.
+        let keeping_time = async {
+            loop {
+                self.shards.sleep().await;
+            }
+        };
+        join::<_, _>(pruning, keeping_time).await;
+    }
+
+    /// Lets every shard go: the broker stops.
+    pub fn shutdown(&self) {
+        self.shards.shutdown();
+    }
+
+    /// Has the records deleted that no shard needs.
+    pub async fn prune(&self) {
+        for (partition, _) in self.shards.by_partition() {
+            let asked = self.shards.ask(partition, |shard, ticket, _| shard.find_redundant(ticket));
+            let Ok(Answer::RedundantBefore(Some(offset))) = asked.await else { continue };
+            if self.pruned.lock().get(&partition) == Some(&offset) {
+                continue;
+            }
+            match self.shards.delete_before(partition, offset).await {
+                Ok(()) => drop(self.pruned.lock().insert(partition, offset)),
+                // It is tried again: often the replicas do not have the newest records yet.
+                Err(error) => {
+                    tracing::debug!(%partition, offset, %error, "Failed to prune __share_group_state")
+                }
+            }
+        }
+    }
+
+    /// Serves requests for share partitions, and answers in their order.
+    pub async fn serve(&self, asks: &[(ShareKey, Ask)]) -> Outcomes {
+        let mut answers: Vec<Option<_>> = vec![None; asks.len()];
+        // A share partition that is named again comes after its first request.
+        let mut rounds: Vec<BTreeMap<PartitionIndex, Vec<usize>>> = Vec::new();
+        let mut seen: HashMap<&ShareKey, usize> = HashMap::default();
+        for (place, (key, _)) in asks.iter().enumerate() {
+            let round = seen.entry(key).or_default();
+            if rounds.len() == *round {
+                rounds.push(BTreeMap::new());
+            }
+            rounds[*round].entry(self.partition_for(key)).or_default().push(place);
+            *round += 1;
+        }
+        for round in rounds {
+            let served = round.into_iter().map(|(partition, places)| async move {
+                let some: Vec<&(ShareKey, Ask)> = places.iter().map(|place| &asks[*place]).collect();
+                let asked = self.shards.ask(partition, |shard, ticket, now| shard.serve(&some, ticket, now));
+                let outcomes = match asked.await {
+                    Ok(Answer::Outcomes(outcomes)) => outcomes,
+                    Ok(_) => vec![Err(StateError::from(RequestError::WrongAnswer)); places.len()],
+                    Err(error) => vec![Err(error.into()); places.len()],
+                };
+                (places, outcomes)
+            });
+            for (places, answer) in join_all(served).await {
+                for (place, one) in places.into_iter().zip(answer) {
+                    answers[place] = Some(one);
+                }
+            }
+        }
+        answers.into_iter().map(|answer| answer.expect("every place is in a round")).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_share_partitions_are_checked_as_kafka_checks_them() {
+        let topic = Uuid(0x1234_5678);
+        let key = ShareKey { group: "a:b".into(), topic, partition: PartitionIndex(7) };
+        assert!(is_coordinator_key(&coordinator_key(&key)));
+        let named = |group: &str, partition: &str| format!("{group}:{topic}:{partition}");
+        assert!(is_coordinator_key(&named("g", "-1")));
+        for name in ["", "g", "g:0", &named("", "0"), &named(" ", "0"), &named("g", "x"), "g:!:0"] {
+            assert!(!is_coordinator_key(name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,359 @@
+//! All share partitions of one partition of `__share_group_state`: a state machine without clock, I/O or waiting
+//! (Kafka's `ShareCoordinatorShard`).
+//!
+//! It is driven in turns (`thalweg_shard::Shard`). A decision becomes a record, which changes the state when it is in the
+//! log; the answer waits for its acknowledgement, and an answer without a record rests on all earlier ones. After a
+//! number of updates of a share partition a snapshot takes the place of the next; what is before the oldest snapshot of
+//! all is no longer needed ([`Shard::redundant_before`]).
+
+mod decide;
+mod upkeep;
+
+use super::config::ShareConfig;
+use super::coordinator::Cluster;
+use super::entry::Entry;
+use super::record::ShareRecord;
+use super::request::{Answer, Ask, Done, Outcomes};
+use bytes::Bytes;
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+use thalweg_hash::HashMap;
+use thalweg_metadata::topic_name::SHARE_STATE;
+use thalweg_record::{BatchBuilder, BatchOptions, DecompressBuffer, batches};
+use thalweg_shard::{
+    self, Answers, AppendAs, BATCH_BYTES, Basis, Cell, Moment, Piece, ReplayError, Ticket, WriteError,
+};
+use thalweg_share::ShareKey;
+
+/// Bytes of records after which another batch begins. A larger record has a batch for itself.
+const WRITE_BYTES: usize = 64 << 10;
+
+/// What the shards of a broker share.
+pub(crate) struct ShardContext {
+    pub(super) config: ShareConfig,
+    pub(super) cluster: Arc<dyn Cluster>,
+}
+
+impl fmt::Debug for ShardContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ShardContext").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+/// Records to be appended as one batch.
+#[derive(Debug, Default)]
+pub(crate) struct Write {
+    records: Vec<ShareRecord>,
+    /// The same as bytes.
+    encoded: Vec<(Bytes, Option<Bytes>)>,
+    bytes: usize,
+    /// The request that waits for it, and the places of its answers.
+    request: Option<Asked>,
+}
+
+/// A request that is to be answered, and the places in it that a write is for.
+type Asked = (Ticket, Vec<usize>);
+
+/// A write that waits for its acknowledgement.
+#[derive(Debug)]
+struct Pending {
+    last_offset: i64,
+    expires_ms: i64,
+    request: Option<Asked>,
+}
+
+/// A request whose writes wait.
+#[derive(Debug)]
+struct Waiting {
+    outcomes: Outcomes,
+    /// Writes that are not acknowledged.
+    writes: usize,
+    /// Whether all outcomes are those of writes. Others rest on the state.
+    is_written: bool,
+}
+
+/// See the head of this module.
+#[derive(Debug)]
+pub(crate) struct Shard {
+    context: Arc<ShardContext>,
+    entries: HashMap<ShareKey, Entry>,
+    /// The offset of the last tombstone.
+    deleted_at: i64,
+    /// Whether the log lacked records when it was loaded.
+    has_lost_records: bool,
+    writes: VecDeque<Write>,
+    /// Writes that are not acknowledged, with the requests that wait for them.
+    pending: VecDeque<Pending>,
+    waiting: HashMap<Ticket, Waiting>,
+    answers: Answers<Answer>,
+    next_cold_check_ms: i64,
+}
+
+impl thalweg_shard::Shard for Shard {
+    const KEEPS: &'static str = "share partitions";
+    const TOPIC: &'static str = SHARE_STATE;
+    // The rest of the log says too little of the deliveries: those records are delivered again.
+    const LOSS: Option<&'static str> = Some(
+        "acknowledged records of share partitions may be delivered again; share partitions whose state is gone are not delivered \
+         until their offsets are reset",
+    );
+    type Shared = Arc<ShardContext>;
+    type Turn = Moment;
+    type Write = Write;
+    type Answer = Answer;
+
+    fn turn(_: &Arc<ShardContext>, now: Moment) -> Moment {
+        now
+    }
+
+    fn new(context: &Arc<ShardContext>, _leader_epoch: i32, now: Moment) -> Shard {
+        Shard {
+            next_cold_check_ms: now.monotonic_ms.saturating_add(context.config.cold_snapshot_interval_ms),
+            context: Arc::clone(context),
+            entries: HashMap::default(),
+            deleted_at: 0,
+            has_lost_records: false,
+            writes: VecDeque::new(),
+            pending: VecDeque::new(),
+            waiting: HashMap::default(),
+            answers: Answers::default(),
+        }
+    }
+
+    fn replay(
+        &mut self,
+        piece: Piece<'_>,
+        buffer: &mut DecompressBuffer,
+        _: Moment,
+    ) -> Result<(), ReplayError> {
+        for batch in batches(piece.bytes) {
+            let batch = batch?;
+            let header = &batch.header;
+            if header.attributes.is_control() {
+                continue;
+            }
+            let unreadable = |error| ReplayError::Records { offset: header.base_offset.0, error };
+            for record in batch.records(buffer).map_err(unreadable)? {
+                let record = record.map_err(unreadable)?;
+                let offset = record.offset.0;
+                let decoded = ShareRecord::decode(record.key, record.value)
+                    .map_err(|error| ReplayError::Record { offset, error })?;
+                match decoded {
+                    Some(decoded) => self.apply(decoded, offset),
+                    None => {
+                        tracing::debug!(offset, "Skipped a __share_group_state record of an unknown kind")
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn skip_lost(&mut self) {
+        self.has_lost_records = true;
+        self.entries.values_mut().for_each(Entry::forget_runs);
+    }
+
+    fn loaded(&mut self, _: Option<i64>, _: Moment) {}
+
+    fn count(&self) -> usize {
+        self.entries.len()
+    }
+
+    fn next_write(&mut self) -> Option<Write> {
+        self.writes.pop_front()
+    }
+
+    fn batch(
+        context: &Arc<ShardContext>,
+        write: &Write,
+        now: Moment,
+    ) -> Result<(Bytes, AppendAs), WriteError> {
+        let compression = context.config.state_topic_compression;
+        let options = BatchOptions { compression, ..BatchOptions::default() };
+        let mut builder = BatchBuilder::with_capacity(options, BATCH_BYTES.max(write.bytes));
+        for (key, value) in &write.encoded {
+            builder
+                .append(now.wall_ms, Some(key), value.as_deref(), &[])
+                .map_err(|_| WriteError::TooLarge)?;
+        }
+        Ok((builder.build(), AppendAs::default()))
+    }
+
+    fn written(&mut self, write: Write, last_offset: i64, now: Moment) {
+        let count = i64::try_from(write.records.len()).expect("a batch has fewer records");
+        for (record, offset) in write.records.into_iter().zip(last_offset - count + 1..) {
+            self.apply(record, offset);
+        }
+        let expires_ms = now.monotonic_ms.saturating_add(self.context.config.write_timeout_ms);
+        self.pending.push_back(Pending { last_offset, expires_ms, request: write.request });
+    }
+
+    fn refused(&mut self, write: Write, error: WriteError, _: usize, _: Moment) {
+        tracing::warn!(records = write.records.len(), %error, "Share coordinator write was rejected");
+        self.settle(write.request, Err(error));
+    }
+
+    fn acknowledged(&mut self, last_offset: i64, _: Moment) {
+        while self.pending.front().is_some_and(|pending| pending.last_offset <= last_offset) {
+            let pending = self.pending.pop_front().expect("it was just looked at");
+            self.settle(pending.request, Ok(pending.last_offset));
+        }
+    }
+
+    fn unacknowledged(&mut self, last_offset: i64, error: WriteError, _: Moment) {
+        while self.pending.front().is_some_and(|pending| pending.last_offset <= last_offset) {
+            let pending = self.pending.pop_front().expect("it was just looked at");
+            self.settle(pending.request, Err(error));
+        }
+    }
+
+    fn next_deadline_ms(&self) -> i64 {
+        let expires_ms = self.pending.front().map_or(i64::MAX, |pending| pending.expires_ms);
+        self.next_cold_check_ms.min(expires_ms)
+    }
+
+    fn expire_next(&mut self, now: Moment) -> bool {
+        let is_over = |pending: &mut Pending| pending.expires_ms <= now.monotonic_ms;
+        if let Some(pending) = self.pending.pop_front_if(is_over) {
+            tracing::warn!(
+                offset = pending.last_offset,
+                "Share coordinator write was not acknowledged in time (share.coordinator.write.timeout.ms)"
+            );
+            self.settle(pending.request, Err(WriteError::TimedOut));
+            return true;
+        }
+        if self.next_cold_check_ms > now.monotonic_ms {
+            return false;
+        }
+        let interval_ms = self.context.config.cold_snapshot_interval_ms.max(1);
+        self.next_cold_check_ms = now.monotonic_ms.saturating_add(interval_ms);
+        self.snapshot_cold(now);
+        true
+    }
+
+    fn answers(&mut self) -> &mut Answers<Answer> {
+        &mut self.answers
+    }
+
+    fn answer_timeout_ms(context: &Arc<ShardContext>) -> i64 {
+        context.config.write_timeout_ms
+    }
+
+    fn pass_on(&mut self, _: &Arc<ShardContext>, _: &Arc<Cell<Shard>>) -> bool {
+        false
+    }
+
+    fn unload(&mut self) {
+        for (ticket, waiting) in self.waiting.drain() {
+            self.answers.fail(ticket, Answer::Outcomes(waiting.outcomes), WriteError::NotLeader);
+        }
+    }
+}
+
+impl Shard {
+    /// The state follows a record at an offset.
+    fn apply(&mut self, record: ShareRecord, at: i64) {
+        let updates_max = self.context.config.updates_per_snapshot;
+        match record {
+            ShareRecord::Snapshot(key, None) => {
+                self.entries.remove(&key);
+                self.deleted_at = at;
+            }
+            ShareRecord::Snapshot(key, Some(snapshot)) => {
+                self.entries.entry(key).or_default().apply_snapshot(snapshot, at, updates_max);
+            }
+            ShareRecord::Update(key, update) => match self.entries.get_mut(&key) {
+                Some(entry) => {
+                    if self.has_lost_records {
+                        entry.snapshot_epoch = update.snapshot_epoch;
+                    }
+                    entry.apply_update(&update);
+                }
+                None => drop(self.entries.insert(key, Entry::of_update(update))),
+            },
+        }
+    }
+
+    /// A write is acknowledged up to an offset, or is not: the request's outcomes at these places are known, and it is answered
+    /// once it has no other.
+    fn settle(&mut self, request: Option<Asked>, result: Result<i64, WriteError>) {
+        let Some((ticket, places)) = request else { return };
+        let Some(waiting) = self.waiting.get_mut(&ticket) else { return };
+        if let Err(error) = result {
+            for place in places {
+                waiting.outcomes[place] = Err(error.into());
+            }
+        }
+        waiting.writes -= 1;
+        if waiting.writes == 0
+            && let Some(waiting) = self.waiting.remove(&ticket)
+        {
+            let basis = match result {
+                Ok(last_offset) => Basis::up_to(last_offset),
+                Err(error) if waiting.is_written => Basis::failed(error),
+                Err(_) => Basis::LATEST,
+            };
+            self.answers.give(ticket, Answer::Outcomes(waiting.outcomes), basis);
+        }
+    }
+
+    /// Decides about share partitions, each of which is named once.
+    pub(super) fn serve(&mut self, asks: &[&(ShareKey, Ask)], ticket: Ticket, now: Moment) {
+        let mut outcomes = Outcomes::with_capacity(asks.len());
+        let mut writes: Vec<Write> = Vec::new();
+        let mut is_written = true;
+        for (place, (key, ask)) in asks.iter().enumerate() {
+            let decided = self.decide(key, ask, now).and_then(|(done, record)| {
+                is_written &= record.is_some();
+                if let Some(record) = record {
+                    add(&mut writes, record, Some((ticket, place)))?;
+                }
+                Ok(done)
+            });
+            is_written &= decided.is_ok();
+            outcomes.push(decided);
+        }
+        if writes.is_empty() {
+            return self.answers.give(ticket, Answer::Outcomes(outcomes), Basis::LATEST);
+        }
+        self.waiting.insert(ticket, Waiting { outcomes, writes: writes.len(), is_written });
+        self.writes.extend(writes);
+    }
+
+    /// The state of a share partition.
+    #[cfg(test)]
+    pub(super) fn entry(&self, key: &ShareKey) -> Option<&Entry> {
+        self.entries.get(key)
+    }
+
+    /// Whether the topic has the partition.
+    fn exists(&self, key: &ShareKey) -> bool {
+        self.context.cluster.has_partition(key.topic, key.partition)
+    }
+}
+
+/// Adds a record to the last write that has room.
+fn add(
+    writes: &mut Vec<Write>,
+    record: ShareRecord,
+    request: Option<(Ticket, usize)>,
+) -> Result<(), WriteError> {
+    let (key, value) = record.encode().map_err(|_| WriteError::Unencodable)?;
+    let bytes = key.len() + value.as_ref().map_or(0, Bytes::len);
+    if writes.last().is_none_or(|last| last.bytes + bytes > WRITE_BYTES) {
+        writes.push(Write::default());
+    }
+    let last = writes.last_mut().expect("there is one now");
+    last.bytes += bytes;
+    last.records.push(record);
+    last.encoded.push((key, value));
+    if let Some((ticket, place)) = request {
+        last.request.get_or_insert_with(|| (ticket, Vec::new())).1.push(place);
+    }
+    Ok(())
+}
+
+/// What a decision makes of a request, and the record that it needs.
+type Decision = (Done, Option<ShareRecord>);

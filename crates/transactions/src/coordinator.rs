@@ -1,0 +1,293 @@
+//! The broker's interface to the transaction coordinator. It makes no decisions about transactions: it passes
+//! requests to the shards of their ids, and gets producer ids for them.
+
+use super::answer::{Answer, Producer, Verified};
+use super::config::TransactionConfig;
+use super::error::{NoProducerIds, TransactionError};
+use super::markers::MarkerQueue;
+use super::metadata::Partitions;
+use super::shard::{EndRequest, InitRequest, Shard, TransactionFigures, TransactionFilter, Turn};
+use futures_util::future::join;
+use parking_lot::Mutex;
+use std::fmt;
+use std::sync::Arc;
+use thalweg_log::Clock;
+use thalweg_log::disk::Disk;
+use thalweg_metadata::PartitionIndex;
+use thalweg_shard::{
+    Cell, CoordinatorLog, LoadFigures, RequestError, Shards, Ticket, Unavailable, partition_for,
+};
+use thalweg_wire::request::describe_transactions_response::TransactionState as Described;
+use thalweg_wire::request::list_transactions_response::TransactionState as Listed;
+use tokio::sync::Notify;
+
+/// The coordinator's view of the cluster.
+pub trait Cluster: Send + Sync + 'static {
+    /// How many partitions `__transaction_state` has, if it exists.
+    fn state_partition_count(&self) -> Option<i32>;
+    /// The finalised level of transaction.version.
+    fn transaction_version(&self) -> i16;
+}
+
+/// An id that needs a producer id, and the shard that it belongs to.
+pub(super) type NeedingId = (Arc<Cell<Shard>>, Arc<str>);
+
+/// A producer's flags for two-phase commits (KIP-939).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TwoPhaseCommit {
+    /// An external system ends its transactions, without a time limit.
+    pub begins: bool,
+    /// It wants to continue a prepared transaction.
+    pub keeps: bool,
+}
+
+/// State shared by the shards.
+pub struct ShardContext {
+    pub(super) config: Arc<TransactionConfig>,
+    pub(super) cluster: Arc<dyn Cluster>,
+    /// Ids whose transactions are to be aborted under a new producer id, with their shards.
+    pub(super) needing_ids: Mutex<Vec<NeedingId>>,
+    pub(super) markers: Arc<MarkerQueue>,
+}
+
+/// The transaction coordinator of this broker: a function for each API, independent of versions, which `api` handles;
+/// and for elections.
+pub struct TransactionCoordinator {
+    shards: Shards<Shard>,
+}
+
+impl fmt::Debug for TransactionCoordinator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TransactionCoordinator").field("shards", &self.shards).finish()
+    }
+}
+
+impl TransactionCoordinator {
+    /// A coordinator that leads no partition yet. Must be called within a tokio runtime.
+    pub fn new(
+        config: TransactionConfig,
+        log: Arc<dyn CoordinatorLog>,
+        cluster: Arc<dyn Cluster>,
+        clock: Clock,
+        disk: Disk,
+    ) -> TransactionCoordinator {
+        let (needing_ids, markers) = (Mutex::default(), Arc::default());
+        let context = ShardContext { config: Arc::new(config), cluster, needing_ids, markers };
+        TransactionCoordinator { shards: Shards::new(context, log, clock, disk) }
+    }
+
+    /// The partition of `__transaction_state` that a transactional id belongs to.
+    pub fn partition_for(&self, id: &str) -> PartitionIndex {
+        let ShardContext { config, cluster, .. } = self.shards.shared();
+        partition_for(id, cluster.state_partition_count().unwrap_or(config.state_topic_partitions))
+    }
+
+    /// The same for the id of a request, which may be empty.
+    fn partition(&self, id: &str) -> Result<PartitionIndex, TransactionError> {
+        if id.is_empty() { Err(TransactionError::EmptyId) } else { Ok(self.partition_for(id)) }
+    }
+
+    /// The markers that wait to be sent.
+    pub(super) fn marker_queue(&self) -> &Arc<MarkerQueue> {
+        &self.shards.shared().markers
+    }
+
+    /// This broker leads a partition of `__transaction_state`. Its ids are loaded in the background; until then their
+    /// requests get a retriable error.
+    pub fn on_elected(&self, partition: PartitionIndex, leader_epoch: i32) {
+        self.shards.elected(partition, leader_epoch);
+    }
+
+    /// This broker no longer leads the partition, or not in this epoch: waiting requests are redirected. Without an
+    /// epoch, the partition is deleted.
+    pub fn on_resigned(&self, partition: PartitionIndex, leader_epoch: Option<i32>) {
+        self.shards.resigned(partition, leader_epoch);
+    }
+
+    /// Whether the ids of a partition are loaded.
+    pub fn is_loaded(&self, partition: PartitionIndex) -> bool {
+        self.shards.is_loaded(partition)
+    }
+
+    /// Runs due work in time, as long as it is polled. `new_id` returns a new producer id.
+    pub async fn run<I, F>(&self, new_id: I)
+    where
+        I: Fn() -> F,
+        F: Future<Output = Result<i64, NoProducerIds>>,
+    {
+        let wanted = Notify::new();
+        let keeping_time = async {
+            loop {
+                self.shards.sleep().await;
+                if !self.shards.shared().needing_ids.lock().is_empty() {
+                    wanted.notify_one();
+                }
+            }
+        };
+        // Timed-out transactions whose producers have used up their epochs: each is aborted under a new producer id. Failures
+        // are found again at the next check. The controller may take its time, and deadlines come meanwhile.
+        let aborting = async {
+            loop {
+                wanted.notified().await;
+                let needing = std::mem::take(&mut *self.shards.shared().needing_ids.lock());
+                for (cell, id) in needing {
+                    match new_id().await {
+                        Ok(new_id) => cell.turn(|shard, turn| shard.abort_timed_out(&id, Some(new_id), turn)),
+                        Err(error) => {
+                            tracing::warn!(transactional_id = &*id, %error, "Abort of a timed-out transaction waits for a producer id");
+                        }
+                    }
+                }
+            }
+        };
+        join(aborting, keeping_time).await;
+    }
+
+    /// Lets every shard go: the broker stops.
+    pub fn shutdown(&self) {
+        self.shards.shutdown();
+    }
+
+    /// InitProducerId with a transactional id: the producer that may write under it from now on.
+    pub async fn init_producer_id<F>(
+        &self,
+        mut request: InitRequest,
+        two_phase_commit: TwoPhaseCommit,
+        new_id: impl FnOnce() -> F,
+    ) -> Result<Producer, TransactionError>
+    where
+        F: Future<Output = Result<i64, NoProducerIds>>,
+    {
+        let (partition, config) = (self.partition(&request.id)?, &self.shards.shared().config);
+        if two_phase_commit.begins && !config.two_phase_commit {
+            return Err(TransactionError::TwoPhaseCommitDisabled);
+        }
+        if two_phase_commit.keeps {
+            return Err(TransactionError::KeepsPrepared);
+        }
+        if two_phase_commit.begins {
+            request.timeout_ms = i32::MAX;
+        } else if !(1..=config.timeout_ms_max).contains(&request.timeout_ms) {
+            return Err(TransactionError::InvalidTimeout);
+        }
+        let producer = self
+            .ask_with_id(partition, new_id, |shard, new_id, ticket, turn| {
+                shard.init_producer_id(&request, new_id, ticket, turn);
+            })
+            .await?;
+        tracing::debug!(
+            transactional_id = request.id,
+            producer_id = producer.id,
+            producer_epoch = producer.epoch,
+            "Initialized a producer"
+        );
+        Ok(producer)
+    }
+
+    /// AddPartitionsToTxn and AddOffsetsToTxn: the transaction writes to these partitions, which exist.
+    pub async fn add_partitions(
+        &self,
+        id: &str,
+        producer: Producer,
+        partitions: &Partitions,
+        client_version: i16,
+    ) -> Result<(), TransactionError> {
+        let asked = self.shards.ask(self.partition(id)?, |shard, ticket, turn| {
+            shard.add_partitions(id, producer, partitions, client_version, ticket, turn);
+        });
+        match asked.await? {
+            Answer::Added(result) => result,
+            _ => Err(RequestError::WrongAnswer.into()),
+        }
+    }
+
+    /// AddPartitionsToTxn that only asks.
+    pub async fn verify_partitions(&self, id: &str, producer: Producer, partitions: &Partitions) -> Verified {
+        let asked = self.shards.ask(self.partition(id)?, |shard, ticket, _| {
+            shard.verify_partitions(id, producer, partitions, ticket);
+        });
+        match asked.await? {
+            Answer::Verified(verified) => verified,
+            _ => Err(RequestError::WrongAnswer.into()),
+        }
+    }
+
+    /// EndTxn. Returns the producer that the client continues with, if its version expects it.
+    pub async fn end_transaction<F>(
+        &self,
+        request: EndRequest,
+        new_id: impl FnOnce() -> F,
+    ) -> Result<Producer, TransactionError>
+    where
+        F: Future<Output = Result<i64, NoProducerIds>>,
+    {
+        self.ask_with_id(self.partition(&request.id)?, new_id, |shard, new_id, ticket, turn| {
+            shard.end_transaction(&request, new_id, ticket, turn);
+        })
+        .await
+    }
+
+    /// DescribeTransactions, one id.
+    pub fn describe(&self, id: &str) -> Described {
+        let described = self
+            .partition(id)
+            .and_then(|partition| Ok(self.shards.cell(partition)?.read(|shard| shard.describe(id))??));
+        described.unwrap_or_else(|error| Described {
+            transactional_id: id.to_owned(),
+            error_code: error.code().code(),
+            ..Described::default()
+        })
+    }
+
+    /// ListTransactions, across the shards of this broker.
+    pub fn list(&self, filter: &TransactionFilter) -> Result<Vec<Listed>, Unavailable> {
+        let now = self.shards.now();
+        let listed = self.shards.read_all(|shard| shard.list(filter, now))?;
+        let listed: Result<Vec<_>, Unavailable> = listed.into_iter().collect();
+        Ok(listed?.into_iter().flatten().collect())
+    }
+
+    /// The partitions of `__transaction_state` that this broker leads.
+    pub fn load_figures(&self) -> LoadFigures {
+        self.shards.load_figures()
+    }
+
+    /// The transactions that this broker coordinates.
+    pub fn figures(&self) -> TransactionFigures {
+        let now = self.shards.now();
+        let mut figures = TransactionFigures::default();
+        for cell in self.shards.all() {
+            // One that is not loaded has none yet.
+            let _ = cell.peek(|shard| shard.count_into(&mut figures, now));
+        }
+        figures
+    }
+
+    /// The partition of `__consumer_offsets`, as one that a transaction writes to.
+    pub fn offsets_partition(partition: PartitionIndex) -> Partitions {
+        Partitions::from([(Arc::from(thalweg_metadata::topic_name::OFFSETS), partition)])
+    }
+
+    /// Passes a request to the shard of a partition that may need a producer id, which is got when it does.
+    async fn ask_with_id<F>(
+        &self,
+        partition: PartitionIndex,
+        new_id: impl FnOnce() -> F,
+        request: impl Fn(&mut Shard, Option<i64>, Ticket, Turn),
+    ) -> Result<Producer, TransactionError>
+    where
+        F: Future<Output = Result<i64, NoProducerIds>>,
+    {
+        let request = &request;
+        let ask =
+            |id| self.shards.ask(partition, move |shard, ticket, turn| request(shard, id, ticket, turn));
+        let mut answer = ask(None).await?;
+        if answer == Answer::NeedsProducerId {
+            answer = ask(Some(new_id().await?)).await?;
+        }
+        match answer {
+            Answer::Producer(result) => result,
+            _ => Err(RequestError::WrongAnswer.into()),
+        }
+    }
+}

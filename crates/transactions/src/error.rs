@@ -1,0 +1,150 @@
+//! Reasons why the coordinator of transactions refuses a request, or a marker is not written, and their mapping to
+//! Kafka's codes.
+
+use thalweg_replica::partition::{AckError, AppendError};
+use thalweg_shard::{RequestError, Unavailable, WriteError};
+use thalweg_wire::ErrorCode;
+
+/// Why a producer's request is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TransactionError {
+    /// The transactional id is empty.
+    #[error("The transactional id is empty")]
+    EmptyId,
+    /// The timeout exceeds `transaction.max.timeout.ms`, or is none.
+    #[error("The transaction timeout is out of bounds")]
+    InvalidTimeout,
+    /// The broker does not allow two-phase commits (KIP-939).
+    #[error("Two-phase commits are not enabled")]
+    TwoPhaseCommitDisabled,
+    /// Prepared transactions cannot be continued here (KIP-939).
+    #[error("Prepared transactions cannot be continued")]
+    KeepsPrepared,
+    /// The transactional id is not known, or belongs to another producer id.
+    #[error("The producer id does not belong to the transactional id")]
+    UnknownProducer,
+    /// Another producer has taken over the transactional id.
+    #[error("Another producer uses the transactional id")]
+    Fenced,
+    /// The last change of the transaction is not complete. The producer asks again.
+    #[error("The last change of the transaction is not complete")]
+    Busy,
+    /// The transaction is in a state from which it cannot end like this.
+    #[error("The transaction is in another state")]
+    InvalidState,
+    /// The partition does not belong to the transaction.
+    #[error("The partition was not added to the transaction")]
+    PartitionNotAdded,
+    /// It needs a producer id, and there is none.
+    #[error(transparent)]
+    NoProducerIds(#[from] NoProducerIds),
+    /// The shard did not get the request, or could not be written.
+    #[error(transparent)]
+    Request(#[from] RequestError),
+}
+
+impl From<Unavailable> for TransactionError {
+    fn from(error: Unavailable) -> TransactionError {
+        TransactionError::Request(error.into())
+    }
+}
+
+impl From<WriteError> for TransactionError {
+    fn from(error: WriteError) -> TransactionError {
+        TransactionError::Request(error.into())
+    }
+}
+
+impl TransactionError {
+    /// Kafka's code for it.
+    pub fn code(self) -> ErrorCode {
+        match self {
+            TransactionError::EmptyId => ErrorCode::InvalidRequest,
+            TransactionError::InvalidTimeout => ErrorCode::InvalidTransactionTimeout,
+            TransactionError::TwoPhaseCommitDisabled => ErrorCode::TransactionalIdAuthorizationFailed,
+            TransactionError::KeepsPrepared => ErrorCode::UnsupportedVersion,
+            TransactionError::UnknownProducer => ErrorCode::InvalidProducerIdMapping,
+            TransactionError::Fenced => ErrorCode::ProducerFenced,
+            TransactionError::Busy => ErrorCode::ConcurrentTransactions,
+            TransactionError::InvalidState => ErrorCode::InvalidTxnState,
+            TransactionError::PartitionNotAdded => ErrorCode::TransactionAbortable,
+            TransactionError::NoProducerIds(error) => error.code(),
+            TransactionError::Request(error) => error.code(),
+        }
+    }
+}
+
+/// The controller has not given this broker producer ids. The reason is logged where it happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("The controller gave no producer ids")]
+pub struct NoProducerIds;
+
+impl NoProducerIds {
+    /// Kafka's code for it: the client asks again.
+    pub fn code(self) -> ErrorCode {
+        ErrorCode::CoordinatorLoadInProgress
+    }
+}
+
+/// Why a partition has no guard for a batch of a transaction.
+#[derive(Debug, thiserror::Error)]
+pub enum VerificationError {
+    /// The partition would refuse the batch.
+    #[error(transparent)]
+    Append(#[from] AppendError),
+    /// The answer of the transaction's coordinator, here or elsewhere, in the form for this client.
+    #[error("{0}")]
+    Coordinator(ErrorCode),
+}
+
+impl VerificationError {
+    /// Kafka's code for it.
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            VerificationError::Append(error) => error.code(),
+            VerificationError::Coordinator(code) => *code,
+        }
+    }
+}
+
+/// Why a marker is not written, or is not known to be on the replicas.
+#[derive(Debug, thiserror::Error)]
+pub enum MarkerError {
+    /// No replica of the partition is here.
+    #[error("The partition is not here")]
+    UnknownPartition,
+    /// The log has no producer without an id.
+    #[error("A producer has no negative id")]
+    NegativeProducerId,
+    /// The partition of groups refuses it.
+    #[error(transparent)]
+    Groups(#[from] RequestError),
+    /// The groups did not answer in time.
+    #[error("The groups did not answer in time")]
+    TimedOut,
+    /// The partition refuses it.
+    #[error(transparent)]
+    Append(#[from] AppendError),
+    /// The replicas do not have it.
+    #[error(transparent)]
+    Ack(#[from] AckError),
+}
+
+impl MarkerError {
+    /// Kafka's code for it.
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            MarkerError::UnknownPartition => ErrorCode::UnknownTopicOrPartition,
+            MarkerError::NegativeProducerId => ErrorCode::InvalidProducerIdMapping,
+            MarkerError::Groups(error) => match error.code() {
+                ErrorCode::CoordinatorNotAvailable
+                | ErrorCode::CoordinatorLoadInProgress
+                | ErrorCode::NotCoordinator => ErrorCode::NotLeaderOrFollower,
+                other => other,
+            },
+            MarkerError::TimedOut => ErrorCode::RequestTimedOut,
+            MarkerError::Append(error) => error.code(),
+            MarkerError::Ack(error) => error.code(),
+        }
+    }
+}

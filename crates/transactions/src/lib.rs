@@ -1,0 +1,44 @@
+//! The coordinator of transactions: the producer of a transactional id, the partitions of its transaction, and its
+//! end in all of them.
+//!
+//! Behaves as Kafka's `TransactionCoordinator`, with both of its protocols: that of KIP-98, in which the producer
+//! names its partitions first, and that of KIP-890 (transaction.version 2), in which the leaders do, and each
+//! transaction has its own epoch.
+//!
+//! ```text
+//! TransactionCoordinator   requests, and producer ids for them; the driver below it is `thalweg_shard`
+//!   Shard                  all transactional ids of one partition of `__transaction_state`: pure, no clock, no I/O
+//!     TransactionMetadata  one id: its producer, its state, its partitions; and each of its next states
+//! markers                  brings the markers that end a transaction to the leaders of its partitions
+//! Verifier                 asks the coordinator, for a leader, whether a transaction may write to its partitions
+//! ```
+//!
+//! A change is decided, written to the log, and applied when the log acknowledges it. Meanwhile the id is busy, and
+//! every other request for it gets a retriable error (CONCURRENT_TRANSACTIONS). The end of a transaction is two
+//! changes: the decision, after which nothing can stop it and the client is answered, and the completion, once all
+//! markers are in their partitions. A newly elected coordinator completes decided transactions.
+
+mod answer;
+mod config;
+mod coordinator;
+mod error;
+mod markers;
+mod metadata;
+mod producer_ids;
+mod record;
+mod shard;
+mod state;
+#[cfg(test)]
+mod tests;
+mod verifier;
+
+pub use answer::{Answer, Producer, Verified};
+pub use config::TransactionConfig;
+pub use coordinator::{Cluster, TransactionCoordinator, TwoPhaseCommit};
+pub use error::{MarkerError, NoProducerIds, TransactionError, VerificationError};
+pub use markers::{Marker, MarkerSender, MarkerWriter};
+pub use metadata::{Partitions, TransactionMetadata};
+pub use producer_ids::ProducerIds;
+pub use shard::{EndRequest, InitRequest, MarkerOrder, TransactionFigures, TransactionFilter};
+pub use state::{Outcome, TransactionState};
+pub use verifier::{Guarded, Verification, Verifier, begin as begin_verification, must_ask};

@@ -1,0 +1,407 @@
+//! Markers: the control records that end a transaction in a partition. This broker's coordinator sends them to the
+//! leaders of its transactions' partitions, here or elsewhere, and this broker's partitions accept those of any
+//! coordinator (Kafka's `TransactionMarkerChannelManager`).
+//!
+//! Owns: the delivery of a marker to its partition. Failed ones are retried, with the current leader, as long as its
+//! coordinator is elected. One request is in flight to each broker, with all markers collected meanwhile.
+
+use super::coordinator::TransactionCoordinator;
+use super::error::MarkerError;
+use super::shard::{MarkerOrder, Shard};
+use super::state::Outcome;
+use futures_util::future::join_all;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use thalweg_dial::Connection;
+use thalweg_groups::{EndOfTransaction, GroupCoordinator, TransactionOutcome};
+use thalweg_hash::HashMap;
+use thalweg_log::Clock;
+use thalweg_membership::{PeerError, Peers};
+use thalweg_metadata::topic_name::OFFSETS;
+use thalweg_metadata::{BrokerId, ImageCell, PartitionIndex};
+use thalweg_record::{ProducerEpoch, ProducerId};
+use thalweg_replica::partition::{EndMarker, Partition, Partitions};
+use thalweg_shard::Cell;
+use thalweg_wire::ErrorCode;
+use thalweg_wire::request::write_txn_markers_request::{WritableTxnMarker, WritableTxnMarkerTopic};
+use thalweg_wire::request::{WriteTxnMarkersRequest, WriteTxnMarkersResponse};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+/// How long markers rest after a failure.
+const RETRY: Duration = Duration::from_millis(50);
+/// Markers in one request.
+const MARKERS_AT_ONCE: usize = 1000;
+
+type TopicPartitions = Vec<(Arc<str>, PartitionIndex)>;
+
+/// The end of one producer's transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Marker {
+    /// The producer.
+    pub producer_id: ProducerId,
+    /// The epoch that the marker has.
+    pub producer_epoch: ProducerEpoch,
+    /// The epoch of its coordinator.
+    pub coordinator_epoch: i32,
+    /// How the transaction ends.
+    pub outcome: Outcome,
+    /// The level of transaction.version by which it was made.
+    pub transaction_version: i16,
+}
+
+/// Writes the markers of any coordinator into the partitions that are led here.
+#[derive(Debug)]
+pub struct MarkerWriter {
+    partitions: Arc<Partitions>,
+    groups: Arc<GroupCoordinator>,
+    clock: Clock,
+}
+
+impl MarkerWriter {
+    /// Writes into these partitions, and notifies these groups.
+    pub fn new(partitions: Arc<Partitions>, groups: Arc<GroupCoordinator>, clock: Clock) -> MarkerWriter {
+        MarkerWriter { partitions, groups, clock }
+    }
+
+    /// Writes a marker into a partition that is led here, and waits until the replicas that count have it. The groups whose
+    /// offsets the transaction commits learn of it.
+    pub async fn write(
+        &self,
+        marker: Marker,
+        topic: &str,
+        partition: PartitionIndex,
+        deadline: Instant,
+    ) -> Result<(), MarkerError> {
+        let found = self.partitions.get(topic, partition).ok_or(MarkerError::UnknownPartition)?;
+        if marker.producer_id.0 < 0 {
+            return Err(MarkerError::NegativeProducerId);
+        }
+        if topic == OFFSETS {
+            let outcome = match marker.outcome {
+                Outcome::Commit => TransactionOutcome::Commit,
+                Outcome::Abort => TransactionOutcome::Abort,
+            };
+            let ended = self.groups.complete_transaction(
+                partition,
+                marker.producer_id,
+                marker.producer_epoch,
+                EndOfTransaction {
+                    outcome,
+                    coordinator_epoch: marker.coordinator_epoch,
+                    transaction_version: marker.transaction_version,
+                },
+            );
+            return match tokio::time::timeout_at(deadline, ended).await {
+                Err(_) => Err(MarkerError::TimedOut),
+                Ok(ended) => Ok(ended?),
+            };
+        }
+        let end = EndMarker {
+            aborts: marker.outcome == Outcome::Abort,
+            coordinator_epoch: marker.coordinator_epoch,
+            timestamp: self.clock.now_ms(),
+        };
+        let appended = found
+        .append_marker(marker.producer_id, marker.producer_epoch, end, marker.transaction_version)
+        .inspect_err(|error| {
+            tracing::debug!(partition = ?found, producer_id = marker.producer_id.0, %error, "Rejected a transaction marker");
+        })?;
+        match Partition::durable(&found, -1, &appended) {
+            Some(wait) => Ok(wait.until(deadline).await?),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Markers on their way.
+#[derive(Clone, Debug)]
+struct Sending {
+    cell: Arc<Cell<Shard>>,
+    order: Arc<MarkerOrder>,
+    /// The partitions that are still to be written by this route.
+    partitions: TopicPartitions,
+}
+
+impl Sending {
+    fn marker(&self) -> Marker {
+        let order = &self.order;
+        Marker {
+            producer_id: ProducerId(order.producer_id),
+            producer_epoch: ProducerEpoch(order.producer_epoch),
+            coordinator_epoch: order.coordinator_epoch,
+            outcome: order.outcome,
+            transaction_version: order.transaction_version,
+        }
+    }
+
+    /// Processes results of partitions. Returns those to be retried.
+    fn settle(self, results: Vec<((Arc<str>, PartitionIndex), ErrorCode)>) -> Option<Sending> {
+        let (mut written, mut again) = (Vec::new(), Vec::new());
+        for ((topic, partition), error) in results {
+            match error {
+                ErrorCode::None => written.push((topic, partition)),
+                // A partition that accepts no markers cannot contain transactional records.
+                ErrorCode::UnsupportedForMessageFormat | ErrorCode::UnsupportedVersion => {
+                    written.push((topic, partition));
+                }
+                ErrorCode::InvalidProducerEpoch | ErrorCode::TransactionCoordinatorFenced => {
+                    let order = &self.order;
+                    tracing::info!(
+                        transactional_id = &*order.id, producer_id = order.producer_id,
+                        producer_epoch = order.producer_epoch, coordinator_epoch = order.coordinator_epoch,
+                        %topic, %partition, %error, "Transaction marker is stale and is not retried"
+                    );
+                    return None;
+                }
+                error => {
+                    tracing::debug!(transactional_id = &*self.order.id, %topic, %partition, %error, "Retrying a transaction marker");
+                    again.push((topic, partition));
+                }
+            }
+        }
+        if !written.is_empty() {
+            self.cell.turn(|shard, turn| shard.markers_written(&self.order.id, &written, turn));
+        }
+        (!again.is_empty()).then_some(Sending { partitions: again, ..self })
+    }
+}
+
+/// The markers that wait to be sent: no more than there are transactions that end.
+#[derive(Debug, Default)]
+pub(super) struct MarkerQueue {
+    waiting: Mutex<Vec<Sending>>,
+    news: Notify,
+}
+
+impl MarkerQueue {
+    /// Takes the orders of a shard.
+    pub(super) fn add(&self, cell: &Arc<Cell<Shard>>, orders: Vec<MarkerOrder>) {
+        if orders.is_empty() {
+            return;
+        }
+        self.put(orders.into_iter().map(|order| {
+            let partitions = order.partitions.clone();
+            Sending { cell: Arc::clone(cell), order: Arc::new(order), partitions }
+        }));
+    }
+
+    fn put(&self, sendings: impl IntoIterator<Item = Sending>) {
+        self.waiting.lock().extend(sendings);
+        self.news.notify_one();
+    }
+}
+
+/// The destination of a partition's marker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Destination {
+    /// The partition is led here.
+    Here,
+    /// Another broker leads it.
+    Broker(BrokerId),
+    /// No leader at the moment.
+    Nobody,
+    /// It does not exist, and needs no marker.
+    Nowhere,
+}
+
+/// Sends the markers of this broker's coordinators.
+#[derive(Debug)]
+pub struct MarkerSender {
+    node_id: BrokerId,
+    image: Arc<ImageCell>,
+    peers: Arc<Peers>,
+    writer: Arc<MarkerWriter>,
+    queue: Arc<MarkerQueue>,
+}
+
+impl MarkerSender {
+    /// Sends orders to `writer` for partitions that this node leads, to its peers for others.
+    pub fn new(
+        node_id: BrokerId,
+        transactions: &TransactionCoordinator,
+        writer: Arc<MarkerWriter>,
+        image: Arc<ImageCell>,
+        peers: Arc<Peers>,
+    ) -> MarkerSender {
+        MarkerSender { node_id, image, peers, writer, queue: Arc::clone(transactions.marker_queue()) }
+    }
+
+    /// Sends for as long as it is polled.
+    pub async fn run(self: Arc<Self>) {
+        let queue = Arc::clone(&self.queue);
+        let mut tasks = JoinSet::new();
+        let mut outgoing: HashMap<BrokerId, Arc<MarkerQueue>> = HashMap::default();
+        loop {
+            let sendings = std::mem::take(&mut *queue.waiting.lock());
+            for sending in sendings.into_iter().filter(|sending| sending.cell.is_active()) {
+                for (destination, sending) in by_destination(&self, sending) {
+                    match destination {
+                        Destination::Nowhere => {
+                            let results = sending.partitions.iter().cloned().map(|p| (p, ErrorCode::None));
+                            let results = results.collect();
+                            sending.settle(results);
+                        }
+                        Destination::Nobody => {
+                            drop(tasks.spawn(send_again(Arc::clone(&queue), vec![sending])))
+                        }
+                        Destination::Here => {
+                            tasks.spawn(write_here(Arc::clone(&self), sending));
+                        }
+                        Destination::Broker(id) => {
+                            let peer = outgoing.entry(id).or_insert_with(|| {
+                                let outgoing = Arc::new(MarkerQueue::default());
+                                tasks.spawn(serve_peer(Arc::clone(&self), id, Arc::clone(&outgoing)));
+                                outgoing
+                            });
+                            peer.put([sending]);
+                        }
+                    }
+                }
+            }
+            tokio::select! {
+                biased;
+                Some(ended) = tasks.join_next() => {
+                    if let Err(error) = ended {
+                        tracing::error!(%error, "Sending transaction markers panicked");
+                    }
+                }
+                () = queue.news.notified() => {}
+            }
+        }
+    }
+}
+
+fn by_destination(sender: &MarkerSender, sending: Sending) -> BTreeMap<Destination, Sending> {
+    let image = sender.image.get();
+    let mut destinations: BTreeMap<Destination, Sending> = BTreeMap::new();
+    for (topic, partition) in &sending.partitions {
+        let destination = match image.partition(topic, *partition) {
+            None => Destination::Nowhere,
+            Some(registration) if registration.leader == sender.node_id => Destination::Here,
+            Some(registration) if image.is_alive(registration.leader) => {
+                Destination::Broker(registration.leader)
+            }
+            Some(_) => Destination::Nobody,
+        };
+        let part = destinations
+            .entry(destination)
+            .or_insert_with(|| Sending { partitions: Vec::new(), ..sending.clone() });
+        part.partitions.push((topic.clone(), *partition));
+    }
+    destinations
+}
+
+async fn send_again(queue: Arc<MarkerQueue>, sendings: Vec<Sending>) {
+    tokio::time::sleep(RETRY).await;
+    queue.put(sendings);
+}
+
+async fn write_here(sender: Arc<MarkerSender>, sending: Sending) {
+    let deadline = Instant::now() + sender.peers.request_timeout();
+    let marker = sending.marker();
+    let writes = sending.partitions.iter().map(|(topic, partition)| {
+        let written = sender.writer.write(marker, topic, *partition, deadline);
+        async move {
+            let error = written.await.err().map_or(ErrorCode::None, |error| error.code());
+            ((topic.clone(), *partition), error)
+        }
+    });
+    let results = join_all(writes).await;
+    if let Some(again) = sending.settle(results) {
+        send_again(Arc::clone(&sender.queue), vec![again]).await;
+    }
+}
+
+/// Sends to one broker, one request at a time.
+async fn serve_peer(sender: Arc<MarkerSender>, id: BrokerId, outgoing: Arc<MarkerQueue>) {
+    let mut connection = None;
+    loop {
+        let mut sendings = {
+            let mut waiting = outgoing.waiting.lock();
+            let count = waiting.len().min(MARKERS_AT_ONCE);
+            waiting.drain(..count).collect::<Vec<_>>()
+        };
+        sendings.retain(|sending| sending.cell.is_active());
+        if sendings.is_empty() {
+            outgoing.news.notified().await;
+            continue;
+        }
+        match send(&sender.peers, id, &mut connection, &sendings).await {
+            Ok(response) => {
+                let again: Vec<_> =
+                    sendings.into_iter().filter_map(|sending| take_answer(sending, &response)).collect();
+                if !again.is_empty() {
+                    send_again(Arc::clone(&sender.queue), again).await;
+                }
+            }
+            Err(error) => {
+                let markers = sendings.len();
+                tracing::info!(broker = %id, markers, %error, "Failed to send transaction markers, retrying");
+                connection = None;
+                // Another broker may lead by then.
+                send_again(Arc::clone(&sender.queue), sendings).await;
+            }
+        }
+    }
+}
+
+async fn send(
+    peers: &Peers,
+    id: BrokerId,
+    connection: &mut Option<Connection>,
+    sendings: &[Sending],
+) -> Result<WriteTxnMarkersResponse, PeerError> {
+    let open = match connection.take().filter(|connection| !connection.is_closed()) {
+        Some(open) => open,
+        None => peers.connect(id, "txn-markers", peers.request_timeout()).await?,
+    };
+    let markers = sendings.iter().map(|sending| {
+        let order = &sending.order;
+        WritableTxnMarker {
+            producer_id: order.producer_id,
+            producer_epoch: order.producer_epoch,
+            transaction_result: order.outcome == Outcome::Commit,
+            topics: by_topic(&sending.partitions),
+            coordinator_epoch: order.coordinator_epoch,
+            transaction_version: i8::try_from(order.transaction_version).unwrap_or(i8::MAX),
+        }
+    });
+    let request = WriteTxnMarkersRequest { markers: markers.collect() };
+    let response = open.send(&request).await?;
+    *connection = Some(open);
+    Ok(response)
+}
+
+fn by_topic(partitions: &TopicPartitions) -> Vec<WritableTxnMarkerTopic> {
+    let mut topics: BTreeMap<&str, Vec<i32>> = BTreeMap::new();
+    for (topic, partition) in partitions {
+        topics.entry(topic).or_default().push(partition.0);
+    }
+    let topics = topics
+        .into_iter()
+        .map(|(name, partition_indexes)| WritableTxnMarkerTopic { name: name.to_owned(), partition_indexes });
+    topics.collect()
+}
+
+/// Processes a broker's answer for one marker's partitions. Missing ones are retried.
+fn take_answer(sending: Sending, response: &WriteTxnMarkersResponse) -> Option<Sending> {
+    let id = sending.order.producer_id;
+    let told = response.markers.iter().filter(|marker| marker.producer_id == id);
+    let told: HashMap<(&str, i32), i16> = told
+        .flat_map(|marker| &marker.topics)
+        .flat_map(|topic| topic.partitions.iter().map(|p| ((&*topic.name, p.partition_index), p.error_code)))
+        .collect();
+    let results = sending.partitions.iter().map(|(topic, partition)| {
+        let code = told.get(&(&**topic, partition.0)).copied();
+        let error = code.map_or(ErrorCode::UnknownServerError, |code| {
+            ErrorCode::from_i16(code).unwrap_or(ErrorCode::UnknownServerError)
+        });
+        ((topic.clone(), *partition), error)
+    });
+    let results = results.collect();
+    sending.settle(results)
+}

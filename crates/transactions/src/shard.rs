@@ -1,0 +1,395 @@
+//! All transactional ids of one partition of `__transaction_state`: a state machine without clock, I/O or waiting.
+//!
+//! It is driven in turns (`thalweg_shard::Shard`). Besides writes and answers, a turn produces the markers to be sent
+//! ([`Shard::take_orders`]) and the ids that wait for a producer id ([`Shard::take_needing_ids`]).
+//!
+//! An id changes when its record is acknowledged, and has at most one pending change. What was loaded may not be acknowledged
+//! yet: each answer rests on the record that the id's state follows from, and waits for it. So neither an answer nor a state
+//! seen by the next request is lost with a failing broker.
+
+mod admin;
+mod end;
+mod expiry;
+mod init;
+mod partitions;
+mod replay;
+
+pub use admin::{TransactionFigures, TransactionFilter};
+pub use end::EndRequest;
+pub use init::InitRequest;
+
+use super::answer::Answer;
+use super::config::TransactionConfig;
+use super::coordinator::ShardContext;
+use super::metadata::{EPOCH_PER_TRANSACTION, TransactionMetadata};
+use super::record::{encode_key, encode_value};
+use super::state::{Outcome, TransactionState};
+use bytes::Bytes;
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+use thalweg_hash::HashMap;
+use thalweg_metadata::PartitionIndex;
+use thalweg_metadata::topic_name::TRANSACTIONS;
+use thalweg_record::{BatchBuilder, BatchOptions, DecompressBuffer};
+use thalweg_shard::{
+    self, Answers, AppendAs, BATCH_BYTES, Basis, Cell, Moment, Piece, ReplayError, Ticket, WriteError,
+};
+
+/// How long a completion that could not be written rests.
+const RETRY_MS: i64 = 100;
+
+/// The context of a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// When.
+    pub now: Moment,
+    /// The cluster's level of transaction.version.
+    pub transaction_version: i16,
+}
+
+/// Records to be appended as one batch: keys with values, or without one to forget an id.
+#[derive(Debug)]
+pub struct Write {
+    /// The records, at least one.
+    pub records: Vec<(Bytes, Option<Bytes>)>,
+    change: Change,
+    answer: Option<(Ticket, Answer)>,
+}
+
+/// The effect of an acknowledged write.
+#[derive(Debug)]
+enum Change {
+    /// An id changes to its next state.
+    To { id: Arc<str>, target: Box<TransactionMetadata> },
+    /// Ids expire.
+    Forget(Vec<Arc<str>>),
+}
+
+/// A write that waits for its acknowledgement.
+#[derive(Debug)]
+struct Pending {
+    last_offset: i64,
+    expires_ms: i64,
+    write: Write,
+}
+
+#[derive(Debug)]
+struct Entry {
+    current: TransactionMetadata,
+    /// The offset of the record that the state follows from. An id whose first record is not acknowledged has none.
+    at: Option<i64>,
+    /// The state of the pending change.
+    pending: Option<TransactionState>,
+}
+
+impl Entry {
+    fn new(current: TransactionMetadata, at: Option<i64>) -> Entry {
+        Entry { current, at, pending: None }
+    }
+}
+
+/// Markers that end a transaction, for the leaders of its partitions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MarkerOrder {
+    /// The transactional id.
+    pub id: Arc<str>,
+    /// The producer whose transaction ends.
+    pub producer_id: i64,
+    /// The epoch that the marker has.
+    pub producer_epoch: i16,
+    /// The epoch of the coordinator, by which partitions refuse one that was replaced.
+    pub coordinator_epoch: i32,
+    /// How it ends.
+    pub outcome: Outcome,
+    /// The level of transaction.version by which the transaction was made.
+    pub transaction_version: i16,
+    /// Where.
+    pub partitions: Vec<(Arc<str>, PartitionIndex)>,
+}
+
+/// See the head of this module.
+#[derive(Debug)]
+pub struct Shard {
+    config: Arc<TransactionConfig>,
+    /// The leader epoch of the partition.
+    coordinator_epoch: i32,
+    entries: HashMap<Arc<str>, Entry>,
+    /// The offset of the last record by which an id was forgotten.
+    forgotten_at: i64,
+    /// Transactions by the moment at which they have taken too long.
+    ongoing: BTreeSet<(i64, Arc<str>)>,
+    writes: VecDeque<Write>,
+    /// Writes that are not acknowledged, in the order of the log.
+    pending: VecDeque<Pending>,
+    /// The last record of the log that was loaded, until it is acknowledged.
+    take_up_at: Option<i64>,
+    /// Completions that could not be written, and when they are written again.
+    retries: VecDeque<(i64, Arc<str>)>,
+    answers: Answers<Answer>,
+    orders: Vec<MarkerOrder>,
+    needing_ids: Vec<Arc<str>>,
+    next_timeout_check_ms: i64,
+    next_expiry_check_ms: i64,
+}
+
+impl thalweg_shard::Shard for Shard {
+    const KEEPS: &'static str = "transactional ids";
+    const TOPIC: &'static str = TRANSACTIONS;
+    // A lost record may be a decision whose markers are written in part, or the epoch that fences a producer: the state before it
+    // would abort what was committed elsewhere.
+    const LOSS: Option<&'static str> = None;
+    type Shared = ShardContext;
+    type Turn = Turn;
+    type Write = Write;
+    type Answer = Answer;
+
+    fn turn(context: &ShardContext, now: Moment) -> Turn {
+        Turn { now, transaction_version: context.cluster.transaction_version() }
+    }
+
+    fn new(context: &ShardContext, coordinator_epoch: i32, turn: Turn) -> Shard {
+        Shard::of(Arc::clone(&context.config), coordinator_epoch, turn.now)
+    }
+
+    fn replay(
+        &mut self,
+        piece: Piece<'_>,
+        buffer: &mut DecompressBuffer,
+        _: Turn,
+    ) -> Result<(), ReplayError> {
+        self.replay_batches(piece.bytes, buffer)
+    }
+
+    fn loaded(&mut self, unacknowledged_to: Option<i64>, turn: Turn) {
+        match unacknowledged_to {
+            // A decision that another coordinator may not know must not reach the partitions yet.
+            Some(at) => self.take_up_at = Some(at),
+            None => self.take_up(turn),
+        }
+    }
+
+    fn count(&self) -> usize {
+        self.entries.len()
+    }
+
+    fn batch(_: &ShardContext, write: &Write, now: Moment) -> Result<(Bytes, AppendAs), WriteError> {
+        let mut builder = BatchBuilder::with_capacity(BatchOptions::default(), BATCH_BYTES);
+        for (key, value) in &write.records {
+            builder
+                .append(now.wall_ms, Some(key), value.as_deref(), &[])
+                .map_err(|_| WriteError::TooLarge)?;
+        }
+        Ok((builder.build(), AppendAs::default()))
+    }
+
+    fn next_deadline_ms(&self) -> i64 {
+        self.nearest_deadline_ms()
+    }
+
+    fn expire_next(&mut self, turn: Turn) -> bool {
+        self.expire_one(turn)
+    }
+
+    fn pass_on(&mut self, context: &ShardContext, cell: &Arc<Cell<Shard>>) -> bool {
+        context.markers.add(cell, self.take_orders());
+        let needing_ids = self.take_needing_ids();
+        let is_needed = !needing_ids.is_empty();
+        let needing_ids = needing_ids.into_iter().map(|id| (Arc::clone(cell), id));
+        context.needing_ids.lock().extend(needing_ids);
+        is_needed
+    }
+
+    fn next_write(&mut self) -> Option<Write> {
+        self.writes.pop_front()
+    }
+
+    fn answers(&mut self) -> &mut Answers<Answer> {
+        &mut self.answers
+    }
+
+    fn answer_timeout_ms(context: &ShardContext) -> i64 {
+        context.config.write_timeout_ms
+    }
+
+    fn written(&mut self, write: Write, last_offset: i64, turn: Turn) {
+        let expires_ms = turn.now.monotonic_ms.saturating_add(self.config.write_timeout_ms);
+        self.pending.push_back(Pending { last_offset, expires_ms, write });
+    }
+
+    fn refused(&mut self, write: Write, error: WriteError, _: usize, turn: Turn) {
+        self.failed(write, error, turn);
+    }
+
+    fn acknowledged(&mut self, last_offset: i64, turn: Turn) {
+        self.replicated(last_offset, turn);
+        while self.pending.front().is_some_and(|pending| pending.last_offset <= last_offset) {
+            let pending = self.pending.pop_front().expect("it was just looked at");
+            self.happens(pending.write, pending.last_offset, turn);
+        }
+    }
+
+    fn unacknowledged(&mut self, last_offset: i64, error: WriteError, turn: Turn) {
+        if error == WriteError::TooFewReplicas {
+            self.replicated(last_offset, turn);
+        }
+        while self.pending.front().is_some_and(|pending| pending.last_offset <= last_offset) {
+            let pending = self.pending.pop_front().expect("it was just looked at");
+            self.failed(pending.write, error, turn);
+        }
+    }
+
+    fn unload(&mut self) {
+        let waiting = self.pending.drain(..).map(|pending| pending.write).chain(self.writes.drain(..));
+        for (ticket, answer) in waiting.filter_map(|write| write.answer) {
+            self.answers.fail(ticket, answer, WriteError::NotLeader);
+        }
+    }
+}
+
+impl Shard {
+    /// A shard without ids, of the leader of this epoch.
+    pub(super) fn of(config: Arc<TransactionConfig>, coordinator_epoch: i32, now: Moment) -> Shard {
+        let next_timeout_check_ms = now.monotonic_ms.saturating_add(config.abort_timed_out_interval_ms);
+        let next_expiry_check_ms = now.monotonic_ms.saturating_add(config.remove_expired_interval_ms);
+        Shard {
+            config,
+            coordinator_epoch,
+            entries: HashMap::default(),
+            forgotten_at: -1,
+            ongoing: BTreeSet::new(),
+            writes: VecDeque::new(),
+            pending: VecDeque::new(),
+            take_up_at: None,
+            retries: VecDeque::new(),
+            answers: Answers::default(),
+            orders: Vec::new(),
+            needing_ids: Vec::new(),
+            next_timeout_check_ms,
+            next_expiry_check_ms,
+        }
+    }
+
+    /// The state of an id.
+    #[cfg(test)]
+    pub fn metadata(&self, id: &str) -> Option<&TransactionMetadata> {
+        self.entries.get(id).map(|entry| &entry.current)
+    }
+
+    /// An id with its state, and what an answer about it rests on.
+    fn find(&self, id: &str) -> (Basis, Option<(&Arc<str>, &Entry)>) {
+        let found = self.entries.get_key_value(id);
+        // An id that is not there rests on its tombstone. One without a record is busy, whatever becomes of its write.
+        let at = found.map_or(self.forgotten_at, |(_, entry)| entry.at.unwrap_or(self.forgotten_at));
+        (Basis::up_to(at), found)
+    }
+
+    /// The markers to be sent. [`Shard::markers_written`] reports their outcome.
+    pub fn take_orders(&mut self) -> Vec<MarkerOrder> {
+        std::mem::take(&mut self.orders)
+    }
+
+    /// The ids whose transactions took too long and whose producers have no epoch left: each wants
+    /// [`Shard::abort_timed_out`] with a new producer id.
+    pub fn take_needing_ids(&mut self) -> Vec<Arc<str>> {
+        std::mem::take(&mut self.needing_ids)
+    }
+
+    fn answer(&mut self, ticket: Ticket, answer: Answer, basis: Basis) {
+        self.answers.give(ticket, answer, basis);
+    }
+
+    /// Writes the next state of an id, which is busy until that is acknowledged.
+    fn change(
+        &mut self,
+        id: &Arc<str>,
+        target: TransactionMetadata,
+        answer: Option<(Ticket, Answer)>,
+        turn: Turn,
+    ) {
+        let encoded =
+            encode_key(id).and_then(|key| Ok((key, Some(encode_value(&target, turn.transaction_version)?))));
+        let Ok(record) = encoded else {
+            if let Some((ticket, answer)) = answer {
+                self.answers.fail(ticket, answer, WriteError::Unencodable);
+            }
+            return self.end_pending(id);
+        };
+        let entry = self.entries.get_mut(id).expect("what changes is there");
+        debug_assert!(entry.pending.is_none_or(|pending| pending == target.state), "one change at a time");
+        entry.pending = Some(target.state);
+        let change = Change::To { id: id.clone(), target: Box::new(target) };
+        self.writes.push_back(Write { records: vec![record], change, answer });
+    }
+
+    /// The replicas have the log up to this offset. Once that is all that was loaded, what it decided goes on.
+    fn replicated(&mut self, last_offset: i64, turn: Turn) {
+        if self.take_up_at.take_if(|at| *at <= last_offset).is_some() {
+            self.take_up(turn);
+        }
+    }
+
+    /// An id has no pending change any more. One that no record tells of is not there.
+    fn end_pending(&mut self, id: &Arc<str>) {
+        let Some(entry) = self.entries.get_mut(id) else { return };
+        entry.pending = None;
+        if entry.at.is_none() {
+            self.entries.remove(id);
+        }
+    }
+
+    /// Applies an acknowledged write, which ends at an offset.
+    fn happens(&mut self, write: Write, last_offset: i64, turn: Turn) {
+        if let Some((ticket, answer)) = write.answer {
+            self.answer(ticket, answer, Basis::up_to(last_offset));
+        }
+        match write.change {
+            Change::To { id, target } => {
+                let Some(entry) = self.entries.get_mut(&id) else { return };
+                (entry.pending, entry.at) = (None, Some(last_offset));
+                self.replace(&id, *target);
+                self.complete_if_prepared(&id, turn);
+            }
+            Change::Forget(ids) => {
+                self.forgotten_at = last_offset;
+                for id in ids {
+                    self.entries.remove(&id);
+                }
+            }
+        }
+    }
+
+    fn failed(&mut self, write: Write, error: WriteError, turn: Turn) {
+        if let Some((ticket, answer)) = write.answer {
+            self.answers.fail(ticket, answer, error);
+        }
+        match write.change {
+            Change::To { id, target } => {
+                if matches!(target.state, TransactionState::CompleteCommit | TransactionState::CompleteAbort)
+                {
+                    // All partitions have the marker; only the log does not have it yet.
+                    self.retries.push_back((turn.now.monotonic_ms.saturating_add(RETRY_MS), id));
+                    return;
+                }
+                tracing::info!(transactional_id = &*id, %error, "Failed to write a transaction change");
+                self.end_pending(&id);
+            }
+            Change::Forget(ids) => {
+                tracing::info!(ids = ids.len(), %error, "Failed to remove expired transactional ids");
+                ids.iter().for_each(|id| self.end_pending(id));
+            }
+        }
+    }
+
+    /// Puts an id into its next state.
+    fn replace(&mut self, id: &Arc<str>, target: TransactionMetadata) {
+        let entry = self.entries.get_mut(id).expect("what changes is there");
+        let before = std::mem::replace(&mut entry.current, target);
+        let after = &entry.current;
+        if before.state == TransactionState::Ongoing {
+            self.ongoing.remove(&(before.deadline_ms(), id.clone()));
+        }
+        if after.state == TransactionState::Ongoing && !after.is_two_phase_commit() {
+            self.ongoing.insert((after.deadline_ms(), id.clone()));
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! DescribeTransactions and ListTransactions (KIP-664): the state as it is acknowledged. Until all that was loaded is, the
+//! coordinator is still loading for them.
+
+use super::super::state::TransactionState;
+use super::{Shard, TransactionMetadata};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use thalweg_hash::HashSet;
+use thalweg_shard::{Acknowledged, Moment, Unavailable};
+use thalweg_wire::ErrorCode;
+use thalweg_wire::request::describe_transactions_response::{TopicData, TransactionState as Described};
+use thalweg_wire::request::list_transactions_response::TransactionState as Listed;
+
+/// Filter of transactional ids.
+#[derive(Clone, Debug, Default)]
+pub struct TransactionFilter {
+    /// In one of these states; `None` means all.
+    pub states: Option<Vec<TransactionState>>,
+    /// Of one of these producers; none means all.
+    pub producer_ids: HashSet<i64>,
+    /// Whose transaction is older than this.
+    pub longer_than_ms: Option<i64>,
+    /// Whose names fit.
+    pub pattern: Option<regex::Regex>,
+}
+
+/// The transactions of a coordinator at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TransactionFigures {
+    /// How many ids are in each state, by Kafka's name of it.
+    pub states: BTreeMap<&'static str, usize>,
+    /// How long the oldest open transaction has been open, in milliseconds.
+    pub oldest_ms: i64,
+    /// Transactions that are open beyond their timeout, or whose end is not complete beyond it.
+    pub late: usize,
+}
+
+impl Shard {
+    /// Adds its transactions.
+    pub fn count_into(&self, figures: &mut TransactionFigures, now: Moment) {
+        for entry in self.entries.values() {
+            let current = &entry.current;
+            *figures.states.entry(current.state.name()).or_default() += 1;
+            if current.state.is_idle() || current.start_ms < 0 {
+                continue;
+            }
+            figures.oldest_ms = figures.oldest_ms.max(now.wall_ms.saturating_sub(current.start_ms));
+            figures.late += usize::from(current.deadline_ms() < now.wall_ms);
+        }
+    }
+
+    /// One id.
+    pub(crate) fn describe(&self, id: &str) -> Shown<Described> {
+        self.show(|| {
+            let known = self.entries.get(id).filter(|entry| entry.at.is_some());
+            let Some(entry) = known else {
+                let error_code = ErrorCode::TransactionalIdNotFound.code();
+                return Described { transactional_id: id.to_owned(), error_code, ..Described::default() };
+            };
+            described(id, &entry.current)
+        })
+    }
+
+    /// All ids that pass the filter.
+    pub(crate) fn list(&self, filter: &TransactionFilter, now: Moment) -> Shown<Vec<Listed>> {
+        let passes = |id: &Arc<str>, current: &TransactionMetadata| {
+            filter.states.as_ref().is_none_or(|states| states.contains(&current.state))
+                && (filter.producer_ids.is_empty() || filter.producer_ids.contains(&current.producer_id))
+                && filter
+                    .longer_than_ms
+                    .is_none_or(|longest| now.wall_ms.saturating_sub(current.start_ms) > longest)
+                && filter.pattern.as_ref().is_none_or(|pattern| pattern.is_match(id))
+        };
+        self.show(|| {
+            let known = self.entries.iter().filter(|(_, entry)| entry.at.is_some());
+            let mut listed: Vec<Listed> = known
+                .filter(|(id, entry)| passes(id, &entry.current))
+                .map(|(id, entry)| Listed {
+                    transactional_id: id.to_string(),
+                    producer_id: entry.current.producer_id,
+                    transaction_state: entry.current.state.name().to_owned(),
+                })
+                .collect();
+            listed.sort_unstable_by(|one, other| one.transactional_id.cmp(&other.transactional_id));
+            listed
+        })
+    }
+
+    fn show<T>(&self, view: impl FnOnce() -> T) -> Shown<T> {
+        let is_acknowledged = self.take_up_at.is_none();
+        Acknowledged::of(if is_acknowledged { Ok(view()) } else { Err(Unavailable::Loading) })
+    }
+}
+
+/// What a reader sees; nothing yet, while another coordinator may not know all that was loaded.
+type Shown<T> = Acknowledged<Result<T, Unavailable>>;
+
+fn described(id: &str, current: &TransactionMetadata) -> Described {
+    let mut topics: Vec<TopicData> = Vec::new();
+    for (topic, partition) in &current.partitions {
+        match topics.last_mut().filter(|last| *last.topic == **topic) {
+            Some(last) => last.partitions.push(partition.0),
+            None => topics.push(TopicData { topic: topic.to_string(), partitions: vec![partition.0] }),
+        }
+    }
+    Described {
+        error_code: ErrorCode::None.code(),
+        transactional_id: id.to_owned(),
+        transaction_state: current.state.name().to_owned(),
+        transaction_timeout_ms: current.timeout_ms,
+        transaction_start_time_ms: current.start_ms,
+        producer_id: current.producer_id,
+        producer_epoch: current.producer_epoch,
+        topics,
+    }
+}

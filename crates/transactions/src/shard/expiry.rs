@@ -1,0 +1,102 @@
+//! Deadlines: transactions time out, completions are retried, ids expire.
+
+use super::super::record::encode_key;
+use super::super::state::TransactionState;
+use super::{Change, Shard, Turn, Write};
+use std::sync::Arc;
+use thalweg_shard::WriteError;
+
+/// Ids that are forgotten with one batch.
+const FORGOTTEN_AT_ONCE: usize = 200;
+
+impl Shard {
+    /// When [`Shard::expire_one`] has something to do, by the clock of the timers.
+    pub(super) fn nearest_deadline_ms(&self) -> i64 {
+        let retry_ms = self.retries.front().map_or(i64::MAX, |(at_ms, _)| *at_ms);
+        // Without an open transaction, no check is scheduled.
+        let timeout_ms = if self.ongoing.is_empty() { i64::MAX } else { self.next_timeout_check_ms };
+        let write_ms = self.pending.front().map_or(i64::MAX, |pending| pending.expires_ms);
+        timeout_ms.min(self.next_expiry_check_ms).min(retry_ms).min(write_ms)
+    }
+
+    /// Processes one due deadline, and returns whether there was one. This is a turn: its writes come before the
+    /// next.
+    pub(super) fn expire_one(&mut self, turn: Turn) -> bool {
+        let now_ms = turn.now.monotonic_ms;
+        if let Some(pending) = self.pending.pop_front_if(|pending| pending.expires_ms <= now_ms) {
+            self.failed(pending.write, WriteError::TimedOut, turn);
+            return true;
+        }
+        if self.retries.front().is_some_and(|(at_ms, _)| *at_ms <= now_ms) {
+            let (_, id) = self.retries.pop_front().expect("it was just looked at");
+            if self.entries.contains_key(&id) {
+                self.complete_if_all_written(&id, turn);
+            }
+            return true;
+        }
+        if self.next_timeout_check_ms <= now_ms {
+            self.next_timeout_check_ms =
+                now_ms.saturating_add(self.config.abort_timed_out_interval_ms.max(1));
+            self.abort_all_timed_out(turn);
+            return true;
+        }
+        if self.next_expiry_check_ms <= now_ms {
+            self.next_expiry_check_ms = now_ms.saturating_add(self.config.remove_expired_interval_ms.max(1));
+            self.forget_expired(turn);
+            return true;
+        }
+        false
+    }
+
+    /// Aborts the transaction of an id, if it is still past its timeout: its producer is gone, or too slow.
+    pub fn abort_timed_out(&mut self, id: &str, new_id: Option<i64>, turn: Turn) {
+        let Some((id, entry)) = self.entries.get_key_value(id) else { return };
+        let current = &entry.current;
+        let is_late = current.state == TransactionState::Ongoing
+            && !current.is_two_phase_commit()
+            && current.deadline_ms() < turn.now.wall_ms;
+        if is_late && entry.pending.is_none() {
+            let id = id.clone();
+            tracing::info!(
+                transactional_id = &*id,
+                producer_id = current.producer_id,
+                producer_epoch = current.producer_epoch,
+                timeout_ms = current.timeout_ms,
+                "Aborting a timed-out transaction"
+            );
+            self.fence(&id, new_id, None, turn);
+        }
+    }
+
+    fn abort_all_timed_out(&mut self, turn: Turn) {
+        let late = self.ongoing.iter().take_while(|(deadline_ms, _)| *deadline_ms < turn.now.wall_ms);
+        let late: Vec<Arc<str>> = late.map(|(_, id)| id.clone()).collect();
+        for id in late {
+            self.abort_timed_out(&id, None, turn);
+        }
+    }
+
+    fn forget_expired(&mut self, turn: Turn) {
+        let oldest_ms = turn.now.wall_ms.saturating_sub(self.config.id_expiration_ms);
+        let is_expired = |entry: &super::Entry| {
+            entry.pending.is_none()
+                && entry.current.state.is_idle()
+                && entry.current.last_update_ms <= oldest_ms
+        };
+        let mut expired: Vec<Arc<str>> =
+            self.entries.iter().filter(|(_, entry)| is_expired(entry)).map(|(id, _)| id.clone()).collect();
+        expired.sort_unstable();
+        if !expired.is_empty() {
+            tracing::info!(ids = expired.len(), "Removing expired transactional ids");
+        }
+        for ids in expired.chunks(FORGOTTEN_AT_ONCE) {
+            let tombstones = ids.iter().filter_map(|id| Some((encode_key(id).ok()?, None)));
+            let records = tombstones.collect();
+            for id in ids {
+                let entry = self.entries.get_mut(id).expect("it was just found");
+                entry.pending = Some(TransactionState::Dead);
+            }
+            self.writes.push_back(Write { records, change: Change::Forget(ids.to_vec()), answer: None });
+        }
+    }
+}

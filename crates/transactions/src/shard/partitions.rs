@@ -1,0 +1,72 @@
+//! AddPartitionsToTxn and AddOffsetsToTxn, and the verification of partitions for leaders.
+
+use super::super::answer::{Answer, Producer, Verified};
+use super::super::error::TransactionError;
+use super::super::metadata::Partitions;
+use super::super::state::TransactionState;
+use super::{Entry, Shard, Turn};
+use std::sync::Arc;
+use thalweg_metadata::PartitionIndex;
+use thalweg_shard::Ticket;
+
+impl Shard {
+    /// The transaction writes to these partitions, which exist. `client_version` is the level by which the client acts.
+    pub fn add_partitions(
+        &mut self,
+        id: &str,
+        producer: Producer,
+        added: &Partitions,
+        client_version: i16,
+        ticket: Ticket,
+        turn: Turn,
+    ) {
+        let (basis, found) = self.find(id);
+        let Some((id, entry)) = found else {
+            return self.answer(ticket, Answer::Added(Err(TransactionError::UnknownProducer)), basis);
+        };
+        if entry.pending.is_some() {
+            return self.answer(ticket, Answer::Added(Err(TransactionError::Busy)), basis);
+        }
+        if let Err(error) = check(entry, producer) {
+            return self.answer(ticket, Answer::Added(Err(error)), basis);
+        }
+        let current = &entry.current;
+        if current.state == TransactionState::Ongoing && current.partitions.is_superset(added) {
+            return self.answer(ticket, Answer::Added(Ok(())), basis);
+        }
+        let (id, target): (Arc<str>, _) =
+            (id.clone(), current.with_partitions(added, client_version, turn.now.wall_ms));
+        self.change(&id, target, Some((ticket, Answer::Added(Ok(())))), turn);
+    }
+
+    /// Whether the open transaction writes to the partitions: a result for each, in their order, or one for all.
+    pub fn verify_partitions(&mut self, id: &str, producer: Producer, asked: &Partitions, ticket: Ticket) {
+        let (basis, found) = self.find(id);
+        let verified = verify(found.map(|(_, entry)| entry), producer, asked);
+        self.answer(ticket, Answer::Verified(verified), basis);
+    }
+}
+
+fn verify(entry: Option<&Entry>, producer: Producer, asked: &Partitions) -> Verified {
+    let entry = entry.ok_or(TransactionError::UnknownProducer)?;
+    check(entry, producer)?;
+    let verify = |partition: &(Arc<str>, PartitionIndex)| {
+        let is_added = entry.current.partitions.contains(partition);
+        if is_added { Ok(()) } else { Err(TransactionError::PartitionNotAdded) }
+    };
+    Ok(asked.iter().map(verify).collect())
+}
+
+/// Rejects requests that are not from the id's producer, and all requests while a transaction ends.
+fn check(entry: &Entry, producer: Producer) -> Result<(), TransactionError> {
+    let current = &entry.current;
+    if current.producer_id != producer.id {
+        Err(TransactionError::UnknownProducer)
+    } else if current.producer_epoch != producer.epoch {
+        Err(TransactionError::Fenced)
+    } else if current.state.is_prepared() {
+        Err(TransactionError::Busy)
+    } else {
+        Ok(())
+    }
+}
