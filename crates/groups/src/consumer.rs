@@ -20,25 +20,18 @@
 mod apply;
 mod classic;
 mod describe;
-mod error;
-mod hash;
 mod heartbeat;
 mod leave;
 mod member;
 mod migration;
 mod reconcile;
-mod record;
 mod resolution;
 mod subscription;
 mod target;
 
-pub(super) use error::HeartbeatError;
-pub(super) use hash::TopicHashes;
 pub(super) use heartbeat::Beat;
 pub(super) use leave::Removal;
-pub(super) use member::{LEAVING, LEAVING_FOR_A_WHILE};
 pub(super) use migration::Downgrade;
-pub use record::ConsumerRecord;
 pub(super) use resolution::Matches;
 
 use super::assignor::Assignment;
@@ -46,7 +39,8 @@ use super::commits::{Commit, MayCommit, validate_fetch};
 use super::config::ConsumerGroupTimes;
 use super::deadlines::Deadlines;
 use super::error::MembershipError;
-use super::record::CoordinatorRecord;
+use super::heartbeat_error::HeartbeatError;
+use super::record::{ConsumerRecord, CoordinatorRecord};
 use member::Member;
 use std::cell::Cell;
 use std::collections::BTreeMap;

@@ -1,21 +1,8 @@
 //! When members of a group whose coordinator assigns have to be heard of, and what they have to be done with by then.
 
-use super::timers::{Deadline, Timer, Timers};
+use super::timers::{Deadline, Timer, Timers, Watch};
 use std::sync::Arc;
 use thalweg_hash::HashMap;
-
-/// What a member is watched for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Watch {
-    /// Its next heartbeat.
-    Session,
-    /// That it revokes what it has to.
-    Revocation,
-    /// That a classic member joins again.
-    Join,
-    /// That a classic member asks for its assignment.
-    Sync,
-}
 
 /// A change of a member's deadlines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

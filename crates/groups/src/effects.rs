@@ -3,7 +3,6 @@
 use super::answer::{Answer, join_error, sync_error};
 use super::config::GroupConfig;
 use super::error::MembershipError;
-use super::kind::Group;
 use super::member::Terms;
 use super::record::CoordinatorRecord;
 use super::timers::Timers;
@@ -33,12 +32,7 @@ pub(super) struct Effects {
 #[derive(Debug)]
 pub(super) enum Completion {
     /// The group exists. If it cannot be written, the join that made it fails.
-    NewGroup {
-        group: Arc<str>,
-        ticket: Ticket,
-        /// The group without members, of another kind, that it takes the place of.
-        replaced: Option<Group>,
-    },
+    NewGroup { group: Arc<str>, ticket: Ticket },
     /// The last member is gone.
     EmptyGroup { group: Arc<str> },
     /// Sends the leader's assignment to the members, if it is still for their generation.

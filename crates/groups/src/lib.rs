@@ -23,6 +23,7 @@
 mod answer;
 pub mod assignor;
 mod classic;
+mod client;
 mod commits;
 mod config;
 mod consumer;
@@ -30,8 +31,10 @@ mod coordinator;
 mod deadlines;
 mod effects;
 mod error;
+mod heartbeat_error;
 mod kind;
 mod member;
+mod member_epoch;
 mod offsets;
 mod record;
 pub mod regex;
@@ -45,21 +48,22 @@ mod target;
 mod tests;
 mod timed;
 mod timers;
+mod topic_hashes;
 mod topics;
 
-pub use answer::{Answer, ClientInfo, TopicFilter};
+pub use answer::Answer;
+
+pub use client::{ClientInfo, TopicFilter};
 pub use config::{
     ConsumerGroupConfig, ConsumerGroupTimes, GroupConfig, Migration, ShareGroupConfig, ShareGroupTimes,
     StreamsGroupConfig, StreamsGroupTimes,
 };
-pub use consumer::ConsumerRecord;
 pub use coordinator::GroupCoordinator;
 pub use offsets::{OffsetAndMetadata, TransactionOutcome};
 pub use record::CoordinatorRecord;
 pub use shard::{EndOfTransaction, GroupFigures, Shard, TransactionalProducer, Write};
 pub use share::{
     Altered, DeletedOffsets, Initialization, Partitions as SharePartitions, ShareAnswer, ShareGroupError,
-    ShareGroupRecord,
 };
-pub use streams::{StreamsAnswer, StreamsGroupRecord};
+pub use streams::StreamsAnswer;
 pub use topics::{DeletedTopic, TopicPlacement, Topics};

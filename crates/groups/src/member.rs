@@ -1,6 +1,6 @@
 //! One member of a group (`ClassicGroupMember`).
 
-use super::answer::ClientInfo;
+use super::client::ClientInfo;
 use super::timers::Deadline;
 use bytes::Bytes;
 use std::sync::Arc;

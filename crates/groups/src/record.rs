@@ -8,9 +8,14 @@
 //! [`ConsumerRecord`] are consumer groups', those of [`ShareGroupRecord`] share groups', those of
 //! [`StreamsGroupRecord`] streams groups'. Other types belong to later versions of Kafka; they are skipped.
 
-use super::consumer::ConsumerRecord;
-use super::share::ShareGroupRecord;
-use super::streams::StreamsGroupRecord;
+mod consumer;
+mod share;
+mod streams;
+
+pub use consumer::ConsumerRecord;
+pub use share::ShareGroupRecord;
+pub use streams::StreamsGroupRecord;
+
 use bytes::{BufMut, Bytes, BytesMut};
 use thalweg_metadata::PartitionIndex;
 use thalweg_shard::RecordDecodeError;

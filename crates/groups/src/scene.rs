@@ -1,7 +1,7 @@
-//! What a decision of a group whose coordinator assigns looks at besides the group.
+//! Inputs of a decision about a group whose coordinator assigns: time, settings, topics.
 
 use super::config::GroupConfig;
-use super::consumer::TopicHashes;
+use super::topic_hashes::TopicHashes;
 use super::topics::Topics;
 use thalweg_shard::Moment;
 

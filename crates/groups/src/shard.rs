@@ -23,7 +23,6 @@ pub use write::{EndOfTransaction, TransactionalProducer, Write};
 use super::answer::{Answer, join_error, sync_error};
 use super::classic::{ClassicGroup, Waiting};
 use super::config::{ConsumerGroupTimes, GroupConfig, ShareGroupTimes, StreamsGroupTimes};
-use super::consumer::TopicHashes;
 use super::effects::{Completion, Context, Effects};
 use super::error::MembershipError;
 use super::kind::Group;
@@ -31,6 +30,7 @@ use super::offsets::OffsetStore;
 use super::record::CoordinatorRecord;
 use super::timed::Timed;
 use super::timers::Timers;
+use super::topic_hashes::TopicHashes;
 use super::topics::Topics;
 use bytes::Bytes;
 use parking_lot::RwLock;
@@ -287,8 +287,8 @@ impl thalweg_shard::Shard for Shard {
                 self.apply(record, offset, producer_id, Some(last_offset), now.wall_ms);
             }
         }
-        if let Some(Completion::NewGroup { group, replaced, .. }) = &mut write.completion {
-            let (group, mut replaced) = (group.clone(), replaced.take());
+        if let Some(Completion::NewGroup { group, .. }) = &write.completion {
+            let (group, mut replaced) = (group.clone(), write.replaced.take());
             // It has no members, so no request waits.
             if let Some(replaced) = &mut replaced {
                 replaced.dissolve(&mut self.timers);
@@ -322,7 +322,13 @@ impl thalweg_shard::Shard for Shard {
         } else {
             tracing::warn!(records = write.records.len(), %error, "Group coordinator write was rejected");
         }
-        self.fail(write.answers, write.completion, error, now, true);
+        match write.completion {
+            Some(Completion::NewGroup { group, .. }) => {
+                self.fail(write.answers, None, error, now);
+                self.discard_group(&group, write.replaced, error);
+            }
+            completion => self.fail(write.answers, completion, error, now),
+        }
     }
 
     fn acknowledged(&mut self, last_offset: i64, now: Moment) {
@@ -343,7 +349,7 @@ impl thalweg_shard::Shard for Shard {
         }
         while self.pending.front().is_some_and(|pending| pending.last_offset <= last_offset) {
             let pending = self.pending.pop_front().expect("it was just looked at");
-            self.fail(pending.answers, pending.completion, error, now, false);
+            self.fail(pending.answers, pending.completion, error, now);
         }
     }
 
@@ -418,6 +424,7 @@ impl Shard {
                 marker: None,
                 answers: effects.answers,
                 completion: Some(completion),
+                replaced: None,
                 after: None,
                 is_applied: false,
                 is_divisible: false,
@@ -444,6 +451,7 @@ impl Shard {
             marker,
             answers,
             completion,
+            replaced: None,
             after,
             is_applied,
             is_divisible,
@@ -529,17 +537,12 @@ impl Shard {
         completion: Option<Completion>,
         error: WriteError,
         now: Moment,
-        never_happened: bool,
     ) {
         for (ticket, answer) in answers {
             self.answers.fail(ticket, answer, error);
         }
-        match completion {
-            Some(Completion::NewGroup { group, replaced, .. }) if never_happened => {
-                self.discard_group(&group, replaced, error);
-            }
-            Some(completion) => self.complete(completion, Err(error), now),
-            None => {}
+        if let Some(completion) = completion {
+            self.complete(completion, Err(error), now);
         }
     }
 

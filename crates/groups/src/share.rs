@@ -20,20 +20,17 @@ mod error;
 mod heartbeat;
 mod member;
 mod offsets;
-mod record;
 mod states;
 mod target;
 
 pub use answer::ShareAnswer;
 pub use error::ShareGroupError;
 pub(super) use heartbeat::Beat;
-pub(super) use member::LEAVING;
 pub use offsets::{Altered, DeletedOffsets};
-pub use record::ShareGroupRecord;
 
 use super::assignor::Assignment;
 use super::config::ShareGroupTimes;
-use super::record::CoordinatorRecord;
+use super::record::{CoordinatorRecord, ShareGroupRecord};
 use super::timers::Deadline;
 use member::{Member, member_tombstones};
 use states::States;

@@ -5,9 +5,21 @@
 //! once per member and session timeout. Entries are removed with their owner, so the queue has at most as many as
 //! there are members and rebalances.
 
-use super::deadlines::Watch;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// What a member is watched for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Watch {
+    /// Its next heartbeat.
+    Session,
+    /// That it revokes what it has to.
+    Revocation,
+    /// That a classic member joins again.
+    Join,
+    /// That a classic member asks for its assignment.
+    Sync,
+}
 
 /// Whose deadline it is.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! One shard with its lock: appends its writes under the lock, and sends its answers to waiting requests.
 
 use super::answers::{Acknowledged, HeldAnswers};
+use super::driver::Driver;
 use super::log::LostOffsets;
-use super::shards::Driver;
 use super::{Appended, Failing, Moment, Part, ReplayError, Shard, Ticket, Unavailable, WriteError};
 use parking_lot::Mutex;
 use std::collections::VecDeque;

@@ -17,6 +17,7 @@
 
 mod answers;
 mod cell;
+mod driver;
 mod error;
 mod load;
 mod log;

@@ -2,6 +2,7 @@
 //! until the next deadline. It decides nothing.
 
 use super::cell::Progress;
+use super::driver::Driver;
 use super::load::load;
 use super::{Acknowledged, Cell, CoordinatorLog, Moment, Shard, Ticket, Unavailable};
 use parking_lot::RwLock;
@@ -36,32 +37,6 @@ pub struct LoadFigures {
     pub loading: usize,
     /// Partitions whose log could not be read, for a reason that does not pass.
     pub failed: usize,
-}
-
-/// State shared by the cells of a coordinator.
-pub(super) struct Driver<S: Shard> {
-    pub(super) shared: S::Shared,
-    pub(super) log: Arc<dyn CoordinatorLog>,
-    pub(super) runtime: Handle,
-    /// Notifies the sleeper of a nearer deadline.
-    pub(super) wake: Notify,
-    /// How long loads took.
-    pub(super) loads: Histogram,
-    clock: Clock,
-    started: Instant,
-}
-
-impl<S: Shard> Driver<S> {
-    fn now(&self) -> Moment {
-        let monotonic_ms = i64::try_from(self.started.elapsed().as_millis()).unwrap_or(i64::MAX);
-        Moment { wall_ms: self.clock.now_ms(), monotonic_ms }
-    }
-
-    /// The time, and the context of a turn now.
-    pub(super) fn turn(&self) -> (Moment, S::Turn) {
-        let now = self.now();
-        (now, S::turn(&self.shared, now))
-    }
 }
 
 /// The shards that this broker leads.

@@ -4,9 +4,11 @@
 use super::answer::{Answer, Producer, Verified};
 use super::config::TransactionConfig;
 use super::error::{NoProducerIds, TransactionError};
-use super::markers::MarkerQueue;
 use super::metadata::Partitions;
-use super::shard::{EndRequest, InitRequest, Shard, TransactionFigures, TransactionFilter, Turn};
+use super::shard::{
+    Cluster, EndRequest, InitRequest, MarkerQueue, Shard, ShardContext, TransactionFigures,
+    TransactionFilter, Turn,
+};
 use futures_util::future::join;
 use parking_lot::Mutex;
 use std::fmt;
@@ -14,23 +16,10 @@ use std::sync::Arc;
 use thalweg_log::Clock;
 use thalweg_log::disk::Disk;
 use thalweg_metadata::PartitionIndex;
-use thalweg_shard::{
-    Cell, CoordinatorLog, LoadFigures, RequestError, Shards, Ticket, Unavailable, partition_for,
-};
+use thalweg_shard::{CoordinatorLog, LoadFigures, RequestError, Shards, Ticket, Unavailable, partition_for};
 use thalweg_wire::request::describe_transactions_response::TransactionState as Described;
 use thalweg_wire::request::list_transactions_response::TransactionState as Listed;
 use tokio::sync::Notify;
-
-/// The coordinator's view of the cluster.
-pub trait Cluster: Send + Sync + 'static {
-    /// How many partitions `__transaction_state` has, if it exists.
-    fn state_partition_count(&self) -> Option<i32>;
-    /// The finalised level of transaction.version.
-    fn transaction_version(&self) -> i16;
-}
-
-/// An id that needs a producer id, and the shard that it belongs to.
-pub(super) type NeedingId = (Arc<Cell<Shard>>, Arc<str>);
 
 /// A producer's flags for two-phase commits (KIP-939).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,15 +28,6 @@ pub struct TwoPhaseCommit {
     pub begins: bool,
     /// It wants to continue a prepared transaction.
     pub keeps: bool,
-}
-
-/// State shared by the shards.
-pub struct ShardContext {
-    pub(super) config: Arc<TransactionConfig>,
-    pub(super) cluster: Arc<dyn Cluster>,
-    /// Ids whose transactions are to be aborted under a new producer id, with their shards.
-    pub(super) needing_ids: Mutex<Vec<NeedingId>>,
-    pub(super) markers: Arc<MarkerQueue>,
 }
 
 /// The transaction coordinator of this broker: a function for each API, independent of versions, which `api` handles;

@@ -34,11 +34,13 @@ mod verifier;
 
 pub use answer::{Answer, Producer, Verified};
 pub use config::TransactionConfig;
-pub use coordinator::{Cluster, TransactionCoordinator, TwoPhaseCommit};
+pub use coordinator::{TransactionCoordinator, TwoPhaseCommit};
 pub use error::{MarkerError, NoProducerIds, TransactionError, VerificationError};
-pub use markers::{Marker, MarkerSender, MarkerWriter};
+pub use markers::{MarkerSender, MarkerWriter};
 pub use metadata::{Partitions, TransactionMetadata};
 pub use producer_ids::ProducerIds;
-pub use shard::{EndRequest, InitRequest, MarkerOrder, TransactionFigures, TransactionFilter};
+pub use shard::{
+    Cluster, EndRequest, InitRequest, Marker, MarkerOrder, TransactionFigures, TransactionFilter,
+};
 pub use state::{Outcome, TransactionState};
 pub use verifier::{Guarded, Verification, Verifier, begin as begin_verification, must_ask};

@@ -7,10 +7,9 @@
 
 use super::coordinator::TransactionCoordinator;
 use super::error::MarkerError;
-use super::shard::{MarkerOrder, Shard};
+use super::shard::{Marker, MarkerQueue, Sending, TopicPartitions};
 use super::state::Outcome;
 use futures_util::future::join_all;
-use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,13 +20,10 @@ use thalweg_log::Clock;
 use thalweg_membership::{PeerError, Peers};
 use thalweg_metadata::topic_name::OFFSETS;
 use thalweg_metadata::{BrokerId, ImageCell, PartitionIndex};
-use thalweg_record::{ProducerEpoch, ProducerId};
 use thalweg_replica::partition::{EndMarker, Partition, Partitions};
-use thalweg_shard::Cell;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::write_txn_markers_request::{WritableTxnMarker, WritableTxnMarkerTopic};
 use thalweg_wire::request::{WriteTxnMarkersRequest, WriteTxnMarkersResponse};
-use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -35,23 +31,6 @@ use tokio::time::Instant;
 const RETRY: Duration = Duration::from_millis(50);
 /// Markers in one request.
 const MARKERS_AT_ONCE: usize = 1000;
-
-type TopicPartitions = Vec<(Arc<str>, PartitionIndex)>;
-
-/// The end of one producer's transaction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Marker {
-    /// The producer.
-    pub producer_id: ProducerId,
-    /// The epoch that the marker has.
-    pub producer_epoch: ProducerEpoch,
-    /// The epoch of its coordinator.
-    pub coordinator_epoch: i32,
-    /// How the transaction ends.
-    pub outcome: Outcome,
-    /// The level of transaction.version by which it was made.
-    pub transaction_version: i16,
-}
 
 /// Writes the markers of any coordinator into the partitions that are led here.
 #[derive(Debug)]
@@ -114,84 +93,6 @@ impl MarkerWriter {
             Some(wait) => Ok(wait.until(deadline).await?),
             None => Ok(()),
         }
-    }
-}
-
-/// Markers on their way.
-#[derive(Clone, Debug)]
-struct Sending {
-    cell: Arc<Cell<Shard>>,
-    order: Arc<MarkerOrder>,
-    /// The partitions that are still to be written by this route.
-    partitions: TopicPartitions,
-}
-
-impl Sending {
-    fn marker(&self) -> Marker {
-        let order = &self.order;
-        Marker {
-            producer_id: ProducerId(order.producer_id),
-            producer_epoch: ProducerEpoch(order.producer_epoch),
-            coordinator_epoch: order.coordinator_epoch,
-            outcome: order.outcome,
-            transaction_version: order.transaction_version,
-        }
-    }
-
-    /// Processes results of partitions. Returns those to be retried.
-    fn settle(self, results: Vec<((Arc<str>, PartitionIndex), ErrorCode)>) -> Option<Sending> {
-        let (mut written, mut again) = (Vec::new(), Vec::new());
-        for ((topic, partition), error) in results {
-            match error {
-                ErrorCode::None => written.push((topic, partition)),
-                // A partition that accepts no markers cannot contain transactional records.
-                ErrorCode::UnsupportedForMessageFormat | ErrorCode::UnsupportedVersion => {
-                    written.push((topic, partition));
-                }
-                ErrorCode::InvalidProducerEpoch | ErrorCode::TransactionCoordinatorFenced => {
-                    let order = &self.order;
-                    tracing::info!(
-                        transactional_id = &*order.id, producer_id = order.producer_id,
-                        producer_epoch = order.producer_epoch, coordinator_epoch = order.coordinator_epoch,
-                        %topic, %partition, %error, "Transaction marker is stale and is not retried"
-                    );
-                    return None;
-                }
-                error => {
-                    tracing::debug!(transactional_id = &*self.order.id, %topic, %partition, %error, "Retrying a transaction marker");
-                    again.push((topic, partition));
-                }
-            }
-        }
-        if !written.is_empty() {
-            self.cell.turn(|shard, turn| shard.markers_written(&self.order.id, &written, turn));
-        }
-        (!again.is_empty()).then_some(Sending { partitions: again, ..self })
-    }
-}
-
-/// The markers that wait to be sent: no more than there are transactions that end.
-#[derive(Debug, Default)]
-pub(super) struct MarkerQueue {
-    waiting: Mutex<Vec<Sending>>,
-    news: Notify,
-}
-
-impl MarkerQueue {
-    /// Takes the orders of a shard.
-    pub(super) fn add(&self, cell: &Arc<Cell<Shard>>, orders: Vec<MarkerOrder>) {
-        if orders.is_empty() {
-            return;
-        }
-        self.put(orders.into_iter().map(|order| {
-            let partitions = order.partitions.clone();
-            Sending { cell: Arc::clone(cell), order: Arc::new(order), partitions }
-        }));
-    }
-
-    fn put(&self, sendings: impl IntoIterator<Item = Sending>) {
-        self.waiting.lock().extend(sendings);
-        self.news.notify_one();
     }
 }
 

@@ -8,19 +8,23 @@
 //! seen by the next request is lost with a failing broker.
 
 mod admin;
+mod context;
 mod end;
 mod expiry;
 mod init;
+mod marker_queue;
 mod partitions;
 mod replay;
 
 pub use admin::{TransactionFigures, TransactionFilter};
+pub use context::{Cluster, ShardContext};
 pub use end::EndRequest;
 pub use init::InitRequest;
+pub use marker_queue::Marker;
+pub(super) use marker_queue::{MarkerQueue, Sending, TopicPartitions};
 
 use super::answer::Answer;
 use super::config::TransactionConfig;
-use super::coordinator::ShardContext;
 use super::metadata::{EPOCH_PER_TRANSACTION, TransactionMetadata};
 use super::record::{encode_key, encode_value};
 use super::state::{Outcome, TransactionState};

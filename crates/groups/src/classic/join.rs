@@ -1,6 +1,6 @@
 //! Joining: admission, member ids, and the effect on the group.
 
-use super::super::answer::ClientInfo;
+use super::super::client::ClientInfo;
 use super::super::config::GroupConfig;
 use super::super::effects::{Completion, Context, StaticMember};
 use super::super::error::MembershipError;

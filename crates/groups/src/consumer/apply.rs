@@ -3,9 +3,10 @@
 //! Tombstones may come in any order, and for what is not there: a log that was compacted does not have all that was
 //! written.
 
+use super::super::member_epoch::LEAVING;
+use super::super::record::ConsumerRecord;
 use super::super::timers::Timers;
-use super::member::{LEAVING, Member, Owned};
-use super::record::ConsumerRecord;
+use super::member::{Member, Owned};
 use super::subscription::{Resolved, count};
 use super::{ConsumerGroup, FIRST_EPOCH};
 use std::collections::BTreeSet;

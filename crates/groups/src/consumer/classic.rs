@@ -9,10 +9,10 @@
 use super::super::classic::Joining;
 use super::super::deadlines::Change;
 use super::super::error::MembershipError;
+use super::super::heartbeat_error::HeartbeatError;
 use super::super::record::CoordinatorRecord;
 use super::super::subscription::{consumer_subscription, encode_assignment};
 use super::super::topics::Topics;
-use super::error::HeartbeatError;
 use super::leave::Removal;
 use super::member::{ClassicMember, Member, MemberState, Owned};
 use super::migration::Downgrade;

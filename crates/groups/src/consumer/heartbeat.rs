@@ -1,12 +1,13 @@
 //! A heartbeat: a member joins, changes, and comes closer to its target.
 
-use super::super::answer::ClientInfo;
+use super::super::client::ClientInfo;
 use super::super::deadlines::Change;
+use super::super::heartbeat_error::HeartbeatError;
+use super::super::member_epoch::LEAVING_FOR_A_WHILE;
 use super::super::record::CoordinatorRecord;
 use super::super::regex::validate;
 use super::super::target::Target;
-use super::error::HeartbeatError;
-use super::member::{LEAVING_FOR_A_WHILE, Member, MemberState, Owned, member_tombstones, target_record};
+use super::member::{Member, MemberState, Owned, member_tombstones, target_record};
 use super::reconcile::Reconciliation;
 use super::{ConsumerGroup, Scene};
 use std::borrow::Cow;

@@ -1,10 +1,12 @@
 //! Members leave, or are taken for dead.
 
-use super::super::deadlines::{Change, Watch};
+use super::super::deadlines::Change;
+use super::super::heartbeat_error::HeartbeatError;
+use super::super::member_epoch::LEAVING_FOR_A_WHILE;
 use super::super::record::CoordinatorRecord;
+use super::super::timers::Watch;
 use super::super::timers::{Timer, Timers};
-use super::error::HeartbeatError;
-use super::member::{LEAVING_FOR_A_WHILE, Member, MemberState, Owned, member_tombstones};
+use super::member::{Member, MemberState, Owned, member_tombstones};
 use super::migration::Downgrade;
 use super::{ConsumerGroup, Scene};
 use std::collections::BTreeMap;

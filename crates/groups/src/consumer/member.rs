@@ -1,9 +1,9 @@
 //! One member of a consumer group (`ConsumerGroupMember`), and its records.
 
-use super::super::answer::ClientInfo;
 use super::super::assignor::Assignment;
+use super::super::client::ClientInfo;
+use super::super::record::ConsumerRecord;
 use super::super::record::CoordinatorRecord;
-use super::record::ConsumerRecord;
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,11 +12,6 @@ use thalweg_wire::group::consumer_group_current_member_assignment_value::TopicPa
 use thalweg_wire::group::consumer_group_member_metadata_value::{ClassicMemberMetadata, ClassicProtocol};
 use thalweg_wire::group::consumer_group_target_assignment_member_value::TopicPartition;
 use thalweg_wire::group::*;
-
-/// The epoch of a member that leaves.
-pub(in super::super) const LEAVING: i32 = -1;
-/// The epoch of a static member that leaves and will return.
-pub(in super::super) const LEAVING_FOR_A_WHILE: i32 = -2;
 
 /// How far a member is from its target assignment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

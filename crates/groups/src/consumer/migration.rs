@@ -4,12 +4,12 @@
 
 use super::super::classic::ClassicGroup;
 use super::super::deadlines::Change;
+use super::super::heartbeat_error::HeartbeatError;
 use super::super::member::{Member as OfClassicGroup, Protocol, Terms};
 use super::super::record::CoordinatorRecord;
 use super::super::subscription::{consumer_assignment, consumer_subscription};
 use super::super::timers::Deadline;
 use super::classic::consumer_assignment_of;
-use super::error::HeartbeatError;
 use super::heartbeat::Reported;
 use super::leave::Removal;
 use super::member::{ClassicMember, Member, Owned, target_record};

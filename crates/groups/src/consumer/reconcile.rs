@@ -11,7 +11,7 @@
 //! A partition has one owner: the member that has it assigned, or has not revoked it yet.
 
 use super::super::assignor::Assignment;
-use super::error::HeartbeatError;
+use super::super::heartbeat_error::HeartbeatError;
 use super::member::{Member, MemberState, Owned};
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,7 +1,9 @@
 //! ConsumerGroupHeartbeat and ConsumerGroupDescribe: checks the form of a request, before its group is asked.
 
-use super::super::answer::{Answer, ClientInfo, TopicFilter};
-use super::super::consumer::{HeartbeatError, LEAVING, LEAVING_FOR_A_WHILE};
+use super::super::answer::Answer;
+use super::super::client::{ClientInfo, TopicFilter};
+use super::super::heartbeat_error::HeartbeatError;
+use super::super::member_epoch::{LEAVING, LEAVING_FOR_A_WHILE};
 use super::super::shard::Shard;
 use super::GroupCoordinator;
 use super::describing::Described;

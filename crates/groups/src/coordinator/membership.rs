@@ -1,6 +1,7 @@
 //! JoinGroup, SyncGroup, Heartbeat and LeaveGroup, in the form of each version.
 
-use super::super::answer::{Answer, ClientInfo, join_error, sync_error};
+use super::super::answer::{Answer, join_error, sync_error};
+use super::super::client::ClientInfo;
 use super::super::error::MembershipError;
 use super::GroupCoordinator;
 use bytes::Bytes;

@@ -1,7 +1,8 @@
 //! OffsetCommit, TxnOffsetCommit, OffsetFetch and OffsetDelete: resolves topics by name or id, and answers for
 //! missing ones without the group.
 
-use super::super::answer::{Answer, ClientInfo};
+use super::super::answer::Answer;
+use super::super::client::ClientInfo;
 use super::super::error::{MembershipError, ViewError};
 use super::GroupCoordinator;
 use super::bounds;

@@ -1,9 +1,11 @@
 //! Share groups, as far as their group knows them: what the share coordinator is to do follows in `thalweg_share_groups`.
 
-use super::super::answer::{Answer, ClientInfo};
+use super::super::answer::Answer;
+use super::super::client::ClientInfo;
+use super::super::member_epoch::LEAVING;
 use super::super::shard::Shard;
 use super::super::share::{
-    Altered, DeletedOffsets, Initialization, LEAVING, Partitions, ShareAnswer, ShareGroupError,
+    Altered, DeletedOffsets, Initialization, Partitions, ShareAnswer, ShareGroupError,
 };
 use super::GroupCoordinator;
 use super::describing::Described;

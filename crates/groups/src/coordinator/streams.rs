@@ -1,7 +1,8 @@
 //! StreamsGroupHeartbeat and StreamsGroupDescribe: checks the form of a request, before its group is asked.
 
-use super::super::answer::{Answer, ClientInfo};
-use super::super::consumer::{LEAVING, LEAVING_FOR_A_WHILE};
+use super::super::answer::Answer;
+use super::super::client::ClientInfo;
+use super::super::member_epoch::{LEAVING, LEAVING_FOR_A_WHILE};
 use super::super::shard::Shard;
 use super::super::streams::{StreamsAnswer, StreamsGroupError};
 use super::GroupCoordinator;

@@ -210,6 +210,7 @@ impl Shard {
             marker: Some(end),
             answers: vec![(ticket, Answer::TransactionEnded(Ok(())))],
             completion: None,
+            replaced: None,
             after: None,
             is_applied: true,
             is_divisible: false,

@@ -1,15 +1,16 @@
 //! Consumer groups: heartbeats, requests of classic members, deadlines, and the records that the groups follow.
 
-use super::super::answer::{Answer, ClientInfo, TopicFilter, join_error, sync_error};
+use super::super::answer::{Answer, join_error, sync_error};
 use super::super::assignor::ServerAssignor;
 use super::super::classic::{GroupState, Joining};
-use super::super::consumer::{
-    Beat, ConsumerGroup, ConsumerRecord, HeartbeatError, LEAVING, Matches, Removal, Scene,
-};
+use super::super::client::{ClientInfo, TopicFilter};
+use super::super::consumer::{Beat, ConsumerGroup, Matches, Removal, Scene};
 use super::super::deadlines::Change;
 use super::super::error::MembershipError;
+use super::super::heartbeat_error::HeartbeatError;
 use super::super::kind::Group;
-use super::super::record::CoordinatorRecord;
+use super::super::member_epoch::LEAVING;
+use super::super::record::{ConsumerRecord, CoordinatorRecord};
 use super::super::regex::resolve;
 use super::super::timed::Timed;
 use super::super::timers::Timer;

@@ -25,7 +25,7 @@ impl Shard {
                 offset = pending.last_offset,
                 "Group coordinator write was not acknowledged in time (offsets.commit.timeout.ms)"
             );
-            self.fail(pending.answers, pending.completion, WriteError::TimedOut, now, false);
+            self.fail(pending.answers, pending.completion, WriteError::TimedOut, now);
             return true;
         }
         if let Some(timer) = self.timers.pop(now.monotonic_ms) {

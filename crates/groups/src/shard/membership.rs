@@ -1,7 +1,8 @@
 //! JoinGroup, SyncGroup, Heartbeat and LeaveGroup.
 
-use super::super::answer::{Answer, ClientInfo, join_error, sync_error};
+use super::super::answer::{Answer, join_error, sync_error};
 use super::super::classic::{ClassicGroup, Joining};
+use super::super::client::ClientInfo;
 use super::super::effects::Completion;
 use super::super::error::MembershipError;
 use super::super::kind::Group;
@@ -60,18 +61,18 @@ impl Shard {
         let decided = self.with_group(id, now, |group, cx| {
             group.join(cx, &joining);
             if is_new && cx.effects.write.is_none() {
-                let completion = Completion::NewGroup { group: id.into(), ticket, replaced };
+                let completion = Completion::NewGroup { group: id.into(), ticket };
                 cx.effects.write = Some((group.to_empty_record(), completion));
             }
         });
         let ((), effects) = decided.expect("the group exists, or was just made");
         self.settle(effects);
-        if !tombstones.is_empty()
+        if replaced.is_some()
             && let Some(write) = self.writes.back_mut()
         {
             // One batch: the group is of one kind or of the other.
             tombstones.append(&mut write.records);
-            write.records = tombstones;
+            (write.records, write.replaced) = (tombstones, replaced);
         }
     }
 

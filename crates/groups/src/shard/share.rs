@@ -1,11 +1,11 @@
 //! Share groups: heartbeats, sessions, offsets, and the records that the groups follow.
 
-use super::super::answer::{Answer, ClientInfo};
+use super::super::answer::Answer;
+use super::super::client::ClientInfo;
 use super::super::kind::Group;
-use super::super::record::CoordinatorRecord;
-use super::super::share::{
-    Beat, LEAVING, Partitions, ShareAnswer, ShareGroup, ShareGroupError, ShareGroupRecord, ShareScene,
-};
+use super::super::member_epoch::LEAVING;
+use super::super::record::{CoordinatorRecord, ShareGroupRecord};
+use super::super::share::{Beat, Partitions, ShareAnswer, ShareGroup, ShareGroupError, ShareScene};
 use super::super::timed::Timed;
 use super::super::timers::Timer;
 use super::Shard;

@@ -1,13 +1,12 @@
 //! Streams groups: heartbeats, deadlines, and the records that the groups follow.
 
-use super::super::answer::{Answer, ClientInfo};
+use super::super::answer::Answer;
 use super::super::classic::GroupState;
-use super::super::consumer::LEAVING;
+use super::super::client::ClientInfo;
 use super::super::kind::Group;
-use super::super::record::CoordinatorRecord;
-use super::super::streams::{
-    Beat, Decision, StreamsAnswer, StreamsGroup, StreamsGroupError, StreamsGroupRecord, StreamsScene,
-};
+use super::super::member_epoch::LEAVING;
+use super::super::record::{CoordinatorRecord, StreamsGroupRecord};
+use super::super::streams::{Beat, Decision, StreamsAnswer, StreamsGroup, StreamsGroupError, StreamsScene};
 use super::super::timed::Timed;
 use super::super::timers::{Timer, Timers};
 use super::Shard;

@@ -1,9 +1,11 @@
 //! A shard's writes, and their batches.
 
-use super::super::answer::{Answer, TopicFilter};
+use super::super::answer::Answer;
+use super::super::client::TopicFilter;
 use super::super::consumer::Downgrade;
 use super::super::deadlines::Change;
 use super::super::effects::Completion;
+use super::super::kind::Group;
 use super::super::offsets::TransactionOutcome;
 use super::super::record::CoordinatorRecord;
 use bytes::Bytes;
@@ -63,6 +65,8 @@ pub struct Write {
     pub marker: Option<EndOfTransaction>,
     pub(super) answers: Vec<(Ticket, Answer)>,
     pub(super) completion: Option<Completion>,
+    /// The group without members, of another kind, that a new group takes the place of.
+    pub(super) replaced: Option<Group>,
     /// What follows at once when the records are in the log.
     pub(super) after: Option<After>,
     /// Whether the state follows from the records once they are written. Records of a group's membership describe
@@ -82,6 +86,7 @@ impl Write {
             marker: None,
             answers: Vec::new(),
             completion: None,
+            replaced: None,
             after: None,
             is_applied: self.is_applied,
             is_divisible: true,

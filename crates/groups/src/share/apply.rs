@@ -3,8 +3,9 @@
 //! Tombstones may come in any order, and for what is not there: a log that was compacted does not have all that was
 //! written.
 
+use super::super::member_epoch::LEAVING;
 use super::super::timers::Timers;
-use super::member::{LEAVING, Member, target_of};
+use super::member::{Member, target_of};
 use super::states::States;
 use super::{FIRST_EPOCH, ShareGroup, ShareGroupRecord};
 use std::sync::Arc;

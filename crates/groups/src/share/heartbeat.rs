@@ -1,12 +1,13 @@
 //! A heartbeat of a share group's member: it joins, changes, gets its partitions, leaves, or is taken for dead.
 
-use super::super::answer::ClientInfo;
+use super::super::client::ClientInfo;
+use super::super::member_epoch::LEAVING;
 use super::super::record::CoordinatorRecord;
 #[cfg(test)]
 use super::super::timers::Deadline;
 use super::super::timers::{Timer, Timers};
 use super::error::ShareGroupError;
-use super::member::{LEAVING, Member, filtered, member_tombstones};
+use super::member::{Member, filtered, member_tombstones};
 use super::{Initialization, ShareGroup, ShareScene};
 use std::borrow::Cow;
 use std::collections::BTreeSet;

@@ -1,9 +1,9 @@
 //! One member of a share group (`ShareGroupMember`), and its records.
 
-use super::super::answer::ClientInfo;
 use super::super::assignor::Assignment;
+use super::super::client::ClientInfo;
 use super::super::record::CoordinatorRecord;
-use super::record::ShareGroupRecord;
+use super::super::record::ShareGroupRecord;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use thalweg_wire::Uuid;
@@ -11,8 +11,6 @@ use thalweg_wire::group::share_group_current_member_assignment_value::TopicParti
 use thalweg_wire::group::share_group_target_assignment_member_value::TopicPartition;
 use thalweg_wire::group::*;
 
-/// The epoch of a member that leaves.
-pub(in super::super) const LEAVING: i32 = -1;
 /// A member that has what its target gives it. Members of share groups are in no other state.
 const STABLE: i8 = 0;
 

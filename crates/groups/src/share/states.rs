@@ -6,8 +6,8 @@
 //! are written down too, so that a deletion that failed can be repeated.
 
 use super::super::record::CoordinatorRecord;
+use super::super::record::ShareGroupRecord;
 use super::super::topics::Topics;
-use super::record::ShareGroupRecord;
 use std::collections::{BTreeMap, BTreeSet};
 use thalweg_wire::Uuid;
 use thalweg_wire::group::share_group_state_partition_metadata_value::{TopicInfo, TopicPartitionsInfo};

@@ -3,7 +3,7 @@
 //! Tombstones may come in any order, and for what is not there: a log that was compacted does not have all that was
 //! written.
 
-use super::super::consumer::LEAVING;
+use super::super::member_epoch::LEAVING;
 use super::super::timers::Timers;
 use super::member::{Member, target_of};
 use super::topology::Topology;

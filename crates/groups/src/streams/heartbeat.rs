@@ -1,6 +1,6 @@
 //! A heartbeat of a streams group's member: it joins, changes, and comes closer to its target.
 
-use super::super::answer::ClientInfo;
+use super::super::client::ClientInfo;
 use super::super::deadlines::Change;
 use super::super::record::CoordinatorRecord;
 use super::configure::{Configured, Status, configure};

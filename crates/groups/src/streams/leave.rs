@@ -1,8 +1,9 @@
 //! Members of a streams group leave, or are taken for dead; a new group has waited long enough for more of them.
 
-use super::super::consumer::LEAVING;
-use super::super::deadlines::{Change, Watch};
+use super::super::deadlines::Change;
+use super::super::member_epoch::LEAVING;
 use super::super::record::CoordinatorRecord;
+use super::super::timers::Watch;
 use super::super::timers::{Timer, Timers};
 use super::error::StreamsGroupError;
 use super::member::{Member, MemberState, member_tombstones};

@@ -1,8 +1,8 @@
 //! One member of a streams group (`StreamsGroupMember`), and its records.
 
-use super::super::answer::ClientInfo;
+use super::super::client::ClientInfo;
 use super::super::record::CoordinatorRecord;
-use super::record::StreamsGroupRecord;
+use super::super::record::StreamsGroupRecord;
 use super::tasks::{ActiveTasks, Owned, Target, ids, tasks};
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,8 +1,9 @@
 //! Consumer groups seen from outside: members join, revoke, get what others gave up, leave and are fenced.
 
-use super::super::answer::{Answer, TopicFilter};
+use super::super::answer::Answer;
+use super::super::client::TopicFilter;
 use super::super::config::GroupConfig;
-use super::super::consumer::ConsumerRecord;
+use super::super::record::ConsumerRecord;
 use super::super::record::CoordinatorRecord;
 use super::harness::{Harness, client, error, subscription};
 use std::collections::BTreeSet;

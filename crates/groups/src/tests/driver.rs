@@ -1,6 +1,6 @@
 //! The driver: shards are found, loaded, unloaded; requests are formatted by version.
 
-use super::super::answer::ClientInfo;
+use super::super::client::ClientInfo;
 use super::super::config::GroupConfig;
 use super::super::coordinator::GroupCoordinator;
 use super::super::topics::{DeletedTopic, TopicPlacement, Topics};

@@ -1,6 +1,7 @@
 //! A shard with a log in memory and a manual clock: acts as the driver, step by step.
 
-use super::super::answer::{Answer, ClientInfo};
+use super::super::answer::Answer;
+use super::super::client::ClientInfo;
 use super::super::config::{GroupConfig, StreamsGroupTimes};
 use super::super::offsets::TransactionOutcome;
 use super::super::record::CoordinatorRecord;

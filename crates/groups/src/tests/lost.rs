@@ -1,7 +1,7 @@
 //! Logs in which a batch cannot be read any more, whichever it is: what is left is served, and no member is believed.
 
-use super::super::consumer::ConsumerRecord;
 use super::super::offsets::TransactionOutcome;
+use super::super::record::ConsumerRecord;
 use super::commits::{commit_in_transaction, end_transaction, fetch_stable, only_offset};
 use super::consumer::Consumer;
 use super::harness::{Commit, GROUP, Harness, SESSION_MS};

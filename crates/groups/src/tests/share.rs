@@ -3,10 +3,8 @@
 
 use super::super::answer::Answer;
 use super::super::config::GroupConfig;
-use super::super::record::CoordinatorRecord;
-use super::super::share::{
-    Altered, DeletedOffsets, Initialization, Partitions, ShareAnswer, ShareGroupRecord,
-};
+use super::super::record::{CoordinatorRecord, ShareGroupRecord};
+use super::super::share::{Altered, DeletedOffsets, Initialization, Partitions, ShareAnswer};
 use super::harness::{Harness, client};
 use std::collections::BTreeMap;
 use thalweg_shard::{Ticket, WriteError};

@@ -4,7 +4,8 @@
 use super::super::answer::Answer;
 use super::super::config::GroupConfig;
 use super::super::record::CoordinatorRecord;
-use super::super::streams::{StreamsAnswer, StreamsGroupRecord};
+use super::super::record::StreamsGroupRecord;
+use super::super::streams::StreamsAnswer;
 use super::harness::{Harness, client};
 use std::collections::{BTreeMap, BTreeSet};
 use thalweg_shard::{Ticket, WriteError};

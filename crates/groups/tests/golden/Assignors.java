@@ -23,7 +23,7 @@ import org.apache.kafka.coordinator.group.modern.MemberSubscriptionAndAssignment
 /**
  * Lets Kafka's assignors decide about the groups on standard input, for src/group/assignor/tests/kafka.rs:
  *
- *     java -cp "$(compat/kafka-jars/fetch)" crates/coordinator/tests/golden/Assignors.java
+ *     java -cp "$(compat/kafka-jars/fetch)" crates/groups/tests/golden/Assignors.java
  *
  * A group is `group ASSIGNOR TYPE`, then lines `topic ID COUNT` and `member ID INSTANCE TOPICS ASSIGNED`, then `end`. Topics are
  * separated by commas; an assignment is `ID:0,1;ID:2`; a dash stands for nothing. The answer is a line `ID ASSIGNED` for each

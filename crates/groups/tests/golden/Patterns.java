@@ -7,7 +7,7 @@ import java.nio.charset.StandardCharsets;
  * Says of each pattern on standard input which of the arguments RE2/J matches as a whole, by a 1 or 0 for each, or why the
  * pattern is not valid; for src/group/regex/tests.rs:
  *
- *     java -cp "$(compat/kafka-jars/fetch)" crates/coordinator/tests/golden/Patterns.java orders payments
+ *     java -cp "$(compat/kafka-jars/fetch)" crates/groups/tests/golden/Patterns.java orders payments
  */
 public class Patterns {
     public static void main(String[] topics) throws Exception {

@@ -20,7 +20,7 @@ import org.apache.kafka.coordinator.group.streams.assignor.TopologyDescriber;
 /**
  * Lets Kafka's assignor of tasks decide about the groups on standard input, for src/group/assignor/tests/tasks.rs:
  *
- *     java -cp "$(compat/kafka-jars/fetch)" crates/coordinator/tests/golden/Tasks.java
+ *     java -cp "$(compat/kafka-jars/fetch)" crates/groups/tests/golden/Tasks.java
  *
  * A group is `group STANDBYS`, then lines `subtopology ID COUNT STATEFUL` and `member ID PROCESS ACTIVE STANDBY`, then `end`. Tasks
  * are `ID:0,1;ID:2`, or a dash. The answer is a line `ID ACTIVE STANDBY` for each member, by id, then `end`.

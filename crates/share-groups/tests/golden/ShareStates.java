@@ -32,7 +32,7 @@ import org.apache.kafka.timeline.SnapshotRegistry;
 /**
  * Lets Kafka's share coordinator serve the requests on standard input, for src/share/tests/kafka.rs:
  *
- *     java -cp "$(compat/kafka-jars/fetch)" crates/coordinator/tests/golden/ShareStates.java
+ *     java -cp "$(compat/kafka-jars/fetch)" crates/share-groups/tests/golden/ShareStates.java
  *
  * A line is one of these; a share partition P is `GROUP TOPIC PARTITION`, runs are `FIRST:LAST:COUNT:STATE,...` or a dash:
  *

@@ -2,11 +2,11 @@
 
 use super::super::answer::Producer;
 use super::super::config::TransactionConfig;
-use super::super::coordinator::{Cluster, TransactionCoordinator, TwoPhaseCommit};
+use super::super::coordinator::{TransactionCoordinator, TwoPhaseCommit};
 use super::super::error::NoProducerIds;
 use super::super::metadata::TransactionMetadata;
 use super::super::record::{encode_key, encode_value};
-use super::super::shard::{InitRequest, TransactionFilter};
+use super::super::shard::{Cluster, InitRequest, TransactionFilter};
 use super::super::state::TransactionState;
 use super::harness::{ID, TIMEOUT_MS, named};
 use bytes::Bytes;

@@ -8,13 +8,13 @@
 //! name   UTF-16 units, then their number (i32)          all numbers are little-endian
 //! ```
 
-use super::super::topics::{TopicPlacement, Topics};
+use super::topics::{TopicPlacement, Topics};
 use thalweg_hash::HashMap;
 use twox_hash::XxHash3_64;
 
 /// The hashes of topics that groups subscribe to, as they were last computed.
 #[derive(Debug, Default)]
-pub(in super::super) struct TopicHashes {
+pub(super) struct TopicHashes {
     by_name: HashMap<String, Option<i64>>,
 }
 
@@ -23,16 +23,12 @@ const TOPICS_MAX: usize = 100_000;
 
 impl TopicHashes {
     /// A topic has changed.
-    pub(in super::super) fn forget(&mut self, topic: &str) {
+    pub(super) fn forget(&mut self, topic: &str) {
         self.by_name.remove(topic);
     }
 
     /// The hash of the topics that exist; the names are sorted.
-    pub(in super::super) fn of_group<'a>(
-        &mut self,
-        names: impl Iterator<Item = &'a str>,
-        topics: &dyn Topics,
-    ) -> i64 {
+    pub(super) fn of_group<'a>(&mut self, names: impl Iterator<Item = &'a str>, topics: &dyn Topics) -> i64 {
         let mut hashed = Vec::new();
         for name in names {
             let hash = match self.by_name.get(name) {

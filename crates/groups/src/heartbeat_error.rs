@@ -1,13 +1,13 @@
 //! Why a consumer group refuses a request, and Kafka's codes for it.
 
-use super::super::regex::InvalidRegex;
+use super::regex::InvalidRegex;
 use thalweg_shard::{RequestError, Unavailable, WriteError};
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::ConsumerGroupHeartbeatResponse;
 
 /// Why a heartbeat is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(in super::super) enum HeartbeatError {
+pub(super) enum HeartbeatError {
     /// A field of the request has no sensible value.
     #[error("{0}")]
     Invalid(&'static str),
@@ -93,7 +93,7 @@ impl From<WriteError> for HeartbeatError {
 
 impl HeartbeatError {
     /// Kafka's code for it.
-    pub(in super::super) fn code(&self) -> ErrorCode {
+    pub(super) fn code(&self) -> ErrorCode {
         match self {
             HeartbeatError::Invalid(_) => ErrorCode::InvalidRequest,
             HeartbeatError::UnsupportedAssignor { .. } => ErrorCode::UnsupportedAssignor,
@@ -111,7 +111,7 @@ impl HeartbeatError {
     }
 
     /// The refusal.
-    pub(in super::super) fn response(&self) -> ConsumerGroupHeartbeatResponse {
+    pub(super) fn response(&self) -> ConsumerGroupHeartbeatResponse {
         ConsumerGroupHeartbeatResponse {
             error_code: self.code().code(),
             error_message: Some(self.to_string()),

@@ -1,6 +1,6 @@
 //! The records of share groups in `__consumer_offsets`, as Kafka 4.3 writes them.
 
-use super::super::record::{decode_value, encoded, group_records};
+use super::{decode_value, encoded, group_records};
 use bytes::Bytes;
 use thalweg_shard::RecordDecodeError;
 use thalweg_wire::group::*;

@@ -1,0 +1,35 @@
+//! What the cells of a coordinator share.
+
+use super::{CoordinatorLog, Moment, Shard};
+use std::sync::Arc;
+use thalweg_histogram::Histogram;
+use thalweg_log::Clock;
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// State shared by the cells of a coordinator.
+pub(super) struct Driver<S: Shard> {
+    pub(super) shared: S::Shared,
+    pub(super) log: Arc<dyn CoordinatorLog>,
+    pub(super) runtime: Handle,
+    /// Notifies the sleeper of a nearer deadline.
+    pub(super) wake: Notify,
+    /// How long loads took.
+    pub(super) loads: Histogram,
+    pub(super) clock: Clock,
+    pub(super) started: Instant,
+}
+
+impl<S: Shard> Driver<S> {
+    pub(super) fn now(&self) -> Moment {
+        let monotonic_ms = i64::try_from(self.started.elapsed().as_millis()).unwrap_or(i64::MAX);
+        Moment { wall_ms: self.clock.now_ms(), monotonic_ms }
+    }
+
+    /// The time, and the context of a turn now.
+    pub(super) fn turn(&self) -> (Moment, S::Turn) {
+        let now = self.now();
+        (now, S::turn(&self.shared, now))
+    }
+}

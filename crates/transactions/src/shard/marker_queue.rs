@@ -1,0 +1,109 @@
+//! Markers on their way from shards to partitions.
+
+use super::super::state::Outcome;
+use super::{MarkerOrder, Shard};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use thalweg_metadata::PartitionIndex;
+use thalweg_record::{ProducerEpoch, ProducerId};
+use thalweg_shard::Cell;
+use thalweg_wire::ErrorCode;
+use tokio::sync::Notify;
+
+pub(in super::super) type TopicPartitions = Vec<(Arc<str>, PartitionIndex)>;
+
+/// The end of one producer's transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Marker {
+    /// The producer.
+    pub producer_id: ProducerId,
+    /// The epoch that the marker has.
+    pub producer_epoch: ProducerEpoch,
+    /// The epoch of its coordinator.
+    pub coordinator_epoch: i32,
+    /// How the transaction ends.
+    pub outcome: Outcome,
+    /// The level of transaction.version by which it was made.
+    pub transaction_version: i16,
+}
+
+/// Markers on their way.
+#[derive(Clone, Debug)]
+pub(in super::super) struct Sending {
+    pub(in super::super) cell: Arc<Cell<Shard>>,
+    pub(in super::super) order: Arc<MarkerOrder>,
+    /// The partitions that are still to be written by this route.
+    pub(in super::super) partitions: TopicPartitions,
+}
+
+impl Sending {
+    pub(in super::super) fn marker(&self) -> Marker {
+        let order = &self.order;
+        Marker {
+            producer_id: ProducerId(order.producer_id),
+            producer_epoch: ProducerEpoch(order.producer_epoch),
+            coordinator_epoch: order.coordinator_epoch,
+            outcome: order.outcome,
+            transaction_version: order.transaction_version,
+        }
+    }
+
+    /// Processes results of partitions. Returns those to be retried.
+    pub(in super::super) fn settle(
+        self,
+        results: Vec<((Arc<str>, PartitionIndex), ErrorCode)>,
+    ) -> Option<Sending> {
+        let (mut written, mut again) = (Vec::new(), Vec::new());
+        for ((topic, partition), error) in results {
+            match error {
+                ErrorCode::None => written.push((topic, partition)),
+                // A partition that accepts no markers cannot contain transactional records.
+                ErrorCode::UnsupportedForMessageFormat | ErrorCode::UnsupportedVersion => {
+                    written.push((topic, partition));
+                }
+                ErrorCode::InvalidProducerEpoch | ErrorCode::TransactionCoordinatorFenced => {
+                    let order = &self.order;
+                    tracing::info!(
+                        transactional_id = &*order.id, producer_id = order.producer_id,
+                        producer_epoch = order.producer_epoch, coordinator_epoch = order.coordinator_epoch,
+                        %topic, %partition, %error, "Transaction marker is stale and is not retried"
+                    );
+                    return None;
+                }
+                error => {
+                    tracing::debug!(transactional_id = &*self.order.id, %topic, %partition, %error, "Retrying a transaction marker");
+                    again.push((topic, partition));
+                }
+            }
+        }
+        if !written.is_empty() {
+            self.cell.turn(|shard, turn| shard.markers_written(&self.order.id, &written, turn));
+        }
+        (!again.is_empty()).then_some(Sending { partitions: again, ..self })
+    }
+}
+
+/// The markers that wait to be sent: no more than there are transactions that end.
+#[derive(Debug, Default)]
+pub(in super::super) struct MarkerQueue {
+    pub(in super::super) waiting: Mutex<Vec<Sending>>,
+    pub(in super::super) news: Notify,
+}
+
+impl MarkerQueue {
+    /// Takes the orders of a shard.
+    pub(in super::super) fn add(&self, cell: &Arc<Cell<Shard>>, orders: Vec<MarkerOrder>) {
+        if orders.is_empty() {
+            return;
+        }
+        self.put(orders.into_iter().map(|order| {
+            let partitions = order.partitions.clone();
+            Sending { cell: Arc::clone(cell), order: Arc::new(order), partitions }
+        }));
+    }
+
+    pub(in super::super) fn put(&self, sendings: impl IntoIterator<Item = Sending>) {
+        self.waiting.lock().extend(sendings);
+        self.news.notify_one();
+    }
+}
