@@ -1,8 +1,8 @@
 //! The leader epochs of a log by its batches, for a log whose checkpoint is missing or contradicts them.
 //!
-//! Epochs rise from batch to batch, so the first batch of each is found by a binary search: what it costs rises with the
-//! number of epochs, and hardly with the size of the log. An epoch that the batch behind it contradicts is a flipped bit,
-//! which readers put right.
+//! Epochs rise from batch to batch, so the first batch of each is found by a binary search: what it costs rises with
+//! the number of epochs, and hardly with the size of the log. An epoch that the batch behind it contradicts is a
+//! flipped bit, which readers put right.
 //!
 //! Owns: that search. Refuses: deciding when the checkpoint is wrong; see `fit_epochs`.
 
@@ -27,8 +27,8 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// The first batch whose last offset is not below `offset`, with the epoch that the one behind it allows. Segments that
-    /// are damaged there are passed over: readers come to them.
+    /// The first batch whose last offset is not below `offset`, with the epoch that the one behind it allows.
+    /// Segments that are damaged there are passed over: readers come to them.
     fn batch_with(&mut self, offset: Offset, floor: LeaderEpoch) -> io::Result<Option<BatchHeader>> {
         let Some(mut batch) = self.read(offset)?.filter(|batch| batch.base_offset < self.end) else {
             return Ok(None);
@@ -88,8 +88,8 @@ impl Search<'_> {
 }
 
 impl Loading {
-    /// Takes the leader epochs below `end` from the batches, and the starts of those that may have lost their first batch to
-    /// compaction from what is known. The first epoch is assumed to start with the log for the same reason.
+    /// Takes the leader epochs below `end` from the batches, and the starts of those that may have lost their first
+    /// batch to compaction from what is known. The first epoch is assumed to start with the log for the same reason.
     pub(super) fn rebuild_epochs(
         &mut self,
         name: &TopicPartition,

@@ -7,8 +7,9 @@
 //! predecessor.
 //!
 //! If one bit is wrong and the neighbours leave no other possibility, base offset and epoch are repaired: the CRC
-//! vouches for the rest of the batch. Everything else is a fault. An epoch that fits those of the neighbours is sound, whatever
-//! the checkpoint says, which may be that of another time; only one that differs from it by a bit of much weight is not.
+//! vouches for the rest of the batch. Everything else is a fault. An epoch that fits those of the neighbours is
+//! sound, whatever the checkpoint says, which may be that of another time; only one that differs from it by a bit of
+//! much weight is not.
 //!
 //! Owns: that judgement, and the repair. Refuses: reading records, and cutting; see `recover` and `read`.
 
@@ -21,8 +22,8 @@ use crate::epochs::LeaderEpochs;
 use crate::scan::{BatchFault, CorruptBatch, HeaderScan, Placed, ScanError};
 use crate::topic_partition::TopicPartition;
 
-/// Changes of leaders that may well lie between two batches, where the checkpoint is of another time: an idle partition has
-/// many, and a controller that finds its log to be an older copy goes on a thousand epochs later.
+/// Changes of leaders that may well lie between two batches, where the checkpoint is of another time: an idle
+/// partition has many, and a controller that finds its log to be an older copy goes on a thousand epochs later.
 const EPOCHS_APART_MAX: u32 = 2_000;
 
 /// A region of a segment, with the known parts of the log around it.
@@ -129,9 +130,9 @@ impl Oddities {
     }
 }
 
-/// Whether only a flipped bit explains that a batch is not of the epoch that is known for its offset, although the epochs
-/// rise from batch to batch: the two differ by one bit of much weight, and no batch beside it is of the one that it has. By
-/// less they differ where the checkpoint is of another time.
+/// Whether only a flipped bit explains that a batch is not of the epoch that is known for its offset, although the
+/// epochs rise from batch to batch: the two differ by one bit of much weight, and no batch beside it is of the one
+/// that it has. By less they differ where the checkpoint is of another time.
 pub(super) fn is_flipped(found: LeaderEpoch, known: LeaderEpoch, beside: [Option<&BatchHeader>; 2]) -> bool {
     let mut beside = beside.into_iter().flatten();
     let is_far = found.0.abs_diff(known.0) > EPOCHS_APART_MAX;

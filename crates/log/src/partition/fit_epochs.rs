@@ -1,12 +1,13 @@
 //! The leader epochs of a log that was found on disk: whether the checkpoint fits the batches.
 //!
 //! Owns: that the batches outrank the file. It may be that of another time or of another log, which something has put
-//! there while the log was closed, and a leader that believes it tells its followers to cut their logs, or to keep records that
-//! others have replaced. A start compares it with the ends of one segment, which shows an older copy: the newest after a
-//! clean stop, and the one before those that recovery reads after any other. The segments before are compared one at a time
-//! in the background (see `continuity`), at their ends and where epochs begin. No CRC covers the epoch of a batch, and a
-//! follower with a wrong epoch may be refused by its leader for ever: one batch alone does not outrank the file if only a flipped
-//! bit explains the difference. Readers put that bit right. Refuses: judging single batches; see `examine`.
+//! there while the log was closed, and a leader that believes it tells its followers to cut their logs, or to keep
+//! records that others have replaced. A start compares it with the ends of one segment, which shows an older copy:
+//! the newest after a clean stop, and the one before those that recovery reads after any other. The segments are
+//! compared one at a time in the background (see `continuity`), at their ends and where epochs begin. No CRC covers
+//! the epoch of a batch, and a follower with a wrong epoch may be refused by its leader for ever: one batch alone
+//! does not outrank the file if only a flipped bit explains the difference. Readers put that bit right. Refuses:
+//! judging single batches; see `examine`.
 
 use std::io;
 use std::ops::Range;
@@ -35,8 +36,8 @@ fn agrees(epochs: &LeaderEpochs, header: &BatchHeader) -> bool {
         || epochs.at(header.base_offset).is_none_or(|known| known == header.leader_epoch)
 }
 
-/// Whether a batch shows that the epochs are not its own: it fits the batches beside it, and one of them shows that, too, or
-/// no flipped bit explains its epoch.
+/// Whether a batch shows that the epochs are not its own: it fits the batches beside it, and one of them shows that,
+/// too, or no flipped bit explains its epoch.
 fn one_contradicts(
     epochs: &LeaderEpochs,
     before: Option<&BatchHeader>,
@@ -219,8 +220,8 @@ impl Loading {
         }
     }
 
-    /// Rebuilds the epochs below a segment, where recovery begins, if the end of the segment before contradicts them: the
-    /// checkpoint is an older one.
+    /// Rebuilds the epochs below a segment, where recovery begins, if the end of the segment before contradicts them:
+    /// the checkpoint is an older one.
     pub(super) fn fit_epochs_before(
         &mut self,
         index: usize,
@@ -240,11 +241,13 @@ impl Loading {
     }
 }
 
-/// A closed segment whose epochs are to be read, because its batches contradict those that are known.
+/// A segment whose epochs are to be read, because its batches contradict those that are known.
 #[derive(Debug)]
 pub struct EpochScan {
     file: Arc<LogFile>,
     segment: Offset,
+    /// Those of its records.
+    offsets: Range<Offset>,
     size_bytes: u64,
     /// That of the last batch before the segment.
     before: LeaderEpoch,
@@ -269,13 +272,15 @@ impl EpochScan {
         let mut scan = HeaderScan::new(&self.file, 0, self.size_bytes);
         let mut found: Vec<(LeaderEpoch, Offset)> = Vec::new();
         let mut next = scan.next()?;
+        // Where the first batches of an epoch may have been compacted away, too low a start is the safe one.
+        let mut behind = self.segment;
         while let Some(batch) = next {
             next = scan.next()?;
+            let start = std::mem::replace(&mut behind, batch.header.next_offset());
             let epoch = batch.header.leader_epoch;
             let rises = found.last().map_or(epoch >= self.before, |&(latest, _)| epoch > latest);
             let bound = next.as_ref().map(|next| next.header.leader_epoch).or(self.behind);
             if rises && bound.is_none_or(|bound| epoch <= bound) {
-                let start = if found.is_empty() { self.segment } else { batch.header.base_offset };
                 found.push((epoch, start));
             }
         }
@@ -284,8 +289,8 @@ impl EpochScan {
 }
 
 impl PartitionLog {
-    /// The scan of a closed segment that was found on disk, if its batches contradict the known epochs: those at its ends, or where one
-    /// begins.
+    /// The scan of a segment that was found on disk, if its batches contradict the known epochs: those at its ends,
+    /// or where one begins.
     pub(super) fn misfit(&mut self, index: usize) -> Result<Option<EpochScan>, LogError> {
         if self.segments[index].is_empty() {
             return Ok(None);
@@ -301,9 +306,11 @@ impl PartitionLog {
     fn find_misfit(&mut self, index: usize) -> Result<Option<EpochScan>, ScanError> {
         let Some(offsets) = self.offsets_to_fit(index) else { return Ok(None) };
         let segments = &mut self.segments;
-        if !ends_contradict(&self.home, segments, index, &self.epochs)?
-            && !starts_contradict(&self.home, segments, index, offsets, &self.epochs)?
-        {
+        // The start has looked at the end of the newest segment, to which records are appended since.
+        let is_closed = index + 1 < segments.len();
+        let contradict = (is_closed && ends_contradict(&self.home, segments, index, &self.epochs)?)
+            || starts_contradict(&self.home, segments, index, offsets.clone(), &self.epochs)?;
+        if !contradict {
             return Ok(None);
         }
         let (before, behind) = neighbours_of(&self.home, segments, index)?;
@@ -311,6 +318,7 @@ impl PartitionLog {
         Ok(Some(EpochScan {
             file: segment.file(&self.home)?,
             segment: segment.base_offset,
+            offsets,
             size_bytes: segment.size_bytes(),
             before: before.map_or(LeaderEpoch::NONE, |before| before.leader_epoch),
             behind: behind.map(|behind| behind.leader_epoch),
@@ -318,7 +326,7 @@ impl PartitionLog {
         }))
     }
 
-    /// Ends the check of a closed segment: takes over the epochs that were found in it. If the log was rewritten meanwhile,
+    /// Ends the check of a segment: takes over the epochs that were found in it. If the log was rewritten meanwhile,
     /// the segment is looked at again.
     pub fn finish_segment_check(
         &mut self,
@@ -330,9 +338,8 @@ impl PartitionLog {
         if !is_there || scan.rewrites != self.rewrites {
             return Ok(());
         }
-        if let Some(offsets) = self.offsets_to_fit(index)
-            && !found.is_empty()
-        {
+        let offsets = scan.offsets.start.max(self.log_start)..scan.offsets.end;
+        if !offsets.is_empty() && !found.is_empty() {
             let known = self.epochs.entries().to_vec();
             self.epochs.refit(offsets, found);
             if self.epochs.entries() != known {
@@ -348,10 +355,16 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// The offsets of a closed segment that are not deleted, if there are any.
+    /// Whether an epoch begins within a segment, as far as is known.
+    pub(super) fn has_starts_of_epochs(&self, index: usize) -> bool {
+        self.offsets_to_fit(index)
+            .is_some_and(|offsets| !self.epochs.between(offsets.start + 1, offsets.end - 1).is_empty())
+    }
+
+    /// The offsets of a segment that are not deleted, if there are any.
     fn offsets_to_fit(&self, index: usize) -> Option<Range<Offset>> {
-        let [segment, next, ..] = &self.segments[index..] else { return None };
-        let offsets = segment.base_offset.max(self.log_start)..next.base_offset;
+        let end = self.segments.get(index + 1).map_or(self.log_end, |next| next.base_offset);
+        let offsets = self.segments[index].base_offset.max(self.log_start)..end;
         (!offsets.is_empty()).then_some(offsets)
     }
 }

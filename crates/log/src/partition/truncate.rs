@@ -46,9 +46,9 @@ impl From<LogError> for NotCut {
 }
 
 impl PartitionLog {
-    /// Drops all records at and above `offset`. Returns whether there were any that were not deleted. Epochs that start at or above the log
-    /// end are always dropped. The batch that contains `offset` is dropped whole, and the log ends with the last
-    /// remaining batch: ending at `offset` would leave a gap.
+    /// Drops all records at and above `offset`. Returns whether there were any that were not deleted. Epochs that
+    /// start at or above the log end are always dropped. The batch that contains `offset` is dropped whole, and the
+    /// log ends with the last remaining batch: ending at `offset` would leave a gap.
     pub fn truncate_to(&mut self, offset: Offset) -> Result<bool, LogError> {
         self.truncate(offset, true)
     }

@@ -441,8 +441,8 @@ fn segment_of_a_log_that_was_truncated_during_the_scan_is_looked_at_again() {
     assert_eq!(log.leader_epochs(), epochs);
 }
 
-/// An older copy of the file, from before a truncation or not, and files of other logs: after any stop the batches count, and
-/// none is written to.
+/// An older copy of the file, from before a truncation or not, and files of other logs: after any stop the batches
+/// count, and none is written to.
 #[test]
 fn batches_outrank_an_older_checkpoint_of_epochs_after_a_crash() {
     let files = ["1 0", "1 0\n2 2", "1 0\n9 4", "0 0\n2 2", "1 0\n2 1\n4 2\n5 3\n6 4", "6 0"];
@@ -490,4 +490,59 @@ fn batches_outrank_an_older_checkpoint_of_epochs_after_a_crash() {
             );
         }
     }
+}
+
+/// The file of another log may fit the ends of a segment.
+#[test]
+fn checkpoint_that_fits_the_ends_of_segments_is_compared_with_the_batches_where_epochs_begin() {
+    for (segment_bytes, is_clean) in [(1 << 20, true), (800, true), (800, false)] {
+        let bench =
+            Bench::with(LogConfig { segment_bytes, index_interval_bytes: 300, ..LogConfig::default() });
+        let mut log = bench.create();
+        let append_in = |log: &mut thalweg_log::PartitionLog, epoch| {
+            let batch = Spec::new(1).value_bytes(100).build();
+            log.append_as_leader(&batch, LeaderEpoch(epoch), Default::default()).expect("appends");
+        };
+        [1, 1, 1, 2, 3, 3, 3, 3, 3, 3].into_iter().for_each(|epoch| append_in(&mut log, epoch));
+        let (mut epochs, end) = (log.leader_epochs().to_vec(), log.log_end_offset());
+        log.close().expect("closes");
+        drop(log);
+        bench.write_file("leader-epoch-checkpoint", b"0\n3\n1 0\n2 1\n3 2\n");
+        let recovery_point = if is_clean { end } else { end - 1 };
+        let mut log = bench.open(&OpenOptions { recovery_point, ..OpenOptions::new(is_clean) });
+        append_in(&mut log, 5);
+        epochs.push((LeaderEpoch(5), end));
+        while log.check_next_segment().expect("looks") {}
+        assert_eq!(log.leader_epochs(), epochs, "{segment_bytes}, {is_clean}");
+    }
+}
+
+/// Records that are appended during a scan of the newest segment keep their epochs.
+#[test]
+fn epoch_that_begins_during_a_scan_is_kept() {
+    let bench = Bench::new();
+    let mut log = bench.create();
+    for epoch in [1, 1, 2, 2] {
+        log.append_as_leader(&Spec::new(1).build(), LeaderEpoch(epoch), Default::default()).expect("appends");
+    }
+    let (mut epochs, end) = (log.leader_epochs().to_vec(), log.log_end_offset());
+    log.close().expect("closes");
+    drop(log);
+    bench.write_file("leader-epoch-checkpoint", b"0\n2\n1 0\n2 1\n");
+    let mut log = bench.open(&OpenOptions { recovery_point: end, ..OpenOptions::new(true) });
+    let mut append_in = |log: &mut thalweg_log::PartitionLog, epoch| {
+        let info = log
+            .append_as_leader(&Spec::new(1).build(), LeaderEpoch(epoch), Default::default())
+            .expect("appends");
+        epochs.push((LeaderEpoch(epoch), info.last_offset));
+    };
+    append_in(&mut log, 3);
+    let SegmentCheck::Epochs(scan) = log.begin_segment_check().expect("looks") else {
+        panic!("it does not fit")
+    };
+    append_in(&mut log, 4);
+    log.finish_segment_check(&scan, &scan.run().expect("it can be read")).expect("ends");
+    append_in(&mut log, 5);
+    assert_eq!(log.leader_epochs(), epochs);
+    assert!(!log.check_next_segment().expect("looks"));
 }

@@ -106,8 +106,8 @@ impl Partition {
                 Err(AppendError::UnexpectedOffset(found))
                     if found.first >= state.log.high_watermark() || state.log.is_empty() =>
                 {
-                    // The leader has a batch around the log end: records here differ from the leader's. Without any, the leader's
-                    // log starts within a batch.
+                    // The leader has a batch around the log end: records here differ from the leader's. Without any,
+                    // the leader's log starts within a batch.
                     if !state.log.is_empty() {
                         tracing::warn!(partition = ?self, first = found.first.0, end = from.0, "Dropping records that the leader lacks");
                     }
