@@ -35,6 +35,7 @@ mod append;
 mod batch_check;
 mod compact;
 mod continuity;
+mod epoch_search;
 mod error;
 mod examine;
 mod fit_epochs;

@@ -46,8 +46,7 @@ impl PartitionLog {
     pub(super) fn note_lost_segments(&mut self, signs: Signs, deleted_to: Offset) -> Result<(), LogError> {
         let Signs { lost, marks, suspects, renamed } = signs;
         self.note_lost_beginning(&lost, marks, deleted_to)?;
-        let closed = self.segments.len() - 1;
-        self.health.unchecked = self.segments[0].base_offset..self.segments[closed].base_offset;
+        self.health.unchecked = self.segments[0].base_offset..self.log_end;
         self.health.suspects = Suspects::new(suspects, renamed);
         self.check_segments_before_added()?;
         if self.may_have_gaps() {
@@ -170,8 +169,8 @@ impl PartitionLog {
         self.home.disk.sync_dir(&self.home.dir)
     }
 
-    /// Checks one of the closed segments that were found at the start, and notes its damage. Returns whether there was one
-    /// left. For a log without a lock.
+    /// Checks one of the segments that were found at the start, of the newest one only the epochs, and notes its
+    /// damage. Returns whether there was one left. For a log without a lock.
     pub fn check_next_segment(&mut self) -> Result<bool, LogError> {
         match self.begin_segment_check()? {
             SegmentCheck::NoneLeft => return Ok(false),
@@ -186,8 +185,11 @@ impl PartitionLog {
     pub fn begin_segment_check(&mut self) -> Result<SegmentCheck, LogError> {
         let unchecked = &self.health.unchecked;
         let index = self.segments.partition_point(|segment| segment.base_offset < unchecked.start);
-        let is_closed = index + 1 < self.segments.len();
-        if !is_closed || self.segments[index].base_offset >= unchecked.end {
+        if self.segments.get(index).is_none_or(|segment| segment.base_offset >= unchecked.end) {
+            return Ok(SegmentCheck::NoneLeft);
+        }
+        if index + 1 == self.segments.len() && !self.has_starts_of_epochs(index) {
+            self.checked_to(index);
             return Ok(SegmentCheck::NoneLeft);
         }
         let was_open = self.segments[index].is_open();
@@ -204,12 +206,11 @@ impl PartitionLog {
         Ok(misfit.map_or(SegmentCheck::Done, SegmentCheck::Epochs))
     }
 
-    /// Notes that a closed segment, and those before it, are checked.
+    /// Notes that a segment, and those before it, are checked.
     pub(super) fn checked_to(&mut self, index: usize) {
-        if let Some(next) = self.segments.get(index + 1) {
-            let unchecked = &mut self.health.unchecked;
-            unchecked.start = unchecked.start.max(next.base_offset);
-        }
+        let unchecked = &mut self.health.unchecked;
+        let next = self.segments.get(index + 1).map_or(unchecked.end, |next| next.base_offset);
+        unchecked.start = unchecked.start.max(next);
     }
 
     /// Makes a check of a segment. Damage is noted, and no error: returns its first offset.

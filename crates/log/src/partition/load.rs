@@ -7,7 +7,7 @@
 //! are compared, as with the first ones of the newest segment; nothing else is read of the log, and no file stays open.
 //! After any other stop every batch from the recovery point on is read and checked; the first incomplete or invalid one
 //! ends the log. The indexes of these segments, the transaction indexes, the leader epochs and the producers are
-//! rebuilt from the batches.
+//! rebuilt from the batches. The leader epochs before are compared with the end of the segment before.
 
 use std::io;
 use std::sync::Arc;
@@ -279,7 +279,7 @@ impl Loading {
             || self.epochs_are_short(log_start)
             || (clean_end.is_some() && self.epochs_contradict_end(log_start)?)
         {
-            self.rebuild_epochs(name, log_start)?;
+            self.rebuild_epochs(name, log_start, self.log_end)?;
         }
         // Files that the checks opened are closed again: most partitions are idle.
         for segment in &mut self.segments {

@@ -9,6 +9,7 @@ use thalweg_record::{BatchHeader, Offset};
 
 use super::error::LogError;
 use super::examine::{Examined, Region, examine};
+use super::fit_epochs::neighbours_of;
 use super::in_flight::recall_in_flight;
 use super::load::{Loading, OpenOptions};
 use super::replay::{EpochReplay, replay_producers, replay_segments};
@@ -47,6 +48,7 @@ impl Loading {
         self.load_producers(config, first_base, now_ms)?;
         replay_segments(&self.home, &mut self.segments[..first], &mut self.producers, first_base)?;
         self.epochs.truncate_from_end(first_base);
+        self.fit_epochs_before(first, name, options.log_start)?;
         self.log_end = first_base;
         let mut index = first;
         while index < self.segments.len() {
@@ -191,6 +193,8 @@ impl Loading {
     ) -> Result<Examined, LogError> {
         let next_base = self.segments.get(index + 1).map(|next| next.base_offset);
         let next_first = self.first_of_next(index);
+        let last_before =
+            if from == 0 { neighbours_of(&self.home, &mut self.segments, index)?.0 } else { None };
         let segment = &mut self.segments[index];
         let file = segment.file(&self.home)?;
         let region = Region {
@@ -203,8 +207,8 @@ impl Loading {
             expected,
             next_base,
             next_first,
-            last_before: None,
-            knows_neighbours: false,
+            last_before,
+            knows_neighbours: from == 0,
             epochs: self.epoch_replay.checkpoint(),
             has_gaps: options.cleaned_to > Offset::ZERO || self.oddities.gaps > 0,
             synced_to: options.recovery_point,
