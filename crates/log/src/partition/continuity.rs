@@ -23,6 +23,7 @@ use thalweg_record::Offset;
 use super::error::LogError;
 use super::fit_epochs::EpochScan;
 use super::health::{LostBeginning, Signs, first_of};
+use super::overlaps::batch_of_next;
 use super::suspects::Suspects;
 use super::{PartitionLog, lost_mark};
 use crate::disk::{self, LogFile};
@@ -49,7 +50,7 @@ impl PartitionLog {
         let closed = self.segments.len() - 1;
         self.health.unchecked = self.segments[0].base_offset..self.segments[closed].base_offset;
         self.health.suspects = Suspects::new(suspects, renamed);
-        self.check_segments_before_added()?;
+        self.check_overlaps_by_index()?;
         if self.may_have_gaps() {
             return self.check_suspects_of_compacted();
         }
@@ -64,20 +65,6 @@ impl PartitionLog {
                 && let Some(from) = self.damage_at(index, Self::check_end_before_lost)?
             {
                 self.mark_damage(from, self.segments[index].base_offset)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Checks the segments before those without an index, which no process leaves: something may have added such a
-    /// segment, and its records are those of the one before, too. Where no segment has an index, that is how the whole
-    /// log came here.
-    fn check_segments_before_added(&mut self) -> Result<(), LogError> {
-        for index in 1..self.segments.len() {
-            let before = index - 1;
-            if self.segments[index].lacks_index() && !self.segments[before].lacks_index() {
-                self.damage_at(before, Self::check_overlap)?;
-                self.segments[before].release(&self.home)?;
             }
         }
         Ok(())
@@ -230,7 +217,7 @@ impl PartitionLog {
 
     /// The first batch of a closed segment must be of that segment. Behind a gap its offset could be damaged: then the batch
     /// after it goes back.
-    fn check_begin(&mut self, index: usize) -> Result<(), LogError> {
+    pub(super) fn check_begin(&mut self, index: usize) -> Result<(), LogError> {
         let Some(next) = self.next_base_if_synced(index) else { return Ok(()) };
         let segment = &mut self.segments[index];
         let base = segment.base_offset;
@@ -266,16 +253,7 @@ impl PartitionLog {
         };
         let segment = &mut self.segments[index];
         let base = segment.base_offset;
-        let last = segment.locate(&self.home, next_base - 1).map_err(LogError::in_segment(base))?;
-        let Some(last) = last else { return Ok(()) };
-        let mut found = segment.batch_at(&self.home, last.position).map_err(LogError::in_segment(base))?;
-        if let Some(batch) = found.filter(|batch| batch.header.next_offset() <= next_base) {
-            // Bytes that are no batch belong to nothing.
-            found = match segment.batch_at(&self.home, batch.end()) {
-                Err(ScanError::Io(error)) => return Err(error.into()),
-                followed => followed.unwrap_or_default(),
-            };
-        }
+        let found = batch_of_next(&self.home, segment, next_base).map_err(LogError::in_segment(base))?;
         let Some(batch) = found else { return Ok(()) };
         self.health.overlapped.insert(next_base);
         let fault = CorruptBatch::reaching_into(&batch, next_base);

@@ -21,6 +21,7 @@ use super::flush::Flushing;
 use super::found::{had_batches, sort_out};
 use super::health::Health;
 use super::in_flight::recall_in_flight;
+use super::overlaps::Contradicted;
 use super::replay::{EpochReplay, replay_segments};
 use super::{PartitionLog, ReadHints, metadata, suspects};
 use crate::clock::Clock;
@@ -104,6 +105,7 @@ impl PartitionLog {
             log_end: Offset::ZERO,
             oddities: Oddities::default(),
             missing: None,
+            contradicted: None,
             has_txn_checkpoint: false,
         };
         let mut log = loading.into_log(name, topic_id, config, clock, Offset::ZERO);
@@ -149,6 +151,7 @@ impl PartitionLog {
             log_end: Offset::ZERO,
             oddities: Oddities { deleted: found.deleted, ..Oddities::default() },
             missing: None,
+            contradicted: None,
             has_txn_checkpoint: found.txn_checkpoint,
             segments,
             home,
@@ -190,6 +193,7 @@ pub(super) struct Loading {
     pub(super) log_end: Offset,
     pub(super) oddities: Oddities,
     pub(super) missing: Option<Offset>,
+    pub(super) contradicted: Option<Contradicted>,
     pub(super) has_txn_checkpoint: bool,
 }
 
