@@ -72,7 +72,7 @@ impl PartitionLog {
 
     /// Checks what a start saw of a log with gaps: only of one without is what was not synced cut off.
     pub(super) fn check_suspects_of_compacted(&mut self) -> Result<(), LogError> {
-        self.judge_suspects(Self::check_end_of_compacted, self.config.cleanup_policy.compact)
+        self.judge_suspects(Self::check_end_whatever_was_synced, self.config.cleanup_policy.compact)
     }
 
     /// The segments before the first of which only an index is there: the deletion of old records leaves no such index,
@@ -94,10 +94,8 @@ impl PartitionLog {
         let marks = self.without_left_over(marks, &indexes)?;
         let Some(&oldest) = indexes.iter().chain(&marks).min() else { return Ok(()) };
         let from = oldest.max(deleted_to);
-        let has_marks = !marks.is_empty();
-        let is_excused = self.health.was_deleted(oldest..first);
         self.health.lost_beginning = Some(LostBeginning { from, indexes, marks, ..LostBeginning::default() });
-        if from >= first || (is_excused && !has_marks) {
+        if from >= first {
             return Ok(self.forget_lost_beginning()?);
         }
         if self.lacks_what_a_leader_lacked() {
@@ -266,17 +264,9 @@ impl PartitionLog {
         self.find_missing(index)?.map_or(Ok(()), |missing| Err(self.missing(index, &missing)))
     }
 
-    /// The same where there may be gaps, for a segment that had batches, synced or not: a power failure may have emptied it, and a
-    /// log with gaps is not cut there. Compacted or not, too: compaction leaves no index with entries beside an empty log, nor one
-    /// without a log, unless its log is there under another name.
-    fn check_end_of_compacted(&mut self, index: usize) -> Result<(), LogError> {
-        match self.end_before_next(index)? {
-            Some(missing) if !self.health.was_deleted(missing.clone()) => Err(self.missing(index, &missing)),
-            _ => Ok(()),
-        }
-    }
-
-    /// The same where the log of a segment has the name of a deleted one: synced or not, it was written.
+    /// The same for a segment that had batches, synced or not: a power failure may have emptied it, and a log with gaps is not
+    /// cut there. Compacted or not, too: compaction leaves no index with entries beside an empty log, nor one without a log,
+    /// unless its log is there under another name, and no second index (see `found`).
     pub(super) fn check_end_whatever_was_synced(&mut self, index: usize) -> Result<(), LogError> {
         match self.end_before_next(index)? {
             Some(missing) => Err(self.missing(index, &missing)),

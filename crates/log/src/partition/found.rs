@@ -3,12 +3,13 @@
 //! A `.log.deleted` below the first segment is one that the process before has deleted. Retention deletes the oldest
 //! segments first, so behind the first there are only those that a compaction has replaced, and the empty segments that
 //! a roll has. Another one got its name from something else, and its records are missing: it stays until the policy of
-//! the topic, which a start does not know yet, decides (see `suspects`).
+//! the topic, which a start does not know yet, decides (see `suspects`). Nor does it excuse an index without its log where
+//! that index has a second file with the name of a deleted one.
 //!
 //! Owns: finishing or undoing interrupted operations, and which files are signs of missing records. Refuses: judging
 //! those signs; see `continuity`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use thalweg_record::Offset;
@@ -44,6 +45,8 @@ pub(super) struct PartitionFiles {
     pub(super) signs: Signs,
     /// Whether there is a checkpoint of the transaction indexes.
     pub(super) txn_checkpoint: bool,
+    /// The indexes with the names of deleted ones.
+    deleted_indexes: BTreeSet<(Offset, String)>,
 }
 
 /// Scans the files of a partition's directory, finishing or undoing interrupted operations.
@@ -63,7 +66,12 @@ pub(super) fn sort_out(home: &Home) -> io::Result<PartitionFiles> {
         if let Some(name_before) = name.strip_suffix(DELETED_SUFFIX) {
             match split_name(name_before) {
                 Some((offset, LOG_SUFFIX)) => deleted.push(offset),
-                _ => doomed.push(home.dir.join(&name)),
+                found_name => {
+                    found
+                        .deleted_indexes
+                        .extend(found_name.map(|(offset, suffix)| (offset, suffix.to_owned())));
+                    doomed.push(home.dir.join(&name));
+                }
             }
             continue;
         }
@@ -83,7 +91,10 @@ pub(super) fn sort_out(home: &Home) -> io::Result<PartitionFiles> {
     for base in deleted {
         let path = deleted_name(&home.file(base, LOG_SUFFIX));
         if found.is_behind_first(base) && home.disk.facts(&path)?.len > 0 {
-            found.signs.renamed.push(base);
+            // What a compaction has replaced by a segment that is missing stays for as long as that is.
+            if !found.has_second_index(base) && !found.signs.suspects.contains(&base) {
+                found.signs.renamed.push(base);
+            }
         } else {
             found.deleted.push(base);
             doomed.push(path);
@@ -116,6 +127,14 @@ impl PartitionFiles {
         !is_there && with_log.next().is_some_and(|first| first < base)
     }
 
+    /// Whether an index of a segment is there twice, once with the name of a deleted one: a compaction has replaced the
+    /// segment by one with the same base offset. Of a segment that was deleted since, each index has one of the two names.
+    fn has_second_index(&self, base: Offset) -> bool {
+        let files = self.segments.get(&base).copied().unwrap_or_default();
+        let is_there = |suffix: &str| self.deleted_indexes.contains(&(base, suffix.to_owned()));
+        (files.index && is_there(INDEX_SUFFIX)) || (files.time_index && is_there(TIME_INDEX_SUFFIX))
+    }
+
     /// Notes and removes the indexes without a log, apart from those before the first segment, which stay for as long
     /// as the records are missing.
     fn settle_lone_indexes(&mut self, home: &Home) -> io::Result<()> {
@@ -124,7 +143,10 @@ impl PartitionFiles {
         let last = with_log.next_back().unwrap_or(first);
         let alone: Vec<Offset> =
             self.segments.iter().filter(|(_, files)| !files.log).map(|(offset, _)| *offset).collect();
-        let has_other_name = |base: &Offset| self.deleted.contains(base) || self.signs.renamed.contains(base);
+        let has_other_name = |base: &Offset| {
+            (self.deleted.contains(base) || self.signs.renamed.contains(base))
+                && !self.has_second_index(*base)
+        };
         let is_between = |base: &&Offset| (first..last).contains(*base) && !has_other_name(base);
         let mut between: Vec<Offset> = alone.iter().filter(is_between).copied().collect();
         suspects::mark(home, &between)?;
