@@ -45,6 +45,8 @@ pub(super) struct PartitionFiles {
     pub(super) signs: Signs,
     /// Whether there is a checkpoint of the transaction indexes.
     pub(super) txn_checkpoint: bool,
+    /// The base offsets of missing segments behind the first whose transaction indexes are there.
+    pub(super) left_txn_indexes: Vec<Offset>,
     /// The indexes with the names of deleted ones.
     deleted_indexes: BTreeSet<(Offset, String)>,
 }
@@ -156,8 +158,14 @@ impl PartitionFiles {
                 continue;
             }
             tracing::warn!(dir = %home.dir.display(), offset = base.0, "Deleted an index without a log");
-            for suffix in [INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX] {
+            for suffix in [INDEX_SUFFIX, TIME_INDEX_SUFFIX] {
                 home.disk.remove(&home.file(*base, suffix))?;
+            }
+            if between.contains(base) || self.signs.renamed.contains(base) {
+                // Removed once another index has its entries.
+                self.left_txn_indexes.extend(self.segments[base].txn_index.then_some(*base));
+            } else {
+                home.disk.remove(&home.file(*base, TXN_INDEX_SUFFIX))?;
             }
         }
         // Until the indexes are gone, the files of deleted segments, which go next, say what these are.

@@ -173,6 +173,7 @@ impl PartitionLog {
         log.producers.on_log_start(log_start.0);
         log.set_high_watermark(options.high_watermark);
         log.publish();
+        log.adopt_txn_indexes(&found.left_txn_indexes)?;
         log.note_lost_segments(found.signs, deleted_to)?;
         if options.synced_to.is_some() {
             // Nothing compacts a log with one writer, and nobody asks for its policy.

@@ -240,9 +240,16 @@ impl Loading {
                 before_cut(&self.home, name, segment, &file, &fault, valid_bytes, log_end)?;
             }
         }
+        let next_base = self.segments.get(index + 1).map(|next| next.base_offset);
         let segment = &mut self.segments[index];
         // Also when nothing is truncated: this releases space reserved beyond the end.
         segment.cut(&self.home, valid_bytes)?;
+        let mut aborted = aborted;
+        if let Some(next_base) = next_base {
+            // Those of a missing segment (see `txn_index`).
+            let known = segment.aborted_transactions(&self.home)?.into_iter();
+            aborted.extend(known.filter(|known| (log_end..next_base).contains(&known.last_offset)));
+        }
         segment.replace_aborted(&self.home, &aborted)?;
         self.home.disk.unless_full(segment.finish(&self.home))?;
         segment.set_judged();
