@@ -17,23 +17,13 @@ use thalweg_record::Offset;
 use super::health::Signs;
 use super::suspects;
 use crate::checkpoint::TXN_INDEX_FILE;
+use crate::compaction::{CLEANED_SUFFIX, SWAP_SUFFIX};
 use crate::disk::{Listed, TEMPORARY_SUFFIX};
+use crate::obstacles;
 use crate::segment::{
     DELETED_SUFFIX, FoundFiles, Home, INDEX_SUFFIX, LOG_SUFFIX, LOST_SUFFIX, MISSING_SUFFIX, SNAPSHOT_SUFFIX,
     TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, deleted_name, split_name,
 };
-use thalweg_ids::Uuid;
-
-/// The suffixes of the files that a log creates, whose names no directory may have.
-const OF_LOG: [&str; 7] = [
-    LOG_SUFFIX,
-    INDEX_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    TXN_INDEX_SUFFIX,
-    SNAPSHOT_SUFFIX,
-    LOST_SUFFIX,
-    MISSING_SUFFIX,
-];
 
 /// The files of a partition's directory, by their use.
 #[derive(Debug, Default)]
@@ -54,10 +44,10 @@ pub(super) struct PartitionFiles {
 /// Scans the files of a partition's directory, finishing or undoing interrupted operations.
 pub(super) fn sort_out(home: &Home) -> io::Result<PartitionFiles> {
     let (mut found, mut doomed, mut deleted) = (PartitionFiles::default(), Vec::new(), Vec::new());
-    let listed = crate::compaction::settle_swaps(home, home.disk.list(&home.dir)?)?;
-    for Listed { name, is_dir } in listed {
-        if is_dir {
-            move_out_of_the_way(home, &name)?;
+    let listed = obstacles::rename(&home.disk, &home.dir, home.disk.list(&home.dir)?, is_of_file)?;
+    let listed = crate::compaction::settle_swaps(home, listed)?;
+    for Listed { name, is_file, .. } in listed {
+        if !is_file {
             continue;
         }
         // Those that were being written when the process ended, or the disk was full.
@@ -108,17 +98,10 @@ pub(super) fn sort_out(home: &Home) -> io::Result<PartitionFiles> {
     Ok(found)
 }
 
-/// Renames a directory that has the name of a file that the log may create.
-fn move_out_of_the_way(home: &Home, name: &str) -> io::Result<()> {
-    if !split_name(name).is_some_and(|(_, suffix)| OF_LOG.contains(&suffix)) {
-        return Ok(());
-    }
-    let renamed = format!("{name}.{}-stray", Uuid::random());
-    tracing::warn!(
-        dir = %home.dir.display(), name, renamed,
-        "Renamed a directory that has the name of a file of the log; delete it if it is not needed"
-    );
-    home.disk.rename(&home.dir.join(name), &home.dir.join(renamed))
+/// Whether a name is that of a file that a log creates, renames or removes.
+fn is_of_file(name: &str) -> bool {
+    let ends = [TEMPORARY_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, DELETED_SUFFIX];
+    ends.iter().any(|end| name.ends_with(end)) || split_name(name).is_some()
 }
 
 impl PartitionFiles {
