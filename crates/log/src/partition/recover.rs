@@ -240,20 +240,30 @@ impl Loading {
                 before_cut(&self.home, name, segment, &file, &fault, valid_bytes, log_end)?;
             }
         }
+        self.end_segment(index, valid_bytes, aborted)?;
+        Ok(cut_bytes)
+    }
+
+    /// Cuts a segment that was read to the log end, and completes its indexes.
+    fn end_segment(
+        &mut self,
+        index: usize,
+        valid_bytes: u64,
+        mut aborted: Vec<AbortedTransaction>,
+    ) -> io::Result<()> {
         let next_base = self.segments.get(index + 1).map(|next| next.base_offset);
         let segment = &mut self.segments[index];
         // Also when nothing is truncated: this releases space reserved beyond the end.
         segment.cut(&self.home, valid_bytes)?;
-        let mut aborted = aborted;
         if let Some(next_base) = next_base {
             // Those of a missing segment (see `txn_index`).
             let known = segment.aborted_transactions(&self.home)?.into_iter();
-            aborted.extend(known.filter(|known| (log_end..next_base).contains(&known.last_offset)));
+            aborted.extend(known.filter(|known| (self.log_end..next_base).contains(&known.last_offset)));
         }
         segment.replace_aborted(&self.home, &aborted)?;
         self.home.disk.unless_full(segment.finish(&self.home))?;
         segment.set_judged();
-        Ok(cut_bytes)
+        Ok(())
     }
 
     /// Removes empty segments from `index` on that start below the log end: a roll created them and failed.
