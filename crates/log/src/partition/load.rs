@@ -4,7 +4,8 @@
 //! match the batches.
 //!
 //! After a clean stop the log end is found from the last index entry and a few headers, with which the leader epochs
-//! are compared, as with the first ones of the newest segment; nothing else is read of the log, and no file stays open.
+//! are compared, as with the first ones of the newest segment; nothing else is read of the log but the last entry of each
+//! index, and no file stays open.
 //! After any other stop every batch from the recovery point on is read and checked; the first incomplete or invalid one
 //! ends the log. The indexes of these segments, the transaction indexes, the leader epochs and the producers are
 //! rebuilt from the batches.
@@ -106,6 +107,7 @@ impl PartitionLog {
             oddities: Oddities::default(),
             missing: None,
             contradicted: None,
+            lost_markers: Vec::new(),
             has_txn_checkpoint: false,
         };
         let mut log = loading.into_log(name, topic_id, config, clock, Offset::ZERO);
@@ -152,11 +154,16 @@ impl PartitionLog {
             oddities: Oddities { deleted: found.deleted, ..Oddities::default() },
             missing: None,
             contradicted: None,
+            lost_markers: Vec::new(),
             has_txn_checkpoint: found.txn_checkpoint,
             segments,
             home,
         };
         let deleted_to = loading.load(&name, &config, options, now_ms)?;
+        let mut lost_markers = std::mem::take(&mut loading.lost_markers);
+        lost_markers.retain(|base| *base < loading.log_end && !found.signs.suspects.contains(base));
+        suspects::mark(&loading.home, &lost_markers)?;
+        found.signs.suspects.append(&mut lost_markers);
         let log_start = deleted_to.max(loading.segments[0].base_offset).min(loading.log_end);
         let mut log = loading.into_log(name, topic_id, config, clock, log_start);
         // Records that a clean stop did not leave, as in a segment of another log, may not be synced.
@@ -195,6 +202,8 @@ pub(super) struct Loading {
     pub(super) oddities: Oddities,
     pub(super) missing: Option<Offset>,
     pub(super) contradicted: Option<Contradicted>,
+    /// Base offsets of missing segments by the checkpoint of the transaction indexes.
+    pub(super) lost_markers: Vec<Offset>,
     pub(super) has_txn_checkpoint: bool,
 }
 

@@ -15,7 +15,8 @@
 //!
 //! A segment that is missing between others may have its index still. Its entries are added to the index of the segment
 //! before, for the records of those transactions that are left: a reader of committed records must not get them. If the
-//! segment is there again, its index is rebuilt, and its entries leave the other one.
+//! segment is there again, its index is rebuilt, and its entries leave the other one. Where the index is gone, too, the
+//! checkpoint still names it: the start knows then that records are missing there (see `suspects`).
 //!
 //! Owns: the checkpoint, and rebuilding an index. Refuses: judging an index without a checkpoint, as in a directory
 //! written by Apache Kafka.
@@ -29,7 +30,7 @@ use super::PartitionLog;
 use super::error::LogError;
 use super::load::Loading;
 use super::replay::{aborted_in, replay_segments};
-use crate::checkpoint::{self, TXN_INDEX_FILE};
+use crate::checkpoint::{self, TXN_INDEX_FILE, TxnIndexes};
 use crate::config::LogConfig;
 use crate::producers::{Producers, snapshot};
 use crate::segment::transactions::{self, AbortedTransaction};
@@ -115,6 +116,9 @@ impl Loading {
                 None
             }
         };
+        if let Some(expected) = &expected {
+            self.note_lost_markers(expected);
+        }
         let mut remade = false;
         for index in 0..count {
             let segment = &mut self.segments[index];
@@ -138,6 +142,17 @@ impl Loading {
             self.home.disk.unless_full(write(&self.home, &mut self.segments))?;
         }
         Ok(())
+    }
+
+    /// Notes the segments between others that had a transaction index and are missing with all their files.
+    fn note_lost_markers(&mut self, expected: &TxnIndexes) {
+        let [first, .., last] = &self.segments[..] else { return };
+        let is_lost = |base: &Offset| {
+            (first.base_offset..last.base_offset).contains(base)
+                && self.segments.binary_search_by_key(base, |segment| segment.base_offset).is_err()
+                && !self.oddities.deleted.contains(base)
+        };
+        self.lost_markers = expected.sums.keys().filter(|base| is_lost(base)).copied().collect();
     }
 
     /// Rebuilds the transaction indexes of segments that were missing, whose entries those of the segments before have. Returns

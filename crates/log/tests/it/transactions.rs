@@ -385,3 +385,21 @@ fn truncation_drops_the_aborted_transactions_of_a_missing_segment() {
     assert_eq!(log.log_end_offset(), base);
     assert_eq!(log.aborted_transactions(Offset(0), base).expect("reads"), []);
 }
+
+#[test]
+fn missing_segment_with_an_abort_marker_is_damage_at_once() {
+    for clean in [true, false] {
+        let (bench, base, next, end) = aborted_in_second();
+        for name in bench.names().iter().filter(|name| name.starts_with(&format!("{:020}.", base.0))) {
+            bench.disk.remove(&bench.file(name)).expect("removes");
+        }
+        let recovery_point = if clean { end } else { next };
+        for start in 0..2 {
+            let options = OpenOptions { recovery_point, high_watermark: end, ..OpenOptions::new(clean) };
+            let mut log = bench.open(&options);
+            assert_eq!(log.end_at_gap().expect("it is looked through"), None);
+            assert_eq!(log.damage(), Some(Damage::Unreadable(base)), "start {start}");
+            log.close().expect("closes");
+        }
+    }
+}
