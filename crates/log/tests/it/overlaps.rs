@@ -1,7 +1,11 @@
 //! Segments whose records others have, too: which of them count is not known.
 
-use thalweg_log::{AppendOptions, Damage, LogConfig, OpenOptions};
-use thalweg_record::{LeaderEpoch, Offset};
+use std::path::PathBuf;
+
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use thalweg_log::{AppendOptions, Damage, LogConfig, OpenOptions, PartitionLog};
+use thalweg_record::{LeaderEpoch, Offset, batches};
 
 use crate::missing_segments::{BASE, END, NEXT, closed, offsets, offsets_to, open};
 use crate::support::*;
@@ -219,5 +223,81 @@ fn bytes_of_an_earlier_epoch_than_what_follows_are_cut() {
         let (found, error) = offsets_to(&mut log, Offset(0), LARGE_END);
         assert_eq!((found, error.is_none()), ((0..LARGE_END.0).collect(), true), "{recovery_point}");
         assert_eq!((bench.read_file(&name).len(), bench.set_aside().len()), (rest, 0));
+    }
+}
+
+/// A log of some segments, with batches of some size, and its end.
+fn any_log(random: &mut SmallRng) -> (Bench, Offset) {
+    let config = LogConfig { segment_bytes: 700, index_interval_bytes: 150, ..LogConfig::default() };
+    let bench = Bench::with(config);
+    let mut log = bench.create();
+    let mut epoch = 0;
+    for _ in 0..random.random_range(6..40) {
+        epoch += i32::from(random.random_ratio(1, 8));
+        let batch = Spec::new(random.random_range(1..9)).value_bytes(random.random_range(9..40)).build();
+        log.append_as_leader(&batch, LeaderEpoch(epoch), AppendOptions::default()).expect("is accepted");
+    }
+    let end = log.log_end_offset();
+    log.set_high_watermark(end);
+    log.close().expect("closes");
+    (bench, end)
+}
+
+#[test]
+fn no_start_cuts_or_serves_other_records_for_a_segment_that_was_put_there() {
+    for seed in 0..200 {
+        let random = &mut SmallRng::seed_from_u64(seed);
+        let (bench, end) = any_log(random);
+        let mut log = bench.open(&OpenOptions { recovery_point: end, ..OpenOptions::new(true) });
+        let (first, bases) = (log.log_start_offset(), log.segment_offsets());
+        let written = read_all(&mut log, first, 1 << 20);
+        drop(log);
+        let originals: Vec<_> = bases.iter().map(|base| bench.read_file(&log_name(base.0))).collect();
+        let base = Offset(random.random_range(1..end.0));
+        if bases.contains(&base) {
+            continue;
+        }
+        let foreign_end = base.0 + random.random_range(1..30);
+        put(&bench, base, foreign_end, random.random_range(0..6), random.random());
+        let clean = random.random();
+        let recovery_point = if clean { end } else { Offset(random.random_range(0..=end.0)) };
+        let what =
+            format!("seed {seed}: {base} to {foreign_end} in {bases:?}, clean: {clean}, {recovery_point}");
+        let options = OpenOptions { recovery_point, high_watermark: end, ..OpenOptions::new(clean) };
+        let mut log = bench.open(&options);
+        log.end_at_gap().expect("it is looked through");
+        let (found, error) = read_to_error(&mut log);
+        assert!(written.starts_with(&found), "{what}: serves other records");
+        assert!(error || found.len() == written.len(), "{what}: ends early");
+        for (base, original) in bases.iter().zip(&originals) {
+            let name = log_name(base.0);
+            let mut places = bench.set_aside();
+            places.push(bench.home().dir);
+            let is_kept = |dir: &PathBuf| {
+                let path = dir.join(&name);
+                bench.disk.exists(&path) && bench.disk.read(&path).expect("reads") == *original
+            };
+            assert!(places.iter().any(is_kept), "{what}: {name}");
+        }
+        while log.check_next_segment().expect("looks") {}
+        assert!(!error || log.damage().is_some(), "{what}");
+    }
+}
+
+/// The batches from the log start on, and whether an error ends them.
+fn read_to_error(log: &mut PartitionLog) -> (Vec<u8>, bool) {
+    let (mut found, mut from, end) = (Vec::new(), log.log_start_offset(), log.log_end_offset());
+    loop {
+        match log.read(from, 300, end, true) {
+            Ok(Some(slice)) => {
+                let at = found.len();
+                found.resize(at + slice.len, 0);
+                slice.file.read_at(&mut found[at..], slice.position).expect("is read");
+                let last = batches(&found[at..]).last().expect("not empty").expect("whole");
+                from = last.header.next_offset();
+            }
+            Ok(None) => return (found, false),
+            Err(_) => return (found, true),
+        }
     }
 }
