@@ -302,7 +302,8 @@ impl PartitionLog {
             return Ok(None);
         }
         let end = segment.read_next_offset(&self.home).map_err(LogError::in_segment(base))?;
-        let is_missing = is_known || (end < synced_to && !self.health.was_deleted(end..next));
+        let is_excused = self.health.was_deleted(end..next) && !self.health.suspects.is_suspected(end..next);
+        let is_missing = is_known || (end < synced_to && !is_excused);
         Ok(is_missing.then_some(end..next))
     }
 

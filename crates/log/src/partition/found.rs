@@ -82,15 +82,19 @@ pub(super) fn sort_out(home: &Home) -> io::Result<PartitionFiles> {
     }
     for base in deleted {
         let path = deleted_name(&home.file(base, LOG_SUFFIX));
-        if found.is_behind_first(base) && home.disk.facts(&path)?.len > 0 {
+        let is_behind_first = found.is_behind_first(base);
+        if is_behind_first && home.disk.facts(&path)?.len > 0 {
             // What a compaction has replaced by a segment that is missing stays for as long as that is.
             if !found.has_second_index(base) && !found.signs.suspects.contains(&base) {
                 found.signs.renamed.push(base);
             }
-        } else {
-            found.deleted.push(base);
-            doomed.push(path);
+            continue;
         }
+        // A roll leaves one of a segment that never had a batch.
+        if !is_behind_first || !had_batches(home, base)? {
+            found.deleted.push(base);
+        }
+        doomed.push(path);
     }
     found.settle_lone_indexes(home)?;
     found.segments.retain(|_, files| files.log);

@@ -186,3 +186,16 @@ fn kill_while_a_compacted_segment_is_deleted_is_no_damage() {
         assert_eq!((log.damage(), log.log_start_offset()), (None, segments[1]), "{renames}");
     }
 }
+
+#[test]
+fn empty_log_with_the_name_of_a_deleted_one_excuses_no_index_with_entries() {
+    for (named, clean) in [(BASE, true), (BASE, false), (BASE + 2, true), (BASE + 2, false)] {
+        let bench = closed();
+        bench.disk.remove(&bench.file(&log_name(BASE.0))).expect("removes");
+        bench.write_file(&format!("{}.deleted", log_name(named.0)), &[]);
+        let options = OpenOptions { recovery_point: END, high_watermark: END, ..OpenOptions::new(clean) };
+        for _ in 0..2 {
+            assert_eq!(opened(&bench, &options).damage(), Some(Damage::Unreadable(BASE)), "{named}, {clean}");
+        }
+    }
+}
