@@ -131,17 +131,7 @@ impl PartitionLog {
         for (&base, &files) in &found.segments {
             segments.push(Segment::found(&home, base, files, now_ms)?);
         }
-        let closed = &segments[..segments.len().saturating_sub(1)];
-        let mut emptied = Vec::new();
-        for segment in closed.iter().filter(|segment| segment.is_empty()) {
-            if !found.signs.suspects.contains(&segment.base_offset)
-                && had_batches(&home, segment.base_offset)?
-            {
-                emptied.push(segment.base_offset);
-            }
-        }
-        suspects::mark(&home, &emptied)?;
-        found.signs.suspects.append(&mut emptied);
+        mark_emptied(&home, &segments, &mut found.signs.suspects)?;
         if segments.is_empty() {
             segments.push(Segment::create(&home, options.log_start, now_ms)?);
         }
@@ -188,6 +178,20 @@ impl PartitionLog {
         }
         Ok(log)
     }
+}
+
+/// Marks the closed segments that had batches and are empty.
+fn mark_emptied(home: &Home, segments: &[Segment], suspects: &mut Vec<Offset>) -> io::Result<()> {
+    let closed = &segments[..segments.len().saturating_sub(1)];
+    let mut emptied = Vec::new();
+    for segment in closed.iter().filter(|segment| segment.is_empty()) {
+        if !suspects.contains(&segment.base_offset) && had_batches(home, segment.base_offset)? {
+            emptied.push(segment.base_offset);
+        }
+    }
+    suspects::mark(home, &emptied)?;
+    suspects.append(&mut emptied);
+    Ok(())
 }
 
 /// A partition while it is being opened.
