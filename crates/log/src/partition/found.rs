@@ -105,7 +105,7 @@ pub(super) fn sort_out(home: &Home) -> io::Result<PartitionFiles> {
 /// Whether a name is that of a file that a log creates, renames or removes.
 fn is_of_file(name: &str) -> bool {
     let ends = [TEMPORARY_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, DELETED_SUFFIX];
-    ends.iter().any(|end| name.ends_with(end)) || split_name(name).is_some()
+    name == TXN_INDEX_FILE || ends.iter().any(|end| name.ends_with(end)) || split_name(name).is_some()
 }
 
 impl PartitionFiles {
