@@ -114,7 +114,7 @@ impl Loading {
         let found = examined.overlap.is_some().then_some(examined.end);
         let Some(position) = found else { return Ok(None) };
         match self.batch_behind(index, position)? {
-            Some(batch) if self.contradicts_next(index, &batch)? => {
+            Some(batch) if self.contradicts_next(index, &batch)? && self.begins_at_base(index)? => {
                 let reaches = self.segments[index].locate(&self.home, options.recovery_point - 1);
                 match reaches {
                     Ok(reaches) => Ok(reaches.map(|_| batch)),
@@ -148,6 +148,13 @@ impl Loading {
         }
         let file = self.segments[index].file(&self.home)?;
         Ok(is_sound(&file, batch.position, batch.header.size_bytes())?)
+    }
+
+    /// Whether the first batch of a segment is that of its name. Something else may have replaced one where it is not: such a
+    /// segment is no reason to set aside another.
+    pub(super) fn begins_at_base(&mut self, index: usize) -> io::Result<bool> {
+        let first = self.batch_behind(index, 0)?;
+        Ok(first.is_some_and(|first| first.header.base_offset == self.segments[index].base_offset))
     }
 
     /// Whether a batch is of an earlier leader epoch than the first one of the next segment, which is that of the

@@ -134,6 +134,7 @@ impl Loading {
             if examined.overlap.is_some()
                 && let Some(batch) = self.batch_behind(index, examined.end)?
                 && self.contradicts_next(index, &batch)?
+                && self.begins_at_base(index)?
             {
                 self.set_next_aside(index, name, options, &batch)?;
                 continue;

@@ -38,14 +38,9 @@ fn what_has_the_name_of_a_file_of_the_log_is_renamed() {
         ".timeindex.tmp",
     ];
     let cases = names.into_iter().flat_map(|suffix| [0, 4].map(|base| format!("{base:020}{suffix}")));
-    let of_others = [
-        "leader-epoch-checkpoint.tmp",
-        "transaction-index-checkpoint",
-        "x.swap",
-        "x.cleaned",
-        "x.deleted",
-    ]
-    .map(String::from);
+    let of_others =
+        ["leader-epoch-checkpoint.tmp", "transaction-index-checkpoint", "x.swap", "x.cleaned", "x.deleted"]
+            .map(String::from);
     let cases = cases.filter(|name| !["0.log", "0.index"].iter().any(|end| name.ends_with(end)));
     for name in cases.chain(of_others) {
         for ((what, put), clean) in OBSTACLES.into_iter().flat_map(|put| [(put, true), (put, false)]) {

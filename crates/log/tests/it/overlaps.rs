@@ -207,6 +207,27 @@ fn added_segment_before_the_newest_cuts_and_replaces_nothing() {
 }
 
 #[test]
+fn segment_behind_one_that_was_replaced_stays() {
+    for (from, recovery_point) in [(1, END - 2), (1, END), (2, END - 2), (-2, END - 1)] {
+        let bench = closed();
+        let newest = log_name(NEXT.0 + 6);
+        let before = bench.read_file(&newest);
+        let batches: Vec<u8> = (NEXT.0 + from..END.0 + 9)
+            .step_by(3)
+            .flat_map(|at| Spec::new(3).value_bytes(9).at(at, 0).build())
+            .collect();
+        bench.write_file(&log_name(NEXT.0), &batches);
+        let options = OpenOptions { recovery_point, high_watermark: END, ..OpenOptions::new(false) };
+        let mut log = bench.open(&options);
+        assert_eq!(log.end_at_gap().expect("it is looked through"), None);
+        while log.check_next_segment().expect("looks") {}
+        assert_eq!(bench.read_file(&newest), before, "{from}, {recovery_point}");
+        assert_eq!((bench.set_aside().len(), log.log_end_offset()), (0, END), "{from}, {recovery_point}");
+        assert!(matches!(log.damage(), Some(Damage::Unreadable(_))), "{from}, {recovery_point}");
+    }
+}
+
+#[test]
 fn bytes_of_an_earlier_epoch_than_what_follows_are_cut() {
     for recovery_point in [LARGE_END, Offset(12)] {
         let (bench, newest) = with_large_end(3);
