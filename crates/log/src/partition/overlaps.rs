@@ -272,7 +272,7 @@ impl Loading {
     }
 
     /// Logs that bytes behind the last batch of a segment are about to be cut, from `end` on, and keeps a copy of them,
-    /// unless they were truncated before: something else may have damaged records there.
+    /// unless they were truncated before: something else may have damaged records there. The log ends at `limit`.
     pub(super) fn keep_before_cut(
         &mut self,
         index: usize,
@@ -281,6 +281,7 @@ impl Loading {
         limit: Offset,
     ) -> Result<(), LogError> {
         let next = self.first_of_next(index);
+        let next_base = self.segments.get(index + 1).map_or(limit, |next| next.base_offset);
         let segment = &mut self.segments[index];
         let (base, cut_bytes) = (segment.base_offset, segment.size_bytes() - end);
         let fault = match segment.batch_at(&self.home, end) {
@@ -292,7 +293,7 @@ impl Loading {
                 );
                 return Ok(());
             }
-            Ok(Some(batch)) => CorruptBatch::reaching_into(&batch, limit),
+            Ok(Some(batch)) => CorruptBatch::reaching_into(&batch, next_base),
             Err(ScanError::Corrupt(fault)) => fault,
             Err(ScanError::Io(error)) => return Err(error.into()),
         };
