@@ -10,7 +10,7 @@
 
 use std::path::{Path, PathBuf};
 
-use thalweg_log::disk::Disk;
+use thalweg_log::disk::{Disk, is_disk_full};
 
 const FILE: &str = "reserve";
 
@@ -21,6 +21,9 @@ const RESERVE_BYTES: u64 = 1024 * 1024;
 /// The room that is given up at once: more than the log and a replaced checkpoint need for a small change, with any size
 /// of the file system's blocks.
 const PIECE_BYTES: u64 = 64 * 1024;
+
+/// The room that is taken back at once on a full disk: ext4 takes a larger write as a whole or not at all.
+const BLOCK_BYTES: u64 = 4096;
 
 /// Whether a write may use the reserve.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,7 +62,8 @@ pub(crate) struct Reserve {
 impl Reserve {
     pub fn open(disk: Disk, dir: &Path) -> Reserve {
         let path = dir.join(FILE);
-        let len = disk.facts(&path).map_or(0, |facts| facts.len);
+        // Something else may have made a larger one there.
+        let len = disk.facts(&path).map_or(0, |facts| facts.len.min(RESERVE_BYTES));
         Reserve { disk, path, len, is_written: false, has_failed: false }
     }
 
@@ -108,17 +112,29 @@ impl Reserve {
 
     fn lengthen(&mut self) -> std::io::Result<()> {
         let file = self.disk.open_or_create(&self.path)?;
-        self.len = file.len()?.min(RESERVE_BYTES);
+        if file.len()? > RESERVE_BYTES {
+            file.set_len(RESERVE_BYTES)?;
+        }
+        self.len = file.len()?;
         let noise = noise();
         let mut at = if self.is_written { self.len } else { 0 };
+        let mut step = PIECE_BYTES;
         while at < RESERVE_BYTES {
-            let piece = PIECE_BYTES.min(RESERVE_BYTES - at);
-            let written = file.write_all_at(&noise[..usize::try_from(piece).expect("a piece fits")], at);
+            // To the next multiple of the step.
+            let piece = step - at % step;
+            let from = usize::try_from(at % PIECE_BYTES).expect("a piece fits");
+            let bytes = &noise[from..from + usize::try_from(piece).expect("a piece fits")];
+            let written = file.write_all_at(bytes, at);
             // On a full disk a part of it was written.
-            self.len = file.len()?.min(RESERVE_BYTES);
-            written?;
-            at += piece;
-            self.is_written |= at >= self.len;
+            self.len = file.len()?;
+            match written {
+                Err(error) if is_disk_full(&error) && step > BLOCK_BYTES => step = BLOCK_BYTES,
+                written => {
+                    written?;
+                    at += piece;
+                    self.is_written |= at >= self.len;
+                }
+            }
         }
         Ok(())
     }
@@ -178,5 +194,39 @@ mod tests {
         memory.set_capacity(dir, None);
         reserve.fill();
         assert!(reserve.is_whole());
+    }
+
+    #[test]
+    fn pieces_are_taken_back_but_for_what_is_needed_where_a_write_works_as_a_whole_or_not_at_all() {
+        let memory = MemoryDisk::new(Clock::manual(0));
+        let (disk, dir) = (Disk::in_memory(Arc::clone(&memory)), Path::new("/data"));
+        disk.create_dir(dir).expect("creates");
+        let mut reserve = Reserve::open(disk.clone(), dir);
+        reserve.fill();
+        memory.set_writes_are_whole(true);
+        memory.set_capacity(dir, Some(memory.used_bytes(dir)));
+        for used in 1..=200 {
+            let log = disk.open_or_create(&dir.join("log")).expect("opens");
+            assert!(log.write_all_at(&[1; 4096], used * 4096).is_err());
+            assert!(reserve.give_up_piece(Claim::Urgent));
+            log.write_all_at(&[1; 4096], used * 4096).expect("there is room");
+            reserve.fill();
+            assert_eq!(disk.space(dir).expect("is known").1, 0, "{used}");
+        }
+    }
+
+    #[test]
+    fn larger_file_in_its_place_is_cut() {
+        let memory = MemoryDisk::new(Clock::manual(0));
+        let (disk, dir) = (Disk::in_memory(Arc::clone(&memory)), Path::new("/data"));
+        disk.create_dir(dir).expect("creates");
+        let file = disk.open_or_create(&dir.join(FILE)).expect("creates");
+        file.write_all_at(&[1], 4 * RESERVE_BYTES).expect("writes");
+        let mut reserve = Reserve::open(disk.clone(), dir);
+        let pieces = std::iter::from_fn(|| reserve.give_up_piece(Claim::Urgent).then_some(())).count() as u64;
+        assert_eq!(pieces, RESERVE_BYTES / PIECE_BYTES);
+        file.write_all_at(&[1], 4 * RESERVE_BYTES).expect("writes");
+        Reserve::open(disk, dir).fill();
+        assert_eq!(file.len().expect("is open"), RESERVE_BYTES);
     }
 }

@@ -44,6 +44,7 @@ pub struct MemoryDisk {
     life: AtomicU64,
     syncs_lie: AtomicBool,
     names_apart: AtomicBool,
+    writes_are_whole: AtomicBool,
     delays: Mutex<Option<Delays>>,
     calls: Calls,
     volumes: Mutex<Volumes>,
@@ -122,10 +123,16 @@ impl MemoryDisk {
             life: AtomicU64::new(0),
             syncs_lie: AtomicBool::new(false),
             names_apart: AtomicBool::new(false),
+            writes_are_whole: AtomicBool::new(false),
             delays: Mutex::new(None),
             calls: Calls::default(),
             volumes: Mutex::default(),
         })
+    }
+
+    /// From now on a volume without room for all of a write takes nothing of it, as ext4 does up to a size.
+    pub fn set_writes_are_whole(&self, are_whole: bool) {
+        self.writes_are_whole.store(are_whole, Ordering::SeqCst);
     }
 
     /// From now on a sync reports success and does nothing.
@@ -229,6 +236,10 @@ impl MemoryDisk {
         self.names.lock().seen.contains_key(path)
     }
 
+    pub(super) fn is_dir(&self, path: &Path) -> bool {
+        matches!(self.names.lock().seen.get(path), Some(Entry::Dir))
+    }
+
     pub(super) fn list(&self, dir: &Path) -> io::Result<Vec<Listed>> {
         self.begin(Call::List, dir)?;
         let names = self.names.lock();
@@ -238,7 +249,8 @@ impl MemoryDisk {
         let children = names.seen.iter().filter(|(path, _)| path.parent() == Some(dir));
         let listed = children.filter_map(|(path, entry)| {
             let name = path.file_name()?.to_str()?.to_owned();
-            Some(Listed { name, is_dir: matches!(entry, Entry::Dir) })
+            let is_dir = matches!(entry, Entry::Dir);
+            Some(Listed { name, is_dir, is_file: !is_dir })
         });
         Ok(listed.collect())
     }
@@ -480,7 +492,8 @@ impl MemoryFile {
         let mut content = self.content.lock();
         let start = usize::try_from(position).map_err(|_| io::ErrorKind::FileTooLarge)?;
         let mut left = content.room(start, wanted, free_bytes);
-        if left == 0 && wanted > 0 {
+        let takes_none = left == 0 || (left < wanted && self.disk.writes_are_whole.load(Ordering::SeqCst));
+        if takes_none && wanted > 0 {
             return Err(CallError::NoSpace.into());
         }
         content.modified_ms = self.disk.clock.now_ms();

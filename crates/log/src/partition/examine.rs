@@ -7,7 +7,9 @@
 //! predecessor.
 //!
 //! If one bit is wrong and the neighbours leave no other possibility, base offset and epoch are repaired: the CRC
-//! vouches for the rest of the batch. Everything else is a fault.
+//! vouches for the rest of the batch. Everything else is a fault. An epoch that fits those of the neighbours is
+//! sound, whatever the checkpoint says, which may be that of another time; only one that differs from it by a bit of
+//! much weight is not.
 //!
 //! Owns: that judgement, and the repair. Refuses: reading records, and cutting; see `recover` and `read`.
 
@@ -20,8 +22,9 @@ use crate::epochs::LeaderEpochs;
 use crate::scan::{BatchFault, CorruptBatch, HeaderScan, Placed, ScanError};
 use crate::topic_partition::TopicPartition;
 
-/// Changes of leaders that a power failure may well take from a checkpoint. A larger difference of one bit is a flipped one.
-const EPOCHS_LOST_MAX: i32 = 16;
+/// Changes of leaders that may well lie between two batches, where the checkpoint is of another time: an idle
+/// partition has many, and a controller that finds its log to be an older copy goes on a thousand epochs later.
+const EPOCHS_APART_MAX: u32 = 2_000;
 
 /// A region of a segment, with the known parts of the log around it.
 #[derive(Clone, Copy)]
@@ -79,7 +82,7 @@ pub(super) struct Examined {
     pub doubt: Option<Gap>,
     /// A batch with offsets of the next segment. Nothing from there on was checked.
     pub overlap: Option<CorruptBatch>,
-    /// Whether the epoch of a batch is not the one of the checkpoint, and no batch beside it is known.
+    /// Whether the epoch of a batch is not the one of the checkpoint, and a batch beside it is not known.
     pub lacks_neighbours: bool,
     /// Whether a batch was repaired.
     pub mended: bool,
@@ -127,11 +130,13 @@ impl Oddities {
     }
 }
 
-/// Whether a flipped bit explains that a batch is not of the epoch that is known for its offset: the two epochs differ by
-/// one bit, and no batch beside it is of the one that it has.
+/// Whether only a flipped bit explains that a batch is not of the epoch that is known for its offset, although the
+/// epochs rise from batch to batch: the two differ by one bit of much weight, and no batch beside it is of the one
+/// that it has. By less they differ where the checkpoint is of another time.
 pub(super) fn is_flipped(found: LeaderEpoch, known: LeaderEpoch, beside: [Option<&BatchHeader>; 2]) -> bool {
     let mut beside = beside.into_iter().flatten();
-    (found.0 ^ known.0).count_ones() == 1 && !beside.any(|other| other.leader_epoch == found)
+    let is_far = found.0.abs_diff(known.0) > EPOCHS_APART_MAX;
+    is_far && (found.0 ^ known.0).count_ones() == 1 && !beside.any(|other| other.leader_epoch == found)
 }
 
 enum Judgement {
@@ -145,7 +150,7 @@ enum Judgement {
 
 enum EpochJudgement {
     Sound,
-    /// Only the checkpoint speaks against it, and no batch was asked.
+    /// Only the checkpoint speaks against it, and a batch beside it was not asked.
     Alone,
     /// Damaged; the original value.
     Was(LeaderEpoch),
@@ -302,20 +307,17 @@ impl Region<'_> {
         if self.damage_in(batch)?.is_none() {
             let falls = before.is_some_and(|before| found < before.leader_epoch);
             let exceeds = next.is_some_and(|next| found > next.leader_epoch);
-            let is_one_bit = (found.0 ^ known.0).count_ones() == 1;
-            // Behind the synced part, a power failure may have taken from the checkpoint what became of the epochs there.
-            let is_certain = next.is_some() || batch.header.next_offset() <= self.synced_to;
-            let is_near = (known.0 - EPOCHS_LOST_MAX..=known.0 + EPOCHS_LOST_MAX).contains(&found.0);
-            let may_be_lost = !is_certain && (is_near || !is_one_bit);
-            if before.is_none() && next.is_none() && !self.knows_neighbours {
-                return Ok(EpochJudgement::Alone);
-            }
             // Where epochs rise from batch to batch, only the checkpoint speaks against this one, and it may be that of
             // another time.
-            if !falls && !exceeds && (may_be_lost || !is_flipped(found, known, [before, next])) {
-                return Ok(EpochJudgement::Sound);
+            if !falls && !exceeds {
+                if (before.is_none() || next.is_none()) && !self.knows_neighbours {
+                    return Ok(EpochJudgement::Alone);
+                }
+                if !is_flipped(found, known, [before, next]) {
+                    return Ok(EpochJudgement::Sound);
+                }
             }
-            if is_one_bit {
+            if (found.0 ^ known.0).count_ones() == 1 {
                 return Ok(EpochJudgement::Was(known));
             }
         }

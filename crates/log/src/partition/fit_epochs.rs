@@ -1,11 +1,13 @@
-//! The leader epochs of a log that is being opened: whether the checkpoint fits the batches, and rebuilding it.
+//! The leader epochs of a log that was found on disk: whether the checkpoint fits the batches.
 //!
 //! Owns: that the batches outrank the file. It may be that of another time or of another log, which something has put
-//! there while the log was closed, and a leader that believes it tells its followers to cut their logs. A start
-//! compares it with the first two batches and the last two of the newest segment; the segments before are compared one
-//! at a time in the background (see `continuity`). No CRC covers the epoch of a batch, and a follower with a wrong epoch
-//! may be refused by its leader for ever: one batch alone does not outrank the file if a flipped bit explains the
-//! difference. Readers put that bit right. Refuses: judging single batches; see `examine`.
+//! there while the log was closed, and a leader that believes it tells its followers to cut their logs, or to keep
+//! records that others have replaced. A start compares it with the ends of one segment, which shows an older copy:
+//! the newest after a clean stop, and the one before those that recovery reads after any other. The segments are
+//! compared one at a time in the background (see `continuity`), at their ends and where epochs begin. No CRC covers
+//! the epoch of a batch, and a follower with a wrong epoch may be refused by its leader for ever: one batch alone
+//! does not outrank the file if only a flipped bit explains the difference. Readers put that bit right. Refuses:
+//! judging single batches; see `examine`.
 
 use std::io;
 use std::ops::Range;
@@ -25,14 +27,17 @@ use crate::scan::{HeaderScan, ScanError};
 use crate::segment::{Home, Segment};
 use crate::topic_partition::TopicPartition;
 
+/// How many starts of epochs are looked at in a segment, under the partition's lock.
+const STARTS_MAX: usize = 16;
+
 /// Whether the epoch of a batch is the one that is known for its offset, if one is. Batches of old formats have none.
 fn agrees(epochs: &LeaderEpochs, header: &BatchHeader) -> bool {
     header.leader_epoch.0 < 0
         || epochs.at(header.base_offset).is_none_or(|known| known == header.leader_epoch)
 }
 
-/// Whether a batch shows, with no other of its segment, that the epochs are not its own: it fits the batches beside it,
-/// and one of them shows that, too, or no flipped bit explains its epoch.
+/// Whether a batch shows that the epochs are not its own: it fits the batches beside it, and one of them shows that,
+/// too, or no flipped bit explains its epoch.
 fn one_contradicts(
     epochs: &LeaderEpochs,
     before: Option<&BatchHeader>,
@@ -47,24 +52,17 @@ fn one_contradicts(
 }
 
 /// The first two batches of a segment.
-fn first_two(
-    home: &Home,
-    segment: &mut Segment,
-) -> Result<(Option<BatchHeader>, Option<BatchHeader>), ScanError> {
+fn first_two(home: &Home, segment: &mut Segment) -> Result<Vec<BatchHeader>, ScanError> {
     let file = segment.file(home)?;
     let mut scan = HeaderScan::new(&file, 0, segment.size_bytes());
-    let first = scan.next()?;
-    let second = scan.next()?;
-    Ok((first.map(|first| first.header), second.map(|second| second.header)))
+    let first = [scan.next()?, scan.next()?];
+    Ok(first.into_iter().flatten().map(|batch| batch.header).collect())
 }
 
 /// The last two batches of a segment.
-fn last_two(
-    home: &Home,
-    segment: &mut Segment,
-) -> Result<(Option<BatchHeader>, Option<BatchHeader>), ScanError> {
+fn last_two(home: &Home, segment: &mut Segment) -> Result<Vec<BatchHeader>, ScanError> {
     let end = segment.read_next_offset(home)?;
-    let Some(last) = segment.locate(home, end - 1)? else { return Ok((None, None)) };
+    let Some(last) = segment.locate(home, end - 1)? else { return Ok(Vec::new()) };
     let first_of_last = segment.base_offset + i64::from(last.relative_base);
     let from = segment.position_not_behind(home, first_of_last - 1)?;
     let file = segment.file(home)?;
@@ -73,7 +71,80 @@ fn last_two(
     while let Some(batch) = scan.next()? {
         before = last.replace(batch.header);
     }
-    Ok((before, last))
+    Ok(before.into_iter().chain(last).collect())
+}
+
+/// The two batches before an offset within a segment, as far as they are near, and the two from there on.
+fn around(
+    home: &Home,
+    segment: &mut Segment,
+    offset: Offset,
+) -> Result<(Vec<BatchHeader>, Vec<BatchHeader>), ScanError> {
+    let from = segment.position_not_behind(home, offset - 1)?;
+    let file = segment.file(home)?;
+    let mut scan = HeaderScan::new(&file, from, segment.size_bytes());
+    let (mut before, mut behind) = (Vec::new(), Vec::new());
+    while behind.len() < 2
+        && let Some(batch) = scan.next()?
+    {
+        let is_before = batch.header.base_offset < offset;
+        if is_before { &mut before } else { &mut behind }.push(batch.header);
+    }
+    Ok((before.split_off(before.len().saturating_sub(2)), behind))
+}
+
+/// Whether the first two or the last two batches of a segment contradict the epochs.
+fn ends_contradict(
+    home: &Home,
+    segments: &mut [Segment],
+    index: usize,
+    epochs: &LeaderEpochs,
+) -> Result<bool, ScanError> {
+    let mut first = first_two(home, &mut segments[index])?;
+    let mut last = last_two(home, &mut segments[index])?;
+    if first.iter().chain(&last).all(|batch| agrees(epochs, batch)) {
+        return Ok(false);
+    }
+    let (before, behind) = neighbours_of(home, segments, index)?;
+    let both_contradict = |two: &[BatchHeader]| two.len() == 2 && !two.iter().any(|one| agrees(epochs, one));
+    if both_contradict(&first) || both_contradict(&last) {
+        return Ok(true);
+    }
+    if first.len() < 2 {
+        first.extend(behind);
+        last.splice(0..0, before);
+    }
+    Ok(first.first().is_some_and(|batch| one_contradicts(epochs, before.as_ref(), batch, first.get(1)))
+        || last
+            .split_last()
+            .is_some_and(|(batch, others)| one_contradicts(epochs, others.last(), batch, behind.as_ref())))
+}
+
+/// Whether the batches beside the starts of known epochs within a segment contradict them.
+fn starts_contradict(
+    home: &Home,
+    segments: &mut [Segment],
+    index: usize,
+    offsets: Range<Offset>,
+    epochs: &LeaderEpochs,
+) -> Result<bool, ScanError> {
+    let starts = epochs.between(offsets.start + 1, offsets.end - 1);
+    for &(_, start) in starts.iter().step_by(starts.len() / STARTS_MAX + 1) {
+        let (before, mut behind) = around(home, &mut segments[index], start)?;
+        if before.last().into_iter().chain(behind.first()).all(|batch| agrees(epochs, batch)) {
+            continue;
+        }
+        if behind.len() < 2 {
+            behind.extend(neighbours_of(home, segments, index)?.1);
+        }
+        let (last, first) = (before.last(), behind.first());
+        let is_last_wrong =
+            last.is_some_and(|last| one_contradicts(epochs, before.iter().nth_back(1), last, first));
+        if is_last_wrong || first.is_some_and(|first| one_contradicts(epochs, last, first, behind.get(1))) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// The last batch before a segment and the first one behind it, if they can be read.
@@ -85,7 +156,7 @@ pub(super) fn neighbours_of(
     let (before, rest) = segments.split_at_mut(index);
     let before = before.iter_mut().rfind(|segment| !segment.is_empty());
     let behind = rest.iter_mut().skip(1).find(|segment| !segment.is_empty());
-    let last = header_of(home, before, |segment| last_two(home, segment).map(|(_, last)| last))?;
+    let last = header_of(home, before, |segment| Ok(last_two(home, segment)?.pop()))?;
     let first = header_of(home, behind, |segment| Ok(segment.batch_at(home, 0)?.map(|first| first.header)))?;
     Ok((last, first))
 }
@@ -136,70 +207,47 @@ impl Loading {
         if log_start >= self.log_end {
             return Ok(false);
         }
-        match self.compare_epochs(newest) {
-            Ok(contradicts) => Ok(contradicts),
+        self.epochs_contradict(newest)
+    }
+
+    /// Whether the ends of a segment contradict the epochs.
+    fn epochs_contradict(&mut self, index: usize) -> Result<bool, LogError> {
+        match ends_contradict(&self.home, &mut self.segments, index, &self.epochs) {
+            Ok(contradict) => Ok(contradict),
             Err(ScanError::Io(error)) => Err(error.into()),
             // Readers come to it.
             Err(ScanError::Corrupt(_)) => Ok(false),
         }
     }
 
-    fn compare_epochs(&mut self, newest: usize) -> Result<bool, ScanError> {
-        let (mut before, last) = last_two(&self.home, &mut self.segments[newest])?;
-        let Some(last) = last else { return Ok(false) };
-        if before.is_none() && !agrees(&self.epochs, &last) {
-            let older = self.segments[..newest].iter_mut().rfind(|segment| !segment.is_empty());
-            before = older.map_or(Ok(None), |older| last_two(&self.home, older).map(|(_, last)| last))?;
-        }
-        if one_contradicts(&self.epochs, before.as_ref(), &last, None) {
-            return Ok(true);
-        }
-        let (first, second) = first_two(&self.home, &mut self.segments[newest])?;
-        Ok(first
-            .zip(second)
-            .is_some_and(|(first, second)| !agrees(&self.epochs, &first) && !agrees(&self.epochs, &second)))
-    }
-
-    /// Rebuilds the leader epochs from all batches, and from what is known of them. The first epoch is assumed to start
-    /// with the log: its first batches may have been compacted away.
-    pub(super) fn rebuild_epochs(
+    /// Rebuilds the epochs below a segment, where recovery begins, if the end of the segment before contradicts them:
+    /// the checkpoint is an older one.
+    pub(super) fn fit_epochs_before(
         &mut self,
+        index: usize,
         name: &TopicPartition,
         log_start: Offset,
     ) -> Result<(), LogError> {
-        tracing::warn!(partition = %name, "Rebuilt leader epochs from the batches");
-        let mut replay = EpochReplay::new(self.epochs.clone(), log_start);
-        self.epochs.clear();
-        for segment in &mut self.segments {
-            let file = segment.file(&self.home)?;
-            let mut scan = HeaderScan::new(&file, 0, segment.size_bytes());
-            loop {
-                match scan.next() {
-                    Ok(Some(batch)) => replay.note(&mut self.epochs, &batch.header),
-                    Ok(None) => break,
-                    Err(ScanError::Io(error)) => return Err(error.into()),
-                    Err(ScanError::Corrupt(fault)) => {
-                        tracing::error!(partition = %name, segment = segment.base_offset.0, %fault, "Segment is damaged");
-                        break;
-                    }
-                }
-            }
-            self.home.disk.unless_full(segment.release(&self.home))?;
+        let end = self.segments[index].base_offset;
+        let log_start = log_start.max(self.segments[0].base_offset);
+        let Some(newest) = self.segments[..index].iter().rposition(|segment| !segment.is_empty()) else {
+            return Ok(());
+        };
+        if log_start < end && self.epochs_contradict(newest)? {
+            self.rebuild_epochs(name, log_start, end)?;
+            self.epoch_replay = EpochReplay::new(self.epochs.clone(), end);
         }
-        self.home.disk.unless_full(self.epochs.write(
-            &self.home.disk,
-            &self.home.dir,
-            Durability::PageCache,
-        ))?;
         Ok(())
     }
 }
 
-/// A closed segment whose epochs are to be read, because its first batches contradict those that are known.
+/// A segment whose epochs are to be read, because its batches contradict those that are known.
 #[derive(Debug)]
 pub struct EpochScan {
     file: Arc<LogFile>,
     segment: Offset,
+    /// Those of its records.
+    offsets: Range<Offset>,
     size_bytes: u64,
     /// That of the last batch before the segment.
     before: LeaderEpoch,
@@ -224,13 +272,15 @@ impl EpochScan {
         let mut scan = HeaderScan::new(&self.file, 0, self.size_bytes);
         let mut found: Vec<(LeaderEpoch, Offset)> = Vec::new();
         let mut next = scan.next()?;
+        // Where the first batches of an epoch may have been compacted away, too low a start is the safe one.
+        let mut behind = self.segment;
         while let Some(batch) = next {
             next = scan.next()?;
+            let start = std::mem::replace(&mut behind, batch.header.next_offset());
             let epoch = batch.header.leader_epoch;
             let rises = found.last().map_or(epoch >= self.before, |&(latest, _)| epoch > latest);
             let bound = next.as_ref().map(|next| next.header.leader_epoch).or(self.behind);
             if rises && bound.is_none_or(|bound| epoch <= bound) {
-                let start = if found.is_empty() { self.segment } else { batch.header.base_offset };
                 found.push((epoch, start));
             }
         }
@@ -239,9 +289,10 @@ impl EpochScan {
 }
 
 impl PartitionLog {
-    /// The scan of a closed segment that was found on disk, if its first batches contradict the known epochs.
+    /// The scan of a segment that was found on disk, if its batches contradict the known epochs: those at its ends,
+    /// or where one begins.
     pub(super) fn misfit(&mut self, index: usize) -> Result<Option<EpochScan>, LogError> {
-        if self.segments[index].is_empty() || self.offsets_to_fit(index).is_none() {
+        if self.segments[index].is_empty() {
             return Ok(None);
         }
         match self.find_misfit(index) {
@@ -253,18 +304,21 @@ impl PartitionLog {
     }
 
     fn find_misfit(&mut self, index: usize) -> Result<Option<EpochScan>, ScanError> {
-        let (first, second) = first_two(&self.home, &mut self.segments[index])?;
-        let Some(first) = first.filter(|first| !agrees(&self.epochs, first)) else { return Ok(None) };
-        let (before, behind) = neighbours_of(&self.home, &mut self.segments, index)?;
-        let two_contradict = second.as_ref().is_some_and(|second| !agrees(&self.epochs, second));
-        let next = second.or(behind);
-        if !two_contradict && !one_contradicts(&self.epochs, before.as_ref(), &first, next.as_ref()) {
+        let Some(offsets) = self.offsets_to_fit(index) else { return Ok(None) };
+        let segments = &mut self.segments;
+        // The start has looked at the end of the newest segment, to which records are appended since.
+        let is_closed = index + 1 < segments.len();
+        let contradict = (is_closed && ends_contradict(&self.home, segments, index, &self.epochs)?)
+            || starts_contradict(&self.home, segments, index, offsets.clone(), &self.epochs)?;
+        if !contradict {
             return Ok(None);
         }
+        let (before, behind) = neighbours_of(&self.home, segments, index)?;
         let segment = &mut self.segments[index];
         Ok(Some(EpochScan {
             file: segment.file(&self.home)?,
             segment: segment.base_offset,
+            offsets,
             size_bytes: segment.size_bytes(),
             before: before.map_or(LeaderEpoch::NONE, |before| before.leader_epoch),
             behind: behind.map(|behind| behind.leader_epoch),
@@ -272,7 +326,7 @@ impl PartitionLog {
         }))
     }
 
-    /// Ends the check of a closed segment: takes over the epochs that were found in it. If the log was rewritten meanwhile,
+    /// Ends the check of a segment: takes over the epochs that were found in it. If the log was rewritten meanwhile,
     /// the segment is looked at again.
     pub fn finish_segment_check(
         &mut self,
@@ -284,14 +338,16 @@ impl PartitionLog {
         if !is_there || scan.rewrites != self.rewrites {
             return Ok(());
         }
-        if let Some(offsets) = self.offsets_to_fit(index)
-            && !found.is_empty()
-        {
-            tracing::warn!(
-                partition = %self.name, segment = scan.segment.0,
-                "Leader epoch checkpoint does not fit the batches of a segment: took over theirs"
-            );
+        let offsets = scan.offsets.start.max(self.log_start)..scan.offsets.end;
+        if !offsets.is_empty() && !found.is_empty() {
+            let known = self.epochs.entries().to_vec();
             self.epochs.refit(offsets, found);
+            if self.epochs.entries() != known {
+                tracing::warn!(
+                    partition = %self.name, segment = scan.segment.0,
+                    "Leader epoch checkpoint does not fit the batches of a segment: took over theirs"
+                );
+            }
             let written = self.epochs.write(&self.home.disk, &self.home.dir, Durability::PageCache);
             self.home.disk.unless_full(written)?;
         }
@@ -299,10 +355,16 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// The offsets of a closed segment that are not deleted, if there are any.
+    /// Whether an epoch begins within a segment, as far as is known.
+    pub(super) fn has_starts_of_epochs(&self, index: usize) -> bool {
+        self.offsets_to_fit(index)
+            .is_some_and(|offsets| !self.epochs.between(offsets.start + 1, offsets.end - 1).is_empty())
+    }
+
+    /// The offsets of a segment that are not deleted, if there are any.
     fn offsets_to_fit(&self, index: usize) -> Option<Range<Offset>> {
-        let [segment, next, ..] = &self.segments[index..] else { return None };
-        let offsets = segment.base_offset.max(self.log_start)..next.base_offset;
+        let end = self.segments.get(index + 1).map_or(self.log_end, |next| next.base_offset);
+        let offsets = self.segments[index].base_offset.max(self.log_start)..end;
         (!offsets.is_empty()).then_some(offsets)
     }
 }

@@ -78,6 +78,11 @@ impl EpochReplay {
         &self.checkpoint
     }
 
+    /// There is no batch before `offset` that is not noted, but such of the latest epoch.
+    pub(super) fn skip_to(&mut self, offset: Offset) {
+        self.behind = self.behind.max(offset);
+    }
+
     /// Batches come in their order. One of an earlier epoch than the one before changes nothing.
     pub(super) fn note(&mut self, epochs: &mut LeaderEpochs, header: &BatchHeader) {
         let (epoch, base) = (header.leader_epoch, header.base_offset);

@@ -46,9 +46,9 @@ impl From<LogError> for NotCut {
 }
 
 impl PartitionLog {
-    /// Drops all records at and above `offset`. Returns whether there were any. Epochs that start at or above the log
-    /// end are always dropped. The batch that contains `offset` is dropped whole, and the log ends with the last
-    /// remaining batch: ending at `offset` would leave a gap.
+    /// Drops all records at and above `offset`. Returns whether there were any that were not deleted. Epochs that
+    /// start at or above the log end are always dropped. The batch that contains `offset` is dropped whole, and the
+    /// log ends with the last remaining batch: ending at `offset` would leave a gap.
     pub fn truncate_to(&mut self, offset: Offset) -> Result<bool, LogError> {
         self.truncate(offset, true)
     }
@@ -66,7 +66,7 @@ impl PartitionLog {
             return Ok(false);
         }
         match self.try_truncate_to(offset, keeps) {
-            Ok(()) => Ok(true),
+            Ok(had_records) => Ok(had_records),
             Err(not_cut) => Err(self.after_failed_cut(offset, not_cut)),
         }
     }
@@ -89,13 +89,30 @@ impl PartitionLog {
         not_cut.error
     }
 
-    fn try_truncate_to(&mut self, offset: Offset, keeps: bool) -> Result<(), NotCut> {
+    fn try_truncate_to(&mut self, offset: Offset, keeps: bool) -> Result<bool, NotCut> {
         self.check_descriptors(offset)?;
+        // A log may begin, or end, in the middle of a batch that is not there, or all of whose records are deleted.
+        let has_records = self.has_batches_from(offset.max(self.log_start))?;
         // Records below the high watermark were acknowledged, and this may be their last copy.
-        if keeps && offset < self.high_watermark {
+        if keeps && has_records && offset < self.high_watermark {
             self.set_aside_from(offset)?;
         }
-        self.cut_from(offset).map_err(NotCut::in_the_middle)
+        self.cut_from(offset).map_err(NotCut::in_the_middle)?;
+        Ok(has_records)
+    }
+
+    /// Whether there is a batch with this offset or a later one, as far as can be read.
+    fn has_batches_from(&mut self, offset: Offset) -> Result<bool, LogError> {
+        let behind = self.segments.partition_point(|segment| segment.base_offset <= offset);
+        if self.segments[behind..].iter().any(|segment| !segment.is_empty()) {
+            return Ok(true);
+        }
+        let Some(segment) = self.segments[..behind].last_mut() else { return Ok(false) };
+        match segment.locate(&self.home, offset) {
+            Ok(found) => Ok(found.is_some()),
+            Err(ScanError::Corrupt(_)) => Ok(true),
+            Err(ScanError::Io(error)) => Err(error.into()),
+        }
     }
 
     /// Opens what a truncation opens: a lack of descriptors must show before anything is cut.
@@ -127,7 +144,7 @@ impl PartitionLog {
         let (high_watermark, log_end) = (self.high_watermark, self.log_end);
         let aside = SetAside::create(&self.home, &self.name).map_err(LogError::Io)?;
         let filled = self.fill(&aside, offset);
-        if filled.is_err() && aside.discard_if_empty() {
+        if aside.discard_if_empty() {
             return filled;
         }
         tracing::error!(
@@ -190,6 +207,9 @@ impl PartitionLog {
             return self.restart_keeping_loss(self.log_start);
         }
         self.log_end = end;
+        // It may have those of a missing segment behind it.
+        let active = self.segments.last_mut().expect("the segment with the offset was kept");
+        active.truncate_transactions(&self.home, end)?;
         self.log_start = self.log_start.min(self.log_end);
         self.epochs.truncate_from_end(self.log_end);
         self.reload_producers()?;

@@ -148,23 +148,19 @@ impl Original {
             && found < to.0 - i64::from(header.last_offset_delta)
     }
 
-    /// Whether the flipped bit makes the last batch one of a leader that a power failure may have taken from the checkpoint.
-    fn seems_newer(&self, batch: usize, bit: usize) -> bool {
-        let is_low_bit_of_epoch = (96 + 27..96 + 32).contains(&bit);
-        let epoch = self.batches[batch].header.leader_epoch.0;
-        batch + 1 == self.batches.len() && is_low_bit_of_epoch && epoch & (1 << (127 - bit)) == 0
-    }
-
-    /// Whether the flipped bit makes a batch one of the epoch before or behind it: then only the checkpoint speaks
-    /// against it.
+    /// Whether the flipped bit makes a batch one of an epoch that fits those beside it: then only the checkpoint speaks
+    /// against it, which may be that of another time.
     fn fits_neighbours(&self, batch: usize, bit: usize) -> bool {
         let epoch_of = |batch: usize| self.batches.get(batch).map(|batch| batch.header.leader_epoch.0);
         let (before, next) = (batch.checked_sub(1).and_then(epoch_of), epoch_of(batch + 1));
-        (96..128).contains(&bit)
-            && before.zip(next).is_some_and(|(before, next)| {
-                let flipped = epoch_of(batch).expect("it is there") ^ i32::MIN.rotate_right(bit as u32 - 96);
-                before < next && [before, next].contains(&flipped)
-            })
+        let epoch = epoch_of(batch).expect("it is there");
+        let is_near = (96 + 21..128).contains(&bit);
+        (96..128).contains(&bit) && {
+            let flipped = epoch ^ i32::MIN.rotate_right(bit as u32 - 96);
+            let rises =
+                before.is_none_or(|before| before <= flipped) && next.is_none_or(|next| flipped <= next);
+            rises && (is_near || [before, next].contains(&Some(flipped)))
+        }
     }
 }
 
@@ -196,9 +192,6 @@ fn is_put_right_or_ends_the_log(mut original: Original) {
             |bit: &usize| !original.is_hidden(batch, *bit) && !original.fits_neighbours(batch, *bit);
         for bit in (0..HEADER_BITS).filter(is_known).collect::<Vec<_>>() {
             for recovery_point in [Offset(0), original.end] {
-                if recovery_point == Offset(0) && original.seems_newer(batch, bit) {
-                    continue;
-                }
                 original.flipped(batch, bit);
                 let what = format!("compact {compact}, batch {batch}, bit {bit}, synced to {recovery_point}");
                 let options = OpenOptions { recovery_point, ..OpenOptions::new(false) };

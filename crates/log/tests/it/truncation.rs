@@ -55,6 +55,26 @@ fn batches_cut_below_the_high_watermark_are_kept_aside() {
     }
 }
 
+/// The log of a follower may begin, and end, in the middle of a batch of its leader.
+#[test]
+fn nothing_is_kept_aside_where_no_record_is_cut() {
+    for has_deleted in [false, true] {
+        let bench = Bench::new();
+        let mut log = bench.create();
+        if has_deleted {
+            append(&mut log, &Spec::new(30).build());
+            log.set_high_watermark(Offset(30));
+            log.delete_records(Offset(30)).expect("deletes");
+        } else {
+            log.truncate_fully_and_start_at(Offset(30), None).expect("restarts");
+        }
+        let (warnings, had_records) = warnings_of(|| log.truncate_to(Offset(20)).expect("it can be cut"));
+        assert!(!had_records && warnings.is_empty(), "{has_deleted}: {warnings:?}");
+        assert!(bench.set_aside().is_empty(), "{has_deleted}");
+        assert!(log.log_end_offset() <= Offset(20));
+    }
+}
+
 #[test]
 fn batches_that_were_never_replicated_are_not_kept() {
     let bench = Bench::with(config());

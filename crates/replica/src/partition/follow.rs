@@ -106,8 +106,11 @@ impl Partition {
                 Err(AppendError::UnexpectedOffset(found))
                     if found.first >= state.log.high_watermark() || state.log.is_empty() =>
                 {
-                    // The leader has a batch around the log end: the records here differ from the leader's.
-                    tracing::warn!(partition = ?self, first = found.first.0, end = from.0, "Dropping records that the leader lacks");
+                    // The leader has a batch around the log end: records here differ from the leader's. Without any,
+                    // the leader's log starts within a batch.
+                    if !state.log.is_empty() {
+                        tracing::warn!(partition = ?self, first = found.first.0, end = from.0, "Dropping records that the leader lacks");
+                    }
                     state.truncate_to(found.first)?;
                     state.log.append_as_follower(records, epoch)?
                 }
@@ -586,6 +589,43 @@ mod tests {
                     .expect("follows");
             }
         }
+    }
+
+    /// A log of the leader may start in the middle of a batch, and so does then the empty log of a follower.
+    #[test]
+    fn batch_around_the_start_of_an_empty_log_replaces_nothing() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let partition = following(dir.path(), &[LEADER]);
+        let epoch = LeaderEpoch(4);
+        let bounds = LeaderBounds { start: Offset(30), end: Offset(40), lost_from: None };
+        let batch_of_twenty = |offset: i64| {
+            let mut builder =
+                BatchBuilder::new(BatchOptions { base_offset: Offset(offset), ..BatchOptions::default() });
+            (0..20).for_each(|_| builder.append(1, None, Some(b"value"), &[]).expect("fits"));
+            builder.build().to_vec()
+        };
+        partition.reset_to_leader(epoch, Offset(0), bounds).expect("restarts");
+        let append = |from: i64, first: i64| {
+            partition
+                .append_from_leader(
+                    epoch,
+                    Offset(from),
+                    &batch_of_twenty(first),
+                    Offset(first + 20),
+                    Offset(first + 10),
+                )
+                .expect("follows")
+        };
+        let bounds_of = || partition.with_log(|log| (log.log_start_offset(), log.log_end_offset()));
+        assert_eq!((append(30, 20).next.offset, bounds_of()), (Offset(40), (Offset(30), Offset(40))));
+        assert_eq!(strays(dir.path()), 0, "there was nothing");
+        // What is left of the batches are deleted records.
+        append(40, 40);
+        partition.with_log(|log| log.delete_records(Offset(60))).expect("deletes");
+        let bounds = LeaderBounds { start: Offset(70), end: Offset(80), lost_from: None };
+        partition.reset_to_leader(epoch, Offset(60), bounds).expect("restarts");
+        append(70, 60);
+        assert_eq!((bounds_of(), strays(dir.path())), ((Offset(70), Offset(80)), 0));
     }
 
     #[test]
