@@ -40,6 +40,7 @@ use super::config::ConsumerGroupTimes;
 use super::deadlines::Deadlines;
 use super::error::MembershipError;
 use super::heartbeat_error::HeartbeatError;
+use super::modern::ModernGroup;
 use super::record::{ConsumerRecord, CoordinatorRecord};
 use member::Member;
 use std::cell::Cell;
@@ -50,9 +51,6 @@ use thalweg_hash::HashMap;
 use thalweg_wire::Uuid;
 use thalweg_wire::group::*;
 use thalweg_wire::request::list_groups_response::ListedGroup;
-
-/// The epoch of a group, and of its target assignment, before the first member joins.
-const FIRST_EPOCH: i32 = 1;
 
 /// The state of a consumer group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,16 +81,8 @@ pub(super) type Scene<'a> = super::scene::Scene<'a, ConsumerGroupTimes>;
 /// A consumer group.
 #[derive(Debug)]
 pub(super) struct ConsumerGroup {
-    id: Arc<str>,
-    epoch: i32,
-    metadata_hash: i64,
-    /// The epoch of the target assignment.
-    target_epoch: i32,
-    /// When it was made, by the wall clock; 0 before the first.
-    target_made_ms: i64,
-    members: BTreeMap<Arc<str>, Member>,
+    modern: ModernGroup<Member, Assignment>,
     static_members: BTreeMap<Arc<str>, Arc<str>>,
-    targets: BTreeMap<Arc<str>, Arc<Assignment>>,
     /// The subscribed topics.
     subscribers: BTreeMap<String, Subscribers>,
     /// The subscribed regular expressions, with the number of their members.
@@ -121,14 +111,8 @@ impl ConsumerGroup {
     pub(super) fn new(id: Arc<str>) -> ConsumerGroup {
         ConsumerGroup {
             deadlines: Deadlines::new(id.clone()),
-            id,
-            epoch: FIRST_EPOCH,
-            metadata_hash: 0,
-            target_epoch: FIRST_EPOCH,
-            target_made_ms: 0,
-            members: BTreeMap::new(),
+            modern: ModernGroup::new(id),
             static_members: BTreeMap::new(),
-            targets: BTreeMap::new(),
             subscribers: BTreeMap::new(),
             regexes: BTreeMap::new(),
             resolved: BTreeMap::new(),
@@ -145,11 +129,12 @@ impl ConsumerGroup {
 
     /// Its state.
     pub(super) fn state(&self) -> ConsumerGroupState {
-        if self.members.is_empty() {
+        if self.modern.members.is_empty() {
             ConsumerGroupState::Empty
-        } else if self.epoch > self.target_epoch {
+        } else if self.modern.epoch > self.modern.target_epoch {
             ConsumerGroupState::Assigning
-        } else if self.members.values().all(|member| member.is_reconciled_to(self.target_epoch)) {
+        } else if self.modern.members.values().all(|member| member.is_reconciled_to(self.modern.target_epoch))
+        {
             ConsumerGroupState::Stable
         } else {
             ConsumerGroupState::Reconciling
@@ -158,13 +143,13 @@ impl ConsumerGroup {
 
     /// How many members it has.
     pub(super) fn size(&self) -> usize {
-        self.members.len()
+        self.modern.members.len()
     }
 
     /// The group in a list.
     pub(super) fn list(&self) -> ListedGroup {
         ListedGroup {
-            group_id: self.id.to_string(),
+            group_id: self.modern.id.to_string(),
             protocol_type: "consumer".to_owned(),
             group_state: self.state().name().to_owned(),
             group_type: "consumer".to_owned(),
@@ -181,10 +166,15 @@ impl ConsumerGroup {
     pub(super) fn picture(&self) -> String {
         let owners: BTreeMap<_, BTreeMap<_, _>> =
             self.owners.iter().map(|(topic, owners)| (topic, owners.iter().collect())).collect();
-        let epochs = (self.epoch, self.metadata_hash, self.target_epoch, self.target_made_ms);
+        let epochs = (
+            self.modern.epoch,
+            self.modern.metadata_hash,
+            self.modern.target_epoch,
+            self.modern.target_made_ms,
+        );
         let counts = (&self.subscribers, &self.regexes, &self.resolved, &self.assignors);
         let classic = (self.classic_members, &self.classic_protocols, self.has_partition_metadata);
-        let members = (&self.members, &self.static_members, &self.targets);
+        let members = (&self.modern.members, &self.static_members, &self.modern.targets);
         format!("{epochs:?}\n{counts:?}\n{classic:?}\n{owners:?}\n{members:#?}")
     }
 
@@ -199,15 +189,11 @@ impl ConsumerGroup {
     }
 
     fn member(&self, id: &str) -> Result<&Member, HeartbeatError> {
-        self.members.get(id).ok_or_else(|| HeartbeatError::UnknownMember(id.to_owned()))
+        self.modern.members.get(id).ok_or_else(|| HeartbeatError::UnknownMember(id.to_owned()))
     }
 
     fn static_member(&self, instance_id: &str) -> Option<&Member> {
-        self.members.get(self.static_members.get(instance_id)?)
-    }
-
-    fn target_of(&self, id: &str) -> Arc<Assignment> {
-        self.targets.get(id).cloned().unwrap_or_default()
+        self.modern.members.get(self.static_members.get(instance_id)?)
     }
 
     fn is_owned(&self, topic: Uuid, partition: i32) -> bool {
@@ -222,24 +208,24 @@ impl ConsumerGroup {
 
     /// Raises the group epoch, and returns it.
     fn raise_epoch(&self, metadata_hash: i64, records: &mut Vec<CoordinatorRecord>) -> i32 {
-        let epoch = super::target::next_epoch(self.epoch, self.target_epoch);
+        let epoch = self.modern.next_epoch();
         records.push(self.epoch_record(epoch, metadata_hash));
-        tracing::info!(group = %self.id, epoch, "Raised the group epoch");
+        tracing::info!(group = %self.modern.id, epoch, "Raised the group epoch");
         epoch
     }
 
     fn group_key(&self) -> ConsumerGroupMetadataKey {
-        ConsumerGroupMetadataKey { group_id: self.id.to_string() }
+        ConsumerGroupMetadataKey { group_id: self.modern.id.to_string() }
     }
 
     fn target_record(&self, assignment_epoch: i32, assignment_timestamp: i64) -> CoordinatorRecord {
-        let key = ConsumerGroupTargetAssignmentMetadataKey { group_id: self.id.to_string() };
+        let key = ConsumerGroupTargetAssignmentMetadataKey { group_id: self.modern.id.to_string() };
         let value = ConsumerGroupTargetAssignmentMetadataValue { assignment_epoch, assignment_timestamp };
         ConsumerRecord::Target(key, Some(value)).into()
     }
 
     fn partition_metadata_tombstone(&self) -> CoordinatorRecord {
-        let key = ConsumerGroupPartitionMetadataKey { group_id: self.id.to_string() };
+        let key = ConsumerGroupPartitionMetadataKey { group_id: self.modern.id.to_string() };
         ConsumerRecord::PartitionMetadata(key, None).into()
     }
 
@@ -250,7 +236,7 @@ impl ConsumerGroup {
         value: Option<ConsumerGroupRegularExpressionValue>,
     ) -> CoordinatorRecord {
         let key = ConsumerGroupRegularExpressionKey {
-            group_id: self.id.to_string(),
+            group_id: self.modern.id.to_string(),
             regular_expression: regex.to_owned(),
         };
         ConsumerRecord::RegularExpression(key, value).into()
@@ -258,9 +244,10 @@ impl ConsumerGroup {
 
     /// Tombstones for the targets of members whose own records are lost: their partitions would seem to be assigned.
     pub(super) fn stray_target_tombstones(&self) -> Vec<CoordinatorRecord> {
-        let strays = self.targets.keys().filter(|id| !self.members.contains_key(*id)).map(|id| &**id);
         let mut records = Vec::new();
-        strays.for_each(|id| member::member_tombstones(&self.id, id, &mut records));
+        self.modern
+            .lost_members()
+            .for_each(|id| member::member_tombstones(&self.modern.id, id, &mut records));
         records
     }
 
@@ -275,16 +262,20 @@ impl ConsumerGroup {
         renamed: impl Fn(&'a str) -> &'a str,
         records: &mut Vec<CoordinatorRecord>,
     ) {
-        let ids = || self.members.keys().map(|id| renamed(id));
+        let ids = || self.modern.members.keys().map(|id| renamed(id));
         // Kafka refuses another order on replay.
-        records
-            .extend(ids().map(|id| ConsumerRecord::Current(member::current_key(&self.id, id), None).into()));
         records.extend(
-            ids().map(|id| ConsumerRecord::TargetMember(member::target_key(&self.id, id), None).into()),
+            ids().map(|id| ConsumerRecord::Current(member::current_key(&self.modern.id, id), None).into()),
         );
-        let key = ConsumerGroupTargetAssignmentMetadataKey { group_id: self.id.to_string() };
+        records
+            .extend(ids().map(|id| {
+                ConsumerRecord::TargetMember(member::target_key(&self.modern.id, id), None).into()
+            }));
+        let key = ConsumerGroupTargetAssignmentMetadataKey { group_id: self.modern.id.to_string() };
         records.push(ConsumerRecord::Target(key, None).into());
-        records.extend(ids().map(|id| ConsumerRecord::Member(member::member_key(&self.id, id), None).into()));
+        records.extend(
+            ids().map(|id| ConsumerRecord::Member(member::member_key(&self.modern.id, id), None).into()),
+        );
         records.extend(self.resolved.keys().map(|regex| self.regex_record(regex, None)));
         records.push(self.partition_metadata_tombstone());
         records.push(ConsumerRecord::Group(self.group_key(), None).into());
@@ -292,10 +283,10 @@ impl ConsumerGroup {
 
     /// What a member may commit.
     pub(super) fn commits<'a>(&'a self, commit: &Commit<'_>) -> Result<MayCommit<'a>, MembershipError> {
-        if commit.is_of_no_member(self.members.is_empty()) {
+        if commit.is_of_no_member(self.modern.members.is_empty()) {
             return Ok(MayCommit::Any);
         }
-        let member = self.members.get(commit.member_id).ok_or(MembershipError::UnknownMember)?;
+        let member = self.modern.members.get(commit.member_id).ok_or(MembershipError::UnknownMember)?;
         if !commit.is_transactional && member.classic.is_none() && commit.version < 9 {
             return Err(MembershipError::OldCommit);
         }
@@ -305,7 +296,7 @@ impl ConsumerGroup {
 
     /// Whether this member may read offsets.
     pub(super) fn validate_fetch(&self, member_id: Option<&str>, epoch: i32) -> Result<(), MembershipError> {
-        let member = |id: &str| self.members.get(id).map(|member| (member.epoch, stale(member)));
+        let member = |id: &str| self.modern.members.get(id).map(|member| (member.epoch, stale(member)));
         validate_fetch(member_id, epoch, member)
     }
 }

@@ -35,6 +35,7 @@ mod heartbeat_error;
 mod kind;
 mod member;
 mod member_epoch;
+mod modern;
 mod offsets;
 mod record;
 pub mod regex;
@@ -43,7 +44,6 @@ mod shard;
 mod share;
 mod streams;
 mod subscription;
-mod target;
 #[cfg(test)]
 mod tests;
 mod timed;

@@ -30,6 +30,7 @@ pub use offsets::{Altered, DeletedOffsets};
 
 use super::assignor::Assignment;
 use super::config::ShareGroupTimes;
+use super::modern::ModernGroup;
 use super::record::{CoordinatorRecord, ShareGroupRecord};
 use super::timers::Deadline;
 use member::{Member, member_tombstones};
@@ -41,9 +42,6 @@ use thalweg_hash::HashMap;
 use thalweg_wire::Uuid;
 use thalweg_wire::group::*;
 use thalweg_wire::request::list_groups_response::ListedGroup;
-
-/// The epoch of a group, and of its target assignment, before the first member joins.
-const FIRST_EPOCH: i32 = 1;
 
 /// Partitions by the id of their topic.
 pub type Partitions = BTreeMap<Uuid, BTreeSet<i32>>;
@@ -65,15 +63,7 @@ pub(super) type ShareScene<'a> = super::scene::Scene<'a, ShareGroupTimes>;
 /// A share group.
 #[derive(Debug)]
 pub(super) struct ShareGroup {
-    id: Arc<str>,
-    epoch: i32,
-    metadata_hash: i64,
-    /// The epoch of the target assignment.
-    target_epoch: i32,
-    /// When it was made, by the wall clock; 0 before the first.
-    target_made_ms: i64,
-    members: BTreeMap<Arc<str>, Member>,
-    targets: BTreeMap<Arc<str>, Arc<Assignment>>,
+    modern: ModernGroup<Member, Assignment>,
     /// How many members subscribe to each topic.
     subscribers: BTreeMap<String, usize>,
     states: States,
@@ -90,13 +80,7 @@ impl ShareGroup {
     /// A group without members or history.
     pub(super) fn new(id: Arc<str>) -> ShareGroup {
         ShareGroup {
-            id,
-            epoch: FIRST_EPOCH,
-            metadata_hash: 0,
-            target_epoch: FIRST_EPOCH,
-            target_made_ms: 0,
-            members: BTreeMap::new(),
-            targets: BTreeMap::new(),
+            modern: ModernGroup::new(id),
             subscribers: BTreeMap::new(),
             states: States::default(),
             hashed_at: Cell::new(None),
@@ -108,18 +92,18 @@ impl ShareGroup {
 
     /// Kafka's name of its state.
     pub(super) fn state_name(&self) -> &'static str {
-        if self.members.is_empty() { "Empty" } else { "Stable" }
+        if self.modern.members.is_empty() { "Empty" } else { "Stable" }
     }
 
     /// How many members it has.
     pub(super) fn size(&self) -> usize {
-        self.members.len()
+        self.modern.members.len()
     }
 
     /// The group in a list.
     pub(super) fn list(&self) -> ListedGroup {
         ListedGroup {
-            group_id: self.id.to_string(),
+            group_id: self.modern.id.to_string(),
             protocol_type: "share".to_owned(),
             group_state: self.state_name().to_owned(),
             group_type: "share".to_owned(),
@@ -146,7 +130,12 @@ impl ShareGroup {
     /// All that follows from its records.
     #[cfg(test)]
     pub(super) fn picture(&self) -> String {
-        let epochs = (self.epoch, self.metadata_hash, self.target_epoch, self.target_made_ms);
+        let epochs = (
+            self.modern.epoch,
+            self.modern.metadata_hash,
+            self.modern.target_epoch,
+            self.modern.target_made_ms,
+        );
         let states = [&self.states.initializing, &self.states.initialized].map(|by_topic| {
             let topic =
                 |(id, topic): (&Uuid, &states::OfTopic)| (*id, topic.name.clone(), topic.partitions.clone());
@@ -155,29 +144,25 @@ impl ShareGroup {
         let deleting = &self.states.deleting;
         format!(
             "{epochs:?}\n{:?}\n{states:?}\n{deleting:?}\n{:#?}\n{:#?}",
-            self.subscribers, self.members, self.targets
+            self.subscribers, self.modern.members, self.modern.targets
         )
     }
 
     fn member(&self, id: &str) -> Result<&Member, ShareGroupError> {
-        self.members.get(id).ok_or_else(|| ShareGroupError::UnknownMember(id.to_owned()))
-    }
-
-    fn target_of(&self, id: &str) -> Arc<Assignment> {
-        self.targets.get(id).cloned().unwrap_or_default()
+        self.modern.members.get(id).ok_or_else(|| ShareGroupError::UnknownMember(id.to_owned()))
     }
 
     /// Raises the group epoch, and returns it.
     fn raise_epoch(&self, metadata_hash: i64, records: &mut Vec<CoordinatorRecord>) -> i32 {
-        let epoch = super::target::next_epoch(self.epoch, self.target_epoch);
+        let epoch = self.modern.next_epoch();
         let value = ShareGroupMetadataValue { epoch, metadata_hash };
         records.push(ShareGroupRecord::Group(self.group_key(), Some(value)).into());
-        tracing::info!(group = %self.id, epoch, "Raised the group epoch");
+        tracing::info!(group = %self.modern.id, epoch, "Raised the group epoch");
         epoch
     }
 
     fn group_key(&self) -> ShareGroupMetadataKey {
-        ShareGroupMetadataKey { group_id: self.id.to_string() }
+        ShareGroupMetadataKey { group_id: self.modern.id.to_string() }
     }
 
     /// The names of the subscribed topics, sorted, without a member and with another.
@@ -193,18 +178,17 @@ impl ShareGroup {
 
     /// Tombstones for the targets of members whose own records are lost: their partitions would seem to be assigned.
     pub(super) fn stray_target_tombstones(&self) -> Vec<CoordinatorRecord> {
-        let strays = self.targets.keys().filter(|id| !self.members.contains_key(*id)).map(|id| &**id);
         let mut records = Vec::new();
-        member_tombstones(&self.id, strays, None, &mut records);
+        member_tombstones(&self.modern.id, self.modern.lost_members(), None, &mut records);
         records
     }
 
     /// The records that delete the group.
     pub(super) fn tombstones(&self, records: &mut Vec<CoordinatorRecord>) {
-        let key = ShareGroupTargetAssignmentMetadataKey { group_id: self.id.to_string() };
+        let key = ShareGroupTargetAssignmentMetadataKey { group_id: self.modern.id.to_string() };
         let target = ShareGroupRecord::Target(key, None).into();
-        member_tombstones(&self.id, self.members.keys().map(|id| &**id), Some(target), records);
-        records.push(states::tombstone(&self.id));
+        member_tombstones(&self.modern.id, self.modern.members.keys().map(|id| &**id), Some(target), records);
+        records.push(states::tombstone(&self.modern.id));
         records.push(ShareGroupRecord::Group(self.group_key(), None).into());
     }
 }

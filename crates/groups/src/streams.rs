@@ -47,6 +47,7 @@ use super::commits::{Commit, MayCommit, validate_fetch};
 use super::config::StreamsGroupTimes;
 use super::deadlines::Deadlines;
 use super::error::MembershipError;
+use super::modern::ModernGroup;
 use super::record::{CoordinatorRecord, StreamsGroupRecord};
 use super::timers::Deadline;
 use configure::Configured;
@@ -55,14 +56,12 @@ use owners::Owners;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use target::Targets;
+use tasks::Target;
 use thalweg_wire::group::streams_group_metadata_value::LastAssignmentConfig;
 use thalweg_wire::group::*;
 use thalweg_wire::request::list_groups_response::ListedGroup;
 use topology::Topology;
 
-/// The epoch of a group, and of its target assignment, before the first member joins.
-const FIRST_EPOCH: i32 = 1;
 /// What an assignment follows, by its name in records: the number of standby tasks for each task with state.
 const STANDBY_REPLICAS: &str = "num.standby.replicas";
 
@@ -72,20 +71,12 @@ pub(super) type StreamsScene<'a> = super::scene::Scene<'a, StreamsGroupTimes>;
 /// A streams group.
 #[derive(Debug)]
 pub(super) struct StreamsGroup {
-    id: Arc<str>,
-    epoch: i32,
-    metadata_hash: i64,
+    modern: ModernGroup<Member, Target>,
     /// The epoch of the topology that was last found to fit its topics.
     validated_epoch: i32,
     /// What the last assignment followed.
     assignment_configs: BTreeMap<String, String>,
-    /// The epoch of the target assignment.
-    target_epoch: i32,
-    /// When it was made, by the wall clock; 0 before the first.
-    target_made_ms: i64,
     topology: Option<Arc<Topology>>,
-    members: BTreeMap<Arc<str>, Member>,
-    targets: Targets,
     owners: Owners,
     deadlines: Deadlines,
     /// Until when a new group waits for more members.
@@ -106,16 +97,10 @@ impl StreamsGroup {
     pub(super) fn new(id: Arc<str>) -> StreamsGroup {
         StreamsGroup {
             deadlines: Deadlines::new(id.clone()),
-            id,
-            epoch: FIRST_EPOCH,
-            metadata_hash: 0,
+            modern: ModernGroup::new(id),
             validated_epoch: 0,
             assignment_configs: BTreeMap::new(),
-            target_epoch: FIRST_EPOCH,
-            target_made_ms: 0,
             topology: None,
-            members: BTreeMap::new(),
-            targets: Targets::new(),
             owners: Owners::default(),
             delay: Deadline::default(),
             configured: RefCell::new(None),
@@ -128,13 +113,14 @@ impl StreamsGroup {
     /// Kafka's name of its state.
     pub(super) fn state_name(&self) -> &'static str {
         let topology_epoch = self.topology.as_ref().map(|topology| topology.epoch);
-        if self.members.is_empty() {
+        if self.modern.members.is_empty() {
             "Empty"
         } else if topology_epoch != Some(self.validated_epoch) {
             "NotReady"
-        } else if self.epoch > self.target_epoch {
+        } else if self.modern.epoch > self.modern.target_epoch {
             "Assigning"
-        } else if self.members.values().all(|member| member.is_reconciled_to(self.target_epoch)) {
+        } else if self.modern.members.values().all(|member| member.is_reconciled_to(self.modern.target_epoch))
+        {
             "Stable"
         } else {
             "Reconciling"
@@ -143,13 +129,13 @@ impl StreamsGroup {
 
     /// How many members it has.
     pub(super) fn size(&self) -> usize {
-        self.members.len()
+        self.modern.members.len()
     }
 
     /// The group in a list.
     pub(super) fn list(&self) -> ListedGroup {
         ListedGroup {
-            group_id: self.id.to_string(),
+            group_id: self.modern.id.to_string(),
             protocol_type: "streams".to_owned(),
             group_state: self.state_name().to_owned(),
             group_type: "streams".to_owned(),
@@ -159,7 +145,7 @@ impl StreamsGroup {
     /// Whether members read the topic.
     pub(super) fn is_subscribed_to(&self, topic: &str) -> bool {
         let reads = |topology: &Arc<Topology>| topology.reader(topic).is_some();
-        !self.members.is_empty() && self.topology.as_ref().is_some_and(reads)
+        !self.modern.members.is_empty() && self.topology.as_ref().is_some_and(reads)
     }
 
     /// Whether the topic has to be there, with the right number of partitions.
@@ -180,17 +166,18 @@ impl StreamsGroup {
     /// All that follows from its records.
     #[cfg(test)]
     pub(super) fn picture(&self) -> String {
-        let epochs = (self.epoch, self.metadata_hash, self.validated_epoch, self.target_epoch);
-        let last = (self.target_made_ms, &self.assignment_configs);
-        let members = (&self.members, &self.targets, &self.owners);
+        let epochs =
+            (self.modern.epoch, self.modern.metadata_hash, self.validated_epoch, self.modern.target_epoch);
+        let last = (self.modern.target_made_ms, &self.assignment_configs);
+        let members = (&self.modern.members, &self.modern.targets, &self.owners);
         let topology = self.topology.as_ref().map(|topology| (topology.epoch, &topology.subtopologies));
         format!("{epochs:?}\n{last:?}\n{topology:?}\n{members:#?}")
     }
 
     fn member(&self, id: &str) -> Result<&Member, StreamsGroupError> {
         let unknown =
-            || StreamsGroupError::UnknownMember { member: id.to_owned(), group: self.id.to_string() };
-        self.members.get(id).ok_or_else(unknown)
+            || StreamsGroupError::UnknownMember { member: id.to_owned(), group: self.modern.id.to_string() };
+        self.modern.members.get(id).ok_or_else(unknown)
     }
 
     /// How many standbys the last assignment has given each task with state.
@@ -221,38 +208,37 @@ impl StreamsGroup {
             validated_topology_epoch,
             last_assignment_configs: Some(configs.iter().map(config).collect()),
         };
-        tracing::info!(group = %self.id, epoch, "Raised the group epoch");
+        tracing::info!(group = %self.modern.id, epoch, "Raised the group epoch");
         StreamsGroupRecord::Group(self.group_key(), Some(value)).into()
     }
 
     fn group_key(&self) -> StreamsGroupMetadataKey {
-        StreamsGroupMetadataKey { group_id: self.id.to_string() }
+        StreamsGroupMetadataKey { group_id: self.modern.id.to_string() }
     }
 
     /// Tombstones for the targets of members whose own records are lost: their tasks would seem to be assigned.
     pub(super) fn stray_target_tombstones(&self) -> Vec<CoordinatorRecord> {
-        let strays = self.targets.keys().filter(|id| !self.members.contains_key(*id)).map(|id| &**id);
         let mut records = Vec::new();
-        member_tombstones(&self.id, strays, None, &mut records);
+        member_tombstones(&self.modern.id, self.modern.lost_members(), None, &mut records);
         records
     }
 
     /// The records that delete the group.
     pub(super) fn tombstones(&self, records: &mut Vec<CoordinatorRecord>) {
-        let key = StreamsGroupTargetAssignmentMetadataKey { group_id: self.id.to_string() };
+        let key = StreamsGroupTargetAssignmentMetadataKey { group_id: self.modern.id.to_string() };
         let target = StreamsGroupRecord::Target(key, None).into();
-        member_tombstones(&self.id, self.members.keys().map(|id| &**id), Some(target), records);
+        member_tombstones(&self.modern.id, self.modern.members.keys().map(|id| &**id), Some(target), records);
         records.push(StreamsGroupRecord::Group(self.group_key(), None).into());
-        let key = StreamsGroupTopologyKey { group_id: self.id.to_string() };
+        let key = StreamsGroupTopologyKey { group_id: self.modern.id.to_string() };
         records.push(StreamsGroupRecord::Topology(key, None).into());
     }
 
     /// What a member may commit.
     pub(super) fn commits<'a>(&'a self, commit: &Commit<'_>) -> Result<MayCommit<'a>, MembershipError> {
-        if commit.is_of_no_member(self.members.is_empty()) {
+        if commit.is_of_no_member(self.modern.members.is_empty()) {
             return Ok(MayCommit::Any);
         }
-        let member = self.members.get(commit.member_id).ok_or(MembershipError::UnknownMember)?;
+        let member = self.modern.members.get(commit.member_id).ok_or(MembershipError::UnknownMember)?;
         if !commit.is_transactional && commit.version < 9 {
             return Err(MembershipError::OldCommit);
         }
@@ -266,7 +252,7 @@ impl StreamsGroup {
     /// Whether this member may read offsets.
     pub(super) fn validate_fetch(&self, member_id: Option<&str>, epoch: i32) -> Result<(), MembershipError> {
         let member =
-            |id: &str| self.members.get(id).map(|member| (member.epoch, MembershipError::StaleEpoch));
+            |id: &str| self.modern.members.get(id).map(|member| (member.epoch, MembershipError::StaleEpoch));
         validate_fetch(member_id, epoch, member)
     }
 }

@@ -6,9 +6,9 @@
 use super::super::member_epoch::LEAVING;
 use super::super::record::ConsumerRecord;
 use super::super::timers::Timers;
+use super::ConsumerGroup;
 use super::member::{Member, Owned};
 use super::subscription::{Resolved, count};
-use super::{ConsumerGroup, FIRST_EPOCH};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use thalweg_wire::group::consumer_group_target_assignment_member_value::TopicPartition;
@@ -19,18 +19,18 @@ impl ConsumerGroup {
         match record {
             ConsumerRecord::Group(_, None) => return false,
             ConsumerRecord::Group(_, Some(value)) => {
-                (self.epoch, self.metadata_hash) = (value.epoch, value.metadata_hash);
+                (self.modern.epoch, self.modern.metadata_hash) = (value.epoch, value.metadata_hash);
             }
             ConsumerRecord::PartitionMetadata(_, value) => self.has_partition_metadata = value.is_some(),
             ConsumerRecord::Member(key, Some(value)) => {
-                let mut member = self.member_or_new(key.member_id);
+                let mut member = self.modern.member_or_new(key.member_id, Member::new);
                 member.say(value);
                 self.put(member);
             }
             ConsumerRecord::Member(key, None) => self.remove(&key.member_id, timers),
             ConsumerRecord::Target(_, value) => {
-                self.target_epoch = value.as_ref().map_or(FIRST_EPOCH, |value| value.assignment_epoch);
-                self.target_made_ms = value.map_or(0, |value| value.assignment_timestamp);
+                self.modern
+                    .follow_target(value.map(|value| (value.assignment_epoch, value.assignment_timestamp)));
             }
             ConsumerRecord::TargetMember(key, Some(value)) => {
                 let topic = |topic: TopicPartition| {
@@ -38,17 +38,18 @@ impl ConsumerGroup {
                     (topic.topic_id, partitions)
                 };
                 let target = value.topic_partitions.into_iter().map(topic).collect();
-                let id = self.id_of(key.member_id);
-                self.targets.insert(id, Arc::new(target));
+                self.modern.set_target(key.member_id, target);
             }
-            ConsumerRecord::TargetMember(key, None) => drop(self.targets.remove(key.member_id.as_str())),
+            ConsumerRecord::TargetMember(key, None) => {
+                drop(self.modern.targets.remove(key.member_id.as_str()))
+            }
             ConsumerRecord::Current(key, Some(value)) => {
-                let mut member = self.member_or_new(key.member_id);
+                let mut member = self.modern.member_or_new(key.member_id, Member::new);
                 member.own(value);
                 self.put(member);
             }
             ConsumerRecord::Current(key, None) => {
-                if let Some(member) = self.members.get(key.member_id.as_str()) {
+                if let Some(member) = self.modern.members.get(key.member_id.as_str()) {
                     let mut member = member.clone();
                     (member.epoch, member.previous_epoch) = (LEAVING, LEAVING);
                     (member.assigned, member.revoking) = Default::default();
@@ -67,26 +68,11 @@ impl ConsumerGroup {
         true
     }
 
-    /// A member's id, shared with the member.
-    fn id_of(&self, id: String) -> Arc<str> {
-        match self.members.get_key_value(id.as_str()) {
-            Some((id, _)) => id.clone(),
-            None => id.into(),
-        }
-    }
-
-    fn member_or_new(&self, id: String) -> Member {
-        match self.members.get(id.as_str()) {
-            Some(member) => member.clone(),
-            None => Member::new(id.into()),
-        }
-    }
-
     /// Puts a member in place of the one with its id, if there is one.
     pub(super) fn put(&mut self, member: Member) {
         let id = member.id.clone();
         self.deadlines.add(&id);
-        let before = self.members.insert(id.clone(), member.clone());
+        let before = self.modern.members.insert(id.clone(), member.clone());
         if let Some(before) = &before {
             self.discount(before);
         }
@@ -108,7 +94,7 @@ impl ConsumerGroup {
     }
 
     fn remove(&mut self, id: &str, timers: &mut Timers) {
-        if let Some(member) = self.members.remove(id) {
+        if let Some(member) = self.modern.members.remove(id) {
             self.discount(&member);
             if let Some(instance_id) = &member.instance_id
                 && self.static_members.get(instance_id) == Some(&member.id)

@@ -58,7 +58,9 @@ impl ConsumerGroup {
         if scene.config.consumer.migration.is_off() {
             return Err(MembershipError::InconsistentProtocol);
         }
-        if self.members.len() >= scene.config.consumer.group_size_max && !self.members.contains_key(id) {
+        if self.modern.members.len() >= scene.config.consumer.group_size_max
+            && !self.modern.members.contains_key(id)
+        {
             return Err(MembershipError::GroupFull);
         }
         if !self.supports(request) {
@@ -122,7 +124,7 @@ impl ConsumerGroup {
         id: &str,
         records: &mut Vec<CoordinatorRecord>,
     ) -> Result<(Cow<'a, Member>, Option<&'a str>), MembershipError> {
-        let known = || match self.members.get(id) {
+        let known = || match self.modern.members.get(id) {
             Some(member) => Cow::Borrowed(member),
             None => Cow::Owned(Member::new(id.into())),
         };
@@ -141,7 +143,7 @@ impl ConsumerGroup {
     /// The member that a request of the classic protocol names.
     fn classic_sender(&self, id: &str, instance_id: Option<&str>) -> Result<&Member, MembershipError> {
         let member = match instance_id {
-            None => self.members.get(id),
+            None => self.modern.members.get(id),
             Some(instance_id) => self.static_member(instance_id),
         };
         let member = member.ok_or(MembershipError::UnknownMember)?;
@@ -169,7 +171,7 @@ impl ConsumerGroup {
         if differs(&request.protocol_type, CONSUMER) || differs(&request.protocol_name, name) {
             return (Err(MembershipError::InconsistentProtocol), Vec::new());
         }
-        if self.target_epoch > member.epoch && member.state != MemberState::UnrevokedPartitions {
+        if self.modern.target_epoch > member.epoch && member.state != MemberState::UnrevokedPartitions {
             let join = Change::Join(member.rebalance_timeout_ms);
             return (Err(MembershipError::RebalanceInProgress), vec![(member.id.clone(), join)]);
         }
@@ -195,7 +197,7 @@ impl ConsumerGroup {
         }
         let session = (member.id.clone(), Change::Session(classic.session_timeout_ms));
         let must_join = match member.state {
-            _ if member.epoch < self.target_epoch => true,
+            _ if member.epoch < self.modern.target_epoch => true,
             MemberState::UnrevokedPartitions => true,
             MemberState::UnreleasedPartitions => !self.waits_for_others(member),
             MemberState::Stable | MemberState::Unknown => false,
@@ -209,7 +211,7 @@ impl ConsumerGroup {
 
     /// Whether a partition that the member is to get is still another's.
     fn waits_for_others(&self, member: &Member) -> bool {
-        let target = self.target_of(&member.id);
+        let target = self.modern.target_of(&member.id);
         target.iter().any(|(topic, partitions)| {
             let assigned = member.assigned.get(topic);
             partitions.iter().any(|partition| {
@@ -239,7 +241,7 @@ impl ConsumerGroup {
                 && !leaving.iter().any(|other| other.id == member.id)
             {
                 let reason = identity.reason.as_deref().unwrap_or("not provided");
-                tracing::info!(group = %self.id, member = %member.id, reason, "Member left");
+                tracing::info!(group = %self.modern.id, member = %member.id, reason, "Member left");
                 leaving.push(member);
             }
             responses.push(MemberResponse {

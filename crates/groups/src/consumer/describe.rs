@@ -19,12 +19,17 @@ impl ConsumerGroup {
     pub(in super::super) fn describe(&self, assignor: ServerAssignor, topics: &dyn Topics) -> DescribedGroup {
         let wanted = self.assignors.iter().max_by_key(|(_, count)| **count);
         DescribedGroup {
-            group_id: self.id.to_string(),
+            group_id: self.modern.id.to_string(),
             group_state: self.state().name().to_owned(),
-            group_epoch: self.epoch,
-            assignment_epoch: self.target_epoch,
+            group_epoch: self.modern.epoch,
+            assignment_epoch: self.modern.target_epoch,
             assignor_name: wanted.map_or(assignor.name().to_owned(), |(name, _)| name.clone()),
-            members: self.members.values().map(|member| self.describe_member(member, topics)).collect(),
+            members: self
+                .modern
+                .members
+                .values()
+                .map(|member| self.describe_member(member, topics))
+                .collect(),
             ..DescribedGroup::default()
         }
     }
@@ -38,7 +43,7 @@ impl ConsumerGroup {
         };
         add(&member.assigned);
         add(&member.revoking);
-        let target = self.target_of(&member.id);
+        let target = self.modern.target_of(&member.id);
         let target = target.iter().map(|(topic, partitions)| (*topic, partitions.iter().copied().collect()));
         DescribedMember {
             member_id: member.id.to_string(),

@@ -1,12 +1,13 @@
 //! A heartbeat: a member joins, changes, and comes closer to its target.
 
+use super::super::assignor::Assignment;
 use super::super::client::ClientInfo;
 use super::super::deadlines::Change;
 use super::super::heartbeat_error::HeartbeatError;
 use super::super::member_epoch::LEAVING_FOR_A_WHILE;
+use super::super::modern::Target;
 use super::super::record::CoordinatorRecord;
 use super::super::regex::validate;
-use super::super::target::Target;
 use super::member::{Member, MemberState, Owned, member_tombstones, target_record};
 use super::reconcile::Reconciliation;
 use super::{ConsumerGroup, Scene};
@@ -61,7 +62,9 @@ impl ConsumerGroup {
     ) -> Result<Decision<ConsumerGroupHeartbeatResponse>, HeartbeatError> {
         let request = beat.request;
         let max = scene.config.consumer.group_size_max;
-        if self.members.len() >= max && !self.members.contains_key(beat.request.member_id.as_str()) {
+        if self.modern.members.len() >= max
+            && !self.modern.members.contains_key(beat.request.member_id.as_str())
+        {
             return Err(HeartbeatError::Full { max });
         }
         let mut records = Vec::new();
@@ -95,7 +98,7 @@ impl ConsumerGroup {
         let epoch = beat.request.member_epoch;
         let Ok(member) = self.member(&beat.request.member_id) else {
             if epoch == 0 {
-                tracing::info!(group = %self.id, member = beat.request.member_id, "Member joins the consumer group");
+                tracing::info!(group = %self.modern.id, member = beat.request.member_id, "Member joins the consumer group");
                 return Ok(Cow::Owned(Member::new(beat.request.member_id.as_str().into())));
             }
             return Err(HeartbeatError::UnknownMember(beat.request.member_id.clone()));
@@ -122,8 +125,8 @@ impl ConsumerGroup {
             return Ok((Cow::Borrowed(member), None));
         }
         let Some(existing) = existing else {
-            tracing::info!(group = %self.id, member = id, instance, "Static member joins the consumer group");
-            let known = self.members.get(id).map(Cow::Borrowed);
+            tracing::info!(group = %self.modern.id, member = id, instance, "Static member joins the consumer group");
+            let known = self.modern.members.get(id).map(Cow::Borrowed);
             return Ok((known.unwrap_or_else(|| Cow::Owned(Member::new(id.into()))), None));
         };
         if existing.classic.is_none() && existing.epoch != LEAVING_FOR_A_WHILE {
@@ -135,12 +138,12 @@ impl ConsumerGroup {
 
     /// A static member returns under another id: it takes over the place of the old one.
     pub(super) fn replace(&self, old: &Member, id: &str, records: &mut Vec<CoordinatorRecord>) -> Member {
-        tracing::info!(group = %self.id, old = %old.id, new = id, "Static member returns");
+        tracing::info!(group = %self.modern.id, old = %old.id, new = id, "Static member returns");
         let member = Member { id: id.into(), epoch: 0, previous_epoch: 0, ..old.clone() };
-        member_tombstones(&self.id, &old.id, records);
-        records.push(member.to_record(&self.id));
-        records.push(target_record(&self.id, id, &self.target_of(&old.id)));
-        records.push(member.to_current_record(&self.id));
+        member_tombstones(&self.modern.id, &old.id, records);
+        records.push(member.to_record(&self.modern.id));
+        records.push(target_record(&self.modern.id, id, &self.modern.target_of(&old.id)));
+        records.push(member.to_current_record(&self.modern.id));
         member
     }
 
@@ -165,7 +168,7 @@ impl ConsumerGroup {
         &self,
         scene: &Scene<'_>,
         after: Cow<'a, Member>,
-        target: &Target,
+        target: &Target<Assignment>,
         replaces: Option<&str>,
         reported: Option<Reported<'_>>,
         subscription_changed: bool,
@@ -187,7 +190,7 @@ impl ConsumerGroup {
         let Some(member) = reconciliation.step(&after)? else {
             return Ok(Step { member: after, change: None });
         };
-        records.push(member.to_current_record(&self.id));
+        records.push(member.to_current_record(&self.modern.id));
         let change = match member.state {
             _ if member.classic.is_some() => None,
             MemberState::UnrevokedPartitions => {
@@ -214,23 +217,23 @@ impl ConsumerGroup {
         replaces: Option<&str>,
         records: &mut Vec<CoordinatorRecord>,
     ) -> Result<(i32, bool), HeartbeatError> {
-        let is_new = replaces.is_none() && !self.members.contains_key(&after.id);
+        let is_new = replaces.is_none() && !self.modern.members.contains_key(&after.id);
         let is_same = std::ptr::eq(before, after) || after.says_the_same(before);
         let mut topics_changed = false;
         if is_new || !is_same {
-            records.push(after.to_record(&self.id));
+            records.push(after.to_record(&self.modern.id));
             topics_changed = after.topics != before.topics;
         }
         let regex = self.change_regex(before, after, records)?;
         let bumps = topics_changed || regex == RegexChange::Resolved;
-        let mut epoch = self.epoch;
+        let mut epoch = self.modern.epoch;
         if bumps || self.are_topics_stale() {
-            let old: &[&Member] = match self.members.get(replaces.unwrap_or(&before.id)) {
+            let old: &[&Member] = match self.modern.members.get(replaces.unwrap_or(&before.id)) {
                 Some(_) => &[before],
                 None => &[],
             };
             let hash = scene.hashes.of_group(self.topics_with(old, Some(after)).into_iter(), scene.topics);
-            if bumps || hash != self.metadata_hash {
+            if bumps || hash != self.modern.metadata_hash {
                 epoch = self.raise_epoch(hash, records);
             }
             self.hashed_at.set(Some(epoch));
@@ -243,7 +246,7 @@ impl ConsumerGroup {
 
     /// Whether the topics have to be looked at again: they have changed, or what was found was not written.
     fn are_topics_stale(&self) -> bool {
-        self.hashed_at.get().is_none_or(|at| self.epoch < at)
+        self.hashed_at.get().is_none_or(|at| self.modern.epoch < at)
     }
 
     /// Forgets the topics of a regular expression that nobody subscribes to any more, and checks a new one.

@@ -45,9 +45,9 @@ impl ConsumerGroup {
             ..ConsumerGroupHeartbeatResponse::default()
         };
         let epoch = request.member_epoch;
-        tracing::info!(group = %self.id, member = %member.id, epoch, "Member left");
+        tracing::info!(group = %self.modern.id, member = %member.id, epoch, "Member left");
         if request.member_epoch == LEAVING_FOR_A_WHILE && request.instance_id.is_some() {
-            let record = away(member).to_current_record(&self.id);
+            let record = away(member).to_current_record(&self.modern.id);
             return Ok((Removal { records: vec![record], downgrade: None }, response));
         }
         Ok((self.remove_members(scene, &[member]), response))
@@ -62,11 +62,11 @@ impl ConsumerGroup {
     ) -> Option<Removal> {
         let Timer::Member(_, id, watch) = &timer else { return None };
         let (id, watch) = (id.clone(), *watch);
-        let epoch = self.members.get(&id).map_or(0, |member| member.epoch);
+        let epoch = self.modern.members.get(&id).map_or(0, |member| member.epoch);
         if !self.deadlines.is_over(timers, timer, scene.now.monotonic_ms, epoch) {
             return None;
         }
-        let member = self.members.get(&id)?;
+        let member = self.modern.members.get(&id)?;
         self.deadlines.retry(timers, scene.now.monotonic_ms, &id, watch);
         let failed_to = match watch {
             Watch::Session => "send a heartbeat",
@@ -74,14 +74,14 @@ impl ConsumerGroup {
             Watch::Join => "join again",
             Watch::Sync => "sync",
         };
-        tracing::info!(group = %self.id, member = %id, epoch, failed_to, "Member failed");
+        tracing::info!(group = %self.modern.id, member = %id, epoch, failed_to, "Member failed");
         Some(self.remove_members(scene, &[member]))
     }
 
     /// The deadlines of the members of a group that was just loaded, as if all were heard of now.
     pub(in super::super) fn deadlines_at_start(&self, session_timeout_ms: i32) -> Vec<(Arc<str>, Change)> {
         let mut changes = Vec::new();
-        for member in self.members.values() {
+        for member in self.modern.members.values() {
             changes.push((member.id.clone(), Change::Session(session_timeout_ms)));
             if member.state == MemberState::UnrevokedPartitions && member.classic.is_none() {
                 let timeout_ms = member.rebalance_timeout_ms;
@@ -103,7 +103,7 @@ impl ConsumerGroup {
         let mut records = Vec::new();
         let mut regexes: BTreeMap<&str, usize> = BTreeMap::new();
         for member in members {
-            member_tombstones(&self.id, &member.id, &mut records);
+            member_tombstones(&self.modern.id, &member.id, &mut records);
             if let Some(regex) = member.regex() {
                 *regexes.entry(regex).or_default() += 1;
             }

@@ -29,7 +29,7 @@ pub(in super::super) struct Downgrade {
 impl ConsumerGroup {
     /// Whether the group becomes a classic one without these members.
     pub(super) fn is_classic_without(&self, scene: &Scene<'_>, leaving: &[&Member]) -> bool {
-        let left = self.members.len() - leaving.len();
+        let left = self.modern.members.len() - leaving.len();
         let classic = leaving.iter().filter(|member| member.classic.is_some()).count();
         left > 0
             && self.classic_members - classic == left
@@ -40,8 +40,8 @@ impl ConsumerGroup {
     /// Whether the group becomes a classic one if a classic member takes the place of this one.
     pub(super) fn is_classic_with_another(&self, scene: &Scene<'_>, replaced: &Member) -> bool {
         replaced.classic.is_none()
-            && self.classic_members == self.members.len() - 1
-            && self.members.len() <= scene.config.group_size_max
+            && self.classic_members == self.modern.members.len() - 1
+            && self.modern.members.len() <= scene.config.group_size_max
             && self.may_downgrade(scene)
     }
 
@@ -61,7 +61,7 @@ impl ConsumerGroup {
         let mut records = Vec::new();
         self.tombstones(&mut records);
         let is_leaving = |member: &Member| leaving.iter().any(|other| other.id == member.id);
-        let left = self.members.values().filter(|member| !is_leaving(member)).map(|m| (m, &*m.id));
+        let left = self.modern.members.values().filter(|member| !is_leaving(member)).map(|m| (m, &*m.id));
         let group = self.to_classic(scene, left);
         records.push(group.snapshot());
         Removal { records, downgrade: Some(Downgrade { group: Box::new(group), rebalances: true }) }
@@ -80,7 +80,7 @@ impl ConsumerGroup {
         records: &mut Vec<CoordinatorRecord>,
     ) -> Result<(Member, Downgrade), HeartbeatError> {
         let (epoch, changed) = self.subscribe(scene, before, &joining, replaces, records)?;
-        let rebalances = self.target_epoch < epoch;
+        let rebalances = self.modern.target_epoch < epoch;
         let mut member = joining;
         if !rebalances {
             let target = self.last_target(&member, replaces);
@@ -89,7 +89,8 @@ impl ConsumerGroup {
             member = step.member.into_owned();
         }
         self.tombstones_with(|id| if *id == *replaced.id { &*member.id } else { id }, records);
-        let others = self.members.values().filter(|other| other.id != replaced.id && other.id != member.id);
+        let others =
+            self.modern.members.values().filter(|other| other.id != replaced.id && other.id != member.id);
         let all = others.map(|other| (other, &*other.id)).chain([(&member, &*replaced.id)]);
         let group = self.to_classic(scene, all);
         records.push(group.snapshot());
@@ -105,12 +106,12 @@ impl ConsumerGroup {
         let mut targets = thalweg_hash::HashMap::default();
         let mut converted = Vec::new();
         for (place, (member, target_of)) in (0..).zip(members) {
-            targets.insert(member.id.clone(), self.target_of(target_of));
+            targets.insert(member.id.clone(), self.modern.target_of(target_of));
             converted.push(to_classic(member, place));
         }
         ClassicGroup::of_consumers(
-            self.id.clone(),
-            self.epoch,
+            self.modern.id.clone(),
+            self.modern.epoch,
             scene.now.wall_ms,
             converted,
             |member, metadata| {
@@ -143,7 +144,7 @@ impl ConsumerGroup {
             return Err(WriteError::TooLarge.into());
         }
         let mut group = ConsumerGroup::new(id.clone());
-        (group.epoch, group.target_epoch) = (classic.generation(), classic.generation());
+        (group.modern.epoch, group.modern.target_epoch) = (classic.generation(), classic.generation());
         for member in classic.in_order() {
             match of_classic(member, classic, scene) {
                 Ok(member) => {
@@ -151,6 +152,7 @@ impl ConsumerGroup {
                         (*topic, partitions.keys().copied().collect())
                     };
                     group
+                        .modern
                         .targets
                         .insert(member.id.clone(), Arc::new(member.assigned.iter().map(ids).collect()));
                     group.put(member);
@@ -158,18 +160,23 @@ impl ConsumerGroup {
                 Err(reason) => return refused(reason),
             }
         }
-        group.metadata_hash =
+        group.modern.metadata_hash =
             scene.hashes.of_group(group.subscribers.keys().map(String::as_str), scene.topics);
         Ok(group)
     }
 
     /// The records that make the group.
     pub(in super::super) fn to_records(&self, records: &mut Vec<CoordinatorRecord>) {
-        records.extend(self.members.values().map(|member| member.to_record(&self.id)));
-        records.push(self.epoch_record(self.epoch, self.metadata_hash));
-        records.extend(self.members.keys().map(|id| target_record(&self.id, id, &self.target_of(id))));
-        records.push(self.target_record(self.target_epoch, self.target_made_ms));
-        records.extend(self.members.values().map(|member| member.to_current_record(&self.id)));
+        records.extend(self.modern.members.values().map(|member| member.to_record(&self.modern.id)));
+        records.push(self.epoch_record(self.modern.epoch, self.modern.metadata_hash));
+        records.extend(
+            self.modern
+                .members
+                .keys()
+                .map(|id| target_record(&self.modern.id, id, &self.modern.target_of(id))),
+        );
+        records.push(self.target_record(self.modern.target_epoch, self.modern.target_made_ms));
+        records.extend(self.modern.members.values().map(|member| member.to_current_record(&self.modern.id)));
     }
 
     /// The sessions of the classic members, which start with the group.
@@ -178,7 +185,7 @@ impl ConsumerGroup {
             let classic = member.classic.as_ref()?;
             Some((member.id.clone(), Change::Session(classic.session_timeout_ms)))
         };
-        self.members.values().filter_map(session).collect()
+        self.modern.members.values().filter_map(session).collect()
     }
 }
 

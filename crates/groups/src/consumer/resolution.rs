@@ -68,7 +68,7 @@ impl ConsumerGroup {
         let matched = after.values().flat_map(|resolved| &resolved.topics).map(String::as_str);
         let names: BTreeSet<&str> = named.chain(matched).collect();
         let hash = scene.hashes.of_group(names.into_iter(), scene.topics);
-        if differs || hash != self.metadata_hash {
+        if differs || hash != self.modern.metadata_hash {
             self.hashed_at.set(Some(self.raise_epoch(hash, &mut records)));
         }
         records

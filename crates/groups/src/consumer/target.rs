@@ -1,8 +1,8 @@
 //! The target assignment: computed for a group epoch by one of the server's assignors (`TargetAssignmentBuilder`).
 
 use super::super::assignor::{Assignment, GroupSpec, MemberSpec, ServerAssignor, TopicSpec};
+use super::super::modern::Target;
 use super::super::record::CoordinatorRecord;
-use super::super::target::{Target, is_due};
 use super::member::{Member, target_record};
 use super::{ConsumerGroup, Scene};
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,10 +20,10 @@ impl ConsumerGroup {
         member: &Member,
         replaces: Option<&str>,
         records: &mut Vec<CoordinatorRecord>,
-    ) -> Target {
+    ) -> Target<Assignment> {
         let interval_ms = scene.times.assignment_interval_ms;
-        let is_due = is_due(self.target_made_ms, interval_ms, scene.now.wall_ms);
-        if self.target_epoch >= epoch || !is_due {
+        let is_due = self.modern.is_target_due(interval_ms, scene.now.wall_ms);
+        if self.modern.target_epoch >= epoch || !is_due {
             return self.last_target(member, replaces);
         }
         let of_member = self.compute(scene, epoch, member, replaces, records);
@@ -31,8 +31,11 @@ impl ConsumerGroup {
     }
 
     /// The member's part of the last assignment.
-    pub(super) fn last_target(&self, member: &Member, replaces: Option<&str>) -> Target {
-        Target { epoch: self.target_epoch, of_member: self.target_of(replaces.unwrap_or(&member.id)) }
+    pub(super) fn last_target(&self, member: &Member, replaces: Option<&str>) -> Target<Assignment> {
+        Target {
+            epoch: self.modern.target_epoch,
+            of_member: self.modern.target_of(replaces.unwrap_or(&member.id)),
+        }
     }
 
     fn compute(
@@ -45,8 +48,11 @@ impl ConsumerGroup {
     ) -> Arc<Assignment> {
         let mut subscriptions = Subscriptions { group: self, scene, known: BTreeMap::new() };
         let mut members: BTreeMap<Arc<str>, MemberSpec> = BTreeMap::new();
-        let others =
-            self.members.values().filter(|other| *other.id != *member.id && Some(&*other.id) != replaces);
+        let others = self
+            .modern
+            .members
+            .values()
+            .filter(|other| *other.id != *member.id && Some(&*other.id) != replaces);
         for each in others.chain([member]) {
             let had = if each.id == member.id { replaces.unwrap_or(&each.id) } else { &each.id };
             members.insert(
@@ -55,6 +61,7 @@ impl ConsumerGroup {
                     instance_id: each.instance_id.clone(),
                     topics: subscriptions.of(each),
                     assigned: self
+                        .modern
                         .targets
                         .get(had)
                         .map(|target| Assignment::clone(target))
@@ -71,10 +78,10 @@ impl ConsumerGroup {
         let spec = GroupSpec { members: &members, homogeneous, topics: &topics };
         let assignor = self.assignor(scene, member);
         let mut assigned = assignor.assign(&spec);
-        tracing::info!(group = %self.id, epoch, assignor = assignor.name(), members = members.len(), "Computed a target assignment");
+        tracing::info!(group = %self.modern.id, epoch, assignor = assignor.name(), members = members.len(), "Computed a target assignment");
         for (id, target) in &assigned {
-            if self.targets.get(id).is_none_or(|before| **before != *target) {
-                records.push(target_record(&self.id, id, target));
+            if self.modern.targets.get(id).is_none_or(|before| **before != *target) {
+                records.push(target_record(&self.modern.id, id, target));
             }
         }
         records.push(self.target_record(epoch, scene.now.wall_ms));
@@ -85,7 +92,8 @@ impl ConsumerGroup {
     fn assignor(&self, scene: &Scene<'_>, member: &Member) -> ServerAssignor {
         let mut counts: BTreeMap<&str, usize> =
             self.assignors.iter().map(|(name, count)| (name.as_str(), *count)).collect();
-        if let Some(before) = self.members.get(&member.id).and_then(|before| before.assignor.as_deref())
+        if let Some(before) =
+            self.modern.members.get(&member.id).and_then(|before| before.assignor.as_deref())
             && let Some(count) = counts.get_mut(before)
         {
             *count -= 1;

@@ -7,7 +7,7 @@ use super::super::member_epoch::LEAVING;
 use super::super::timers::Timers;
 use super::member::{Member, target_of};
 use super::states::States;
-use super::{FIRST_EPOCH, ShareGroup, ShareGroupRecord};
+use super::{ShareGroup, ShareGroupRecord};
 use std::sync::Arc;
 
 impl ShareGroup {
@@ -23,33 +23,31 @@ impl ShareGroup {
         match record {
             ShareGroupRecord::Group(_, None) => return false,
             ShareGroupRecord::Group(_, Some(value)) => {
-                (self.epoch, self.metadata_hash) = (value.epoch, value.metadata_hash);
+                (self.modern.epoch, self.modern.metadata_hash) = (value.epoch, value.metadata_hash);
             }
             ShareGroupRecord::Member(key, Some(value)) => {
-                let mut member = self.member_or_new(key.member_id);
+                let mut member = self.modern.member_or_new(key.member_id, Member::new);
                 member.say(value);
                 self.put(member);
             }
             ShareGroupRecord::Member(key, None) => self.remove(&key.member_id, timers),
             ShareGroupRecord::Target(_, value) => {
-                self.target_epoch = value.as_ref().map_or(FIRST_EPOCH, |value| value.assignment_epoch);
-                self.target_made_ms = value.map_or(0, |value| value.assignment_timestamp);
+                self.modern
+                    .follow_target(value.map(|value| (value.assignment_epoch, value.assignment_timestamp)));
             }
             ShareGroupRecord::TargetMember(key, Some(value)) => {
-                let id = match self.members.get_key_value(key.member_id.as_str()) {
-                    Some((id, _)) => id.clone(),
-                    None => key.member_id.into(),
-                };
-                self.targets.insert(id, Arc::new(target_of(value)));
+                self.modern.set_target(key.member_id, target_of(value));
             }
-            ShareGroupRecord::TargetMember(key, None) => drop(self.targets.remove(key.member_id.as_str())),
+            ShareGroupRecord::TargetMember(key, None) => {
+                drop(self.modern.targets.remove(key.member_id.as_str()))
+            }
             ShareGroupRecord::Current(key, Some(value)) => {
-                let mut member = self.member_or_new(key.member_id);
+                let mut member = self.modern.member_or_new(key.member_id, Member::new);
                 member.own(value);
                 self.put(member);
             }
             ShareGroupRecord::Current(key, None) => {
-                if let Some(member) = self.members.get_mut(key.member_id.as_str()) {
+                if let Some(member) = self.modern.members.get_mut(key.member_id.as_str()) {
                     (member.epoch, member.previous_epoch) = (LEAVING, LEAVING);
                     member.assigned = Arc::default();
                 }
@@ -61,17 +59,10 @@ impl ShareGroup {
         true
     }
 
-    fn member_or_new(&self, id: String) -> Member {
-        match self.members.get(id.as_str()) {
-            Some(member) => member.clone(),
-            None => Member::new(id.into()),
-        }
-    }
-
     fn put(&mut self, member: Member) {
         let id = member.id.clone();
         let topics = member.topics.clone();
-        if let Some(before) = self.members.insert(id.clone(), member) {
+        if let Some(before) = self.modern.members.insert(id.clone(), member) {
             self.discount(&before);
         }
         for topic in &*topics {
@@ -84,7 +75,7 @@ impl ShareGroup {
     }
 
     fn remove(&mut self, id: &str, timers: &mut Timers) {
-        if let Some(member) = self.members.remove(id) {
+        if let Some(member) = self.modern.members.remove(id) {
             self.discount(&member);
         }
         if let Some(mut session) = self.sessions.remove(id) {

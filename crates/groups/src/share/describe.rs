@@ -14,12 +14,12 @@ impl ShareGroup {
     /// The group. Topics that no longer exist are left out.
     pub(in super::super) fn describe(&self, topics: &dyn Topics) -> DescribedGroup {
         DescribedGroup {
-            group_id: self.id.to_string(),
+            group_id: self.modern.id.to_string(),
             group_state: self.state_name().to_owned(),
-            group_epoch: self.epoch,
-            assignment_epoch: self.target_epoch,
+            group_epoch: self.modern.epoch,
+            assignment_epoch: self.modern.target_epoch,
             assignor_name: SIMPLE.to_owned(),
-            members: self.members.values().map(|member| describe_member(member, topics)).collect(),
+            members: self.modern.members.values().map(|member| describe_member(member, topics)).collect(),
             ..DescribedGroup::default()
         }
     }

@@ -46,26 +46,26 @@ impl ShareGroup {
     ) -> Result<Decision, ShareGroupError> {
         let request = beat.request;
         let max = scene.config.share.group_size_max;
-        if self.members.len() >= max && !self.members.contains_key(request.member_id.as_str()) {
+        if self.modern.members.len() >= max && !self.modern.members.contains_key(request.member_id.as_str()) {
             return Err(ShareGroupError::Full { max });
         }
         let before = self.known_or_new(request)?;
         let after = updated(&before, beat).map_or(Cow::Borrowed(&*before), Cow::Owned);
         let mut records = Vec::new();
-        let is_known = self.members.contains_key(&before.id);
+        let is_known = self.modern.members.contains_key(&before.id);
         let is_same = std::ptr::eq(&*before, &*after);
         if !is_known || !is_same {
-            records.push(after.to_record(&self.id));
+            records.push(after.to_record(&self.modern.id));
         }
         let mut bumps = after.topics != before.topics;
-        if self.target_epoch >= self.epoch {
+        if self.modern.target_epoch >= self.modern.epoch {
             bumps |= self.lacks_assignment(scene.topics);
         }
-        let mut epoch = self.epoch;
-        if bumps || self.hashed_at.get().is_none_or(|at| self.epoch < at) {
+        let mut epoch = self.modern.epoch;
+        if bumps || self.hashed_at.get().is_none_or(|at| self.modern.epoch < at) {
             let names = self.topics_with(is_known.then_some(&*before), Some(&*after));
             let hash = scene.hashes.of_group(names.into_iter(), scene.topics);
-            if bumps || hash != self.metadata_hash {
+            if bumps || hash != self.modern.metadata_hash {
                 bumps = true;
                 epoch = self.raise_epoch(hash, &mut records);
             }
@@ -80,7 +80,7 @@ impl ShareGroup {
             let assigned = filtered(&target.of_member, |topic| subscribed.contains(&topic));
             let next = member.at_target(target.epoch, assigned);
             if next != *member {
-                records.push(next.to_current_record(&self.id));
+                records.push(next.to_current_record(&self.modern.id));
                 member = Cow::Owned(next);
             }
         }
@@ -100,10 +100,10 @@ impl ShareGroup {
 
     fn known_or_new(&self, request: &ShareGroupHeartbeatRequest) -> Result<Cow<'_, Member>, ShareGroupError> {
         let (id, received) = (request.member_id.as_str(), request.member_epoch);
-        let member = match self.members.get(id) {
+        let member = match self.modern.members.get(id) {
             Some(member) => member,
             None if received == 0 => {
-                tracing::info!(group = %self.id, member = id, "Member joins the share group");
+                tracing::info!(group = %self.modern.id, member = id, "Member joins the share group");
                 return Ok(Cow::Owned(Member::new(id.into())));
             }
             None => return Err(ShareGroupError::UnknownMember(id.to_owned())),
@@ -129,7 +129,7 @@ impl ShareGroup {
         if self.is_initialized.get() && before.topics == after.topics {
             return None;
         }
-        let known = self.members.get(&before.id);
+        let known = self.modern.members.get(&before.id);
         let names = self.topics_with(known, Some(after));
         let retry_ms = scene.config.share.initialize_retry_ms;
         let missing = self.states.missing(names.into_iter(), scene.topics, scene.now.wall_ms, retry_ms);
@@ -138,11 +138,11 @@ impl ShareGroup {
             self.is_initialized.set(self.states.initializing.is_empty());
             return None;
         }
-        records.push(self.states.initializing(&missing).to_record(&self.id, scene.topics));
+        records.push(self.states.initializing(&missing).to_record(&self.modern.id, scene.topics));
         let offsets = missing
             .into_iter()
             .map(|(id, topic)| (id, topic.partitions.into_iter().map(|partition| (partition, -1)).collect()));
-        let (group, offsets) = (self.id.clone(), offsets.collect());
+        let (group, offsets) = (self.modern.id.clone(), offsets.collect());
         Some(Initialization { group, state_epoch: epoch, offsets })
     }
 
@@ -153,7 +153,7 @@ impl ShareGroup {
         member_id: &str,
     ) -> Result<(Vec<CoordinatorRecord>, ShareGroupHeartbeatResponse), ShareGroupError> {
         let member = self.member(member_id)?;
-        tracing::info!(group = %self.id, member = member_id, "Member left the share group");
+        tracing::info!(group = %self.modern.id, member = member_id, "Member left the share group");
         let response = ShareGroupHeartbeatResponse {
             member_id: Some(member_id.to_owned()),
             member_epoch: LEAVING,
@@ -164,7 +164,7 @@ impl ShareGroup {
 
     fn without(&self, scene: &mut ShareScene<'_>, member: &Member) -> Vec<CoordinatorRecord> {
         let mut records = Vec::new();
-        member_tombstones(&self.id, std::iter::once(&*member.id), None, &mut records);
+        member_tombstones(&self.modern.id, std::iter::once(&*member.id), None, &mut records);
         let hash = scene.hashes.of_group(self.topics_with(Some(member), None).into_iter(), scene.topics);
         self.raise_epoch(hash, &mut records);
         records
@@ -173,13 +173,13 @@ impl ShareGroup {
     /// A member was heard of: its session lasts until `at_ms`.
     pub(in super::super) fn touch(&mut self, timers: &mut Timers, id: &Arc<str>, at_ms: i64) {
         if let Some(session) = self.sessions.get_mut(id) {
-            timers.set(session, at_ms, || Timer::Share(self.id.clone(), id.clone()));
+            timers.set(session, at_ms, || Timer::Share(self.modern.id.clone(), id.clone()));
         }
     }
 
     /// All members were just heard of: the group was loaded.
     pub(in super::super) fn touch_all(&mut self, timers: &mut Timers, at_ms: i64) {
-        let ids: Vec<Arc<str>> = self.members.keys().cloned().collect();
+        let ids: Vec<Arc<str>> = self.modern.members.keys().cloned().collect();
         for id in ids {
             self.touch(timers, &id, at_ms);
         }
@@ -199,8 +199,8 @@ impl ShareGroup {
         }
         // If the removal cannot be written, it is tried again.
         self.touch(timers, &id, now_ms.saturating_add(RETRY_MS));
-        let member = self.members.get(&id)?;
-        tracing::info!(group = %self.id, member = %id, epoch = member.epoch, "Member of a share group failed to send a heartbeat");
+        let member = self.modern.members.get(&id)?;
+        tracing::info!(group = %self.modern.id, member = %id, epoch = member.epoch, "Member of a share group failed to send a heartbeat");
         Some(self.without(scene, member))
     }
 
@@ -208,7 +208,7 @@ impl ShareGroup {
     #[cfg(test)]
     pub(in super::super) fn without_session(&self) -> Vec<Arc<str>> {
         let has_session = |id: &Arc<str>| self.sessions.get(id).is_some_and(Deadline::is_set);
-        self.members.keys().filter(|id| !has_session(id)).cloned().collect()
+        self.modern.members.keys().filter(|id| !has_session(id)).cloned().collect()
     }
 
     /// The group is gone.

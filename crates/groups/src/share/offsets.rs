@@ -37,7 +37,7 @@ const NO_SUCH_PARTITION: &str = "The topic has no such partition";
 
 impl ShareGroup {
     fn check_empty(&self) -> Result<(), ShareGroupError> {
-        if self.members.is_empty() { Ok(()) } else { Err(ShareGroupError::NotEmpty) }
+        if self.modern.members.is_empty() { Ok(()) } else { Err(ShareGroupError::NotEmpty) }
     }
 
     /// The states that the group has, or may have.
@@ -98,9 +98,10 @@ impl ShareGroup {
         }
         let mut records = Vec::new();
         if !initializing.is_empty() {
-            records.push(self.states.initializing(&initializing).to_record(&self.id, scene.topics));
+            records.push(self.states.initializing(&initializing).to_record(&self.modern.id, scene.topics));
         }
-        let initialization = Initialization { group: self.id.clone(), state_epoch: self.epoch, offsets };
+        let initialization =
+            Initialization { group: self.modern.id.clone(), state_epoch: self.modern.epoch, offsets };
         Ok((records, Altered { topics: answered, initialization }))
     }
 
@@ -137,7 +138,7 @@ impl ShareGroup {
         let records = match self.states == States::default() {
             // A group that never had a state.
             true => Vec::new(),
-            false => vec![next.to_record(&self.id, scene.topics)],
+            false => vec![next.to_record(&self.modern.id, scene.topics)],
         };
         Ok((records, DeletedOffsets { refused, states }))
     }
@@ -150,7 +151,7 @@ impl ShareGroup {
     ) -> Vec<CoordinatorRecord> {
         let mut next = self.states.clone();
         next.deleting.retain(|topic| !topics.contains(topic));
-        vec![next.to_record(&self.id, all)]
+        vec![next.to_record(&self.modern.id, all)]
     }
 
     /// The group is about to be deleted: all states are to go first.
@@ -164,7 +165,7 @@ impl ShareGroup {
         }
         let states = self.known_states(topics);
         let deleting = States { deleting: states.keys().copied().collect(), ..States::default() };
-        Ok((vec![deleting.to_record(&self.id, topics)], states))
+        Ok((vec![deleting.to_record(&self.modern.id, topics)], states))
     }
 
     /// Partitions were initialized, or could not be.
@@ -184,7 +185,7 @@ impl ShareGroup {
             true => self.states.initialized(&answered),
             false => self.states.failed(&answered),
         };
-        if next == self.states { Vec::new() } else { vec![next.to_record(&self.id, topics)] }
+        if next == self.states { Vec::new() } else { vec![next.to_record(&self.modern.id, topics)] }
     }
 
     /// Topics are gone; their states go at the share coordinator too.
@@ -194,6 +195,6 @@ impl ShareGroup {
         topics: &dyn Topics,
     ) -> Option<CoordinatorRecord> {
         let next = self.states.without_topics(gone)?;
-        Some(next.to_record(&self.id, topics))
+        Some(next.to_record(&self.modern.id, topics))
     }
 }

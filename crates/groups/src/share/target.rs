@@ -1,8 +1,8 @@
 //! The target assignment of a share group: computed for a group epoch by the assignor `simple`.
 
 use super::super::assignor::{Assignment, GroupSpec, MemberSpec, TopicSpec, assign_shared};
+use super::super::modern::Target;
 use super::super::record::CoordinatorRecord;
-use super::super::target::{Target, is_due};
 use super::super::topics::Topics;
 use super::member::{Member, target_record};
 use super::{Partitions, ShareGroup, ShareGroupRecord, ShareScene};
@@ -21,11 +21,11 @@ impl ShareGroup {
         epoch: i32,
         member: &Member,
         records: &mut Vec<CoordinatorRecord>,
-    ) -> Target {
+    ) -> Target<Assignment> {
         let interval_ms = scene.times.assignment_interval_ms;
-        let is_due = is_due(self.target_made_ms, interval_ms, scene.now.wall_ms);
-        if self.target_epoch >= epoch || !is_due {
-            return Target { epoch: self.target_epoch, of_member: self.target_of(&member.id) };
+        let is_due = self.modern.is_target_due(interval_ms, scene.now.wall_ms);
+        if self.modern.target_epoch >= epoch || !is_due {
+            return Target { epoch: self.modern.target_epoch, of_member: self.modern.target_of(&member.id) };
         }
         Target { epoch, of_member: self.compute(scene, epoch, member, records) }
     }
@@ -40,11 +40,11 @@ impl ShareGroup {
         // Most members of a group subscribe to the same topics, and share them.
         let mut known: BTreeMap<Arc<BTreeSet<String>>, Arc<BTreeSet<Uuid>>> = BTreeMap::new();
         let mut members: BTreeMap<Arc<str>, MemberSpec> = BTreeMap::new();
-        let others = self.members.values().filter(|other| other.id != member.id);
+        let others = self.modern.members.values().filter(|other| other.id != member.id);
         for each in others.chain([member]) {
             let ids = || each.topics.iter().filter_map(|name| scene.topics.id(name)).collect();
             let topics = known.entry(each.topics.clone()).or_insert_with(|| Arc::new(ids())).clone();
-            let assigned = Assignment::clone(&self.target_of(&each.id));
+            let assigned = Assignment::clone(&self.modern.target_of(&each.id));
             members.insert(each.id.clone(), MemberSpec { instance_id: None, topics, assigned });
         }
         let homogeneous = known.len() == 1 || {
@@ -57,13 +57,13 @@ impl ShareGroup {
         let spec = GroupSpec { members: &members, homogeneous, topics: &topics };
         let mut assigned =
             assign_shared(&spec, |topic, partition| self.states.is_initialized(topic, partition));
-        tracing::info!(group = %self.id, epoch, members = members.len(), "Computed a target assignment");
+        tracing::info!(group = %self.modern.id, epoch, members = members.len(), "Computed a target assignment");
         for (id, target) in &assigned {
-            if self.targets.get(id).is_none_or(|before| **before != *target) {
-                records.push(target_record(&self.id, id, target));
+            if self.modern.targets.get(id).is_none_or(|before| **before != *target) {
+                records.push(target_record(&self.modern.id, id, target));
             }
         }
-        let key = ShareGroupTargetAssignmentMetadataKey { group_id: self.id.to_string() };
+        let key = ShareGroupTargetAssignmentMetadataKey { group_id: self.modern.id.to_string() };
         let value = ShareGroupTargetAssignmentMetadataValue {
             assignment_epoch: epoch,
             assignment_timestamp: scene.now.wall_ms,
@@ -77,7 +77,7 @@ impl ShareGroup {
     pub(super) fn lacks_assignment(&self, topics: &dyn Topics) -> bool {
         let is_assigned = self.is_assigned.get().unwrap_or_else(|| {
             let mut assigned = Partitions::new();
-            for (topic, partitions) in self.targets.values().flat_map(|target| target.iter()) {
+            for (topic, partitions) in self.modern.targets.values().flat_map(|target| target.iter()) {
                 assigned.entry(*topic).or_default().extend(partitions);
             }
             self.states.initialized.iter().all(|(id, topic)| {

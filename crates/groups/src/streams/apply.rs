@@ -7,7 +7,7 @@ use super::super::member_epoch::LEAVING;
 use super::super::timers::Timers;
 use super::member::{Member, target_of};
 use super::topology::Topology;
-use super::{FIRST_EPOCH, StreamsGroup, StreamsGroupRecord};
+use super::{StreamsGroup, StreamsGroupRecord};
 use std::sync::Arc;
 
 impl StreamsGroup {
@@ -16,7 +16,7 @@ impl StreamsGroup {
         match record {
             StreamsGroupRecord::Group(_, None) => return false,
             StreamsGroupRecord::Group(_, Some(value)) => {
-                (self.epoch, self.metadata_hash) = (value.epoch, value.metadata_hash);
+                (self.modern.epoch, self.modern.metadata_hash) = (value.epoch, value.metadata_hash);
                 self.validated_epoch = value.validated_topology_epoch;
                 let configs = value.last_assignment_configs.unwrap_or_default();
                 self.assignment_configs =
@@ -26,30 +26,28 @@ impl StreamsGroup {
                 self.topology = value.map(|value| Arc::new(Topology::of(value)));
             }
             StreamsGroupRecord::Member(key, Some(value)) => {
-                let mut member = self.member_or_new(key.member_id);
+                let mut member = self.modern.member_or_new(key.member_id, Member::new);
                 member.say(value);
                 self.put(member);
             }
             StreamsGroupRecord::Member(key, None) => self.remove(&key.member_id, timers),
             StreamsGroupRecord::Target(_, value) => {
-                self.target_epoch = value.as_ref().map_or(FIRST_EPOCH, |value| value.assignment_epoch);
-                self.target_made_ms = value.map_or(0, |value| value.assignment_timestamp);
+                self.modern
+                    .follow_target(value.map(|value| (value.assignment_epoch, value.assignment_timestamp)));
             }
             StreamsGroupRecord::TargetMember(key, Some(value)) => {
-                let id = match self.members.get_key_value(key.member_id.as_str()) {
-                    Some((id, _)) => id.clone(),
-                    None => key.member_id.into(),
-                };
-                self.targets.insert(id, Arc::new(target_of(value)));
+                self.modern.set_target(key.member_id, target_of(value));
             }
-            StreamsGroupRecord::TargetMember(key, None) => drop(self.targets.remove(key.member_id.as_str())),
+            StreamsGroupRecord::TargetMember(key, None) => {
+                drop(self.modern.targets.remove(key.member_id.as_str()))
+            }
             StreamsGroupRecord::Current(key, Some(value)) => {
-                let mut member = self.member_or_new(key.member_id);
+                let mut member = self.modern.member_or_new(key.member_id, Member::new);
                 member.own(value);
                 self.put(member);
             }
             StreamsGroupRecord::Current(key, None) => {
-                if let Some(member) = self.members.get(key.member_id.as_str()) {
+                if let Some(member) = self.modern.members.get(key.member_id.as_str()) {
                     let mut member = member.clone();
                     (member.epoch, member.previous_epoch) = (LEAVING, LEAVING);
                     (member.assigned, member.revoking) = Default::default();
@@ -60,28 +58,21 @@ impl StreamsGroup {
         true
     }
 
-    fn member_or_new(&self, id: String) -> Member {
-        match self.members.get(id.as_str()) {
-            Some(member) => member.clone(),
-            None => Member::new(id.into()),
-        }
-    }
-
     fn put(&mut self, member: Member) {
         self.deadlines.add(&member.id);
-        if let Some(before) = self.members.get(&member.id) {
+        if let Some(before) = self.modern.members.get(&member.id) {
             self.owners.remove(before);
         }
         self.owners.add(&member);
-        self.members.insert(member.id.clone(), member);
+        self.modern.members.insert(member.id.clone(), member);
     }
 
     fn remove(&mut self, id: &str, timers: &mut Timers) {
-        if let Some(member) = self.members.remove(id) {
+        if let Some(member) = self.modern.members.remove(id) {
             self.owners.remove(&member);
         }
         self.deadlines.remove(timers, id);
-        if self.members.is_empty() {
+        if self.modern.members.is_empty() {
             self.shutdown.take();
         }
     }

@@ -19,15 +19,18 @@ impl StreamsGroup {
         let configured = configured.as_ref().map(|(_, configured)| &**configured);
         let configured = configured.filter(|configured| configured.is_ready());
         DescribedGroup {
-            group_id: self.id.to_string(),
+            group_id: self.modern.id.to_string(),
             group_state: self.state_name().to_owned(),
-            group_epoch: self.epoch,
-            assignment_epoch: self.target_epoch,
+            group_epoch: self.modern.epoch,
+            assignment_epoch: self.modern.target_epoch,
             topology: self.topology.as_deref().map(|topology| describe_topology(topology, configured)),
             members: self
+                .modern
                 .members
                 .values()
-                .map(|member| describe_member(member, self.targets.get(&member.id).map(|target| &**target)))
+                .map(|member| {
+                    describe_member(member, self.modern.targets.get(&member.id).map(|target| &**target))
+                })
                 .collect(),
             ..DescribedGroup::default()
         }

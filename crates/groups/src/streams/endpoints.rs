@@ -18,7 +18,7 @@ impl StreamsGroup {
         topology: &Topology,
         topics: &dyn Topics,
     ) -> Vec<EndpointToPartitions> {
-        let others = self.members.values().filter(|other| other.id != member.id);
+        let others = self.modern.members.values().filter(|other| other.id != member.id);
         others.chain([member]).filter_map(|each| of_member(each, topology, topics)).collect()
     }
 }

@@ -65,7 +65,7 @@ impl StreamsGroup {
     ) -> Result<Decision, StreamsGroupError> {
         let request = beat.request;
         let max = scene.config.streams.group_size_max;
-        if request.member_epoch == 0 && self.members.len() >= max {
+        if request.member_epoch == 0 && self.modern.members.len() >= max {
             return Err(StreamsGroupError::Full { max });
         }
         let reported = Reported::of(request);
@@ -74,7 +74,7 @@ impl StreamsGroup {
         let (mut records, mut statuses) = (Vec::new(), Statuses::default());
         let mut bumps = !std::ptr::eq(&*before, &*after);
         if bumps {
-            records.push(after.to_record(&self.id));
+            records.push(after.to_record(&self.modern.id));
         }
         let topology = self.topology_of(request, &mut records)?;
         if let Some(own) = &self.topology
@@ -93,7 +93,7 @@ impl StreamsGroup {
         }
         let epoch = self.raise_epoch_if(scene, &topics, bumps, &mut records);
         let delay_ms = scene.times.initial_rebalance_delay_ms;
-        let begins_delay = self.members.is_empty() && delay_ms > 0 && !self.delay.is_set();
+        let begins_delay = self.modern.members.is_empty() && delay_ms > 0 && !self.delay.is_set();
         let delay_ms = begins_delay.then_some(delay_ms);
         let (target_epoch, target) =
             self.target(scene, epoch, configured, &after, delay_ms.is_some(), &mut statuses, &mut records);
@@ -103,7 +103,7 @@ impl StreamsGroup {
             let owners = &self.owners;
             let step = Reconciliation { target_epoch, target: &target, owners, reported }.step(&member)?;
             if let Some(next) = step {
-                records.push(next.to_current_record(&self.id));
+                records.push(next.to_current_record(&self.modern.id));
                 changes.push((next.id.clone(), revocation(&next)));
                 member = Cow::Owned(next);
             }
@@ -133,8 +133,8 @@ impl StreamsGroup {
     ) -> Result<Cow<'_, Member>, StreamsGroupError> {
         let (id, received) = (request.member_id.as_str(), request.member_epoch);
         if received == 0 {
-            tracing::info!(group = %self.id, member = id, "Member joins the streams group");
-            let known = self.members.get(id).map(Cow::Borrowed);
+            tracing::info!(group = %self.modern.id, member = id, "Member joins the streams group");
+            let known = self.modern.members.get(id).map(Cow::Borrowed);
             return Ok(known.unwrap_or_else(|| Cow::Owned(Member::new(id.into()))));
         }
         let member = self.member(id)?;
@@ -165,12 +165,14 @@ impl StreamsGroup {
                 Err(StreamsGroupError::Invalid("Topology updates are not supported yet.".to_owned()))
             }
             (None, Some(sent)) => {
-                let key = StreamsGroupTopologyKey { group_id: self.id.to_string() };
+                let key = StreamsGroupTopologyKey { group_id: self.modern.id.to_string() };
                 let value = request.topology.as_ref().map(value);
                 records.push(StreamsGroupRecord::Topology(key, value).into());
                 Ok(Cow::Owned(Arc::new(sent)))
             }
-            (None, None) => Err(StreamsGroupError::Unexpected(format!("Group {} has no topology", self.id))),
+            (None, None) => {
+                Err(StreamsGroupError::Unexpected(format!("Group {} has no topology", self.modern.id)))
+            }
         }
     }
 
@@ -182,13 +184,13 @@ impl StreamsGroup {
         bumps: &mut bool,
     ) -> Result<Topics<'a>, StreamsGroupError> {
         let known = self.configured.borrow().clone().filter(|_| self.topology.is_some());
-        let mut hash = self.metadata_hash;
-        let are_stale = self.hashed.get() != Some(self.metadata_hash);
+        let mut hash = self.modern.metadata_hash;
+        let are_stale = self.hashed.get() != Some(self.modern.metadata_hash);
         if known.is_none() || are_stale {
             hash = scene.hashes.of_group(topology.required().into_iter(), scene.topics);
             self.hashed.set(Some(hash));
         }
-        *bumps |= hash != self.metadata_hash;
+        *bumps |= hash != self.modern.metadata_hash;
         // If a change of the topics could not be written, what was found then is not what the group knows.
         let configured = match known {
             Some((at, known)) if at == hash => known,
@@ -213,9 +215,9 @@ impl StreamsGroup {
         let standbys = scene.times.standby_replicas;
         bumps |= validated != self.validated_epoch || !self.has_followed(standbys);
         if !bumps {
-            return self.epoch;
+            return self.modern.epoch;
         }
-        let epoch = super::super::target::next_epoch(self.epoch, self.target_epoch);
+        let epoch = self.modern.next_epoch();
         let configs = [(STANDBY_REPLICAS.to_owned(), standbys.to_string())].into();
         records.push(self.epoch_record(epoch, topics.hash, validated, &configs));
         epoch
@@ -236,16 +238,16 @@ impl StreamsGroup {
         if begins_delay || self.delay.is_set() {
             let detail = "Assignment delayed due to the configured initial rebalance delay.";
             statuses.add(Status::AssignmentDelayed, detail);
-            return (self.target_epoch, Arc::default());
+            return (self.modern.target_epoch, Arc::default());
         }
-        let last = || self.targets.get(&member.id).cloned().unwrap_or_default();
-        if self.target_epoch >= epoch {
-            return (self.target_epoch, last());
+        let last = || self.modern.targets.get(&member.id).cloned().unwrap_or_default();
+        if self.modern.target_epoch >= epoch {
+            return (self.modern.target_epoch, last());
         }
         if !self.is_target_due(scene) {
             let detail = "Assignment delayed due to the configured assignment interval.";
             statuses.add(Status::AssignmentDelayed, detail);
-            return (self.target_epoch, last());
+            return (self.modern.target_epoch, last());
         }
         let standbys = scene.times.standby_replicas;
         let mut targets = self.compute(scene, epoch, configured, standbys, Some(member), records);

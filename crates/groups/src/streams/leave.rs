@@ -22,7 +22,7 @@ impl StreamsGroup {
             self.shutdown.borrow_mut().get_or_insert_with(id);
         }
         let member = self.member(&request.member_id)?;
-        tracing::info!(group = %self.id, member = %member.id, "Member left the streams group");
+        tracing::info!(group = %self.modern.id, member = %member.id, "Member left the streams group");
         let response = StreamsGroupHeartbeatResponse {
             member_id: request.member_id.clone(),
             member_epoch: LEAVING,
@@ -33,14 +33,9 @@ impl StreamsGroup {
 
     fn without(&self, member: &Member) -> Vec<CoordinatorRecord> {
         let mut records = Vec::new();
-        member_tombstones(&self.id, std::iter::once(&*member.id), None, &mut records);
-        let (hash, validated) = (self.metadata_hash, self.validated_epoch);
-        records.push(self.epoch_record(
-            super::super::target::next_epoch(self.epoch, self.target_epoch),
-            hash,
-            validated,
-            &self.assignment_configs,
-        ));
+        member_tombstones(&self.modern.id, std::iter::once(&*member.id), None, &mut records);
+        let (hash, validated) = (self.modern.metadata_hash, self.validated_epoch);
+        records.push(self.epoch_record(self.modern.next_epoch(), hash, validated, &self.assignment_configs));
         records
     }
 
@@ -53,20 +48,20 @@ impl StreamsGroup {
     ) -> Option<Vec<CoordinatorRecord>> {
         let Timer::Member(_, id, watch) = &timer else { return None };
         let (id, watch) = (id.clone(), *watch);
-        let epoch = self.members.get(&id).map_or(0, |member| member.epoch);
+        let epoch = self.modern.members.get(&id).map_or(0, |member| member.epoch);
         if !self.deadlines.is_over(timers, timer, scene.now.monotonic_ms, epoch) {
             return None;
         }
-        let member = self.members.get(&id)?;
+        let member = self.modern.members.get(&id)?;
         self.deadlines.retry(timers, scene.now.monotonic_ms, &id, watch);
         let failed_to = if watch == Watch::Revocation { "give up tasks" } else { "send a heartbeat" };
-        tracing::info!(group = %self.id, member = %id, epoch, failed_to, "Member of a streams group failed");
+        tracing::info!(group = %self.modern.id, member = %id, epoch, failed_to, "Member of a streams group failed");
         Some(self.without(member))
     }
 
     /// The group waits for more members, for this long.
     pub(in super::super) fn begin_delay(&mut self, timers: &mut Timers, at_ms: i64) {
-        let id = self.id.clone();
+        let id = self.modern.id.clone();
         timers.set(&mut self.delay, at_ms, || Timer::Delay(id));
     }
 
@@ -79,17 +74,18 @@ impl StreamsGroup {
     ) -> Vec<CoordinatorRecord> {
         let is_due = timers.is_due(&mut self.delay, timer, scene.now.monotonic_ms);
         let mut records = Vec::new();
-        let configured = self.configured.borrow().clone().filter(|(hash, _)| *hash == self.metadata_hash);
+        let configured =
+            self.configured.borrow().clone().filter(|(hash, _)| *hash == self.modern.metadata_hash);
         // As in Kafka, the topology of a new group is fitted to its topics by the second heartbeat. Without it, or where the
         // topics have changed and that is not written, the next heartbeat computes the assignment.
         if let Some((_, configured)) = configured
             && is_due
-            && !self.members.is_empty()
-            && self.epoch > self.target_epoch
+            && !self.modern.members.is_empty()
+            && self.modern.epoch > self.modern.target_epoch
             && self.is_target_due(scene)
         {
             let standbys = self.followed_standbys().unwrap_or(0);
-            self.compute(scene, self.epoch, &configured, standbys, None, &mut records);
+            self.compute(scene, self.modern.epoch, &configured, standbys, None, &mut records);
         }
         records
     }
@@ -103,7 +99,7 @@ impl StreamsGroup {
     /// All members were just heard of: the group was loaded. Those that have tasks to give up have the whole time for it.
     pub(in super::super) fn deadlines_at_start(&self, session_timeout_ms: i32) -> Vec<(Arc<str>, Change)> {
         let mut changes = Vec::new();
-        for member in self.members.values() {
+        for member in self.modern.members.values() {
             changes.push((member.id.clone(), Change::Session(session_timeout_ms)));
             if member.state == MemberState::UnrevokedTasks {
                 let (epoch, timeout_ms) = (member.epoch, member.rebalance_timeout_ms);

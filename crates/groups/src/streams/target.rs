@@ -2,7 +2,6 @@
 
 use super::super::assignor::{TaskAssignment, TaskGroupSpec, TaskMemberSpec, assign_tasks};
 use super::super::record::CoordinatorRecord;
-use super::super::target::is_due;
 use super::configure::Configured;
 use super::member::{Member, target_record};
 use super::tasks::Target;
@@ -19,7 +18,7 @@ pub(super) type Targets = BTreeMap<Arc<str>, Arc<Target>>;
 impl StreamsGroup {
     /// Whether `streams.assignment.interval.ms` have passed since the last assignment.
     pub(super) fn is_target_due(&self, scene: &StreamsScene<'_>) -> bool {
-        is_due(self.target_made_ms, scene.times.assignment_interval_ms, scene.now.wall_ms)
+        self.modern.is_target_due(scene.times.assignment_interval_ms, scene.now.wall_ms)
     }
 
     /// Computes the target assignment of this epoch. `member` is a member as it will be. Without a topology that fits its
@@ -33,11 +32,12 @@ impl StreamsGroup {
         member: Option<&Member>,
         records: &mut Vec<CoordinatorRecord>,
     ) -> Targets {
-        let others = self.members.values().filter(|other| member.is_none_or(|member| member.id != other.id));
+        let others =
+            self.modern.members.values().filter(|other| member.is_none_or(|member| member.id != other.id));
         let members: BTreeMap<Arc<str>, TaskMemberSpec> = others
             .chain(member)
             .map(|each| {
-                let target = self.targets.get(&each.id).cloned().unwrap_or_default();
+                let target = self.modern.targets.get(&each.id).cloned().unwrap_or_default();
                 let (active, standby) = (target.active.clone(), target.standby.clone());
                 (each.id.clone(), TaskMemberSpec { process_id: each.process_id.clone(), active, standby })
             })
@@ -48,16 +48,16 @@ impl StreamsGroup {
         } else {
             members.keys().map(|id| (id.clone(), TaskAssignment::default())).collect()
         };
-        tracing::info!(group = %self.id, epoch, members = members.len(), "Computed a target assignment");
+        tracing::info!(group = %self.modern.id, epoch, members = members.len(), "Computed a target assignment");
         let mut targets = Targets::new();
         for (id, TaskAssignment { active, standby }) in assigned {
             let target = Arc::new(Target { active, standby, warmup: BTreeMap::new() });
-            if self.targets.get(&id).is_none_or(|before| *before != target) {
-                records.push(target_record(&self.id, &id, &target));
+            if self.modern.targets.get(&id).is_none_or(|before| *before != target) {
+                records.push(target_record(&self.modern.id, &id, &target));
             }
             targets.insert(id, target);
         }
-        let key = StreamsGroupTargetAssignmentMetadataKey { group_id: self.id.to_string() };
+        let key = StreamsGroupTargetAssignmentMetadataKey { group_id: self.modern.id.to_string() };
         let value = StreamsGroupTargetAssignmentMetadataValue {
             assignment_epoch: epoch,
             assignment_timestamp: scene.now.wall_ms,
