@@ -7,7 +7,7 @@
 
 use super::coordinator::TransactionCoordinator;
 use super::error::MarkerError;
-use super::shard::{Marker, MarkerQueue, Sending, TopicPartitions};
+use super::shard::{Marker, MarkerQueue, PartitionResult, Sending, TopicPartitions};
 use super::state::Outcome;
 use futures_util::future::join_all;
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use thalweg_dial::Connection;
 use thalweg_groups::{EndOfTransaction, GroupCoordinator, TransactionOutcome};
 use thalweg_hash::HashMap;
 use thalweg_log::Clock;
-use thalweg_membership::{PeerError, Peers};
+use thalweg_membership::{Letter, NoAnswer, Outbox, PeerError, Peers};
 use thalweg_metadata::topic_name::OFFSETS;
 use thalweg_metadata::{BrokerId, ImageCell, PartitionIndex};
 use thalweg_replica::partition::{EndMarker, Partition, Partitions};
@@ -117,6 +117,7 @@ pub struct MarkerSender {
     peers: Arc<Peers>,
     writer: Arc<MarkerWriter>,
     queue: Arc<MarkerQueue>,
+    outbox: Outbox<Sending>,
 }
 
 impl MarkerSender {
@@ -128,14 +129,14 @@ impl MarkerSender {
         image: Arc<ImageCell>,
         peers: Arc<Peers>,
     ) -> MarkerSender {
-        MarkerSender { node_id, image, peers, writer, queue: Arc::clone(transactions.marker_queue()) }
+        let (outbox, queue) = (Outbox::new(Arc::clone(&peers)), Arc::clone(transactions.marker_queue()));
+        MarkerSender { node_id, image, peers, writer, queue, outbox }
     }
 
     /// Sends for as long as it is polled.
     pub async fn run(self: Arc<Self>) {
         let queue = Arc::clone(&self.queue);
         let mut tasks = JoinSet::new();
-        let mut outgoing: HashMap<BrokerId, Arc<MarkerQueue>> = HashMap::default();
         loop {
             let sendings = std::mem::take(&mut *queue.waiting.lock());
             for sending in sendings.into_iter().filter(|sending| sending.cell.is_active()) {
@@ -153,12 +154,7 @@ impl MarkerSender {
                             tasks.spawn(write_here(Arc::clone(&self), sending));
                         }
                         Destination::Broker(id) => {
-                            let peer = outgoing.entry(id).or_insert_with(|| {
-                                let outgoing = Arc::new(MarkerQueue::default());
-                                tasks.spawn(serve_peer(Arc::clone(&self), id, Arc::clone(&outgoing)));
-                                outgoing
-                            });
-                            peer.put([sending]);
+                            tasks.spawn(send_elsewhere(Arc::clone(&self), id, sending));
                         }
                     }
                 }
@@ -217,64 +213,63 @@ async fn write_here(sender: Arc<MarkerSender>, sending: Sending) {
     }
 }
 
-/// Sends to one broker, one request at a time.
-async fn serve_peer(sender: Arc<MarkerSender>, id: BrokerId, outgoing: Arc<MarkerQueue>) {
-    let mut connection = None;
-    loop {
-        let mut sendings = {
-            let mut waiting = outgoing.waiting.lock();
-            let count = waiting.len().min(MARKERS_AT_ONCE);
-            waiting.drain(..count).collect::<Vec<_>>()
-        };
-        sendings.retain(|sending| sending.cell.is_active());
-        if sendings.is_empty() {
-            outgoing.news.notified().await;
-            continue;
-        }
-        match send(&sender.peers, id, &mut connection, &sendings).await {
-            Ok(response) => {
-                let again: Vec<_> =
-                    sendings.into_iter().filter_map(|sending| take_answer(sending, &response)).collect();
-                if !again.is_empty() {
-                    send_again(Arc::clone(&sender.queue), again).await;
-                }
-            }
-            Err(error) => {
-                let markers = sendings.len();
-                tracing::info!(broker = %id, markers, %error, "Failed to send transaction markers, retrying");
-                connection = None;
-                // Another broker may lead by then.
-                send_again(Arc::clone(&sender.queue), sendings).await;
-            }
-        }
+/// Sends to another broker. Without an answer, another one may lead by the next attempt.
+async fn send_elsewhere(sender: Arc<MarkerSender>, id: BrokerId, sending: Sending) {
+    let again = match sender.outbox.ask(id, sending.clone()).await {
+        Ok(results) => sending.settle(results),
+        Err(NoAnswer) => Some(sending),
+    };
+    if let Some(again) = again {
+        send_again(Arc::clone(&sender.queue), vec![again]).await;
     }
 }
 
-async fn send(
-    peers: &Peers,
-    id: BrokerId,
-    connection: &mut Option<Connection>,
-    sendings: &[Sending],
-) -> Result<WriteTxnMarkersResponse, PeerError> {
-    let open = match connection.take().filter(|connection| !connection.is_closed()) {
-        Some(open) => open,
-        None => peers.connect(id, "txn-markers", peers.request_timeout()).await?,
-    };
-    let markers = sendings.iter().map(|sending| {
-        let order = &sending.order;
-        WritableTxnMarker {
-            producer_id: order.producer_id,
-            producer_epoch: order.producer_epoch,
-            transaction_result: order.outcome == Outcome::Commit,
-            topics: by_topic(&sending.partitions),
-            coordinator_epoch: order.coordinator_epoch,
-            transaction_version: i8::try_from(order.transaction_version).unwrap_or(i8::MAX),
+impl Letter for Sending {
+    const PURPOSE: &'static str = "txn-markers";
+    const FAILURE: &'static str = "Failed to send transaction markers, retrying";
+    type Kind = ();
+    /// The number of markers.
+    type Load = usize;
+    /// The results of the partitions; none if the transaction is another coordinator's by now.
+    type Answer = Vec<PartitionResult>;
+
+    fn kind(&self) {}
+
+    fn join(&self, count: &mut usize) -> bool {
+        *count += 1;
+        *count <= MARKERS_AT_ONCE
+    }
+
+    async fn send(
+        connection: &Connection,
+        _broker: BrokerId,
+        sendings: &[Sending],
+    ) -> Result<Vec<Vec<PartitionResult>>, PeerError> {
+        let is_active: Vec<bool> = sendings.iter().map(|sending| sending.cell.is_active()).collect();
+        let active = sendings.iter().zip(&is_active).filter(|(_, is_active)| **is_active);
+        let markers: Vec<WritableTxnMarker> = active.map(|(sending, _)| marker(sending)).collect();
+        if markers.is_empty() {
+            return Ok(sendings.iter().map(|_| Vec::new()).collect());
         }
-    });
-    let request = WriteTxnMarkersRequest { markers: markers.collect() };
-    let response = open.send(&request).await?;
-    *connection = Some(open);
-    Ok(response)
+        let response = connection.send(&WriteTxnMarkersRequest { markers }).await?;
+        let results = sendings.iter().zip(is_active).map(|(sending, is_active)| match is_active {
+            true => results(sending, &response),
+            false => Vec::new(),
+        });
+        Ok(results.collect())
+    }
+}
+
+fn marker(sending: &Sending) -> WritableTxnMarker {
+    let order = &sending.order;
+    WritableTxnMarker {
+        producer_id: order.producer_id,
+        producer_epoch: order.producer_epoch,
+        transaction_result: order.outcome == Outcome::Commit,
+        topics: by_topic(&sending.partitions),
+        coordinator_epoch: order.coordinator_epoch,
+        transaction_version: i8::try_from(order.transaction_version).unwrap_or(i8::MAX),
+    }
 }
 
 fn by_topic(partitions: &TopicPartitions) -> Vec<WritableTxnMarkerTopic> {
@@ -288,21 +283,18 @@ fn by_topic(partitions: &TopicPartitions) -> Vec<WritableTxnMarkerTopic> {
     topics.collect()
 }
 
-/// Processes a broker's answer for one marker's partitions. Missing ones are retried.
-fn take_answer(sending: Sending, response: &WriteTxnMarkersResponse) -> Option<Sending> {
+/// A broker's answer for one marker's partitions. Missing ones are retried.
+fn results(sending: &Sending, response: &WriteTxnMarkersResponse) -> Vec<PartitionResult> {
     let id = sending.order.producer_id;
-    let told = response.markers.iter().filter(|marker| marker.producer_id == id);
-    let told: HashMap<(&str, i32), i16> = told
+    let markers = response.markers.iter().filter(|marker| marker.producer_id == id);
+    let codes: HashMap<(&str, i32), i16> = markers
         .flat_map(|marker| &marker.topics)
         .flat_map(|topic| topic.partitions.iter().map(|p| ((&*topic.name, p.partition_index), p.error_code)))
         .collect();
-    let results = sending.partitions.iter().map(|(topic, partition)| {
-        let code = told.get(&(&**topic, partition.0)).copied();
-        let error = code.map_or(ErrorCode::UnknownServerError, |code| {
-            ErrorCode::from_i16(code).unwrap_or(ErrorCode::UnknownServerError)
-        });
+    let result = |(topic, partition): &(Arc<str>, PartitionIndex)| {
+        let code = codes.get(&(&**topic, partition.0)).copied();
+        let error = code.and_then(ErrorCode::from_i16).unwrap_or(ErrorCode::UnknownServerError);
         ((topic.clone(), *partition), error)
-    });
-    let results = results.collect();
-    sending.settle(results)
+    };
+    sending.partitions.iter().map(result).collect()
 }

@@ -21,7 +21,7 @@ pub use context::{Cluster, ShardContext};
 pub use end::EndRequest;
 pub use init::InitRequest;
 pub use marker_queue::Marker;
-pub(super) use marker_queue::{MarkerQueue, Sending, TopicPartitions};
+pub(super) use marker_queue::{MarkerQueue, PartitionResult, Sending, TopicPartitions};
 
 use super::answer::Answer;
 use super::config::TransactionConfig;

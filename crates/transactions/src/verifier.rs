@@ -4,21 +4,19 @@
 //! Otherwise a delayed batch could arrive after its transaction has ended, and would start one that never ends. Only
 //! the first batch of a transaction in a partition asks; later ones find it open.
 //!
-//! Each remote coordinator gets one request at a time, with all verifications collected meanwhile: the task that
-//! finds the connection free asks for all that wait.
+//! Each remote coordinator gets one request at a time, with all verifications collected meanwhile ([`Outbox`]).
 
 use super::answer::Producer;
 use super::coordinator::TransactionCoordinator;
 use super::error::{TransactionError, VerificationError};
 use super::metadata::EPOCH_PER_TRANSACTION;
 use super::metadata::Partitions;
-use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use thalweg_dial::Connection;
+use thalweg_dial::{ClientError, Connection};
 use thalweg_hash::{HashMap, HashSet};
 use thalweg_log::VerificationGuard;
-use thalweg_membership::{PeerError, Peers};
+use thalweg_membership::{Letter, Outbox, PeerError, Peers};
 use thalweg_metadata::topic_name::TRANSACTIONS;
 use thalweg_metadata::{BrokerId, ImageCell, PartitionIndex};
 use thalweg_record::{ProducerEpoch, ProducerId};
@@ -29,7 +27,6 @@ use thalweg_wire::request::add_partitions_to_txn_request::{
 };
 use thalweg_wire::request::add_partitions_to_txn_response::AddPartitionsToTxnTopicResult;
 use thalweg_wire::request::{AddPartitionsToTxnRequest, AddPartitionsToTxnResponse};
-use tokio::sync::oneshot;
 
 /// The first version of AddPartitionsToTxn that is between brokers.
 const BETWEEN_BROKERS: i16 = 4;
@@ -81,20 +78,12 @@ pub type Guarded = (Arc<Partition>, Result<VerificationGuard, VerificationError>
 /// coordinators are other brokers.
 type Answer = Result<Vec<ErrorCode>, ErrorCode>;
 
-/// A question that waits.
+/// The question about one transaction to the coordinator elsewhere.
 struct Question {
     id: String,
     producer: Producer,
     partitions: Partitions,
     verify_only: bool,
-    answer: oneshot::Sender<Answer>,
-}
-
-/// One coordinator elsewhere.
-#[derive(Default)]
-struct Node {
-    waiting: Mutex<Vec<Question>>,
-    connection: tokio::sync::Mutex<Option<Connection>>,
 }
 
 /// See the head of this file.
@@ -102,15 +91,15 @@ pub struct Verifier {
     node_id: BrokerId,
     image: Arc<ImageCell>,
     transactions: Arc<TransactionCoordinator>,
-    peers: Arc<Peers>,
+    /// The questions for coordinators elsewhere.
+    outbox: Outbox<Question>,
     /// `transaction.partition.verification.enable`, read for each batch.
     is_enabled: AtomicBool,
-    nodes: Mutex<HashMap<BrokerId, Arc<Node>>>,
 }
 
 impl std::fmt::Debug for Verifier {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Verifier").field("nodes", &self.nodes.lock().keys()).finish()
+        f.debug_struct("Verifier").field("outbox", &self.outbox).finish_non_exhaustive()
     }
 }
 
@@ -145,8 +134,8 @@ impl Verifier {
         transactions: Arc<TransactionCoordinator>,
         peers: Arc<Peers>,
     ) -> Verifier {
-        let (is_enabled, nodes) = (AtomicBool::new(false), Mutex::default());
-        Verifier { node_id, image, transactions, peers, is_enabled, nodes }
+        let outbox = Outbox::new(peers);
+        Verifier { node_id, image, transactions, outbox, is_enabled: AtomicBool::new(false) }
     }
 
     /// Sets `transaction.partition.verification.enable`.
@@ -201,9 +190,8 @@ impl Verifier {
         let leader =
             leader.filter(|leader| image.is_alive(*leader)).ok_or(ErrorCode::CoordinatorNotAvailable)?;
         if leader != self.node_id {
-            let (answer, answered) = oneshot::channel();
-            let question = Question { id: id.to_owned(), producer, partitions, verify_only, answer };
-            return self.ask_elsewhere(leader, question, answered).await;
+            let question = Question { id: id.to_owned(), producer, partitions, verify_only };
+            return self.outbox.ask(leader, question).await.unwrap_or(Err(ErrorCode::NetworkException));
         }
         if verify_only {
             let verified = self.transactions.verify_partitions(id, producer, &partitions).await;
@@ -221,75 +209,43 @@ impl Verifier {
             Err(error) => Err(error.code()),
         }
     }
+}
 
-    async fn ask_elsewhere(
-        &self,
-        leader: BrokerId,
-        question: Question,
-        mut answered: oneshot::Receiver<Answer>,
-    ) -> Answer {
-        let node = Arc::clone(self.nodes.lock().entry(leader).or_default());
-        node.waiting.lock().push(question);
-        let mut connection = node.connection.lock().await;
-        loop {
-            match answered.try_recv() {
-                Ok(answer) => return answer,
-                // The task that asked has given up.
-                Err(oneshot::error::TryRecvError::Closed) => return Err(ErrorCode::NetworkException),
-                Err(oneshot::error::TryRecvError::Empty) => {}
-            }
-            let questions = node.take();
-            match send(&self.peers, leader, &mut connection, &questions).await {
-                Ok(response) => answer_all(questions, &response),
-                Err(error) => {
-                    tracing::info!(coordinator = %leader, %error, "Failed to verify a transaction");
-                    *connection = None;
-                    for question in questions {
-                        let _ = question.answer.send(Err(ErrorCode::NetworkException));
-                    }
-                }
-            }
+impl Letter for Question {
+    const PURPOSE: &'static str = "txn-verification";
+    const FAILURE: &'static str = "Failed to verify transactions";
+    type Kind = ();
+    /// The ids: a request has one question of each.
+    type Load = HashSet<String>;
+    type Answer = Answer;
+
+    fn kind(&self) {}
+
+    fn join(&self, ids: &mut HashSet<String>) -> bool {
+        ids.insert(self.id.clone())
+    }
+
+    async fn send(
+        connection: &Connection,
+        broker: BrokerId,
+        questions: &[Question],
+    ) -> Result<Vec<Answer>, PeerError> {
+        let transactions = questions.iter().map(|question| AddPartitionsToTxnTransaction {
+            transactional_id: question.id.clone(),
+            producer_id: question.producer.id,
+            producer_epoch: question.producer.epoch,
+            verify_only: question.verify_only,
+            topics: by_topic(&question.partitions),
+        });
+        let request =
+            AddPartitionsToTxnRequest { transactions: transactions.collect(), ..Default::default() };
+        let version = connection.version_of::<AddPartitionsToTxnRequest>().map_err(ClientError::from)?;
+        if version < BETWEEN_BROKERS {
+            return Err(PeerError::TooOld { broker, api: "AddPartitionsToTxn", version });
         }
+        let response = connection.send(&request).await?;
+        Ok(questions.iter().map(|question| answer(question, &response)).collect())
     }
-}
-
-impl Node {
-    /// The questions that can be asked together: one of each id.
-    fn take(&self) -> Vec<Question> {
-        let mut waiting = self.waiting.lock();
-        let mut ids = HashSet::default();
-        let (now, later) =
-            std::mem::take(&mut *waiting).into_iter().partition(|question| ids.insert(question.id.clone()));
-        *waiting = later;
-        now
-    }
-}
-
-async fn send(
-    peers: &Peers,
-    leader: BrokerId,
-    connection: &mut Option<Connection>,
-    questions: &[Question],
-) -> Result<AddPartitionsToTxnResponse, PeerError> {
-    let open = match connection.take().filter(|connection| !connection.is_closed()) {
-        Some(open) => open,
-        None => peers.connect(leader, "txn-verification", peers.request_timeout()).await?,
-    };
-    let transactions = questions.iter().map(|question| AddPartitionsToTxnTransaction {
-        transactional_id: question.id.clone(),
-        producer_id: question.producer.id,
-        producer_epoch: question.producer.epoch,
-        verify_only: question.verify_only,
-        topics: by_topic(&question.partitions),
-    });
-    let request = AddPartitionsToTxnRequest { transactions: transactions.collect(), ..Default::default() };
-    let version = open.version_of::<AddPartitionsToTxnRequest>().map_err(thalweg_dial::ClientError::from)?;
-    if version < BETWEEN_BROKERS {
-        return Err(PeerError::TooOld { broker: leader, api: "AddPartitionsToTxn", version });
-    }
-    let response = open.send(&request).await?;
-    *connection = Some(open);
-    Ok(response)
 }
 
 fn by_topic(partitions: &Partitions) -> Vec<AddPartitionsToTxnTopic> {
@@ -306,31 +262,28 @@ fn by_topic(partitions: &Partitions) -> Vec<AddPartitionsToTxnTopic> {
     topics
 }
 
-fn answer_all(questions: Vec<Question>, response: &AddPartitionsToTxnResponse) {
+/// The answer to one question.
+fn answer(Question { id, partitions, .. }: &Question, response: &AddPartitionsToTxnResponse) -> Answer {
     let code = |code: i16| ErrorCode::from_i16(code).unwrap_or(ErrorCode::UnknownServerError);
-    for Question { id, partitions, answer, .. } in questions {
-        let result = match code(response.error_code) {
-            ErrorCode::None => {
-                let told = response.results_by_transaction.iter().find(|told| told.transactional_id == id);
-                let topics: &[AddPartitionsToTxnTopicResult] = told.map_or(&[], |told| &told.topic_results);
-                let codes: HashMap<(&str, i32), i16> = topics
-                    .iter()
-                    .flat_map(|topic| {
-                        let results = topic.results_by_partition.iter();
-                        results.map(|p| ((&*topic.name, p.partition_index), p.partition_error_code))
-                    })
-                    .collect();
-                let of = |(topic, partition): &(Arc<str>, PartitionIndex)| {
-                    codes
-                        .get(&(&**topic, partition.0))
-                        .map_or(ErrorCode::UnknownServerError, |told| code(*told))
-                };
-                Ok(partitions.iter().map(of).collect())
-            }
-            // Clients need not know about the permissions of brokers.
-            ErrorCode::ClusterAuthorizationFailed => Err(ErrorCode::InvalidTxnState),
-            error => Err(error),
-        };
-        let _ = answer.send(result);
+    match code(response.error_code) {
+        ErrorCode::None => {
+            let result = response.results_by_transaction.iter().find(|result| result.transactional_id == *id);
+            let topics: &[AddPartitionsToTxnTopicResult] = result.map_or(&[], |result| &result.topic_results);
+            let codes: HashMap<(&str, i32), i16> = topics
+                .iter()
+                .flat_map(|topic| {
+                    let results = topic.results_by_partition.iter();
+                    results.map(|p| ((&*topic.name, p.partition_index), p.partition_error_code))
+                })
+                .collect();
+            let of = |(topic, partition): &(Arc<str>, PartitionIndex)| {
+                let found = codes.get(&(&**topic, partition.0));
+                found.map_or(ErrorCode::UnknownServerError, |found| code(*found))
+            };
+            Ok(partitions.iter().map(of).collect())
+        }
+        // Clients need not know about the permissions of brokers.
+        ErrorCode::ClusterAuthorizationFailed => Err(ErrorCode::InvalidTxnState),
+        error => Err(error),
     }
 }

@@ -10,18 +10,15 @@ mod rpc;
 use super::coordinator::ShareCoordinator;
 use super::error::PersistError;
 use super::request::{Ask, Done, Write};
-use parking_lot::Mutex;
-use rpc::{Kind, Question};
+use rpc::Question;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
-use thalweg_dial::Connection;
-use thalweg_hash::{HashMap, HashSet};
-use thalweg_membership::Peers;
+use thalweg_membership::{Outbox, Peers};
 use thalweg_metadata::topic_name::SHARE_STATE;
 use thalweg_metadata::{BrokerId, ImageCell};
 use thalweg_share::{ShareKey, ShareState, StateSummary, StateUpdate};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::Notify;
 
 /// Attempts of a request. With the pauses between them, a broker that has failed is replaced meanwhile.
 const ATTEMPTS: u32 = 10;
@@ -29,32 +26,22 @@ const ATTEMPTS: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(50);
 /// The longest pause.
 const PAUSE_MAX: Duration = Duration::from_secs(4);
-/// Share partitions in one request.
-const QUESTIONS_AT_ONCE: usize = 1_000;
 
 type Outcome = Result<Done, PersistError>;
-
-/// Requests of one kind to one broker.
-#[derive(Default)]
-struct Queue {
-    waiting: Mutex<Vec<Question>>,
-    /// Who has it sends for all that wait.
-    connection: tokio::sync::Mutex<Option<Connection>>,
-}
 
 /// See the head of this file.
 pub struct Persister {
     node_id: BrokerId,
     image: Arc<ImageCell>,
     coordinator: Arc<ShareCoordinator>,
-    peers: Arc<Peers>,
-    queues: Mutex<HashMap<(BrokerId, Kind), Arc<Queue>>>,
+    /// The questions for coordinators elsewhere.
+    outbox: Outbox<Question>,
     topic_wanted: Notify,
 }
 
 impl fmt::Debug for Persister {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Persister").field("queues", &self.queues.lock().keys()).finish_non_exhaustive()
+        f.debug_struct("Persister").field("outbox", &self.outbox).finish_non_exhaustive()
     }
 }
 
@@ -66,8 +53,7 @@ impl Persister {
         coordinator: Arc<ShareCoordinator>,
         peers: Arc<Peers>,
     ) -> Persister {
-        let (queues, topic_wanted) = (Mutex::default(), Notify::new());
-        Persister { node_id, image, coordinator, peers, queues, topic_wanted }
+        Persister { node_id, image, coordinator, outbox: Outbox::new(peers), topic_wanted: Notify::new() }
     }
 
     /// Begins the state of a share partition, at an offset or, with -1, where its leader will decide.
@@ -151,50 +137,12 @@ impl Persister {
         let leader = registration.map(|registration| registration.leader);
         let leader = leader.filter(|leader| image.is_alive(*leader)).ok_or(PersistError::Unavailable)?;
         if leader != self.node_id {
-            return self.ask_elsewhere(leader, request).await;
+            let (key, ask) = request.clone();
+            let answered = self.outbox.ask(leader, Question { key, ask }).await;
+            return answered.unwrap_or(Err(PersistError::Unavailable));
         }
         let mut answers = self.coordinator.serve(std::slice::from_ref(request)).await;
         let answer = answers.pop().expect("one request has one answer");
         answer.map_err(|error| PersistError::of(error.code()))
-    }
-
-    async fn ask_elsewhere(&self, leader: BrokerId, (key, ask): &(ShareKey, Ask)) -> Outcome {
-        let kind = Kind::of(ask);
-        let queue = Arc::clone(self.queues.lock().entry((leader, kind)).or_default());
-        let (answer, mut answered) = oneshot::channel();
-        queue.waiting.lock().push(Question { key: key.clone(), ask: ask.clone(), answer });
-        let mut connection = queue.connection.lock().await;
-        loop {
-            match answered.try_recv() {
-                Ok(outcome) => return outcome,
-                // The task that asked has given up.
-                Err(oneshot::error::TryRecvError::Closed) => return Err(PersistError::Unavailable),
-                Err(oneshot::error::TryRecvError::Empty) => {}
-            }
-            let questions = queue.take();
-            if let Err(error) = rpc::send(&self.peers, leader, &mut connection, kind, questions).await {
-                tracing::info!(coordinator = %leader, %error, "Failed to reach a share coordinator");
-                *connection = None;
-            }
-        }
-    }
-}
-
-impl Queue {
-    /// What can be asked together: the first questions of one group, one of each share partition.
-    fn take(&self) -> Vec<Question> {
-        let mut waiting = self.waiting.lock();
-        let Some(group) = waiting.first().map(|first| Arc::clone(&first.key.group)) else {
-            return Vec::new();
-        };
-        let (mut seen, mut now, mut later) = (HashSet::default(), Vec::new(), Vec::new());
-        for question in std::mem::take(&mut *waiting) {
-            let is_asked = question.key.group == group
-                && now.len() < QUESTIONS_AT_ONCE
-                && seen.insert((question.key.topic, question.key.partition));
-            if is_asked { now.push(question) } else { later.push(question) }
-        }
-        *waiting = later;
-        now
     }
 }

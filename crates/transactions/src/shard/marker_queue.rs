@@ -10,6 +10,8 @@ use thalweg_shard::Cell;
 use thalweg_wire::ErrorCode;
 use tokio::sync::Notify;
 
+/// The result of a marker in a partition.
+pub(in super::super) type PartitionResult = ((Arc<str>, PartitionIndex), ErrorCode);
 pub(in super::super) type TopicPartitions = Vec<(Arc<str>, PartitionIndex)>;
 
 /// The end of one producer's transaction.
@@ -49,10 +51,7 @@ impl Sending {
     }
 
     /// Processes results of partitions. Returns those to be retried.
-    pub(in super::super) fn settle(
-        self,
-        results: Vec<((Arc<str>, PartitionIndex), ErrorCode)>,
-    ) -> Option<Sending> {
+    pub(in super::super) fn settle(self, results: Vec<PartitionResult>) -> Option<Sending> {
         let (mut written, mut again) = (Vec::new(), Vec::new());
         for ((topic, partition), error) in results {
             match error {

@@ -5,10 +5,11 @@ use super::super::error::PersistError;
 use super::super::request::{Ask, Done};
 use super::super::runs::Run;
 use super::Outcome;
+use std::sync::Arc;
 use thalweg_dial::Connection;
-use thalweg_hash::HashMap;
-use thalweg_membership::{PeerError, Peers};
-use thalweg_metadata::BrokerId;
+use thalweg_hash::{HashMap, HashSet};
+use thalweg_membership::{Letter, PeerError};
+use thalweg_metadata::{BrokerId, PartitionIndex};
 use thalweg_share::{ShareKey, StateSummary};
 use thalweg_wire::request::*;
 use thalweg_wire::request::{
@@ -17,13 +18,14 @@ use thalweg_wire::request::{
     write_share_group_state_request as write,
 };
 use thalweg_wire::{ErrorCode, Uuid};
-use tokio::sync::oneshot;
 
-/// A request that waits.
+/// Share partitions in one request.
+const QUESTIONS_AT_ONCE: usize = 1_000;
+
+/// The request for one share partition.
 pub(super) struct Question {
     pub(super) key: ShareKey,
     pub(super) ask: Ask,
-    pub(super) answer: oneshot::Sender<Outcome>,
 }
 
 /// The API of a request.
@@ -50,78 +52,81 @@ impl Kind {
 
 type Outcomes = HashMap<(Uuid, i32), Outcome>;
 
-/// Asks one broker questions of one kind and one group. All of them are answered.
-pub(super) async fn send(
-    peers: &Peers,
-    leader: BrokerId,
-    connection: &mut Option<Connection>,
-    kind: Kind,
-    questions: Vec<Question>,
-) -> Result<(), PeerError> {
-    let Some(group_id) = questions.first().map(|question| question.key.group.to_string()) else {
-        return Ok(());
-    };
-    let asked = ask(peers, leader, connection, kind, group_id, &questions).await;
-    let (mut outcomes, missing, result) = match asked {
-        Ok(outcomes) => (outcomes, PersistError::Refused(ErrorCode::UnknownServerError), Ok(())),
-        Err(error) => (Outcomes::default(), PersistError::Unavailable, Err(error)),
-    };
-    for Question { key, answer, .. } in questions {
-        let _ = answer.send(outcomes.remove(&(key.topic, key.partition.0)).unwrap_or(Err(missing)));
-    }
-    result
+/// The share partitions of a request, which are of one group.
+#[derive(Default)]
+pub(super) struct Load {
+    group: Option<Arc<str>>,
+    share_partitions: HashSet<(Uuid, PartitionIndex)>,
 }
 
-async fn ask(
-    peers: &Peers,
-    leader: BrokerId,
-    connection: &mut Option<Connection>,
-    kind: Kind,
-    group_id: String,
-    questions: &[Question],
-) -> Result<Outcomes, PeerError> {
-    let open = match connection.take().filter(|connection| !connection.is_closed()) {
-        Some(open) => open,
-        None => peers.connect(leader, "share-state", peers.request_timeout()).await?,
-    };
-    let outcomes = match kind {
-        Kind::Initialize => {
-            let topics = by_topic(questions, initialize_partition);
-            let topics = topics
-                .into_iter()
-                .map(|(topic_id, partitions)| initialize::InitializeStateData { topic_id, partitions });
-            let topics = topics.collect();
-            initialized(open.send(&InitializeShareGroupStateRequest { group_id, topics }).await?)
-        }
-        Kind::Read => {
-            let topics = by_topic(questions, read_partition).into_iter();
-            let topics = topics.map(|(topic_id, partitions)| read::ReadStateData { topic_id, partitions });
-            let topics = topics.collect();
-            states(open.send(&ReadShareGroupStateRequest { group_id, topics }).await?)
-        }
-        Kind::Write => {
-            let topics = by_topic(questions, write_partition).into_iter();
-            let topics = topics.map(|(topic_id, partitions)| write::WriteStateData { topic_id, partitions });
-            let topics = topics.collect();
-            written(open.send(&WriteShareGroupStateRequest { group_id, topics }).await?)
-        }
-        Kind::Delete => {
-            let topics = by_topic(questions, delete_partition).into_iter();
-            let topics =
-                topics.map(|(topic_id, partitions)| delete::DeleteStateData { topic_id, partitions });
-            let topics = topics.collect();
-            deleted(open.send(&DeleteShareGroupStateRequest { group_id, topics }).await?)
-        }
-        Kind::Summarize => {
-            let topics = by_topic(questions, summary_partition).into_iter();
-            let topics =
-                topics.map(|(topic_id, partitions)| summary::ReadStateSummaryData { topic_id, partitions });
-            let topics = topics.collect();
-            summaries(open.send(&ReadShareGroupStateSummaryRequest { group_id, topics }).await?)
-        }
-    };
-    *connection = Some(open);
-    Ok(outcomes)
+impl Letter for Question {
+    const PURPOSE: &'static str = "share-state";
+    const FAILURE: &'static str = "Failed to reach a share coordinator";
+    type Kind = Kind;
+    type Load = Load;
+    type Answer = Outcome;
+
+    fn kind(&self) -> Kind {
+        Kind::of(&self.ask)
+    }
+
+    fn join(&self, load: &mut Load) -> bool {
+        let group = load.group.get_or_insert_with(|| Arc::clone(&self.key.group));
+        *group == self.key.group
+            && load.share_partitions.len() < QUESTIONS_AT_ONCE
+            && load.share_partitions.insert((self.key.topic, self.key.partition))
+    }
+
+    async fn send(
+        connection: &Connection,
+        _broker: BrokerId,
+        questions: &[Question],
+    ) -> Result<Vec<Outcome>, PeerError> {
+        let Some(first) = questions.first() else { return Ok(Vec::new()) };
+        let group_id = first.key.group.to_string();
+        let mut outcomes = match first.kind() {
+            Kind::Initialize => {
+                let topics = by_topic(questions, initialize_partition);
+                let topics = topics
+                    .into_iter()
+                    .map(|(topic_id, partitions)| initialize::InitializeStateData { topic_id, partitions });
+                let topics = topics.collect();
+                initialized(connection.send(&InitializeShareGroupStateRequest { group_id, topics }).await?)
+            }
+            Kind::Read => {
+                let topics = by_topic(questions, read_partition).into_iter();
+                let topics =
+                    topics.map(|(topic_id, partitions)| read::ReadStateData { topic_id, partitions });
+                let topics = topics.collect();
+                states(connection.send(&ReadShareGroupStateRequest { group_id, topics }).await?)
+            }
+            Kind::Write => {
+                let topics = by_topic(questions, write_partition).into_iter();
+                let topics =
+                    topics.map(|(topic_id, partitions)| write::WriteStateData { topic_id, partitions });
+                let topics = topics.collect();
+                written(connection.send(&WriteShareGroupStateRequest { group_id, topics }).await?)
+            }
+            Kind::Delete => {
+                let topics = by_topic(questions, delete_partition).into_iter();
+                let topics =
+                    topics.map(|(topic_id, partitions)| delete::DeleteStateData { topic_id, partitions });
+                let topics = topics.collect();
+                deleted(connection.send(&DeleteShareGroupStateRequest { group_id, topics }).await?)
+            }
+            Kind::Summarize => {
+                let topics = by_topic(questions, summary_partition).into_iter();
+                let topics = topics
+                    .map(|(topic_id, partitions)| summary::ReadStateSummaryData { topic_id, partitions });
+                let topics = topics.collect();
+                summaries(connection.send(&ReadShareGroupStateSummaryRequest { group_id, topics }).await?)
+            }
+        };
+        let missing = PersistError::Refused(ErrorCode::UnknownServerError);
+        let mut outcome =
+            |key: &ShareKey| outcomes.remove(&(key.topic, key.partition.0)).unwrap_or(Err(missing));
+        Ok(questions.iter().map(|question| outcome(&question.key)).collect())
+    }
 }
 
 fn by_topic<P>(questions: &[Question], partition: fn(i32, &Ask) -> Option<P>) -> Vec<(Uuid, Vec<P>)> {
