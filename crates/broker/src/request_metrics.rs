@@ -3,10 +3,7 @@
 //! A request costs a few relaxed additions; derived values, such as quantiles, are computed at scrape time
 //! (`metrics::requests`).
 
-mod errors;
-
 use parking_lot::Mutex;
-use std::any::Any;
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -16,7 +13,7 @@ use std::time::Duration;
 use thalweg_hash::HashMap;
 use thalweg_histogram::{BOUNDS_MAX, Histogram, microseconds};
 use thalweg_log::Clock;
-use thalweg_wire::ApiKey;
+use thalweg_wire::{ApiKey, Response};
 use tokio::time::Instant;
 
 /// Four for each power of two microseconds, up to an hour.
@@ -239,8 +236,12 @@ impl RequestMetrics {
     }
 
     /// Counts the errors in an answer.
-    pub fn failed_in(&self, label: Label, response: &dyn Any) {
-        errors::each(response, |code| self.failed(label, code));
+    pub fn failed_in(&self, label: Label, response: &impl Response) {
+        response.each_error_code(&mut |code| {
+            if code != 0 {
+                self.failed(label, code);
+            }
+        });
     }
 
     /// The counts at the start of the window, and those that later scrapes will use.

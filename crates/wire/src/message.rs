@@ -43,7 +43,18 @@ pub trait Request: Message {
     /// Its API.
     const KEY: ApiKey;
     /// Its response, of the same version.
-    type Response: Message + 'static;
+    type Response: Response + 'static;
+}
+
+/// A response, by the fields that those of all APIs have in common.
+pub trait Response: Message {
+    /// How long the client is to wait before its next request; `None` if the response has no place for it.
+    fn throttle_time_ms(&mut self) -> Option<&mut i32> {
+        None
+    }
+
+    /// Calls `each` for every error code in it, 0 among them.
+    fn each_error_code(&self, _each: &mut dyn FnMut(i16)) {}
 }
 
 /// Why a message could not be decoded and encoded again.
@@ -88,5 +99,44 @@ fn check_version<M: Message>(version: i16) -> Result<(), RegistryError> {
         Ok(())
     } else {
         Err(RegistryError::Version { name, min, max, version })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::find_coordinator_response::Coordinator;
+    use crate::request::txn_offset_commit_response::{
+        TxnOffsetCommitResponsePartition, TxnOffsetCommitResponseTopic,
+    };
+    use crate::request::{
+        EndTxnResponse, FindCoordinatorResponse, SaslHandshakeResponse, StreamsGroupHeartbeatResponse,
+        TxnOffsetCommitResponse,
+    };
+
+    fn codes(response: &impl Response) -> Vec<i16> {
+        let mut codes = Vec::new();
+        response.each_error_code(&mut |code| codes.push(code));
+        codes
+    }
+
+    #[test]
+    fn error_codes_are_found_wherever_a_response_has_them() {
+        assert_eq!(codes(&EndTxnResponse { error_code: 48, ..Default::default() }), [48]);
+        let coordinators =
+            [0, 15].map(|error_code| Coordinator { error_code, ..Default::default() }).to_vec();
+        assert_eq!(codes(&FindCoordinatorResponse { coordinators, ..Default::default() }), [0, 0, 15]);
+        let partitions =
+            [27, 25].map(|error_code| TxnOffsetCommitResponsePartition { error_code, ..Default::default() });
+        let topic = TxnOffsetCommitResponseTopic { partitions: partitions.to_vec(), ..Default::default() };
+        assert_eq!(codes(&TxnOffsetCommitResponse { topics: vec![topic], ..Default::default() }), [27, 25]);
+    }
+
+    #[test]
+    fn throttle_time_is_set_where_a_response_has_it() {
+        let mut response = StreamsGroupHeartbeatResponse::default();
+        *response.throttle_time_ms().expect("it has one") = 7;
+        assert_eq!(response.throttle_time_ms, 7);
+        assert_eq!(SaslHandshakeResponse::default().throttle_time_ms(), None);
     }
 }

@@ -1,6 +1,6 @@
 //! One message in Rust: its structs, their defaults, and their decoding and encoding at every version.
 
-use super::name;
+use super::{name, response};
 use crate::schema::{Field, Schema, Struct, Type, Versions};
 use anyhow::{Context, Result, bail};
 use std::fmt::Write;
@@ -28,7 +28,7 @@ pub fn generate(schema: &Schema) -> Result<String> {
     let mut out = String::new();
     out!(
         out,
-        "use crate::{{DecodeError, Decoder, EncodeError, Encoder, Message, Records, TaggedFields, Uuid}};"
+        "use crate::{{DecodeError, Decoder, EncodeError, Encoder, Message, Records, Response, TaggedFields, Uuid}};"
     );
     out!(out, "use bytes::Bytes;\n");
     let (low, high) = schema.versions.0.context("no versions")?;
@@ -59,12 +59,19 @@ pub fn generate(schema: &Schema) -> Result<String> {
         "fn encode(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {{ self.write(e, version) }}"
     );
     out!(out, "}}");
+    let is_response = schema.kind == "response" && schema.key.is_some();
+    if is_response {
+        out!(out, "\n{}", response::implementation(schema, &context.structs));
+    }
     for nested in &context.structs {
         out!(out, "\n/// `{}` of [`{}`].", nested.name, schema.name);
         write_struct(&mut out, &context, &nested.name, &nested.fields)?;
+        if is_response {
+            out += &response::of_struct(schema, &context.structs, nested);
+        }
     }
     // Do not import unused names.
-    for unused in ["TaggedFields", "Records", "Uuid"] {
+    for unused in ["TaggedFields", "Response", "Records", "Uuid"] {
         if count_word(&out, unused) == 1 {
             out = out.replacen(&format!(", {unused}"), "", 1);
         }

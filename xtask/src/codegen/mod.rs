@@ -3,6 +3,7 @@
 
 mod message;
 mod name;
+mod response;
 mod tables;
 
 use crate::fresh;

@@ -61,7 +61,6 @@ pub(crate) use auto_create::create_own as create_own_topic;
 use bytes::Bytes;
 pub(crate) use produce::{OWN_VERSION as OWN_PRODUCE_VERSION, produce_own};
 use slow::Stage;
-use std::any::Any;
 use std::future::Future;
 use std::iter;
 use std::sync::Arc;
@@ -73,7 +72,7 @@ use thalweg_security::Principal;
 use thalweg_security::acl::Operation::{Alter, ClusterAction, Describe, DescribeConfigs};
 use thalweg_wire::frame::{decode_request_header, encode_response, peek_request};
 use thalweg_wire::request::*;
-use thalweg_wire::{ApiKey, DecodeError, Decoder, EncodeError, ErrorCode, Request};
+use thalweg_wire::{ApiKey, DecodeError, Decoder, EncodeError, ErrorCode, Request, Response};
 use tokio::time::Instant;
 
 /// One request in progress: client and version.
@@ -133,7 +132,7 @@ impl Call {
         broker: &Broker,
         local: Option<Duration>,
         throttled: Duration,
-        response: &dyn Any,
+        response: &impl Response,
     ) {
         self.answered(broker, local, throttled);
         broker.requests.failed_in(broker.requests.label(self.key), response);

@@ -22,7 +22,7 @@ pub(super) const FAMILIES: &[Family] = &[
     Family {
         name: "kafka_network_requestmetrics_errors_total",
         kind: Kind::Counter,
-        help: "Errors in answers to producers and consumers; each partition, topic or group counts.",
+        help: "Errors in answers, but for those that the controller has made; each partition, topic or group counts.",
         labels: &["request", "error"],
         read: refusals,
     },

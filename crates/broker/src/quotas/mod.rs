@@ -16,7 +16,6 @@ pub mod throttle_time;
 use bytes::{Bytes, BytesMut};
 use clients::{Client, Clients, Counter};
 use parking_lot::RwLock;
-use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
@@ -24,7 +23,7 @@ use thalweg_histogram::{Histogram, Snapshot};
 use thalweg_metadata::Quotas;
 use thalweg_net::Peer;
 use thalweg_security::quota::Window;
-use thalweg_wire::ApiKey;
+use thalweg_wire::{ApiKey, Response};
 use tokio::time::Instant;
 
 pub use clients::Usage;
@@ -191,7 +190,7 @@ impl ClientQuotas {
         &self,
         call: &Caller<'_>,
         spent: impl FnOnce() -> Duration,
-        response: &mut dyn Any,
+        response: &mut impl Response,
     ) -> i32 {
         // Brokers send these to each other.
         if call.key == ApiKey::WriteTxnMarkers {
@@ -199,8 +198,10 @@ impl ClientQuotas {
         }
         let Some(counter) = self.counter(call, Kind::Request) else { return 0 };
         let throttle_time_ms = pause(call, self.time(&counter, spent(), self.now_ms()));
-        if throttle_time_ms > 0 {
-            throttle_time::set(response, throttle_time_ms);
+        if throttle_time_ms > 0
+            && let Some(place) = response.throttle_time_ms()
+        {
+            *place = throttle_time_ms;
         }
         throttle_time_ms
     }

@@ -1,34 +1,9 @@
-//! The place of the throttle time in answers.
+//! The place of the throttle time in answers of the controller.
 
-use std::any::Any;
 use std::ops::Range;
 use std::time::Duration;
 use thalweg_wire::ApiKey;
 use thalweg_wire::frame::response_header_version;
-use thalweg_wire::request::*;
-
-/// Sets the throttle time of an answer, if it has one.
-pub(super) fn set(response: &mut dyn Any, ms: i32) {
-    macro_rules! each {
-        ($($response:ident)*) => {
-            $(if let Some(response) = response.downcast_mut::<$response>() {
-                response.throttle_time_ms = ms;
-                return;
-            })*
-        };
-    }
-    each! {
-        AddOffsetsToTxnResponse AddPartitionsToTxnResponse AlterConfigsResponse AlterReplicaLogDirsResponse
-        ApiVersionsResponse ConsumerGroupDescribeResponse ConsumerGroupHeartbeatResponse CreateAclsResponse DeleteAclsResponse DeleteGroupsResponse DeleteRecordsResponse
-        DescribeAclsResponse DescribeClientQuotasResponse DescribeClusterResponse DescribeConfigsResponse
-        DescribeGroupsResponse DescribeLogDirsResponse DescribeProducersResponse
-        DescribeTopicPartitionsResponse DescribeTransactionsResponse DescribeUserScramCredentialsResponse
-        EndTxnResponse FindCoordinatorResponse GetTelemetrySubscriptionsResponse HeartbeatResponse IncrementalAlterConfigsResponse
-        InitProducerIdResponse JoinGroupResponse LeaveGroupResponse ListConfigResourcesResponse ListGroupsResponse
-        ListOffsetsResponse ListTransactionsResponse MetadataResponse OffsetCommitResponse OffsetDeleteResponse
-        OffsetFetchResponse OffsetForLeaderEpochResponse PushTelemetryResponse ShareAcknowledgeResponse SyncGroupResponse TxnOffsetCommitResponse
-    }
-}
 
 /// The bytes of the throttle time in an answer of the controller, without its length; `None` where it has none.
 pub(super) fn place(key: ApiKey, version: i16, answer: &[u8]) -> Option<Range<usize>> {
