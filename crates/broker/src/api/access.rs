@@ -1,6 +1,7 @@
-//! Who may use an API: each entry of [`SERVED`](super::SERVED) says it.
+//! Who may use an API: its entry says it ([`Api`](super::Api)).
 
-use super::{Call, Serve};
+use super::Call;
+use super::entry::Serve;
 use crate::broker::Broker;
 use bytes::Bytes;
 use std::sync::Arc;

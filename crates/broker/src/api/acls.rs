@@ -1,12 +1,22 @@
 //! DescribeAcls (29), versions 1 to 3, answered from the image. CreateAcls and DeleteAcls are forwarded.
 
 use super::Call;
+use super::entry::{Api, cluster, now};
 use crate::broker::Broker;
 use std::collections::BTreeMap;
+use thalweg_security::acl::Operation;
 use thalweg_security::acl::{AclFilter, RawFilter};
+use thalweg_wire::ApiKey;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::describe_acls_response::{AclDescription, DescribeAclsResource};
 use thalweg_wire::request::{DescribeAclsRequest, DescribeAclsResponse};
+
+pub(super) const API: Api = Api::new(
+    ApiKey::DescribeAcls,
+    1..=3,
+    cluster::<DescribeAclsRequest>(&[Operation::Describe]),
+    |b, c, d| now::<DescribeAclsRequest>(b, c, d, describe),
+);
 
 /// The ACLs that a filter matches, by their patterns.
 pub fn describe(broker: &Broker, _: &Call, request: DescribeAclsRequest) -> DescribeAclsResponse {

@@ -10,6 +10,7 @@
 //! counts.
 
 use super::Call;
+use super::entry::{Api, cluster, later};
 use crate::broker::Broker;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,12 +18,21 @@ use std::sync::Arc;
 use thalweg_log::{TopicPartition, Uuid};
 use thalweg_metadata::PartitionIndex;
 use thalweg_metadata::topic_name;
+use thalweg_security::acl::Operation;
+use thalweg_wire::ApiKey;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::alter_replica_log_dirs_request::AlterReplicaLogDir;
 use thalweg_wire::request::alter_replica_log_dirs_response::{
     AlterReplicaLogDirPartitionResult, AlterReplicaLogDirTopicResult,
 };
 use thalweg_wire::request::{AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse};
+
+pub(super) const API: Api = Api::new(
+    ApiKey::AlterReplicaLogDirs,
+    1..=2,
+    cluster::<AlterReplicaLogDirsRequest>(&[Operation::Alter]),
+    |b, c, d| later(b, c, d, handle),
+);
 
 /// Starts the moves.
 pub async fn handle(

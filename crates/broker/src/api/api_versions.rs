@@ -5,8 +5,9 @@
 //! 0, though 0 to 2 are refused: librdkafka takes a broker that starts higher for one that lacks features
 //! (KAFKA-18659).
 
+use super::entry::{Api, Open, now};
 use super::forward::served_with_controller;
-use super::{Api, Call, SERVED, consumer_groups};
+use super::{Call, SERVED, consumer_groups};
 use crate::broker::Broker;
 use thalweg_metadata::feature::KRAFT_VERSION;
 use thalweg_net::{Frame, Reply, Software};
@@ -14,6 +15,9 @@ use thalweg_wire::frame::encode_response;
 use thalweg_wire::request::api_versions_response::{ApiVersion, FinalizedFeatureKey, SupportedFeatureKey};
 use thalweg_wire::request::{ApiVersionsRequest, ApiVersionsResponse};
 use thalweg_wire::{ApiKey, ErrorCode};
+
+pub(super) const API: Api =
+    Api::new(ApiKey::ApiVersions, 0..=4, Open, |b, c, d| now::<ApiVersionsRequest>(b, c, d, handle));
 
 /// Answers a request at a version that is served.
 pub fn handle(broker: &Broker, call: &Call, request: ApiVersionsRequest) -> ApiVersionsResponse {
@@ -80,7 +84,7 @@ fn api_keys(broker: &Broker, range: impl Fn(&Api) -> Option<(i16, i16)>) -> Vec<
         let min_version = if api.key == ApiKey::Produce { 0 } else { min };
         Some(ApiVersion { api_key: api.key as i16, min_version, max_version })
     };
-    SERVED.iter().filter_map(version).collect()
+    SERVED.iter().copied().filter_map(version).collect()
 }
 
 /// Kafka's rule for a client's name and version: letters, digits, dots and dashes, ending in a letter or digit.

@@ -10,6 +10,7 @@
 
 use super::Call;
 use super::described_groups::{self, Described, Head};
+use super::entry::{Api, ByResource, later};
 use super::groups::{client, may_describe_topics, may_join};
 use crate::broker::Broker;
 use std::sync::Arc;
@@ -19,6 +20,11 @@ use thalweg_security::acl::{Operation, ResourceType};
 use thalweg_wire::request::consumer_group_describe_response::DescribedGroup;
 use thalweg_wire::request::*;
 use thalweg_wire::{ApiKey, ErrorCode};
+
+pub(super) const HEARTBEAT: Api =
+    Api::new(ApiKey::ConsumerGroupHeartbeat, 0..=1, ByResource, |b, c, d| later(b, c, d, heartbeat));
+pub(super) const DESCRIBE: Api =
+    Api::new(ApiKey::ConsumerGroupDescribe, 0..=1, ByResource, |b, c, d| later(b, c, d, describe));
 
 /// The level of `group.version` from which on the protocol is served.
 const SERVED_FROM: i16 = 1;

@@ -12,6 +12,7 @@
 //! back.
 
 use super::Call;
+use super::entry::{Api, ByResource, later};
 use crate::authorization::Permissions;
 use crate::broker::Broker;
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use thalweg_net::answer_parts::merge;
 use thalweg_record::{LeaderEpoch, Offset};
 use thalweg_replica::partition::{DeleteError, Partition};
 use thalweg_security::acl::{Operation, ResourceType};
+use thalweg_wire::ApiKey;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::delete_records_request::DeleteRecordsTopic;
 use thalweg_wire::request::delete_records_response::{
@@ -29,6 +31,9 @@ use thalweg_wire::request::delete_records_response::{
 };
 use thalweg_wire::request::{DeleteRecordsRequest, DeleteRecordsResponse};
 use tokio::time::Instant;
+
+pub(super) const API: Api =
+    Api::new(ApiKey::DeleteRecords, 0..=2, ByResource, |b, c, d| later(b, c, d, handle));
 
 /// The low watermark of a partition that was refused.
 const NO_LOW_WATERMARK: i64 = -1;

@@ -7,13 +7,24 @@
 //! Departure: `controller_mutation_rate` and `connection_creation_rate` are stored and described, and not enforced yet.
 
 use super::Call;
+use super::entry::{Api, Cost, cluster, now};
 use crate::broker::Broker;
 use std::collections::BTreeMap;
 use thalweg_metadata::QuotaEntity;
+use thalweg_security::acl::Operation;
+use thalweg_wire::ApiKey;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::describe_client_quotas_request::ComponentData;
 use thalweg_wire::request::describe_client_quotas_response::{EntityData, EntryData, ValueData};
 use thalweg_wire::request::{DescribeClientQuotasRequest, DescribeClientQuotasResponse};
+
+pub(super) const API: Api = Api::new(
+    ApiKey::DescribeClientQuotas,
+    0..=1,
+    cluster::<DescribeClientQuotasRequest>(&[Operation::DescribeConfigs]),
+    |b, c, d| now::<DescribeClientQuotasRequest>(b, c, d, handle),
+)
+.cost(Cost::Always);
 
 /// The filter for one type of an entity.
 enum Wanted<'a> {

@@ -2,11 +2,16 @@
 //! for those that may describe the cluster.
 
 use super::Call;
+use super::entry::{Api, Open, now};
 use super::metadata::OPERATIONS_OMITTED;
 use crate::broker::Broker;
+use thalweg_wire::ApiKey;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::describe_cluster_response::DescribeClusterBroker;
 use thalweg_wire::request::{DescribeClusterRequest, DescribeClusterResponse};
+
+pub(super) const API: Api =
+    Api::new(ApiKey::DescribeCluster, 0..=2, Open, |b, c, d| now::<DescribeClusterRequest>(b, c, d, handle));
 
 /// A request for brokers, not for controllers.
 const BROKERS: i8 = 1;

@@ -7,6 +7,7 @@
 //! Departures: a resource that is named again with the same keys is described once (Kafka repeats it); a broker's keys that
 //! are not served appear only when they are set; the documentation is our own.
 
+use super::entry::{Api, ByResource, Cost, now};
 use super::{Call, loggers};
 use crate::authorization::Permissions;
 use crate::broker::Broker;
@@ -17,12 +18,18 @@ use thalweg_metadata::topic_name;
 use thalweg_metadata::{BrokerId, ConfigResource, ConfigResourceKind, Image};
 use thalweg_net::answer_parts::AnswerRoom;
 use thalweg_security::acl::{Operation, ResourceType};
+use thalweg_wire::ApiKey;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::describe_configs_request::DescribeConfigsResource;
 use thalweg_wire::request::describe_configs_response::{
     DescribeConfigsResourceResult, DescribeConfigsResult, DescribeConfigsSynonym,
 };
 use thalweg_wire::request::{DescribeConfigsRequest, DescribeConfigsResponse};
+
+pub(super) const API: Api = Api::new(ApiKey::DescribeConfigs, 1..=4, ByResource, |b, c, d| {
+    now::<DescribeConfigsRequest>(b, c, d, handle)
+})
+.cost(Cost::ByTopics);
 
 /// Kafka's generic message for INVALID_REQUEST.
 const MALFORMED: &str = "This most likely occurs because of a request being malformed by the client library or the \

@@ -6,17 +6,28 @@
 //! with its lag.
 
 use super::Call;
+use super::entry::{Api, Cost, cluster, now};
 use crate::broker::Broker;
 use std::collections::BTreeMap;
 use std::path::Path;
 use thalweg_hash::{HashMap, HashSet};
 use thalweg_log::{DirDescription, PartitionDescription, PublishedOffsets};
 use thalweg_metadata::PartitionIndex;
+use thalweg_security::acl::Operation;
+use thalweg_wire::ApiKey;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::describe_log_dirs_response::{
     DescribeLogDirsPartition, DescribeLogDirsResult, DescribeLogDirsTopic,
 };
 use thalweg_wire::request::{DescribeLogDirsRequest, DescribeLogDirsResponse};
+
+pub(super) const API: Api = Api::new(
+    ApiKey::DescribeLogDirs,
+    1..=5,
+    cluster::<DescribeLogDirsRequest>(&[Operation::Describe]),
+    |b, c, d| now::<DescribeLogDirsRequest>(b, c, d, handle),
+)
+.cost(Cost::Always);
 
 /// A size that is not known.
 const UNKNOWN_BYTES: i64 = -1;

@@ -2,17 +2,24 @@
 //! that the client may not describe are left out; where it names them, they are refused behind the others.
 
 use super::Call;
+use super::entry::{Api, ByResource, Cost, now};
 use super::metadata::{OPERATIONS_OMITTED, visible_leader};
 use crate::authorization::Permissions;
 use crate::broker::Broker;
 use thalweg_metadata::topic_name;
 use thalweg_metadata::{BrokerId, Image, PartitionIndex, PartitionRegistration};
 use thalweg_security::acl::{Operation, ResourceType};
+use thalweg_wire::ApiKey;
 use thalweg_wire::request::describe_topic_partitions_response::{
     Cursor, DescribeTopicPartitionsResponsePartition, DescribeTopicPartitionsResponseTopic,
 };
 use thalweg_wire::request::{DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse};
 use thalweg_wire::{ErrorCode, Uuid};
+
+pub(super) const API: Api = Api::new(ApiKey::DescribeTopicPartitions, 0..=0, ByResource, |b, c, d| {
+    now::<DescribeTopicPartitionsRequest>(b, c, d, handle)
+})
+.cost(Cost::ByTopics);
 
 /// Answers from the image, from the cursor on, up to the limit of partitions.
 pub fn handle(

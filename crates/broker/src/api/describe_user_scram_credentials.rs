@@ -3,15 +3,26 @@
 //! for other brokers or later versions.
 
 use super::Call;
+use super::entry::{Api, Cost, cluster, now};
 use crate::broker::Broker;
 use std::collections::BTreeMap;
 use thalweg_metadata::ScramCredentials;
+use thalweg_security::acl::Operation;
+use thalweg_wire::ApiKey;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::describe_user_scram_credentials_request::UserName;
 use thalweg_wire::request::describe_user_scram_credentials_response::{
     CredentialInfo, DescribeUserScramCredentialsResult,
 };
 use thalweg_wire::request::{DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse};
+
+pub(super) const API: Api = Api::new(
+    ApiKey::DescribeUserScramCredentials,
+    0..=0,
+    cluster::<DescribeUserScramCredentialsRequest>(&[Operation::Describe]),
+    |b, c, d| now::<DescribeUserScramCredentialsRequest>(b, c, d, handle),
+)
+.cost(Cost::Always);
 
 /// Describes the requested users, or all.
 pub fn handle(

@@ -8,6 +8,7 @@
 use super::Call;
 use super::access::not_on_cluster;
 use super::auto_create;
+use super::entry::{Api, ByResource, later};
 use crate::authorization::{Denials, Permissions};
 use crate::broker::Broker;
 use std::sync::Arc;
@@ -15,9 +16,13 @@ use thalweg_metadata::topic_name::{OFFSETS, SHARE_STATE, TRANSACTIONS};
 use thalweg_security::acl::{Operation, ResourceType};
 use thalweg_shard::partition_for;
 use thalweg_share_groups::is_coordinator_key;
+use thalweg_wire::ApiKey;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::find_coordinator_response::Coordinator;
 use thalweg_wire::request::{FindCoordinatorRequest, FindCoordinatorResponse};
+
+pub(super) const API: Api =
+    Api::new(ApiKey::FindCoordinator, 0..=6, ByResource, |b, c, d| later(b, c, d, handle));
 
 const GROUP: i8 = 0;
 const TRANSACTION: i8 = 1;

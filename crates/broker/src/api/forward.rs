@@ -5,8 +5,9 @@
 //! is answered from the image. So that a client which makes a change and then asks this broker sees the change, the
 //! answer waits a little until the image shows it; Kafka's broker answers at once.
 
+use super::entry::Forwarded;
 use super::slow::{self, Stage};
-use super::{Api, Call};
+use super::{Api, Call, served};
 use crate::broker::Broker;
 use crate::request_metrics::timed;
 use bytes::Bytes;
@@ -20,33 +21,9 @@ use thalweg_wire::request::describe_quorum_request::{PartitionData, TopicData};
 use thalweg_wire::request::{DescribeQuorumRequest, EnvelopeRequest};
 use thalweg_wire::{ApiKey, DecodeError, Decoder, Encoder, ErrorCode, Message, Refuse, Request};
 
-/// APIs that are forwarded to the controller, wholly or in part: only versions that the controller serves are served.
-const FORWARDED: [ApiKey; 20] = [
-    ApiKey::CreateTopics,
-    ApiKey::DeleteTopics,
-    ApiKey::CreateAcls,
-    ApiKey::DeleteAcls,
-    ApiKey::AlterConfigs,
-    ApiKey::CreatePartitions,
-    ApiKey::CreateDelegationToken,
-    ApiKey::RenewDelegationToken,
-    ApiKey::ExpireDelegationToken,
-    ApiKey::ElectLeaders,
-    ApiKey::IncrementalAlterConfigs,
-    ApiKey::AlterPartitionReassignments,
-    ApiKey::ListPartitionReassignments,
-    ApiKey::AlterClientQuotas,
-    ApiKey::DescribeQuorum,
-    ApiKey::UpdateFeatures,
-    ApiKey::UnregisterBroker,
-    ApiKey::AlterUserScramCredentials,
-    ApiKey::AddRaftVoter,
-    ApiKey::RemoveRaftVoter,
-];
-
 /// The versions of an API that this broker and its controller serve; none where they share none.
 pub fn served_with_controller(broker: &Broker, api: &Api) -> Option<(i16, i16)> {
-    if !FORWARDED.contains(&api.key) {
+    if api.forwarded.is_none() {
         return Some((api.min, api.last(broker)));
     }
     let (min, max) = broker.registered.controller.served(api.key)?;
@@ -67,8 +44,7 @@ where
     Ok(Reply::Later(Box::pin(async move {
         let asked = async {
             let answer = ask(&broker, &call, call.frame.clone()).await?;
-            let only_reads = matches!(call.key, ApiKey::ListPartitionReassignments | ApiKey::DescribeQuorum);
-            if !only_reads {
+            if served(call.key).is_some_and(|api| api.forwarded == Some(Forwarded::Changes)) {
                 shown(&broker).await;
             }
             Ok(answer)
@@ -285,8 +261,8 @@ mod tests {
             check(error, version, request, expected);
         }
         let partly = [ApiKey::AlterConfigs, ApiKey::IncrementalAlterConfigs];
-        let forwarded = FORWARDED.iter().filter(|api| !partly.contains(api));
-        for api in crate::api::SERVED.iter().filter(|api| forwarded.clone().any(|key| *key == api.key)) {
+        let forwarded = crate::api::SERVED.iter().filter(|api| api.forwarded.is_some());
+        for api in forwarded.filter(|api| !partly.contains(&api.key)) {
             for version in api.min..=api.max {
                 assert!(seen.contains(&(api.key as i16, version)), "{:?} {version}", api.key);
             }

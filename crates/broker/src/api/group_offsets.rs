@@ -4,11 +4,13 @@
 //! refused here, whether or not they exist. A topic named by an id that is no topic's is left to the coordinator.
 
 use super::Call;
+use super::entry::{Api, ByResource, later};
 use super::groups::client;
 use crate::broker::Broker;
 use std::sync::Arc;
 use thalweg_metadata::Image;
 use thalweg_security::acl::{Operation, ResourceType};
+use thalweg_wire::ApiKey;
 use thalweg_wire::request::offset_commit_request::OffsetCommitRequestTopic;
 use thalweg_wire::request::offset_commit_response::{
     OffsetCommitResponsePartition, OffsetCommitResponseTopic,
@@ -26,6 +28,13 @@ use thalweg_wire::request::offset_fetch_response::{
 };
 use thalweg_wire::request::*;
 use thalweg_wire::{ErrorCode, Uuid};
+
+pub(super) const COMMIT: Api =
+    Api::new(ApiKey::OffsetCommit, 2..=10, ByResource, |b, c, d| later(b, c, d, commit));
+pub(super) const FETCH: Api =
+    Api::new(ApiKey::OffsetFetch, 1..=10, ByResource, |b, c, d| later(b, c, d, fetch));
+pub(super) const DELETE: Api =
+    Api::new(ApiKey::OffsetDelete, 0..=0, ByResource, |b, c, d| later(b, c, d, delete));
 
 const GROUP_DENIED: i16 = ErrorCode::GroupAuthorizationFailed as i16;
 const TOPIC_DENIED: i16 = ErrorCode::TopicAuthorizationFailed as i16;
@@ -63,7 +72,7 @@ pub async fn commit(
 /// Whether the client may use a topic that a request names by name or by id.
 fn may_use(call: &Call, image: &Image, operation: Operation, name: &str, id: Uuid) -> bool {
     let may = |name: &str| call.permissions.may(operation, ResourceType::Topic, name);
-    match call.version >= BY_TOPIC_ID && call.key != thalweg_wire::ApiKey::OffsetDelete {
+    match call.version >= BY_TOPIC_ID && call.key != ApiKey::OffsetDelete {
         true => image.topic_by_id(id).is_none_or(|topic| may(&topic.name)),
         false => may(name),
     }

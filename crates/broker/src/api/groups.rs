@@ -4,15 +4,32 @@
 //! The coordinator (`thalweg_groups`) does the work; requests are passed to it with their client.
 
 use super::Call;
+use super::entry::{Api, ByResource, Cost, later};
 use crate::broker::Broker;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use thalweg_groups::ClientInfo;
 use thalweg_security::acl::{Operation, ResourceType};
+use thalweg_wire::ApiKey;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::delete_groups_response::DeletableGroupResult;
 use thalweg_wire::request::describe_groups_response::DescribedGroup;
 use thalweg_wire::request::*;
+
+pub(super) const JOIN: Api =
+    Api::new(ApiKey::JoinGroup, 0..=9, ByResource, |b, c, d| later(b, c, d, join)).waits();
+pub(super) const HEARTBEAT: Api =
+    Api::new(ApiKey::Heartbeat, 0..=4, ByResource, |b, c, d| later(b, c, d, heartbeat));
+pub(super) const LEAVE: Api =
+    Api::new(ApiKey::LeaveGroup, 0..=5, ByResource, |b, c, d| later(b, c, d, leave));
+pub(super) const SYNC: Api =
+    Api::new(ApiKey::SyncGroup, 0..=5, ByResource, |b, c, d| later(b, c, d, sync)).waits();
+pub(super) const DESCRIBE: Api =
+    Api::new(ApiKey::DescribeGroups, 0..=6, ByResource, |b, c, d| later(b, c, d, describe));
+pub(super) const LIST: Api =
+    Api::new(ApiKey::ListGroups, 0..=5, ByResource, |b, c, d| later(b, c, d, list)).cost(Cost::Always);
+pub(super) const DELETE: Api =
+    Api::new(ApiKey::DeleteGroups, 0..=2, ByResource, |b, c, d| later(b, c, d, delete));
 
 const DENIED: i16 = ErrorCode::GroupAuthorizationFailed as i16;
 

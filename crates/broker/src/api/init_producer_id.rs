@@ -9,13 +9,18 @@
 //! does not know either.
 
 use super::Call;
+use super::entry::{Api, ByResource, later};
 use crate::authorization::Permissions;
 use crate::broker::Broker;
 use std::sync::Arc;
 use thalweg_security::acl::{Operation, ResourceType};
 use thalweg_transactions::{InitRequest, NoProducerIds, Producer, TransactionError, TwoPhaseCommit};
+use thalweg_wire::ApiKey;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::{InitProducerIdRequest, InitProducerIdResponse};
+
+pub(super) const API: Api =
+    Api::new(ApiKey::InitProducerId, 0..=5, ByResource, |b, c, d| later(b, c, d, handle));
 
 /// Gives out an id and an epoch.
 pub async fn handle(

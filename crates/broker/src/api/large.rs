@@ -4,13 +4,14 @@
 //! releases its worker first and continues like a blocking thread, under the system's scheduler. Few run at once:
 //! each may use much memory.
 //!
-//! Owns: which requests those are, and how many elements a request may have.
+//! Owns: how long those are, and how many elements a request may have.
 
-use super::{Call, Serve, unreadable};
+use super::entry::{Cost, Serve};
+use super::{Call, unreadable};
 use crate::broker::Broker;
 use std::sync::Arc;
 use thalweg_net::Reply;
-use thalweg_wire::{ApiKey, Decoder};
+use thalweg_wire::Decoder;
 
 /// Maximum number of array elements in one request. Kafka has no such limit; an element of two bytes needs a hundred
 /// and more once it is decoded and answered.
@@ -20,22 +21,14 @@ pub const ELEMENTS_MAX: usize = 1_000_000;
 const LARGE: usize = 64 * 1024;
 /// Topics from which on a short request that lists them is served beside the workers too.
 const MANY_TOPICS: usize = 2_000;
+
 /// Whether a request takes so long that it must not block a worker.
-pub(super) fn is_large(broker: &Broker, key: ApiKey, frame_len: usize) -> bool {
-    match key {
-        // Its bytes are cheap; it limits the cost of many elements and of validation itself.
-        ApiKey::Produce => false,
-        // These process all entries of some kind, whatever their own size.
-        ApiKey::ListGroups
-        | ApiKey::ListTransactions
-        | ApiKey::DescribeLogDirs
-        | ApiKey::DescribeClientQuotas
-        | ApiKey::DescribeUserScramCredentials => true,
-        ApiKey::Metadata
-        | ApiKey::DescribeConfigs
-        | ApiKey::DescribeTopicPartitions
-        | ApiKey::ListConfigResources => frame_len >= LARGE || broker.image().topics().len() >= MANY_TOPICS,
-        _ => frame_len >= LARGE,
+pub(super) fn is_large(broker: &Broker, cost: Cost, frame_len: usize) -> bool {
+    match cost {
+        Cost::Own => false,
+        Cost::Always => true,
+        Cost::ByTopics => frame_len >= LARGE || broker.image().topics().len() >= MANY_TOPICS,
+        Cost::ByLength => frame_len >= LARGE,
     }
 }
 

@@ -4,11 +4,22 @@
 //! (KIP-1142): groups and subscriptions that have settings, every topic, every live broker.
 
 use super::Call;
+use super::entry::{Api, Cost, cluster, now};
 use crate::broker::Broker;
 use thalweg_metadata::{ConfigResourceKind, Image};
+use thalweg_security::acl::Operation;
+use thalweg_wire::ApiKey;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::list_config_resources_response::ConfigResource;
 use thalweg_wire::request::{ListConfigResourcesRequest, ListConfigResourcesResponse};
+
+pub(super) const API: Api = Api::new(
+    ApiKey::ListConfigResources,
+    0..=1,
+    cluster::<ListConfigResourcesRequest>(&[Operation::DescribeConfigs]),
+    |b, c, d| now::<ListConfigResourcesRequest>(b, c, d, handle),
+)
+.cost(Cost::ByTopics);
 
 /// The kinds that are listed.
 const KINDS: [ConfigResourceKind; 5] = [

@@ -12,6 +12,7 @@
 
 use super::Call;
 use super::auto_create;
+use super::entry::{Api, ByResource, Cost, later};
 use crate::authorization::{Denials, Permissions};
 use crate::broker::Broker;
 use std::sync::Arc;
@@ -19,12 +20,16 @@ use thalweg_hash::HashSet;
 use thalweg_metadata::topic_name;
 use thalweg_metadata::{BrokerId, BrokerRegistration, Image, PartitionIndex, PartitionRegistration, Topic};
 use thalweg_security::acl::{Operation, ResourceType};
+use thalweg_wire::ApiKey;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::metadata_request::MetadataRequestTopic;
 use thalweg_wire::request::metadata_response::{
     MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
 };
 use thalweg_wire::request::{MetadataRequest, MetadataResponse};
+
+pub(super) const API: Api =
+    Api::new(ApiKey::Metadata, 0..=13, ByResource, |b, c, d| later(b, c, d, handle)).cost(Cost::ByTopics);
 
 /// "The client did not ask" for authorised operations.
 pub const OPERATIONS_OMITTED: i32 = i32::MIN;

@@ -1,9 +1,9 @@
-//! Kafka's APIs: a file for each, and one table that serves requests and answers ApiVersions.
+//! Kafka's APIs: a file for each, which begins with its entry ([`Api`]), and the list of the entries.
 //!
 //! [`ApiHandler::handle`] reads the common start of a request, finds the API in [`SERVED`], decodes the header and
-//! the message, and calls the API's function, if the client may use it at all (`Access`). An API that is not in the table is not served and not in ApiVersions; a
-//! version outside the table's closes the connection, as Kafka does, except for ApiVersions itself, which answers at
-//! version 0 with the served APIs.
+//! the message, and calls the API's function, if the client may use it at all. An API that is not in the list is neither
+//! served nor in ApiVersions; a version outside its entry's closes the connection, as Kafka does, except for ApiVersions
+//! itself, which answers at version 0 with the served APIs.
 
 mod access;
 mod acls;
@@ -24,9 +24,11 @@ mod describe_user_scram_credentials;
 mod described_groups;
 pub mod document;
 mod elsewhere;
+mod entry;
 mod fetch;
 mod find_coordinator;
 pub(crate) mod forward;
+mod forwarded;
 mod group_offsets;
 mod groups;
 mod incremental_alter_configs;
@@ -54,14 +56,11 @@ use crate::authentication::{Admission, Authenticator, Session};
 use crate::authorization::Permissions;
 use crate::broker::Broker;
 use crate::quotas::Caller;
-use crate::request_metrics::{Answered, milliseconds, timed};
-use access::Access::{ByResource, Controller, Open};
-use access::{Access, cluster};
+use crate::request_metrics::Answered;
 pub(crate) use auto_create::create_own as create_own_topic;
 use bytes::Bytes;
+pub use entry::Api;
 pub(crate) use produce::{OWN_VERSION as OWN_PRODUCE_VERSION, produce_own};
-use slow::Stage;
-use std::future::Future;
 use std::iter;
 use std::sync::Arc;
 use std::time::Duration;
@@ -69,9 +68,7 @@ use thalweg_net::Holder;
 use thalweg_net::answer_parts::ANSWER_BYTES_MAX;
 use thalweg_net::{Behind, Frame, Handler, Peer, Replies, Reply, ReplyBehind, Unproven};
 use thalweg_security::Principal;
-use thalweg_security::acl::Operation::{Alter, ClusterAction, Describe, DescribeConfigs};
 use thalweg_wire::frame::{decode_request_header, encode_response, peek_request};
-use thalweg_wire::request::*;
 use thalweg_wire::{ApiKey, DecodeError, Decoder, EncodeError, ErrorCode, Request, Response};
 use tokio::time::Instant;
 
@@ -166,228 +163,90 @@ impl Call {
     }
 }
 
-type Serve = fn(&Arc<Broker>, Call, Decoder) -> Result<Reply, DecodeError>;
-
-/// An API that is served: its key, its versions, who may use it, its function.
-pub struct Api {
-    /// The key.
-    pub key: ApiKey,
-    /// The first version served.
-    pub min: i16,
-    /// The last version served, unless [`Api::last`] decides otherwise.
-    pub max: i16,
-    access: Access,
-    serve: Serve,
-}
-
-impl Api {
-    /// The last version that this broker serves: with `unstable.api.versions.enable` also one that Kafka still develops.
-    pub fn last(&self, broker: &Broker) -> i16 {
-        let serves_unstable = broker.config().network.serves_unstable_versions;
-        self.max + i16::from(serves_unstable && self.key.last_version_is_unstable())
-    }
-}
-
-const fn api(key: ApiKey, min: i16, max: i16, access: Access, serve: Serve) -> Api {
-    Api { key, min, max, access, serve }
-}
-
-/// Every API that this broker serves, and who may use it.
-pub const SERVED: &[Api] = &[
-    api(ApiKey::Produce, 3, 13, ByResource, produce::handle),
-    api(ApiKey::Fetch, 4, 18, ByResource, fetch::handle),
-    api(ApiKey::ListOffsets, 1, 11, ByResource, |b, c, d| {
-        now::<ListOffsetsRequest>(b, c, d, list_offsets::handle)
-    }),
-    api(ApiKey::Metadata, 0, 13, ByResource, |b, c, d| later(b, c, d, metadata::handle)),
-    api(ApiKey::OffsetCommit, 2, 10, ByResource, |b, c, d| later(b, c, d, group_offsets::commit)),
-    api(ApiKey::OffsetFetch, 1, 10, ByResource, |b, c, d| later(b, c, d, group_offsets::fetch)),
-    api(ApiKey::FindCoordinator, 0, 6, ByResource, |b, c, d| later(b, c, d, find_coordinator::handle)),
-    api(ApiKey::JoinGroup, 0, 9, ByResource, |b, c, d| later(b, c, d, groups::join)),
-    api(ApiKey::Heartbeat, 0, 4, ByResource, |b, c, d| later(b, c, d, groups::heartbeat)),
-    api(ApiKey::LeaveGroup, 0, 5, ByResource, |b, c, d| later(b, c, d, groups::leave)),
-    api(ApiKey::SyncGroup, 0, 5, ByResource, |b, c, d| later(b, c, d, groups::sync)),
-    api(ApiKey::DescribeGroups, 0, 6, ByResource, |b, c, d| later(b, c, d, groups::describe)),
-    api(ApiKey::ListGroups, 0, 5, ByResource, |b, c, d| later(b, c, d, groups::list)),
-    api(ApiKey::SaslHandshake, 0, 1, Open, |b, c, d| now::<SaslHandshakeRequest>(b, c, d, sasl::handshake)),
-    api(ApiKey::ApiVersions, 0, 4, Open, |b, c, d| now::<ApiVersionsRequest>(b, c, d, api_versions::handle)),
-    api(ApiKey::CreateTopics, 2, 7, Controller, forward::handle::<CreateTopicsRequest>),
-    api(ApiKey::DeleteTopics, 1, 6, Controller, forward::handle::<DeleteTopicsRequest>),
-    api(ApiKey::DeleteRecords, 0, 2, ByResource, |b, c, d| later(b, c, d, delete_records::handle)),
-    api(ApiKey::InitProducerId, 0, 5, ByResource, |b, c, d| later(b, c, d, init_producer_id::handle)),
-    api(ApiKey::OffsetForLeaderEpoch, 2, 4, ByResource, |b, c, d| {
-        now::<OffsetForLeaderEpochRequest>(b, c, d, offset_for_leader_epoch::handle)
-    }),
-    api(ApiKey::AddPartitionsToTxn, 0, 5, ByResource, |b, c, d| later(b, c, d, transactions::add_partitions)),
-    api(ApiKey::AddOffsetsToTxn, 0, 4, ByResource, |b, c, d| later(b, c, d, transactions::add_offsets)),
-    api(ApiKey::EndTxn, 0, 5, ByResource, |b, c, d| later(b, c, d, transactions::end)),
-    api(
-        ApiKey::WriteTxnMarkers,
-        1,
-        2,
-        cluster::<WriteTxnMarkersRequest>(&[Alter, ClusterAction]),
-        |b, c, d| later(b, c, d, write_txn_markers::handle),
-    ),
-    api(ApiKey::TxnOffsetCommit, 0, 5, ByResource, |b, c, d| later(b, c, d, transactions::commit_offsets)),
-    api(ApiKey::DescribeAcls, 1, 3, cluster::<DescribeAclsRequest>(&[Describe]), |b, c, d| {
-        now::<DescribeAclsRequest>(b, c, d, acls::describe)
-    }),
-    api(ApiKey::CreateAcls, 1, 3, Controller, forward::handle::<CreateAclsRequest>),
-    api(ApiKey::DeleteAcls, 1, 3, Controller, forward::handle::<DeleteAclsRequest>),
-    api(ApiKey::DescribeConfigs, 1, 4, ByResource, |b, c, d| {
-        now::<DescribeConfigsRequest>(b, c, d, describe_configs::handle)
-    }),
-    api(ApiKey::AlterConfigs, 0, 2, Controller, |b, c, d| later(b, c, d, alter_configs::handle)),
-    api(ApiKey::AlterReplicaLogDirs, 1, 2, cluster::<AlterReplicaLogDirsRequest>(&[Alter]), |b, c, d| {
-        later(b, c, d, alter_replica_log_dirs::handle)
-    }),
-    api(ApiKey::DescribeLogDirs, 1, 5, cluster::<DescribeLogDirsRequest>(&[Describe]), |b, c, d| {
-        now::<DescribeLogDirsRequest>(b, c, d, describe_log_dirs::handle)
-    }),
-    api(ApiKey::SaslAuthenticate, 0, 2, Open, |b, c, d| {
-        now::<SaslAuthenticateRequest>(b, c, d, sasl::authenticate)
-    }),
-    api(ApiKey::CreatePartitions, 0, 3, Controller, forward::handle::<CreatePartitionsRequest>),
-    api(ApiKey::CreateDelegationToken, 1, 3, Controller, delegation_tokens::create),
-    api(ApiKey::RenewDelegationToken, 1, 2, Controller, delegation_tokens::renew),
-    api(ApiKey::ExpireDelegationToken, 1, 2, Controller, delegation_tokens::expire),
-    api(ApiKey::DescribeDelegationToken, 1, 3, ByResource, |b, c, d| {
-        now::<DescribeDelegationTokenRequest>(b, c, d, delegation_tokens::describe)
-    }),
-    api(ApiKey::DeleteGroups, 0, 2, ByResource, |b, c, d| later(b, c, d, groups::delete)),
-    api(ApiKey::ElectLeaders, 0, 2, Controller, forward::handle::<ElectLeadersRequest>),
-    api(ApiKey::IncrementalAlterConfigs, 0, 1, ByResource, |b, c, d| {
-        later(b, c, d, incremental_alter_configs::handle)
-    }),
-    api(
-        ApiKey::AlterPartitionReassignments,
-        0,
-        1,
-        Controller,
-        forward::handle::<AlterPartitionReassignmentsRequest>,
-    ),
-    api(
-        ApiKey::ListPartitionReassignments,
-        0,
-        0,
-        Controller,
-        forward::handle::<ListPartitionReassignmentsRequest>,
-    ),
-    api(ApiKey::OffsetDelete, 0, 0, ByResource, |b, c, d| later(b, c, d, group_offsets::delete)),
-    api(
-        ApiKey::DescribeClientQuotas,
-        0,
-        1,
-        cluster::<DescribeClientQuotasRequest>(&[DescribeConfigs]),
-        |b, c, d| now::<DescribeClientQuotasRequest>(b, c, d, describe_client_quotas::handle),
-    ),
-    api(ApiKey::AlterClientQuotas, 0, 1, Controller, forward::handle::<AlterClientQuotasRequest>),
-    api(
-        ApiKey::DescribeUserScramCredentials,
-        0,
-        0,
-        cluster::<DescribeUserScramCredentialsRequest>(&[Describe]),
-        |b, c, d| {
-            now::<DescribeUserScramCredentialsRequest>(b, c, d, describe_user_scram_credentials::handle)
-        },
-    ),
-    api(
-        ApiKey::AlterUserScramCredentials,
-        0,
-        0,
-        Controller,
-        forward::handle::<AlterUserScramCredentialsRequest>,
-    ),
-    api(ApiKey::DescribeQuorum, 0, 2, Controller, forward::handle::<DescribeQuorumRequest>),
-    api(ApiKey::UpdateFeatures, 0, 2, Controller, forward::handle::<UpdateFeaturesRequest>),
-    api(ApiKey::DescribeCluster, 0, 2, Open, |b, c, d| {
-        now::<DescribeClusterRequest>(b, c, d, describe_cluster::handle)
-    }),
-    api(ApiKey::DescribeProducers, 0, 0, ByResource, |b, c, d| {
-        now::<DescribeProducersRequest>(b, c, d, describe_producers::handle)
-    }),
-    api(ApiKey::UnregisterBroker, 0, 0, Controller, forward::handle::<UnregisterBrokerRequest>),
-    api(ApiKey::DescribeTransactions, 0, 0, ByResource, |b, c, d| {
-        now::<DescribeTransactionsRequest>(b, c, d, transactions::describe)
-    }),
-    api(ApiKey::ListTransactions, 0, 2, ByResource, |b, c, d| {
-        now::<ListTransactionsRequest>(b, c, d, transactions::list)
-    }),
-    api(ApiKey::ConsumerGroupHeartbeat, 0, 1, ByResource, |b, c, d| {
-        later(b, c, d, consumer_groups::heartbeat)
-    }),
-    api(ApiKey::ConsumerGroupDescribe, 0, 1, ByResource, |b, c, d| later(b, c, d, consumer_groups::describe)),
-    api(ApiKey::GetTelemetrySubscriptions, 0, 0, Open, |b, c, d| {
-        now::<GetTelemetrySubscriptionsRequest>(b, c, d, telemetry::subscriptions)
-    }),
-    api(ApiKey::PushTelemetry, 0, 0, Open, |b, c, d| now::<PushTelemetryRequest>(b, c, d, telemetry::push)),
-    api(
-        ApiKey::ListConfigResources,
-        0,
-        1,
-        cluster::<ListConfigResourcesRequest>(&[DescribeConfigs]),
-        |b, c, d| now::<ListConfigResourcesRequest>(b, c, d, list_config_resources::handle),
-    ),
-    api(ApiKey::DescribeTopicPartitions, 0, 0, ByResource, |b, c, d| {
-        now::<DescribeTopicPartitionsRequest>(b, c, d, describe_topic_partitions::handle)
-    }),
-    api(ApiKey::ShareGroupHeartbeat, 1, 1, ByResource, |b, c, d| later(b, c, d, share_groups::heartbeat)),
-    api(ApiKey::ShareGroupDescribe, 1, 1, ByResource, |b, c, d| later(b, c, d, share_groups::describe)),
-    api(ApiKey::ShareFetch, 1, 2, ByResource, share::fetch::handle),
-    api(ApiKey::ShareAcknowledge, 1, 2, ByResource, |b, c, d| later(b, c, d, share::acknowledge)),
-    api(ApiKey::AddRaftVoter, 0, 1, Controller, forward::handle::<AddRaftVoterRequest>),
-    api(ApiKey::RemoveRaftVoter, 0, 0, Controller, forward::handle::<RemoveRaftVoterRequest>),
-    api(
-        ApiKey::InitializeShareGroupState,
-        0,
-        0,
-        cluster::<InitializeShareGroupStateRequest>(&[ClusterAction]),
-        |b, c, d| later(b, c, d, share_states::initialize),
-    ),
-    api(
-        ApiKey::ReadShareGroupState,
-        0,
-        0,
-        cluster::<ReadShareGroupStateRequest>(&[ClusterAction]),
-        |b, c, d| later(b, c, d, share_states::read),
-    ),
-    api(
-        ApiKey::WriteShareGroupState,
-        0,
-        1,
-        cluster::<WriteShareGroupStateRequest>(&[ClusterAction]),
-        |b, c, d| later(b, c, d, share_states::write),
-    ),
-    api(
-        ApiKey::DeleteShareGroupState,
-        0,
-        0,
-        cluster::<DeleteShareGroupStateRequest>(&[ClusterAction]),
-        |b, c, d| later(b, c, d, share_states::delete),
-    ),
-    api(
-        ApiKey::ReadShareGroupStateSummary,
-        0,
-        1,
-        cluster::<ReadShareGroupStateSummaryRequest>(&[ClusterAction]),
-        |b, c, d| later(b, c, d, share_states::read_summary),
-    ),
-    api(ApiKey::StreamsGroupHeartbeat, 0, 0, ByResource, |b, c, d| later(b, c, d, streams_groups::heartbeat)),
-    api(ApiKey::StreamsGroupDescribe, 0, 0, ByResource, |b, c, d| later(b, c, d, streams_groups::describe)),
-    api(ApiKey::DescribeShareGroupOffsets, 0, 1, ByResource, |b, c, d| {
-        later(b, c, d, share_group_offsets::describe)
-    }),
-    api(ApiKey::AlterShareGroupOffsets, 0, 0, ByResource, |b, c, d| {
-        later(b, c, d, share_group_offsets::alter)
-    }),
-    api(ApiKey::DeleteShareGroupOffsets, 0, 0, ByResource, |b, c, d| {
-        later(b, c, d, share_group_offsets::delete)
-    }),
+/// Every API that this broker serves.
+pub const SERVED: &[&Api] = &[
+    &produce::API,
+    &fetch::API,
+    &list_offsets::API,
+    &metadata::API,
+    &group_offsets::COMMIT,
+    &group_offsets::FETCH,
+    &find_coordinator::API,
+    &groups::JOIN,
+    &groups::HEARTBEAT,
+    &groups::LEAVE,
+    &groups::SYNC,
+    &groups::DESCRIBE,
+    &groups::LIST,
+    &sasl::HANDSHAKE,
+    &api_versions::API,
+    &forwarded::CREATE_TOPICS,
+    &forwarded::DELETE_TOPICS,
+    &delete_records::API,
+    &init_producer_id::API,
+    &offset_for_leader_epoch::API,
+    &transactions::ADD_PARTITIONS,
+    &transactions::ADD_OFFSETS,
+    &transactions::END,
+    &write_txn_markers::API,
+    &transactions::COMMIT_OFFSETS,
+    &acls::API,
+    &forwarded::CREATE_ACLS,
+    &forwarded::DELETE_ACLS,
+    &describe_configs::API,
+    &alter_configs::API,
+    &alter_replica_log_dirs::API,
+    &describe_log_dirs::API,
+    &sasl::AUTHENTICATE,
+    &forwarded::CREATE_PARTITIONS,
+    &delegation_tokens::CREATE,
+    &delegation_tokens::RENEW,
+    &delegation_tokens::EXPIRE,
+    &delegation_tokens::DESCRIBE,
+    &groups::DELETE,
+    &forwarded::ELECT_LEADERS,
+    &incremental_alter_configs::API,
+    &forwarded::ALTER_PARTITION_REASSIGNMENTS,
+    &forwarded::LIST_PARTITION_REASSIGNMENTS,
+    &group_offsets::DELETE,
+    &describe_client_quotas::API,
+    &forwarded::ALTER_CLIENT_QUOTAS,
+    &describe_user_scram_credentials::API,
+    &forwarded::ALTER_USER_SCRAM_CREDENTIALS,
+    &forwarded::DESCRIBE_QUORUM,
+    &forwarded::UPDATE_FEATURES,
+    &describe_cluster::API,
+    &describe_producers::API,
+    &forwarded::UNREGISTER_BROKER,
+    &transactions::DESCRIBE,
+    &transactions::LIST,
+    &consumer_groups::HEARTBEAT,
+    &consumer_groups::DESCRIBE,
+    &telemetry::SUBSCRIPTIONS,
+    &telemetry::PUSH,
+    &list_config_resources::API,
+    &describe_topic_partitions::API,
+    &share_groups::HEARTBEAT,
+    &share_groups::DESCRIBE,
+    &share::fetch::API,
+    &share::API,
+    &forwarded::ADD_RAFT_VOTER,
+    &forwarded::REMOVE_RAFT_VOTER,
+    &share_states::INITIALIZE,
+    &share_states::READ,
+    &share_states::WRITE,
+    &share_states::DELETE,
+    &share_states::READ_SUMMARY,
+    &streams_groups::HEARTBEAT,
+    &streams_groups::DESCRIBE,
+    &share_group_offsets::DESCRIBE,
+    &share_group_offsets::ALTER,
+    &share_group_offsets::DELETE,
 ];
 
 /// The table's entry for an API.
 pub fn served(key: ApiKey) -> Option<&'static Api> {
-    SERVED.iter().find(|api| api.key == key)
+    SERVED.iter().copied().find(|api| api.key == key)
 }
 
 /// The error for a fenced client: versions before `known_from` of each API get an older code.
@@ -396,50 +255,6 @@ fn fenced_before(known_from: i16, version: i16, error: ErrorCode) -> ErrorCode {
         ErrorCode::ProducerFenced if version < known_from => ErrorCode::InvalidProducerEpoch,
         error => error,
     }
-}
-
-/// Serves an API whose answer is ready at once.
-fn now<R: Request>(
-    broker: &Arc<Broker>,
-    call: Call,
-    mut d: Decoder,
-    answer: fn(&Broker, &Call, R) -> R::Response,
-) -> Result<Reply, DecodeError>
-where
-    R::Response: 'static,
-{
-    let request = R::decode(&mut d, call.version)?;
-    let mut response = answer(broker, &call, request);
-    let pause_ms = broker.quotas.charge_time(&call.caller(), || call.received_at.elapsed(), &mut response);
-    call.answered_with(broker, None, milliseconds(pause_ms), &response);
-    slow::note(broker, &call, Stage::Handling, call.received_at);
-    Ok(call.reply::<R>(&response))
-}
-
-/// Serves an API whose answer may have to wait.
-fn later<R, F, A>(
-    broker: &Arc<Broker>,
-    mut call: Call,
-    mut d: Decoder,
-    answer: F,
-) -> Result<Reply, DecodeError>
-where
-    R: Request + Send + 'static,
-    R::Response: Send + 'static,
-    A: Future<Output = R::Response> + Send,
-    F: FnOnce(Arc<Broker>, Arc<Call>, R) -> A + Send + 'static,
-{
-    let request = R::decode(&mut d, call.version)?;
-    call.frame = Bytes::new();
-    let (broker, call) = (Arc::clone(broker), Arc::new(call));
-    Ok(Reply::Later(Box::pin(async move {
-        let answer = answer(Arc::clone(&broker), Arc::clone(&call), request);
-        let (mut response, spent) = timed(answer).await;
-        let pause_ms = broker.quotas.charge_time(&call.caller(), || spent, &mut response);
-        call.answered_with(&broker, Some(spent), milliseconds(pause_ms), &response);
-        slow::note(&broker, &call, Stage::Answer, call.received_at);
-        call.reply::<R>(&response)
-    })))
 }
 
 /// Serves the requests of all connections of a listener.
@@ -551,7 +366,7 @@ impl ApiHandler {
         let Begun { api, call, message, watch } = begun;
         let (key, version) = (call.key, call.version);
         let serve = api.access.check(&call).unwrap_or(api.serve);
-        let reply = if large::is_large(&self.broker, key, call.frame.len()) {
+        let reply = if large::is_large(&self.broker, api.cost, call.frame.len()) {
             large::serve(&self.broker, serve, call, message)
         } else {
             serve(&self.broker, call, message).unwrap_or_else(|error| unreadable(key, version, &error))

@@ -23,6 +23,7 @@ pub mod together;
 mod verify;
 
 use super::elsewhere::{self, Named};
+use super::entry::{Api, ByResource, Cost};
 use super::slow::{self, Stage};
 use super::{Call, large as beside};
 use crate::authorization::Denials;
@@ -43,6 +44,7 @@ use thalweg_net::Reply;
 use thalweg_record::{BatchHeader, Compression};
 use thalweg_replica::partition::{Appended, Durable, OpeningBudget, Partition};
 use thalweg_security::acl::{Operation, ResourceType};
+use thalweg_wire::ApiKey;
 use thalweg_wire::request::produce_request::{PartitionProduceData, TopicProduceData};
 use thalweg_wire::request::produce_response::{
     LeaderIdAndEpoch, NodeEndpoint, PartitionProduceResponse, TopicProduceResponse,
@@ -51,6 +53,8 @@ use thalweg_wire::request::{ProduceRequest, ProduceResponse};
 use thalweg_wire::{DecodeError, DecodeProblem, Decoder, ErrorCode, Message, Records, Uuid};
 use tokio::time::Instant;
 use verify::{Begun, Guards};
+
+pub(super) const API: Api = Api::new(ApiKey::Produce, 3..=13, ByResource, handle).cost(Cost::Own);
 
 /// From this version on, answers name the current leader (KIP-951).
 const TELLS_LEADER: i16 = 10;

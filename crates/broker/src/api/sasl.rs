@@ -2,11 +2,19 @@
 //! expected: on a listener without SASL, or behind the exchange. That is served by `authentication`.
 
 use super::Call;
+use super::entry::{Api, Open, now};
 use crate::broker::Broker;
+use thalweg_wire::ApiKey;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::{
     SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest, SaslHandshakeResponse,
 };
+
+pub(super) const HANDSHAKE: Api =
+    Api::new(ApiKey::SaslHandshake, 0..=1, Open, |b, c, d| now::<SaslHandshakeRequest>(b, c, d, handshake));
+pub(super) const AUTHENTICATE: Api = Api::new(ApiKey::SaslAuthenticate, 0..=2, Open, |b, c, d| {
+    now::<SaslAuthenticateRequest>(b, c, d, authenticate)
+});
 
 /// Answers as Kafka.
 pub fn handshake(_: &Broker, _: &Call, _: SaslHandshakeRequest) -> SaslHandshakeResponse {

@@ -6,11 +6,13 @@
 //! needs READ on the group and on each topic, deleting them DELETE on the group and READ on each topic.
 
 use super::Call;
+use super::entry::{Api, ByResource, later};
 use super::share_groups::are_served;
 use crate::broker::Broker;
 use futures_util::future::join_all;
 use std::sync::Arc;
 use thalweg_security::acl::{Operation, ResourceType};
+use thalweg_wire::ApiKey;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::alter_share_group_offsets_response::{
     AlterShareGroupOffsetsResponsePartition, AlterShareGroupOffsetsResponseTopic,
@@ -22,6 +24,13 @@ use thalweg_wire::request::describe_share_group_offsets_response::{
     DescribeShareGroupOffsetsResponseTopic,
 };
 use thalweg_wire::request::*;
+
+pub(super) const DESCRIBE: Api =
+    Api::new(ApiKey::DescribeShareGroupOffsets, 0..=1, ByResource, |b, c, d| later(b, c, d, describe));
+pub(super) const ALTER: Api =
+    Api::new(ApiKey::AlterShareGroupOffsets, 0..=0, ByResource, |b, c, d| later(b, c, d, alter));
+pub(super) const DELETE: Api =
+    Api::new(ApiKey::DeleteShareGroupOffsets, 0..=0, ByResource, |b, c, d| later(b, c, d, delete));
 
 const NOT_ON_TOPIC: &str = "Topic authorization failed.";
 const NOT_ON_GROUP: &str = "Group authorization failed.";

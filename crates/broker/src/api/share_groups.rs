@@ -8,13 +8,20 @@
 
 use super::Call;
 use super::described_groups::{self, Described, Head};
+use super::entry::{Api, ByResource, later};
 use super::groups::{client, may_describe_topics, may_join};
 use crate::broker::Broker;
 use std::sync::Arc;
 use thalweg_metadata::feature::SHARE_VERSION;
+use thalweg_wire::ApiKey;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::share_group_describe_response::DescribedGroup;
 use thalweg_wire::request::*;
+
+pub(super) const HEARTBEAT: Api =
+    Api::new(ApiKey::ShareGroupHeartbeat, 1..=1, ByResource, |b, c, d| later(b, c, d, heartbeat));
+pub(super) const DESCRIBE: Api =
+    Api::new(ApiKey::ShareGroupDescribe, 1..=1, ByResource, |b, c, d| later(b, c, d, describe));
 
 /// The level of `share.version` from which on share groups are served.
 const SERVED_FROM: i16 = 1;

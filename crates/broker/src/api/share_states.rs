@@ -7,12 +7,15 @@
 //! names again is served again, and answered once.
 
 use super::Call;
+use super::entry::{Api, cluster, later};
 use crate::broker::Broker;
 use std::sync::Arc;
 use thalweg_metadata::PartitionIndex;
 use thalweg_net::answer_parts::merge;
+use thalweg_security::acl::Operation;
 use thalweg_share::ShareKey;
 use thalweg_share_groups::{Ask, Done, Run, StateError, Write};
+use thalweg_wire::ApiKey;
 use thalweg_wire::request::*;
 use thalweg_wire::request::{
     delete_share_group_state_request as delete, delete_share_group_state_response as deleted,
@@ -23,6 +26,37 @@ use thalweg_wire::request::{
     write_share_group_state_response as written,
 };
 use thalweg_wire::{ErrorCode, Uuid};
+
+pub(super) const INITIALIZE: Api = Api::new(
+    ApiKey::InitializeShareGroupState,
+    0..=0,
+    cluster::<InitializeShareGroupStateRequest>(&[Operation::ClusterAction]),
+    |b, c, d| later(b, c, d, initialize),
+);
+pub(super) const READ: Api = Api::new(
+    ApiKey::ReadShareGroupState,
+    0..=0,
+    cluster::<ReadShareGroupStateRequest>(&[Operation::ClusterAction]),
+    |b, c, d| later(b, c, d, read),
+);
+pub(super) const WRITE: Api = Api::new(
+    ApiKey::WriteShareGroupState,
+    0..=1,
+    cluster::<WriteShareGroupStateRequest>(&[Operation::ClusterAction]),
+    |b, c, d| later(b, c, d, write),
+);
+pub(super) const DELETE: Api = Api::new(
+    ApiKey::DeleteShareGroupState,
+    0..=0,
+    cluster::<DeleteShareGroupStateRequest>(&[Operation::ClusterAction]),
+    |b, c, d| later(b, c, d, delete),
+);
+pub(super) const READ_SUMMARY: Api = Api::new(
+    ApiKey::ReadShareGroupStateSummary,
+    0..=1,
+    cluster::<ReadShareGroupStateSummaryRequest>(&[Operation::ClusterAction]),
+    |b, c, d| later(b, c, d, read_summary),
+);
 
 type Answered = ((Uuid, i32), Result<Done, StateError>);
 

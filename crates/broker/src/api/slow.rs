@@ -3,9 +3,8 @@
 //! The time of a request is from its bytes to its answer, without the time to send that. What waits by its nature is left out:
 //! a fetch for records, a member for its group.
 
-use super::Call;
+use super::{Call, served};
 use crate::broker::Broker;
-use thalweg_wire::ApiKey;
 use tokio::time::Instant;
 
 /// The target of the lines: Kafka's name for the log of requests.
@@ -55,8 +54,7 @@ impl Stage {
 pub(super) fn note(broker: &Broker, call: &Call, stage: Stage, began: Instant) {
     let Some(slow) = broker.slow_request else { return };
     let took = began.elapsed();
-    let waits = matches!(call.key, ApiKey::Fetch | ApiKey::JoinGroup | ApiKey::SyncGroup);
-    if took < slow || waits {
+    if took < slow || served(call.key).is_some_and(|api| api.waits) {
         return;
     }
     tracing::warn!(

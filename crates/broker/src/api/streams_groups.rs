@@ -9,6 +9,7 @@
 //! The coordinator (`thalweg_groups`) does the work.
 
 use super::described_groups::{self, Described, Head};
+use super::entry::{Api, ByResource, later};
 use super::groups::{client, may_describe_topics, may_join};
 use super::{Call, auto_create};
 use crate::broker::Broker;
@@ -18,6 +19,7 @@ use std::time::Duration;
 use thalweg_metadata::feature::STREAMS_VERSION;
 use thalweg_metadata::topic_name;
 use thalweg_security::acl::{Operation, ResourceType};
+use thalweg_wire::ApiKey;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::create_topics_request::CreatableTopic;
 use thalweg_wire::request::streams_group_describe_response::DescribedGroup;
@@ -25,6 +27,11 @@ use thalweg_wire::request::streams_group_heartbeat_request::Topology;
 use thalweg_wire::request::streams_group_heartbeat_response::Status;
 use thalweg_wire::request::*;
 use tokio::time::Instant;
+
+pub(super) const HEARTBEAT: Api =
+    Api::new(ApiKey::StreamsGroupHeartbeat, 0..=0, ByResource, |b, c, d| later(b, c, d, heartbeat));
+pub(super) const DESCRIBE: Api =
+    Api::new(ApiKey::StreamsGroupDescribe, 0..=0, ByResource, |b, c, d| later(b, c, d, describe));
 
 /// The level of `streams.version` from which on streams groups are served.
 const SERVED_FROM: i16 = 1;

@@ -5,14 +5,22 @@
 //! a push of more than 4 MiB once decompressed is refused with INVALID_RECORD.
 
 use super::Call;
+use super::entry::{Api, Open, now};
 use crate::broker::Broker;
 use crate::telemetry::{Client, Push};
 use thalweg_record::Compression;
+use thalweg_wire::ApiKey;
 use thalweg_wire::request::{
     GetTelemetrySubscriptionsRequest, GetTelemetrySubscriptionsResponse, PushTelemetryRequest,
     PushTelemetryResponse,
 };
 use thalweg_wire::{ErrorCode, Uuid};
+
+pub(super) const SUBSCRIPTIONS: Api = Api::new(ApiKey::GetTelemetrySubscriptions, 0..=0, Open, |b, c, d| {
+    now::<GetTelemetrySubscriptionsRequest>(b, c, d, subscriptions)
+});
+pub(super) const PUSH: Api =
+    Api::new(ApiKey::PushTelemetry, 0..=0, Open, |b, c, d| now::<PushTelemetryRequest>(b, c, d, push));
 
 /// The codecs in the order that clients are to prefer, as Kafka has them.
 const CODECS: [Compression; 4] =

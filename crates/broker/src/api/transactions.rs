@@ -6,6 +6,7 @@
 
 use super::Call;
 use super::access::not_on_cluster;
+use super::entry::{Api, ByResource, Cost, later, now};
 use crate::authorization::{Denials, Permissions};
 use crate::broker::Broker;
 use futures_util::future::join_all;
@@ -20,6 +21,7 @@ use thalweg_transactions::{
     EndRequest, Outcome, Partitions, Producer, TransactionCoordinator, TransactionError, TransactionFilter,
     TransactionState, Verification, begin_verification, must_ask,
 };
+use thalweg_wire::ApiKey;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::add_partitions_to_txn_request::{
     AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction,
@@ -33,6 +35,21 @@ use thalweg_wire::request::txn_offset_commit_response::{
     TxnOffsetCommitResponsePartition, TxnOffsetCommitResponseTopic,
 };
 use thalweg_wire::request::*;
+
+pub(super) const ADD_PARTITIONS: Api =
+    Api::new(ApiKey::AddPartitionsToTxn, 0..=5, ByResource, |b, c, d| later(b, c, d, add_partitions));
+pub(super) const ADD_OFFSETS: Api =
+    Api::new(ApiKey::AddOffsetsToTxn, 0..=4, ByResource, |b, c, d| later(b, c, d, add_offsets));
+pub(super) const END: Api = Api::new(ApiKey::EndTxn, 0..=5, ByResource, |b, c, d| later(b, c, d, end));
+pub(super) const COMMIT_OFFSETS: Api =
+    Api::new(ApiKey::TxnOffsetCommit, 0..=5, ByResource, |b, c, d| later(b, c, d, commit_offsets));
+pub(super) const DESCRIBE: Api = Api::new(ApiKey::DescribeTransactions, 0..=0, ByResource, |b, c, d| {
+    now::<DescribeTransactionsRequest>(b, c, d, describe)
+});
+pub(super) const LIST: Api = Api::new(ApiKey::ListTransactions, 0..=2, ByResource, |b, c, d| {
+    now::<ListTransactionsRequest>(b, c, d, list)
+})
+.cost(Cost::Always);
 
 /// From this version of AddPartitionsToTxn on, brokers ask, for many transactions at once.
 const BETWEEN_BROKERS: i16 = 4;

@@ -4,19 +4,29 @@
 //! kafka-transactions.sh aborts hanging transactions with it too.
 
 use super::Call;
+use super::entry::{Api, cluster, later};
 use crate::broker::Broker;
 use futures_util::future::join_all;
 use std::sync::Arc;
 use thalweg_metadata::PartitionIndex;
 use thalweg_net::answer_parts::merge;
 use thalweg_record::{ProducerEpoch, ProducerId};
+use thalweg_security::acl::Operation;
 use thalweg_transactions::{Marker, Outcome};
+use thalweg_wire::ApiKey;
 use thalweg_wire::request::write_txn_markers_request::WritableTxnMarker;
 use thalweg_wire::request::write_txn_markers_response::{
     WritableTxnMarkerPartitionResult, WritableTxnMarkerResult, WritableTxnMarkerTopicResult,
 };
 use thalweg_wire::request::{WriteTxnMarkersRequest, WriteTxnMarkersResponse};
 use tokio::time::Instant;
+
+pub(super) const API: Api = Api::new(
+    ApiKey::WriteTxnMarkers,
+    1..=2,
+    cluster::<WriteTxnMarkersRequest>(&[Operation::Alter, Operation::ClusterAction]),
+    |b, c, d| later(b, c, d, handle),
+);
 
 /// Number of concurrent markers, so that a long request does not need a task's memory for each.
 const AT_ONCE: usize = 1_000;

@@ -16,6 +16,7 @@ mod plan;
 mod respond;
 
 use super::Call;
+use super::entry::{Api, ByResource};
 use crate::broker::Broker;
 use crate::request_metrics::{Delayed, timed};
 use bytes::Bytes;
@@ -25,9 +26,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use thalweg_net::Reply;
 use thalweg_replica::partition::{FetchError, FetchFrom, FetchRead, Isolation, News, Waiter};
+use thalweg_wire::ApiKey;
 use thalweg_wire::request::FetchRequest;
 use thalweg_wire::{DecodeError, Decoder, ErrorCode, Message};
 use tokio::time::Instant;
+
+pub(super) const API: Api = Api::new(ApiKey::Fetch, 4..=18, ByResource, handle).waits();
 
 /// What a client cannot have meant.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);

@@ -4,6 +4,7 @@
 //! and their partitions until something changes, or for max.wait.ms. Records are sent by sendfile, as slices of the log
 //! with whole batches; the answer says which of their records are acquired.
 
+use super::super::entry::{Api, ByResource};
 use super::acknowledging::{Acknowledgements, Said, Settling};
 use super::{RENEWS_FROM, here, readable, respond, session_key};
 use crate::api::Call;
@@ -20,10 +21,13 @@ use thalweg_share_groups::{
     Batch, FINAL_EPOCH, LedShare, Reading, Request, SessionBegun, SessionEnd, SessionError, SessionKey,
     SessionRequest, ShareSettings, TopicPartitionId,
 };
+use thalweg_wire::ApiKey;
 use thalweg_wire::request::ShareFetchRequest;
 use thalweg_wire::request::share_fetch_request::{FetchTopic, ForgottenTopic};
 use thalweg_wire::{DecodeError, Decoder, ErrorCode, Message};
 use tokio::time::Instant;
+
+pub(in crate::api) const API: Api = Api::new(ApiKey::ShareFetch, 1..=2, ByResource, handle);
 
 /// The longest wait.
 const WAIT_MAX: Duration = Duration::from_secs(3600);

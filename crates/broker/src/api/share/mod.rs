@@ -13,6 +13,7 @@ mod respond;
 
 use super::Call;
 use super::elsewhere::Named;
+use super::entry::{Api, ByResource, later};
 use super::share_groups::are_served;
 use crate::broker::Broker;
 use acknowledging::{Acknowledgements, Settling};
@@ -21,8 +22,12 @@ use thalweg_metadata::{Image, PartitionIndex};
 use thalweg_replica::partition::Partition;
 use thalweg_security::acl::{Operation, ResourceType};
 use thalweg_share_groups::{FINAL_EPOCH, SessionKey, TopicPartitionId};
+use thalweg_wire::ApiKey;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::{ShareAcknowledgeRequest, ShareAcknowledgeResponse};
+
+pub(super) const API: Api =
+    Api::new(ApiKey::ShareAcknowledge, 1..=2, ByResource, |b, c, d| later(b, c, d, acknowledge));
 
 /// The longest id of a member.
 const MEMBER_ID_MAX: usize = 36;

@@ -1,0 +1,131 @@
+//! The entry of an API, in the API's own file: versions, who may use it, costs, and its function.
+
+use super::Call;
+use super::access::Access;
+pub(super) use super::access::Access::{ByResource, Controller, Open};
+pub(super) use super::access::cluster;
+use super::slow::{self, Stage};
+use crate::broker::Broker;
+use crate::request_metrics::{milliseconds, timed};
+use bytes::Bytes;
+use std::future::Future;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use thalweg_net::Reply;
+use thalweg_wire::{ApiKey, DecodeError, Decoder, Request};
+
+pub(super) type Serve = fn(&Arc<Broker>, Call, Decoder) -> Result<Reply, DecodeError>;
+
+/// An API that is served: its key, its versions, who may use it, its function.
+pub struct Api {
+    /// The key.
+    pub key: ApiKey,
+    /// The first version served.
+    pub min: i16,
+    /// The last version served, unless [`Api::last`] decides otherwise.
+    pub max: i16,
+    pub(super) access: Access,
+    pub(super) cost: Cost,
+    /// Whether its requests wait by their nature: for records, or for other members.
+    pub(super) waits: bool,
+    pub(super) forwarded: Option<Forwarded>,
+    pub(super) serve: Serve,
+}
+
+/// Which requests take so long that they must not block a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cost {
+    /// Long ones.
+    ByLength,
+    /// Long ones, and all where there are many topics: they go through them.
+    ByTopics,
+    /// All: they go through all entries of some kind, whatever their own length.
+    Always,
+    /// None: the API divides its work itself.
+    Own,
+}
+
+/// What the controller does with a forwarded request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Forwarded {
+    /// It changes the cluster: the answer waits until this broker's image shows the change.
+    Changes,
+    /// It reads.
+    Reads,
+}
+
+impl Api {
+    /// An API at these versions, with who may use it, and its function.
+    pub(super) const fn new(key: ApiKey, versions: RangeInclusive<i16>, access: Access, serve: Serve) -> Api {
+        let (min, max) = (*versions.start(), *versions.end());
+        Api { key, min, max, access, cost: Cost::ByLength, waits: false, forwarded: None, serve }
+    }
+
+    /// With other costs than by length.
+    pub(super) const fn cost(mut self, cost: Cost) -> Api {
+        self.cost = cost;
+        self
+    }
+
+    /// Whose requests wait by their nature.
+    pub(super) const fn waits(mut self) -> Api {
+        self.waits = true;
+        self
+    }
+
+    /// Whose requests, or some of them, are forwarded to the controller.
+    pub(super) const fn forwarded(mut self, forwarded: Forwarded) -> Api {
+        self.forwarded = Some(forwarded);
+        self
+    }
+
+    /// The last version that this broker serves: with `unstable.api.versions.enable` also one that Kafka still develops.
+    pub fn last(&self, broker: &Broker) -> i16 {
+        let serves_unstable = broker.config().network.serves_unstable_versions;
+        self.max + i16::from(serves_unstable && self.key.last_version_is_unstable())
+    }
+}
+
+/// Serves an API whose answer is ready at once.
+pub(super) fn now<R: Request>(
+    broker: &Arc<Broker>,
+    call: Call,
+    mut d: Decoder,
+    answer: fn(&Broker, &Call, R) -> R::Response,
+) -> Result<Reply, DecodeError>
+where
+    R::Response: 'static,
+{
+    let request = R::decode(&mut d, call.version)?;
+    let mut response = answer(broker, &call, request);
+    let pause_ms = broker.quotas.charge_time(&call.caller(), || call.received_at.elapsed(), &mut response);
+    call.answered_with(broker, None, milliseconds(pause_ms), &response);
+    slow::note(broker, &call, Stage::Handling, call.received_at);
+    Ok(call.reply::<R>(&response))
+}
+
+/// Serves an API whose answer may have to wait.
+pub(super) fn later<R, F, A>(
+    broker: &Arc<Broker>,
+    mut call: Call,
+    mut d: Decoder,
+    answer: F,
+) -> Result<Reply, DecodeError>
+where
+    R: Request + Send + 'static,
+    R::Response: Send + 'static,
+    A: Future<Output = R::Response> + Send,
+    F: FnOnce(Arc<Broker>, Arc<Call>, R) -> A + Send + 'static,
+{
+    let request = R::decode(&mut d, call.version)?;
+    call.frame = Bytes::new();
+    let (broker, call) = (Arc::clone(broker), Arc::new(call));
+    Ok(Reply::Later(Box::pin(async move {
+        let answer = answer(Arc::clone(&broker), Arc::clone(&call), request);
+        let (mut response, spent) = timed(answer).await;
+        let pause_ms = broker.quotas.charge_time(&call.caller(), || spent, &mut response);
+        call.answered_with(&broker, Some(spent), milliseconds(pause_ms), &response);
+        slow::note(&broker, &call, Stage::Answer, call.received_at);
+        call.reply::<R>(&response)
+    })))
+}
