@@ -287,6 +287,7 @@ async fn admit<H: Handler + Sync>(
             if let Some(delay) = delay {
                 connections.spawn(async move {
                     tokio::select! {
+                        biased;
                         () = stopped(&mut stopping) => {}
                         () = tokio::time::sleep(delay.length) => {}
                     }

@@ -1,7 +1,9 @@
 //! Randomness of tokio and the standard library in simulated code: two runs of a seed would differ.
 
+use super::manifest::{Manifest, members};
 use super::tree::{Tree, has_word};
 use super::{Finding, Rule};
+use std::collections::BTreeSet;
 
 pub const RULE: Rule = Rule {
     name: "chance",
@@ -9,15 +11,17 @@ pub const RULE: Rule = Rule {
     check: |tree| Ok(check(tree)),
 };
 
-/// Crates that run in a simulation.
-const CRATES: [&str; 9] =
-    ["broker", "client", "config", "controller", "ids", "log", "metadata", "record", "wire"];
+/// The crate of the simulation, and the one that has the maps with an order.
+const SIMULATION: &str = "thalweg-sim";
+const ORDERED_MAPS: &str = "thalweg-hash";
 /// Collections of std with a random order.
 const HASHED: [&str; 2] = ["HashMap", "HashSet"];
 
 fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for source in tree.sources().filter(|source| runs_in_simulation(source.path) && !source.is_test()) {
+    let simulated = simulated(tree);
+    let is_simulated = |path: &str| simulated.iter().any(|folder| path.starts_with(&format!("{folder}src/")));
+    for source in tree.sources().filter(|source| is_simulated(source.path) && !source.is_test()) {
         let mut in_select = false;
         for (number, line) in source.production_lines() {
             if std::mem::take(&mut in_select) && line.trim() != "biased;" {
@@ -32,17 +36,26 @@ fn check(tree: &Tree) -> Vec<Finding> {
                 findings.push(Finding::new(source.path, number, "a hash map of std: use `thalweg_hash`"));
             }
             if line.contains("sync::watch") || (line.contains("tokio::sync::{") && line.contains("watch")) {
-                findings.push(Finding::new(source.path, number, "tokio's `watch`: use `crate::watch`"));
+                findings.push(Finding::new(source.path, number, "tokio's `watch`: use `thalweg_watch`"));
             }
         }
     }
     findings
 }
 
-fn runs_in_simulation(path: &str) -> bool {
-    CRATES.iter().any(|name| {
-        path.strip_prefix("crates/").is_some_and(|path| path.starts_with(&format!("{name}/src/")))
-    })
+/// The folders of the crates that run in a simulation: those that it uses, and those that they use.
+fn simulated(tree: &Tree) -> BTreeSet<&str> {
+    let members: Vec<Manifest<'_>> = members(tree).collect();
+    let (mut folders, mut names) = (BTreeSet::new(), vec![SIMULATION]);
+    while let Some(name) = names.pop() {
+        let Some(member) = members.iter().find(|member| member.name() == name) else { continue };
+        if name == ORDERED_MAPS || (name != SIMULATION && !folders.insert(member.folder)) {
+            continue;
+        }
+        let used = member.dependencies().filter(|entry| !entry.section.contains("dev-"));
+        names.extend(used.filter_map(|entry| entry.key.split('.').next()));
+    }
+    folders
 }
 
 #[cfg(test)]
@@ -50,7 +63,20 @@ mod tests {
     use super::*;
 
     fn lines(path: &str, text: &str) -> Vec<usize> {
-        check(&Tree::of(&[(path, text)])).into_iter().map(|finding| finding.line).collect()
+        let manifests = [
+            (
+                "crates/sim/Cargo.toml",
+                "[package]\nname = \"thalweg-sim\"\n[dependencies]\nthalweg-broker.workspace = true\n",
+            ),
+            (
+                "crates/broker/Cargo.toml",
+                "[package]\nname = \"thalweg-broker\"\n[dependencies]\nthalweg-log = { workspace = true }\n[dev-dependencies]\nthalweg-lab.workspace = true\n",
+            ),
+            ("crates/log/Cargo.toml", "[package]\nname = \"thalweg-log\"\n"),
+            ("crates/lab/Cargo.toml", "[package]\nname = \"thalweg-lab\"\n"),
+        ];
+        let files: Vec<(&str, &str)> = manifests.into_iter().chain([(path, text)]).collect();
+        check(&Tree::of(&files)).into_iter().map(|finding| finding.line).collect()
     }
 
     #[test]

@@ -86,7 +86,7 @@ const LAW: &[(&str, &[&str])] = &[
         "thalweg-replica",
         &["config", "dial", "hash", "histogram", "log", "membership", "metadata", "record", "watch", "wire"],
     ),
-    ("thalweg-security", &[]),
+    ("thalweg-security", &["hash"]),
     ("thalweg-shard", &["hash", "histogram", "log", "metadata", "record", "replica", "watch", "wire"]),
     ("thalweg-share", &["ids"]),
     (

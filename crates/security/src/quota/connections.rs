@@ -13,8 +13,9 @@
 //!
 //! Addresses are compared as they are: an IPv4 address in IPv6 form is another one.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
+use thalweg_hash::HashMap;
 
 use super::{Average, METRICS_WINDOW, Rate, Window};
 
@@ -120,8 +121,8 @@ impl ConnectionQuotas {
             open: 0,
             rate: Rate::new(window),
             listeners: BTreeMap::new(),
-            by_ip: HashMap::new(),
-            rate_by_ip: HashMap::new(),
+            by_ip: HashMap::default(),
+            rate_by_ip: HashMap::default(),
         };
         quotas.set_limits(limits);
         quotas
@@ -307,7 +308,7 @@ mod tests {
             connections,
             per_second: u32::MAX,
             per_ip: 3,
-            per_ip_overrides: HashMap::new(),
+            per_ip_overrides: HashMap::default(),
             listeners: listeners.into(),
         }
     }
@@ -338,7 +339,7 @@ mod tests {
     fn an_address_above_its_rate_uses_up_no_other_rate() {
         let of_clients = ListenerLimits { connections: 100, per_second: 1 };
         let mut quotas = ConnectionQuotas::new(WINDOW, limits(100, of_clients), None);
-        quotas.set_ip_rates(IpRates { default: Some(1), named: [(ip("10.0.0.9"), 100)].into() });
+        quotas.set_ip_rates(IpRates { default: Some(1), named: HashMap::from_iter([(ip("10.0.0.9"), 100)]) });
         for _ in 0..11 {
             assert_eq!(quotas.arrive("BROKERS", 0), 0);
             let outcome = quotas.enter("BROKERS", ip("10.0.0.1"), 0);
@@ -364,7 +365,7 @@ mod tests {
             limits(usize::MAX, ListenerLimits { connections: usize::MAX, per_second: u32::MAX }),
             None,
         );
-        quotas.set_ip_rates(IpRates { default: Some(1), named: HashMap::new() });
+        quotas.set_ip_rates(IpRates { default: Some(1), named: HashMap::default() });
         for n in 0..50_000u32 {
             let address = IpAddr::from(n.to_be_bytes());
             let now_ms = i64::from(n / 100);

@@ -15,7 +15,7 @@
 //!
 //! A client without an id, or with an empty one, is held by defaults. In Kafka it escapes them.
 
-use std::collections::HashMap;
+use thalweg_hash::HashMap;
 
 /// The limits of one kind, such as `producer_byte_rate`.
 #[derive(Clone, Debug, Default, PartialEq)]
