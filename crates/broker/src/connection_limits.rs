@@ -132,6 +132,6 @@ mod tests {
         let image = delta.image();
         let rates = ip_rates(image.quotas());
         let address: IpAddr = "10.0.0.1".parse().expect("an address");
-        assert_eq!((rates.default, rates.named), (Some(7), [(address, 3)].into()));
+        assert_eq!((rates.default, rates.named), (Some(7), [(address, 3)].into_iter().collect()));
     }
 }
