@@ -74,7 +74,7 @@ pub(crate) fn settle_swaps(home: &Home, listed: Vec<Listed>) -> io::Result<Vec<L
     }
     for (base, _, name) in swapped.iter().filter(|(_, suffix, _)| suffix == LOG_SUFFIX) {
         let end = job::next_offset_of(home, *base, name)?;
-        for Listed { name, is_dir } in &listed {
+        for Listed { name, is_dir, .. } in &listed {
             let is_replaced = split_name(name).is_some_and(|(offset, suffix)| {
                 offset >= *base
                     && offset < end

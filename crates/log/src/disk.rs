@@ -15,7 +15,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
+use thalweg_ids::Uuid;
 use tokio::task::JoinHandle;
+
+use crate::topic_partition::STRAY_DIR_SUFFIX;
 
 mod descriptors;
 mod dir_lock;
@@ -84,6 +87,8 @@ pub struct Listed {
     pub name: String,
     /// Whether it is a directory.
     pub is_dir: bool,
+    /// Whether it is a regular file.
+    pub is_file: bool,
 }
 
 /// Size and age of a file.
@@ -311,7 +316,10 @@ impl Disk {
         temporary.push(TEMPORARY_SUFFIX);
         let temporary = PathBuf::from(temporary);
         // A leftover file from an interrupted run has other content, which might be what reaches the disk.
-        self.unlink(&temporary)?;
+        match self.is_dir(&temporary) {
+            true => self.rename_away(&temporary)?,
+            false => self.unlink(&temporary)?,
+        }
         let written =
             self.write_new(&temporary, bytes, durability).and_then(|()| self.rename(&temporary, path));
         if written.is_err() {
@@ -371,6 +379,24 @@ impl Disk {
         Ok(fs::metadata(dir)?.permissions().mode() & (OTHERS_WRITE | STICKY) == OTHERS_WRITE)
     }
 
+    fn is_dir(&self, path: &Path) -> bool {
+        match &self.memory {
+            Some(memory) => memory.is_dir(path),
+            None => path.symlink_metadata().is_ok_and(|found| found.is_dir()),
+        }
+    }
+
+    /// Renames what is in the way of a file. A failure takes no directory offline.
+    pub(crate) fn rename_away(&self, path: &Path) -> io::Result<()> {
+        let mut renamed = OsString::from(path);
+        renamed.push(format!(".{}{STRAY_DIR_SUFFIX}", Uuid::random()));
+        tracing::warn!(
+            path = %path.display(), renamed = %renamed.display(),
+            "Renamed what has the name of a file and is none; delete it if it is not needed"
+        );
+        Disk { failure: None, ..self.clone() }.rename(path, Path::new(&renamed))
+    }
+
     /// The names in a directory, in no order. Names that are not UTF-8 are none of ours and are left out.
     pub fn list(&self, dir: &Path) -> io::Result<Vec<Listed>> {
         self.before(FaultyCall::List, dir)?;
@@ -381,9 +407,12 @@ impl Disk {
         for entry in fs::read_dir(dir)? {
             let entry = entry?;
             let kind = entry.file_type()?;
-            let is_dir = if kind.is_symlink() { entry.path().is_dir() } else { kind.is_dir() };
+            let (is_dir, is_file) = match kind.is_symlink() {
+                true => (entry.path().is_dir(), entry.path().is_file()),
+                false => (kind.is_dir(), kind.is_file()),
+            };
             if let Ok(name) = entry.file_name().into_string() {
-                listed.push(Listed { name, is_dir });
+                listed.push(Listed { name, is_dir, is_file });
             }
         }
         Ok(listed)

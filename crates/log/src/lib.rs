@@ -46,6 +46,7 @@ mod dirs;
 pub mod disk;
 mod epochs;
 mod index;
+mod obstacles;
 mod partition;
 mod producers;
 mod published;

@@ -46,6 +46,7 @@ mod in_flight;
 mod load;
 mod lost_mark;
 pub mod metadata;
+mod overlaps;
 mod read;
 mod recover;
 mod replay;

@@ -264,6 +264,16 @@ impl Segment {
         self.indexes == IndexTrust::Rebuild
     }
 
+    /// The offset of the last entry of the index, if there is one. The entry is not compared with the log.
+    pub fn last_indexed(&mut self, home: &Home) -> io::Result<Option<Offset>> {
+        if self.lacks_index() || self.offsets.is_missing() {
+            return Ok(None);
+        }
+        let last = self.offsets.last(&home.disk, &home.file(self.base_offset, INDEX_SUFFIX))?;
+        self.offsets.close();
+        Ok(last.map(|entry| self.base_offset + i64::from(entry.relative_offset)))
+    }
+
     /// Whether any of the files is open.
     pub fn is_open(&self) -> bool {
         self.file.is_some()

@@ -98,6 +98,13 @@ impl SetAside {
         self.sync()
     }
 
+    /// Moves one segment, durably.
+    pub(crate) fn take_one(&self, segments: &mut Vec<Segment>, index: usize) -> io::Result<()> {
+        segments[index].move_to(&self.home, &self.dir)?;
+        segments.remove(index);
+        self.sync()
+    }
+
     /// Moves the files of the one segment that is left, which stays for the caller to replace.
     pub(crate) fn take_files(&self, segment: &mut Segment) -> io::Result<()> {
         segment.move_to(&self.home, &self.dir)?;

@@ -236,6 +236,10 @@ impl MemoryDisk {
         self.names.lock().seen.contains_key(path)
     }
 
+    pub(super) fn is_dir(&self, path: &Path) -> bool {
+        matches!(self.names.lock().seen.get(path), Some(Entry::Dir))
+    }
+
     pub(super) fn list(&self, dir: &Path) -> io::Result<Vec<Listed>> {
         self.begin(Call::List, dir)?;
         let names = self.names.lock();
@@ -245,7 +249,8 @@ impl MemoryDisk {
         let children = names.seen.iter().filter(|(path, _)| path.parent() == Some(dir));
         let listed = children.filter_map(|(path, entry)| {
             let name = path.file_name()?.to_str()?.to_owned();
-            Some(Listed { name, is_dir: matches!(entry, Entry::Dir) })
+            let is_dir = matches!(entry, Entry::Dir);
+            Some(Listed { name, is_dir, is_file: !is_dir })
         });
         Ok(listed.collect())
     }

@@ -23,6 +23,7 @@ use thalweg_record::Offset;
 use super::error::LogError;
 use super::fit_epochs::EpochScan;
 use super::health::{LostBeginning, Signs, first_of};
+use super::overlaps::batch_of_next;
 use super::suspects::Suspects;
 use super::{PartitionLog, lost_mark};
 use crate::disk::{self, LogFile};
@@ -48,7 +49,7 @@ impl PartitionLog {
         self.note_lost_beginning(&lost, marks, deleted_to)?;
         self.health.unchecked = self.segments[0].base_offset..self.log_end;
         self.health.suspects = Suspects::new(suspects, renamed);
-        self.check_segments_before_added()?;
+        self.check_overlaps_by_index()?;
         if self.may_have_gaps() {
             return self.check_suspects_of_compacted();
         }
@@ -68,23 +69,9 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// Checks the segments before those without an index, which no process leaves: something may have added such a
-    /// segment, and its records are those of the one before, too. Where no segment has an index, that is how the whole
-    /// log came here.
-    fn check_segments_before_added(&mut self) -> Result<(), LogError> {
-        for index in 1..self.segments.len() {
-            let before = index - 1;
-            if self.segments[index].lacks_index() && !self.segments[before].lacks_index() {
-                self.damage_at(before, Self::check_overlap)?;
-                self.segments[before].release(&self.home)?;
-            }
-        }
-        Ok(())
-    }
-
     /// Checks what a start saw of a log with gaps: only of one without is what was not synced cut off.
     pub(super) fn check_suspects_of_compacted(&mut self) -> Result<(), LogError> {
-        self.judge_suspects(Self::check_end_of_compacted, self.config.cleanup_policy.compact)
+        self.judge_suspects(Self::check_end_whatever_was_synced, self.config.cleanup_policy.compact)
     }
 
     /// The segments before the first of which only an index is there: the deletion of old records leaves no such index,
@@ -106,10 +93,8 @@ impl PartitionLog {
         let marks = self.without_left_over(marks, &indexes)?;
         let Some(&oldest) = indexes.iter().chain(&marks).min() else { return Ok(()) };
         let from = oldest.max(deleted_to);
-        let has_marks = !marks.is_empty();
-        let is_excused = self.health.was_deleted(oldest..first);
         self.health.lost_beginning = Some(LostBeginning { from, indexes, marks, ..LostBeginning::default() });
-        if from >= first || (is_excused && !has_marks) {
+        if from >= first {
             return Ok(self.forget_lost_beginning()?);
         }
         if self.lacks_what_a_leader_lacked() {
@@ -231,7 +216,7 @@ impl PartitionLog {
 
     /// The first batch of a closed segment must be of that segment. Behind a gap its offset could be damaged: then the batch
     /// after it goes back.
-    fn check_begin(&mut self, index: usize) -> Result<(), LogError> {
+    pub(super) fn check_begin(&mut self, index: usize) -> Result<(), LogError> {
         let Some(next) = self.next_base_if_synced(index) else { return Ok(()) };
         let segment = &mut self.segments[index];
         let base = segment.base_offset;
@@ -267,16 +252,7 @@ impl PartitionLog {
         };
         let segment = &mut self.segments[index];
         let base = segment.base_offset;
-        let last = segment.locate(&self.home, next_base - 1).map_err(LogError::in_segment(base))?;
-        let Some(last) = last else { return Ok(()) };
-        let mut found = segment.batch_at(&self.home, last.position).map_err(LogError::in_segment(base))?;
-        if let Some(batch) = found.filter(|batch| batch.header.next_offset() <= next_base) {
-            // Bytes that are no batch belong to nothing.
-            found = match segment.batch_at(&self.home, batch.end()) {
-                Err(ScanError::Io(error)) => return Err(error.into()),
-                followed => followed.unwrap_or_default(),
-            };
-        }
+        let found = batch_of_next(&self.home, segment, next_base).map_err(LogError::in_segment(base))?;
         let Some(batch) = found else { return Ok(()) };
         self.health.overlapped.insert(next_base);
         let fault = CorruptBatch::reaching_into(&batch, next_base);
@@ -289,17 +265,9 @@ impl PartitionLog {
         self.find_missing(index)?.map_or(Ok(()), |missing| Err(self.missing(index, &missing)))
     }
 
-    /// The same where there may be gaps, for a segment that had batches, synced or not: a power failure may have emptied it, and a
-    /// log with gaps is not cut there. Compacted or not, too: compaction leaves no index with entries beside an empty log, nor one
-    /// without a log, unless its log is there under another name.
-    fn check_end_of_compacted(&mut self, index: usize) -> Result<(), LogError> {
-        match self.end_before_next(index)? {
-            Some(missing) if !self.health.was_deleted(missing.clone()) => Err(self.missing(index, &missing)),
-            _ => Ok(()),
-        }
-    }
-
-    /// The same where the log of a segment has the name of a deleted one: synced or not, it was written.
+    /// The same for a segment that had batches, synced or not: a power failure may have emptied it, and a log with gaps is not
+    /// cut there. Compacted or not, too: compaction leaves no index with entries beside an empty log, nor one without a log,
+    /// unless its log is there under another name, and no second index (see `found`).
     pub(super) fn check_end_whatever_was_synced(&mut self, index: usize) -> Result<(), LogError> {
         match self.end_before_next(index)? {
             Some(missing) => Err(self.missing(index, &missing)),
@@ -335,7 +303,8 @@ impl PartitionLog {
             return Ok(None);
         }
         let end = segment.read_next_offset(&self.home).map_err(LogError::in_segment(base))?;
-        let is_missing = is_known || (end < synced_to && !self.health.was_deleted(end..next));
+        let is_excused = self.health.was_deleted(end..next) && !self.health.suspects.is_suspected(end..next);
+        let is_missing = is_known || (end < synced_to && !is_excused);
         Ok(is_missing.then_some(end..next))
     }
 

@@ -3,12 +3,13 @@
 //! A `.log.deleted` below the first segment is one that the process before has deleted. Retention deletes the oldest
 //! segments first, so behind the first there are only those that a compaction has replaced, and the empty segments that
 //! a roll has. Another one got its name from something else, and its records are missing: it stays until the policy of
-//! the topic, which a start does not know yet, decides (see `suspects`).
+//! the topic, which a start does not know yet, decides (see `suspects`). Nor does it excuse an index without its log where
+//! that index has a second file with the name of a deleted one.
 //!
 //! Owns: finishing or undoing interrupted operations, and which files are signs of missing records. Refuses: judging
 //! those signs; see `continuity`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use thalweg_record::Offset;
@@ -16,23 +17,13 @@ use thalweg_record::Offset;
 use super::health::Signs;
 use super::suspects;
 use crate::checkpoint::TXN_INDEX_FILE;
+use crate::compaction::{CLEANED_SUFFIX, SWAP_SUFFIX};
 use crate::disk::{Listed, TEMPORARY_SUFFIX};
+use crate::obstacles;
 use crate::segment::{
     DELETED_SUFFIX, FoundFiles, Home, INDEX_SUFFIX, LOG_SUFFIX, LOST_SUFFIX, MISSING_SUFFIX, SNAPSHOT_SUFFIX,
     TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, deleted_name, split_name,
 };
-use thalweg_ids::Uuid;
-
-/// The suffixes of the files that a log creates, whose names no directory may have.
-const OF_LOG: [&str; 7] = [
-    LOG_SUFFIX,
-    INDEX_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    TXN_INDEX_SUFFIX,
-    SNAPSHOT_SUFFIX,
-    LOST_SUFFIX,
-    MISSING_SUFFIX,
-];
 
 /// The files of a partition's directory, by their use.
 #[derive(Debug, Default)]
@@ -44,15 +35,19 @@ pub(super) struct PartitionFiles {
     pub(super) signs: Signs,
     /// Whether there is a checkpoint of the transaction indexes.
     pub(super) txn_checkpoint: bool,
+    /// The base offsets of missing segments behind the first whose transaction indexes are there.
+    pub(super) left_txn_indexes: Vec<Offset>,
+    /// The indexes with the names of deleted ones.
+    deleted_indexes: BTreeSet<(Offset, String)>,
 }
 
 /// Scans the files of a partition's directory, finishing or undoing interrupted operations.
 pub(super) fn sort_out(home: &Home) -> io::Result<PartitionFiles> {
     let (mut found, mut doomed, mut deleted) = (PartitionFiles::default(), Vec::new(), Vec::new());
-    let listed = crate::compaction::settle_swaps(home, home.disk.list(&home.dir)?)?;
-    for Listed { name, is_dir } in listed {
-        if is_dir {
-            move_out_of_the_way(home, &name)?;
+    let listed = obstacles::rename(&home.disk, &home.dir, home.disk.list(&home.dir)?, is_of_file)?;
+    let listed = crate::compaction::settle_swaps(home, listed)?;
+    for Listed { name, is_file, .. } in listed {
+        if !is_file {
             continue;
         }
         // Those that were being written when the process ended, or the disk was full.
@@ -63,7 +58,12 @@ pub(super) fn sort_out(home: &Home) -> io::Result<PartitionFiles> {
         if let Some(name_before) = name.strip_suffix(DELETED_SUFFIX) {
             match split_name(name_before) {
                 Some((offset, LOG_SUFFIX)) => deleted.push(offset),
-                _ => doomed.push(home.dir.join(&name)),
+                found_name => {
+                    found
+                        .deleted_indexes
+                        .extend(found_name.map(|(offset, suffix)| (offset, suffix.to_owned())));
+                    doomed.push(home.dir.join(&name));
+                }
             }
             continue;
         }
@@ -82,12 +82,19 @@ pub(super) fn sort_out(home: &Home) -> io::Result<PartitionFiles> {
     }
     for base in deleted {
         let path = deleted_name(&home.file(base, LOG_SUFFIX));
-        if found.is_behind_first(base) && home.disk.facts(&path)?.len > 0 {
-            found.signs.renamed.push(base);
-        } else {
-            found.deleted.push(base);
-            doomed.push(path);
+        let is_behind_first = found.is_behind_first(base);
+        if is_behind_first && home.disk.facts(&path)?.len > 0 {
+            // What a compaction has replaced by a segment that is missing stays for as long as that is.
+            if !found.has_second_index(base) && !found.signs.suspects.contains(&base) {
+                found.signs.renamed.push(base);
+            }
+            continue;
         }
+        // A roll leaves one of a segment that never had a batch.
+        if !is_behind_first || !had_batches(home, base)? {
+            found.deleted.push(base);
+        }
+        doomed.push(path);
     }
     found.settle_lone_indexes(home)?;
     found.segments.retain(|_, files| files.log);
@@ -95,17 +102,10 @@ pub(super) fn sort_out(home: &Home) -> io::Result<PartitionFiles> {
     Ok(found)
 }
 
-/// Renames a directory that has the name of a file that the log may create.
-fn move_out_of_the_way(home: &Home, name: &str) -> io::Result<()> {
-    if !split_name(name).is_some_and(|(_, suffix)| OF_LOG.contains(&suffix)) {
-        return Ok(());
-    }
-    let renamed = format!("{name}.{}-stray", Uuid::random());
-    tracing::warn!(
-        dir = %home.dir.display(), name, renamed,
-        "Renamed a directory that has the name of a file of the log; delete it if it is not needed"
-    );
-    home.disk.rename(&home.dir.join(name), &home.dir.join(renamed))
+/// Whether a name is that of a file that a log creates, renames or removes.
+fn is_of_file(name: &str) -> bool {
+    let ends = [TEMPORARY_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, DELETED_SUFFIX];
+    name == TXN_INDEX_FILE || ends.iter().any(|end| name.ends_with(end)) || split_name(name).is_some()
 }
 
 impl PartitionFiles {
@@ -116,6 +116,14 @@ impl PartitionFiles {
         !is_there && with_log.next().is_some_and(|first| first < base)
     }
 
+    /// Whether an index of a segment is there twice, once with the name of a deleted one: a compaction has replaced the
+    /// segment by one with the same base offset. Of a segment that was deleted since, each index has one of the two names.
+    fn has_second_index(&self, base: Offset) -> bool {
+        let files = self.segments.get(&base).copied().unwrap_or_default();
+        let is_there = |suffix: &str| self.deleted_indexes.contains(&(base, suffix.to_owned()));
+        (files.index && is_there(INDEX_SUFFIX)) || (files.time_index && is_there(TIME_INDEX_SUFFIX))
+    }
+
     /// Notes and removes the indexes without a log, apart from those before the first segment, which stay for as long
     /// as the records are missing.
     fn settle_lone_indexes(&mut self, home: &Home) -> io::Result<()> {
@@ -124,7 +132,10 @@ impl PartitionFiles {
         let last = with_log.next_back().unwrap_or(first);
         let alone: Vec<Offset> =
             self.segments.iter().filter(|(_, files)| !files.log).map(|(offset, _)| *offset).collect();
-        let has_other_name = |base: &Offset| self.deleted.contains(base) || self.signs.renamed.contains(base);
+        let has_other_name = |base: &Offset| {
+            (self.deleted.contains(base) || self.signs.renamed.contains(base))
+                && !self.has_second_index(*base)
+        };
         let is_between = |base: &&Offset| (first..last).contains(*base) && !has_other_name(base);
         let mut between: Vec<Offset> = alone.iter().filter(is_between).copied().collect();
         suspects::mark(home, &between)?;
@@ -134,8 +145,14 @@ impl PartitionFiles {
                 continue;
             }
             tracing::warn!(dir = %home.dir.display(), offset = base.0, "Deleted an index without a log");
-            for suffix in [INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX] {
+            for suffix in [INDEX_SUFFIX, TIME_INDEX_SUFFIX] {
                 home.disk.remove(&home.file(*base, suffix))?;
+            }
+            if between.contains(base) || self.signs.renamed.contains(base) {
+                // Removed once another index has its entries.
+                self.left_txn_indexes.extend(self.segments[base].txn_index.then_some(*base));
+            } else {
+                home.disk.remove(&home.file(*base, TXN_INDEX_SUFFIX))?;
             }
         }
         // Until the indexes are gone, the files of deleted segments, which go next, say what these are.

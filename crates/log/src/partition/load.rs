@@ -4,7 +4,8 @@
 //! match the batches.
 //!
 //! After a clean stop the log end is found from the last index entry and a few headers, with which the leader epochs
-//! are compared, as with the first ones of the newest segment; nothing else is read of the log, and no file stays open.
+//! are compared, as with the first ones of the newest segment; nothing else is read of the log but the last entry of each
+//! index, and no file stays open.
 //! After any other stop every batch from the recovery point on is read and checked; the first incomplete or invalid one
 //! ends the log. The indexes of these segments, the transaction indexes, the leader epochs and the producers are
 //! rebuilt from the batches. The leader epochs before are compared with the end of the segment before.
@@ -21,6 +22,7 @@ use super::flush::Flushing;
 use super::found::{had_batches, sort_out};
 use super::health::Health;
 use super::in_flight::recall_in_flight;
+use super::overlaps::Contradicted;
 use super::replay::{EpochReplay, replay_segments};
 use super::{PartitionLog, ReadHints, metadata, suspects};
 use crate::clock::Clock;
@@ -104,6 +106,8 @@ impl PartitionLog {
             log_end: Offset::ZERO,
             oddities: Oddities::default(),
             missing: None,
+            contradicted: None,
+            lost_markers: Vec::new(),
             has_txn_checkpoint: false,
         };
         let mut log = loading.into_log(name, topic_id, config, clock, Offset::ZERO);
@@ -127,17 +131,7 @@ impl PartitionLog {
         for (&base, &files) in &found.segments {
             segments.push(Segment::found(&home, base, files, now_ms)?);
         }
-        let closed = &segments[..segments.len().saturating_sub(1)];
-        let mut emptied = Vec::new();
-        for segment in closed.iter().filter(|segment| segment.is_empty()) {
-            if !found.signs.suspects.contains(&segment.base_offset)
-                && had_batches(&home, segment.base_offset)?
-            {
-                emptied.push(segment.base_offset);
-            }
-        }
-        suspects::mark(&home, &emptied)?;
-        found.signs.suspects.append(&mut emptied);
+        mark_emptied(&home, &segments, &mut found.signs.suspects)?;
         if segments.is_empty() {
             segments.push(Segment::create(&home, options.log_start, now_ms)?);
         }
@@ -149,11 +143,17 @@ impl PartitionLog {
             log_end: Offset::ZERO,
             oddities: Oddities { deleted: found.deleted, ..Oddities::default() },
             missing: None,
+            contradicted: None,
+            lost_markers: Vec::new(),
             has_txn_checkpoint: found.txn_checkpoint,
             segments,
             home,
         };
         let deleted_to = loading.load(&name, &config, options, now_ms)?;
+        let mut lost_markers = std::mem::take(&mut loading.lost_markers);
+        lost_markers.retain(|base| *base < loading.log_end && !found.signs.suspects.contains(base));
+        suspects::mark(&loading.home, &lost_markers)?;
+        found.signs.suspects.append(&mut lost_markers);
         let log_start = deleted_to.max(loading.segments[0].base_offset).min(loading.log_end);
         let mut log = loading.into_log(name, topic_id, config, clock, log_start);
         // Records that a clean stop did not leave, as in a segment of another log, may not be synced.
@@ -170,6 +170,7 @@ impl PartitionLog {
         log.producers.on_log_start(log_start.0);
         log.set_high_watermark(options.high_watermark);
         log.publish();
+        log.adopt_txn_indexes(&found.left_txn_indexes)?;
         log.note_lost_segments(found.signs, deleted_to)?;
         if options.synced_to.is_some() {
             // Nothing compacts a log with one writer, and nobody asks for its policy.
@@ -177,6 +178,20 @@ impl PartitionLog {
         }
         Ok(log)
     }
+}
+
+/// Marks the closed segments that had batches and are empty.
+fn mark_emptied(home: &Home, segments: &[Segment], suspects: &mut Vec<Offset>) -> io::Result<()> {
+    let closed = &segments[..segments.len().saturating_sub(1)];
+    let mut emptied = Vec::new();
+    for segment in closed.iter().filter(|segment| segment.is_empty()) {
+        if !suspects.contains(&segment.base_offset) && had_batches(home, segment.base_offset)? {
+            emptied.push(segment.base_offset);
+        }
+    }
+    suspects::mark(home, &emptied)?;
+    suspects.append(&mut emptied);
+    Ok(())
 }
 
 /// A partition while it is being opened.
@@ -190,6 +205,9 @@ pub(super) struct Loading {
     pub(super) log_end: Offset,
     pub(super) oddities: Oddities,
     pub(super) missing: Option<Offset>,
+    pub(super) contradicted: Option<Contradicted>,
+    /// Base offsets of missing segments by the checkpoint of the transaction indexes.
+    pub(super) lost_markers: Vec<Offset>,
     pub(super) has_txn_checkpoint: bool,
 }
 

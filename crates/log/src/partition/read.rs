@@ -167,6 +167,7 @@ impl PartitionLog {
             self.check_header(index, start, from)?;
             return Ok(Some(Sound { start, end: None }));
         }
+        self.check_before_first_read(index)?;
         let end = wanted.min(start.saturating_add(COMPARED_BYTES_MAX));
         let (near, examined) = self.examine_around(index, from, start, end)?;
         let start = if examined.mended {

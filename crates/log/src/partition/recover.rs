@@ -34,16 +34,10 @@ impl Loading {
         options: &OpenOptions,
         now_ms: i64,
     ) -> Result<(), LogError> {
-        let recovery_point = options.recovery_point;
         let latest_epoch = self.epochs.entries().last().map_or(Offset::ZERO, |(_, start)| *start);
         let synced_to = options.synced_to.map_or(Offset::ZERO, |synced_to| synced_to.max(latest_epoch));
-        let first = self.segments.partition_point(|segment| segment.base_offset <= recovery_point);
-        let first = first.saturating_sub(1);
+        let first = self.first_to_recover(name, options)?;
         let first_base = self.segments[first].base_offset;
-        self.epoch_replay = EpochReplay::new(self.epochs.clone(), first_base);
-        if let Some(before) = first.checked_sub(1) {
-            self.cut_leftovers(before, name, options)?;
-        }
         self.check_txn_indexes(first, name, config, now_ms)?;
         self.load_producers(config, first_base, now_ms)?;
         replay_segments(&self.home, &mut self.segments[..first], &mut self.producers, first_base)?;
@@ -52,7 +46,7 @@ impl Loading {
         self.log_end = first_base;
         let mut index = first;
         while index < self.segments.len() {
-            let examined = self.examine_segment(index, name, options)?;
+            let examined = self.examine_settled(index, name, options)?;
             let cut_bytes = self.recover_segment(index, name, config, options, synced_to, examined.fault)?;
             index += 1;
             self.drop_unused(index, name)?;
@@ -78,9 +72,10 @@ impl Loading {
 
     /// Logs what the checkpoints have and the log has not.
     fn note_missing(&mut self, name: &TopicPartition, options: &OpenOptions) {
+        self.missing = self.contradicted.and_then(|contradicted| contradicted.missing(self.log_end));
         let (log_end, recovery_point) = (self.log_end.0, options.recovery_point);
         if self.log_end < recovery_point {
-            self.missing = Some(recovery_point);
+            self.missing = self.missing.max(Some(recovery_point));
             tracing::error!(
                 partition = %name, log_end, recovery_point = recovery_point.0, "Synced records are missing"
             );
@@ -114,76 +109,44 @@ impl Loading {
         Ok(())
     }
 
-    /// Truncates bytes behind the last batch of a synced segment, before the next segment: they were truncated
-    /// before, and have reappeared after a power failure.
-    fn cut_leftovers(
-        &mut self,
-        index: usize,
-        name: &TopicPartition,
-        options: &OpenOptions,
-    ) -> Result<(), LogError> {
-        let Some(limit) = self.next_begins_at(index) else { return Ok(()) };
-        let segment = &mut self.segments[index];
-        let base = segment.base_offset;
-        let last = match segment.locate(&self.home, limit - 1) {
-            Ok(Some(last)) => {
-                segment.batch_at(&self.home, last.position).map_err(LogError::in_segment(base))?
-            }
-            Err(ScanError::Io(error)) => return Err(error.into()),
-            // Damage below the recovery point is left to its readers.
-            Ok(None) | Err(ScanError::Corrupt(_)) => None,
-        };
-        let Some(last) = last else { return Ok(()) };
-        let end = if last.header.next_offset() > limit { last.position } else { last.end() };
-        if end == segment.size_bytes() {
-            return Ok(());
-        }
-        let near = segment.position_not_behind(&self.home, limit - 1).map_err(LogError::in_segment(base))?;
-        let first = segment.batch_at(&self.home, near).map_err(LogError::in_segment(base))?;
-        let expected = first.filter(|_| near > 0).map_or(base, |first| first.header.base_offset);
-        let examined = self.examine_from(index, name, options, near, expected)?;
-        if examined.next_offset != limit || examined.fault.is_some() {
-            // Damage below the recovery point is left to its readers.
-            return Ok(());
-        }
-        let (end, segment) = (examined.end, &mut self.segments[index]);
-        if end < segment.size_bytes() {
-            let cut_bytes = segment.size_bytes() - end;
-            tracing::warn!(partition = %name, segment = base.0, cut_bytes, "Truncated bytes behind the last batch of a segment");
-            segment.cut(&self.home, end)?;
-            segment.truncate_transactions(&self.home, limit)?;
-            segment.rebuild_indexes(&self.home).map_err(LogError::in_segment(base))?;
-        }
-        Ok(())
-    }
-
     /// The base offset of the next segment, if it has a batch: bytes from there on do not belong to this one.
-    fn next_begins_at(&mut self, index: usize) -> Option<Offset> {
+    pub(super) fn next_begins_at(&mut self, index: usize) -> Option<Offset> {
         let first = self.first_of_next(index)?;
         let next_base = self.segments[index + 1].base_offset;
         (first.base_offset >= next_base).then_some(next_base)
     }
 
     /// The first batch of the next segment, if it can be read.
-    fn first_of_next(&mut self, index: usize) -> Option<BatchHeader> {
+    pub(super) fn first_of_next(&mut self, index: usize) -> Option<BatchHeader> {
         let next = self.segments.get_mut(index + 1)?;
         Some(next.batch_at(&self.home, 0).ok()??.header)
     }
 
-    /// Compares offsets and epochs of a segment's batches with each other.
-    fn examine_segment(
+    /// Compares offsets and epochs of a segment's batches with each other. Segments behind it that these contradict are set
+    /// aside.
+    fn examine_settled(
         &mut self,
         index: usize,
         name: &TopicPartition,
         options: &OpenOptions,
     ) -> Result<Examined, LogError> {
         let expected = self.segments[index].base_offset.max(self.log_end);
-        let examined = self.examine_from(index, name, options, 0, expected)?;
-        self.oddities.note(&examined);
-        Ok(examined)
+        loop {
+            let examined = self.examine_from(index, name, options, 0, expected)?;
+            if examined.overlap.is_some()
+                && let Some(batch) = self.batch_behind(index, examined.end)?
+                && self.contradicts_next(index, &batch)?
+                && self.begins_at_base(index)?
+            {
+                self.set_next_aside(index, name, options, &batch)?;
+                continue;
+            }
+            self.oddities.note(&examined);
+            return Ok(examined);
+        }
     }
 
-    fn examine_from(
+    pub(super) fn examine_from(
         &mut self,
         index: usize,
         name: &TopicPartition,
@@ -264,7 +227,10 @@ impl Loading {
             Err(ScanError::Corrupt(_)) if follows && is_zeros(&file, valid_bytes, size_bytes)? => {
                 cut_bytes = 0;
             }
-            Err(ScanError::Corrupt(_)) if is_leftover => cut_bytes = 0,
+            Err(ScanError::Corrupt(_)) if is_leftover => {
+                self.keep_before_cut(index, name, valid_bytes, log_end)?;
+                cut_bytes = 0;
+            }
             Err(ScanError::Corrupt(fault))
                 if options.synced_to.is_some()
                     && is_no_tail(&file, &fault, valid_bytes, size_bytes, log_end, limit)? =>
@@ -279,13 +245,30 @@ impl Loading {
                 before_cut(&self.home, name, segment, &file, &fault, valid_bytes, log_end)?;
             }
         }
+        self.end_segment(index, valid_bytes, aborted)?;
+        Ok(cut_bytes)
+    }
+
+    /// Cuts a segment that was read to the log end, and completes its indexes.
+    fn end_segment(
+        &mut self,
+        index: usize,
+        valid_bytes: u64,
+        mut aborted: Vec<AbortedTransaction>,
+    ) -> io::Result<()> {
+        let next_base = self.segments.get(index + 1).map(|next| next.base_offset);
         let segment = &mut self.segments[index];
         // Also when nothing is truncated: this releases space reserved beyond the end.
         segment.cut(&self.home, valid_bytes)?;
+        if let Some(next_base) = next_base {
+            // Those of a missing segment (see `txn_index`).
+            let known = segment.aborted_transactions(&self.home)?.into_iter();
+            aborted.extend(known.filter(|known| (self.log_end..next_base).contains(&known.last_offset)));
+        }
         segment.replace_aborted(&self.home, &aborted)?;
         self.home.disk.unless_full(segment.finish(&self.home))?;
         segment.set_judged();
-        Ok(cut_bytes)
+        Ok(())
     }
 
     /// Removes empty segments from `index` on that start below the log end: a roll created them and failed.
@@ -330,7 +313,7 @@ fn is_synced(fault: &CorruptBatch, synced_to: Offset) -> bool {
 }
 
 /// Keeps what is about to be cut, if it has batches, and logs the cut.
-fn before_cut(
+pub(super) fn before_cut(
     home: &Home,
     name: &TopicPartition,
     segment: &mut Segment,

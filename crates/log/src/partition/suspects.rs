@@ -67,6 +67,11 @@ impl Suspects {
         self.renamed.iter()
     }
 
+    /// Whether one of these offsets is that of a mark that is not judged.
+    pub(super) fn is_suspected(&self, offsets: Range<Offset>) -> bool {
+        self.unjudged.iter().any(|place| offsets.contains(place) && !self.renamed.contains(place))
+    }
+
     /// Notes damage at a marked place.
     pub(super) fn note_damage(&mut self, from: Offset, place: Offset) {
         self.damage.insert((from, place));

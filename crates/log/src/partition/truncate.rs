@@ -207,6 +207,9 @@ impl PartitionLog {
             return self.restart_keeping_loss(self.log_start);
         }
         self.log_end = end;
+        // It may have those of a missing segment behind it.
+        let active = self.segments.last_mut().expect("the segment with the offset was kept");
+        active.truncate_transactions(&self.home, end)?;
         self.log_start = self.log_start.min(self.log_end);
         self.epochs.truncate_from_end(self.log_end);
         self.reload_producers()?;

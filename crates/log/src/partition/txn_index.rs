@@ -13,6 +13,11 @@
 //! (see `segment::transactions`). These, and those of a directory without the file, are corrected. Earlier versions take
 //! version 1 for damage, and rebuild the indexes.
 //!
+//! A segment that is missing between others may have its index still. Its entries are added to the index of the segment
+//! before, for the records of those transactions that are left: a reader of committed records must not get them. If the
+//! segment is there again, its index is rebuilt, and its entries leave the other one. Where the index is gone, too, the
+//! checkpoint still names it: the start knows then that records are missing there (see `suspects`).
+//!
 //! Owns: the checkpoint, and rebuilding an index. Refuses: judging an index without a checkpoint, as in a directory
 //! written by Apache Kafka.
 
@@ -25,16 +30,48 @@ use super::PartitionLog;
 use super::error::LogError;
 use super::load::Loading;
 use super::replay::{aborted_in, replay_segments};
-use crate::checkpoint::{self, TXN_INDEX_FILE};
+use crate::checkpoint::{self, TXN_INDEX_FILE, TxnIndexes};
 use crate::config::LogConfig;
 use crate::producers::{Producers, snapshot};
-use crate::segment::{Home, SNAPSHOT_SUFFIX, Segment};
+use crate::segment::transactions::{self, AbortedTransaction};
+use crate::segment::{Home, SNAPSHOT_SUFFIX, Segment, TXN_INDEX_SUFFIX};
 use crate::topic_partition::TopicPartition;
 
 impl PartitionLog {
     /// Records the current transaction indexes. Without any, no file is created.
     pub(super) fn write_txn_checkpoint(&mut self) -> io::Result<()> {
         write(&self.home, &mut self.segments)
+    }
+
+    /// Adds the entries of the transaction indexes of missing segments with these base offsets to those of the segments before
+    /// them, and removes the files.
+    pub(super) fn adopt_txn_indexes(&mut self, bases: &[Offset]) -> io::Result<()> {
+        for &base in bases {
+            let path = self.home.file(base, TXN_INDEX_SUFFIX);
+            let index = self.segments.partition_point(|segment| segment.base_offset < base);
+            let next_base = self.segments.get(index).map(|next| next.base_offset);
+            if let (Some(before), Some(next_base)) = (index.checked_sub(1), next_base)
+                && base < next_base
+            {
+                let found = transactions::read(&self.home.disk, &path)?;
+                let of_segment =
+                    |aborted: &AbortedTransaction| (base..next_base).contains(&aborted.last_offset);
+                let segment = &mut self.segments[before];
+                let mut known = segment.aborted_transactions(&self.home)?;
+                known.retain(|aborted| aborted.last_offset < base);
+                known.extend(found.into_iter().filter(of_segment));
+                segment.replace_aborted(&self.home, &known)?;
+                write(&self.home, &mut self.segments)?;
+                tracing::warn!(
+                    partition = %self.name, segment = base.0,
+                    "Kept the aborted transactions of a missing segment"
+                );
+            }
+            if next_base != Some(base) {
+                self.home.disk.remove(&path)?;
+            }
+        }
+        Ok(())
     }
 
     /// As [`PartitionLog::write_txn_checkpoint`], where a failure costs no more than an index that is made again.
@@ -79,6 +116,9 @@ impl Loading {
                 None
             }
         };
+        if let Some(expected) = &expected {
+            self.note_lost_markers(expected);
+        }
         let mut remade = false;
         for index in 0..count {
             let segment = &mut self.segments[index];
@@ -94,6 +134,7 @@ impl Loading {
             self.remake_txn_index(index, config, now_ms)?;
             remade = true;
         }
+        remade |= self.remake_returned(count, config, now_ms)?;
         if expected.is_some_and(|expected| !expected.is_current) {
             return self.correct_txn_indexes(count);
         }
@@ -101,6 +142,40 @@ impl Loading {
             self.home.disk.unless_full(write(&self.home, &mut self.segments))?;
         }
         Ok(())
+    }
+
+    /// Notes the segments between others that had a transaction index and are missing with all their files.
+    fn note_lost_markers(&mut self, expected: &TxnIndexes) {
+        let [first, .., last] = &self.segments[..] else { return };
+        let is_lost = |base: &Offset| {
+            (first.base_offset..last.base_offset).contains(base)
+                && self.segments.binary_search_by_key(base, |segment| segment.base_offset).is_err()
+                && !self.oddities.deleted.contains(base)
+        };
+        self.lost_markers = expected.sums.keys().filter(|base| is_lost(base)).copied().collect();
+    }
+
+    /// Rebuilds the transaction indexes of segments that were missing, whose entries those of the segments before have. Returns
+    /// whether there are any.
+    fn remake_returned(&mut self, count: usize, config: &LogConfig, now_ms: i64) -> Result<bool, LogError> {
+        let mut remade = false;
+        for index in 0..count {
+            let Some(next) = self.segments.get(index + 1).map(|next| next.base_offset) else { break };
+            let known = self.segments[index].aborted_transactions(&self.home)?;
+            if known.last().is_none_or(|aborted| aborted.last_offset < next) {
+                continue;
+            }
+            for aborted in known.iter().filter(|aborted| aborted.last_offset >= next) {
+                let behind =
+                    self.segments.partition_point(|segment| segment.base_offset <= aborted.last_offset);
+                if behind <= count {
+                    self.remake_txn_index(behind - 1, config, now_ms)?;
+                }
+            }
+            self.segments[index].truncate_transactions(&self.home, next)?;
+            remade = true;
+        }
+        Ok(remade)
     }
 
     /// Corrects last stable offsets that earlier versions or Apache Kafka have written behind their markers, and notes that

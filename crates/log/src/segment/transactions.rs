@@ -127,7 +127,7 @@ fn replace(disk: &Disk, path: &Path, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// All entries; bytes after the last whole one, or of an unknown version, are left out.
-fn read(disk: &Disk, path: &Path) -> io::Result<Vec<AbortedTransaction>> {
+pub fn read(disk: &Disk, path: &Path) -> io::Result<Vec<AbortedTransaction>> {
     let bytes = disk.read_if_exists(path)?.unwrap_or_default();
     Ok(bytes.chunks_exact(ENTRY_BYTES).map_while(decode).collect())
 }

@@ -16,6 +16,7 @@ mod lost_beginning;
 mod missing_segments;
 mod model;
 mod moves;
+mod obstacles;
 mod overlaps;
 mod power_failure;
 mod producers;

@@ -82,7 +82,7 @@ pub fn offsets(log: &mut PartitionLog, from: Offset) -> (Vec<i64>, Option<LogErr
 }
 
 /// The same, below `to`.
-fn offsets_to(log: &mut PartitionLog, mut from: Offset, to: Offset) -> (Vec<i64>, Option<LogError>) {
+pub fn offsets_to(log: &mut PartitionLog, mut from: Offset, to: Offset) -> (Vec<i64>, Option<LogError>) {
     let mut found = Vec::new();
     loop {
         let slice = match log.read(from, 200, to, true) {

@@ -388,25 +388,3 @@ fn hostile_directories_are_opened_without_a_panic() {
         let _ = log.close();
     }
 }
-
-#[test]
-fn directory_with_the_name_of_a_file_of_the_log_is_moved_out_of_the_way() {
-    for (suffix, clean) in [(".snapshot", true), (".snapshot", false), (".log", true), (".index", false)] {
-        let bench = Bench::with(LogConfig { segment_bytes: 250, ..LogConfig::default() });
-        let mut log = bench.create();
-        append(&mut log, &Spec::new(2).value_bytes(60).producer(7, 0, 0).build());
-        log.close().expect("closes");
-        drop(log);
-        let name = format!("{:020}{suffix}", 4);
-        bench.disk.create_dir(&bench.file(&name)).expect("something else is there");
-        bench.disk.create_dir(&bench.file(&name).join("full")).expect("with something in it");
-        let mut log = bench.open(&OpenOptions { recovery_point: Offset(2), ..OpenOptions::new(clean) });
-        for sequence in [2, 4] {
-            append(&mut log, &Spec::new(2).value_bytes(60).producer(7, 0, sequence).build());
-        }
-        assert_eq!(log.segment_offsets(), [Offset(0), Offset(2), Offset(4)]);
-        log.close().expect("closes");
-        let kept = bench.names().into_iter().find(|found| found.starts_with(&name) && *found != name);
-        assert!(bench.disk.exists(&bench.file(&kept.expect("it has another name")).join("full")));
-    }
-}

@@ -123,3 +123,79 @@ fn logs_that_a_compaction_has_replaced_go_once_the_log_is_known_to_be_compacted(
     log.purge_deleted(i64::MAX);
     assert_eq!((log.damage(), deleted()), (None, 0));
 }
+
+/// A compacted log whose process was killed right after a compaction, with the files that this has replaced.
+fn just_compacted() -> (Bench, OpenOptions, Vec<Offset>) {
+    let mut bench = Bench::with(LogConfig {
+        cleanup_policy: CleanupPolicy::COMPACT,
+        min_cleanable_dirty_ratio: 0.0,
+        segment_bytes: 600,
+        index_interval_bytes: 100,
+        file_delete_delay_ms: 60_000,
+        ..LogConfig::default()
+    });
+    let mut log = bench.create();
+    // Some keys of each batch are in no later one.
+    for records in (1..=12).rev() {
+        append(&mut log, &Spec::new(records).value_bytes(25).build());
+    }
+    log.set_high_watermark(log.log_end_offset());
+    bench.config.segment_bytes = 300;
+    log.set_config(Arc::new(bench.config.clone()));
+    compact(&mut log, NOW_MS).expect("it is dirty");
+    let log_end = log.log_end_offset();
+    let options = OpenOptions { recovery_point: log_end, high_watermark: log_end, ..OpenOptions::new(false) };
+    let segments = log.segment_offsets();
+    assert!(segments.len() > 4, "{segments:?}");
+    (bench, options, segments)
+}
+
+#[test]
+fn segment_that_is_missing_after_a_compaction_is_damage() {
+    for (at, empties) in [(0, false), (0, true), (2, false), (2, true)] {
+        let (bench, options, segments) = just_compacted();
+        let base = segments[at];
+        assert!(bench.disk.exists(&renamed(&bench, base)), "the one that was replaced");
+        match empties {
+            true => bench.write_file(&log_name(base.0), &[]),
+            false => bench.disk.remove(&bench.file(&log_name(base.0))).expect("removes"),
+        }
+        for start in 0..3 {
+            let mut log = bench.open(&options);
+            assert_eq!(log.end_at_gap().expect("it is looked through"), None);
+            let Some(Damage::Unreadable(from)) = log.damage() else {
+                panic!("start {start}: {base} is missing, emptied: {empties}")
+            };
+            assert!(from <= base && at.checked_sub(1).is_none_or(|before| from > segments[before]), "{from}");
+            log.purge_deleted(i64::MAX);
+        }
+    }
+}
+
+#[test]
+fn kill_while_a_compacted_segment_is_deleted_is_no_damage() {
+    for renames in 1..=3 {
+        let (bench, options, segments) = just_compacted();
+        drop(bench.open(&options));
+        for suffix in &[".log", ".index", ".timeindex"][..renames] {
+            let path = bench.home().file(segments[0], suffix);
+            let deleted = bench.home().file(segments[0], &format!("{suffix}.deleted"));
+            bench.disk.rename(&path, &deleted).expect("renames");
+        }
+        let log = bench.open(&options);
+        assert_eq!((log.damage(), log.log_start_offset()), (None, segments[1]), "{renames}");
+    }
+}
+
+#[test]
+fn empty_log_with_the_name_of_a_deleted_one_excuses_no_index_with_entries() {
+    for (named, clean) in [(BASE, true), (BASE, false), (BASE + 2, true), (BASE + 2, false)] {
+        let bench = closed();
+        bench.disk.remove(&bench.file(&log_name(BASE.0))).expect("removes");
+        bench.write_file(&format!("{}.deleted", log_name(named.0)), &[]);
+        let options = OpenOptions { recovery_point: END, high_watermark: END, ..OpenOptions::new(clean) };
+        for _ in 0..2 {
+            assert_eq!(opened(&bench, &options).damage(), Some(Damage::Unreadable(BASE)), "{named}, {clean}");
+        }
+    }
+}

@@ -316,3 +316,90 @@ fn high_watermark_of_a_clean_stop_tells_that_records_are_missing() {
     let options = OpenOptions { clean: false, ..options };
     assert_eq!(bench.open(&options).damage(), None, "a power failure may have taken them");
 }
+
+/// A closed log whose first segments have a transaction that the second one aborts, the base offset of that and the next, and
+/// the log end.
+fn aborted_in_second() -> (Bench, Offset, Offset, Offset) {
+    let bench = Bench::with(LogConfig { segment_bytes: 500, ..LogConfig::default() });
+    let mut log = bench.create();
+    let mut sequence = 0;
+    while log.segment_offsets().len() < 2 {
+        begin(&mut log, 1, sequence);
+        sequence += 1;
+    }
+    end(&mut log, 1, ControlRecordType::Abort);
+    while log.segment_offsets().len() < 4 {
+        append(&mut log, &Spec::new(2).value_bytes(60).build());
+    }
+    log.set_high_watermark(log.log_end_offset());
+    log.close().expect("closes");
+    let segments = log.segment_offsets();
+    (bench, segments[1], segments[2], log.log_end_offset())
+}
+
+#[test]
+fn aborted_records_stay_hidden_when_the_segment_with_the_marker_is_missing() {
+    for (clean, ways) in [(true, 0), (false, 0), (true, 1), (false, 1)] {
+        let (bench, base, next, end) = aborted_in_second();
+        let (log_name, deleted) = (log_name(base.0), format!("{:020}.log.deleted", base.0));
+        let bytes = bench.read_file(&log_name);
+        match ways {
+            0 => bench.disk.remove(&bench.file(&log_name)).expect("removes"),
+            _ => bench.disk.rename(&bench.file(&log_name), &bench.file(&deleted)).expect("renames"),
+        }
+        for start in 0..3 {
+            let options = OpenOptions { high_watermark: end, ..OpenOptions::new(clean) };
+            let recovery_point = if clean { end } else { next };
+            let mut log = bench.open(&OpenOptions { recovery_point, ..options });
+            assert_eq!(log.end_at_gap().expect("it is looked through"), None);
+            assert_eq!(log.damage(), Some(Damage::Unreadable(base)), "start {start}");
+            let hidden = log.aborted_transactions(Offset(0), base).expect("reads");
+            assert_eq!(hidden.len(), 1, "start {start}, clean: {clean}, {ways}");
+            assert_eq!(hidden[0].first_offset, Offset(0));
+            assert!((base..next).contains(&hidden[0].last_offset));
+            log.accept_loss_at_ends().expect("no other replica has them");
+            if clean {
+                log.close().expect("closes");
+            }
+        }
+        if ways == 1 {
+            bench.disk.remove(&bench.file(&deleted)).expect("removes");
+        }
+        bench.write_file(&log_name, &bytes);
+        let mut log = bench.open(&OpenOptions { recovery_point: next, ..OpenOptions::new(false) });
+        for from in [Offset(0), base] {
+            let hidden = log.aborted_transactions(from, next).expect("reads");
+            assert_eq!(hidden.len(), 1, "it is there again: {hidden:?}");
+        }
+        log.truncate_to(base).expect("truncates");
+        assert_eq!(log.aborted_transactions(Offset(0), base).expect("reads"), []);
+    }
+}
+
+#[test]
+fn truncation_drops_the_aborted_transactions_of_a_missing_segment() {
+    let (bench, base, next, _) = aborted_in_second();
+    bench.disk.remove(&bench.file(&log_name(base.0))).expect("removes");
+    let mut log = bench.open(&OpenOptions { recovery_point: next, ..OpenOptions::new(true) });
+    log.drop_damage().expect("drops");
+    assert_eq!(log.log_end_offset(), base);
+    assert_eq!(log.aborted_transactions(Offset(0), base).expect("reads"), []);
+}
+
+#[test]
+fn missing_segment_with_an_abort_marker_is_damage_at_once() {
+    for clean in [true, false] {
+        let (bench, base, next, end) = aborted_in_second();
+        for name in bench.names().iter().filter(|name| name.starts_with(&format!("{:020}.", base.0))) {
+            bench.disk.remove(&bench.file(name)).expect("removes");
+        }
+        let recovery_point = if clean { end } else { next };
+        for start in 0..2 {
+            let options = OpenOptions { recovery_point, high_watermark: end, ..OpenOptions::new(clean) };
+            let mut log = bench.open(&options);
+            assert_eq!(log.end_at_gap().expect("it is looked through"), None);
+            assert_eq!(log.damage(), Some(Damage::Unreadable(base)), "start {start}");
+            log.close().expect("closes");
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! Segments with offsets that the segment before has, too.
+//!
+//! A roll begins the next segment where the last batch ends. Two things leave more in a file: a truncation that a power
+//! failure has undone, and something that has put another segment between those of the log. After a truncation the next
+//! segment is of a later leader epoch, which `leader-epoch-checkpoint` knows: only such bytes are cut. All others may be
+//! acknowledged records, so that they stay, and where they reach the recovery point, the segment that contradicts them is
+//! set aside. If it has more offsets, or the checkpoint does not know the epoch of the bytes, records count as missing.
+//!
+//! Owns: finding such segments, and the choice between two of them at the end of a log. Refuses: the choice between two
+//! that others follow: both are damaged then (see `continuity`).
+
+use std::io;
+
+use thalweg_record::{BatchHeader, Offset};
+
+use super::PartitionLog;
+use super::error::LogError;
+use super::examine::Examined;
+use super::load::{Loading, OpenOptions};
+use super::recover::before_cut;
+use super::replay::EpochReplay;
+use crate::scan::{CorruptBatch, Placed, ScanError, is_sound};
+use crate::segment::{Home, Segment};
+use crate::set_aside::SetAside;
+use crate::topic_partition::TopicPartition;
+
+/// What a recovery has set aside because the segment before has the same offsets.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Contradicted {
+    /// Where its records end.
+    end: Offset,
+    /// Whether the checkpoint of epochs does not confirm the records that are kept.
+    in_doubt: bool,
+}
+
+impl Contradicted {
+    /// Up to where records may be missing from a log that ends at `log_end`.
+    pub(super) fn missing(&self, log_end: Offset) -> Option<Offset> {
+        let end = if self.in_doubt { self.end.max(log_end + 1) } else { self.end };
+        (end > log_end).then_some(end)
+    }
+}
+
+/// The batch of a segment that has offsets of the next, or lies behind its last one.
+pub(super) fn batch_of_next(
+    home: &Home,
+    segment: &mut Segment,
+    next_base: Offset,
+) -> Result<Option<Placed>, ScanError> {
+    let Some(last) = segment.locate(home, next_base - 1)? else { return Ok(None) };
+    let found = segment.batch_at(home, last.position)?;
+    let Some(batch) = found.filter(|batch| batch.header.next_offset() <= next_base) else { return Ok(found) };
+    // Bytes that are no batch belong to nothing.
+    match segment.batch_at(home, batch.end()) {
+        Err(ScanError::Corrupt(_)) => Ok(None),
+        followed => followed,
+    }
+}
+
+/// Whether a segment has offsets of the next by the last entry of its index, which is at most an index interval before
+/// its end.
+fn is_indexed_beyond(home: &Home, segment: &mut Segment, next_base: Offset) -> io::Result<bool> {
+    Ok(segment.last_indexed(home)?.is_some_and(|last| last >= next_base))
+}
+
+impl Loading {
+    /// The segment from which on a log is recovered: the one with the recovery point. Those that are put between the
+    /// batches of an earlier one, which reaches the recovery point, are set aside, and what a truncation before it has
+    /// left is cut.
+    pub(super) fn first_to_recover(
+        &mut self,
+        name: &TopicPartition,
+        options: &OpenOptions,
+    ) -> Result<usize, LogError> {
+        loop {
+            let recovery_point = options.recovery_point;
+            let first = self.segments.partition_point(|segment| segment.base_offset <= recovery_point);
+            let first = first.saturating_sub(1);
+            let first_base = self.segments[first].base_offset;
+            self.epoch_replay = EpochReplay::new(self.epochs.clone(), first_base);
+            let Some(before) = first.checked_sub(1) else { return Ok(first) };
+            let mut contradicted = None;
+            for index in 0..=before {
+                let next_base = self.segments[index + 1].base_offset;
+                if contradicted.is_none()
+                    && (index == before
+                        || is_indexed_beyond(&self.home, &mut self.segments[index], next_base)?)
+                {
+                    let batch = self.contradiction(index, name, options)?;
+                    contradicted = batch.map(|batch| (index, batch));
+                }
+            }
+            let Some((index, batch)) = contradicted else {
+                self.cut_leftovers(before, name, options)?;
+                return Ok(first);
+            };
+            self.set_next_aside(index, name, options, &batch)?;
+        }
+    }
+
+    /// The batch of a segment that contradicts the next one, if the segment reaches the recovery point and the one before
+    /// does not contradict it.
+    fn contradiction(
+        &mut self,
+        index: usize,
+        name: &TopicPartition,
+        options: &OpenOptions,
+    ) -> Result<Option<Placed>, LogError> {
+        if self.batch_of_next(index)?.is_none() || (index > 0 && self.batch_of_next(index - 1)?.is_some()) {
+            return Ok(None);
+        }
+        let next_base = self.segments[index + 1].base_offset;
+        let Some(examined) = self.examine_end(index, name, options, next_base)? else { return Ok(None) };
+        let found = examined.overlap.is_some().then_some(examined.end);
+        let Some(position) = found else { return Ok(None) };
+        match self.batch_behind(index, position)? {
+            Some(batch) if self.contradicts_next(index, &batch)? && self.begins_at_base(index)? => {
+                let reaches = self.segments[index].locate(&self.home, options.recovery_point - 1);
+                match reaches {
+                    Ok(reaches) => Ok(reaches.map(|_| batch)),
+                    Err(ScanError::Io(error)) => Err(error.into()),
+                    Err(ScanError::Corrupt(_)) => Ok(None),
+                }
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// As [`batch_of_next`]. Damage below the recovery point is left to its readers.
+    fn batch_of_next(&mut self, index: usize) -> Result<Option<Placed>, LogError> {
+        let next_base = self.segments[index + 1].base_offset;
+        match batch_of_next(&self.home, &mut self.segments[index], next_base) {
+            Ok(batch) => Ok(batch),
+            Err(ScanError::Io(error)) => Err(error.into()),
+            Err(ScanError::Corrupt(_)) => Ok(None),
+        }
+    }
+
+    /// Whether a batch at the end of a segment, with offsets of the next, may count instead of that: it is whole, and a
+    /// truncation does not explain it.
+    pub(super) fn contradicts_next(&mut self, index: usize, batch: &Placed) -> Result<bool, LogError> {
+        let next = &self.segments[index + 1];
+        if next.is_empty() || batch.header.next_offset() <= next.base_offset {
+            return Ok(false);
+        }
+        if self.first_of_next(index).is_some_and(|next| self.was_truncated(&batch.header, &next)) {
+            return Ok(false);
+        }
+        let file = self.segments[index].file(&self.home)?;
+        Ok(is_sound(&file, batch.position, batch.header.size_bytes())?)
+    }
+
+    /// Whether the first batch of a segment is that of its name. Something else may have replaced one where it is not: such a
+    /// segment is no reason to set aside another.
+    pub(super) fn begins_at_base(&mut self, index: usize) -> io::Result<bool> {
+        let first = self.batch_behind(index, 0)?;
+        Ok(first.is_some_and(|first| first.header.base_offset == self.segments[index].base_offset))
+    }
+
+    /// Whether a batch is of an earlier leader epoch than the first one of the next segment, which is that of the
+    /// checkpoint there.
+    fn was_truncated(&self, batch: &BatchHeader, next: &BatchHeader) -> bool {
+        let known = self.epoch_replay.checkpoint().at(next.base_offset);
+        batch.leader_epoch < next.leader_epoch && known == Some(next.leader_epoch)
+    }
+
+    /// Sets the next segment aside, which a batch of this one contradicts. A log with one writer is not changed.
+    pub(super) fn set_next_aside(
+        &mut self,
+        index: usize,
+        name: &TopicPartition,
+        options: &OpenOptions,
+        batch: &Placed,
+    ) -> Result<(), LogError> {
+        let (base, next) = (self.segments[index].base_offset, &mut self.segments[index + 1]);
+        let (next_base, size_bytes) = (next.base_offset, next.size_bytes());
+        let fault = CorruptBatch::reaching_into(batch, next_base);
+        if options.synced_to.is_some() {
+            return Err(LogError::Damaged { segment: base, offset: next_base, fault });
+        }
+        let end = match next.read_next_offset(&self.home) {
+            Ok(end) => end,
+            Err(ScanError::Io(error)) => return Err(error.into()),
+            Err(ScanError::Corrupt(_)) => next_base,
+        };
+        let known = self.epoch_replay.checkpoint().at(batch.header.base_offset);
+        let aside = SetAside::create(&self.home, name)?;
+        tracing::error!(
+            partition = %name, segment = next_base.0, size_bytes, before = base.0, %fault,
+            kept_in = %aside.dir().display(),
+            "Set aside a segment with offsets that the one before has, too"
+        );
+        aside.take_one(&mut self.segments, index + 1).inspect_err(|_| {
+            aside.discard_if_empty();
+        })?;
+        let before = self.contradicted.unwrap_or_default();
+        self.contradicted = Some(Contradicted {
+            end: before.end.max(end),
+            in_doubt: before.in_doubt || known != Some(batch.header.leader_epoch),
+        });
+        Ok(())
+    }
+
+    /// Truncates bytes behind the last batch of a synced segment, before the next segment: they were truncated
+    /// before, and have reappeared after a power failure.
+    fn cut_leftovers(
+        &mut self,
+        index: usize,
+        name: &TopicPartition,
+        options: &OpenOptions,
+    ) -> Result<(), LogError> {
+        let Some(limit) = self.next_begins_at(index) else { return Ok(()) };
+        let base = self.segments[index].base_offset;
+        let Some(examined) = self.examine_end(index, name, options, limit)? else { return Ok(()) };
+        if examined.next_offset != limit || examined.fault.is_some() {
+            // Damage below the recovery point is left to its readers.
+            return Ok(());
+        }
+        let end = examined.end;
+        if end < self.segments[index].size_bytes() {
+            if let Some(batch) = self.batch_behind(index, end)?
+                && self.contradicts_next(index, &batch)?
+            {
+                // Which of the two segments counts is not known.
+                return Ok(());
+            }
+            self.keep_before_cut(index, name, end, limit)?;
+            let segment = &mut self.segments[index];
+            segment.cut(&self.home, end)?;
+            segment.truncate_transactions(&self.home, limit)?;
+            segment.rebuild_indexes(&self.home).map_err(LogError::in_segment(base))?;
+        }
+        Ok(())
+    }
+
+    /// Compares the last batches of a segment below `limit` and those behind them with each other, if there are any behind.
+    fn examine_end(
+        &mut self,
+        index: usize,
+        name: &TopicPartition,
+        options: &OpenOptions,
+        limit: Offset,
+    ) -> Result<Option<Examined>, LogError> {
+        let segment = &mut self.segments[index];
+        let base = segment.base_offset;
+        let last = match segment.locate(&self.home, limit - 1) {
+            Ok(Some(last)) => {
+                segment.batch_at(&self.home, last.position).map_err(LogError::in_segment(base))?
+            }
+            Err(ScanError::Io(error)) => return Err(error.into()),
+            // Damage below the recovery point is left to its readers.
+            Ok(None) | Err(ScanError::Corrupt(_)) => None,
+        };
+        let Some(last) = last else { return Ok(None) };
+        let end = if last.header.next_offset() > limit { last.position } else { last.end() };
+        if end == segment.size_bytes() {
+            return Ok(None);
+        }
+        let near = segment.position_not_behind(&self.home, limit - 1).map_err(LogError::in_segment(base))?;
+        let first = segment.batch_at(&self.home, near).map_err(LogError::in_segment(base))?;
+        let expected = first.filter(|_| near > 0).map_or(base, |first| first.header.base_offset);
+        self.examine_from(index, name, options, near, expected).map(Some)
+    }
+
+    /// The batch at a position behind the last one that belongs to a segment.
+    pub(super) fn batch_behind(&mut self, index: usize, position: u64) -> io::Result<Option<Placed>> {
+        match self.segments[index].batch_at(&self.home, position) {
+            Ok(batch) => Ok(batch),
+            Err(ScanError::Corrupt(_)) => Ok(None),
+            Err(ScanError::Io(error)) => Err(error),
+        }
+    }
+
+    /// Logs that bytes behind the last batch of a segment are about to be cut, from `end` on, and keeps a copy of them,
+    /// unless they were truncated before: something else may have damaged records there.
+    pub(super) fn keep_before_cut(
+        &mut self,
+        index: usize,
+        name: &TopicPartition,
+        end: u64,
+        limit: Offset,
+    ) -> Result<(), LogError> {
+        let next = self.first_of_next(index);
+        let segment = &mut self.segments[index];
+        let (base, cut_bytes) = (segment.base_offset, segment.size_bytes() - end);
+        let fault = match segment.batch_at(&self.home, end) {
+            Ok(None) => return Ok(()),
+            Ok(Some(batch)) if next.is_some_and(|next| self.was_truncated(&batch.header, &next)) => {
+                tracing::warn!(
+                    partition = %name, segment = base.0, cut_bytes,
+                    "Truncated bytes behind the last batch of a segment"
+                );
+                return Ok(());
+            }
+            Ok(Some(batch)) => CorruptBatch::reaching_into(&batch, limit),
+            Err(ScanError::Corrupt(fault)) => fault,
+            Err(ScanError::Io(error)) => return Err(error.into()),
+        };
+        let segment = &mut self.segments[index];
+        let file = segment.file(&self.home)?;
+        before_cut(&self.home, name, segment, &file, &fault, end, limit)
+    }
+}
+
+impl PartitionLog {
+    /// Checks the segments whose index says that they have offsets of the next, and those before a segment without an
+    /// index, which no process leaves. Where no segment has an index, that is how the whole log came here. Others are
+    /// checked when they are read, and in the background.
+    pub(super) fn check_overlaps_by_index(&mut self) -> Result<(), LogError> {
+        for index in 1..self.segments.len() {
+            let [before, next] = &mut self.segments[index - 1..=index] else { break };
+            let is_added = next.lacks_index() && !before.lacks_index();
+            if is_added || is_indexed_beyond(&self.home, before, next.base_offset)? {
+                self.damage_at(index - 1, Self::check_overlap)?;
+                self.segments[index - 1].release(&self.home)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks the segment before one that is read for the first time since the start.
+    pub(super) fn check_before_first_read(&mut self, index: usize) -> Result<(), LogError> {
+        let Some(before) = index.checked_sub(1) else { return Ok(()) };
+        let segment = &self.segments[before];
+        if !self.health.unchecked.contains(&segment.base_offset) {
+            return Ok(());
+        }
+        let was_open = segment.is_open();
+        let checked = match self.damage_at(before, Self::check_begin)? {
+            // All of it is of another log or segment: this one does not count any less for that.
+            Some(_) => Ok(()),
+            None => self.check_overlap(before),
+        };
+        if !was_open {
+            self.segments[before].release(&self.home)?;
+        }
+        checked
+    }
+}
