@@ -13,7 +13,7 @@ use thalweg_record::Offset;
 
 use super::error::LogError;
 use super::health::LostBeginning;
-use super::{PartitionLog, ReadHints};
+use super::{PartitionLog, ReadHints, txn_index};
 use crate::compaction::{
     CLEANED_SUFFIX, Cleaned, CompactionJob, CompactionOutcome, CompactionStats, LastRecord, NewlyUnread,
     SWAP_SUFFIX, Source,
@@ -96,6 +96,7 @@ impl CompactionSwap {
                 tracing::warn!(path = %path.display(), %error, "Failed to remove an unused segment");
             }
         }
+        txn_index::sync(&self.disk, &self.log_dir)?;
         self.disk.sync_dir(&self.log_dir)
     }
 
