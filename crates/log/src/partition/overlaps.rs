@@ -36,7 +36,7 @@ pub(super) struct Contradicted {
 impl Contradicted {
     /// Up to where records may be missing from a log that ends at `log_end`.
     pub(super) fn missing(&self, log_end: Offset) -> Option<Offset> {
-        let end = if self.in_doubt { self.end.max(log_end + 1) } else { self.end };
+        let end = if self.in_doubt { self.end.max(Offset(log_end.0.saturating_add(1))) } else { self.end };
         (end > log_end).then_some(end)
     }
 }
@@ -335,5 +335,17 @@ impl PartitionLog {
             self.segments[before].release(&self.home)?;
         }
         checked
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_missing_behind_the_largest_offset() {
+        let doubt = Contradicted { end: Offset(7), in_doubt: true };
+        assert_eq!(doubt.missing(Offset(7)), Some(Offset(8)));
+        assert_eq!(doubt.missing(Offset(i64::MAX)), None);
     }
 }

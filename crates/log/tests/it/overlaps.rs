@@ -322,3 +322,19 @@ fn read_to_error(log: &mut PartitionLog) -> (Vec<u8>, bool) {
         }
     }
 }
+
+#[test]
+fn file_named_by_the_largest_offset_ends_no_start() {
+    for (suffix, clean) in
+        [".log", ".log.swap"].into_iter().flat_map(|suffix| [(suffix, true), (suffix, false)])
+    {
+        let bench = closed();
+        let name = format!("{:020}{suffix}", i64::MAX);
+        bench.write_file(&name, &Spec::new(2).at(END.0, 0).build());
+        let options = OpenOptions { recovery_point: END, high_watermark: END, ..OpenOptions::new(clean) };
+        let mut log = bench.open(&options);
+        log.end_at_gap().expect("it is looked through");
+        let (found, _) = offsets_to(&mut log, Offset(0), END);
+        assert_eq!(found, (0..END.0).collect::<Vec<_>>(), "{suffix}, clean: {clean}");
+    }
+}
