@@ -63,7 +63,13 @@ impl PartitionLog {
                 known.retain(|aborted| aborted.last_offset < base);
                 known.extend(found.into_iter().filter(of_segment));
                 segment.replace_aborted(&self.home, &known)?;
+                if let Some(index) = segment.txn_index(&self.home) {
+                    // Nothing else has the entries once the file is gone.
+                    self.home.disk.open(&index)?.sync_data()?;
+                }
                 write(&self.home, &mut self.segments)?;
+                sync(&self.home.disk, &self.home.dir)?;
+                self.home.disk.sync_dir(&self.home.dir)?;
                 tracing::warn!(
                     partition = %self.name, segment = base.0,
                     "Kept the aborted transactions of a missing segment"

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use thalweg_log::disk::{Disk, MemoryDisk};
 use thalweg_log::{CleanupPolicy, Damage, LogConfig, OpenOptions, PartitionLog};
 use thalweg_record::{
     Batch, BatchHeader, ControlRecordType, DecompressBuffer, LeaderEpoch, Offset, ProducerId, batches,
@@ -321,7 +322,11 @@ fn high_watermark_of_a_clean_stop_tells_that_records_are_missing() {
 /// A closed log whose first segments have a transaction that the second one aborts, the base offset of that and the next, and
 /// the log end.
 fn aborted_in_second() -> (Bench, Offset, Offset, Offset) {
-    let bench = Bench::with(LogConfig { segment_bytes: 500, ..LogConfig::default() });
+    aborted_in_second_of(Bench::new())
+}
+
+fn aborted_in_second_of(mut bench: Bench) -> (Bench, Offset, Offset, Offset) {
+    bench.config = LogConfig { segment_bytes: 500, ..LogConfig::default() };
     let mut log = bench.create();
     let mut sequence = 0;
     while log.segment_offsets().len() < 2 {
@@ -374,6 +379,33 @@ fn aborted_records_stay_hidden_when_the_segment_with_the_marker_is_missing() {
         }
         log.truncate_to(base).expect("truncates");
         assert_eq!(log.aborted_transactions(Offset(0), base).expect("reads"), []);
+    }
+}
+
+#[test]
+fn aborted_records_of_a_missing_segment_stay_hidden_after_a_power_failure() {
+    for seed in 0..100 {
+        let random = &mut SmallRng::seed_from_u64(seed);
+        let bench = Bench::new();
+        let memory = MemoryDisk::new(bench.clock.clone());
+        let disk = Disk::in_memory(Arc::clone(&memory));
+        disk.create_dir(bench.dir.path()).expect("creates");
+        let (bench, base, next, end) = aborted_in_second_of(Bench { disk, ..bench });
+        bench.disk.remove(&bench.file(&log_name(base.0))).expect("removes");
+        for name in bench.names() {
+            bench.disk.open(&bench.file(&name)).expect("opens").sync_data().expect("is on the medium");
+        }
+        for dir in bench.home().dir.ancestors() {
+            bench.disk.sync_dir(dir).expect("is on the medium");
+        }
+        let options = OpenOptions { recovery_point: end, high_watermark: end, ..OpenOptions::new(true) };
+        for start in 0..3 {
+            let log = bench.open(&OpenOptions { clean: start == 0, ..options.clone() });
+            let hidden = log.aborted_transactions(Offset(0), base).expect("reads");
+            assert_eq!(hidden.len(), 1, "seed {seed}, start {start}");
+            assert!((base..next).contains(&hidden[0].last_offset));
+            memory.lose_power(&mut |end| random.random_range(0..end));
+        }
     }
 }
 
