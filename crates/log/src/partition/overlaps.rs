@@ -312,14 +312,13 @@ impl Loading {
 }
 
 impl PartitionLog {
-    /// Checks the segments whose index says that they have offsets of the next, and those before a segment without an
-    /// index, which no process leaves. Where no segment has an index, that is how the whole log came here. Others are
-    /// checked when they are read, and in the background.
-    pub(super) fn check_overlaps_by_index(&mut self) -> Result<(), LogError> {
+    /// Checks those before a segment without an index, which no process leaves. Where no segment has an index, that is how
+    /// the whole log came here. Others are checked when the next segment is first read, and in the background: a start reads
+    /// nothing of closed segments.
+    pub(super) fn check_segments_before_added(&mut self) -> Result<(), LogError> {
         for index in 1..self.segments.len() {
-            let [before, next] = &mut self.segments[index - 1..=index] else { break };
-            let is_added = next.lacks_index() && !before.lacks_index();
-            if is_added || is_indexed_beyond(&self.home, before, next.base_offset)? {
+            let is_added = self.segments[index].lacks_index() && !self.segments[index - 1].lacks_index();
+            if is_added {
                 self.damage_at(index - 1, Self::check_overlap)?;
                 self.segments[index - 1].release(&self.home)?;
             }
