@@ -219,9 +219,10 @@ pub fn read_txn_indexes(disk: &Disk, path: &Path) -> Result<TxnIndexes, BadCheck
 }
 
 /// Replaces the checkpoint of a partition's transaction indexes.
-pub fn write_txn_indexes(disk: &Disk, path: &Path, sums: &BTreeMap<Offset, TxnIndexSum>) -> io::Result<()> {
-    let mut text = format!("{TXN_INDEX_VERSION}\n{}\n", sums.len());
-    for (base, TxnIndexSum { bytes, crc }) in sums {
+pub fn write_txn_indexes(disk: &Disk, path: &Path, indexes: &TxnIndexes) -> io::Result<()> {
+    let version = if indexes.is_current { TXN_INDEX_VERSION } else { VERSION };
+    let mut text = format!("{version}\n{}\n", indexes.sums.len());
+    for (base, TxnIndexSum { bytes, crc }) in &indexes.sums {
         writeln!(text, "{base} {bytes} {crc}").expect("writing to a string does not fail");
     }
     disk.overwrite(path, text.as_bytes())

@@ -27,9 +27,11 @@
 //! sequence is kept; control batches until their transaction has no record left.
 
 use std::io;
+use std::ops::Range;
 
 use thalweg_record::Offset;
 
+use crate::checkpoint::{self, TXN_INDEX_FILE};
 use crate::disk::Listed;
 use crate::segment::{Home, LOG_SUFFIX, TXN_INDEX_SUFFIX, split_name};
 
@@ -72,14 +74,15 @@ pub(crate) fn settle_swaps(home: &Home, listed: Vec<Listed>) -> io::Result<Vec<L
             swapped.push((offset, suffix.trim_end_matches(SWAP_SUFFIX).to_owned(), name.clone()));
         }
     }
+    let mut replaced = Vec::new();
     for (base, _, name) in swapped.iter().filter(|(_, suffix, _)| suffix == LOG_SUFFIX) {
-        let end = job::next_offset_of(home, *base, name)?;
+        replaced.push(*base..job::next_offset_of(home, *base, name)?);
+    }
+    forget_txn_indexes(home, &replaced)?;
+    for range in &replaced {
         for Listed { name, is_dir, .. } in &listed {
             let is_replaced = split_name(name).is_some_and(|(offset, suffix)| {
-                offset >= *base
-                    && offset < end
-                    && !suffix.ends_with(SWAP_SUFFIX)
-                    && !suffix.ends_with(CLEANED_SUFFIX)
+                range.contains(&offset) && !suffix.ends_with(SWAP_SUFFIX) && !suffix.ends_with(CLEANED_SUFFIX)
             });
             if is_replaced && !is_dir {
                 home.disk.remove(&home.dir.join(name))?;
@@ -104,4 +107,20 @@ pub(crate) fn settle_swaps(home: &Home, listed: Vec<Listed>) -> io::Result<Vec<L
         home.disk.rename(&home.dir.join(name), &home.file(*offset, suffix))?;
     }
     home.disk.list(&home.dir)
+}
+
+/// Takes segments that are about to be removed, because others replace them, out of the checkpoint of transaction indexes: what it
+/// names and is not there is missing.
+fn forget_txn_indexes(home: &Home, replaced: &[Range<Offset>]) -> io::Result<()> {
+    let path = home.dir.join(TXN_INDEX_FILE);
+    // A start makes one again that cannot be read.
+    let Ok(mut indexes) = checkpoint::read_txn_indexes(&home.disk, &path) else { return Ok(()) };
+    let is_replaced = |base: &Offset| replaced.iter().any(|range| range.start < *base && *base < range.end);
+    let before = indexes.sums.len();
+    indexes.sums.retain(|base, _| !is_replaced(base));
+    if indexes.sums.len() < before {
+        checkpoint::write_txn_indexes(&home.disk, &path, &indexes)?;
+        home.disk.open(&path)?.sync_data()?;
+    }
+    Ok(())
 }

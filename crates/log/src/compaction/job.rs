@@ -210,7 +210,7 @@ pub(super) fn next_offset_of(home: &Home, base: Offset, name: &str) -> io::Resul
     let file = home.disk.open(&home.dir.join(name))?;
     let mut scan = HeaderScan::new(&file, 0, file.len()?);
     // Without a batch it replaces at least its own offset.
-    let mut next = base + 1;
+    let mut next = Offset(base.0.saturating_add(1));
     loop {
         match scan.next() {
             Ok(Some(batch)) => next = next.max(batch.header.next_offset()),

@@ -13,14 +13,14 @@ use thalweg_record::Offset;
 
 use super::error::LogError;
 use super::health::LostBeginning;
-use super::{PartitionLog, ReadHints};
+use super::{PartitionLog, ReadHints, txn_index};
 use crate::compaction::{
     CLEANED_SUFFIX, Cleaned, CompactionJob, CompactionOutcome, CompactionStats, LastRecord, NewlyUnread,
     SWAP_SUFFIX, Source,
 };
 use crate::dir_state::DirState;
 use crate::disk::{self, Disk};
-use crate::segment::{FoundFiles, Home, Segment, deleted_name};
+use crate::segment::{FoundFiles, Home, Segment, cut_name};
 
 /// Kafka's `log.cleaner.dedupe.buffer.size`.
 const DEDUPE_BUFFER_BYTES_DEFAULT: usize = 128 * 1024 * 1024;
@@ -96,6 +96,7 @@ impl CompactionSwap {
                 tracing::warn!(path = %path.display(), %error, "Failed to remove an unused segment");
             }
         }
+        txn_index::sync(&self.disk, &self.log_dir)?;
         self.disk.sync_dir(&self.log_dir)
     }
 
@@ -428,13 +429,14 @@ fn undo_swap(home: &Home, base: Offset) -> io::Result<()> {
     swaps.iter().chain(&cleaned).try_for_each(|path| home.disk.remove(path))
 }
 
-/// Renames the files of the old segment whose names the new one gets. Without room for other names they stay, and are replaced.
+/// Renames the files of the old segment whose names the new one gets. Those of a deleted one would be there twice if the new one
+/// were deleted, too, before they are removed. Without room for other names they stay, and are replaced.
 fn make_way(home: &Home, base: Offset) -> io::Result<Vec<PathBuf>> {
     let mut renamed = Vec::new();
     for path in Segment::paths(home, base) {
-        let deleted = deleted_name(&path);
-        match rename_if_exists(&home.disk, &path, &deleted) {
-            Ok(true) => renamed.push(deleted),
+        let replaced = cut_name(&path);
+        match rename_if_exists(&home.disk, &path, &replaced) {
+            Ok(true) => renamed.push(replaced),
             Ok(false) => {}
             Err(error) if disk::is_disk_full(&error) => {
                 tracing::warn!(path = %path.display(), %error, "Failed to rename a file of a compacted segment, replacing it in place");

@@ -49,7 +49,7 @@ impl PartitionLog {
         self.note_lost_beginning(&lost, marks, deleted_to)?;
         self.health.unchecked = self.segments[0].base_offset..self.log_end;
         self.health.suspects = Suspects::new(suspects, renamed);
-        self.check_overlaps_by_index()?;
+        self.check_segments_before_added()?;
         if self.may_have_gaps() {
             return self.check_suspects_of_compacted();
         }

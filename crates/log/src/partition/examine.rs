@@ -262,7 +262,7 @@ impl Region<'_> {
         let expected_end = Offset(expected.0.saturating_add(records));
         // The next batch, and its smallest possible offset.
         let bound = next.map(|next| next.header.base_offset).or(self.next_base);
-        let is_in_reach = end.0 > found.0 && end.0.saturating_sub(1 + self.segment.0) <= i64::from(i32::MAX);
+        let is_in_reach = end.0 > found.0 && end.0.saturating_sub(self.segment.0) <= i64::from(i32::MAX) + 1;
         let is_of_next = self.next_base.is_some_and(|next_base| next_base < end);
         let is_contradicted =
             found < expected || !is_in_reach || is_of_next || bound.is_some_and(|bound| bound < end);

@@ -116,8 +116,9 @@ impl PartitionFiles {
         !is_there && with_log.next().is_some_and(|first| first < base)
     }
 
-    /// Whether an index of a segment is there twice, once with the name of a deleted one: a compaction has replaced the
-    /// segment by one with the same base offset. Of a segment that was deleted since, each index has one of the two names.
+    /// Whether an index of a segment is there twice, once with the name of a deleted one: a compaction of an earlier version, or
+    /// of Apache Kafka, has replaced the segment by one with the same base offset. Of a segment that was deleted since, each
+    /// index has one of the two names.
     fn has_second_index(&self, base: Offset) -> bool {
         let files = self.segments.get(&base).copied().unwrap_or_default();
         let is_there = |suffix: &str| self.deleted_indexes.contains(&(base, suffix.to_owned()));

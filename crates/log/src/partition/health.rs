@@ -42,6 +42,13 @@ pub(super) struct Signs {
     pub(super) renamed: Vec<Offset>,
 }
 
+impl Signs {
+    /// Whether there is one of a segment between others with this base offset.
+    pub(super) fn has(&self, base: Offset) -> bool {
+        self.suspects.contains(&base) || self.renamed.contains(&base)
+    }
+}
+
 /// Records that are missing before the first segment of a log (see `continuity`).
 #[derive(Debug, Default)]
 pub(super) struct LostBeginning {

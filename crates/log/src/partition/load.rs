@@ -151,7 +151,11 @@ impl PartitionLog {
         };
         let deleted_to = loading.load(&name, &config, options, now_ms)?;
         let mut lost_markers = std::mem::take(&mut loading.lost_markers);
-        lost_markers.retain(|base| *base < loading.log_end && !found.signs.suspects.contains(base));
+        let txn_checkpoint_is_older = !lost_markers.is_empty();
+        // Where the log is compacted, no record of an aborted transaction is left, and Apache Kafka, which does not know the
+        // checkpoint, may have replaced segments.
+        let may_be_lost = options.cleaned_to..loading.log_end;
+        lost_markers.retain(|base| may_be_lost.contains(base) && !found.signs.has(*base));
         suspects::mark(&loading.home, &lost_markers)?;
         found.signs.suspects.append(&mut lost_markers);
         let log_start = deleted_to.max(loading.segments[0].base_offset).min(loading.log_end);
@@ -171,6 +175,9 @@ impl PartitionLog {
         log.set_high_watermark(options.high_watermark);
         log.publish();
         log.adopt_txn_indexes(&found.left_txn_indexes)?;
+        if txn_checkpoint_is_older {
+            log.renew_txn_checkpoint()?;
+        }
         log.note_lost_segments(found.signs, deleted_to)?;
         if options.synced_to.is_some() {
             // Nothing compacts a log with one writer, and nobody asks for its policy.

@@ -4,7 +4,8 @@
 //! failure has undone, and something that has put another segment between those of the log. After a truncation the next
 //! segment is of a later leader epoch, which `leader-epoch-checkpoint` knows: only such bytes are cut. All others may be
 //! acknowledged records, so that they stay, and where they reach the recovery point, the segment that contradicts them is
-//! set aside. If it has more offsets, or the checkpoint does not know the epoch of the bytes, records count as missing.
+//! set aside. If it has more offsets, not of an earlier epoch, or the checkpoint does not know the epoch of the bytes,
+//! records count as missing.
 //!
 //! Owns: finding such segments, and the choice between two of them at the end of a log. Refuses: the choice between two
 //! that others follow: both are damaged then (see `continuity`).
@@ -36,7 +37,7 @@ pub(super) struct Contradicted {
 impl Contradicted {
     /// Up to where records may be missing from a log that ends at `log_end`.
     pub(super) fn missing(&self, log_end: Offset) -> Option<Offset> {
-        let end = if self.in_doubt { self.end.max(log_end + 1) } else { self.end };
+        let end = if self.in_doubt { self.end.max(Offset(log_end.0.saturating_add(1))) } else { self.end };
         (end > log_end).then_some(end)
     }
 }
@@ -61,6 +62,12 @@ pub(super) fn batch_of_next(
 /// its end.
 fn is_indexed_beyond(home: &Home, segment: &mut Segment, next_base: Offset) -> io::Result<bool> {
     Ok(segment.last_indexed(home)?.is_some_and(|last| last >= next_base))
+}
+
+/// The last batch of a segment.
+fn last_of(home: &Home, segment: &mut Segment) -> Result<Option<BatchHeader>, ScanError> {
+    let end = segment.read_next_offset(home)?;
+    segment.batch_with(home, Offset(end.0 - 1))
 }
 
 impl Loading {
@@ -178,12 +185,15 @@ impl Loading {
         if options.synced_to.is_some() {
             return Err(LogError::Damaged { segment: base, offset: next_base, fault });
         }
-        let end = match next.read_next_offset(&self.home) {
-            Ok(end) => end,
+        let known = self.epoch_replay.checkpoint().at(batch.header.base_offset);
+        let is_confirmed = known == Some(batch.header.leader_epoch);
+        let end = match last_of(&self.home, next) {
+            // Behind a batch of a later epoch there are no records of an earlier one.
+            Ok(Some(last)) if is_confirmed && last.leader_epoch < batch.header.leader_epoch => next_base,
+            Ok(last) => last.map_or(next_base, |last| last.next_offset()),
             Err(ScanError::Io(error)) => return Err(error.into()),
             Err(ScanError::Corrupt(_)) => next_base,
         };
-        let known = self.epoch_replay.checkpoint().at(batch.header.base_offset);
         let aside = SetAside::create(&self.home, name)?;
         tracing::error!(
             partition = %name, segment = next_base.0, size_bytes, before = base.0, %fault,
@@ -194,10 +204,8 @@ impl Loading {
             aside.discard_if_empty();
         })?;
         let before = self.contradicted.unwrap_or_default();
-        self.contradicted = Some(Contradicted {
-            end: before.end.max(end),
-            in_doubt: before.in_doubt || known != Some(batch.header.leader_epoch),
-        });
+        self.contradicted =
+            Some(Contradicted { end: before.end.max(end), in_doubt: before.in_doubt || !is_confirmed });
         Ok(())
     }
 
@@ -304,14 +312,13 @@ impl Loading {
 }
 
 impl PartitionLog {
-    /// Checks the segments whose index says that they have offsets of the next, and those before a segment without an
-    /// index, which no process leaves. Where no segment has an index, that is how the whole log came here. Others are
-    /// checked when they are read, and in the background.
-    pub(super) fn check_overlaps_by_index(&mut self) -> Result<(), LogError> {
+    /// Checks those before a segment without an index, which no process leaves. Where no segment has an index, that is how
+    /// the whole log came here. Others are checked when the next segment is first read, and in the background: a start reads
+    /// nothing of closed segments.
+    pub(super) fn check_segments_before_added(&mut self) -> Result<(), LogError> {
         for index in 1..self.segments.len() {
-            let [before, next] = &mut self.segments[index - 1..=index] else { break };
-            let is_added = next.lacks_index() && !before.lacks_index();
-            if is_added || is_indexed_beyond(&self.home, before, next.base_offset)? {
+            let is_added = self.segments[index].lacks_index() && !self.segments[index - 1].lacks_index();
+            if is_added {
                 self.damage_at(index - 1, Self::check_overlap)?;
                 self.segments[index - 1].release(&self.home)?;
             }
@@ -336,5 +343,17 @@ impl PartitionLog {
             self.segments[before].release(&self.home)?;
         }
         checked
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_missing_behind_the_largest_offset() {
+        let doubt = Contradicted { end: Offset(7), in_doubt: true };
+        assert_eq!(doubt.missing(Offset(7)), Some(Offset(8)));
+        assert_eq!(doubt.missing(Offset(i64::MAX)), None);
     }
 }

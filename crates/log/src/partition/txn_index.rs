@@ -16,13 +16,14 @@
 //! A segment that is missing between others may have its index still. Its entries are added to the index of the segment
 //! before, for the records of those transactions that are left: a reader of committed records must not get them. If the
 //! segment is there again, its index is rebuilt, and its entries leave the other one. Where the index is gone, too, the
-//! checkpoint still names it: the start knows then that records are missing there (see `suspects`).
+//! checkpoint still names it: the start knows then that records are missing there (see `suspects`), unless the log is compacted
+//! there. So it is synced before segments go that others have replaced, or that were cut off.
 //!
 //! Owns: the checkpoint, and rebuilding an index. Refuses: judging an index without a checkpoint, as in a directory
 //! written by Apache Kafka.
 
-use std::collections::BTreeMap;
 use std::io;
+use std::path::Path;
 
 use thalweg_record::Offset;
 
@@ -32,6 +33,7 @@ use super::load::Loading;
 use super::replay::{aborted_in, replay_segments};
 use crate::checkpoint::{self, TXN_INDEX_FILE, TxnIndexes};
 use crate::config::LogConfig;
+use crate::disk::Disk;
 use crate::producers::{Producers, snapshot};
 use crate::segment::transactions::{self, AbortedTransaction};
 use crate::segment::{Home, SNAPSHOT_SUFFIX, Segment, TXN_INDEX_SUFFIX};
@@ -61,7 +63,13 @@ impl PartitionLog {
                 known.retain(|aborted| aborted.last_offset < base);
                 known.extend(found.into_iter().filter(of_segment));
                 segment.replace_aborted(&self.home, &known)?;
+                if let Some(index) = segment.txn_index(&self.home) {
+                    // Nothing else has the entries once the file is gone.
+                    self.home.disk.open(&index)?.sync_data()?;
+                }
                 write(&self.home, &mut self.segments)?;
+                sync(&self.home.disk, &self.home.dir)?;
+                self.home.disk.sync_dir(&self.home.dir)?;
                 tracing::warn!(
                     partition = %self.name, segment = base.0,
                     "Kept the aborted transactions of a missing segment"
@@ -74,6 +82,12 @@ impl PartitionLog {
         Ok(())
     }
 
+    /// Records the current transaction indexes, durably: segments that an older checkpoint names are not missing.
+    pub(super) fn renew_txn_checkpoint(&mut self) -> io::Result<()> {
+        let written = self.write_txn_checkpoint().and_then(|()| sync(&self.home.disk, &self.home.dir));
+        self.home.disk.unless_full(written)
+    }
+
     /// As [`PartitionLog::write_txn_checkpoint`], where a failure costs no more than an index that is made again.
     pub(super) fn note_txn_indexes(&mut self) {
         if let Err(error) = self.write_txn_checkpoint() {
@@ -82,18 +96,24 @@ impl PartitionLog {
     }
 }
 
+/// Syncs the checkpoint, if there is one: before the files of segments go that it does not name any more.
+pub(super) fn sync(disk: &Disk, dir: &Path) -> io::Result<()> {
+    let path = dir.join(TXN_INDEX_FILE);
+    if disk.exists(&path) { disk.open(&path)?.sync_data() } else { Ok(()) }
+}
+
 fn write(home: &Home, segments: &mut [Segment]) -> io::Result<()> {
     let path = home.dir.join(TXN_INDEX_FILE);
-    let mut sums = BTreeMap::new();
+    let mut indexes = TxnIndexes { is_current: true, ..TxnIndexes::default() };
     for segment in segments {
         if let Some(sum) = segment.txn_index_sum(home)? {
-            sums.insert(segment.base_offset, sum);
+            indexes.sums.insert(segment.base_offset, sum);
         }
     }
-    if sums.is_empty() && !home.disk.exists(&path) {
+    if indexes.sums.is_empty() && !home.disk.exists(&path) {
         return Ok(());
     }
-    checkpoint::write_txn_indexes(&home.disk, &path, &sums)
+    checkpoint::write_txn_indexes(&home.disk, &path, &indexes)
 }
 
 impl Loading {

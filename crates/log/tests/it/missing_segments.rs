@@ -7,10 +7,10 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use thalweg_log::disk::{CallError, Disk, Faults, FaultyCall, MemoryDisk};
 use thalweg_log::{
-    BatchFault, CleanupPolicy, Clock, Damage, LogConfig, LogDirs, LogDirsOptions, LogError, OpenOptions,
-    PartitionLog, ReadError, TopicPartition, Uuid,
+    AppendOptions, AppendOrigin, BatchFault, CleanupPolicy, Clock, Damage, LogConfig, LogDirs,
+    LogDirsOptions, LogError, OpenOptions, PartitionLog, ReadError, TopicPartition, Uuid,
 };
-use thalweg_record::{Batch, LeaderEpoch, Offset, batches};
+use thalweg_record::{Batch, ControlRecordType, LeaderEpoch, Offset, batches};
 
 use crate::support::*;
 
@@ -716,6 +716,15 @@ fn compacts(random: &mut SmallRng, log: &mut PartitionLog, faults: &Faults) -> b
     is_done
 }
 
+/// Appends a transaction that is aborted, of a producer that has no other. Returns whether both appends worked.
+fn aborts(log: &mut PartitionLog, batch: Spec, producer: i64) -> bool {
+    let batch = batch.producer(producer, 0, 0).transactional().build();
+    let marker = marker(producer, 0, ControlRecordType::Abort, 0);
+    let options = AppendOptions { origin: AppendOrigin::Coordinator, ..AppendOptions::default() };
+    log.append_as_leader(&batch, LeaderEpoch(0), AppendOptions::default()).is_ok()
+        && log.append_as_leader(&marker, LeaderEpoch(0), options).is_ok()
+}
+
 #[test]
 fn no_stop_of_a_compacted_log_looks_like_damage() {
     let (mut stops, mut struck_count, mut cleaned, mut unsynced_losses) = (0, 0, 0, 0);
@@ -747,6 +756,7 @@ fn no_stop_of_a_compacted_log_looks_like_damage() {
             (dirs, log)
         };
         let (mut dirs, mut log) = open();
+        let mut producers = 0;
         for _ in 0..12 {
             let fails_at = random.random_range(0..30);
             let (mut was_flushed, mut is_struck, mut loses_unsynced) = (false, false, false);
@@ -779,8 +789,13 @@ fn no_stop_of_a_compacted_log_looks_like_damage() {
                     }
                     _ => {
                         was_flushed = false;
-                        let batch = Spec::new(random.random_range(1..4)).value_bytes(25).build();
-                        log.append_as_leader(&batch, LeaderEpoch(0), Default::default()).is_ok()
+                        let batch = Spec::new(random.random_range(1..4)).value_bytes(25);
+                        if random.random_range(0..3) > 0 {
+                            log.append_as_leader(&batch.build(), LeaderEpoch(0), Default::default()).is_ok()
+                        } else {
+                            producers += 1;
+                            aborts(&mut log, batch, producers)
+                        }
                     }
                 };
                 if is_armed {

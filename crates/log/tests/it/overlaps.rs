@@ -171,6 +171,21 @@ fn segment_within_the_newest_is_set_aside_and_nothing_is_cut() {
     }
 }
 
+/// As one that Apache Kafka has truncated, and that a power failure has brought back.
+#[test]
+fn segment_of_an_earlier_epoch_that_is_set_aside_has_no_records_that_are_missing() {
+    for recovery_point in [LARGE_END, Offset(50), Offset(12)] {
+        let (bench, _) = with_large_end(3);
+        put(&bench, Offset(40), 90, 0, true);
+        let options = OpenOptions { recovery_point, ..OpenOptions::new(false) };
+        let mut log = bench.open(&options);
+        assert_eq!((log.log_end_offset(), log.damage()), (LARGE_END, None), "{recovery_point}");
+        let (found, error) = offsets_to(&mut log, Offset(0), LARGE_END);
+        assert_eq!((found, error.is_none()), ((0..LARGE_END.0).collect(), true), "{recovery_point}");
+        assert_eq!(bench.set_aside().len(), 1, "{recovery_point}");
+    }
+}
+
 #[test]
 fn segments_within_an_earlier_one_are_set_aside_and_those_that_follow_it_stay() {
     for (clean, recovery_point) in [(true, LARGE_END), (false, LARGE_END), (false, Offset(12))] {
@@ -320,5 +335,21 @@ fn read_to_error(log: &mut PartitionLog) -> (Vec<u8>, bool) {
             Ok(None) => return (found, false),
             Err(_) => return (found, true),
         }
+    }
+}
+
+#[test]
+fn file_named_by_the_largest_offset_ends_no_start() {
+    for (suffix, clean) in
+        [".log", ".log.swap"].into_iter().flat_map(|suffix| [(suffix, true), (suffix, false)])
+    {
+        let bench = closed();
+        let name = format!("{:020}{suffix}", i64::MAX);
+        bench.write_file(&name, &Spec::new(2).at(END.0, 0).build());
+        let options = OpenOptions { recovery_point: END, high_watermark: END, ..OpenOptions::new(clean) };
+        let mut log = bench.open(&options);
+        log.end_at_gap().expect("it is looked through");
+        let (found, _) = offsets_to(&mut log, Offset(0), END);
+        assert_eq!(found, (0..END.0).collect::<Vec<_>>(), "{suffix}, clean: {clean}");
     }
 }

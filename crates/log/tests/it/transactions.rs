@@ -2,9 +2,11 @@
 //! consumer of committed records sees at every bound.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use thalweg_log::disk::{Disk, MemoryDisk};
 use thalweg_log::{CleanupPolicy, Damage, LogConfig, OpenOptions, PartitionLog};
 use thalweg_record::{
     Batch, BatchHeader, ControlRecordType, DecompressBuffer, LeaderEpoch, Offset, ProducerId, batches,
@@ -320,7 +322,11 @@ fn high_watermark_of_a_clean_stop_tells_that_records_are_missing() {
 /// A closed log whose first segments have a transaction that the second one aborts, the base offset of that and the next, and
 /// the log end.
 fn aborted_in_second() -> (Bench, Offset, Offset, Offset) {
-    let bench = Bench::with(LogConfig { segment_bytes: 500, ..LogConfig::default() });
+    aborted_in_second_of(Bench::new())
+}
+
+fn aborted_in_second_of(mut bench: Bench) -> (Bench, Offset, Offset, Offset) {
+    bench.config = LogConfig { segment_bytes: 500, ..LogConfig::default() };
     let mut log = bench.create();
     let mut sequence = 0;
     while log.segment_offsets().len() < 2 {
@@ -377,6 +383,33 @@ fn aborted_records_stay_hidden_when_the_segment_with_the_marker_is_missing() {
 }
 
 #[test]
+fn aborted_records_of_a_missing_segment_stay_hidden_after_a_power_failure() {
+    for seed in 0..100 {
+        let random = &mut SmallRng::seed_from_u64(seed);
+        let bench = Bench::new();
+        let memory = MemoryDisk::new(bench.clock.clone());
+        let disk = Disk::in_memory(Arc::clone(&memory));
+        disk.create_dir(bench.dir.path()).expect("creates");
+        let (bench, base, next, end) = aborted_in_second_of(Bench { disk, ..bench });
+        bench.disk.remove(&bench.file(&log_name(base.0))).expect("removes");
+        for name in bench.names() {
+            bench.disk.open(&bench.file(&name)).expect("opens").sync_data().expect("is on the medium");
+        }
+        for dir in bench.home().dir.ancestors() {
+            bench.disk.sync_dir(dir).expect("is on the medium");
+        }
+        let options = OpenOptions { recovery_point: end, high_watermark: end, ..OpenOptions::new(true) };
+        for start in 0..3 {
+            let log = bench.open(&OpenOptions { clean: start == 0, ..options.clone() });
+            let hidden = log.aborted_transactions(Offset(0), base).expect("reads");
+            assert_eq!(hidden.len(), 1, "seed {seed}, start {start}");
+            assert!((base..next).contains(&hidden[0].last_offset));
+            memory.lose_power(&mut |end| random.random_range(0..end));
+        }
+    }
+}
+
+#[test]
 fn truncation_drops_the_aborted_transactions_of_a_missing_segment() {
     let (bench, base, next, _) = aborted_in_second();
     bench.disk.remove(&bench.file(&log_name(base.0))).expect("removes");
@@ -400,6 +433,62 @@ fn missing_segment_with_an_abort_marker_is_damage_at_once() {
             assert_eq!(log.end_at_gap().expect("it is looked through"), None);
             assert_eq!(log.damage(), Some(Damage::Unreadable(base)), "start {start}");
             log.close().expect("closes");
+        }
+    }
+}
+
+/// The replacement of a segment by one before it ends before the next segment where its last records have later values.
+#[test]
+fn segment_with_an_abort_marker_that_a_compaction_has_replaced_is_not_missing() {
+    // In the middle; at its end, before the checkpoint is written; and by Apache Kafka, which does not write it.
+    for way in 0..3 {
+        let mut bench = Bench::with(LogConfig {
+            segment_bytes: 360,
+            cleanup_policy: CleanupPolicy::COMPACT,
+            min_cleanable_dirty_ratio: 0.0,
+            file_delete_delay_ms: 60_000,
+            ..LogConfig::default()
+        });
+        let mut log = bench.create();
+        begin(&mut log, 1, 0);
+        append(&mut log, &Spec::new(2).value_bytes(60).build());
+        end(&mut log, 1, ControlRecordType::Abort);
+        append(&mut log, &Spec::new(2).value_bytes(60).build());
+        (0..2).for_each(|_| _ = append(&mut log, &Spec::new(4).value_bytes(60).build()));
+        let (segments, log_end) = (log.segment_offsets(), log.log_end_offset());
+        log.set_high_watermark(log_end);
+        log.flush().expect("is on the medium");
+        let checkpoint = bench.read_file(CHECKPOINT);
+        bench.config.segment_bytes = 700;
+        log.set_config(Arc::new(bench.config.clone()));
+        let job = log.plan_compaction(NOW_MS).expect("plans").expect("it is dirty");
+        let outcome = job.run().expect("compacts");
+        let mut cleaned_to = Offset(0);
+        if way > 0 {
+            take_over(&mut log, &job, outcome).expect("nothing has changed");
+            assert_eq!(log.segment_offsets(), [&segments[..1], &segments[2..]].concat());
+            bench.write_file(CHECKPOINT, &checkpoint);
+            if way == 2 {
+                log.purge_deleted(i64::MAX);
+                cleaned_to = log.cleaned_to();
+            }
+        } else {
+            for name in bench.names().iter().filter(|name| name.ends_with(".cleaned")) {
+                let swap = bench.file(&name.replace(".cleaned", ".swap"));
+                bench.disk.rename(&bench.file(name), &swap).expect("renames");
+            }
+        }
+        drop((log, job));
+        let options =
+            OpenOptions { recovery_point: log_end, high_watermark: log_end, ..OpenOptions::new(false) };
+        let options = OpenOptions { cleaned_to, ..options };
+        drop(bench.open(&options));
+        for start in 0..2 {
+            let mut log = bench.open(&options);
+            assert_eq!(log.segment_offsets(), [&segments[..1], &segments[2..]].concat());
+            assert_eq!(log.end_at_gap().expect("it is looked through"), None);
+            assert_eq!(log.damage(), None, "start {start}, {way}");
+            log.purge_deleted(i64::MAX);
         }
     }
 }
