@@ -10,6 +10,7 @@
 //! ends the log. The indexes of these segments, the transaction indexes, the leader epochs and the producers are
 //! rebuilt from the batches. The leader epochs before are compared with the end of the segment before.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 
@@ -109,6 +110,7 @@ impl PartitionLog {
             contradicted: None,
             lost_markers: Vec::new(),
             has_txn_checkpoint: false,
+            unindexed: BTreeSet::new(),
         };
         let mut log = loading.into_log(name, topic_id, config, clock, Offset::ZERO);
         log.note_unsynced_names();
@@ -135,7 +137,9 @@ impl PartitionLog {
         if segments.is_empty() {
             segments.push(Segment::create(&home, options.log_start, now_ms)?);
         }
+        let unindexed = segments.iter().filter(|segment| segment.lacks_index());
         let mut loading = Loading {
+            unindexed: unindexed.map(|segment| segment.base_offset).collect(),
             epochs: LeaderEpochs::empty(),
             epoch_replay: EpochReplay::new(LeaderEpochs::empty(), Offset::ZERO),
             producers: Producers::starting_at(segments[0].base_offset.0),
@@ -216,6 +220,8 @@ pub(super) struct Loading {
     /// Base offsets of missing segments by the checkpoint of the transaction indexes.
     pub(super) lost_markers: Vec<Offset>,
     pub(super) has_txn_checkpoint: bool,
+    /// Base offsets of segments that were found without an index.
+    pub(super) unindexed: BTreeSet<Offset>,
 }
 
 impl Loading {
@@ -330,6 +336,13 @@ impl Loading {
         let segment = active.base_offset.0;
         match active.read_next_offset(&self.home) {
             Ok(next) if is_as_closed(next.max(active.base_offset)) => Ok(Some(next.max(active.base_offset))),
+            Ok(next) if next > recovery_point && recovery_point != Offset::ZERO => {
+                tracing::warn!(
+                    partition = %name, log_end = next.0, recovery_point = recovery_point.0,
+                    "Recovery point is older than the clean stop: checking the log from it on"
+                );
+                Ok(None)
+            }
             Ok(next) => {
                 tracing::error!(
                     partition = %name, segment, log_end = next.0, recovery_point = recovery_point.0,

@@ -19,6 +19,8 @@
 //! checkpoint still names it: the start knows then that records are missing there (see `suspects`), unless the log is compacted
 //! there. So it is synced before segments go that others have replaced, or that were cut off.
 //!
+//! A segment without an `.index` has its `.txnindex` rebuilt, if that is missing, whatever the checkpoint says, as in Apache Kafka.
+//!
 //! Owns: the checkpoint, and rebuilding an index. Refuses: judging an index without a checkpoint, as in a directory
 //! written by Apache Kafka.
 
@@ -125,6 +127,8 @@ impl Loading {
         config: &LogConfig,
         now_ms: i64,
     ) -> Result<(), LogError> {
+        let mut behind = None;
+        let mut remade = self.remake_beside_missing_index(count, name, config, now_ms, &mut behind)?;
         if !self.has_txn_checkpoint {
             return self.correct_txn_indexes(count);
         }
@@ -139,7 +143,7 @@ impl Loading {
         if let Some(expected) = &expected {
             self.note_lost_markers(expected);
         }
-        let mut remade = false;
+        behind = None;
         for index in 0..count {
             let segment = &mut self.segments[index];
             let base = segment.base_offset;
@@ -151,7 +155,7 @@ impl Loading {
                 partition = %name, segment = base.0,
                 "Transaction index does not match its checkpoint; rebuilding it from the batches"
             );
-            self.remake_txn_index(index, config, now_ms)?;
+            self.remake_txn_index(index, config, now_ms, &mut behind)?;
             remade = true;
         }
         remade |= self.remake_returned(count, config, now_ms)?;
@@ -162,6 +166,35 @@ impl Loading {
             self.home.disk.unless_full(write(&self.home, &mut self.segments))?;
         }
         Ok(())
+    }
+
+    /// Rebuilds the transaction indexes of segments without any index: whatever took the others away may have taken these, too, and
+    /// the checkpoint. Returns whether there are any.
+    fn remake_beside_missing_index(
+        &mut self,
+        count: usize,
+        name: &TopicPartition,
+        config: &LogConfig,
+        now_ms: i64,
+        behind: &mut Option<Producers>,
+    ) -> Result<bool, LogError> {
+        let mut remade = 0;
+        for index in 0..count {
+            let segment = &mut self.segments[index];
+            let is_unindexed = self.unindexed.contains(&segment.base_offset) && !segment.is_empty();
+            if !is_unindexed || segment.txn_index_sum(&self.home)?.is_some() {
+                continue;
+            }
+            self.remake_txn_index(index, config, now_ms, behind)?;
+            remade += 1;
+        }
+        if remade > 0 {
+            tracing::warn!(
+                partition = %name, segments = remade,
+                "Rebuilt the transaction indexes of segments whose indexes are missing"
+            );
+        }
+        Ok(remade > 0)
     }
 
     /// Notes the segments between others that had a transaction index and are missing with all their files.
@@ -189,7 +222,7 @@ impl Loading {
                 let behind =
                     self.segments.partition_point(|segment| segment.base_offset <= aborted.last_offset);
                 if behind <= count {
-                    self.remake_txn_index(behind - 1, config, now_ms)?;
+                    self.remake_txn_index(behind - 1, config, now_ms, &mut None)?;
                 }
             }
             self.segments[index].truncate_transactions(&self.home, next)?;
@@ -208,13 +241,28 @@ impl Loading {
         Ok(())
     }
 
-    fn remake_txn_index(&mut self, index: usize, config: &LogConfig, now_ms: i64) -> Result<(), LogError> {
+    /// Rebuilds the transaction index of a segment. `behind` are the producers behind the one that was rebuilt before, so that a
+    /// log whose indexes are all missing is read once.
+    fn remake_txn_index(
+        &mut self,
+        index: usize,
+        config: &LogConfig,
+        now_ms: i64,
+        behind: &mut Option<Producers>,
+    ) -> Result<(), LogError> {
         let base = self.segments[index].base_offset;
-        let mut producers = self.producers_at(base, config, now_ms);
+        let is_near = |producers: &Producers| {
+            let snapshots = self.snapshots.iter().filter(|&&snapshot| snapshot <= base);
+            producers.map_end() <= base.0
+                && snapshots.max().is_none_or(|newest| newest.0 <= producers.map_end())
+        };
+        let mut producers =
+            behind.take().filter(is_near).unwrap_or_else(|| self.producers_at(base, config, now_ms));
         replay_segments(&self.home, &mut self.segments[..index], &mut producers, base)?;
         let segment = &mut self.segments[index];
         let aborted = aborted_in(&self.home, segment, &mut producers)?;
         segment.replace_aborted(&self.home, &aborted)?;
+        *behind = Some(producers);
         Ok(())
     }
 

@@ -492,3 +492,23 @@ fn segment_with_an_abort_marker_that_a_compaction_has_replaced_is_not_missing() 
         }
     }
 }
+
+#[test]
+fn aborted_records_stay_hidden_where_all_indexes_are_missing() {
+    for clean in [true, false] {
+        let (bench, _, next, end) = aborted_in_second();
+        let (known, recovery_point) = (txn_indexes(&bench), if clean { end } else { next });
+        for name in bench.names().into_iter().filter(|name| name.contains("index")) {
+            bench.disk.remove(&bench.file(&name)).expect("removes");
+        }
+        let options = OpenOptions { high_watermark: end, ..OpenOptions::new(clean) };
+        for start in ["the first start", "the second start"] {
+            let mut log = bench.open(&OpenOptions { recovery_point, ..options });
+            assert_eq!(log.aborted_transactions(Offset(0), end).expect("reads").len(), 1, "{start}, {clean}");
+            assert_eq!(txn_indexes(&bench), known, "{start}, {clean}");
+            if clean {
+                log.close().expect("closes");
+            }
+        }
+    }
+}
