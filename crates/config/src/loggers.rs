@@ -367,7 +367,8 @@ mod tests {
             let manifest = std::fs::read_to_string(path.join("Cargo.toml")).unwrap_or_default();
             let (dependencies, _) = manifest.split_once("[dev-dependencies]").unwrap_or((&manifest, ""));
             if dependencies.contains("\ntracing.workspace") && !TOOLS.contains(&&*name) {
-                log.insert(if name == "thalweg" { name } else { format!("thalweg_{name}") });
+                let target = name.replace('-', "_");
+                log.insert(if name == "thalweg" { name } else { format!("thalweg_{target}") });
             }
         }
         assert!(log.contains("thalweg_net"), "{log:?}");
