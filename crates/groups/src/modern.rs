@@ -1,5 +1,5 @@
-//! Groups whose coordinator assigns (Kafka's `ModernGroup`): what consumer, share and streams groups have in common. Epochs,
-//! members and their targets, as they follow from records.
+//! The common part of consumer, share and streams groups, whose coordinator assigns (Kafka's `ModernGroup`): epochs, members
+//! and their targets, as they follow from records.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -82,7 +82,7 @@ impl<M: Clone, T: Default> ModernGroup<M, T> {
             || now_ms < made_ms
     }
 
-    /// Members that have a target, and whose own records are lost: what it has would seem to be assigned.
+    /// Members with a target whose own records are lost: the target's partitions or tasks would seem to be assigned.
     pub(super) fn lost_members(&self) -> impl Iterator<Item = &str> + Clone {
         self.targets.keys().filter(|id| !self.members.contains_key(*id)).map(|id| &**id)
     }

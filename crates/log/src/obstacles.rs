@@ -1,10 +1,10 @@
 //! Directories, pipes, dangling links and whatever else is no file and has the name of one that a log writes.
 //!
 //! Something else has put them there. A file of that name could be neither written nor removed, so each gets another name.
-//! Files whose content nothing else tells (`meta.properties`, the checkpoints, `partition.metadata`) are not among them: a
-//! start that cannot read one says so.
+//! Files whose content is nowhere else (`meta.properties`, the checkpoints, `partition.metadata`) are not among them: a
+//! start that cannot read one fails with its name.
 //!
-//! Owns: the new name. Refuses: deleting anything, and objects with other names, which are in nobody's way.
+//! Owns: the new name. Refuses: deleting anything, and objects with other names.
 
 use std::io;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Who may use an API: its entry says it ([`Api`](super::Api)).
+//! The access to an API, a part of its entry ([`Api`](super::Api)).
 
 use super::Call;
 use super::entry::Serve;

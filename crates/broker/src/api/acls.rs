@@ -6,10 +6,9 @@ use crate::broker::Broker;
 use std::collections::BTreeMap;
 use thalweg_security::acl::Operation;
 use thalweg_security::acl::{AclFilter, RawFilter};
-use thalweg_wire::ApiKey;
-use thalweg_wire::ErrorCode;
 use thalweg_wire::request::describe_acls_response::{AclDescription, DescribeAclsResource};
 use thalweg_wire::request::{DescribeAclsRequest, DescribeAclsResponse};
+use thalweg_wire::{ApiKey, ErrorCode};
 
 pub(super) const API: Api = Api::new(
     ApiKey::DescribeAcls,

@@ -5,7 +5,7 @@
 //! are forwarded (Kafka's `ConfigAdminManager`). The controller handles those that pass, and all others. The answer
 //! combines both, in the order of the request.
 
-use super::entry::{Api, Controller, Forwarded, later};
+use super::entry::{Api, Controller, Forwarding, later};
 use super::{Call, forward};
 use crate::broker::Broker;
 use std::collections::BTreeMap;
@@ -13,15 +13,14 @@ use std::sync::Arc;
 use thalweg_config::AlterError;
 use thalweg_hash::HashMap;
 use thalweg_metadata::ConfigResourceKind;
-use thalweg_wire::ApiKey;
-use thalweg_wire::ErrorCode;
 use thalweg_wire::request::alter_configs_request::AlterConfigsResource;
 use thalweg_wire::request::alter_configs_response::AlterConfigsResourceResponse;
 use thalweg_wire::request::{AlterConfigsRequest, AlterConfigsResponse};
+use thalweg_wire::{ApiKey, ErrorCode};
 
 pub(super) const API: Api =
     Api::new(ApiKey::AlterConfigs, 0..=2, Controller, |b, c, d| later(b, c, d, handle))
-        .forwarded(Forwarded::Changes);
+        .forwarded(Forwarding::Changes);
 
 /// The answer for one resource: the code, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]

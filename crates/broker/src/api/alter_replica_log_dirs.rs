@@ -19,13 +19,12 @@ use thalweg_log::{TopicPartition, Uuid};
 use thalweg_metadata::PartitionIndex;
 use thalweg_metadata::topic_name;
 use thalweg_security::acl::Operation;
-use thalweg_wire::ApiKey;
-use thalweg_wire::ErrorCode;
 use thalweg_wire::request::alter_replica_log_dirs_request::AlterReplicaLogDir;
 use thalweg_wire::request::alter_replica_log_dirs_response::{
     AlterReplicaLogDirPartitionResult, AlterReplicaLogDirTopicResult,
 };
 use thalweg_wire::request::{AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse};
+use thalweg_wire::{ApiKey, ErrorCode};
 
 pub(super) const API: Api = Api::new(
     ApiKey::AlterReplicaLogDirs,

@@ -1,7 +1,7 @@
 //! ApiVersions (key 18), versions 0 to 4: the served APIs, and the features of the cluster (KIP-511, KIP-584).
 //!
 //! A version beyond the last is answered at version 0 with UNSUPPORTED_VERSION and all served APIs, so that the
-//! client can retry. Forwarded APIs have the versions that the controller serves. Produce is advertised from version
+//! client can retry. Forwarding APIs have the versions that the controller serves. Produce is advertised from version
 //! 0, though 0 to 2 are refused: librdkafka takes a broker that starts higher for one that lacks features
 //! (KAFKA-18659).
 

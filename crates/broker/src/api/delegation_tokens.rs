@@ -5,7 +5,7 @@
 //! Clients must have authenticated, and not by a token: a token cannot make or renew tokens. What a client may not describe is
 //! left out.
 
-use super::entry::{Api, ByResource, Controller, Forwarded, now};
+use super::entry::{Api, ByResource, Controller, Forwarding, now};
 use super::{Call, forward};
 use crate::broker::Broker;
 use std::collections::BTreeSet;
@@ -15,7 +15,6 @@ use thalweg_metadata::DelegationToken;
 use thalweg_net::Reply;
 use thalweg_security::Principal;
 use thalweg_security::acl::{Operation, ResourceType};
-use thalweg_wire::ApiKey;
 use thalweg_wire::request::describe_delegation_token_response::{
     DescribedDelegationToken, DescribedDelegationTokenRenewer,
 };
@@ -24,14 +23,14 @@ use thalweg_wire::request::{
     DescribeDelegationTokenResponse, ExpireDelegationTokenRequest, ExpireDelegationTokenResponse,
     RenewDelegationTokenRequest, RenewDelegationTokenResponse,
 };
-use thalweg_wire::{DecodeError, Decoder, ErrorCode, Refuse};
+use thalweg_wire::{ApiKey, DecodeError, Decoder, ErrorCode, Refuse};
 
 pub(super) const CREATE: Api =
-    Api::new(ApiKey::CreateDelegationToken, 1..=3, Controller, create).forwarded(Forwarded::Changes);
+    Api::new(ApiKey::CreateDelegationToken, 1..=3, Controller, create).forwarded(Forwarding::Changes);
 pub(super) const RENEW: Api =
-    Api::new(ApiKey::RenewDelegationToken, 1..=2, Controller, renew).forwarded(Forwarded::Changes);
+    Api::new(ApiKey::RenewDelegationToken, 1..=2, Controller, renew).forwarded(Forwarding::Changes);
 pub(super) const EXPIRE: Api =
-    Api::new(ApiKey::ExpireDelegationToken, 1..=2, Controller, expire).forwarded(Forwarded::Changes);
+    Api::new(ApiKey::ExpireDelegationToken, 1..=2, Controller, expire).forwarded(Forwarding::Changes);
 pub(super) const DESCRIBE: Api = Api::new(ApiKey::DescribeDelegationToken, 1..=3, ByResource, |b, c, d| {
     now::<DescribeDelegationTokenRequest>(b, c, d, describe)
 });

@@ -23,13 +23,12 @@ use thalweg_net::answer_parts::merge;
 use thalweg_record::{LeaderEpoch, Offset};
 use thalweg_replica::partition::{DeleteError, Partition};
 use thalweg_security::acl::{Operation, ResourceType};
-use thalweg_wire::ApiKey;
-use thalweg_wire::ErrorCode;
 use thalweg_wire::request::delete_records_request::DeleteRecordsTopic;
 use thalweg_wire::request::delete_records_response::{
     DeleteRecordsPartitionResult, DeleteRecordsTopicResult,
 };
 use thalweg_wire::request::{DeleteRecordsRequest, DeleteRecordsResponse};
+use thalweg_wire::{ApiKey, ErrorCode};
 use tokio::time::Instant;
 
 pub(super) const API: Api =

@@ -12,11 +12,10 @@ use crate::broker::Broker;
 use std::collections::BTreeMap;
 use thalweg_metadata::QuotaEntity;
 use thalweg_security::acl::Operation;
-use thalweg_wire::ApiKey;
-use thalweg_wire::ErrorCode;
 use thalweg_wire::request::describe_client_quotas_request::ComponentData;
 use thalweg_wire::request::describe_client_quotas_response::{EntityData, EntryData, ValueData};
 use thalweg_wire::request::{DescribeClientQuotasRequest, DescribeClientQuotasResponse};
+use thalweg_wire::{ApiKey, ErrorCode};
 
 pub(super) const API: Api = Api::new(
     ApiKey::DescribeClientQuotas,

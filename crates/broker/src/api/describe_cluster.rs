@@ -5,10 +5,9 @@ use super::Call;
 use super::entry::{Api, Open, now};
 use super::metadata::OPERATIONS_OMITTED;
 use crate::broker::Broker;
-use thalweg_wire::ApiKey;
-use thalweg_wire::ErrorCode;
 use thalweg_wire::request::describe_cluster_response::DescribeClusterBroker;
 use thalweg_wire::request::{DescribeClusterRequest, DescribeClusterResponse};
+use thalweg_wire::{ApiKey, ErrorCode};
 
 pub(super) const API: Api =
     Api::new(ApiKey::DescribeCluster, 0..=2, Open, |b, c, d| now::<DescribeClusterRequest>(b, c, d, handle));

@@ -18,13 +18,12 @@ use thalweg_metadata::topic_name;
 use thalweg_metadata::{BrokerId, ConfigResource, ConfigResourceKind, Image};
 use thalweg_net::answer_parts::AnswerRoom;
 use thalweg_security::acl::{Operation, ResourceType};
-use thalweg_wire::ApiKey;
-use thalweg_wire::ErrorCode;
 use thalweg_wire::request::describe_configs_request::DescribeConfigsResource;
 use thalweg_wire::request::describe_configs_response::{
     DescribeConfigsResourceResult, DescribeConfigsResult, DescribeConfigsSynonym,
 };
 use thalweg_wire::request::{DescribeConfigsRequest, DescribeConfigsResponse};
+use thalweg_wire::{ApiKey, ErrorCode};
 
 pub(super) const API: Api = Api::new(ApiKey::DescribeConfigs, 1..=4, ByResource, |b, c, d| {
     now::<DescribeConfigsRequest>(b, c, d, handle)

@@ -14,12 +14,11 @@ use thalweg_hash::{HashMap, HashSet};
 use thalweg_log::{DirDescription, PartitionDescription, PublishedOffsets};
 use thalweg_metadata::PartitionIndex;
 use thalweg_security::acl::Operation;
-use thalweg_wire::ApiKey;
-use thalweg_wire::ErrorCode;
 use thalweg_wire::request::describe_log_dirs_response::{
     DescribeLogDirsPartition, DescribeLogDirsResult, DescribeLogDirsTopic,
 };
 use thalweg_wire::request::{DescribeLogDirsRequest, DescribeLogDirsResponse};
+use thalweg_wire::{ApiKey, ErrorCode};
 
 pub(super) const API: Api = Api::new(
     ApiKey::DescribeLogDirs,

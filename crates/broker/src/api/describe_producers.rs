@@ -10,10 +10,9 @@ use thalweg_metadata::PartitionIndex;
 use thalweg_metadata::topic_name;
 use thalweg_net::answer_parts::AnswerRoom;
 use thalweg_security::acl::{Operation, ResourceType};
-use thalweg_wire::ApiKey;
-use thalweg_wire::ErrorCode;
 use thalweg_wire::request::describe_producers_response::{PartitionResponse, ProducerState, TopicResponse};
 use thalweg_wire::request::{DescribeProducersRequest, DescribeProducersResponse};
+use thalweg_wire::{ApiKey, ErrorCode};
 
 pub(super) const API: Api = Api::new(ApiKey::DescribeProducers, 0..=0, ByResource, |b, c, d| {
     now::<DescribeProducersRequest>(b, c, d, handle)

@@ -9,12 +9,11 @@ use crate::broker::Broker;
 use thalweg_metadata::topic_name;
 use thalweg_metadata::{BrokerId, Image, PartitionIndex, PartitionRegistration};
 use thalweg_security::acl::{Operation, ResourceType};
-use thalweg_wire::ApiKey;
 use thalweg_wire::request::describe_topic_partitions_response::{
     Cursor, DescribeTopicPartitionsResponsePartition, DescribeTopicPartitionsResponseTopic,
 };
 use thalweg_wire::request::{DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse};
-use thalweg_wire::{ErrorCode, Uuid};
+use thalweg_wire::{ApiKey, ErrorCode, Uuid};
 
 pub(super) const API: Api = Api::new(ApiKey::DescribeTopicPartitions, 0..=0, ByResource, |b, c, d| {
     now::<DescribeTopicPartitionsRequest>(b, c, d, handle)

@@ -8,13 +8,12 @@ use crate::broker::Broker;
 use std::collections::BTreeMap;
 use thalweg_metadata::ScramCredentials;
 use thalweg_security::acl::Operation;
-use thalweg_wire::ApiKey;
-use thalweg_wire::ErrorCode;
 use thalweg_wire::request::describe_user_scram_credentials_request::UserName;
 use thalweg_wire::request::describe_user_scram_credentials_response::{
     CredentialInfo, DescribeUserScramCredentialsResult,
 };
 use thalweg_wire::request::{DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse};
+use thalweg_wire::{ApiKey, ErrorCode};
 
 pub(super) const API: Api = Api::new(
     ApiKey::DescribeUserScramCredentials,

@@ -1,4 +1,4 @@
-//! The entry of an API, in the API's own file: versions, who may use it, costs, and its function.
+//! The entry of an API, in the API's own file: versions, access, costs, function.
 
 use super::Call;
 use super::access::Access;
@@ -16,7 +16,7 @@ use thalweg_wire::{ApiKey, DecodeError, Decoder, Request};
 
 pub(super) type Serve = fn(&Arc<Broker>, Call, Decoder) -> Result<Reply, DecodeError>;
 
-/// An API that is served: its key, its versions, who may use it, its function.
+/// An API that is served: key, versions, access, function.
 pub struct Api {
     /// The key.
     pub key: ApiKey,
@@ -28,7 +28,7 @@ pub struct Api {
     pub(super) cost: Cost,
     /// Whether its requests wait by their nature: for records, or for other members.
     pub(super) waits: bool,
-    pub(super) forwarded: Option<Forwarded>,
+    pub(super) forwarded: Option<Forwarding>,
     pub(super) serve: Serve,
 }
 
@@ -39,15 +39,15 @@ pub(super) enum Cost {
     ByLength,
     /// Long ones, and all where there are many topics: they go through them.
     ByTopics,
-    /// All: they go through all entries of some kind, whatever their own length.
+    /// All: they go through all entries of some kind.
     Always,
     /// None: the API divides its work itself.
     Own,
 }
 
-/// What the controller does with a forwarded request.
+/// The effect of a forwarded request at the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Forwarded {
+pub(super) enum Forwarding {
     /// It changes the cluster: the answer waits until this broker's image shows the change.
     Changes,
     /// It reads.
@@ -55,7 +55,7 @@ pub(super) enum Forwarded {
 }
 
 impl Api {
-    /// An API at these versions, with who may use it, and its function.
+    /// An API at these versions, with its access and its function.
     pub(super) const fn new(key: ApiKey, versions: RangeInclusive<i16>, access: Access, serve: Serve) -> Api {
         let (min, max) = (*versions.start(), *versions.end());
         Api { key, min, max, access, cost: Cost::ByLength, waits: false, forwarded: None, serve }
@@ -74,7 +74,7 @@ impl Api {
     }
 
     /// Whose requests, or some of them, are forwarded to the controller.
-    pub(super) const fn forwarded(mut self, forwarded: Forwarded) -> Api {
+    pub(super) const fn forwarded(mut self, forwarded: Forwarding) -> Api {
         self.forwarded = Some(forwarded);
         self
     }

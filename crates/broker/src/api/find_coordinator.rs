@@ -16,10 +16,9 @@ use thalweg_metadata::topic_name::{OFFSETS, SHARE_STATE, TRANSACTIONS};
 use thalweg_security::acl::{Operation, ResourceType};
 use thalweg_shard::partition_for;
 use thalweg_share_groups::is_coordinator_key;
-use thalweg_wire::ApiKey;
-use thalweg_wire::ErrorCode;
 use thalweg_wire::request::find_coordinator_response::Coordinator;
 use thalweg_wire::request::{FindCoordinatorRequest, FindCoordinatorResponse};
+use thalweg_wire::{ApiKey, ErrorCode};
 
 pub(super) const API: Api =
     Api::new(ApiKey::FindCoordinator, 0..=6, ByResource, |b, c, d| later(b, c, d, handle));

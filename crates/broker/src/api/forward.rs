@@ -1,11 +1,11 @@
 //! Forwards requests to the controller in an Envelope (KIP-590): the request's own bytes, the principal, and the
 //! client's address. The controller's answer is passed to the client unchanged.
 //!
-//! Forwarded are the changes to topics, partitions, configurations, features and delegation tokens; everything that reads the cluster
+//! Forwarding are the changes to topics, partitions, configurations, features and delegation tokens; everything that reads the cluster
 //! is answered from the image. So that a client which makes a change and then asks this broker sees the change, the
 //! answer waits a little until the image shows it; Kafka's broker answers at once.
 
-use super::entry::Forwarded;
+use super::entry::Forwarding;
 use super::slow::{self, Stage};
 use super::{Api, Call, served};
 use crate::broker::Broker;
@@ -44,7 +44,7 @@ where
     Ok(Reply::Later(Box::pin(async move {
         let asked = async {
             let answer = ask(&broker, &call, call.frame.clone()).await?;
-            if served(call.key).is_some_and(|api| api.forwarded == Some(Forwarded::Changes)) {
+            if served(call.key).is_some_and(|api| api.forwarded == Some(Forwarding::Changes)) {
                 shown(&broker).await;
             }
             Ok(answer)

@@ -10,7 +10,6 @@ use crate::broker::Broker;
 use std::sync::Arc;
 use thalweg_metadata::Image;
 use thalweg_security::acl::{Operation, ResourceType};
-use thalweg_wire::ApiKey;
 use thalweg_wire::request::offset_commit_request::OffsetCommitRequestTopic;
 use thalweg_wire::request::offset_commit_response::{
     OffsetCommitResponsePartition, OffsetCommitResponseTopic,
@@ -27,7 +26,7 @@ use thalweg_wire::request::offset_fetch_response::{
     OffsetFetchResponseTopic, OffsetFetchResponseTopics,
 };
 use thalweg_wire::request::*;
-use thalweg_wire::{ErrorCode, Uuid};
+use thalweg_wire::{ApiKey, ErrorCode, Uuid};
 
 pub(super) const COMMIT: Api =
     Api::new(ApiKey::OffsetCommit, 2..=10, ByResource, |b, c, d| later(b, c, d, commit));

@@ -10,11 +10,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use thalweg_groups::ClientInfo;
 use thalweg_security::acl::{Operation, ResourceType};
-use thalweg_wire::ApiKey;
-use thalweg_wire::ErrorCode;
 use thalweg_wire::request::delete_groups_response::DeletableGroupResult;
 use thalweg_wire::request::describe_groups_response::DescribedGroup;
 use thalweg_wire::request::*;
+use thalweg_wire::{ApiKey, ErrorCode};
 
 pub(super) const JOIN: Api =
     Api::new(ApiKey::JoinGroup, 0..=9, ByResource, |b, c, d| later(b, c, d, join)).waits();

@@ -6,7 +6,7 @@
 //! alone, where Kafka fails the whole request.
 
 use super::alter_configs::{Verdict, Verdicts, check_own, node_id};
-use super::entry::{Api, ByResource, Forwarded, later};
+use super::entry::{Api, ByResource, Forwarding, later};
 use super::{Call, forward, loggers};
 use crate::authorization::Permissions;
 use crate::broker::Broker;
@@ -16,15 +16,14 @@ use thalweg_config::alter::{AlterOp, Alteration};
 use thalweg_hash::{HashMap, HashSet};
 use thalweg_metadata::ConfigResourceKind;
 use thalweg_security::acl::Operation;
-use thalweg_wire::ApiKey;
-use thalweg_wire::ErrorCode;
 use thalweg_wire::request::incremental_alter_configs_request::AlterConfigsResource;
 use thalweg_wire::request::incremental_alter_configs_response::AlterConfigsResourceResponse;
 use thalweg_wire::request::{IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse};
+use thalweg_wire::{ApiKey, ErrorCode};
 
 pub(super) const API: Api =
     Api::new(ApiKey::IncrementalAlterConfigs, 0..=1, ByResource, |b, c, d| later(b, c, d, handle))
-        .forwarded(Forwarded::Changes);
+        .forwarded(Forwarding::Changes);
 
 /// Checks the changes of this broker, and forwards the rest.
 pub async fn handle(

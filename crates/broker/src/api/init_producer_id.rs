@@ -15,9 +15,8 @@ use crate::broker::Broker;
 use std::sync::Arc;
 use thalweg_security::acl::{Operation, ResourceType};
 use thalweg_transactions::{InitRequest, NoProducerIds, Producer, TransactionError, TwoPhaseCommit};
-use thalweg_wire::ApiKey;
-use thalweg_wire::ErrorCode;
 use thalweg_wire::request::{InitProducerIdRequest, InitProducerIdResponse};
+use thalweg_wire::{ApiKey, ErrorCode};
 
 pub(super) const API: Api =
     Api::new(ApiKey::InitProducerId, 0..=5, ByResource, |b, c, d| later(b, c, d, handle));

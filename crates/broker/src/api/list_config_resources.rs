@@ -8,10 +8,9 @@ use super::entry::{Api, Cost, cluster, now};
 use crate::broker::Broker;
 use thalweg_metadata::{ConfigResourceKind, Image};
 use thalweg_security::acl::Operation;
-use thalweg_wire::ApiKey;
-use thalweg_wire::ErrorCode;
 use thalweg_wire::request::list_config_resources_response::ConfigResource;
 use thalweg_wire::request::{ListConfigResourcesRequest, ListConfigResourcesResponse};
+use thalweg_wire::{ApiKey, ErrorCode};
 
 pub(super) const API: Api = Api::new(
     ApiKey::ListConfigResources,

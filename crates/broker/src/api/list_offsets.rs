@@ -16,11 +16,10 @@ use thalweg_replica::partition::{
     EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, Isolation, LATEST_TIERED, MAX_TIMESTAMP, OffsetsError, Reader,
 };
 use thalweg_security::acl::{Operation, ResourceType};
-use thalweg_wire::ApiKey;
-use thalweg_wire::ErrorCode;
 use thalweg_wire::request::list_offsets_request::ListOffsetsPartition;
 use thalweg_wire::request::list_offsets_response::{ListOffsetsPartitionResponse, ListOffsetsTopicResponse};
 use thalweg_wire::request::{ListOffsetsRequest, ListOffsetsResponse};
+use thalweg_wire::{ApiKey, ErrorCode};
 
 pub(super) const API: Api =
     Api::new(ApiKey::ListOffsets, 1..=11, ByResource, |b, c, d| now::<ListOffsetsRequest>(b, c, d, handle));

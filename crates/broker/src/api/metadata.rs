@@ -20,13 +20,12 @@ use thalweg_hash::HashSet;
 use thalweg_metadata::topic_name;
 use thalweg_metadata::{BrokerId, BrokerRegistration, Image, PartitionIndex, PartitionRegistration, Topic};
 use thalweg_security::acl::{Operation, ResourceType};
-use thalweg_wire::ApiKey;
-use thalweg_wire::ErrorCode;
 use thalweg_wire::request::metadata_request::MetadataRequestTopic;
 use thalweg_wire::request::metadata_response::{
     MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
 };
 use thalweg_wire::request::{MetadataRequest, MetadataResponse};
+use thalweg_wire::{ApiKey, ErrorCode};
 
 pub(super) const API: Api =
     Api::new(ApiKey::Metadata, 0..=13, ByResource, |b, c, d| later(b, c, d, handle)).cost(Cost::ByTopics);

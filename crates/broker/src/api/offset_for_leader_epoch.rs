@@ -9,11 +9,10 @@ use thalweg_metadata::PartitionIndex;
 use thalweg_record::LeaderEpoch;
 use thalweg_replica::partition::OffsetsError;
 use thalweg_security::acl::{Operation, ResourceType};
-use thalweg_wire::ApiKey;
-use thalweg_wire::ErrorCode;
 use thalweg_wire::request::offset_for_leader_epoch_request::OffsetForLeaderPartition;
 use thalweg_wire::request::offset_for_leader_epoch_response::{EpochEndOffset, OffsetForLeaderTopicResult};
 use thalweg_wire::request::{OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse};
+use thalweg_wire::{ApiKey, ErrorCode};
 
 pub(super) const API: Api = Api::new(ApiKey::OffsetForLeaderEpoch, 2..=4, ByResource, |b, c, d| {
     now::<OffsetForLeaderEpochRequest>(b, c, d, handle)

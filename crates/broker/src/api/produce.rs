@@ -44,13 +44,12 @@ use thalweg_net::Reply;
 use thalweg_record::{BatchHeader, Compression};
 use thalweg_replica::partition::{Appended, Durable, OpeningBudget, Partition};
 use thalweg_security::acl::{Operation, ResourceType};
-use thalweg_wire::ApiKey;
 use thalweg_wire::request::produce_request::{PartitionProduceData, TopicProduceData};
 use thalweg_wire::request::produce_response::{
     LeaderIdAndEpoch, NodeEndpoint, PartitionProduceResponse, TopicProduceResponse,
 };
 use thalweg_wire::request::{ProduceRequest, ProduceResponse};
-use thalweg_wire::{DecodeError, DecodeProblem, Decoder, ErrorCode, Message, Records, Uuid};
+use thalweg_wire::{ApiKey, DecodeError, DecodeProblem, Decoder, ErrorCode, Message, Records, Uuid};
 use tokio::time::Instant;
 use verify::{Begun, Guards};
 

@@ -4,11 +4,10 @@
 use super::Call;
 use super::entry::{Api, Open, now};
 use crate::broker::Broker;
-use thalweg_wire::ApiKey;
-use thalweg_wire::ErrorCode;
 use thalweg_wire::request::{
     SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest, SaslHandshakeResponse,
 };
+use thalweg_wire::{ApiKey, ErrorCode};
 
 pub(super) const HANDSHAKE: Api =
     Api::new(ApiKey::SaslHandshake, 0..=1, Open, |b, c, d| now::<SaslHandshakeRequest>(b, c, d, handshake));

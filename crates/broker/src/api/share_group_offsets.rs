@@ -12,8 +12,6 @@ use crate::broker::Broker;
 use futures_util::future::join_all;
 use std::sync::Arc;
 use thalweg_security::acl::{Operation, ResourceType};
-use thalweg_wire::ApiKey;
-use thalweg_wire::ErrorCode;
 use thalweg_wire::request::alter_share_group_offsets_response::{
     AlterShareGroupOffsetsResponsePartition, AlterShareGroupOffsetsResponseTopic,
 };
@@ -24,6 +22,7 @@ use thalweg_wire::request::describe_share_group_offsets_response::{
     DescribeShareGroupOffsetsResponseTopic,
 };
 use thalweg_wire::request::*;
+use thalweg_wire::{ApiKey, ErrorCode};
 
 pub(super) const DESCRIBE: Api =
     Api::new(ApiKey::DescribeShareGroupOffsets, 0..=1, ByResource, |b, c, d| later(b, c, d, describe));

@@ -13,10 +13,9 @@ use super::groups::{client, may_describe_topics, may_join};
 use crate::broker::Broker;
 use std::sync::Arc;
 use thalweg_metadata::feature::SHARE_VERSION;
-use thalweg_wire::ApiKey;
-use thalweg_wire::ErrorCode;
 use thalweg_wire::request::share_group_describe_response::DescribedGroup;
 use thalweg_wire::request::*;
+use thalweg_wire::{ApiKey, ErrorCode};
 
 pub(super) const HEARTBEAT: Api =
     Api::new(ApiKey::ShareGroupHeartbeat, 1..=1, ByResource, |b, c, d| later(b, c, d, heartbeat));

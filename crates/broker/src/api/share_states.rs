@@ -15,7 +15,6 @@ use thalweg_net::answer_parts::merge;
 use thalweg_security::acl::Operation;
 use thalweg_share::ShareKey;
 use thalweg_share_groups::{Ask, Done, Run, StateError, Write};
-use thalweg_wire::ApiKey;
 use thalweg_wire::request::*;
 use thalweg_wire::request::{
     delete_share_group_state_request as delete, delete_share_group_state_response as deleted,
@@ -25,7 +24,7 @@ use thalweg_wire::request::{
     read_share_group_state_summary_response as summaries, write_share_group_state_request as write,
     write_share_group_state_response as written,
 };
-use thalweg_wire::{ErrorCode, Uuid};
+use thalweg_wire::{ApiKey, ErrorCode, Uuid};
 
 pub(super) const INITIALIZE: Api = Api::new(
     ApiKey::InitializeShareGroupState,

@@ -19,13 +19,12 @@ use std::time::Duration;
 use thalweg_metadata::feature::STREAMS_VERSION;
 use thalweg_metadata::topic_name;
 use thalweg_security::acl::{Operation, ResourceType};
-use thalweg_wire::ApiKey;
-use thalweg_wire::ErrorCode;
 use thalweg_wire::request::create_topics_request::CreatableTopic;
 use thalweg_wire::request::streams_group_describe_response::DescribedGroup;
 use thalweg_wire::request::streams_group_heartbeat_request::Topology;
 use thalweg_wire::request::streams_group_heartbeat_response::Status;
 use thalweg_wire::request::*;
+use thalweg_wire::{ApiKey, ErrorCode};
 use tokio::time::Instant;
 
 pub(super) const HEARTBEAT: Api =

@@ -9,12 +9,11 @@ use super::entry::{Api, Open, now};
 use crate::broker::Broker;
 use crate::telemetry::{Client, Push};
 use thalweg_record::Compression;
-use thalweg_wire::ApiKey;
 use thalweg_wire::request::{
     GetTelemetrySubscriptionsRequest, GetTelemetrySubscriptionsResponse, PushTelemetryRequest,
     PushTelemetryResponse,
 };
-use thalweg_wire::{ErrorCode, Uuid};
+use thalweg_wire::{ApiKey, ErrorCode, Uuid};
 
 pub(super) const SUBSCRIPTIONS: Api = Api::new(ApiKey::GetTelemetrySubscriptions, 0..=0, Open, |b, c, d| {
     now::<GetTelemetrySubscriptionsRequest>(b, c, d, subscriptions)

@@ -21,8 +21,6 @@ use thalweg_transactions::{
     EndRequest, Outcome, Partitions, Producer, TransactionCoordinator, TransactionError, TransactionFilter,
     TransactionState, Verification, begin_verification, must_ask,
 };
-use thalweg_wire::ApiKey;
-use thalweg_wire::ErrorCode;
 use thalweg_wire::request::add_partitions_to_txn_request::{
     AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction,
 };
@@ -35,6 +33,7 @@ use thalweg_wire::request::txn_offset_commit_response::{
     TxnOffsetCommitResponsePartition, TxnOffsetCommitResponseTopic,
 };
 use thalweg_wire::request::*;
+use thalweg_wire::{ApiKey, ErrorCode};
 
 pub(super) const ADD_PARTITIONS: Api =
     Api::new(ApiKey::AddPartitionsToTxn, 0..=5, ByResource, |b, c, d| later(b, c, d, add_partitions));

@@ -1,4 +1,4 @@
-//! Share groups, as far as their group knows them: what the share coordinator is to do follows in `thalweg_share_groups`.
+//! Share groups, as far as their group knows them: the share coordinator's part follows in `thalweg_share_groups`.
 
 use super::super::answer::Answer;
 use super::super::client::ClientInfo;
@@ -52,7 +52,7 @@ impl GroupCoordinator {
         ShareGroupDescribeResponse { groups, ..Default::default() }
     }
 
-    /// Whether the name is a share group's. While the group's records are being loaded nobody can say.
+    /// Whether the name is a share group's. Unknown while the group's records are being loaded.
     pub fn is_share_group(&self, id: &str) -> Result<bool, Unavailable> {
         self.shards.cell(self.partition_for(id))?.peek(|shard| shard.is_share_group(id))
     }

@@ -23,7 +23,7 @@ use super::flush::Flushing;
 use super::found::{had_batches, sort_out};
 use super::health::Health;
 use super::in_flight::recall_in_flight;
-use super::overlaps::Contradicted;
+use super::overlaps::Contradiction;
 use super::replay::{EpochReplay, replay_segments};
 use super::{PartitionLog, ReadHints, metadata, suspects};
 use crate::clock::Clock;
@@ -216,7 +216,7 @@ pub(super) struct Loading {
     pub(super) log_end: Offset,
     pub(super) oddities: Oddities,
     pub(super) missing: Option<Offset>,
-    pub(super) contradicted: Option<Contradicted>,
+    pub(super) contradicted: Option<Contradiction>,
     /// Base offsets of missing segments by the checkpoint of the transaction indexes.
     pub(super) lost_markers: Vec<Offset>,
     pub(super) has_txn_checkpoint: bool,

@@ -27,14 +27,14 @@ use crate::topic_partition::TopicPartition;
 
 /// What a recovery has set aside because the segment before has the same offsets.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Contradicted {
+pub(super) struct Contradiction {
     /// Where its records end.
     end: Offset,
     /// Whether the checkpoint of epochs does not confirm the records that are kept.
     in_doubt: bool,
 }
 
-impl Contradicted {
+impl Contradiction {
     /// Up to where records may be missing from a log that ends at `log_end`.
     pub(super) fn missing(&self, log_end: Offset) -> Option<Offset> {
         let end = if self.in_doubt { self.end.max(Offset(log_end.0.saturating_add(1))) } else { self.end };
@@ -205,7 +205,7 @@ impl Loading {
         })?;
         let before = self.contradicted.unwrap_or_default();
         self.contradicted =
-            Some(Contradicted { end: before.end.max(end), in_doubt: before.in_doubt || !is_confirmed });
+            Some(Contradiction { end: before.end.max(end), in_doubt: before.in_doubt || !is_confirmed });
         Ok(())
     }
 
@@ -352,7 +352,7 @@ mod tests {
 
     #[test]
     fn nothing_is_missing_behind_the_largest_offset() {
-        let doubt = Contradicted { end: Offset(7), in_doubt: true };
+        let doubt = Contradiction { end: Offset(7), in_doubt: true };
         assert_eq!(doubt.missing(Offset(7)), Some(Offset(8)));
         assert_eq!(doubt.missing(Offset(i64::MAX)), None);
     }

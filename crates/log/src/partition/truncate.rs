@@ -440,9 +440,7 @@ impl PartitionLog {
         if let Err(error) = self.epochs.write(&self.home.disk, &self.home.dir, Durability::PageCache) {
             tracing::warn!(partition = %self.name, %error, "Failed to write leader epochs, retrying later");
         }
-        if let Err(error) = self.renew_txn_checkpoint() {
-            tracing::warn!(partition = %self.name, %error, "Failed to write the transaction index checkpoint, retrying later");
-        }
+        self.note_txn_indexes_durably();
         self.publish();
         self.flushing.offsets_sank = true;
         // Without space for that the log is closed for appends until there is.

@@ -92,7 +92,18 @@ impl PartitionLog {
 
     /// As [`PartitionLog::write_txn_checkpoint`], where a failure costs no more than an index that is made again.
     pub(super) fn note_txn_indexes(&mut self) {
-        if let Err(error) = self.write_txn_checkpoint() {
+        let written = self.write_txn_checkpoint();
+        self.log_unwritten_txn_checkpoint(written);
+    }
+
+    /// As [`PartitionLog::renew_txn_checkpoint`], where a failure costs no more than that.
+    pub(super) fn note_txn_indexes_durably(&mut self) {
+        let written = self.renew_txn_checkpoint();
+        self.log_unwritten_txn_checkpoint(written);
+    }
+
+    fn log_unwritten_txn_checkpoint(&self, written: io::Result<()>) {
+        if let Err(error) = written {
             tracing::warn!(partition = %self.name, %error, "Failed to write the transaction index checkpoint, retrying later");
         }
     }
@@ -127,8 +138,7 @@ impl Loading {
         config: &LogConfig,
         now_ms: i64,
     ) -> Result<(), LogError> {
-        let mut behind = None;
-        let mut remade = self.remake_beside_missing_index(count, name, config, now_ms, &mut behind)?;
+        let mut remade = self.remake_beside_missing_index(count, name, config, now_ms)?;
         if !self.has_txn_checkpoint {
             return self.correct_txn_indexes(count);
         }
@@ -143,7 +153,7 @@ impl Loading {
         if let Some(expected) = &expected {
             self.note_lost_markers(expected);
         }
-        behind = None;
+        let mut behind = None;
         for index in 0..count {
             let segment = &mut self.segments[index];
             let base = segment.base_offset;
@@ -176,16 +186,15 @@ impl Loading {
         name: &TopicPartition,
         config: &LogConfig,
         now_ms: i64,
-        behind: &mut Option<Producers>,
     ) -> Result<bool, LogError> {
-        let mut remade = 0;
+        let (mut remade, mut behind) = (0, None);
         for index in 0..count {
             let segment = &mut self.segments[index];
             let is_unindexed = self.unindexed.contains(&segment.base_offset) && !segment.is_empty();
             if !is_unindexed || segment.txn_index_sum(&self.home)?.is_some() {
                 continue;
             }
-            self.remake_txn_index(index, config, now_ms, behind)?;
+            self.remake_txn_index(index, config, now_ms, &mut behind)?;
             remade += 1;
         }
         if remade > 0 {

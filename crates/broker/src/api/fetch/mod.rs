@@ -26,9 +26,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use thalweg_net::Reply;
 use thalweg_replica::partition::{FetchError, FetchFrom, FetchRead, Isolation, News, Waiter};
-use thalweg_wire::ApiKey;
 use thalweg_wire::request::FetchRequest;
-use thalweg_wire::{DecodeError, Decoder, ErrorCode, Message};
+use thalweg_wire::{ApiKey, DecodeError, Decoder, ErrorCode, Message};
 use tokio::time::Instant;
 
 pub(super) const API: Api = Api::new(ApiKey::Fetch, 4..=18, ByResource, handle).waits();

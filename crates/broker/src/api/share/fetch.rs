@@ -21,10 +21,9 @@ use thalweg_share_groups::{
     Batch, FINAL_EPOCH, LedShare, Reading, Request, SessionBegun, SessionEnd, SessionError, SessionKey,
     SessionRequest, ShareSettings, TopicPartitionId,
 };
-use thalweg_wire::ApiKey;
 use thalweg_wire::request::ShareFetchRequest;
 use thalweg_wire::request::share_fetch_request::{FetchTopic, ForgottenTopic};
-use thalweg_wire::{DecodeError, Decoder, ErrorCode, Message};
+use thalweg_wire::{ApiKey, DecodeError, Decoder, ErrorCode, Message};
 use tokio::time::Instant;
 
 pub(in crate::api) const API: Api = Api::new(ApiKey::ShareFetch, 1..=2, ByResource, handle);

@@ -22,9 +22,8 @@ use thalweg_metadata::{Image, PartitionIndex};
 use thalweg_replica::partition::Partition;
 use thalweg_security::acl::{Operation, ResourceType};
 use thalweg_share_groups::{FINAL_EPOCH, SessionKey, TopicPartitionId};
-use thalweg_wire::ApiKey;
-use thalweg_wire::ErrorCode;
 use thalweg_wire::request::{ShareAcknowledgeRequest, ShareAcknowledgeResponse};
+use thalweg_wire::{ApiKey, ErrorCode};
 
 pub(super) const API: Api =
     Api::new(ApiKey::ShareAcknowledge, 1..=2, ByResource, |b, c, d| later(b, c, d, acknowledge));
