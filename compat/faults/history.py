@@ -90,12 +90,12 @@ class JavaWriter(JavaClient):
 class JavaReader(JavaClient):
     """VerifiableConsumer, in its own group, which commits what it has read."""
 
-    def __init__(self, bootstrap, group, topic, directory, protocol="classic"):
+    def __init__(self, bootstrap, group, topic, directory, protocol="classic", session_ms=6000):
         settings = {"reconnect.backoff.max.ms": "500", "default.api.timeout.ms": "120000"}
         command = ["org.apache.kafka.tools.VerifiableConsumer", "--bootstrap-server", bootstrap, "--topic", topic]
         command += ["--group-id", group, "--reset-policy", "earliest", "--group-protocol", protocol]
         if protocol == "classic":
-            command += ["--session-timeout", "6000"]
+            command += ["--session-timeout", str(session_ms)]
         super().__init__(directory, settings, lambda file: [*command, "--command-config", file])
 
     def count(self):
@@ -182,10 +182,10 @@ def own_writer(bootstrap, topic, directory, metadata_age_ms):
     return LineWriter(directory, command)
 
 
-def own_reader(bootstrap, group, topic, directory):
+def own_reader(bootstrap, group, topic, directory, session_ms=6000):
     """`thalweg consume` in a group."""
     command = [thalweg_binary(), "consume", topic, "--group", group, "--from-beginning", "-b", bootstrap]
-    return LineReader(directory, [*command, *login.java_arguments(), "--set", "session.timeout.ms=6000"])
+    return LineReader(directory, [*command, *login.java_arguments(), "--set", f"session.timeout.ms={session_ms}"])
 
 
 class Ledger:
@@ -227,7 +227,7 @@ class Member(threading.Thread):
     # A commit that is refused for these is repeated with the new assignment.
     REBALANCES = (KafkaError.REBALANCE_IN_PROGRESS, KafkaError.STALE_MEMBER_EPOCH)
 
-    def __init__(self, bootstrap, group, topic, ledger, protocol="classic"):
+    def __init__(self, bootstrap, group, topic, ledger, protocol="classic", session_ms=6000):
         super().__init__(daemon=True)
         self.ledger = ledger
         # By the consumer protocol the broker sets the times, and assignments are increments.
@@ -241,7 +241,7 @@ class Member(threading.Thread):
             "reconnect.backoff.max.ms": 500,
         }
         if not self.is_incremental:
-            config |= {"session.timeout.ms": 6000, "heartbeat.interval.ms": 500}
+            config |= {"session.timeout.ms": session_ms, "heartbeat.interval.ms": 500}
         self.consumer = Consumer({"bootstrap.servers": bootstrap, **login.librdkafka(), "error_cb": self.on_error, **config})
         self.topic = topic
         self.next = {}

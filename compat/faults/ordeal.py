@@ -41,6 +41,8 @@ class Ordeal:
         self.topics = TOPICS | (strict.TOPICS if with_strict else {})
         # The writers' maximum metadata age.
         self.metadata_age_ms = metadata_age_ms
+        # Where no client may see an error, the sessions of members outlast the pauses of a busy machine.
+        self.session_ms = 30_000 if with_strict else 6000
         # The protocol of the groups of librdkafka and Java.
         self.protocol = protocol
         # How clients log in, in the environment.
@@ -77,15 +79,20 @@ class Ordeal:
         # delivery.timeout.ms, also by Apache Kafka. With one in flight, nothing later is stored.
         java = {"max.in.flight.requests.per.connection": 1, "metadata.max.age.ms": self.metadata_age_ms}
         self.java = JavaWriter(bootstrap, "java", PARTITIONS, self.directory / "java-writer", **java)
-        self.java_reader = JavaReader(bootstrap, "java-readers", "java", self.directory / "java-reader", self.protocol)
+        session = {"session_ms": self.session_ms}
+        self.java_reader = JavaReader(
+            bootstrap, "java-readers", "java", self.directory / "java-reader", self.protocol, **session
+        )
         self.own = own_writer(bootstrap, "own", self.directory / "own-writer", self.metadata_age_ms)
-        self.own_reader = own_reader(bootstrap, "own-readers", "own", self.directory / "own-reader")
+        self.own_reader = own_reader(bootstrap, "own-readers", "own", self.directory / "own-reader", **session)
         self.processes = [self.java, self.java_reader, self.own, self.own_reader]
         if self.with_strict:
             self.strict = strict.clients(bootstrap, self.directory)
             self.processes += self.strict.values()
         self.ledger = Ledger()
-        self.members = [Member(bootstrap, "readers", "librdkafka", self.ledger, self.protocol) for _ in range(2)]
+        self.members = [
+            Member(bootstrap, "readers", "librdkafka", self.ledger, self.protocol, **session) for _ in range(2)
+        ]
         self.clients = [self.writer, *self.members, *self.processes]
         for client in self.clients:
             client.start()

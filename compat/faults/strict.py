@@ -53,7 +53,7 @@ def kcat(bootstrap, topic):
     base = ["kcat", "-E", "-b", bootstrap]
     writer = [*base, "-P", "-t", topic, "-p", "0", "-X", "enable.idempotence=true"]
     reader = [*base, "-G", f"{topic}-readers", "-u", "-q", "-X", "auto.offset.reset=earliest"]
-    return writer, [*reader, "-X", "session.timeout.ms=6000", topic]
+    return writer, [*reader, "-X", "session.timeout.ms=30000", topic]
 
 
 def console(bootstrap, topic, directory):

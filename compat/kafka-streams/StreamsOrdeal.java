@@ -1,6 +1,6 @@
 /**
- * A word count exactly once while its broker is killed. Begins at once, ends with its input, waits for the last total, and
- * prints the audit. An instance is restarted again and again meanwhile.
+ * A word count exactly once while its broker is killed. Begins at once, prints how many lines are written, ends with its input,
+ * waits for the last total, and prints the audit. An instance is restarted again and again meanwhile.
  */
 public final class StreamsOrdeal {
     private StreamsOrdeal() {
@@ -16,6 +16,7 @@ public final class StreamsOrdeal {
             for (int round = 1; System.in.available() == 0; round++) {
                 words.write(30);
                 lines += 30;
+                System.out.println("lines " + lines);
                 if (round % 20 == 0) {
                     words.stop("two");
                     words.start("two");
