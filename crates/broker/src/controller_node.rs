@@ -4,6 +4,7 @@
 //! A connection to such a listener is served by the controller only, with the same limits as a client's. The quorum
 //! has one voter: while its process is down, the cluster cannot change, and the log says so at the start.
 
+use crate::api::served;
 use crate::audit::Watch;
 use crate::authentication::{Admission, Authenticator, Images, Session};
 use crate::authorization::ClusterRights;
@@ -231,7 +232,8 @@ impl Handler for ControllerHandler {
         let watch = peek_request(&frame).ok().and_then(|prefix| {
             let (key, version) = (ApiKey::from_i16(prefix.api_key)?, prefix.api_version);
             // The client's name for itself is in the header, which the controller decodes.
-            Watch::begin(session.audited(None).as_ref(), key, version, &frame, &self.disk)
+            let describe = served(key)?.describe;
+            Watch::begin(session.audited(None).as_ref(), (key, version), describe, &frame, &self.disk)
         });
         let reply = Reply::Later(Box::pin(async move {
             match controller.handle(frame, &requester).await {

@@ -5,7 +5,7 @@
 //! open; the controller unfences the broker; connections are accepted. Down: the controller moves leadership away,
 //! listeners close, requests end, coordinators stop, logs are flushed and marked clean.
 
-use crate::api::{ApiHandler, SERVED, create_own_topic};
+use crate::api::{ApiHandler, all_served, create_own_topic};
 use crate::authentication::{Authenticator, Images, TokenLogins};
 use crate::authorization::ClusterRights;
 use crate::broker::{Broker, BrokerParts};
@@ -240,7 +240,7 @@ fn assemble(
         share_states,
         share_persister: Arc::new(share_persister),
         image,
-        served: SERVED.iter().map(|api| api.key).collect(),
+        served: all_served().map(|api| api.key).collect(),
     })
 }
 

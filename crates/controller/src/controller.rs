@@ -18,9 +18,11 @@ use crate::dispatch::{self, HandleError};
 use crate::driver::{self, Command};
 use crate::options::{ConfigRules, ControllerOptions};
 use crate::published::{ControllerFigures, Published};
-use crate::quorum::{Claim, StartError};
+use crate::quorum::StartError;
 use crate::requester::Requester;
-use crate::state::{Batch, ComparedElection, Extent, Now, State, Undecided};
+use crate::state::{
+    Ask, Batch, Claim, ComparedElection, Decider, Decision, Extent, Now, State, Undecided, encode,
+};
 
 /// Requests that may wait for the controller's task, and those of one principal.
 const COMMANDS_MAX: usize = 1024;
@@ -134,14 +136,14 @@ impl Controller {
         }
     }
 
-    /// Whether the requester may use an API that is about the cluster.
-    async fn ask_whether(&self, api: ApiKey, requester: &Requester) -> Result<bool, HandleError> {
+    /// Whether the requester may forward the requests of clients.
+    async fn may_forward(&self, requester: &Requester) -> Result<bool, HandleError> {
         if *requester == Requester::ThisProcess {
             return Ok(true);
         }
         let (reply, answer) = oneshot::channel();
-        let by = Asker::new(requester.clone(), api).noting_permissions(self.notes_permissions);
-        let command = Command::MayUse { api, by, reply };
+        let by = Asker::new(requester.clone(), ApiKey::Envelope).noting_permissions(self.notes_permissions);
+        let command = Command::MayUse { api: dispatch::ENVELOPE, by, reply };
         self.commands.send(command).await.map_err(|_| HandleError::Stopped)?;
         answer.await.map_err(|_| HandleError::Stopped)
     }
@@ -168,8 +170,7 @@ impl Controller {
         frame::decode_request_header(&mut d, ApiKey::Envelope, version)?;
         let envelope = EnvelopeRequest::decode(&mut d, version)?;
         let refused = |code: ErrorCode| EnvelopeResponse { response_data: None, error_code: code.code() };
-        let may_forward = self.ask_whether(ApiKey::Envelope, requester).await?;
-        let client = match may_forward {
+        let client = match self.may_forward(requester).await? {
             true => dispatch::check_envelope(&envelope),
             false => Err(ErrorCode::ClusterAuthorizationFailed),
         };
@@ -185,7 +186,7 @@ impl Controller {
                 }
             },
         };
-        dispatch::encode(&response, ApiKey::Envelope, version, prefix.correlation_id)
+        Ok(encode(&response, ApiKey::Envelope, version, prefix.correlation_id)?)
     }
 
     /// Those of the partitions, given by topic, that have no leader and no replica that is known to be complete. The caller
@@ -212,7 +213,7 @@ impl Controller {
     ) -> Result<T, HandleError> {
         let answer = Arc::new(Mutex::new(T::default()));
         let place = Arc::clone(&answer);
-        let decide: dispatch::Decide = Box::new(move |state, now| {
+        let decide: Decider = Box::new(move |state, now| {
             let (records, answer) = decide(state, now);
             let (batch, unwritable) = match state.prepare(records, Extent::Several) {
                 Ok(batch) => (batch, None),
@@ -221,9 +222,9 @@ impl Controller {
             // An unwritable decision has no effect.
             *place.lock() = if unwritable.is_some() { T::default() } else { answer };
             let (claim, answer) = (Claim::Ordinary, Ok(Bytes::new()));
-            dispatch::Decision { batch, claim, unwritable, answer, spent: None, rulings: None }
+            Decision { batch, claim, unwritable, answer, spent: None, rulings: None }
         });
-        let ask = dispatch::Ask::Decide { decide, is_large: false };
+        let ask = Ask::Decide { decide, is_large: false };
         self.ask(|reply| Command::Ask { ask, reply }).await?;
         let answer = answer.lock().clone();
         Ok(answer)

@@ -16,19 +16,21 @@ use bytes::Bytes;
 use thalweg_log::{Clock, FlushTarget, LogError};
 use thalweg_metadata::{Image, VersionedRecord};
 use thalweg_wire::request::{FetchRequest, FetchResponse, FetchSnapshotResponse};
-use thalweg_wire::{ApiKey, Refuse};
+use thalweg_wire::{Message, Refuse};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::Instant;
 
 use crate::asker::{Asker, Rulings, Witness};
-use crate::dispatch::{Ask, Decide, Decision, HandleError, authorize, encode};
+use crate::dispatch::HandleError;
 use crate::published::Published;
 use crate::quorum::{
-    AppendFailure, Claim, FetchAsk, Leader, MetadataLog, Observers, Ready, describe_quorum, encode_batch,
+    AppendFailure, FetchAsk, Leader, MetadataLog, Observers, Ready, describe_quorum, encode_batch,
     fetch_snapshot,
 };
-use crate::state::{ApiError, Batch, Extent, Now, Spent, State, Unwritable};
+use crate::state::{
+    Api, ApiError, Ask, Batch, Call, Claim, Decider, Decision, Extent, Now, Spent, State, Unwritable,
+};
 
 mod drafts;
 mod opening;
@@ -61,7 +63,7 @@ pub(crate) enum Command {
     },
     /// Whether the requester may use an API that is about the cluster.
     MayUse {
-        api: ApiKey,
+        api: &'static Api,
         by: Asker,
         reply: oneshot::Sender<bool>,
     },
@@ -79,8 +81,7 @@ struct Waiting {
 /// A Fetch that waits for something to happen.
 struct Parked {
     ask: FetchAsk,
-    version: i16,
-    correlation_id: i32,
+    call: Call,
     deadline: Instant,
     reply: Reply,
 }
@@ -237,38 +238,38 @@ impl Driver {
         match ask {
             Ask::Decide { decide, is_large: false } => self.on_decide(&decide, reply),
             Ask::Decide { decide, is_large: true } => self.on_large(decide, reply),
-            Ask::Fetch { request, version, correlation_id, by } => {
-                if let Err(error) = self.authorize(ApiKey::Fetch, &by) {
+            Ask::Fetch { request, call } => match self.authorize(call.api, &call.by) {
+                Ok(()) => self.on_fetch(&request, call, reply),
+                Err(error) => {
                     let response = FetchResponse { error_code: error.code.code(), ..Default::default() };
-                    return send(reply, encode(&response, ApiKey::Fetch, version, correlation_id));
+                    respond(reply, &call, &response);
                 }
-                self.on_fetch(&request, version, correlation_id, reply);
-            }
-            Ask::FetchSnapshot { request, version, correlation_id, by } => {
-                let response = match self.authorize(ApiKey::FetchSnapshot, &by) {
-                    Ok(()) => fetch_snapshot(&request, &self.log, &self.leader, version),
+            },
+            Ask::FetchSnapshot { request, call } => {
+                let response = match self.authorize(call.api, &call.by) {
+                    Ok(()) => fetch_snapshot(&request, &self.log, &self.leader, call.version),
                     Err(error) => {
                         FetchSnapshotResponse { error_code: error.code.code(), ..Default::default() }
                     }
                 };
-                send(reply, encode(&response, ApiKey::FetchSnapshot, version, correlation_id));
+                respond(reply, &call, &response);
             }
-            Ask::DescribeQuorum { request, version, correlation_id, by } => {
-                let (api, now_ms) = (ApiKey::DescribeQuorum, self.clock.now_ms());
-                let authorized = self.authorize(api, &by);
+            Ask::DescribeQuorum { request, call } => {
+                let (version, now_ms) = (call.version, self.clock.now_ms());
+                let authorized = self.authorize(call.api, &call.by);
                 let (log, observers) = (&self.log, &mut self.observers);
                 let response = match authorized {
                     Ok(()) => describe_quorum(&request, log, observers, &self.leader, version, now_ms),
                     Err(error) => request.refuse(error.code, error.message.as_deref(), version),
                 };
-                send(reply, encode(&response, ApiKey::DescribeQuorum, version, correlation_id));
+                respond(reply, &call, &response);
             }
         }
     }
 
     /// Whether the requester may use an API that is about the cluster.
-    fn authorize(&self, api: ApiKey, by: &Asker) -> Result<(), ApiError> {
-        let authorized = authorize(api, &self.state, by);
+    fn authorize(&self, api: &Api, by: &Asker) -> Result<(), ApiError> {
+        let authorized = api.authorize(&self.state, by);
         self.publish(by.take_rulings());
         authorized
     }
@@ -283,7 +284,7 @@ impl Driver {
         drop(disk.spawn(move || rulings.publish(witness.as_deref())));
     }
 
-    fn on_decide(&mut self, decide: &Decide, reply: Reply) {
+    fn on_decide(&mut self, decide: &Decider, reply: Reply) {
         let now = self.now();
         self.published.requested();
         let decision = decide(&mut self.state, now);
@@ -317,7 +318,7 @@ impl Driver {
 
     /// Decides a request and appends its records, without a sync or an answer.
     #[cfg(test)]
-    pub fn decide_unsynced(&mut self, decide: &Decide) -> Result<Bytes, Unwritable> {
+    pub fn decide_unsynced(&mut self, decide: &Decider) -> Result<Bytes, Unwritable> {
         let now = self.now();
         let Decision { batch, unwritable, answer, .. } = decide(&mut self.state, now);
         self.write(batch, now, Claim::Ordinary).expect("the disk has room");
@@ -348,16 +349,14 @@ impl Driver {
         }
     }
 
-    fn on_fetch(&mut self, request: &FetchRequest, version: i16, correlation_id: i32, reply: Reply) {
-        let ask = match FetchAsk::read(request, &self.leader, version) {
+    fn on_fetch(&mut self, request: &FetchRequest, call: Call, reply: Reply) {
+        let ask = match FetchAsk::read(request, &self.leader, call.version) {
             Ok(ask) => ask,
-            Err(response) => {
-                return send(reply, encode(&*response, ApiKey::Fetch, version, correlation_id));
-            }
+            Err(response) => return respond(reply, &call, &*response),
         };
         let wait = Duration::from_millis(u64::try_from(ask.max_wait_ms).unwrap_or(0));
         let deadline = Instant::now() + wait;
-        let parked = Parked { ask, version, correlation_id, deadline, reply };
+        let parked = Parked { ask, call, deadline, reply };
         if let Some(parked) = self.serve(parked, wait.is_zero()) {
             if self.parked.len() >= PARKED_MAX
                 && let Some(oldest) = self.parked.pop_front()
@@ -372,10 +371,9 @@ impl Driver {
     fn serve(&mut self, parked: Parked, at_once: bool) -> Option<Parked> {
         let now_ms = self.clock.now_ms();
         let (log, observers) = (&mut self.log, &mut self.observers);
-        match parked.ask.answer(log, observers, &self.leader, parked.version, now_ms) {
+        match parked.ask.answer(log, observers, &self.leader, parked.call.version, now_ms) {
             Ok(answer) if answer.ready == Ready::Now || at_once => {
-                let frame = encode(&answer.response, ApiKey::Fetch, parked.version, parked.correlation_id);
-                send(parked.reply, frame);
+                respond(parked.reply, &parked.call, &answer.response);
                 None
             }
             Ok(_) => Some(parked),
@@ -621,6 +619,10 @@ impl Driver {
         }
         false
     }
+}
+
+fn respond<M: Message>(reply: Reply, call: &Call, response: &M) {
+    send(reply, call.encode(response).map_err(HandleError::from));
 }
 
 /// The caller may be gone.

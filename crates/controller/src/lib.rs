@@ -3,12 +3,13 @@
 //! It speaks KRaft's requests and nothing else: a frame in, a frame out ([`Controller::handle`]), the same bytes as a
 //! controller of Apache Kafka, so that a broker need not know which one it uses.
 //!
-//! - `state/` decides: a request and the time make records and a response. Pure.
+//! - `state/` decides: a request and the time make records and a response. Pure. Each file begins with the entries of its
+//!   APIs: rights, bounds, decision.
 //! - `quorum/` keeps the metadata log in `__cluster_metadata-0`, in Kafka's format, with its snapshots, and serves it
 //!   to observers.
 //! - `driver` is the one task that owns both: it appends decisions, syncs them, and only then answers. One sync
 //!   serves all requests that arrived meanwhile.
-//! - `dispatch` is the table of the APIs that are served.
+//! - `dispatch` reads frames by the entries of the served APIs.
 //! - `asker` collects the decisions about a request, which the task logs once they count.
 //! - [`batches`] reads batches of metadata records, for the controller's recovery and for observers.
 //!
@@ -27,7 +28,7 @@ mod state;
 
 pub use asker::Witness;
 pub use controller::Controller;
-pub use dispatch::{HandleError, serves};
+pub use dispatch::{HandleError, serves, takes_forwarded};
 pub use options::{
     ConfigRefusal, ConfigRules, ControllerOptions, EffectiveConfig, default_supported_features,
 };

@@ -7,10 +7,12 @@
 
 use super::entry::{Api, Controller, Forwarding, later};
 use super::{Call, forward};
+use crate::audit::{Changes, ClusterChange, listed};
 use crate::broker::Broker;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use thalweg_config::AlterError;
+use thalweg_audit::Action;
+use thalweg_config::{AlterError, table};
 use thalweg_hash::HashMap;
 use thalweg_metadata::ConfigResourceKind;
 use thalweg_wire::request::alter_configs_request::AlterConfigsResource;
@@ -20,7 +22,8 @@ use thalweg_wire::{ApiKey, ErrorCode};
 
 pub(super) const API: Api =
     Api::new(ApiKey::AlterConfigs, 0..=2, Controller, |b, c, d| later(b, c, d, handle))
-        .forwarded(Forwarding::Changes);
+        .forwarded(Forwarding::Changes)
+        .changing::<AlterConfigsRequest>();
 
 /// The answer for one resource: the code, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -179,5 +182,48 @@ fn check(broker: &Broker, resource: &AlterConfigsResource) -> Result<(), Verdict
         ConfigResourceKind::BrokerLogger | ConfigResourceKind::Unknown(_) => {
             Err(Verdict::invalid(format!("Unknown resource type {}", resource.resource_type)))
         }
+    }
+}
+
+impl ClusterChange for AlterConfigsRequest {
+    fn describe(&self, answer: &AlterConfigsResponse, changes: &mut Changes<'_>) {
+        if self.validate_only {
+            return;
+        }
+        let endings: BTreeMap<_, _> = answer
+            .responses
+            .iter()
+            .map(|r| ((r.resource_type, &*r.resource_name), (r.error_code, r.error_message.as_deref())))
+            .collect();
+        for resource in &self.resources {
+            let kind = ConfigResourceKind::from_id(resource.resource_type);
+            let configs =
+                resource.configs.iter().map(|c| (&*c.name, shown(kind, &c.name, c.value.as_deref())));
+            let ending = endings.get(&(resource.resource_type, &*resource.resource_name)).copied();
+            let name = &resource.resource_name;
+            changes.note(Action::Update, in_words(kind), name, listed(configs), ending.unwrap_or((0, None)));
+        }
+    }
+}
+
+/// A value, unless it is a secret or may be one: keys of brokers that are not known here may be anything.
+pub(super) fn shown(kind: ConfigResourceKind, name: &str, value: Option<&str>) -> String {
+    let is_secret =
+        kind == ConfigResourceKind::Broker && table::settable_key(name).is_none_or(|key| key.is_sensitive());
+    match (is_secret, value) {
+        (_, None) => "null".to_owned(),
+        (true, Some(_)) => "[hidden]".to_owned(),
+        (false, Some(value)) => value.to_owned(),
+    }
+}
+
+pub(super) fn in_words(kind: ConfigResourceKind) -> &'static str {
+    match kind {
+        ConfigResourceKind::Topic => "Topic",
+        ConfigResourceKind::Broker => "Broker",
+        ConfigResourceKind::BrokerLogger => "BrokerLogger",
+        ConfigResourceKind::ClientMetrics => "ClientMetrics",
+        ConfigResourceKind::Group => "Group",
+        ConfigResourceKind::Unknown(_) => "Unknown",
     }
 }

@@ -11,10 +11,12 @@
 
 use super::Call;
 use super::entry::{Api, cluster, later};
+use crate::audit::{Changes, ClusterChange, by_name, numbers, worst};
 use crate::broker::Broker;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use thalweg_audit::Action;
 use thalweg_log::{TopicPartition, Uuid};
 use thalweg_metadata::PartitionIndex;
 use thalweg_metadata::topic_name;
@@ -31,7 +33,8 @@ pub(super) const API: Api = Api::new(
     1..=2,
     cluster::<AlterReplicaLogDirsRequest>(&[Operation::Alter]),
     |b, c, d| later(b, c, d, handle),
-);
+)
+.changing::<AlterReplicaLogDirsRequest>();
 
 /// Starts the moves.
 pub async fn handle(
@@ -112,4 +115,22 @@ fn not_here(broker: &Broker, topic: &str, index: PartitionIndex, directory: Uuid
     }
     broker.replication.moves.prefer(known.id, index, directory, &image);
     ErrorCode::ReplicaNotAvailable
+}
+
+impl ClusterChange for AlterReplicaLogDirsRequest {
+    fn describe(&self, answer: &AlterReplicaLogDirsResponse, changes: &mut Changes<'_>) {
+        let ended = by_name(&answer.results, |topic| &topic.topic_name);
+        for dir in &self.dirs {
+            for topic in &dir.topics {
+                let detail =
+                    format!("log.dir={} partitions={}", dir.path, numbers(topic.partitions.iter().copied()));
+                let ended = ended.get(&*topic.name).into_iter().flat_map(|topic| &topic.partitions);
+                let codes: BTreeMap<i32, i16> = ended.map(|p| (p.partition_index, p.error_code)).collect();
+                let ending = worst(
+                    topic.partitions.iter().map(|index| (codes.get(index).copied().unwrap_or(0), None)),
+                );
+                changes.note(Action::Update, "Topic", &topic.name, detail, ending);
+            }
+        }
+    }
 }

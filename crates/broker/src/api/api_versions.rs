@@ -7,7 +7,7 @@
 
 use super::entry::{Api, Open, now};
 use super::forward::served_with_controller;
-use super::{Call, SERVED, consumer_groups};
+use super::{Call, all_served, consumer_groups};
 use crate::broker::Broker;
 use thalweg_metadata::feature::KRAFT_VERSION;
 use thalweg_net::{Frame, Reply, Software};
@@ -84,7 +84,7 @@ fn api_keys(broker: &Broker, range: impl Fn(&Api) -> Option<(i16, i16)>) -> Vec<
         let min_version = if api.key == ApiKey::Produce { 0 } else { min };
         Some(ApiVersion { api_key: api.key as i16, min_version, max_version })
     };
-    SERVED.iter().copied().filter_map(version).collect()
+    all_served().filter_map(version).collect()
 }
 
 /// Kafka's rule for a client's name and version: letters, digits, dots and dashes, ending in a letter or digit.

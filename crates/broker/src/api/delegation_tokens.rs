@@ -7,10 +7,12 @@
 
 use super::entry::{Api, ByResource, Controller, Forwarding, now};
 use super::{Call, forward};
+use crate::audit::{Changes, ClusterChange, listed};
 use crate::broker::Broker;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
+use thalweg_audit::Action;
 use thalweg_metadata::DelegationToken;
 use thalweg_net::Reply;
 use thalweg_security::Principal;
@@ -25,18 +27,23 @@ use thalweg_wire::request::{
 };
 use thalweg_wire::{ApiKey, DecodeError, Decoder, ErrorCode, Refuse};
 
-pub(super) const CREATE: Api =
-    Api::new(ApiKey::CreateDelegationToken, 1..=3, Controller, create).forwarded(Forwarding::Changes);
-pub(super) const RENEW: Api =
-    Api::new(ApiKey::RenewDelegationToken, 1..=2, Controller, renew).forwarded(Forwarding::Changes);
-pub(super) const EXPIRE: Api =
-    Api::new(ApiKey::ExpireDelegationToken, 1..=2, Controller, expire).forwarded(Forwarding::Changes);
+pub(super) const CREATE: Api = Api::new(ApiKey::CreateDelegationToken, 1..=3, Controller, create)
+    .forwarded(Forwarding::Changes)
+    .changing::<CreateDelegationTokenRequest>();
+pub(super) const RENEW: Api = Api::new(ApiKey::RenewDelegationToken, 1..=2, Controller, renew)
+    .forwarded(Forwarding::Changes)
+    .changing::<RenewDelegationTokenRequest>();
+pub(super) const EXPIRE: Api = Api::new(ApiKey::ExpireDelegationToken, 1..=2, Controller, expire)
+    .forwarded(Forwarding::Changes)
+    .changing::<ExpireDelegationTokenRequest>();
 pub(super) const DESCRIBE: Api = Api::new(ApiKey::DescribeDelegationToken, 1..=3, ByResource, |b, c, d| {
     now::<DescribeDelegationTokenRequest>(b, c, d, describe)
 });
 
 /// The type of principals that can renew tokens.
 const USER: &str = "User";
+/// The type of tokens in audit events, which name them by their ids, never by their secrets.
+const TOKEN: &str = "DelegationToken";
 
 /// Forwards CreateDelegationToken, unless the client may not have one for this owner.
 pub fn create(broker: &Arc<Broker>, call: Call, d: Decoder) -> Result<Reply, DecodeError> {
@@ -190,5 +197,33 @@ where
             Ok(call.reply::<R>(&response))
         }
         None => forward::handle::<R>(broker, call, d),
+    }
+}
+
+impl ClusterChange for CreateDelegationTokenRequest {
+    fn describe(&self, answer: &CreateDelegationTokenResponse, changes: &mut Changes<'_>) {
+        let renewers: Vec<_> =
+            self.renewers.iter().map(|r| format!("{}:{}", r.principal_type, r.principal_name)).collect();
+        let detail = listed([
+            ("owner", format!("{}:{}", answer.principal_type, answer.principal_name)),
+            ("renewers", renewers.join(",")),
+            ("max.timestamp.ms", answer.max_timestamp_ms.to_string()),
+        ]);
+        changes.note(Action::Create, TOKEN, &answer.token_id, detail, (answer.error_code, None));
+    }
+}
+
+/// These name a token by its secret, so the event has no name.
+impl ClusterChange for RenewDelegationTokenRequest {
+    fn describe(&self, answer: &RenewDelegationTokenResponse, changes: &mut Changes<'_>) {
+        let detail = format!("expiry.timestamp.ms={}", answer.expiry_timestamp_ms);
+        changes.note(Action::Update, TOKEN, "", detail, (answer.error_code, None));
+    }
+}
+
+impl ClusterChange for ExpireDelegationTokenRequest {
+    fn describe(&self, answer: &ExpireDelegationTokenResponse, changes: &mut Changes<'_>) {
+        let detail = format!("expiry.timestamp.ms={}", answer.expiry_timestamp_ms);
+        changes.note(Action::Delete, TOKEN, "", detail, (answer.error_code, None));
     }
 }

@@ -13,10 +13,12 @@
 
 use super::Call;
 use super::entry::{Api, ByResource, later};
+use crate::audit::{Changes, ClusterChange, by_name, worst};
 use crate::authorization::Permissions;
 use crate::broker::Broker;
 use std::sync::Arc;
 use std::time::Duration;
+use thalweg_audit::Action;
 use thalweg_metadata::PartitionIndex;
 use thalweg_metadata::topic_name;
 use thalweg_net::answer_parts::merge;
@@ -32,7 +34,8 @@ use thalweg_wire::{ApiKey, ErrorCode};
 use tokio::time::Instant;
 
 pub(super) const API: Api =
-    Api::new(ApiKey::DeleteRecords, 0..=2, ByResource, |b, c, d| later(b, c, d, handle));
+    Api::new(ApiKey::DeleteRecords, 0..=2, ByResource, |b, c, d| later(b, c, d, handle))
+        .changing::<DeleteRecordsRequest>();
 
 /// The low watermark of a partition that was refused.
 const NO_LOW_WATERMARK: i64 = -1;
@@ -150,4 +153,23 @@ fn delete_before(
     let (log_start, epoch) = partition.delete_records(offset).map_err(DeleteError::code)?;
     tracing::debug!(?partition, log_start_offset = log_start.0, "Deleted records");
     Ok(Deleted { partition, log_start, epoch })
+}
+
+impl ClusterChange for DeleteRecordsRequest {
+    fn describe(&self, answer: &DeleteRecordsResponse, changes: &mut Changes<'_>) {
+        let ended = by_name(&answer.topics, |topic| &topic.name);
+        for topic in &self.topics {
+            let partitions = topic.partitions.iter().take(100);
+            let before: Vec<_> = partitions.map(|p| format!("{}:{}", p.partition_index, p.offset)).collect();
+            let ended = ended.get(&*topic.name).into_iter().flat_map(|topic| &topic.partitions);
+            let ending = worst(ended.map(|partition| (partition.error_code, None)));
+            changes.note(
+                Action::Update,
+                "Topic",
+                &topic.name,
+                format!("delete.records.before={}", before.join(",")),
+                ending,
+            );
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! `docs/protocol.md`, written from the table of served APIs.
 
-use super::{Api, SERVED};
+use super::{Api, all_served};
 use std::fmt::Write;
 use thalweg_wire::ApiKey;
 
@@ -8,7 +8,7 @@ use thalweg_wire::ApiKey;
 pub fn protocol_page() -> String {
     let mut page = String::from(INTRODUCTION);
     page.push_str("| Key | API | Served | Kafka 4.3 | Differs |\n|---|---|---|---|---|\n");
-    for api in SERVED {
+    for api in all_served() {
         let (key, served, kafkas) = (api.key, range(api.min, api.max), kafkas(api.key));
         writeln!(page, "| {} | {key:?} | {served} | {kafkas} | {} |", key as i16, differs(api))
             .expect("a String takes everything");
@@ -91,7 +91,7 @@ mod tests {
     #[test]
     fn every_served_version_is_one_of_kafkas() {
         let mut before = None;
-        for api in SERVED {
+        for api in all_served() {
             let (min, max) = api.key.versions();
             assert!(min <= api.min && api.min <= api.max && api.max <= max, "{:?}", api.key);
             assert!(before < Some(api.key), "{:?} is out of order", api.key);

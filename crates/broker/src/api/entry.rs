@@ -5,6 +5,7 @@ use super::access::Access;
 pub(super) use super::access::Access::{ByResource, Controller, Open};
 pub(super) use super::access::cluster;
 use super::slow::{self, Stage};
+use crate::audit::{self, ClusterChange, Describe};
 use crate::broker::Broker;
 use crate::request_metrics::{milliseconds, timed};
 use bytes::Bytes;
@@ -29,6 +30,8 @@ pub struct Api {
     /// Whether its requests wait by their nature: for records, or for other members.
     pub(super) waits: bool,
     pub(super) forwarded: Option<Forwarding>,
+    /// The audit events of a request that changes the cluster.
+    pub(crate) describe: Option<Describe>,
     pub(super) serve: Serve,
 }
 
@@ -58,7 +61,17 @@ impl Api {
     /// An API at these versions, with its access and its function.
     pub(super) const fn new(key: ApiKey, versions: RangeInclusive<i16>, access: Access, serve: Serve) -> Api {
         let (min, max) = (*versions.start(), *versions.end());
-        Api { key, min, max, access, cost: Cost::ByLength, waits: false, forwarded: None, serve }
+        Api {
+            key,
+            min,
+            max,
+            access,
+            cost: Cost::ByLength,
+            waits: false,
+            forwarded: None,
+            describe: None,
+            serve,
+        }
     }
 
     /// With other costs than by length.
@@ -76,6 +89,12 @@ impl Api {
     /// Whose requests, or some of them, are forwarded to the controller.
     pub(super) const fn forwarded(mut self, forwarded: Forwarding) -> Api {
         self.forwarded = Some(forwarded);
+        self
+    }
+
+    /// Whose requests change the cluster.
+    pub(super) const fn changing<R: ClusterChange>(mut self) -> Api {
+        self.describe = Some(audit::describe::<R>);
         self
     }
 

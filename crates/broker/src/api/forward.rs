@@ -261,11 +261,19 @@ mod tests {
             check(error, version, request, expected);
         }
         let partly = [ApiKey::AlterConfigs, ApiKey::IncrementalAlterConfigs];
-        let forwarded = crate::api::SERVED.iter().filter(|api| api.forwarded.is_some());
+        let forwarded = crate::api::all_served().filter(|api| api.forwarded.is_some());
         for api in forwarded.filter(|api| !partly.contains(&api.key)) {
             for version in api.min..=api.max {
                 assert!(seen.contains(&(api.key as i16, version)), "{:?} {version}", api.key);
             }
+        }
+    }
+
+    #[test]
+    fn the_controller_takes_the_same_apis_in_envelopes() {
+        for key in (0..i16::MAX).filter_map(ApiKey::from_i16) {
+            let is_forwarded = served(key).is_some_and(|api| api.forwarded.is_some());
+            assert_eq!(thalweg_controller::takes_forwarded(key), is_forwarded, "{key:?}");
         }
     }
 }

@@ -6,8 +6,10 @@
 use super::Call;
 use super::entry::{Api, ByResource, later};
 use super::groups::client;
+use crate::audit::{Changes, ClusterChange, by_name, numbers, worst};
 use crate::broker::Broker;
 use std::sync::Arc;
+use thalweg_audit::Action;
 use thalweg_metadata::Image;
 use thalweg_security::acl::{Operation, ResourceType};
 use thalweg_wire::request::offset_commit_request::OffsetCommitRequestTopic;
@@ -33,7 +35,8 @@ pub(super) const COMMIT: Api =
 pub(super) const FETCH: Api =
     Api::new(ApiKey::OffsetFetch, 1..=10, ByResource, |b, c, d| later(b, c, d, fetch));
 pub(super) const DELETE: Api =
-    Api::new(ApiKey::OffsetDelete, 0..=0, ByResource, |b, c, d| later(b, c, d, delete));
+    Api::new(ApiKey::OffsetDelete, 0..=0, ByResource, |b, c, d| later(b, c, d, delete))
+        .changing::<OffsetDeleteRequest>();
 
 const GROUP_DENIED: i16 = ErrorCode::GroupAuthorizationFailed as i16;
 const TOPIC_DENIED: i16 = ErrorCode::TopicAuthorizationFailed as i16;
@@ -227,4 +230,18 @@ fn delete_refused(topic: OffsetDeleteRequestTopic) -> OffsetDeleteResponseTopic 
         error_code: TOPIC_DENIED,
     });
     OffsetDeleteResponseTopic { partitions: partitions.collect(), name: topic.name }
+}
+
+impl ClusterChange for OffsetDeleteRequest {
+    fn describe(&self, answer: &OffsetDeleteResponse, changes: &mut Changes<'_>) {
+        let ended = by_name(&answer.topics, |topic| &topic.name);
+        for topic in &self.topics {
+            let partitions = numbers(topic.partitions.iter().map(|partition| partition.partition_index));
+            let detail = format!("offsets of topic={} partitions={partitions}", topic.name);
+            let ended = ended.get(&*topic.name).into_iter().flat_map(|topic| &topic.partitions);
+            let whole = [(answer.error_code, None)];
+            let ending = worst(whole.into_iter().chain(ended.map(|partition| (partition.error_code, None))));
+            changes.note(Action::Delete, "Group", &self.group_id, detail, ending);
+        }
+    }
 }

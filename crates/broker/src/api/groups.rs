@@ -5,9 +5,11 @@
 
 use super::Call;
 use super::entry::{Api, ByResource, Cost, later};
+use crate::audit::{Changes, ClusterChange};
 use crate::broker::Broker;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use thalweg_audit::Action;
 use thalweg_groups::ClientInfo;
 use thalweg_security::acl::{Operation, ResourceType};
 use thalweg_wire::request::delete_groups_response::DeletableGroupResult;
@@ -28,7 +30,8 @@ pub(super) const DESCRIBE: Api =
 pub(super) const LIST: Api =
     Api::new(ApiKey::ListGroups, 0..=5, ByResource, |b, c, d| later(b, c, d, list)).cost(Cost::Always);
 pub(super) const DELETE: Api =
-    Api::new(ApiKey::DeleteGroups, 0..=2, ByResource, |b, c, d| later(b, c, d, delete));
+    Api::new(ApiKey::DeleteGroups, 0..=2, ByResource, |b, c, d| later(b, c, d, delete))
+        .changing::<DeleteGroupsRequest>();
 
 const DENIED: i16 = ErrorCode::GroupAuthorizationFailed as i16;
 
@@ -152,4 +155,12 @@ pub async fn delete(
     let refused = |group_id| DeletableGroupResult { group_id, error_code: DENIED };
     response.results.extend(denied.into_iter().map(refused));
     response
+}
+
+impl ClusterChange for DeleteGroupsRequest {
+    fn describe(&self, answer: &DeleteGroupsResponse, changes: &mut Changes<'_>) {
+        for group in &answer.results {
+            changes.note(Action::Delete, "Group", &group.group_id, String::new(), (group.error_code, None));
+        }
+    }
 }

@@ -5,12 +5,15 @@
 //! are this broker's own, and are changed here. Departure: an operation that does not exist is answered for its resource
 //! alone, where Kafka fails the whole request.
 
-use super::alter_configs::{Verdict, Verdicts, check_own, node_id};
+use super::alter_configs::{Verdict, Verdicts, check_own, in_words, node_id, shown};
 use super::entry::{Api, ByResource, Forwarding, later};
 use super::{Call, forward, loggers};
+use crate::audit::{Changes, ClusterChange, listed};
 use crate::authorization::Permissions;
 use crate::broker::Broker;
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use thalweg_audit::Action;
 use thalweg_config::AlterError;
 use thalweg_config::alter::{AlterOp, Alteration};
 use thalweg_hash::{HashMap, HashSet};
@@ -23,7 +26,8 @@ use thalweg_wire::{ApiKey, ErrorCode};
 
 pub(super) const API: Api =
     Api::new(ApiKey::IncrementalAlterConfigs, 0..=1, ByResource, |b, c, d| later(b, c, d, handle))
-        .forwarded(Forwarding::Changes);
+        .forwarded(Forwarding::Changes)
+        .changing::<IncrementalAlterConfigsRequest>();
 
 /// Checks the changes of this broker, and forwards the rest.
 pub async fn handle(
@@ -110,4 +114,34 @@ fn alterations(resource: &AlterConfigsResource) -> Result<Vec<Alteration>, Verdi
         alterations.push(Alteration { name: config.name.clone(), op, value: config.value.clone() });
     }
     if nulls.is_empty() { Ok(alterations) } else { Err(AlterError::NullValues { names: nulls }.into()) }
+}
+
+impl ClusterChange for IncrementalAlterConfigsRequest {
+    fn describe(&self, answer: &IncrementalAlterConfigsResponse, changes: &mut Changes<'_>) {
+        if self.validate_only {
+            return;
+        }
+        let endings: BTreeMap<_, _> = answer
+            .responses
+            .iter()
+            .map(|r| ((r.resource_type, &*r.resource_name), (r.error_code, r.error_message.as_deref())))
+            .collect();
+        for resource in &self.resources {
+            let kind = ConfigResourceKind::from_id(resource.resource_type);
+            let configs = resource.configs.iter().map(|config| {
+                let value = shown(kind, &config.name, config.value.as_deref());
+                let text = match config.config_operation {
+                    0 => value,
+                    1 => "deleted".to_owned(),
+                    2 => format!("+{value}"),
+                    3 => format!("-{value}"),
+                    other => format!("{value} (operation {other})"),
+                };
+                (&*config.name, text)
+            });
+            let ending = endings.get(&(resource.resource_type, &*resource.resource_name)).copied();
+            let name = &resource.resource_name;
+            changes.note(Action::Update, in_words(kind), name, listed(configs), ending.unwrap_or((0, None)));
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! Kafka's APIs: a file for each, which begins with its entry ([`Api`]), and the list of the entries.
 //!
-//! [`ApiHandler::handle`] reads the common start of a request, finds the API in [`SERVED`], decodes the header and
-//! the message, and calls the API's function, if the client may use it at all. An API that is not in the list is neither
+//! [`ApiHandler::handle`] reads the common start of a request, finds the API's entry ([`served`]), decodes the header and
+//! the message, and calls the API's function, if the client may use it at all. An API without an entry is neither
 //! served nor in ApiVersions; a version outside its entry's closes the connection, as Kafka does, except for ApiVersions
 //! itself, which answers at version 0 with the served APIs.
 
@@ -62,7 +62,7 @@ use bytes::Bytes;
 pub use entry::Api;
 pub(crate) use produce::{OWN_VERSION as OWN_PRODUCE_VERSION, produce_own};
 use std::iter;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 use thalweg_net::Holder;
 use thalweg_net::answer_parts::ANSWER_BYTES_MAX;
@@ -163,8 +163,8 @@ impl Call {
     }
 }
 
-/// Every API that this broker serves.
-pub const SERVED: &[&Api] = &[
+/// The APIs of this broker's files. Those that it only forwards are in [`forwarded`].
+const OWN: &[&Api] = &[
     &produce::API,
     &fetch::API,
     &list_offsets::API,
@@ -180,8 +180,6 @@ pub const SERVED: &[&Api] = &[
     &groups::LIST,
     &sasl::HANDSHAKE,
     &api_versions::API,
-    &forwarded::CREATE_TOPICS,
-    &forwarded::DELETE_TOPICS,
     &delete_records::API,
     &init_producer_id::API,
     &offset_for_leader_epoch::API,
@@ -191,33 +189,22 @@ pub const SERVED: &[&Api] = &[
     &write_txn_markers::API,
     &transactions::COMMIT_OFFSETS,
     &acls::API,
-    &forwarded::CREATE_ACLS,
-    &forwarded::DELETE_ACLS,
     &describe_configs::API,
     &alter_configs::API,
     &alter_replica_log_dirs::API,
     &describe_log_dirs::API,
     &sasl::AUTHENTICATE,
-    &forwarded::CREATE_PARTITIONS,
     &delegation_tokens::CREATE,
     &delegation_tokens::RENEW,
     &delegation_tokens::EXPIRE,
     &delegation_tokens::DESCRIBE,
     &groups::DELETE,
-    &forwarded::ELECT_LEADERS,
     &incremental_alter_configs::API,
-    &forwarded::ALTER_PARTITION_REASSIGNMENTS,
-    &forwarded::LIST_PARTITION_REASSIGNMENTS,
     &group_offsets::DELETE,
     &describe_client_quotas::API,
-    &forwarded::ALTER_CLIENT_QUOTAS,
     &describe_user_scram_credentials::API,
-    &forwarded::ALTER_USER_SCRAM_CREDENTIALS,
-    &forwarded::DESCRIBE_QUORUM,
-    &forwarded::UPDATE_FEATURES,
     &describe_cluster::API,
     &describe_producers::API,
-    &forwarded::UNREGISTER_BROKER,
     &transactions::DESCRIBE,
     &transactions::LIST,
     &consumer_groups::HEARTBEAT,
@@ -230,8 +217,6 @@ pub const SERVED: &[&Api] = &[
     &share_groups::DESCRIBE,
     &share::fetch::API,
     &share::API,
-    &forwarded::ADD_RAFT_VOTER,
-    &forwarded::REMOVE_RAFT_VOTER,
     &share_states::INITIALIZE,
     &share_states::READ,
     &share_states::WRITE,
@@ -244,9 +229,26 @@ pub const SERVED: &[&Api] = &[
     &share_group_offsets::DELETE,
 ];
 
-/// The table's entry for an API.
+/// All entries, each at the index of its key.
+static SERVED: LazyLock<Vec<Option<&'static Api>>> = LazyLock::new(|| {
+    let mut served = Vec::new();
+    for api in OWN.iter().copied().chain(forwarded::APIS.iter().copied().flatten()) {
+        let index = usize::try_from(api.key as i16).expect("keys are not negative");
+        served.resize(served.len().max(index + 1), None);
+        let earlier = served[index].replace(api);
+        assert!(earlier.is_none(), "{:?} has one entry", api.key);
+    }
+    served
+});
+
+/// The entry of an API.
 pub fn served(key: ApiKey) -> Option<&'static Api> {
-    SERVED.iter().copied().find(|api| api.key == key)
+    *SERVED.get(usize::try_from(key as i16).ok()?)?
+}
+
+/// The entries, in the order of their keys, which is that of ApiVersions.
+pub fn all_served() -> impl Iterator<Item = &'static Api> {
+    SERVED.iter().copied().flatten()
 }
 
 /// The error for a fenced client: versions before `known_from` of each API get an older code.
@@ -339,7 +341,13 @@ impl ApiHandler {
             Reply::Close(format!("the header of {:?} version {version}: {error}", api.key))
         })?;
         let audited = session.audited(header.client_id.as_deref());
-        let watch = Watch::begin(audited.as_ref(), api.key, version, &frame, self.broker.log_dirs.disk());
+        let watch = Watch::begin(
+            audited.as_ref(),
+            (api.key, version),
+            api.describe,
+            &frame,
+            self.broker.log_dirs.disk(),
+        );
         let call = Call {
             key: api.key,
             version,

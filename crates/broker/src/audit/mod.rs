@@ -6,5 +6,6 @@ mod changes;
 mod connection;
 mod watch;
 
+pub(crate) use changes::{Changes, ClusterChange, Describe, by_name, describe, listed, numbers, worst};
 pub use connection::{AuditedConnection, AuditedRequest};
 pub(crate) use watch::{Watch, record_auto_created};

@@ -3,7 +3,7 @@
 //! The request continues in a separate task, so that a client cannot hide a change by closing its connection early.
 
 use super::AuditedRequest;
-use super::changes::{self, Changes};
+use super::changes::{Changes, ClusterChange, Describe};
 use bytes::{Bytes, BytesMut};
 use thalweg_log::disk::Disk;
 use thalweg_net::{Frame, Reply, Segment};
@@ -19,21 +19,23 @@ pub(crate) struct Watch {
     request: AuditedRequest,
     key: ApiKey,
     version: i16,
+    describe: Describe,
     frame: Bytes,
     disk: Disk,
 }
 
 impl Watch {
-    /// Watches a request, if its changes are recorded.
+    /// Watches a request of an API with a description of its changes, if they are recorded.
     pub fn begin(
         request: Option<&AuditedRequest>,
-        key: ApiKey,
-        version: i16,
+        (key, version): (ApiKey, i16),
+        describe: Option<Describe>,
         frame: &Bytes,
         disk: &Disk,
     ) -> Option<Watch> {
-        let request = request.filter(|request| request.wants_changes() && changes::is_change(key))?;
-        Some(Watch { request: request.clone(), key, version, frame: frame.clone(), disk: disk.clone() })
+        let describe = describe?;
+        let request = request.filter(|request| request.wants_changes())?.clone();
+        Some(Watch { request, key, version, describe, frame: frame.clone(), disk: disk.clone() })
     }
 
     /// The reply, which is recorded before it is sent.
@@ -79,10 +81,9 @@ impl Watch {
     }
 
     fn describe(self, answer: Bytes) {
-        let Watch { request, key, version, frame, .. } = self;
-        let Some(describe) = changes::describe(key) else { return };
+        let Watch { request, key, version, describe, frame, .. } = self;
         let mut take = |change| request.changed(change);
-        describe(key, version, frame, answer, &mut Changes::of(key, &mut take));
+        describe(version, frame, answer, &mut Changes::of(key, &mut take));
     }
 }
 
@@ -108,5 +109,5 @@ pub(crate) fn record_auto_created(
 ) {
     let Some(request) = request.filter(|request| request.wants_changes()) else { return };
     let mut take = |change| request.changed(change);
-    changes::create_topics(asked, answer, &mut Changes::of(key, &mut take));
+    asked.describe(answer, &mut Changes::of(key, &mut take));
 }

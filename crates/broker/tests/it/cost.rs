@@ -21,7 +21,7 @@ use std::io::{Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use thalweg_broker::api::SERVED;
+use thalweg_broker::api::all_served;
 use thalweg_wire::ApiKey;
 use thalweg_wire::frame::encode_request;
 use thalweg_wire::request::offset_commit_request::{OffsetCommitRequestPartition, OffsetCommitRequestTopic};
@@ -164,7 +164,7 @@ async fn no_request_costs_more_than_its_size() {
     let (schemas, values) = (largest::schemas(), values(&topic));
     let mut growth = Growth::default();
     let mut stream = None;
-    for api in SERVED {
+    for api in all_served() {
         let schema = &schemas[&(api.key as i16)];
         for (version, path, naming) in shapes(schema, [api.min, api.max]) {
             let frame = |count| schema.frame(version, &path, count, naming, &values);
@@ -234,7 +234,7 @@ async fn nobody_waits_for_a_long_request_of_another() {
     let (elements, patience) = LONGEST;
     let mut late = Vec::new();
     let mut streams = [None, None, None];
-    for api in SERVED {
+    for api in all_served() {
         let schema = &schemas[&(api.key as i16)];
         for (version, path, naming) in shapes(schema, [api.max, api.max]) {
             let frame = schema.frame(version, &path, elements, naming, &values);

@@ -1,14 +1,55 @@
-//! What the controller says about itself: its APIs and features, and the controllers of the cluster.
+//! The controller's answers about itself: its APIs and features, and the controllers of the cluster.
 
+use thalweg_security::acl::Operation;
 use thalweg_wire::request::api_versions_response::{ApiVersion, FinalizedFeatureKey, SupportedFeatureKey};
 use thalweg_wire::request::describe_cluster_response::DescribeClusterBroker;
 use thalweg_wire::request::{
     ApiVersionsRequest, ApiVersionsResponse, DescribeClusterRequest, DescribeClusterResponse,
+    SaslAuthenticateRequest, SaslHandshakeRequest,
 };
 use thalweg_wire::{ApiKey, ErrorCode};
 
-use super::served::served;
-use crate::state::{ApiError, Outcome, State};
+use super::served_keys;
+use crate::state::Access::{Cluster, Everybody};
+use crate::state::{Api, ApiError, Call, Decide, Now, Outcome, State};
+
+pub(super) const APIS: &[Api] = &[
+    Api::new::<ApiVersionsRequest>(Everybody),
+    Api::new::<SaslHandshakeRequest>(Everybody),
+    Api::new::<SaslAuthenticateRequest>(Everybody),
+    // Unlike on a broker.
+    Api::new::<DescribeClusterRequest>(Cluster(Operation::Alter)),
+];
+
+impl Decide for ApiVersionsRequest {
+    fn decide(&self, state: &mut State, call: &Call, _: Now) -> Result<Outcome<Self::Response>, ApiError> {
+        Ok(Outcome::answer(api_versions(state, self, call.version)))
+    }
+}
+
+impl Decide for SaslHandshakeRequest {
+    fn decide(&self, _: &mut State, _: &Call, _: Now) -> Result<Outcome<Self::Response>, ApiError> {
+        Err(authenticated())
+    }
+}
+
+impl Decide for SaslAuthenticateRequest {
+    fn decide(&self, _: &mut State, _: &Call, _: Now) -> Result<Outcome<Self::Response>, ApiError> {
+        Err(authenticated())
+    }
+}
+
+impl Decide for DescribeClusterRequest {
+    fn decide(&self, state: &mut State, _: &Call, _: Now) -> Result<Outcome<Self::Response>, ApiError> {
+        describe_cluster(state, self)
+    }
+}
+
+/// Authentication ends before requests get here.
+fn authenticated() -> ApiError {
+    let message = "SaslAuthenticate request received after successful authentication";
+    ApiError::new(ErrorCode::IllegalSaslState, message)
+}
 
 /// The versions of an API.
 pub(super) fn api_version(api: ApiKey) -> ApiVersion {
@@ -16,7 +57,7 @@ pub(super) fn api_version(api: ApiKey) -> ApiVersion {
     ApiVersion { api_key: api as i16, min_version, max_version }
 }
 
-pub(super) fn api_versions(state: &State, request: &ApiVersionsRequest, version: i16) -> ApiVersionsResponse {
+fn api_versions(state: &State, request: &ApiVersionsRequest, version: i16) -> ApiVersionsResponse {
     let named = |text: &str| {
         let inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.');
         let edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
@@ -28,7 +69,7 @@ pub(super) fn api_versions(state: &State, request: &ApiVersionsRequest, version:
     // Before version 4 Java clients cannot read a range that starts at 0 (KAFKA-17011).
     let supported = state.supported_features().iter().filter(|(_, range)| version >= 4 || range.min > 0);
     ApiVersionsResponse {
-        api_keys: served().map(api_version).collect(),
+        api_keys: served_keys().into_iter().map(api_version).collect(),
         supported_features: supported
             .map(|(name, range)| SupportedFeatureKey {
                 name: name.clone(),
@@ -51,7 +92,7 @@ pub(super) fn api_versions(state: &State, request: &ApiVersionsRequest, version:
 }
 
 /// DescribeCluster of a controller: controllers, not brokers (KIP-919).
-pub(super) fn describe_cluster(
+fn describe_cluster(
     state: &State,
     request: &DescribeClusterRequest,
 ) -> Result<Outcome<DescribeClusterResponse>, ApiError> {

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use tokio::task::{JoinError, JoinHandle};
 
 use super::{Driver, Reply, send};
-use crate::dispatch::{Decide, Decision};
+use crate::state::{Decider, Decision};
 
 /// How often a request is decided from a copy. After that the task itself decides it.
 const DRAFTS_MAX: u32 = 8;
@@ -18,7 +18,7 @@ const DRAFTS_MAX: u32 = 8;
 /// The large requests.
 #[derive(Default)]
 pub(super) struct Drafts {
-    waiting: VecDeque<(Decide, Reply)>,
+    waiting: VecDeque<(Decider, Reply)>,
     running: Option<Draft>,
 }
 
@@ -34,7 +34,7 @@ struct Draft {
 /// The decision, and the request, if it may have to be decided again.
 struct Drafted {
     decision: Decision,
-    decide: Option<Decide>,
+    decide: Option<Decider>,
 }
 
 /// A decided request: outcome, base state, and reply.
@@ -47,7 +47,7 @@ pub(super) struct Done {
 
 impl Driver {
     /// Starts deciding a large request, or queues it behind the current one.
-    pub(super) fn on_large(&mut self, decide: Decide, reply: Reply) {
+    pub(super) fn on_large(&mut self, decide: Decider, reply: Reply) {
         self.published.requested();
         self.drafts.waiting.push_back((decide, reply));
         self.next_draft();
@@ -61,7 +61,7 @@ impl Driver {
         }
     }
 
-    fn begin_draft(&mut self, decide: Decide, reply: Reply, count: u32) {
+    fn begin_draft(&mut self, decide: Decider, reply: Reply, count: u32) {
         let (now, base, mut state) = (self.now(), self.state.next_offset(), self.state.draft());
         let (disk, _) = self.log.snapshot_place();
         let task = disk.spawn(move || {

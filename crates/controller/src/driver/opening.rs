@@ -20,10 +20,10 @@ use super::Driver;
 use super::session_clock::SessionClock;
 use crate::options::{ConfigRules, ControllerOptions};
 use crate::quorum::{
-    AppendFailure, Claim, Leader, MetadataLog, Observers, QuorumState, QuorumStateError, Recovered,
-    StartError, encode_control_batch, formatted_with,
+    AppendFailure, Leader, MetadataLog, Observers, QuorumState, QuorumStateError, Recovered, StartError,
+    encode_control_batch, formatted_with,
 };
-use crate::state::{Extent, Now, State};
+use crate::state::{Claim, Extent, Now, State};
 
 impl Driver {
     /// Opens the log and starts to lead. Blocks.

@@ -19,12 +19,12 @@ use thalweg_record::{
 use thalweg_wire::{MetadataRecord, Uuid};
 
 use super::recovery_point::RecoveryPoint;
-use super::reserve::{Claim, Reserve};
+use super::reserve::Reserve;
 use super::snapshot::{self, LoadedSnapshot};
 use super::{LOG_DIR, Remedy, SnapshotContent, SnapshotError, SnapshotId, StartError};
 use crate::batches::{self as metadata_batches, ControlRecord};
 use crate::options::ControllerOptions;
-use crate::state::{BATCH_OVERHEAD, RECORD_OVERHEAD};
+use crate::state::{BATCH_OVERHEAD, Claim, RECORD_OVERHEAD};
 
 /// Bytes that are read at once while the log is replayed.
 const REPLAY_BYTES: usize = 1024 * 1024;

@@ -29,7 +29,6 @@ pub(crate) use log::{
 };
 pub(crate) use quorum_state::QuorumState;
 pub use quorum_state::QuorumStateError;
-pub(crate) use reserve::Claim;
 pub use snapshot::{SNAPSHOT_BYTES_MAX, SnapshotError};
 pub(crate) use snapshot::{SnapshotContent, SnapshotId};
 

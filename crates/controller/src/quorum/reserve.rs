@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 
 use thalweg_log::disk::{Disk, is_disk_full};
 
+use crate::state::Claim;
+
 const FILE: &str = "reserve";
 
 /// The room that is reserved: a start and a deletion need a few blocks each, and the records of a deletion of a
@@ -24,17 +26,6 @@ const PIECE_BYTES: u64 = 64 * 1024;
 
 /// The room that is taken back at once on a full disk: ext4 takes a larger write as a whole or not at all.
 const BLOCK_BYTES: u64 = 4096;
-
-/// Whether a write may use the reserve.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Claim {
-    /// The write can wait until there is room.
-    Ordinary,
-    /// The write may free room, at a client's word: it leaves half of the reserve to urgent ones.
-    Limited,
-    /// The node needs the write to start or to serve, or it frees room.
-    Urgent,
-}
 
 impl Claim {
     /// How much of the reserve the write leaves to others.

@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 
 use thalweg_metadata::{AccessControlEntry, VersionedRecord};
+use thalweg_security::acl::Operation::Alter;
 use thalweg_security::acl::{Acl, AclFilter, Authorizer, RawAcl, RawFilter};
 use thalweg_wire::metadata::{AccessControlEntryRecord, RemoveAccessControlEntryRecord};
 use thalweg_wire::request::create_acls_request::AclCreation;
@@ -16,7 +17,26 @@ use thalweg_wire::request::delete_acls_response::{DeleteAclsFilterResult, Delete
 use thalweg_wire::request::{CreateAclsRequest, CreateAclsResponse, DeleteAclsRequest, DeleteAclsResponse};
 use thalweg_wire::{ErrorCode, MetadataRecord, Uuid};
 
-use super::{ApiError, Outcome, RECORDS_PER_REQUEST_MAX, State, too_many_records};
+use super::entry::Access::Cluster;
+use super::entry::{Api, Call, Decide, ELEMENTS_MAX};
+use super::{ApiError, Now, Outcome, RECORDS_PER_REQUEST_MAX, State, too_many_records};
+
+pub(super) const APIS: &[Api] = &[
+    Api::new::<CreateAclsRequest>(Cluster(Alter)).anywhere(ELEMENTS_MAX).forwarded(),
+    Api::new::<DeleteAclsRequest>(Cluster(Alter)).anywhere(ELEMENTS_MAX).forwarded(),
+];
+
+impl Decide for CreateAclsRequest {
+    fn decide(&self, state: &mut State, _: &Call, _: Now) -> Result<Outcome<Self::Response>, ApiError> {
+        state.create_acls(self)
+    }
+}
+
+impl Decide for DeleteAclsRequest {
+    fn decide(&self, state: &mut State, _: &Call, _: Now) -> Result<Outcome<Self::Response>, ApiError> {
+        state.delete_acls(self)
+    }
+}
 
 /// How many times the filters of one request may be held against an ACL.
 const COMPARISONS_MAX: usize = 100_000_000;

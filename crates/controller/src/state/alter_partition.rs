@@ -7,6 +7,7 @@ use thalweg_metadata::{
     BrokerId, LeaderRecoveryState, NO_LEADER_CHANGE, PartitionIndex, PartitionRegistration, Topic,
     VersionedRecord,
 };
+use thalweg_security::acl::Operation::ClusterAction;
 use thalweg_wire::request::alter_partition_request::{BrokerState, PartitionData};
 use thalweg_wire::request::alter_partition_response::{
     PartitionData as PartitionResult, TopicData as TopicResult,
@@ -14,8 +15,20 @@ use thalweg_wire::request::alter_partition_response::{
 use thalweg_wire::request::{AlterPartitionRequest, AlterPartitionResponse};
 use thalweg_wire::{ErrorCode, MetadataRecord, Uuid};
 
+use super::entry::Access::Cluster;
+use super::entry::{Api, Call, Decide, ELEMENTS_OF_BROKERS_MAX};
 use super::partition_change::{Election, PartitionChange};
-use super::{ApiError, Outcome, State};
+use super::{ApiError, Now, Outcome, State};
+
+pub(super) const APIS: &[Api] = &[Api::new::<AlterPartitionRequest>(Cluster(ClusterAction))
+    .anywhere(ELEMENTS_OF_BROKERS_MAX)
+    .in_batches()];
+
+impl Decide for AlterPartitionRequest {
+    fn decide(&self, state: &mut State, call: &Call, _: Now) -> Result<Outcome<Self::Response>, ApiError> {
+        state.alter_partition(self, call.version)
+    }
+}
 
 impl State {
     /// AlterPartition.

@@ -18,6 +18,17 @@ const BATCH_BYTES_MAX: usize = 8 * 1024 * 1024;
 pub(crate) const BATCH_OVERHEAD: usize = 128;
 pub(crate) const RECORD_OVERHEAD: usize = 24;
 
+/// Whether a write may use the reserve of the metadata log on a full disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Claim {
+    /// The write can wait until there is room.
+    Ordinary,
+    /// The write may free room, at a client's word: it leaves half of the reserve to urgent ones.
+    Limited,
+    /// The node needs the write to start or to serve, or it frees room.
+    Urgent,
+}
+
 /// How many batches the records of one decision may fill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extent {

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use thalweg_metadata::{
     BrokerEpoch, BrokerId, BrokerRegistration, ControllerRegistration, VersionRange, VersionedRecord, feature,
 };
+use thalweg_security::acl::Operation::{Alter, ClusterAction};
 use thalweg_wire::metadata::register_broker_record::{BrokerEndpoint, BrokerFeature};
 use thalweg_wire::metadata::{BrokerRegistrationChangeRecord, RegisterBrokerRecord, UnregisterBrokerRecord};
 use thalweg_wire::request::{
@@ -14,8 +15,34 @@ use thalweg_wire::request::{
 use thalweg_wire::{ErrorCode, MetadataRecord, Uuid};
 
 use super::elections::{Moving, Returning};
+use super::entry::Access::Cluster;
+use super::entry::{Api, Call, Decide};
 use super::heartbeats::{BrokerState, Wish};
-use super::{ApiError, Now, Outcome, State};
+use super::{ApiError, Claim, Now, Outcome, State};
+
+pub(super) const APIS: &[Api] = &[
+    Api::new::<BrokerRegistrationRequest>(Cluster(ClusterAction)).in_batches().claiming(Claim::Urgent),
+    Api::new::<BrokerHeartbeatRequest>(Cluster(ClusterAction)).in_batches().claiming(Claim::Urgent),
+    Api::new::<UnregisterBrokerRequest>(Cluster(Alter)).in_batches().forwarded(),
+];
+
+impl Decide for BrokerRegistrationRequest {
+    fn decide(&self, state: &mut State, _: &Call, now: Now) -> Result<Outcome<Self::Response>, ApiError> {
+        state.register_broker(self, now)
+    }
+}
+
+impl Decide for BrokerHeartbeatRequest {
+    fn decide(&self, state: &mut State, _: &Call, now: Now) -> Result<Outcome<Self::Response>, ApiError> {
+        state.broker_heartbeat(self, now)
+    }
+}
+
+impl Decide for UnregisterBrokerRequest {
+    fn decide(&self, state: &mut State, _: &Call, _: Now) -> Result<Outcome<Self::Response>, ApiError> {
+        state.unregister_broker(self)
+    }
+}
 
 /// The epoch of an unregistered broker: not even -1, which a broker sends if it does not know its previous epoch.
 const NOT_REGISTERED: BrokerEpoch = BrokerEpoch(-2);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use thalweg_hash::HashMap;
 use thalweg_metadata::{BrokerId, ConfigMap, ConfigResource, ConfigResourceKind, VersionedRecord, edit_list};
+use thalweg_security::acl::{CLUSTER_NAME, Logged, Operation, ResourceType};
 use thalweg_wire::metadata::{ClearElrRecord, ConfigRecord, PartitionChangeRecord};
 use thalweg_wire::request::alter_configs_response::AlterConfigsResourceResponse as LegacyResult;
 use thalweg_wire::request::incremental_alter_configs_response::AlterConfigsResourceResponse;
@@ -13,14 +14,38 @@ use thalweg_wire::request::{
 };
 use thalweg_wire::{ErrorCode, MetadataRecord};
 
-use super::{ApiError, MIN_INSYNC_REPLICAS, Outcome, RECORDS_PER_REQUEST_MAX, State, names};
+use super::authorization::counted;
+use super::entry::Access::ByResource;
+use super::entry::{Api, Call, Decide, ELEMENTS_MAX};
+use super::{ApiError, Claim, MIN_INSYNC_REPLICAS, Now, Outcome, RECORDS_PER_REQUEST_MAX, State, names};
+use crate::asker::Asker;
+
+pub(super) const APIS: &[Api] = &[
+    Api::new::<AlterConfigsRequest>(ByResource).anywhere(ELEMENTS_MAX).claiming(Claim::Limited).forwarded(),
+    Api::new::<IncrementalAlterConfigsRequest>(ByResource)
+        .anywhere(ELEMENTS_MAX)
+        .claiming(Claim::Limited)
+        .forwarded(),
+];
+
+impl Decide for AlterConfigsRequest {
+    fn decide(&self, state: &mut State, call: &Call, _: Now) -> Result<Outcome<Self::Response>, ApiError> {
+        state.alter_configs_for(&call.by, self)
+    }
+}
+
+impl Decide for IncrementalAlterConfigsRequest {
+    fn decide(&self, state: &mut State, call: &Call, _: Now) -> Result<Outcome<Self::Response>, ApiError> {
+        state.incremental_alter_configs_for(&call.by, self)
+    }
+}
 
 /// The longest value: the maximum of a string in a record.
 const VALUE_BYTES_MAX: usize = 32_767;
 
 /// The change of one setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Operation {
+pub(super) enum ConfigEdit {
     Set(String),
     Delete,
     Append(String),
@@ -36,6 +61,113 @@ struct Altered<'a> {
 }
 
 impl State {
+    /// IncrementalAlterConfigs: as [`State::may_alter`] says, for each resource.
+    fn incremental_alter_configs_for(
+        &self,
+        by: &Asker,
+        request: &IncrementalAlterConfigsRequest,
+    ) -> Result<Outcome<IncrementalAlterConfigsResponse>, ApiError> {
+        if self.is_open_to(by) {
+            return self.incremental_alter_configs(request);
+        }
+        let mut allowed = request.clone();
+        let key = |index: usize| {
+            let resource = &request.resources[index];
+            (resource.resource_type, resource.resource_name.as_str())
+        };
+        let refusals = self.refusals(by, request.resources.len(), key);
+        remove_refused(&mut allowed.resources, &refusals);
+        let mut outcome = self.incremental_alter_configs(&allowed)?;
+        outcome.response.responses.extend(refusals.into_iter().map(|(index, error)| {
+            let (resource_type, name) = key(index);
+            AlterConfigsResourceResponse {
+                error_code: error.code.code(),
+                error_message: error.message,
+                resource_type,
+                resource_name: name.to_owned(),
+            }
+        }));
+        Ok(outcome)
+    }
+
+    /// AlterConfigs: as [`State::may_alter`] says, for each resource.
+    fn alter_configs_for(
+        &self,
+        by: &Asker,
+        request: &AlterConfigsRequest,
+    ) -> Result<Outcome<AlterConfigsResponse>, ApiError> {
+        if self.is_open_to(by) {
+            return self.alter_configs(request);
+        }
+        let mut allowed = request.clone();
+        let key = |index: usize| {
+            let resource = &request.resources[index];
+            (resource.resource_type, resource.resource_name.as_str())
+        };
+        let refusals = self.refusals(by, request.resources.len(), key);
+        remove_refused(&mut allowed.resources, &refusals);
+        let mut outcome = self.alter_configs(&allowed)?;
+        outcome.response.responses.extend(refusals.into_iter().map(|(index, error)| {
+            let (resource_type, name) = key(index);
+            LegacyResult {
+                error_code: error.code.code(),
+                error_message: error.message,
+                resource_type,
+                resource_name: name.to_owned(),
+            }
+        }));
+        Ok(outcome)
+    }
+
+    /// The indexes of the resources whose settings the requester may not alter, each with its refusal. Repeated resources
+    /// are not among them: the decision refuses those.
+    fn refusals<'a>(
+        &self,
+        by: &Asker,
+        count: usize,
+        key: impl Fn(usize) -> (i8, &'a str),
+    ) -> BTreeMap<usize, ApiError> {
+        let seen = counted((0..count).map(&key));
+        let once = (0..count).filter(|index| seen[&key(*index)] == 1);
+        once.filter_map(|index| {
+            let (kind, name) = key(index);
+            Some((index, self.may_alter(by, kind, name).err()?))
+        })
+        .collect()
+    }
+
+    /// Checks the right to alter the settings of a resource. The decision refuses unknown kinds.
+    fn may_alter(&self, by: &Asker, kind: i8, name: &str) -> Result<(), ApiError> {
+        const BROKER: i8 = 4;
+        const BROKER_LOGGER: i8 = 8;
+        const CLIENT_METRICS: i8 = 16;
+        const GROUP: i8 = 32;
+        const TOPIC: i8 = 2;
+        debug_assert_eq!(ConfigResourceKind::Topic.id(), TOPIC);
+        let (operation, kind, name, code) = match kind {
+            TOPIC => {
+                (Operation::AlterConfigs, ResourceType::Topic, name, ErrorCode::TopicAuthorizationFailed)
+            }
+            GROUP => {
+                (Operation::AlterConfigs, ResourceType::Group, name, ErrorCode::GroupAuthorizationFailed)
+            }
+            BROKER | CLIENT_METRICS => (
+                Operation::AlterConfigs,
+                ResourceType::Cluster,
+                CLUSTER_NAME,
+                ErrorCode::ClusterAuthorizationFailed,
+            ),
+            BROKER_LOGGER => (
+                Operation::ClusterAction,
+                ResourceType::Cluster,
+                CLUSTER_NAME,
+                ErrorCode::ClusterAuthorizationFailed,
+            ),
+            _ => return Ok(()),
+        };
+        if self.may(by, Logged::Both, operation, kind, name) { Ok(()) } else { Err(ApiError::plain(code)) }
+    }
+
     /// IncrementalAlterConfigs.
     pub fn incremental_alter_configs(
         &self,
@@ -69,14 +201,14 @@ impl State {
             request.validate_only,
             |r| (r.resource_type, r.resource_name.as_str()),
             |existing, r| {
-                let mut operations: BTreeMap<String, Operation> =
-                    existing.keys().map(|name| (name.clone(), Operation::Delete)).collect();
+                let mut operations: BTreeMap<String, ConfigEdit> =
+                    existing.keys().map(|name| (name.clone(), ConfigEdit::Delete)).collect();
                 for config in &r.configs {
                     let Some(value) = config.value.clone() else {
                         let message = format!("Null value not supported for configs: {}", config.name);
                         return Err(ApiError::new(ErrorCode::InvalidConfig, message));
                     };
-                    operations.insert(config.name.clone(), Operation::Set(value));
+                    operations.insert(config.name.clone(), ConfigEdit::Set(value));
                 }
                 Ok(operations)
             },
@@ -98,7 +230,7 @@ impl State {
         resources: &'a [R],
         validate_only: bool,
         name: impl Fn(&'a R) -> (i8, &'a str),
-        operations: impl Fn(&ConfigMap, &'a R) -> Result<BTreeMap<String, Operation>, ApiError>,
+        operations: impl Fn(&ConfigMap, &'a R) -> Result<BTreeMap<String, ConfigEdit>, ApiError>,
     ) -> Result<(Vec<VersionedRecord>, Vec<Altered<'a>>), ApiError> {
         let mut left: HashMap<(i8, &str), usize> = HashMap::default();
         for resource in resources {
@@ -233,7 +365,7 @@ impl State {
     pub(super) fn alter_resource(
         &self,
         resource: &ConfigResource,
-        operations: &BTreeMap<String, Operation>,
+        operations: &BTreeMap<String, ConfigEdit>,
         is_new: bool,
     ) -> Result<Vec<VersionedRecord>, ApiError> {
         let existing = if is_new { Default::default() } else { self.config_map(resource) };
@@ -279,13 +411,13 @@ impl State {
         kind: ConfigResourceKind,
         name: &str,
         current: Option<&String>,
-        operation: &Operation,
+        operation: &ConfigEdit,
     ) -> Result<Option<String>, ApiError> {
         let (verb, text, append) = match operation {
-            Operation::Set(value) => return Ok(Some(value.clone())),
-            Operation::Delete => return Ok(None),
-            Operation::Append(text) => ("APPEND", text, true),
-            Operation::Subtract(text) => ("SUBTRACT", text, false),
+            ConfigEdit::Set(value) => return Ok(Some(value.clone())),
+            ConfigEdit::Delete => return Ok(None),
+            ConfigEdit::Append(text) => ("APPEND", text, true),
+            ConfigEdit::Subtract(text) => ("SUBTRACT", text, false),
         };
         if !self.rules.is_list(kind, name) {
             let message = format!("Can't {verb} to key {name} because its type is not LIST.");
@@ -343,20 +475,25 @@ fn resource(kind: i8, name: &str) -> Result<ConfigResource, ApiError> {
 }
 
 /// An operation of IncrementalAlterConfigs, with the name that it is for.
-fn operation(id: i8, name: &str, value: Option<String>) -> Result<(String, Operation), ApiError> {
+fn operation(id: i8, name: &str, value: Option<String>) -> Result<(String, ConfigEdit), ApiError> {
     let operation = match (id, value) {
-        (1, _) => Operation::Delete,
+        (1, _) => ConfigEdit::Delete,
         (_, None) => {
             let message = format!("Null value not supported for : {name}");
             return Err(ApiError::new(ErrorCode::InvalidConfig, message));
         }
-        (0, Some(value)) => Operation::Set(value),
-        (2, Some(value)) => Operation::Append(value),
-        (3, Some(value)) => Operation::Subtract(value),
+        (0, Some(value)) => ConfigEdit::Set(value),
+        (2, Some(value)) => ConfigEdit::Append(value),
+        (3, Some(value)) => ConfigEdit::Subtract(value),
         (other, Some(_)) => {
             let message = format!("Unknown operation type {other} for {name}.");
             return Err(ApiError::new(ErrorCode::InvalidRequest, message));
         }
     };
     Ok((name.to_owned(), operation))
+}
+
+fn remove_refused<T>(resources: &mut Vec<T>, refusals: &BTreeMap<usize, ApiError>) {
+    let mut index = 0..;
+    resources.retain(|_| index.next().is_some_and(|index| !refusals.contains_key(&index)));
 }

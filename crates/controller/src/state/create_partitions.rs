@@ -2,15 +2,63 @@
 
 use thalweg_hash::{HashMap, HashSet};
 use thalweg_metadata::{BrokerId, PartitionIndex, VersionedRecord};
+use thalweg_security::acl::Operation;
 use thalweg_security::quota::MutationQuota;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::create_partitions_request::CreatePartitionsTopic;
 use thalweg_wire::request::create_partitions_response::CreatePartitionsTopicResult;
 use thalweg_wire::request::{CreatePartitionsRequest, CreatePartitionsResponse};
 
+use super::authorization::counted;
+use super::entry::Access::ByResource;
+use super::entry::{Api, Call, ELEMENTS_MAX, Mutate};
 use super::{ApiError, Outcome, RECORDS_PER_REQUEST_MAX, State};
+use crate::asker::Asker;
+
+pub(super) const APIS: &[Api] =
+    &[Api::mutating::<CreatePartitionsRequest>(ByResource).anywhere(ELEMENTS_MAX).forwarded()];
+
+impl Mutate for CreatePartitionsRequest {
+    fn decide(
+        &self,
+        state: &mut State,
+        call: &Call,
+        quota: &mut MutationQuota,
+    ) -> Result<Outcome<Self::Response>, ApiError> {
+        state.create_partitions_for(&call.by, self, quota)
+    }
+}
 
 impl State {
+    /// CreatePartitions: ALTER on each topic.
+    fn create_partitions_for(
+        &mut self,
+        by: &Asker,
+        request: &CreatePartitionsRequest,
+        quota: &mut MutationQuota,
+    ) -> Result<Outcome<CreatePartitionsResponse>, ApiError> {
+        if self.is_open_to(by) {
+            return self.create_partitions(request, quota);
+        }
+        let seen = counted(request.topics.iter().map(|topic| topic.name.as_str()));
+        let (mut allowed, mut refused) = (request.clone(), Vec::new());
+        allowed.topics.retain(|topic| {
+            let is_allowed =
+                seen[topic.name.as_str()] > 1 || self.may_on_topic(by, Operation::Alter, &topic.name);
+            if !is_allowed {
+                refused.push(CreatePartitionsTopicResult {
+                    name: topic.name.clone(),
+                    error_code: ErrorCode::TopicAuthorizationFailed.code(),
+                    error_message: None,
+                });
+            }
+            is_allowed
+        });
+        let mut outcome = self.create_partitions(&allowed, quota)?;
+        outcome.response.results.extend(refused);
+        Ok(outcome)
+    }
+
     /// CreatePartitions.
     pub fn create_partitions(
         &mut self,

@@ -8,6 +8,7 @@ use thalweg_metadata::{
     BrokerId, ConfigMap, ConfigResource, LeaderRecoveryState, PartitionEpoch, PartitionIndex,
     PartitionRegistration, VersionedRecord,
 };
+use thalweg_security::acl::{Logged, Operation, ResourceType};
 use thalweg_security::quota::MutationQuota;
 use thalweg_wire::metadata::TopicRecord;
 use thalweg_wire::request::create_topics_request::CreatableTopic;
@@ -15,10 +16,28 @@ use thalweg_wire::request::create_topics_response::{CreatableTopicConfigs, Creat
 use thalweg_wire::request::{CreateTopicsRequest, CreateTopicsResponse};
 use thalweg_wire::{ErrorCode, MetadataRecord, Uuid};
 
-use super::configs::Operation;
+use super::authorization::counted;
+use super::configs::ConfigEdit;
+use super::entry::Access::ByResource;
+use super::entry::{Api, Call, ELEMENTS_MAX, Mutate};
 use super::names;
 use super::partition_change::default_directory;
 use super::{ApiError, CLUSTER_METADATA_TOPIC, Outcome, RECORDS_PER_REQUEST_MAX, State};
+use crate::asker::Asker;
+
+pub(super) const APIS: &[Api] =
+    &[Api::mutating::<CreateTopicsRequest>(ByResource).anywhere(ELEMENTS_MAX).forwarded()];
+
+impl Mutate for CreateTopicsRequest {
+    fn decide(
+        &self,
+        state: &mut State,
+        call: &Call,
+        quota: &mut MutationQuota,
+    ) -> Result<Outcome<Self::Response>, ApiError> {
+        state.create_topics_for(&call.by, self, quota)
+    }
+}
 
 /// The most partitions that one request may create (Kafka's `MAX_PARTITIONS_PER_BATCH`).
 const PARTITIONS_PER_REQUEST_MAX: i64 = 10_000;
@@ -27,6 +46,49 @@ const PARTITIONS_PER_REQUEST_MAX: i64 = 10_000;
 type Collisions = HashMap<String, Arc<str>>;
 
 impl State {
+    /// CreateTopics: CREATE on the cluster or on each topic; DESCRIBE_CONFIGS to learn the new topic's settings.
+    fn create_topics_for(
+        &mut self,
+        by: &Asker,
+        request: &CreateTopicsRequest,
+        quota: &mut MutationQuota,
+    ) -> Result<Outcome<CreateTopicsResponse>, ApiError> {
+        if self.is_open_to(by) {
+            return self.create_topics(request, quota);
+        }
+        let seen = counted(request.topics.iter().map(|topic| topic.name.as_str()));
+        // Repeated names and the metadata topic are refused as such, with or without a right.
+        let is_asked = |name: &str| name != CLUSTER_METADATA_TOPIC && seen[name] == 1;
+        let mut allowed = request.clone();
+        if !self.may_on_all_topics(by, Operation::Create) {
+            allowed.topics.retain(|topic| {
+                !is_asked(&topic.name) || self.may_on_topic(by, Operation::Create, &topic.name)
+            });
+        }
+        let (topics, describe) = (ResourceType::Topic, Operation::DescribeConfigs);
+        let may_describe = |name: &str| self.may(by, Logged::IfAllowed, describe, topics, name);
+        let asked = request.topics.iter().map(|topic| topic.name.as_str()).filter(|name| is_asked(name));
+        let describable: BTreeSet<&str> = asked.filter(|name| may_describe(name)).collect();
+        let kept: BTreeSet<&str> = allowed.topics.iter().map(|topic| topic.name.as_str()).collect();
+        let refused: Vec<_> = request.topics.iter().filter(|t| !kept.contains(t.name.as_str())).collect();
+        let mut outcome = self.create_topics(&allowed, quota)?;
+        for topic in outcome.response.topics.iter_mut().filter(|topic| topic.error_code == 0) {
+            if !describable.contains(topic.name.as_str()) {
+                topic.topic_config_error_code = ErrorCode::TopicAuthorizationFailed.code();
+                topic.num_partitions = -1;
+                topic.replication_factor = -1;
+                topic.configs = Some(Vec::new());
+            }
+        }
+        outcome.response.topics.extend(refused.into_iter().map(|topic| CreatableTopicResult {
+            name: topic.name.clone(),
+            error_code: ErrorCode::TopicAuthorizationFailed.code(),
+            error_message: Some("Authorization failed.".to_owned()),
+            ..Default::default()
+        }));
+        Ok(outcome)
+    }
+
     /// CreateTopics.
     pub fn create_topics(
         &mut self,
@@ -161,10 +223,10 @@ impl State {
         if topic.configs.is_empty() {
             return Ok((ConfigMap::new(), Vec::new()));
         }
-        let operations: BTreeMap<String, Operation> = topic
+        let operations: BTreeMap<String, ConfigEdit> = topic
             .configs
             .iter()
-            .map(|c| (c.name.clone(), Operation::Set(c.value.clone().unwrap_or_default())))
+            .map(|c| (c.name.clone(), ConfigEdit::Set(c.value.clone().unwrap_or_default())))
             .collect();
         let overrides = topic
             .configs

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use thalweg_metadata::VersionedRecord;
+use thalweg_security::acl::Operation::Alter;
 use thalweg_security::sasl::scram::{Credential, Hash, ITERATIONS_MAX, ITERATIONS_MIN, NewUser};
 use thalweg_wire::metadata::{RemoveUserScramCredentialRecord, UserScramCredentialRecord};
 use thalweg_wire::request::alter_user_scram_credentials_request::{
@@ -17,7 +18,18 @@ use thalweg_wire::request::alter_user_scram_credentials_response::AlterUserScram
 use thalweg_wire::request::{AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse};
 use thalweg_wire::{ErrorCode, MetadataRecord};
 
-use super::{ApiError, Outcome, RECORDS_PER_REQUEST_MAX, State};
+use super::entry::Access::Cluster;
+use super::entry::{Api, Call, Decide, ELEMENTS_MAX};
+use super::{ApiError, Now, Outcome, RECORDS_PER_REQUEST_MAX, State};
+
+pub(super) const APIS: &[Api] =
+    &[Api::new::<AlterUserScramCredentialsRequest>(Cluster(Alter)).anywhere(ELEMENTS_MAX).forwarded()];
+
+impl Decide for AlterUserScramCredentialsRequest {
+    fn decide(&self, state: &mut State, _: &Call, _: Now) -> Result<Outcome<Self::Response>, ApiError> {
+        state.alter_user_scram_credentials(self)
+    }
+}
 
 /// The longest salt; clients make salts of about 20 bytes.
 const SALT_BYTES_MAX: usize = 1024;

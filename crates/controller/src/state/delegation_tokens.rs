@@ -20,9 +20,35 @@ use thalweg_wire::request::{
 };
 use thalweg_wire::{ErrorCode, MetadataRecord, Uuid};
 
-use super::{Now, Outcome, State};
+use super::entry::Access::ByResource;
+use super::entry::{Api, Call, Decide};
+use super::{ApiError, Now, Outcome, State};
 use crate::asker::Asker;
 use crate::requester::Requester;
+
+pub(super) const APIS: &[Api] = &[
+    Api::new::<CreateDelegationTokenRequest>(ByResource).forwarded(),
+    Api::new::<RenewDelegationTokenRequest>(ByResource).forwarded(),
+    Api::new::<ExpireDelegationTokenRequest>(ByResource).forwarded(),
+];
+
+impl Decide for CreateDelegationTokenRequest {
+    fn decide(&self, state: &mut State, call: &Call, now: Now) -> Result<Outcome<Self::Response>, ApiError> {
+        Ok(state.create_delegation_token(&call.by, self, call.version, now))
+    }
+}
+
+impl Decide for RenewDelegationTokenRequest {
+    fn decide(&self, state: &mut State, call: &Call, now: Now) -> Result<Outcome<Self::Response>, ApiError> {
+        Ok(state.renew_delegation_token(&call.by, self, now))
+    }
+}
+
+impl Decide for ExpireDelegationTokenRequest {
+    fn decide(&self, state: &mut State, call: &Call, now: Now) -> Result<Outcome<Self::Response>, ApiError> {
+        Ok(state.expire_delegation_token(&call.by, self, now))
+    }
+}
 
 /// The most delegation tokens of a cluster, those that have expired and are not yet removed among them.
 const TOKENS_MAX: usize = 10_000;

@@ -3,13 +3,34 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use thalweg_metadata::VersionedRecord;
+use thalweg_security::acl::Operation;
 use thalweg_security::quota::MutationQuota;
 use thalweg_wire::metadata::RemoveTopicRecord;
 use thalweg_wire::request::delete_topics_response::DeletableTopicResult;
 use thalweg_wire::request::{DeleteTopicsRequest, DeleteTopicsResponse};
 use thalweg_wire::{ErrorCode, MetadataRecord, Uuid};
 
-use super::{ApiError, Outcome, RECORDS_PER_REQUEST_MAX, State};
+use super::authorization::counted;
+use super::entry::Access::ByResource;
+use super::entry::{Api, Call, ELEMENTS_MAX, Mutate};
+use super::{ApiError, Claim, Outcome, RECORDS_PER_REQUEST_MAX, State};
+use crate::asker::Asker;
+
+pub(super) const APIS: &[Api] = &[Api::mutating::<DeleteTopicsRequest>(ByResource)
+    .anywhere(ELEMENTS_MAX)
+    .claiming(Claim::Urgent)
+    .forwarded()];
+
+impl Mutate for DeleteTopicsRequest {
+    fn decide(
+        &self,
+        state: &mut State,
+        call: &Call,
+        quota: &mut MutationQuota,
+    ) -> Result<Outcome<Self::Response>, ApiError> {
+        state.delete_topics_for(&call.by, self, call.version, quota)
+    }
+}
 
 /// Topics requested once, and repeatedly.
 #[derive(Default)]
@@ -31,6 +52,64 @@ impl<T: Ord + Clone> Asked<T> {
 }
 
 impl State {
+    /// DeleteTopics: DELETE on the cluster or on each topic. Without DESCRIBE nobody learns which topics there are.
+    pub fn delete_topics_for(
+        &self,
+        by: &Asker,
+        request: &DeleteTopicsRequest,
+        version: i16,
+        quota: &mut MutationQuota,
+    ) -> Result<Outcome<DeleteTopicsResponse>, ApiError> {
+        if self.is_open_to(by) || self.may_on_all_topics(by, Operation::Delete) {
+            return self.delete_topics(request, version, quota);
+        }
+        // An entry with a name and an id is refused as such, and repeats nothing.
+        let by_name = request.topics.iter().filter(|topic| topic.topic_id.is_zero());
+        let by_name = by_name.filter_map(|topic| topic.name.as_ref());
+        let names = counted(request.topic_names.iter().chain(by_name).map(String::as_str));
+        let ids = counted(request.topics.iter().filter(|topic| topic.name.is_none()).map(|t| t.topic_id));
+        let once = names.iter().filter(|(_, count)| **count == 1).map(|(name, _)| *name);
+        let by_id = ids.iter().filter(|(_, count)| **count == 1);
+        let by_id = by_id.filter_map(|(id, _)| self.image.topic_by_id(*id)).map(|topic| &*topic.name);
+        let asked: BTreeSet<&str> = once.chain(by_id).collect();
+        let those = |operation| {
+            let may = |name: &&str| self.may_on_topic(by, operation, name);
+            asked.iter().copied().filter(may).collect::<BTreeSet<&str>>()
+        };
+        let (describable, deletable) = (those(Operation::Describe), those(Operation::Delete));
+        let may_describe = |name: &str| describable.contains(name);
+        let may_delete = |name: &str| deletable.contains(name);
+        let mut refused = Vec::new();
+        let mut is_allowed_name = |name: &String| {
+            let is_unknown = self.image.topic(name).is_none();
+            let is_allowed =
+                names[name.as_str()] > 1 || may_describe(name) && (is_unknown || may_delete(name));
+            if !is_allowed {
+                refused.push(unauthorized_deletion(Some(name.clone()), Default::default()));
+            }
+            is_allowed
+        };
+        let mut allowed = request.clone();
+        allowed.topic_names.retain(&mut is_allowed_name);
+        allowed.topics.retain(|topic| match &topic.name {
+            Some(name) => !topic.topic_id.is_zero() || is_allowed_name(name),
+            None => true,
+        });
+        allowed.topics.retain(|topic| {
+            let known = self.image.topic_by_id(topic.topic_id).filter(|_| topic.name.is_none());
+            let Some(known) = known.filter(|known| ids[&topic.topic_id] == 1 && !may_delete(&known.name))
+            else {
+                return true;
+            };
+            let name = may_describe(&known.name).then(|| known.name.to_string());
+            refused.push(unauthorized_deletion(name, topic.topic_id));
+            false
+        });
+        let mut outcome = self.delete_topics(&allowed, version, quota)?;
+        outcome.response.responses.extend(refused);
+        Ok(outcome)
+    }
+
     /// DeleteTopics.
     pub fn delete_topics(
         &self,
@@ -129,4 +208,9 @@ fn result(name: Option<&str>, topic_id: Uuid, outcome: Result<(), ApiError>) -> 
         Err(error) => (error.code.code(), error.message),
     };
     DeletableTopicResult { name: name.map(str::to_owned), topic_id, error_code, error_message }
+}
+
+fn unauthorized_deletion(name: Option<String>, topic_id: Uuid) -> DeletableTopicResult {
+    let error = ApiError::plain(ErrorCode::TopicAuthorizationFailed);
+    DeletableTopicResult { name, topic_id, error_code: error.code.code(), error_message: error.message }
 }

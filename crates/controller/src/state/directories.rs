@@ -6,6 +6,7 @@ use thalweg_metadata::{
     BrokerId, BrokerRegistration, DIRECTORY_FULL, DIRECTORY_LOST, PartitionIndex, PartitionRegistration,
     Topic, VersionedRecord,
 };
+use thalweg_security::acl::Operation::ClusterAction;
 use thalweg_wire::request::assign_replicas_to_dirs_response::{
     DirectoryData, PartitionData, TopicData as TopicResult,
 };
@@ -13,8 +14,20 @@ use thalweg_wire::request::{AssignReplicasToDirsRequest, AssignReplicasToDirsRes
 use thalweg_wire::{ErrorCode, Uuid};
 
 use super::elections::Moving;
+use super::entry::Access::Cluster;
+use super::entry::{Api, Call, Decide, ELEMENTS_OF_BROKERS_MAX};
 use super::partition_change::{PartitionChange, ReplicaLog};
-use super::{ApiError, Outcome, State};
+use super::{ApiError, Now, Outcome, State};
+
+pub(super) const APIS: &[Api] = &[Api::new::<AssignReplicasToDirsRequest>(Cluster(ClusterAction))
+    .anywhere(ELEMENTS_OF_BROKERS_MAX)
+    .in_batches()];
+
+impl Decide for AssignReplicasToDirsRequest {
+    fn decide(&self, state: &mut State, _: &Call, _: Now) -> Result<Outcome<Self::Response>, ApiError> {
+        state.assign_replicas_to_dirs(self)
+    }
+}
 
 impl State {
     /// AssignReplicasToDirs.

@@ -7,12 +7,24 @@ use thalweg_metadata::{
     BrokerId, DIRECTORY_FULL, DIRECTORY_LOST, DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED, PartitionIndex,
     PartitionRegistration, Topic, VersionedRecord,
 };
+use thalweg_security::acl::Operation::Alter;
 use thalweg_wire::request::elect_leaders_response::{PartitionResult, ReplicaElectionResult};
 use thalweg_wire::request::{ElectLeadersRequest, ElectLeadersResponse};
 use thalweg_wire::{ErrorCode, Uuid};
 
+use super::entry::Access::Cluster;
+use super::entry::{Api, Call, Decide, ELEMENTS_MAX};
 use super::partition_change::{Election, PartitionChange, ReplicaLog};
-use super::{ApiError, Outcome, RECORDS_PER_REQUEST_MAX, State, Words};
+use super::{ApiError, Now, Outcome, RECORDS_PER_REQUEST_MAX, State, Words};
+
+pub(super) const APIS: &[Api] =
+    &[Api::new::<ElectLeadersRequest>(Cluster(Alter)).anywhere(ELEMENTS_MAX).forwarded()];
+
+impl Decide for ElectLeadersRequest {
+    fn decide(&self, state: &mut State, _: &Call, _: Now) -> Result<Outcome<Self::Response>, ApiError> {
+        state.elect_leaders(self)
+    }
+}
 
 /// How many leaders one periodic pass elects.
 const ELECTIONS_PER_PASS_MAX: usize = 1_000;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use thalweg_metadata::{MetadataVersion, VersionRange, VersionedRecord, feature};
+use thalweg_security::acl::Operation::Alter;
 use thalweg_wire::metadata::{
     AbortTransactionRecord, BeginTransactionRecord, EndTransactionRecord, FeatureLevelRecord,
 };
@@ -11,7 +12,17 @@ use thalweg_wire::request::update_features_response::UpdatableFeatureResult;
 use thalweg_wire::request::{UpdateFeaturesRequest, UpdateFeaturesResponse};
 use thalweg_wire::{ErrorCode, MetadataRecord};
 
-use super::{ApiError, Outcome, RECORDS_PER_REQUEST_MAX, State};
+use super::entry::Access::Cluster;
+use super::entry::{Api, Call, Decide};
+use super::{ApiError, Now, Outcome, RECORDS_PER_REQUEST_MAX, State};
+
+pub(super) const APIS: &[Api] = &[Api::new::<UpdateFeaturesRequest>(Cluster(Alter)).forwarded()];
+
+impl Decide for UpdateFeaturesRequest {
+    fn decide(&self, state: &mut State, call: &Call, _: Now) -> Result<Outcome<Self::Response>, ApiError> {
+        state.update_features(self, call.version)
+    }
+}
 
 const UPGRADE: i8 = 1;
 const SAFE_DOWNGRADE: i8 = 2;

@@ -15,6 +15,7 @@ mod delegation_tokens;
 mod delete_topics;
 mod directories;
 mod elections;
+mod entry;
 mod features;
 mod heartbeats;
 mod log_ends;
@@ -27,6 +28,7 @@ mod quotas;
 mod reassignments;
 #[cfg(test)]
 mod tests;
+mod voters;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -47,10 +49,31 @@ use delegation_tokens::DelegationTokens;
 use heartbeats::Heartbeats;
 use mutations::Mutations;
 
-pub(crate) use batch::{BATCH_OVERHEAD, Batch, Extent, RECORD_OVERHEAD, Unwritable};
+pub(crate) use batch::{BATCH_OVERHEAD, Batch, Claim, Extent, RECORD_OVERHEAD, Unwritable};
+pub(crate) use entry::{Access, Api, Ask, Call, Decide, Decider, Decision, LARGE, encode};
 pub use log_ends::{ComparedElection, Undecided};
 pub(crate) use mutations::{MutationCall, Spent};
 pub(crate) use names::CLUSTER_METADATA_TOPIC;
+
+/// The entries of the APIs that the state decides, by file.
+pub(crate) const APIS: &[&[Api]] = &[
+    acls::APIS,
+    alter_partition::APIS,
+    brokers::APIS,
+    configs::APIS,
+    create_partitions::APIS,
+    create_topics::APIS,
+    credentials::APIS,
+    delegation_tokens::APIS,
+    delete_topics::APIS,
+    directories::APIS,
+    elections::APIS,
+    features::APIS,
+    producer_ids::APIS,
+    quotas::APIS,
+    reassignments::APIS,
+    voters::APIS,
+];
 
 /// The most records that one request may cause (Kafka's `MAX_RECORDS_PER_USER_OP`).
 pub(crate) const RECORDS_PER_REQUEST_MAX: usize = 10_000;

@@ -1,11 +1,22 @@
 //! AllocateProducerIds: blocks of producer ids for brokers.
 
 use thalweg_metadata::{BrokerId, VersionedRecord};
+use thalweg_security::acl::Operation::ClusterAction;
 use thalweg_wire::metadata::ProducerIdsRecord;
 use thalweg_wire::request::{AllocateProducerIdsRequest, AllocateProducerIdsResponse};
 use thalweg_wire::{ErrorCode, MetadataRecord};
 
-use super::{ApiError, Outcome, State};
+use super::entry::Access::Cluster;
+use super::entry::{Api, Call, Decide};
+use super::{ApiError, Now, Outcome, State};
+
+pub(super) const APIS: &[Api] = &[Api::new::<AllocateProducerIdsRequest>(Cluster(ClusterAction))];
+
+impl Decide for AllocateProducerIdsRequest {
+    fn decide(&self, state: &mut State, _: &Call, _: Now) -> Result<Outcome<Self::Response>, ApiError> {
+        state.allocate_producer_ids(self)
+    }
+}
 
 const BLOCK_SIZE: i32 = 1000;
 

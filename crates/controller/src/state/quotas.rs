@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use thalweg_metadata::{QuotaEntity, VersionedRecord};
+use thalweg_security::acl::Operation::AlterConfigs;
 use thalweg_wire::metadata::ClientQuotaRecord;
 use thalweg_wire::metadata::client_quota_record::EntityData as RecordEntity;
 use thalweg_wire::request::alter_client_quotas_request::EntryData;
@@ -13,7 +14,18 @@ use thalweg_wire::request::alter_client_quotas_response::{EntityData, EntryData 
 use thalweg_wire::request::{AlterClientQuotasRequest, AlterClientQuotasResponse};
 use thalweg_wire::{ErrorCode, MetadataRecord};
 
-use super::{ApiError, Outcome, RECORDS_PER_REQUEST_MAX, State};
+use super::entry::Access::Cluster;
+use super::entry::{Api, Call, Decide, ELEMENTS_MAX};
+use super::{ApiError, Now, Outcome, RECORDS_PER_REQUEST_MAX, State};
+
+pub(super) const APIS: &[Api] =
+    &[Api::new::<AlterClientQuotasRequest>(Cluster(AlterConfigs)).anywhere(ELEMENTS_MAX).forwarded()];
+
+impl Decide for AlterClientQuotasRequest {
+    fn decide(&self, state: &mut State, _: &Call, _: Now) -> Result<Outcome<Self::Response>, ApiError> {
+        state.alter_client_quotas(self)
+    }
+}
 
 const USER: &str = "user";
 const CLIENT_ID: &str = "client-id";

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use thalweg_hash::HashSet;
 use thalweg_metadata::{BrokerId, PartitionIndex, PartitionRegistration, Topic, VersionedRecord};
+use thalweg_security::acl::Operation::{Alter, Describe};
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::alter_partition_reassignments_request::ReassignablePartition;
 use thalweg_wire::request::alter_partition_reassignments_response::{
@@ -17,8 +18,27 @@ use thalweg_wire::request::{
     ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse,
 };
 
+use super::entry::Access::Cluster;
+use super::entry::{Api, Call, Decide, ELEMENTS_MAX};
 use super::partition_change::{Election, PartitionChange};
-use super::{ApiError, Outcome, RECORDS_PER_REQUEST_MAX, State, Words};
+use super::{ApiError, Now, Outcome, RECORDS_PER_REQUEST_MAX, State, Words};
+
+pub(super) const APIS: &[Api] = &[
+    Api::new::<AlterPartitionReassignmentsRequest>(Cluster(Alter)).anywhere(ELEMENTS_MAX).forwarded(),
+    Api::new::<ListPartitionReassignmentsRequest>(Cluster(Describe)).anywhere(ELEMENTS_MAX).forwarded(),
+];
+
+impl Decide for AlterPartitionReassignmentsRequest {
+    fn decide(&self, state: &mut State, _: &Call, _: Now) -> Result<Outcome<Self::Response>, ApiError> {
+        state.alter_partition_reassignments(self)
+    }
+}
+
+impl Decide for ListPartitionReassignmentsRequest {
+    fn decide(&self, state: &mut State, _: &Call, _: Now) -> Result<Outcome<Self::Response>, ApiError> {
+        Ok(Outcome::answer(state.list_partition_reassignments(self)))
+    }
+}
 
 impl State {
     /// AlterPartitionReassignments.

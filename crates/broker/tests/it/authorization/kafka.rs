@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
-use thalweg_broker::api::SERVED;
+use thalweg_broker::api::all_served;
 use thalweg_dial::{Connection, ConnectionOptions};
 use thalweg_ports::free_port;
 use thalweg_security::acl::{CLUSTER_NAME, Operation, ResourceType};
@@ -157,7 +157,7 @@ async fn answers_are_those_of_apache_kafka_with_the_same_acls() {
         // What the controller decides is compared with no ACLs and with all of them.
         let is_whole = set == 0 || set == SETS.len() - 1;
         let asked = |key: ApiKey| !OPEN.contains(&key) && (is_whole || !OF_CONTROLLER.contains(&key));
-        for api in SERVED.iter().filter(|api| asked(api.key)) {
+        for api in all_served().filter(|api| asked(api.key)) {
             let of_missing = || probes(api.key, &missing);
             let all = [&names[0], &names[1]].map(|names| [probes(api.key, names), of_missing()].concat());
             let [theirs, own] = all;

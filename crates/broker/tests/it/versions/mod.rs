@@ -15,7 +15,7 @@ use crate::running::Running;
 use bytes::{BufMut, Bytes, BytesMut};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use thalweg_broker::api::SERVED;
+use thalweg_broker::api::all_served;
 use thalweg_wire::data::RequestHeader;
 use thalweg_wire::frame::{request_header_version, response_header_version};
 use thalweg_wire::request::*;
@@ -53,7 +53,7 @@ impl Trial {
 
     /// The versions of an API, as this broker advertises them.
     fn versions<R: Request>() -> std::ops::RangeInclusive<i16> {
-        let api = SERVED.iter().find(|api| api.key == R::KEY).expect("it is served");
+        let api = all_served().find(|api| api.key == R::KEY).expect("it is served");
         api.min..=api.max
     }
 
@@ -114,7 +114,7 @@ async fn every_version_of_every_api_is_answered() {
     admin::ask(&mut trial).await;
     cluster::ask(&mut trial).await;
     assert!(trial.failures.is_empty(), "{} failures:\n{}", trial.failures.len(), trial.failures.join("\n"));
-    for api in SERVED {
+    for api in all_served() {
         let asked = trial.asked.get(&api.key).cloned().unwrap_or_default();
         let missing: Vec<i16> = (api.min..=api.max).filter(|version| !asked.contains(version)).collect();
         assert!(missing.is_empty(), "{:?} was never asked at versions {missing:?}", api.key);
@@ -150,7 +150,7 @@ fn default_request(key: ApiKey, version: i16) -> Bytes {
 async fn a_request_with_nothing_in_it_is_answered_at_every_version() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let mut trial = Trial::start(&dir).await;
-    for api in SERVED {
+    for api in all_served() {
         for version in api.min..=api.max {
             trial.raw.send_bytes(&default_request(api.key, version)).await;
             // Its acks are 0: there is nothing to answer.
@@ -185,7 +185,7 @@ async fn what_is_not_served_closes_the_connection_at_once() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let trial = Trial::start(&dir).await;
     let beyond =
-        SERVED.iter().filter(|api| api.key != ApiKey::ApiVersions).map(|api| (api.key as i16, api.max + 1));
+        all_served().filter(|api| api.key != ApiKey::ApiVersions).map(|api| (api.key as i16, api.max + 1));
     for (key, version) in beyond.chain([(0, 2), (1, 3), (9999, 0), (-1, 0), (3, -1)]) {
         let mut raw = Raw::connect(&trial.broker).await;
         let mut frame = BytesMut::new();

@@ -100,7 +100,7 @@ impl Node {
         let frame = frame::encode_request(request, version, 7, None).expect("a request can be written");
         let parsed = dispatch::parse(frame.slice(frame::LENGTH_LEN..), &crate::Requester::ThisProcess, false)
             .expect("a request can be read");
-        let dispatch::Parsed::Asked(dispatch::Ask::Decide { decide, .. }) = parsed else {
+        let dispatch::Parsed::Asked(Ask::Decide { decide, .. }) = parsed else {
             panic!("{:?} is not decided by the state", R::KEY)
         };
         let decided = self.driver.decide_unsynced(&decide);
@@ -608,7 +608,7 @@ fn doubled_elements_leave_a_log_that_starts_again() {
 
 #[test]
 fn every_api_with_elements_is_doubled() {
-    for api in dispatch::served() {
+    for api in dispatch::served_keys() {
         assert!(DOUBLED.contains(&api) != WITHOUT_ELEMENTS.contains(&api), "{api:?}");
     }
 }

@@ -1,0 +1,31 @@
+//! The entries of the APIs about the metadata log: the log answers them.
+
+use thalweg_security::acl::Operation;
+use thalweg_wire::request::{DescribeQuorumRequest, FetchRequest, FetchSnapshotRequest};
+use thalweg_wire::{ApiKey, Message};
+
+use crate::state::Access::Cluster;
+use crate::state::{Api, Ask};
+
+pub(super) const APIS: &[Api] = &[
+    Api::undecided(
+        ApiKey::Fetch,
+        Cluster(Operation::ClusterAction),
+        Some(|d, call| Ok(Ask::Fetch { request: FetchRequest::decode(d, call.version)?, call })),
+    ),
+    Api::undecided(
+        ApiKey::FetchSnapshot,
+        Cluster(Operation::ClusterAction),
+        Some(|d, call| {
+            Ok(Ask::FetchSnapshot { request: FetchSnapshotRequest::decode(d, call.version)?, call })
+        }),
+    ),
+    Api::undecided(
+        ApiKey::DescribeQuorum,
+        Cluster(Operation::Describe),
+        Some(|d, call| {
+            Ok(Ask::DescribeQuorum { request: DescribeQuorumRequest::decode(d, call.version)?, call })
+        }),
+    )
+    .forwarded(),
+];

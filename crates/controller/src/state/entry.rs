@@ -1,0 +1,298 @@
+//! The entry of an API, in the file that decides its requests: access, place of the decision, bounds, use of the disk's
+//! reserve, and the decision itself. A request is decoded here, decided, and answered with an encoded response or refusal.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use thalweg_security::acl::Operation;
+use thalweg_security::quota::MutationQuota;
+use thalweg_wire::frame::{self, LENGTH_LEN};
+use thalweg_wire::request::{DescribeQuorumRequest, FetchRequest, FetchSnapshotRequest};
+use thalweg_wire::{ApiKey, DecodeError, Decoder, EncodeError, ErrorCode, Message, Refuse, Response};
+
+use super::{ApiError, Batch, Claim, Extent, MutationCall, Now, Outcome, Spent, State, Unwritable};
+use crate::asker::{Asker, Rulings};
+
+/// Elements that the arrays of one request may have in all. Clients' requests make a bounded number of records.
+pub(super) const ELEMENTS_MAX: usize = 1_000_000;
+/// As [`ELEMENTS_MAX`], for requests of brokers whose records are as many as their elements.
+pub(super) const ELEMENTS_OF_BROKERS_MAX: usize = 100_000;
+/// As [`ELEMENTS_MAX`], for requests served on the task itself: the task decides nothing else meanwhile. A broker has
+/// fewer directories, listeners and features.
+const ELEMENTS_ON_TASK_MAX: usize = 10_000;
+
+/// A served API: who may use it, and how its requests are decided.
+pub(crate) struct Api {
+    pub key: ApiKey,
+    access: Access,
+    place: Place,
+    /// The most elements in the arrays of one request.
+    pub elements_max: usize,
+    extent: Extent,
+    claim: Claim,
+    /// Brokers forward its requests in envelopes, for clients (KIP-590).
+    pub is_forwarded: bool,
+    /// Decodes a request, from behind its header. Envelopes are unwrapped before.
+    pub read: Option<Read>,
+}
+
+type Read = fn(&mut Decoder, Call) -> Result<Ask, DecodeError>;
+
+/// The right that an API requires.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    Everybody,
+    /// An operation on the cluster.
+    Cluster(Operation),
+    /// Operations on the resources in the request. The decision checks them.
+    ByResource,
+}
+
+/// The place where requests can be decided.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// Any copy of the state.
+    Anywhere,
+    /// The controller's task alone, for requests about the log, or about sessions, of which no copy may differ.
+    Task,
+}
+
+/// A request that the state decides. Records that cannot be written make a refusal of the decision.
+pub(crate) trait Decide: Refuse {
+    fn decide(&self, state: &mut State, call: &Call, now: Now) -> Result<Outcome<Self::Response>, ApiError>;
+}
+
+/// As [`Decide`], for requests that the quota of changes limits (KIP-599). The response says how long the client has
+/// to pause.
+pub(super) trait Mutate: Refuse {
+    fn decide(
+        &self,
+        state: &mut State,
+        call: &Call,
+        quota: &mut MutationQuota,
+    ) -> Result<Outcome<Self::Response>, ApiError>;
+}
+
+impl Api {
+    /// An API that is decided by the controller's task, with records of one batch.
+    pub const fn new<R: Decide + Send + 'static>(access: Access) -> Api {
+        Api::undecided(R::KEY, access, Some(read::<R>))
+    }
+
+    /// As [`Api::new`], with a quota of changes.
+    pub(super) const fn mutating<R: Mutate + Send + 'static>(access: Access) -> Api {
+        Api::undecided(R::KEY, access, Some(read_mutating::<R>))
+    }
+
+    /// An API that the state does not decide.
+    pub const fn undecided(key: ApiKey, access: Access, read: Option<Read>) -> Api {
+        Api {
+            key,
+            access,
+            place: Place::Task,
+            elements_max: ELEMENTS_ON_TASK_MAX,
+            extent: Extent::One,
+            claim: Claim::Ordinary,
+            is_forwarded: false,
+            read,
+        }
+    }
+
+    /// Decided on any copy of the state, with up to so many elements in a request.
+    pub const fn anywhere(mut self, elements_max: usize) -> Api {
+        self.place = Place::Anywhere;
+        self.elements_max = elements_max;
+        self
+    }
+
+    /// With records of several batches, such as changes of all partitions of a broker.
+    pub const fn in_batches(mut self) -> Api {
+        self.extent = Extent::Several;
+        self
+    }
+
+    /// With another claim on the reserve of the disk.
+    pub const fn claiming(mut self, claim: Claim) -> Api {
+        self.claim = claim;
+        self
+    }
+
+    /// Taken from envelopes, too.
+    pub const fn forwarded(mut self) -> Api {
+        self.is_forwarded = true;
+        self
+    }
+
+    /// Checks the right on the cluster that the API requires.
+    pub fn authorize(&self, state: &State, by: &Asker) -> Result<(), ApiError> {
+        match self.access {
+            Access::Everybody | Access::ByResource => Ok(()),
+            Access::Cluster(operation) if state.may_on_cluster(by, operation) => Ok(()),
+            Access::Cluster(_) => Err(ApiError::plain(ErrorCode::ClusterAuthorizationFailed)),
+        }
+    }
+
+    /// Whether a request of this length may be decided beside the controller's task.
+    pub fn is_large(&self, frame_len: usize) -> bool {
+        frame_len >= LARGE && self.place == Place::Anywhere
+    }
+}
+
+/// Frames from this length on are decoded on a thread, and decided beside the controller's task.
+pub(crate) const LARGE: usize = 16 * 1024;
+
+/// A request's header and sender.
+#[derive(Clone)]
+pub(crate) struct Call {
+    pub api: &'static Api,
+    pub version: i16,
+    pub correlation_id: i32,
+    pub is_large: bool,
+    pub by: Arc<Asker>,
+}
+
+/// A request to the controller's task.
+pub(crate) enum Ask {
+    /// Decided by the state.
+    Decide {
+        decide: Decider,
+        /// Whether it takes long, and can be decided on a copy of the state.
+        is_large: bool,
+    },
+    /// Served from the log.
+    Fetch {
+        request: FetchRequest,
+        call: Call,
+    },
+    FetchSnapshot {
+        request: FetchSnapshotRequest,
+        call: Call,
+    },
+    DescribeQuorum {
+        request: DescribeQuorumRequest,
+        call: Call,
+    },
+}
+
+impl std::fmt::Debug for Api {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.key.fmt(f)
+    }
+}
+
+impl std::fmt::Debug for Ask {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Ask::Decide { .. } => "Decide",
+            Ask::Fetch { .. } => "Fetch",
+            Ask::FetchSnapshot { .. } => "FetchSnapshot",
+            Ask::DescribeQuorum { .. } => "DescribeQuorum",
+        })
+    }
+}
+
+/// A decoded request, waiting for the state that decides it. It may be decided more than once.
+pub(crate) type Decider = Box<dyn Fn(&mut State, Now) -> Decision + Send>;
+
+/// A pending decision: the records to write, and the frame to answer with once they are written.
+pub(crate) struct Decision {
+    pub batch: Batch,
+    pub claim: Claim,
+    /// Why the records of the decision cannot be written; the answer is a refusal then.
+    pub unwritable: Option<Unwritable>,
+    pub answer: Result<Bytes, EncodeError>,
+    /// The part of the client's quota of changes that it uses.
+    pub spent: Option<Spent>,
+    /// The permissions and denials to log or to note.
+    pub rulings: Option<Rulings>,
+}
+
+impl Call {
+    /// Authorizes and decides a request.
+    fn decide<R: Refuse>(
+        &self,
+        state: &mut State,
+        request: &R,
+        decide: impl FnOnce(&mut State) -> Result<Outcome<R::Response>, ApiError>,
+    ) -> Decided<R::Response> {
+        let outcome = self.api.authorize(state, &self.by).and_then(|()| decide(state));
+        let (batch, unwritable, response) = match outcome {
+            Err(error) => (Batch::default(), None, self.refuse(request, &error)),
+            Ok(Outcome { records, response }) => match state.prepare(records, self.api.extent) {
+                Ok(batch) => (batch, None, response),
+                Err(unwritable) => {
+                    let response = self.refuse(request, &ApiError::from(&unwritable));
+                    (Batch::default(), Some(unwritable), response)
+                }
+            },
+        };
+        Decided { batch, unwritable, response }
+    }
+
+    fn refuse<R: Refuse>(&self, request: &R, error: &ApiError) -> R::Response {
+        tracing::debug!(api = ?R::KEY, code = %error.code, message = error.message, "Rejected a request");
+        request.refuse(error.code, error.message.as_deref(), self.version)
+    }
+
+    /// The frame of a response.
+    pub fn encode<M: Message>(&self, response: &M) -> Result<Bytes, EncodeError> {
+        encode(response, self.api.key, self.version, self.correlation_id)
+    }
+
+    fn complete<M: Message>(&self, decided: Decided<M>, spent: Option<Spent>) -> Decision {
+        let Decided { batch, unwritable, response } = decided;
+        let answer = self.encode(&response);
+        let rulings = self.by.take_rulings();
+        Decision { batch, claim: self.api.claim, unwritable, answer, spent, rulings }
+    }
+}
+
+/// A decision whose response is not encoded yet.
+struct Decided<M> {
+    batch: Batch,
+    unwritable: Option<Unwritable>,
+    response: M,
+}
+
+fn read<R: Decide + Send + 'static>(d: &mut Decoder, call: Call) -> Result<Ask, DecodeError> {
+    let request = R::decode(d, call.version)?;
+    let is_large = call.is_large;
+    let decide: Decider = Box::new(move |state, now| {
+        let decided = call.decide(state, &request, |state| request.decide(state, &call, now));
+        call.complete(decided, None)
+    });
+    Ok(Ask::Decide { decide, is_large })
+}
+
+fn read_mutating<R: Mutate + Send + 'static>(d: &mut Decoder, call: Call) -> Result<Ask, DecodeError> {
+    let request = R::decode(d, call.version)?;
+    let is_large = call.is_large;
+    let decide: Decider = Box::new(move |state, now| {
+        let mutation = MutationCall {
+            api: R::KEY,
+            version: call.version,
+            requester: call.by.requester(),
+            client_id: call.by.client_id().unwrap_or_default(),
+        };
+        let (mut quota, limited) = state.mutation_quota(&mutation, now);
+        let mut decided = call.decide(state, &request, |state| request.decide(state, &call, &mut quota));
+        if let Some(throttle_time_ms) = decided.response.throttle_time_ms() {
+            *throttle_time_ms = i32::try_from(quota.throttle_ms()).unwrap_or(i32::MAX);
+        }
+        let spent = limited.map(|(sharers, limit)| Spent { sharers, limit, quota });
+        call.complete(decided, spent)
+    });
+    Ok(Ask::Decide { decide, is_large })
+}
+
+/// The bytes of a response, without the length in front.
+pub(crate) fn encode<M: Message>(
+    response: &M,
+    api: ApiKey,
+    version: i16,
+    correlation_id: i32,
+) -> Result<Bytes, EncodeError> {
+    let (frame, gaps) = frame::encode_response(response, api, version, correlation_id)?;
+    debug_assert!(gaps.is_empty(), "a controller's records are in memory");
+    Ok(frame.freeze().slice(LENGTH_LEN..))
+}
