@@ -1,22 +1,22 @@
-//! Events that were dropped: why, how many of each kind, and how many the trail itself has yet to report. Both ends of an
-//! outlet's queue count here.
+//! Counters of dropped events, by reason and kind, and of drops not yet reported in the trail. Both ends of
+//! an outlet's queue share these counters.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use thalweg_config::AuditKind;
 use tokio::sync::Notify;
 
-/// The number of kinds.
+/// The number of event kinds.
 pub(crate) const KINDS: usize = AuditKind::ALL.len();
 
-/// Why an event was dropped.
+/// The reason for a drop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DropReason {
-    /// More in a second than `thalweg.audit.events.per.second`.
+    /// Above the rate of `thalweg.audit.events.per.second`.
     Rate,
-    /// The outlet is slower than the events.
+    /// The queue of a slow outlet was full.
     Queue,
-    /// The outlet could not write.
+    /// The outlet failed to write the event.
     Unwritten,
 }
 
@@ -24,7 +24,7 @@ impl DropReason {
     /// All reasons.
     pub const ALL: [DropReason; 3] = [DropReason::Rate, DropReason::Queue, DropReason::Unwritten];
 
-    /// Its name in metrics.
+    /// The name of the reason in metrics.
     pub const fn name(self) -> &'static str {
         match self {
             DropReason::Rate => "rate",
@@ -34,15 +34,15 @@ impl DropReason {
     }
 }
 
-/// What the two ends of an outlet's queue share.
+/// State shared by the two ends of an outlet's queue.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
-    /// Dropped and not reported in the trail yet, by kind.
+    /// Drops not yet reported in the trail, by kind.
     unreported: [AtomicU64; KINDS],
     pub dropped: [[AtomicU64; KINDS]; DropReason::ALL.len()],
     pub written: AtomicU64,
     pub is_closing: AtomicBool,
-    /// Something was dropped, or the trail is closing.
+    /// Notified on drops, and when the trail closes.
     pub noticed: Notify,
 }
 
@@ -52,14 +52,14 @@ impl Shared {
         self.report_later(kind, count);
     }
 
-    /// Counts dropped events for the next report.
+    /// Adds drops to the next report.
     pub fn report_later(&self, kind: usize, count: u64) {
         if self.unreported[kind].fetch_add(count, Ordering::Relaxed) == 0 {
             self.noticed.notify_one();
         }
     }
 
-    /// Takes the counts of a report; none if there is nothing to report.
+    /// Takes the counts for a report; none if all are zero.
     pub fn take_unreported(&self) -> Option<[u64; KINDS]> {
         let counts = std::array::from_fn(|kind| self.unreported[kind].swap(0, Ordering::Relaxed));
         (counts != [0; KINDS]).then_some(counts)

@@ -1,58 +1,58 @@
-//! Audit events: what happened, and who caused it.
+//! Audit events, with the client that caused them.
 
 use thalweg_config::AuditKind;
 use thalweg_security::acl::{AclInWords, Decision, Operation, PatternType, Rule};
 
-/// Bytes of a text that are kept. Names of topics are shorter; names of groups and client ids may be anything.
+/// Maximum bytes of a text. Topic names are shorter; group names and client ids may be longer.
 const TEXT_BYTES_MAX: usize = 1024;
 
-/// Something that happened.
+/// One event of the audit trail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// When, in milliseconds since 1970.
+    /// The time in milliseconds since 1970.
     pub time_ms: i64,
-    /// Its place among the events of this process.
+    /// The sequence number within this process.
     pub sequence: u64,
-    /// Who caused it.
+    /// The client that caused the event.
     pub client: Client,
-    /// What it was.
+    /// The content of the event.
     pub what: What,
 }
 
-/// A client, as far as it is known.
+/// The known facts about a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Client {
-    /// Type and name, as `User:ann`; empty if it is not known.
+    /// Type and name, such as `User:ann`; empty if unknown.
     pub principal: String,
-    /// Its address, as ACLs name it.
+    /// The address, in the format of ACLs.
     pub host: String,
-    /// Its port.
+    /// The port of the client.
     pub port: Option<u16>,
-    /// The listener that it has connected to.
+    /// The listener of the connection.
     pub listener: Option<String>,
-    /// How it has logged in.
+    /// The SASL mechanism of the login.
     pub mechanism: Option<&'static str>,
-    /// The TLS of its connection.
+    /// TLS facts of the connection.
     pub tls: Option<Tls>,
-    /// Its name for itself.
+    /// The `client.id`.
     pub client_id: Option<String>,
 }
 
-/// The TLS of a connection.
+/// TLS facts of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tls {
-    /// As `TLSv1.3`.
+    /// The version, such as `TLSv1.3`.
     pub version: &'static str,
     /// Java's name of the cipher suite.
     pub cipher: String,
 }
 
-/// What happened.
+/// The content of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
-    /// The authorizer has decided.
+    /// A decision of the authorizer.
     Decision(Decided),
-    /// An attempt to log in.
+    /// A login attempt.
     Login(Login),
     /// An attempt to change the cluster.
     Change(Change),
@@ -61,29 +61,29 @@ pub enum What {
 /// A decision of the authorizer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decided {
-    /// The API.
+    /// The API name.
     pub request: String,
-    /// The operation.
+    /// The operation that the request needs.
     pub operation: Operation,
-    /// The kind of resource, as `Topic`.
+    /// The resource type, such as `Topic`.
     pub resource_type: &'static str,
-    /// Its name.
+    /// The resource name.
     pub resource_name: String,
-    /// How often the request names it.
+    /// The number of references to the resource in the request.
     pub count: usize,
-    /// The outcome.
+    /// True if the operation was allowed.
     pub is_allowed: bool,
-    /// The kind of rule that decided.
+    /// The kind of the deciding rule.
     pub rule: &'static str,
-    /// The ACL that decided, in Kafka's words.
+    /// The deciding ACL, in Kafka's format.
     pub acl: Option<String>,
 }
 
 impl Decided {
-    /// The pattern of the resource: requests name resources literally.
+    /// The pattern type of the resource: requests name resources literally.
     pub const PATTERN: PatternType = PatternType::Literal;
 
-    /// A decision as an event.
+    /// Converts a decision to an event.
     pub fn of(decision: &Decision<'_>) -> Decided {
         let rule = decision.answer.reason.rule(decision.answer.is_allowed);
         Decided {
@@ -102,54 +102,54 @@ impl Decided {
     }
 }
 
-/// A login.
+/// A login attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Login {
-    /// Whether the connection was logged in before (KIP-368).
+    /// True for a re-authentication (KIP-368).
     pub is_again: bool,
-    /// Why it was refused.
+    /// The reason for a refusal.
     pub failure: Option<String>,
 }
 
 /// A requested change of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// The API.
+    /// The API name.
     pub request: String,
-    /// What it does to the resource.
+    /// The action on the resource.
     pub action: Action,
-    /// The kind of resource.
+    /// The resource type.
     pub resource_type: &'static str,
-    /// Its name.
+    /// The resource name.
     pub resource_name: String,
-    /// What is changed.
+    /// A description of the change.
     pub detail: Option<String>,
-    /// Why it was not done.
+    /// The error, if the change failed.
     pub failure: Option<Failure>,
 }
 
-/// What a change does to a resource.
+/// The action of a change on a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// It is made.
+    /// Creation.
     Create,
-    /// It is altered.
+    /// Change of an existing resource.
     Update,
-    /// It is removed.
+    /// Deletion.
     Delete,
 }
 
-/// Why a change was not done.
+/// The error of a failed change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// Kafka's name of the error.
     pub code: String,
-    /// In words, where there are any.
+    /// The error message, if any.
     pub message: Option<String>,
 }
 
 impl What {
-    /// Its kind.
+    /// The kind of the event.
     pub fn kind(&self) -> AuditKind {
         match self {
             What::Decision(Decided { is_allowed: true, .. }) => AuditKind::Allowed,
@@ -159,7 +159,7 @@ impl What {
         }
     }
 
-    /// Limits its texts.
+    /// Truncates long texts.
     pub(crate) fn clip(&mut self) {
         match self {
             What::Decision(decided) => {
@@ -178,7 +178,7 @@ impl What {
 }
 
 impl Client {
-    /// Limits its texts.
+    /// Truncates long texts.
     pub(crate) fn clip(&mut self) {
         clip(&mut self.principal);
         self.client_id.iter_mut().for_each(clip);
@@ -191,7 +191,7 @@ fn clipped(text: &str) -> String {
     text
 }
 
-/// Cuts a text that is too long, with a mark at its end.
+/// Truncates a long text, with an ellipsis at the end.
 fn clip(text: &mut String) {
     if text.len() > TEXT_BYTES_MAX {
         text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));

@@ -1,10 +1,11 @@
-//! The outlet to files: lines are appended to one, which is renamed when it is full.
+//! The file outlet: appends lines to a file, which is renamed when full.
 //!
-//! A line is written whole or, after a failure, overwritten by the next: the position moves only when a batch is in the file.
-//! Files are not synced; they survive the end of the process, as acknowledged records do.
+//! A line is written completely or, after a failure, overwritten by the next one: the position only moves
+//! after a whole batch. Like acknowledged records, files are not synced, but survive the end of the process.
 //!
-//! They name users and addresses, so only the process's user may read them (mode 0600). Files from before keep the rights of
-//! their group, which an administrator may have given to a collector; other users lose theirs.
+//! The files contain users and addresses, so only the process's user may read new files (mode 0600). Existing
+//! files keep the rights of their group, which an administrator may have granted to a collector, and lose the
+//! rights of other users.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,14 +19,14 @@ use tokio::time::Instant;
 
 use crate::inbox::{Batch, Inbox};
 
-/// How often failures are logged.
+/// Minimum interval between logged failures.
 const LOGGED_EVERY: Duration = Duration::from_secs(60);
-/// How much of a file is searched for the end of its last line. Lines are shorter.
+/// Bytes searched for the end of the last line. Lines are shorter.
 const TAIL_BYTES: u64 = 64 * 1024;
 /// The first byte of every line.
 const BEGIN: u8 = b'{';
 
-/// The audit file cannot be used.
+/// An unusable audit file.
 #[derive(Debug, thiserror::Error)]
 #[error("{}={}: {reason}", AuditSettings::file.name(), path.display())]
 pub struct FileError {
@@ -33,7 +34,7 @@ pub struct FileError {
     reason: FileReason,
 }
 
-/// Why it cannot be used.
+/// The reason for an unusable file.
 #[derive(Debug, thiserror::Error)]
 enum FileReason {
     #[error("its directory does not exist: create it, or name a file in another one")]
@@ -46,14 +47,14 @@ enum FileReason {
     Io(#[from] io::Error),
 }
 
-/// Files of lines.
+/// The audit files, with rotation.
 #[derive(Debug)]
 pub struct TrailFile {
     disk: Disk,
     path: PathBuf,
     bytes_max: u64,
     files_max: usize,
-    /// None after it was renamed and before there is a new one.
+    /// The current file. None after a rotation, until the next write.
     open: Option<Open>,
     _lock: DirLock,
 }
@@ -65,7 +66,7 @@ struct Open {
 }
 
 impl Open {
-    /// Cuts what a crash may have left of a last line.
+    /// Truncates an incomplete last line, which a crash may have left.
     fn cut_torn_line(self) -> io::Result<Open> {
         let start = self.position.saturating_sub(TAIL_BYTES);
         let mut tail =
@@ -79,7 +80,7 @@ impl Open {
 }
 
 impl TrailFile {
-    /// Opens the file, or creates it. Its directory must exist.
+    /// Opens or creates the file. The directory must exist.
     pub fn open(disk: &Disk, path: &Path, settings: &AuditSettings) -> Result<TrailFile, FileError> {
         let error = |reason| FileError { path: path.to_owned(), reason };
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
@@ -107,7 +108,7 @@ impl TrailFile {
         })
     }
 
-    /// Appends lines.
+    /// Appends the lines of a batch.
     fn append(&mut self, batch: &Batch) -> io::Result<()> {
         let mut bytes = Vec::new();
         for line in batch.lines() {
@@ -127,7 +128,7 @@ impl TrailFile {
     }
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        // A line that is longer than a file has one to itself.
+        // A line longer than the maximum file size gets its own file.
         if self.position() > 0 && self.position() + bytes.len() as u64 > self.bytes_max {
             self.rotate()?;
         }
@@ -136,7 +137,7 @@ impl TrailFile {
             none => none.insert(open(&self.disk, &self.path)?),
         };
         if let Err(error) = open.file.write_all_at(bytes, open.position) {
-            // A part of it may be there. It goes with the next success otherwise.
+            // Removes a partially written batch. If that fails, the next write overwrites the rest.
             let _ = open.file.trim(open.position);
             return Err(error);
         }
@@ -144,7 +145,7 @@ impl TrailFile {
         Ok(())
     }
 
-    /// Renames the files, the oldest first, which makes place.
+    /// Renames the files, and deletes the oldest.
     fn rotate(&mut self) -> io::Result<()> {
         self.open = None;
         self.disk.remove(&numbered(&self.path, self.files_max - 1))?;
@@ -157,7 +158,7 @@ impl TrailFile {
         Ok(())
     }
 
-    /// Writes what the inbox has, until the trail is closed. A failure drops a batch, and ends nothing.
+    /// Writes batches until the trail is closed. After a failure, the batch is dropped and writing continues.
     pub async fn run(self, mut inbox: Inbox) {
         let (disk, path) = (self.disk.clone(), self.path.clone());
         let file = Arc::new(Mutex::new(self));
@@ -191,7 +192,7 @@ fn open(disk: &Disk, path: &Path) -> io::Result<Open> {
     Ok(Open { file, position })
 }
 
-/// A user who may write to a directory may remove the trail from it.
+/// Warns about a directory in which other users may delete the trail.
 fn warn_of_open_directory(disk: &Disk, dir: &Path) {
     if disk.is_open_to_others(dir).is_ok_and(|is_open| is_open) {
         let path = dir.display();
@@ -199,7 +200,7 @@ fn warn_of_open_directory(disk: &Disk, dir: &Path) {
     }
 }
 
-/// Protects a file from before.
+/// Removes the rights of other users on an existing file.
 fn close_to_others(disk: &Disk, path: &Path) {
     if !disk.exists(path) {
         return;
@@ -210,7 +211,7 @@ fn close_to_others(disk: &Disk, path: &Path) {
     }
 }
 
-/// The file, or an older one by its number.
+/// The path of the current file (0) or of an older one.
 fn numbered(path: &Path, number: usize) -> PathBuf {
     match number {
         0 => path.to_owned(),

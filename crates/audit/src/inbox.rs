@@ -1,4 +1,4 @@
-//! The far end of an outlet's queue: events in batches of lines, with reports of what was dropped.
+//! The receiving end of an outlet's queue: batches of events, and reports of dropped events.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,12 +12,12 @@ use crate::drops::{DropReason, KINDS, Shared};
 use crate::event::Event;
 use crate::ocsf::{Origin, line, report};
 
-/// Events of one batch.
+/// Maximum events of a batch.
 const BATCH_MAX: usize = 512;
-/// Reports of dropped events come no more often.
+/// Minimum interval between reports of dropped events.
 const REPORT: Duration = Duration::from_secs(1);
 
-/// Events for one outlet.
+/// The receiving end of an outlet's queue.
 #[derive(Debug)]
 pub struct Inbox {
     events: mpsc::Receiver<Arc<Event>>,
@@ -27,7 +27,7 @@ pub struct Inbox {
     reported_at: Option<Instant>,
 }
 
-/// Events to write.
+/// A batch of events to write.
 #[derive(Debug)]
 pub struct Batch {
     events: Vec<Arc<Event>>,
@@ -47,11 +47,11 @@ impl Inbox {
         Inbox { events, shared, origin: Arc::new(origin), clock, reported_at: None }
     }
 
-    /// Waits for events, or for something to report. None when the trail is closed and everything was read.
+    /// Waits for events or unreported drops. None once the trail is closed and the queue is empty.
     pub async fn next(&mut self) -> Option<Batch> {
         loop {
             let mut events = Vec::new();
-            // After it has noticed drops, it waits for the next events for a while, and reports in any case.
+            // A report waits for further events, but no longer than the interval of reports.
             let report_at = self
                 .shared
                 .has_unreported()
@@ -68,7 +68,7 @@ impl Inbox {
                 tokio::select! {
                     biased;
                     count = self.events.recv_many(&mut events, BATCH_MAX) => if count == 0 {
-                        // The trail is gone.
+                        // The trail was dropped.
                         self.shared.is_closing.store(true, Ordering::Release);
                     },
                     () = shared.noticed.notified() => continue,
@@ -100,18 +100,19 @@ async fn until(instant: Option<Instant>) {
 }
 
 impl Batch {
-    /// The lines, without their ends. The report of dropped events comes first.
+    /// The lines of the batch, without line ends. The report of dropped events comes first.
     pub fn lines(&self) -> impl Iterator<Item = Vec<u8>> {
         let report = self.dropped.map(|dropped| report(&dropped, self.time_ms, &self.origin));
         report.into_iter().chain(self.events.iter().map(|event| line(event, &self.origin)))
     }
 
-    /// The events were written.
+    /// Records a successful write.
     pub fn written(&self) {
         self.shared.written.fetch_add(self.events.len() as u64, Ordering::Relaxed);
     }
 
-    /// The events could not be written: they are dropped, and so is the report, whose counts are for the next one.
+    /// Records a failed write. The events count as dropped, and the counts of the report return to the next
+    /// report.
     pub fn unwritten(&self) {
         for event in &self.events {
             self.shared.drop_some(event.what.kind() as usize, DropReason::Unwritten, 1);

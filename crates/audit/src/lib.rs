@@ -1,11 +1,12 @@
 //! The audit trail: decisions, logins and changes of the cluster, as JSON lines in files and in a topic.
 //!
-//! [`Trail::record`] takes an event from the task that causes it: it never waits, and drops what exceeds the bounds. Each
-//! outlet has its own queue. [`Inbox`] is the far end of one, and turns events into lines; it reports what was dropped.
-//! [`TrailFile`] is the outlet to files; that to a topic is the broker's, which knows how records are produced.
+//! [`Trail::record`] takes an event from the calling task without waiting, and drops events above the limits.
+//! Each outlet has its own queue. [`Inbox`] is the receiving end of a queue, which turns events into lines
+//! and reports drops. [`TrailFile`] is the file outlet. The topic outlet belongs to the broker, which
+//! produces records.
 //!
-//! Refuses: knowledge of requests, connections and sessions. Bounds: events in a second of each kind, events in a queue,
-//! bytes of a text in an event, bytes of a file and the number of files.
+//! Refuses: knowledge of requests, connections and sessions. Bounds: events per second of each kind, events
+//! in a queue, bytes of a text in an event, bytes of a file and the number of files.
 
 mod drops;
 mod event;

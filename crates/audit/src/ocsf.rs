@@ -1,8 +1,8 @@
-//! The form of a line: an event of the Open Cybersecurity Schema Framework (OCSF), with Kafka's terms in `unmapped`
-//! (`docs/decisions/0010-audit-events-are-ocsf.md`).
+//! The format of a line: an event of the Open Cybersecurity Schema Framework (OCSF), with Kafka's terms in
+//! `unmapped` (`docs/decisions/0010-audit-events-are-ocsf.md`).
 //!
-//! Decisions and changes are of the class API Activity (6003), logins of Authentication (3002), and reports about the trail of
-//! Base Event (0).
+//! Decisions and changes have the class API Activity (6003), logins the class Authentication (3002), and
+//! reports about the trail the class Base Event (0).
 
 use chrono::{DateTime, SecondsFormat};
 use serde::Serialize;
@@ -17,16 +17,16 @@ const SCHEMA: &str = "1.3.0";
 const PRODUCT: &str = "Thalweg";
 const SERVICE: &str = "kafka";
 
-/// Which node writes the lines.
+/// The node that writes the lines.
 #[derive(Clone, Debug)]
 pub struct Origin {
     /// `node.id`.
     pub node_id: i32,
-    /// The cluster's id.
+    /// The cluster id.
     pub cluster_id: String,
 }
 
-/// A class of events.
+/// An OCSF event class.
 struct Class {
     uid: u32,
     name: &'static str,
@@ -211,7 +211,7 @@ struct Dropped {
     administration: u64,
 }
 
-/// An event as a line, without its end.
+/// Formats an event as a line, without the line end.
 pub(crate) fn line(event: &Event, origin: &Origin) -> Vec<u8> {
     let client = &event.client;
     let line = match &event.what {
@@ -223,7 +223,7 @@ pub(crate) fn line(event: &Event, origin: &Origin) -> Vec<u8> {
     written(&at(event.time_ms, Line { metadata, ..line }))
 }
 
-/// The report of dropped events as a line.
+/// Formats a report of dropped events as a line.
 pub(crate) fn report(dropped: &[u64; KINDS], time_ms: i64, origin: &Origin) -> Vec<u8> {
     let of = |kind: AuditKind| dropped[kind as usize];
     let counts = Dropped {
@@ -318,7 +318,7 @@ fn authentication<'a>(client: &'a Client, login: &'a Login, origin: &'a Origin) 
     }
 }
 
-/// A line without what is particular to its event: a success.
+/// A line for a successful event, without the fields of a specific event type.
 fn begun<'a>(
     class: &Class,
     activity: Activity,
@@ -384,7 +384,7 @@ fn at(time_ms: i64, line: Line<'_>) -> Line<'_> {
 }
 
 fn written(line: &Line<'_>) -> Vec<u8> {
-    // Names of users and clients cannot look like others in a terminal either.
+    // Escapes invisible characters, so that user and client names cannot imitate others in a terminal.
     in_json(serde_json::to_string(line).expect("texts and numbers can be written")).into_bytes()
 }
 
@@ -531,7 +531,7 @@ mod tests {
         let report = value(&report(&[7, 0, 1, 0], 5, &origin()));
         assert_eq!(report["message"], "Audit events were dropped: 7 of denied, 1 of logins");
         assert_eq!(report["unmapped"]["dropped"]["denied"], 7);
-        // What OCSF requires of every event, and of these two classes.
+        // Fields that OCSF requires of every event, and of these two classes.
         let base =
             ["activity_id", "category_uid", "class_uid", "metadata", "severity_id", "time", "type_uid"];
         for (event, more) in [

@@ -1,4 +1,4 @@
-//! The near end of the trail: which events are wanted, how many in a second, and the queues to the outlets.
+//! The sending end of the trail: wanted kinds, rate limits, and the queues to the outlets.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,29 +19,30 @@ use crate::event::{Client, Decided, Event, What};
 use crate::inbox::Inbox;
 use crate::ocsf::Origin;
 
-/// Events that wait for an outlet.
+/// Maximum events in the queue of an outlet.
 const QUEUE_MAX: usize = 4096;
-/// The part of the events of a second that is left to sources that have had less than that part of them.
+/// Share of the rate reserved for sources that have used less than this share.
 const SPARE: f64 = 0.25;
 
-/// A principal that did not have to authenticate.
+/// The principal of unauthenticated clients.
 const ANONYMOUS: &str = "User:ANONYMOUS";
 
-/// An outlet: its name, and its queue.
+/// The name and queue of an outlet.
 struct Outlet {
     name: &'static str,
     queue: mpsc::Sender<Arc<Event>>,
     shared: Arc<Shared>,
 }
 
-/// How many events of a kind may be recorded now. A source is a principal, or an address where there is none yet.
+/// The rate limit of one kind. A source is a principal, or an address before authentication.
 struct Room {
     bucket: TokenBucket,
-    /// The second that `taken` is of.
+    /// The second of `taken`.
     second: i64,
-    /// How many events of each source were recorded in it, by the source's hash.
+    /// Events of each source in the current second, by the hash of the source.
     taken: BTreeMap<u64, f64>,
-    /// The same of the second before: a flood that goes on takes nothing of what is left to others when a second begins.
+    /// Events of each source in the previous second, so that a continuing flood cannot take the reserve when
+    /// a second begins.
     taken_before: BTreeMap<u64, f64>,
 }
 
@@ -55,7 +56,8 @@ impl Room {
         }
     }
 
-    /// Takes room for an event. A source that has had its part leaves some for others: its flood does not hide them.
+    /// Takes one event from the limit. A source above its share cannot take the reserve, so that a flood does
+    /// not hide other sources.
     fn take(&mut self, source: u64, limit: f64, now_ms: i64) -> bool {
         let second = now_ms / 1000;
         if self.second != second {
@@ -75,7 +77,7 @@ impl Room {
     }
 }
 
-/// Takes events.
+/// Records events.
 pub struct Trail {
     wanted: [bool; KINDS],
     limit: f64,
@@ -84,7 +86,8 @@ pub struct Trail {
     clock: Clock,
     sequence: AtomicU64,
     recorded: [AtomicU64; KINDS],
-    /// Permissions on the trail's own topic are no events: each would cause the next.
+    /// The trail's own topic. Permissions on this topic are not recorded, because each would cause another
+    /// event.
     topic: Option<String>,
     outlets: Vec<Outlet>,
 }
@@ -98,16 +101,16 @@ impl fmt::Debug for Trail {
 /// The counters of one outlet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Figures {
-    /// The outlet's name.
+    /// The outlet name.
     pub outlet: &'static str,
-    /// Events written.
+    /// The number of events written.
     pub written: u64,
-    /// Events dropped, with kind and reason.
+    /// The number of events dropped, by kind and reason.
     pub dropped: Vec<(AuditKind, DropReason, u64)>,
 }
 
 impl Trail {
-    /// A trail without outlets.
+    /// Creates a trail without outlets.
     pub fn new(settings: &AuditSettings, clock: Clock) -> Trail {
         let window = Window { samples: 1, sample_ms: 1000 };
         Trail {
@@ -123,7 +126,7 @@ impl Trail {
         }
     }
 
-    /// Adds an outlet; events are read at the far end.
+    /// Adds an outlet. Returns the receiving end of its queue.
     pub fn add_outlet(&mut self, name: &'static str, origin: Origin) -> Inbox {
         let (queue, events) = mpsc::channel(QUEUE_MAX);
         let shared = Arc::new(Shared::default());
@@ -131,13 +134,13 @@ impl Trail {
         Inbox::new(events, shared, origin, self.clock.clone())
     }
 
-    /// Whether events of a kind are wanted.
+    /// True if events of this kind are recorded.
     pub fn wants(&self, kind: AuditKind) -> bool {
         self.wanted[kind as usize]
     }
 
-    /// Records an event of a kind, if it is wanted and there are not too many: it is made then. `source` is who causes it: a
-    /// principal, or an address. Never waits.
+    /// Records an event if the kind is wanted and within the rate limit; only then, `make` is called.
+    /// `source` is the principal or address that caused the event. Never waits.
     pub fn record(&self, kind: AuditKind, source: &str, make: impl FnOnce() -> (Client, What)) {
         if !self.wants(kind) {
             return;
@@ -162,7 +165,7 @@ impl Trail {
         }
     }
 
-    /// Records a decision.
+    /// Records a decision of the authorizer.
     pub fn record_decision(&self, decision: &Decision<'_>, client: impl FnOnce() -> Client) {
         let is_allowed = decision.answer.is_allowed;
         let kind = if is_allowed { AuditKind::Allowed } else { AuditKind::Denied };
@@ -186,7 +189,7 @@ impl Trail {
         self.rooms[kind as usize].lock().take(hasher.finish(), self.limit, now_ms)
     }
 
-    /// Lets an outlet write what it has, and end.
+    /// Closes an outlet after its queue is written.
     pub fn close(&self, name: &str) {
         for outlet in self.outlets.iter().filter(|outlet| outlet.name == name) {
             outlet.shared.is_closing.store(true, Ordering::Release);
@@ -194,7 +197,7 @@ impl Trail {
         }
     }
 
-    /// Events recorded, by kind.
+    /// The number of recorded events, by kind.
     pub fn recorded(&self) -> impl Iterator<Item = (AuditKind, u64)> {
         AuditKind::ALL
             .into_iter()

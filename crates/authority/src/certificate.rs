@@ -1,4 +1,4 @@
-//! What a certificate in a file says: its hosts, and until when it is valid.
+//! The hosts and the expiry date of a certificate file.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -13,14 +13,14 @@ use crate::error::AuthorityError;
 /// The first certificate of a PEM file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certificate {
-    /// Names and addresses that it is valid for.
+    /// The DNS names and IP addresses of the certificate.
     pub hosts: BTreeSet<String>,
-    /// The end of its validity.
+    /// The end of the validity.
     pub expires: DateTime<Utc>,
 }
 
 impl Certificate {
-    /// Reads a file.
+    /// Reads a PEM file.
     pub fn read(file: &Path) -> Result<Certificate, AuthorityError> {
         let text = crate::read(file)?;
         let unreadable = || AuthorityError::NoCertificate { path: file.to_owned() };
@@ -33,16 +33,16 @@ impl Certificate {
         Ok(Certificate { hosts, expires: expires.ok_or_else(unreadable)? })
     }
 
-    /// The given hosts that it is not valid for.
+    /// The given hosts that the certificate does not cover.
     pub fn lacks<'a>(&self, hosts: &'a [String]) -> Vec<&'a str> {
         let canonical =
             |host: &str| host.parse().map_or(host.to_owned(), |address: IpAddr| address.to_string());
         hosts.iter().filter(|host| !self.hosts.contains(&canonical(host))).map(String::as_str).collect()
     }
 
-    /// Days of validity that are left; negative once it has expired.
+    /// The remaining days of validity; negative after expiry.
     pub fn days_left(&self, now: DateTime<Utc>) -> i64 {
-        // Rounded down, so that one that has just expired has -1.
+        // Rounded down, so that a certificate that has just expired has -1.
         (self.expires - now).num_seconds().div_euclid(24 * 60 * 60)
     }
 }

@@ -1,8 +1,8 @@
-//! The directory of a secured node or cluster: the authority, the certificates of nodes, passwords, and the settings that
-//! follow from them, for nodes and for clients.
+//! The directory of a secured node or cluster: the authority, node certificates, passwords, and the resulting
+//! settings of nodes and clients.
 //!
-//! Without `ca.key` it is the directory of a node that has joined: the certificate was signed elsewhere, and can only be
-//! checked here.
+//! A directory without `ca.key` belongs to a node that has joined a cluster: the certificate was signed
+//! elsewhere, and can only be checked here.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -16,69 +16,69 @@ use crate::secret::{password, protect, refresh_secret, replace_secret, write_fir
 use crate::settings::{LoginModule, MECHANISM, Settings, jaas, keystore, settings, truststore};
 use crate::{Authority, CA_CERTIFICATE, CA_KEY, Purpose, SIGNED_DAYS, is_there, read};
 
-/// The administrator, whose password is in the metadata.
+/// The administrator. The password is stored in the metadata.
 pub const ADMIN: &str = "admin";
-/// The user that nodes log in as; its password is in their settings only.
+/// The user of nodes. The password is only in the settings of nodes.
 pub const NODE: &str = "node";
-/// The user of hosted streams, whose password is in the metadata.
+/// The user of hosted streams. The password is stored in the metadata.
 pub const STREAMS: &str = "streams";
-/// The secret of delegation tokens.
+/// The name of the delegation token secret.
 const TOKENS: &str = "tokens";
-/// The listener of brokers, for clients and brokers.
+/// The listener of brokers, for clients and other brokers.
 const LISTENER: &str = "SASL_SSL";
-/// Hosts that every node's certificate is valid for: clients on its machine use them.
+/// Hosts of every node certificate, for clients on the same machine.
 const LOOPBACK: [&str; 3] = ["127.0.0.1", "::1", "localhost"];
-/// The most hosts that a new certificate takes over from the old one.
+/// Maximum hosts that a new certificate inherits from the old one.
 const OLD_HOSTS_MAX: usize = 32;
-/// Days before its end at which a certificate that cannot be signed here is reported.
+/// Remaining days at which an expiring certificate that cannot be signed here is reported.
 const REPORTED_DAYS: i64 = 30;
 
-/// Whether a directory may begin with a new authority.
+/// The permission to create an authority in a new directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Founding {
-    /// It may.
+    /// A new authority may be created.
     Allowed,
-    /// The node joins a cluster, which has one.
+    /// The node joins a cluster that has an authority.
     Refused,
 }
 
-/// A password, and whether it was made just now.
+/// A password, existing or new.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Password {
-    /// The password.
+    /// The password in clear text.
     pub text: String,
-    /// Whether its file was missing.
+    /// True if the password was just created.
     pub is_new: bool,
 }
 
 /// Files of client settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientFiles {
-    /// For Java, and for `--command-config`.
+    /// For Java clients, and for `--command-config`.
     pub java: PathBuf,
     /// For librdkafka.
     pub librdkafka: PathBuf,
 }
 
-/// A node's certificate, which is valid and names its hosts.
+/// A valid node certificate that covers the node's hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeCertificate {
-    /// The PEM file: certificate and key.
+    /// The PEM file with certificate and key.
     pub file: PathBuf,
-    /// Whether it was signed just now.
+    /// True if the certificate was just signed.
     pub is_new: bool,
-    /// The days that are left, if it ends soon and cannot be signed again here.
+    /// The remaining days, if the certificate expires soon and cannot be signed again here.
     pub ends_in_days: Option<i64>,
 }
 
-/// The directory.
+/// The directory of a secured node or cluster.
 pub struct Directory {
     dir: PathBuf,
-    /// None where another directory has the authority's key.
+    /// None if the authority's key is in another directory.
     authority: Option<Authority>,
-    /// Secrets that others could read until now.
+    /// Secrets that other users could read until now.
     exposed: Vec<PathBuf>,
-    /// Whether the authority was made just now, though the directory had been in use.
+    /// True if an authority was just created in a directory already in use.
     has_new_authority: bool,
 }
 
@@ -89,7 +89,7 @@ impl fmt::Debug for Directory {
 }
 
 impl Directory {
-    /// Opens the directory. An authority is made where there is none, if that is allowed.
+    /// Opens the directory. Creates a missing authority, if `founding` allows it.
     pub fn open(dir: &Path, founding: Founding, node: u32) -> Result<Directory, AuthorityError> {
         let dir = crate::absolute(dir)?;
         let has_key = is_there(&dir.join(CA_KEY))?;
@@ -122,32 +122,33 @@ impl Directory {
         Ok(())
     }
 
-    /// Where it is.
+    /// The path of the directory.
     pub fn path(&self) -> &Path {
         &self.dir
     }
 
-    /// Whether it can sign certificates.
+    /// True if the directory can sign certificates.
     pub fn has_authority(&self) -> bool {
         self.authority.is_some()
     }
 
-    /// Whether the authority was lost, and another was made: what the old one signed is worth nothing now.
+    /// True if a new authority replaced a lost one. Certificates of the lost one are no longer valid.
     pub fn has_new_authority(&self) -> bool {
         self.has_new_authority
     }
 
-    /// Secrets that users other than their owner could read until now.
+    /// Secrets that other users could read until now.
     pub fn exposed(&self) -> &[PathBuf] {
         &self.exposed
     }
 
-    /// The file with the authority's certificate.
+    /// The file of the authority's certificate.
     pub fn ca_file(&self) -> PathBuf {
         self.dir.join(CA_CERTIFICATE)
     }
 
-    /// The password of a user; made where it is missing. Where nodes join, those of the cluster were copied.
+    /// The password of a user, created if missing. A joining node has copies of the cluster's passwords
+    /// instead.
     pub fn password(&self, user: &str) -> Result<Password, AuthorityError> {
         let file = self.dir.join(format!("{user}.password"));
         if !is_there(&file)? {
@@ -166,7 +167,7 @@ impl Directory {
         }
     }
 
-    /// The same, or none where this directory was not given it.
+    /// The password of a user; none if a joining node lacks a copy.
     pub fn known_password(&self, user: &str) -> Result<Option<Password>, AuthorityError> {
         match self.authority.is_some() || is_there(&self.dir.join(format!("{user}.password")))? {
             true => self.password(user).map(Some),
@@ -174,8 +175,8 @@ impl Directory {
         }
     }
 
-    /// The certificate of a node that others reach by these hosts. It is signed again if a host is missing, if a third of its
-    /// life is left, or if the authority has changed.
+    /// The certificate of a node that is reachable by these hosts. A new certificate is signed if a host is
+    /// missing, if a third of the validity or less remains, or if the authority has changed.
     pub fn node_certificate(
         &self,
         node: u32,
@@ -203,7 +204,7 @@ impl Directory {
             let hosts = hosts.iter().map(|host| format!(" --host {host}")).collect();
             return Err(AuthorityError::NotRenewable { path: file, why, name, hosts });
         };
-        // One that cannot be read is replaced.
+        // An unreadable certificate is replaced.
         let held = held.and_then(Result::ok);
         let hosts: BTreeSet<String> = hosts.iter().cloned().chain(LOOPBACK.map(str::to_owned)).collect();
         let wanted: Vec<String> = hosts.iter().cloned().collect();
@@ -219,7 +220,7 @@ impl Directory {
         Ok(NodeCertificate { file, is_new: true, ends_in_days: None })
     }
 
-    /// Kafka's settings for a node with this certificate: certificates, the logins of nodes, the listeners' protocols, ACLs.
+    /// Kafka's settings of a node with this certificate: certificates, node logins, listener protocols, ACLs.
     pub fn node_settings(&self, certificate: &Path, controller: &str) -> Result<Settings, AuthorityError> {
         let login = jaas(LoginModule::Plain, NODE, &self.password(NODE)?.text, true);
         let (clients, nodes) = (LISTENER.to_ascii_lowercase(), controller.to_ascii_lowercase());
@@ -244,7 +245,7 @@ impl Directory {
         Ok(all)
     }
 
-    /// Settings of a client that logs in as this user.
+    /// The settings of a client with the login of this user.
     pub fn client_settings(&self, user: &str) -> Result<Settings, AuthorityError> {
         let (mechanism, module) = match user {
             NODE => ("PLAIN", LoginModule::Plain),
@@ -259,15 +260,15 @@ impl Directory {
         Ok(all)
     }
 
-    /// Writes the settings of a client into `NAME.properties`.
+    /// Writes the settings of a client to `NAME.properties`.
     pub fn write_client_settings(&self, user: &str) -> Result<PathBuf, AuthorityError> {
         let file = self.dir.join(format!("{user}.properties"));
         refresh_secret(&file, &lines(&self.client_settings(user)?))?;
         Ok(file)
     }
 
-    /// Writes the administrator's settings, with the addresses of brokers. Those in the file stay if `bootstrap` is one of
-    /// them: the nodes of a cluster may share this directory.
+    /// Writes the settings of the administrator, with bootstrap servers. If the existing servers include
+    /// `bootstrap`, the whole list is kept, because the nodes of a cluster may share this directory.
     pub fn write_admin_settings(&self, bootstrap: &str) -> Result<ClientFiles, AuthorityError> {
         let files = ClientFiles {
             java: self.dir.join("client.properties"),
@@ -292,7 +293,8 @@ impl Directory {
         Ok(files)
     }
 
-    /// Writes what a node on another machine needs into a directory: its certificate and the secrets of nodes.
+    /// Writes the files of a node on another machine: its certificate, the authority's certificate and the
+    /// secrets of nodes.
     pub fn export(
         &self,
         node: u32,
@@ -316,12 +318,12 @@ impl Directory {
     }
 }
 
-/// The name of a node's certificate, and of its files.
+/// The name of a node's certificate and files.
 fn node_name(node: u32) -> String {
     format!("node-{node}")
 }
 
-/// A properties file.
+/// The text of a properties file.
 fn lines(settings: &Settings) -> String {
     settings.iter().map(|(key, value)| format!("{key}={value}\n")).collect()
 }

@@ -1,15 +1,15 @@
-//! Errors of the authority, each with the file or the host that is wrong.
+//! Errors of the authority, each with the faulty file or host.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why a certificate could not be made.
+/// The reason for a failed operation of the authority.
 #[derive(Debug, thiserror::Error)]
 pub enum AuthorityError {
-    /// A file or directory.
+    /// A file that cannot be read or written.
     #[error(transparent)]
     File(#[from] FileFailed),
-    /// A file that is not what its name says.
+    /// A file that is not in the expected format.
     #[error("{path} is not in PEM, or damaged: {source}")]
     Damaged {
         /// The file.
@@ -26,7 +26,7 @@ pub enum AuthorityError {
     /// A host that is neither a name nor an address.
     #[error("the hosts {hosts} are not all names or addresses: {source}")]
     Hosts {
-        /// All of them.
+        /// All requested hosts.
         hosts: String,
         /// The cause.
         source: rcgen::Error,
@@ -37,20 +37,20 @@ pub enum AuthorityError {
         /// The file.
         path: PathBuf,
     },
-    /// A directory without an authority, for a node of a cluster that has one.
+    /// A missing file in the directory of a joining node.
     #[error(
         "{dir} has no {file}. A node that joins a cluster needs its certificate from the cluster's authority. There, run \
          `thalweg security certificate node {name} --host HOST --export {name}-security`, and copy this directory to {dir}"
     )]
     NotIssued {
-        /// The directory.
+        /// The directory of the joining node.
         dir: PathBuf,
         /// The missing file.
         file: String,
-        /// The node.
+        /// The name of the node.
         name: String,
     },
-    /// A certificate that its holder cannot have signed again.
+    /// An unsuitable certificate that cannot be signed again here.
     #[error(
         "{path} {why}, and there is no ca.key beside it to sign another. Where the authority is, run \
          `thalweg security certificate node {name}{hosts} --export {name}-security`, and copy its files here"
@@ -58,14 +58,14 @@ pub enum AuthorityError {
     NotRenewable {
         /// The certificate.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault of the certificate.
         why: String,
-        /// The node.
+        /// The name of the node.
         name: String,
-        /// The options with its hosts.
+        /// The `--host` options for a new certificate.
         hosts: String,
     },
-    /// A key or a signature.
+    /// A failure to create a key or a certificate.
     #[error("Cannot make a key or a certificate: {0}")]
     Signing(#[from] rcgen::Error),
 }
@@ -78,12 +78,12 @@ pub struct FileFailed {
     pub what: &'static str,
     /// The file.
     pub path: PathBuf,
-    /// The system's error.
+    /// The operating system's error.
     pub source: io::Error,
 }
 
 impl FileFailed {
-    /// For `map_err`.
+    /// Creates an error, for `map_err`.
     pub(crate) fn at(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> FileFailed {
         let path = path.to_owned();
         move |source| FileFailed { what, path, source }

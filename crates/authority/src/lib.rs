@@ -1,8 +1,8 @@
-//! A certificate authority in a directory, the certificates that it signs, and what else a secured cluster begins with:
+//! A certificate authority in a directory, its certificates, and the other parts of a secured cluster:
 //! passwords, and the settings of nodes and clients.
 //!
-//! Keys are ECDSA P-256: every client knows it, and a handshake costs a tenth of RSA's. Files with keys can be read by their
-//! owner only; an existing key is never written over.
+//! Keys are ECDSA P-256: every client supports this curve, and a handshake costs a tenth of one with RSA.
+//! Only the owner can read key files, and existing keys are never overwritten.
 
 mod certificate;
 mod directory;
@@ -27,9 +27,9 @@ pub use settings::{LoginModule, MECHANISM, Settings, jaas, keystore, truststore}
 
 const CA_CERTIFICATE: &str = "ca.crt";
 const CA_KEY: &str = "ca.key";
-/// How long the authority's own certificate holds.
+/// Validity of the authority's certificate in days.
 const CA_DAYS: i64 = 3650;
-/// How long those that it signs hold.
+/// Validity of signed certificates in days.
 const SIGNED_DAYS: i64 = 825;
 
 /// Signs certificates for nodes and clients.
@@ -39,22 +39,22 @@ pub struct Authority {
     certificate: String,
 }
 
-/// What a certificate is for.
+/// The purpose of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// A node: it serves, and connects to other nodes.
+    /// A node, as a server, and as a client of other nodes.
     Node,
     /// A client.
     Client,
 }
 
 impl Authority {
-    /// The authority of a directory; made where there is none yet.
+    /// Opens the authority of a directory, created if missing.
     pub fn open_or_create(dir: &Path) -> Result<Authority, AuthorityError> {
         make_directory(dir)?;
         let dir = absolute(dir)?;
         if !is_there(&dir.join(CA_KEY))? {
-            // Another process may have been first: its key counts.
+            // The key of a concurrent process may win.
             secret::write_first_secret(&dir.join(CA_KEY), &KeyPair::generate()?.serialize_pem())?;
         }
         if !is_there(&dir.join(CA_CERTIFICATE))? {
@@ -63,7 +63,7 @@ impl Authority {
         Authority::open(&dir)
     }
 
-    /// The authority of a directory.
+    /// Opens the existing authority of a directory.
     pub fn open(dir: &Path) -> Result<Authority, AuthorityError> {
         let dir = absolute(dir)?;
         let (key, certificate) = (read(&dir.join(CA_KEY))?, read(&dir.join(CA_CERTIFICATE))?);
@@ -73,13 +73,13 @@ impl Authority {
         Ok(Authority { dir, issuer, certificate })
     }
 
-    /// The file with its certificate, which peers trust.
+    /// The file of the authority's certificate, trusted by peers.
     pub fn certificate_file(&self) -> PathBuf {
         self.dir.join(CA_CERTIFICATE)
     }
 
-    /// Signs a certificate into `NAME.pem`, with the key and the authority's certificate beside it: Kafka's PEM keystore.
-    /// An existing key is used again.
+    /// Signs a certificate into `NAME.pem`, which also contains the key and the authority's certificate:
+    /// Kafka's PEM keystore. An existing key is reused.
     pub fn sign(&self, name: &str, purpose: Purpose, hosts: &[String]) -> Result<PathBuf, AuthorityError> {
         self.sign_for(name, purpose, hosts, SIGNED_DAYS)
     }
@@ -119,13 +119,13 @@ impl Authority {
     }
 }
 
-/// Creates a directory for its owner only, and those above it.
+/// Creates a directory and its missing parents, accessible to the owner only.
 pub fn make_directory(dir: &Path) -> Result<(), AuthorityError> {
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
     Ok(made.map_err(FileFailed::at("create", dir))?)
 }
 
-/// Clients get its paths in their settings.
+/// The absolute path, because client settings contain paths of this directory.
 fn absolute(dir: &Path) -> Result<PathBuf, AuthorityError> {
     Ok(std::path::absolute(dir).map_err(FileFailed::at("read", dir))?)
 }
@@ -134,7 +134,7 @@ fn damaged(path: PathBuf) -> impl FnOnce(rcgen::Error) -> AuthorityError {
     move |source| AuthorityError::Damaged { path, source }
 }
 
-/// Signs the authority's own certificate. Certificates signed under an earlier one of the same key stay valid.
+/// Signs the authority's own certificate. Certificates signed with the same key stay valid.
 fn certify(dir: &Path) -> Result<(), AuthorityError> {
     let mut params = CertificateParams::new(Vec::new())?;
     params.distinguished_name.push(DnType::CommonName, "Thalweg cluster authority");
@@ -147,7 +147,7 @@ fn certify(dir: &Path) -> Result<(), AuthorityError> {
     secret::write_first_public(&dir.join(CA_CERTIFICATE), &certificate.pem()).map(drop)
 }
 
-/// From yesterday, since clocks differ.
+/// Sets the validity, starting yesterday because clocks differ.
 fn hold_for(params: &mut CertificateParams, days: i64) {
     let date = |day: NaiveDate| {
         let part = |number: u32| u8::try_from(number).expect("days and months are small");
@@ -158,7 +158,7 @@ fn hold_for(params: &mut CertificateParams, days: i64) {
     params.not_after = date(today + Duration::days(days));
 }
 
-/// Whether a file is there; an error where that cannot be seen.
+/// True if a file exists. Returns an error if the check fails.
 fn is_there(file: &Path) -> Result<bool, AuthorityError> {
     Ok(file.try_exists().map_err(FileFailed::at("read", file))?)
 }

@@ -1,4 +1,4 @@
-//! Secrets, and the files that only their owner may read.
+//! Secrets, and files that only the owner can read.
 
 use std::io::Write;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
@@ -10,21 +10,21 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use crate::error::{AuthorityError, FileFailed};
 
-/// Random bytes of a password.
+/// Random bytes in a password.
 const PASSWORD_LEN: usize = 24;
 
-/// A random password without characters that need quotes.
+/// A random password without characters that need quoting.
 pub fn password() -> String {
     let mut random = [0; PASSWORD_LEN];
     getrandom::fill(&mut random).expect("the system gives randomness");
     URL_SAFE_NO_PAD.encode(random)
 }
 
-/// Who may read a file: its owner, or everybody.
+/// File modes: readable by the owner, or by all users.
 const SECRET: u32 = 0o600;
 const PUBLIC: u32 = 0o644;
 
-/// Writes a file that is not there yet.
+/// Creates a secret file. Fails if the file exists.
 pub fn write_new_secret(file: &Path, text: &str) -> Result<(), AuthorityError> {
     write_new(file, text, SECRET)
 }
@@ -40,13 +40,13 @@ fn write_new(file: &Path, text: &str, mode: u32) -> Result<(), AuthorityError> {
     Ok(written.map_err(FileFailed::at("write", file))?)
 }
 
-/// The same, whole: a reader finds all of it or nothing. Of several processes that begin at once one writes it, and the others
-/// read what it wrote. Returns whether this one did.
+/// Creates a secret file atomically: readers find no file or a complete one. If several processes compete,
+/// one creates the file, and the others use it. Returns true if this process created it.
 pub(crate) fn write_first_secret(file: &Path, text: &str) -> Result<bool, AuthorityError> {
     write_first(file, text, SECRET)
 }
 
-/// The same, for everybody to read.
+/// Creates a public file atomically, as [`write_first_secret`] does.
 pub(crate) fn write_first_public(file: &Path, text: &str) -> Result<bool, AuthorityError> {
     write_first(file, text, PUBLIC)
 }
@@ -55,7 +55,7 @@ fn write_first(file: &Path, text: &str, mode: u32) -> Result<bool, AuthorityErro
     let new = beside(file);
     write_new(&new, text, mode)?;
     let linked = std::fs::hard_link(&new, file);
-    // It is a second name at most.
+    // At most a second link to the file.
     let _ = std::fs::remove_file(&new);
     match linked {
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(false),
@@ -63,14 +63,14 @@ fn write_first(file: &Path, text: &str, mode: u32) -> Result<bool, AuthorityErro
     }
 }
 
-/// Writes a secret in place of what is there: a reader finds the one or the other, whole.
+/// Replaces a secret atomically: readers find the old or the new file, complete.
 pub fn replace_secret(file: &Path, text: &str) -> Result<(), AuthorityError> {
     let new = beside(file);
     write_new_secret(&new, text)?;
     Ok(std::fs::rename(&new, file).map_err(FileFailed::at("write", file))?)
 }
 
-/// A name in the same folder that no other writer uses; what an interrupted process left there is removed.
+/// A unique name in the same directory, free of leftovers of an interrupted process.
 fn beside(file: &Path) -> PathBuf {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let mut name = file.as_os_str().to_owned();
@@ -80,7 +80,7 @@ fn beside(file: &Path) -> PathBuf {
     name
 }
 
-/// The same, where the text differs. A complete directory can be on a read-only file system.
+/// Replaces a secret if the text differs, so that a complete directory may be on a read-only file system.
 pub(crate) fn refresh_secret(file: &Path, text: &str) -> Result<(), AuthorityError> {
     match std::fs::read_to_string(file) {
         Ok(known) if known == text => Ok(()),
@@ -88,7 +88,7 @@ pub(crate) fn refresh_secret(file: &Path, text: &str) -> Result<(), AuthorityErr
     }
 }
 
-/// Takes a secret's file from group and others. Returns whether they could read it.
+/// Removes the rights of group and others on a secret. Returns true if there were any.
 pub(crate) fn protect(file: &Path) -> Result<bool, AuthorityError> {
     let metadata = std::fs::metadata(file).map_err(FileFailed::at("read", file))?;
     let is_open = metadata.permissions().mode() & 0o077 != 0;

@@ -1,12 +1,12 @@
-//! Kafka's settings for stores of certificates and for logins.
+//! Kafka's settings for certificate stores and logins.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Settings by key.
+/// Settings by name.
 pub type Settings = BTreeMap<String, String>;
 
-/// The mechanism by which users authenticate.
+/// The SASL mechanism of users.
 pub const MECHANISM: &str = "SCRAM-SHA-512";
 
 /// A login module of Kafka.
@@ -14,7 +14,7 @@ pub const MECHANISM: &str = "SCRAM-SHA-512";
 pub enum LoginModule {
     /// Sends the password.
     Plain,
-    /// Proves to have it.
+    /// Proves knowledge of the password.
     Scram,
 }
 
@@ -27,7 +27,7 @@ impl LoginModule {
     }
 }
 
-/// A line of `sasl.jaas.config`. With `admits`, a listener of PLAIN lets the user in by it.
+/// The value of `sasl.jaas.config`. With `admits`, a PLAIN listener accepts the user.
 pub fn jaas(module: LoginModule, user: &str, password: &str, admits: bool) -> String {
     let class = module.class();
     let users = if admits { format!(" user_{user}=\"{password}\"") } else { String::new() };
@@ -36,12 +36,12 @@ pub fn jaas(module: LoginModule, user: &str, password: &str, admits: bool) -> St
     )
 }
 
-/// The certificate and key of a PEM file.
+/// Settings of a PEM file with certificate and key.
 pub fn keystore(file: &Path) -> Settings {
     store("keystore", file)
 }
 
-/// The trusted certificates of a PEM file.
+/// Settings of a PEM file with trusted certificates.
 pub fn truststore(file: &Path) -> Settings {
     store("truststore", file)
 }
@@ -53,7 +53,7 @@ fn store(kind: &str, file: &Path) -> Settings {
     ])
 }
 
-/// From pairs.
+/// Converts pairs to settings.
 pub(crate) fn settings<const N: usize>(pairs: [(&str, String); N]) -> Settings {
     pairs.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
 }

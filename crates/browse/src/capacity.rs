@@ -1,9 +1,10 @@
-//! The processors and the memory that all searches of a process take together, where the process has other work: a broker's.
+//! The processor time and memory of all searches in a process with other work, such as a broker.
 //!
-//! - **Turns.** Searches compute on threads of low priority, and only those that have a turn: half as many as there are processors,
-//!   one of each principal. A turn is short, and is given up where a search waits for its reader.
-//! - **Memory.** A batch may be stored in a few kilobytes and open to 100 MiB. Each search opens batches up to
-//!   [`OPENED_BYTES`]; for larger ones, up to [`OPENED_BYTES_MAX`], there are [`LARGE`] places, one of each principal.
+//! - **Turns.** Searches compute on low-priority threads, and only during a turn: there are half as many
+//!   turns as processors, and one per principal. A turn is short, and ends early if the search waits for its
+//!   reader.
+//! - **Memory.** A batch of a few kilobytes may decompress to 100 MiB. Each search decompresses batches up to
+//!   [`OPENED_BYTES`]; for batches up to [`OPENED_BYTES_MAX`] there are [`LARGE`] places, one per principal.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,29 +17,29 @@ use tokio::time::Instant;
 
 use crate::filter::Filter;
 
-/// The length of a turn.
+/// Duration of a turn.
 const TURN: Duration = Duration::from_millis(20);
-/// The size to which every search may open a batch.
+/// Maximum decompressed bytes of a batch in any search.
 pub const OPENED_BYTES: usize = 4 << 20;
-/// The size to which a search with a place for a large batch may open it.
+/// Maximum decompressed bytes of a batch in a search with a place for large batches.
 pub const OPENED_BYTES_MAX: usize = 64 << 20;
-/// Searches that have a large batch open at once.
+/// Maximum concurrent searches with a large batch.
 const LARGE: usize = 2;
-/// How long a search waits for a place to open a large batch.
+/// Maximum wait for a large-batch place.
 const LARGE_PATIENCE: Duration = Duration::from_secs(2);
-/// The limits of large batches, in an error.
+/// The limits of large batches, for error messages.
 pub const LARGE_RULE: &str = "batches that open to more than 4 MiB are searched by two principals at once, and none to more than 64 MiB";
-/// The lowest priority of Linux.
+/// The lowest priority on Linux.
 const NICE: i32 = 19;
 
-/// The processors and the memory of all searches together.
+/// The capacity shared by all searches.
 #[derive(Debug)]
 pub struct Capacity {
     turns: Places<Arc<str>>,
     large: Places<Arc<str>>,
 }
 
-/// The capacity, for the searches of one principal.
+/// A principal's access to the capacity.
 #[derive(Clone, Debug)]
 pub struct Share {
     capacity: Arc<Capacity>,
@@ -46,7 +47,7 @@ pub struct Share {
 }
 
 impl Default for Capacity {
-    /// As much as leaves the broker of this machine its processors and memory.
+    /// Leaves half of the processors, and most of the memory, to the broker on this machine.
     fn default() -> Capacity {
         let processors = std::thread::available_parallelism().map_or(1, |count| count.get());
         Capacity { turns: Places::new((processors / 2).max(1), 1), large: Places::new(LARGE, 1) }
@@ -59,13 +60,13 @@ impl Share {
         Share { capacity: Arc::clone(capacity), principal: Arc::clone(principal) }
     }
 
-    /// Compiles an expression: deep ones and long patterns take a while, in a turn.
+    /// Compiles an expression within a turn, because deep expressions and long patterns take time.
     pub async fn filter(&self, text: &str) -> Result<Filter, NoExpression> {
         let (to, compiled) = oneshot::channel();
         let (text, turn) = (text.to_owned(), self.capacity.turns.take(&self.principal).await);
         let compile = move || {
             lower_priority();
-            // The reader may have gone.
+            // The caller may have been cancelled.
             let _ = to.send(Expression::compile(&text));
             drop(turn);
         };
@@ -76,19 +77,19 @@ impl Share {
         Ok(Filter { expression: Some(Arc::new(expression)), ..Filter::default() })
     }
 
-    /// Waits for a place to open a large batch, but not for long.
+    /// Waits for a place to decompress a large batch, for a short time.
     pub fn large(&self, runtime: &Handle) -> Option<Place> {
         let place = self.capacity.large.take(&self.principal);
         runtime.block_on(async { tokio::time::timeout(LARGE_PATIENCE, place).await }).ok()
     }
 
-    /// The turns of a thread, which does not have one yet.
+    /// The turns of one thread, initially without a turn.
     pub fn turns(&self, runtime: Handle) -> Turns {
         Turns { share: self.clone(), runtime, place: None, until: Instant::now() }
     }
 }
 
-/// The turns of a thread that scans. It is no thread of a runtime.
+/// The turns of a scanning thread, which must not be a runtime thread.
 pub struct Turns {
     share: Share,
     runtime: Handle,
@@ -97,7 +98,7 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// Waits for a turn, unless the thread has one that is not over.
+    /// Waits for a turn, unless the current turn has time left.
     pub fn take(&mut self) {
         if self.place.is_some() && Instant::now() < self.until {
             return;
@@ -107,17 +108,17 @@ impl Turns {
         self.until = Instant::now() + TURN;
     }
 
-    /// Leaves the processor to others.
+    /// Gives up the turn.
     pub fn give_up(&mut self) {
         self.place = None;
     }
 }
 
-/// Gives this thread, and those that it starts, the lowest priority.
+/// Gives this thread, and threads started by it, the lowest priority.
 pub fn lower_priority() {
-    // Elsewhere, `nice` is for the whole process.
+    // On other systems, `nice` applies to the whole process.
     if cfg!(target_os = "linux") {
-        // Without it, a search leaves the processor later.
+        // If `nice` fails, the scheduler only preempts a search later.
         let _ = rustix::process::nice(NICE);
     }
 }

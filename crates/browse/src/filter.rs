@@ -1,4 +1,4 @@
-//! The condition of a search: cheap tests on bytes first, an expression last.
+//! The filter of a search: cheap tests on bytes first, the expression last.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -8,25 +8,25 @@ use thalweg_record::{Headers, Record};
 use thalweg_stream::expression::{Expression, NoExpression};
 use thalweg_stream::message::{Header, HeaderBuffer, Message};
 
-/// A header: its name and value as far as they may be seen.
+/// A header with name and value after masking.
 pub type MaskedHeader<'a> = (Cow<'a, [u8]>, Option<Cow<'a, [u8]>>);
 
-/// A test of a text.
+/// A test of a key, value or header value.
 #[derive(Clone, Debug)]
 pub enum TextTest {
-    /// It equals these bytes.
+    /// Equal to these bytes.
     Equals(Vec<u8>),
-    /// It contains these bytes.
+    /// Contains these bytes.
     Contains(Box<Finder<'static>>),
 }
 
 impl TextTest {
-    /// Whether it contains this text.
+    /// A test for a substring.
     pub fn contains(text: &str) -> TextTest {
         TextTest::Contains(Box::new(Finder::new(text.as_bytes()).into_owned()))
     }
 
-    /// Whether it equals this text.
+    /// A test for equality.
     pub fn equals(text: &str) -> TextTest {
         TextTest::Equals(text.as_bytes().to_vec())
     }
@@ -43,59 +43,59 @@ impl TextTest {
 /// A test of a header.
 #[derive(Clone, Debug)]
 pub struct HeaderTest {
-    /// Its name.
+    /// The header name.
     pub name: String,
-    /// A test of its value; none if it need only be there.
+    /// A test of the header value; none if the presence of the header suffices.
     pub value: Option<TextTest>,
 }
 
-/// The condition. Empty parts hold for every message.
+/// The filter. Unset parts match every message.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
-    /// The key.
+    /// A test of the key.
     pub key: Option<TextTest>,
-    /// The value.
+    /// A test of the value.
     pub value: Option<TextTest>,
-    /// Headers, all of them.
+    /// Tests of headers, which must all succeed.
     pub headers: Vec<HeaderTest>,
-    /// The earliest timestamp, in milliseconds since 1970.
+    /// The earliest timestamp in milliseconds since 1970.
     pub from_ms: Option<i64>,
-    /// The timestamp that is too late.
+    /// The first timestamp after the range.
     pub until_ms: Option<i64>,
-    /// An expression that is true.
+    /// An expression that must be true.
     pub expression: Option<Arc<Expression>>,
 }
 
 /// The result for one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It matches.
+    /// The message matches.
     Match,
-    /// It does not match.
+    /// The message does not match.
     NoMatch,
-    /// The expression has no value for it, because it is no JSON, or lacks a field.
+    /// The expression has no value for the message, which is not JSON or lacks a field.
     NoValue,
 }
 
-/// A message as a condition sees it: decoded and masked.
+/// A message after decoding and masking, for the filter.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidate<'a> {
-    /// The key.
+    /// The key after decoding and masking.
     pub key: Option<&'a [u8]>,
-    /// The value.
+    /// The value after decoding and masking; none for a tombstone.
     pub value: Option<&'a [u8]>,
     /// The headers, before masking.
     pub headers: Headers<'a>,
     /// The timestamp, in milliseconds since 1970.
     pub timestamp: i64,
-    /// The offset.
+    /// The offset of the record.
     pub offset: i64,
-    /// The headers after masking, where rules may hide parts of them.
+    /// The headers after masking, if rules may hide parts of headers.
     pub masked_headers: Option<&'a [MaskedHeader<'a>]>,
 }
 
 impl<'a> Candidate<'a> {
-    /// A record without masks.
+    /// A record without decoding or masking.
     pub fn of(record: &Record<'a>) -> Candidate<'a> {
         Candidate {
             key: record.key,
@@ -107,7 +107,7 @@ impl<'a> Candidate<'a> {
         }
     }
 
-    /// The headers, masked.
+    /// The headers, masked if necessary.
     pub fn headers(&self) -> impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)> + use<'a> {
         let plain = self.masked_headers.is_none().then_some(self.headers);
         let plain = plain.into_iter().flatten().map(|header| (header.key, header.value));
@@ -116,17 +116,17 @@ impl<'a> Candidate<'a> {
     }
 }
 
-/// Memory that is used again from message to message.
+/// Buffers reused between messages.
 #[derive(Debug, Default)]
 pub struct Scratch(HeaderBuffer);
 
 impl Filter {
-    /// The filter of an expression.
+    /// A filter that consists of an expression.
     pub fn expression(text: &str) -> Result<Filter, NoExpression> {
         Ok(Filter { expression: Some(Arc::new(Expression::compile(text)?)), ..Filter::default() })
     }
 
-    /// Whether every message matches.
+    /// True if every message matches.
     pub fn is_empty(&self) -> bool {
         self.key.is_none()
             && self.value.is_none()
@@ -136,15 +136,15 @@ impl Filter {
             && self.expression.is_none()
     }
 
-    /// Whether a timestamp is in range. The only test that needs no content.
+    /// True if a timestamp is in range. No other test works without the content.
     #[inline]
     pub fn takes_time(&self, timestamp: i64) -> bool {
         self.from_ms.is_none_or(|from| timestamp >= from)
             && self.until_ms.is_none_or(|until| timestamp < until)
     }
 
-    /// Whether a control record is taken, by its timestamp: its key and value are no message's, so that no condition of content
-    /// holds for it.
+    /// True if a control record with this timestamp matches. A filter on content never matches, because
+    /// control records have no message content.
     pub fn takes_marker(&self, timestamp: i64) -> bool {
         let of_content = self.key.is_some() || self.value.is_some() || !self.headers.is_empty();
         !of_content && self.expression.is_none() && self.takes_time(timestamp)
@@ -168,7 +168,7 @@ impl Filter {
         }
     }
 
-    /// Why the expression has no value for a message.
+    /// The reason why the expression has no value for a message.
     pub fn reason(&self, candidate: &Candidate<'_>, scratch: &mut Scratch) -> Option<String> {
         let expression = self.expression.as_ref()?;
         expression.test(&message(candidate, expression, scratch)).err().map(|error| error.to_string())
@@ -184,7 +184,7 @@ fn has_header(candidate: &Candidate<'_>, test: &HeaderTest) -> bool {
 fn message<'a>(candidate: &Candidate<'a>, expression: &Expression, scratch: &'a mut Scratch) -> Message<'a> {
     let headers = match expression.uses_headers() && candidate.headers.len() > 0 {
         true => scratch.0.fill(candidate.headers().filter_map(|(name, value)| {
-            // A name that is no text has no name in an expression.
+            // Expressions cannot address header names that are not UTF-8.
             Some(Header { name: std::str::from_utf8(name).ok()?, value })
         })),
         false => Default::default(),

@@ -1,28 +1,30 @@
-//! JSON as text: checked strictly once, then walked. Numbers, escapes and order stay as they were written, which a tree would lose.
+//! JSON as text: strictly validated once, then walked. Numbers, escapes and order stay as written, unlike in
+//! a parsed tree.
 //!
-//! The walks rely on the check: valid JSON is unambiguous, so that a mask finds every member that any reader would find.
+//! The walks rely on the validation: valid JSON is unambiguous, so a mask finds every member that any reader
+//! would find.
 
 mod embedded;
 
 use serde::de::IgnoredAny;
 
-/// What indentation may add to a text, relative to it. Deep nesting of small values would grow a hundredfold.
+/// Maximum growth of a text by indentation. Deeply nested small values would grow a hundredfold.
 const GROWTH_MAX: usize = 8;
-/// Some programs write it before JSON.
+/// Byte order mark, which some programs write before JSON.
 const BYTE_ORDER_MARK: char = '\u{feff}';
-/// JSON within a string within JSON: deeper than this, a string is replaced unread.
+/// Maximum depth of JSON within strings within JSON. Deeper strings are replaced unread.
 const EMBEDDED_MAX: usize = 4;
-/// Texts of this size may grow beyond that.
+/// Size up to which the growth is not limited.
 const GROWTH_FREE_BYTES: usize = 16 << 10;
 
-/// The text, if it is strictly valid JSON.
+/// Returns the text if it is strictly valid JSON.
 pub fn valid(bytes: &[u8]) -> Option<&str> {
     let text = std::str::from_utf8(bytes).ok()?;
     serde_json::from_str::<IgnoredAny>(text).ok()?;
     Some(text)
 }
 
-/// Indents valid JSON; none if it would grow too much.
+/// Indents valid JSON; none if the text would grow too much.
 pub fn pretty(text: &str) -> Option<String> {
     let limit = text.len().saturating_mul(GROWTH_MAX).max(GROWTH_FREE_BYTES);
     let mut out = String::with_capacity(text.len() * 2);
@@ -78,21 +80,23 @@ pub fn pretty(text: &str) -> Option<String> {
     Some(out)
 }
 
-/// Which members of objects are replaced.
+/// Selects the members of objects to replace.
 pub trait Choose {
-    /// Whether the value at this path is replaced. Names of members, and indexes of elements as text.
+    /// True if the value at this path is replaced. The path consists of member names and of element indexes
+    /// as text.
     fn is_chosen(&self, path: &[String]) -> bool;
-    /// Whether a text that is no JSON seems to have a value that is replaced: `card=4711`.
+    /// True if a text that is not JSON seems to contain a replaced value, as in `card=4711`.
     fn is_named_in(&self, text: &str) -> bool;
 }
 
-/// Whether a text has JSON in which something is chosen, or in which that cannot be seen.
+/// True if a text contains JSON with a replaced value, or may do so undetectably.
 pub fn is_chosen_in(text: &str, choose: &impl Choose) -> bool {
     Walk::new("", choose, "", &mut Vec::new()).is_chosen_in(text)
 }
 
-/// Copies valid JSON to `out`, with chosen values replaced by `replacement`, itself a JSON string. A string that holds JSON with a
-/// chosen value is replaced as a whole, and so is one that begins as JSON and is not; a name of a member, too.
+/// Copies valid JSON to `out`, and replaces selected values by `replacement`, a JSON string. A string or
+/// member name is replaced as a whole if it contains JSON with a selected value, or begins like JSON but is
+/// invalid.
 pub fn replace(text: &str, choose: &impl Choose, replacement: &str, out: &mut Vec<u8>) {
     let mut walk = Walk::new(text, choose, replacement, out);
     walk.value(true);
@@ -103,9 +107,9 @@ struct Walk<'a, C> {
     text: &'a [u8],
     at: usize,
     path: Vec<String>,
-    /// How many strings this text is within.
+    /// Number of strings around this text.
     level: usize,
-    /// Whether something was chosen.
+    /// True if a value was selected.
     has_chosen: bool,
     choose: &'a C,
     replacement: &'a str,
@@ -155,15 +159,15 @@ impl<C: Choose> Walk<'_, C> {
         &self.text[from..self.at]
     }
 
-    /// Whether a string holds JSON in which something is chosen, or in which that cannot be seen.
+    /// True if a string contains JSON with a selected value, or may do so undetectably.
     fn is_chosen_within(&self, string: &[u8]) -> bool {
         serde_json::from_slice::<String>(string).map_or(true, |inner| self.is_chosen_in(&inner))
     }
 
-    /// The same for a text.
+    /// True if a text contains JSON with a selected value, or may do so undetectably.
     fn is_chosen_in(&self, inner: &str) -> bool {
         let inner = inner.trim_start_matches(|c: char| c.is_whitespace() || c == BYTE_ORDER_MARK);
-        // Members may be behind a prefix, as in a line of a log. Then they cannot be read one by one.
+        // Members may follow a prefix, as in a log line. Such a text is replaced as a whole.
         let may_have_members = match inner.as_bytes().first() {
             Some(b'{') => true,
             Some(b'"') => inner.contains(['{', '\\']),
@@ -177,7 +181,7 @@ impl<C: Choose> Walk<'_, C> {
         self.is_chosen_deeper(inner)
     }
 
-    /// Whether JSON within this text has something chosen. Texts that are too deep, or no JSON, count as such.
+    /// True if this text is JSON with a selected value. Text that is too deep or not JSON counts as selected.
     fn is_chosen_deeper(&self, inner: &str) -> bool {
         let inner = inner.trim_start_matches(BYTE_ORDER_MARK);
         let Some(text) = valid(inner.as_bytes()).filter(|_| self.level < EMBEDDED_MAX) else { return true };
@@ -188,7 +192,8 @@ impl<C: Choose> Walk<'_, C> {
         walk.has_chosen
     }
 
-    /// A value; the text is valid, so it is what its first byte says. The check has bounded the depth.
+    /// Walks one value. In valid JSON, the first byte determines the type, and the validation has bounded the
+    /// depth.
     fn value(&mut self, keep: bool) {
         self.blank(keep);
         match self.peek() {
@@ -207,7 +212,7 @@ impl<C: Choose> Walk<'_, C> {
                 self.blank(keep);
                 let mut index = 0usize;
                 while self.at < self.text.len() && !matches!(self.peek(), b'}' | b']') {
-                    // A name that no reader can read is hidden with its value.
+                    // A member with an unreadable name is hidden together with its value.
                     let mut is_unreadable = false;
                     if open == b'{' {
                         let (text, from) = (self.text, self.at);

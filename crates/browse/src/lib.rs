@@ -1,15 +1,18 @@
-//! The messages of a topic: read, searched, shown. Works on any cluster that speaks Kafka's protocol, as a client.
+//! The messages of a topic: reads, searches, displays. Works as a client, on any cluster that speaks Kafka's
+//! protocol.
 //!
-//! - [`Query`] says what to look at and for; [`Search`] runs it and streams [`Event`]s: matches, progress, waits, the end.
-//! - [`Filter`] is the condition, its cheap parts first; its expression is that of streams ([`thalweg_stream::expression`]).
-//! - [`Masking`] hides keys, values, fields and headers by rule, before a condition or a person sees them.
-//! - [`Message`] is a match with the facts of its batch; [`show`] renders it as JSON, text or hex.
-//! - [`Registry`] knows schemas, by which a [`Decoder`] turns Avro and Protobuf to JSON.
+//! - [`Query`] describes the range and the filter; [`Search`] runs a query and streams [`Event`]s: matches,
+//!   progress, waits, the end.
+//! - [`Filter`] tests messages, cheap tests first; the expression language is that of streams
+//!   ([`thalweg_stream::expression`]).
+//! - [`Masking`] hides keys, values, fields and headers by rule, before a filter or a person sees them.
+//! - [`Message`] is a match with the facts of its batch; [`show`] renders a message as JSON, text or hex.
+//! - [`Registry`] holds schemas, by which a [`Decoder`] converts Avro and Protobuf to JSON.
 //! - [`produce`] sends one message.
-//! - [`Capacity`] is what all searches of a process take together, and [`Share`] what one principal takes of it.
+//! - [`Capacity`] limits all searches of a process together, and [`Share`] is the part of one principal.
 //!
-//! Everything is bounded where it runs: matches, bytes per message and of all messages, time, threads. A search ends when it is
-//! dropped, within the scan of one record.
+//! All resources are bounded: matches, bytes per message and in total, time, threads. A dropped search ends
+//! within the scan of one record.
 
 mod capacity;
 mod filter;

@@ -1,16 +1,18 @@
-//! Rules that hide parts of messages. They apply before a condition sees a message, so that a hidden part cannot be probed.
+//! Rules that hide parts of messages. Masking precedes filtering, so that a filter cannot probe a hidden
+//! part.
 //!
-//! A rule is a line: topics, a colon, what is hidden, and perhaps a replacement.
+//! A rule is one line: topics, a colon, hidden parts, and an optional replacement.
 //!
 //! ```text
-//! # topics, a regular expression of the whole name: key, value, header:NAME, a field at any depth, or a JSON pointer
+//! # topics (regular expression of the whole name): key, value, header:NAME, field at any depth, JSON pointer
 //! payments|refunds: card, /customer/email, header:authorization
 //! people\..*: key, value = <hidden>
 //! ```
 //!
-//! Hiding fails closed: if fields of a topic are hidden, a value that is not JSON is hidden as a whole, because the field cannot be
-//! found in it. So is a key, or the value of a header, unless it is JSON or plain text, which has no fields. JSON within a string
-//! is searched, too, in Base64 as well; and a text with the name of a field in front of `=`, `:` or in a tag is hidden.
+//! Masking fails closed: if fields of a topic are hidden, a value that is not JSON is hidden as a whole,
+//! because its fields cannot be found. A key or header value is hidden too, unless it is JSON, or plain text
+//! without fields. JSON within strings is searched too, also in Base64. A text with a field name before `=`
+//! or `:`, or in a tag, is hidden.
 
 use std::fmt;
 
@@ -18,26 +20,26 @@ use regex::{Regex, RegexBuilder};
 
 use crate::json::{self, Choose};
 
-/// What stands in place of hidden parts, unless a rule says otherwise.
+/// Default replacement of hidden parts.
 pub const REPLACEMENT: &str = "***";
-/// The most rules.
+/// Maximum number of rules.
 const RULES_MAX: usize = 1000;
-/// The size of a compiled expression of the names of a thousand fields.
+/// Maximum size of the compiled expression, enough for a thousand field names.
 const NAMES_BYTES_MAX: usize = 64 << 20;
 
-/// A rule that cannot be read.
+/// An invalid masking rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("masking rule {line}, {rule:?}: {reason}")]
 pub struct InvalidRule {
-    /// The line, from 1.
+    /// The line number, from 1.
     pub line: usize,
-    /// The rule.
+    /// The text of the rule.
     pub rule: String,
     /// The fault, and how to correct it.
     pub reason: String,
 }
 
-/// The rules.
+/// Masking rules for all topics.
 #[derive(Clone, Debug, Default)]
 pub struct Masking {
     rules: Vec<Rule>,
@@ -55,28 +57,29 @@ enum Hidden {
     Key,
     Value,
     Header(String),
-    /// A member of that name, at any depth.
+    /// A member with this name, at any depth.
     Field(String),
     /// A member at this path.
     Pointer(Vec<String>),
 }
 
-/// The rules for one topic.
+/// The masking rules of one topic.
 #[derive(Clone, Debug)]
 pub struct TopicMasks {
     key: Option<String>,
     value: Option<String>,
     headers: Vec<(String, String)>,
     fields: Vec<Hidden>,
-    /// Their names where a text gives them a value. None: they are too many, and every text may do so.
+    /// Finds field names that a text gives a value. None if there are too many names, so that every text
+    /// counts as a match.
     names: Option<Regex>,
-    /// The replacement of fields, as JSON.
+    /// The replacement of fields, as a JSON string.
     field_json: String,
     field_text: String,
 }
 
 impl Masking {
-    /// Reads rules, a line each, or several separated by semicolons. Empty lines and comments (#) are ignored.
+    /// Parses rules, one per line or separated by semicolons. Empty lines and comments (#) are ignored.
     pub fn parse(text: &str) -> Result<Masking, InvalidRule> {
         let mut rules = Vec::new();
         for (at, line) in text.lines().enumerate() {
@@ -94,24 +97,24 @@ impl Masking {
         Ok(Masking { rules })
     }
 
-    /// These rules, and those of another text.
+    /// Combines the rules with those of `other`.
     #[must_use]
     pub fn and(mut self, other: Masking) -> Masking {
         self.rules.extend(other.rules);
         self
     }
 
-    /// Whether there are no rules.
+    /// True without rules.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 
-    /// The masks of a topic, if any part of its messages is hidden.
+    /// The masks of a topic; none if no rule applies.
     pub fn of(&self, topic: &str) -> Option<TopicMasks> {
         self.masks(|rule| rule.topics.is_match(topic))
     }
 
-    /// The masks of messages that may come from any topic: those of all rules.
+    /// The masks of all rules, for messages that may come from any topic.
     pub fn of_any(&self) -> Option<TopicMasks> {
         self.masks(|_| true)
     }
@@ -160,7 +163,7 @@ impl Rule {
     fn parse(text: &str) -> Result<Rule, String> {
         let form =
             "expected TOPICS: PART, PART = REPLACEMENT, for example payments: card, header:token = ***";
-        // A colon may be part of a regular expression, a blank behind it is not likely to be.
+        // A colon may be part of a regular expression, but a colon followed by a blank is unlikely there.
         let (topics, rest) =
             text.split_once(": ").ok_or_else(|| format!("there is no colon with a blank: {form}"))?;
         let (parts, replacement) = match rest.split_once('=') {
@@ -196,12 +199,12 @@ impl Hidden {
 }
 
 impl TopicMasks {
-    /// Whether a part of a header may be hidden.
+    /// True if a part of a header may be hidden.
     pub fn has_headers(&self) -> bool {
         !self.headers.is_empty() || !self.fields.is_empty()
     }
 
-    /// The masked form of a header's value; none if nothing of it is hidden. Upper and lower case are the same in names.
+    /// The masked header value; none if unchanged. Header names match case-insensitively.
     pub fn header(&self, name: &[u8], value: &[u8]) -> Option<Vec<u8>> {
         let masked = self.headers.iter().find(|(masked, _)| masked.as_bytes().eq_ignore_ascii_case(name));
         if let Some((_, text)) = masked {
@@ -211,13 +214,13 @@ impl TopicMasks {
         self.part(value, &mut out).then_some(out)
     }
 
-    /// The masked form of a header's name; none if nothing of it is hidden.
+    /// The masked header name; none if unchanged.
     pub fn header_name(&self, name: &[u8]) -> Option<Vec<u8>> {
         let mut out = Vec::new();
         self.part(name, &mut out).then_some(out)
     }
 
-    /// Writes the masked form of a key to `out`; false if nothing of it is hidden.
+    /// Writes the masked key to `out`. False if unchanged.
     pub fn key(&self, key: &[u8], out: &mut Vec<u8>) -> bool {
         out.clear();
         if let Some(text) = &self.key {
@@ -227,7 +230,7 @@ impl TopicMasks {
         self.part(key, out)
     }
 
-    /// Hides fields in a key or a header, where plain text is usual, and has no fields.
+    /// Masks fields in a key or header, where plain text without fields is common.
     fn part(&self, bytes: &[u8], out: &mut Vec<u8>) -> bool {
         if self.fields.is_empty() {
             return false;
@@ -240,7 +243,7 @@ impl TopicMasks {
         true
     }
 
-    /// Writes the masked form of a value to `out`; false if nothing of it is hidden.
+    /// Writes the masked value to `out`. False if unchanged.
     pub fn value(&self, value: &[u8], out: &mut Vec<u8>) -> bool {
         out.clear();
         if let Some(text) = &self.value {
@@ -272,18 +275,18 @@ impl Choose for TopicMasks {
     }
 }
 
-/// Text without the marks of a structure.
+/// Returns a text without control characters and opening brackets.
 fn plain(bytes: &[u8]) -> Option<&str> {
     let text = std::str::from_utf8(bytes).ok()?;
     (!text.contains(|c: char| c.is_control() || matches!(c, '{' | '[' | '<'))).then_some(text)
 }
 
-/// Finds the names of fields where a text gives them a value: in front of `=` or `:`, in a tag, and in the head of a table. Upper and
-/// lower case are the same, because formats of such texts differ in that.
+/// A regular expression for field names that a text gives a value: before `=` or `:`, in a tag, or in the
+/// head of a table. Case is ignored, because the formats of such texts differ in case.
 fn names(fields: &[Hidden]) -> Option<Regex> {
     let names = fields.iter().filter_map(|field| match field {
         Hidden::Field(name) => Some(name),
-        // Of a path of elements, an index says nothing.
+        // An index at the end of a path is not a name.
         Hidden::Pointer(path) => path.last().filter(|name| !name.bytes().all(|byte| byte.is_ascii_digit())),
         Hidden::Key | Hidden::Value | Hidden::Header(_) => None,
     });

@@ -1,4 +1,4 @@
-//! A message that was found: bounded copies of its parts, and the facts of its batch.
+//! A matched message: bounded copies of its parts, and the facts of its batch.
 
 use std::sync::Arc;
 
@@ -8,80 +8,80 @@ use thalweg_record::{
     TimestampType,
 };
 
-/// The most headers that are kept.
+/// Maximum number of headers kept.
 pub const HEADERS_MAX: usize = 100;
-/// The most bytes that are kept of a header's name or value.
+/// Maximum bytes kept of a header name or value.
 const HEADER_BYTES_MAX: usize = 4 << 10;
 
-/// A message.
+/// A matched message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// Its topic.
+    /// The topic name.
     pub topic: Arc<str>,
-    /// Its partition.
+    /// The partition index.
     pub partition: i32,
-    /// Its offset.
+    /// The offset of the record.
     pub offset: Offset,
-    /// Its timestamp, in milliseconds since 1970; -1 if there is none.
+    /// The timestamp in milliseconds since 1970; -1 if missing.
     pub timestamp: i64,
-    /// The key.
+    /// The key; none for a null key.
     pub key: Option<Content>,
-    /// The value; none is a tombstone.
+    /// The value; none for a tombstone.
     pub value: Option<Content>,
     /// The headers, in order.
     pub headers: Vec<MessageHeader>,
-    /// Further headers that were not kept.
+    /// Number of headers that were dropped.
     pub headers_omitted: usize,
-    /// Whether rules hide parts of this topic's messages.
+    /// True if masking rules apply to this topic.
     pub is_masked: bool,
-    /// The batch.
+    /// The facts of the batch.
     pub batch: BatchFacts,
 }
 
 /// A key or value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Content {
-    /// The bytes, or the first of them: decoded, if `schema` says so.
+    /// The first bytes, or all. Decoded if `schema` has no problem.
     pub bytes: Bytes,
-    /// The size of all of them.
+    /// The full size in bytes.
     pub whole_bytes: usize,
-    /// How it was decoded, or why it was not.
+    /// The schema of the bytes, or the reason why decoding failed.
     pub schema: Option<SchemaNote>,
 }
 
-/// What a schema registry has to do with a key or value.
+/// The schema of a key or value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchemaNote {
-    /// The schema's id.
+    /// The schema id.
     pub id: u32,
-    /// Its type: AVRO, PROTOBUF, JSON.
+    /// The schema type: AVRO, PROTOBUF, JSON. Empty if the schema is unknown.
     pub kind: String,
-    /// Why the bytes are not decoded.
+    /// The reason why the bytes are not decoded.
     pub problem: Option<String>,
 }
 
-/// A header.
+/// A header of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MessageHeader {
-    /// Its name, or the beginning of it, with invalid UTF-8 replaced.
+    /// The header name, possibly truncated, with invalid UTF-8 replaced.
     pub name: String,
-    /// Bytes of the name that were not kept.
+    /// Bytes of the name that were dropped.
     pub omitted_name_bytes: usize,
-    /// Its value.
+    /// The header value.
     pub value: Option<Content>,
 }
 
-/// A control record's meaning.
+/// The type of a control record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ControlKind {
-    /// A known kind.
+    /// A known type.
     Known(ControlRecordType),
-    /// Another.
+    /// An unknown type.
     Unknown,
 }
 
 impl ControlKind {
-    /// Its name.
+    /// The type in words.
     pub fn name(self) -> &'static str {
         match self {
             ControlKind::Known(ControlRecordType::Abort) => "abort",
@@ -96,28 +96,28 @@ impl ControlKind {
     }
 }
 
-/// The facts of a message's batch.
+/// The facts of a record's batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchFacts {
-    /// The offset of its first record.
+    /// The offset of the first record.
     pub base_offset: Offset,
-    /// How many records it has.
+    /// The number of records.
     pub records: i32,
-    /// Its size, compressed.
+    /// The compressed size in bytes.
     pub size_bytes: usize,
-    /// The codec; none if unknown.
+    /// The compression codec; none if unknown.
     pub compression: Option<Compression>,
-    /// Who set the timestamp.
+    /// The origin of the timestamp: producer or broker.
     pub timestamp_type: TimestampType,
-    /// The epoch of the leader that wrote it.
+    /// The epoch of the leader that appended the batch.
     pub leader_epoch: LeaderEpoch,
-    /// The idempotent producer; none otherwise.
+    /// The idempotent producer, if any.
     pub producer: Option<(ProducerId, ProducerEpoch)>,
-    /// The record's sequence, with an idempotent producer.
+    /// The sequence number of the record, for an idempotent producer.
     pub sequence: Option<i32>,
-    /// Whether it belongs to a transaction.
+    /// True for a batch of a transaction.
     pub is_transactional: bool,
-    /// The meaning of a control record.
+    /// The type of a control record.
     pub control: Option<ControlKind>,
 }
 
@@ -142,7 +142,7 @@ impl BatchFacts {
         }
     }
 
-    /// The name of the timestamp's type, as Kafka's tools print it.
+    /// The timestamp type, as printed by Kafka's tools.
     pub fn timestamp_name(&self) -> &'static str {
         match self.timestamp_type {
             TimestampType::CreateTime => "CreateTime",
@@ -152,7 +152,7 @@ impl BatchFacts {
 }
 
 impl SchemaNote {
-    /// Removes what a failed decoding says about the bytes. What the registry says stays.
+    /// Removes details of a failed decoding, which could reveal content. Messages of the registry stay.
     pub(crate) fn hide(&mut self) {
         if let Some(problem) = self.problem.as_mut().filter(|_| !self.kind.is_empty()) {
             "it is not decoded, and so hidden as a whole".clone_into(problem);
@@ -161,20 +161,20 @@ impl SchemaNote {
 }
 
 impl Content {
-    /// A copy of at most `bytes_max` bytes.
+    /// Copies at most `bytes_max` bytes.
     pub(crate) fn copy(bytes: &[u8], bytes_max: usize) -> Content {
         let kept = Bytes::copy_from_slice(&bytes[..bytes.len().min(bytes_max)]);
         Content { bytes: kept, whole_bytes: bytes.len(), schema: None }
     }
 
-    /// How many bytes were not kept.
+    /// The number of dropped bytes.
     pub fn omitted_bytes(&self) -> usize {
         self.whole_bytes - self.bytes.len()
     }
 }
 
 impl Message {
-    /// Copies the headers, masked.
+    /// Copies the masked headers.
     pub(crate) fn copy_headers<'a>(
         &mut self,
         headers: impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)>,
@@ -193,7 +193,7 @@ impl Message {
         }
     }
 
-    /// The bytes that it holds.
+    /// The number of bytes in memory.
     pub fn size_bytes(&self) -> u64 {
         let size =
             |content: &Option<Content>| content.as_ref().map_or(0, |content| content.bytes.len() as u64);

@@ -1,4 +1,4 @@
-//! Where a query begins and ends: offsets of partitions, from the cluster's answers. The decision is pure.
+//! Start and end offsets of a query, resolved by the cluster. The decision is pure.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,21 +9,21 @@ use thalweg_wire::ErrorCode;
 
 use crate::query::{End, Query, Start};
 
-/// Reasons why the places are not known.
+/// The reason why the offsets of a query are unknown.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum PlaceError {
-    /// The cluster.
+    /// A request to the cluster failed.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// The topic has no such partition.
+    /// The topic lacks a requested partition.
     #[error(transparent)]
     NoSuchPlace(#[from] NoSuchPlace),
 }
 
 impl PlaceError {
-    /// Whether the same question may be answered later.
+    /// True if a retry may succeed.
     pub fn is_retriable(&self) -> bool {
-        // A topic that does not exist is an answer; a client would wait for it to be created.
+        // An unknown topic is a final answer here, although a client would wait for the topic's creation.
         matches!(self, PlaceError::Client(error)
             if error.is_retriable() && error.error_code() != Some(ErrorCode::UnknownTopicOrPartition))
     }
@@ -33,38 +33,38 @@ impl PlaceError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("Topic {topic} has no partition {partition}: expected 0 to {}", partitions - 1)]
 pub struct NoSuchPlace {
-    /// The topic.
+    /// The topic name.
     pub topic: String,
-    /// The partition.
+    /// The requested partition.
     pub partition: i32,
-    /// How many it has.
+    /// The number of partitions.
     pub partitions: usize,
 }
 
-/// The part of a partition to read.
+/// The range of offsets to read in a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
     /// The first offset to read.
     pub start: Offset,
-    /// The offset to stop before; none for a live tail.
+    /// The end offset, exclusive; none for a live tail.
     pub end: Option<Offset>,
     /// The log start offset.
     pub earliest: Offset,
-    /// The end of the partition when the search started.
+    /// The end offset of the partition at the start of the search.
     pub latest: Offset,
 }
 
-/// What the cluster says about a partition.
+/// Offsets of a partition, as reported by the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Listed {
     earliest: Offset,
     latest: Offset,
-    /// The offsets of the start and end times, if records are there.
+    /// Offsets of the start and end times, if records exist there.
     start: Option<Offset>,
     end: Option<Offset>,
 }
 
-/// Asks the cluster for the range of each partition.
+/// Resolves the range of each partition.
 pub async fn find(cluster: &Cluster, query: &Query) -> Result<BTreeMap<TopicPartition, Range>, PlaceError> {
     let metadata = cluster.refresh(std::slice::from_ref(&query.topic), false).await?;
     let what = || format!("Topic {}", query.topic);
@@ -128,7 +128,7 @@ fn range(query: &Query, listed: Listed) -> Range {
         Start::Earliest => earliest,
         Start::Latest => latest,
         Start::At(offset) => offset,
-        // No record is that young.
+        // No record at or after this time.
         Start::Time(_) => listed.start.unwrap_or(latest),
         Start::Last(count) => Offset(latest.0.saturating_sub(i64::try_from(count).unwrap_or(i64::MAX))),
     };
@@ -138,7 +138,7 @@ fn range(query: &Query, listed: Listed) -> Range {
         End::Before(offset) => Some(offset.min(latest)),
         End::Time(_) => Some(listed.end.unwrap_or(latest)),
     };
-    // An offset beyond the end would wait for records that may never come.
+    // A start beyond the end would wait for records that may never arrive.
     Range { start: start.max(earliest).min(latest), end, earliest, latest }
 }
 

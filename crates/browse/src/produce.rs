@@ -1,4 +1,4 @@
-//! One message, sent on behalf of a person.
+//! Sends one message on behalf of a person.
 
 use std::sync::Arc;
 
@@ -12,44 +12,44 @@ use tokio::time::Instant;
 /// A message to send.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NewMessage {
-    /// The topic, which must exist.
+    /// The name of an existing topic.
     pub topic: String,
-    /// The partition; otherwise the key decides, and without a key the producer.
+    /// The partition. By default, the key or the producer selects one.
     pub partition: Option<i32>,
-    /// The key.
+    /// The key; none for a null key.
     pub key: Option<Vec<u8>>,
     /// The value; none for a tombstone.
     pub value: Option<Vec<u8>>,
     /// The headers, in order.
     pub headers: Vec<(String, Option<Vec<u8>>)>,
-    /// The timestamp, in milliseconds since 1970.
+    /// The timestamp in milliseconds since 1970.
     pub timestamp: i64,
 }
 
-/// Where a message was stored.
+/// The position of a stored message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Produced {
-    /// The partition.
+    /// The partition index.
     pub partition: i32,
-    /// The offset.
+    /// The offset of the record.
     pub offset: Offset,
 }
 
-/// Reasons why a message was not stored.
+/// The reason why a message was not stored.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ProduceError {
-    /// The topic.
+    /// The topic's metadata is not available.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// It cannot be sent.
+    /// The producer rejected the message.
     #[error(transparent)]
     Send(#[from] SendError),
-    /// It was not stored.
+    /// The delivery failed.
     #[error(transparent)]
     Delivery(#[from] DeliveryError),
 }
 
-/// Sends a message, and waits until it is stored. `config` says with which acknowledgements and for how long.
+/// Sends a message and waits for the acknowledgement. `config` sets the acknowledgements and timeouts.
 pub async fn produce(
     cluster: Cluster,
     config: ProducerConfig,

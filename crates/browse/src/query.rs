@@ -1,4 +1,4 @@
-//! What to read, from where to where, and how much at most.
+//! The range, filter and limits of a search.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use thalweg_record::Offset;
 
 use crate::filter::Filter;
 
-/// The most matches of a bounded search.
+/// Maximum matches of a bounded search.
 pub const MATCHES_MAX: usize = 1_000_000;
-/// The most bytes that are kept of one message.
+/// Upper bound for [`Limits::message_bytes`].
 pub const MESSAGE_BYTES_MAX: usize = 64 << 20;
 
-/// Where reading starts, in each partition.
+/// The start of the range in each partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
     /// The first record.
@@ -22,40 +22,40 @@ pub enum Start {
     At(Offset),
     /// The first record at or after a time, in milliseconds since 1970.
     Time(i64),
-    /// So many offsets before the end. Transaction markers and compacted records take offsets, too.
+    /// This number of offsets before the end. Transaction markers and compacted records count too.
     Last(u64),
 }
 
-/// Where reading ends, in each partition.
+/// The end of the range in each partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// At the end that the partition has when the search starts.
+    /// The end offset at the start of the search.
     Now,
-    /// Never: new records are read as they arrive.
+    /// No end: a live tail of new records.
     Never,
-    /// Before an offset.
+    /// This offset, exclusive.
     Before(Offset),
     /// Before the first record at or after a time, in milliseconds since 1970.
     Time(i64),
 }
 
-/// Bounds of a search.
+/// The limits of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Matches; none for no limit.
+    /// Maximum matches; none for no limit.
     pub matches: Option<usize>,
-    /// Bytes of all matches; none for no limit.
+    /// Maximum bytes of all matches; none for no limit.
     pub bytes: Option<u64>,
-    /// Bytes that are kept of a key or value; the rest is counted.
+    /// Bytes kept of a key or value; the size of the rest is recorded.
     pub message_bytes: usize,
-    /// Time; none for no limit.
+    /// Maximum duration; none for no limit.
     pub time: Option<Duration>,
-    /// Threads that scan.
+    /// Number of scanning threads.
     pub threads: usize,
 }
 
 impl Default for Limits {
-    /// 100 matches of 64 KiB each, 16 MiB together, within a minute, by as many threads as there are processors, at most 4.
+    /// 100 matches of 64 KiB each, 16 MiB in total, one minute, and one thread per processor up to 4.
     fn default() -> Limits {
         Limits {
             matches: Some(100),
@@ -70,36 +70,37 @@ impl Default for Limits {
 /// A search.
 #[derive(Clone, Debug)]
 pub struct Query {
-    /// The topic.
+    /// The topic name.
     pub topic: String,
-    /// Its partitions; empty for all.
+    /// Partition indexes; all if empty.
     pub partitions: Vec<i32>,
-    /// Where to start.
+    /// The start of the range.
     pub start: Start,
-    /// Where to end.
+    /// The end of the range.
     pub end: End,
-    /// Which messages.
+    /// The filter for messages.
     pub filter: Filter,
-    /// Whether records of open and aborted transactions are hidden.
+    /// True to hide records of open and aborted transactions.
     pub read_committed: bool,
-    /// Whether control records (transaction markers) are shown. They have no content, so that a filter of content hides them.
+    /// True to show control records (transaction markers). A filter on content hides them, because they have
+    /// none.
     pub control: bool,
-    /// Bounds.
+    /// The limits of the search.
     pub limits: Limits,
 }
 
-/// A search that cannot be run.
+/// A search with an invalid part.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {reason}")]
 pub struct InvalidQuery {
-    /// The part of the query, by its name.
+    /// The name of the invalid part.
     pub field: &'static str,
     /// The fault, and how to correct it.
     pub reason: String,
 }
 
 impl Query {
-    /// All messages of a topic so far, up to the default limits.
+    /// A query for all current messages of a topic, with default limits.
     pub fn new(topic: impl Into<String>) -> Query {
         Query {
             topic: topic.into(),

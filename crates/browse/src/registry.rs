@@ -1,7 +1,9 @@
-//! A schema registry: keys and values that begin with a zero and a schema's id (Confluent's wire format) are decoded to JSON.
+//! A schema registry: keys and values that begin with a zero byte and a schema id (Confluent's wire format)
+//! are decoded to JSON.
 //!
-//! Avro and Protobuf are decoded, JSON Schema is JSON already. Schemas are fetched once and kept, up to a limit; a failure is
-//! remembered for a while, so that a registry that is down is not asked for each message.
+//! Avro and Protobuf are decoded; JSON Schema data is already JSON. Schemas are fetched once and cached, up
+//! to a limit. Failures are cached for a short time, so that a registry that is down is not asked for each
+//! message.
 
 mod avro;
 mod http;
@@ -19,26 +21,26 @@ use tokio::time::Instant;
 use crate::message::SchemaNote;
 use http::Http;
 
-/// The most schemas that are kept.
+/// Maximum number of cached schemas.
 const SCHEMAS_MAX: usize = 1000;
-/// How long a failure is remembered.
+/// Time for which a failure is cached.
 const FAILED_FOR: Duration = Duration::from_secs(10);
-/// The most schemas that one refers to, directly and indirectly.
+/// Maximum number of direct and indirect references of a schema.
 const REFERENCES_MAX: usize = 32;
-/// A zero and the id.
+/// A zero byte and the id.
 const PREFIX_BYTES: usize = 5;
 
-/// A registry that cannot be used.
+/// An unusable registry.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("schema registry {url:?}: {reason}")]
 pub struct InvalidRegistry {
-    /// The address as given, without a password.
+    /// The address as configured, without a password.
     pub url: String,
     /// The fault, and how to correct it.
     pub reason: String,
 }
 
-/// A registry.
+/// A schema registry with a cache.
 #[derive(Debug)]
 pub struct Registry {
     http: Http,
@@ -62,46 +64,46 @@ enum Form {
     Avro(avro::Schema),
     Protobuf(protobuf::Schema),
     Json,
-    /// Why its messages are not decoded.
+    /// The reason why messages are not decoded.
     Other(String),
 }
 
-/// A schema that another refers to.
+/// A schema referenced by another schema.
 struct Reference {
-    /// The name by which it is referred to.
+    /// The name in the reference.
     name: String,
     text: String,
 }
 
-/// A decoder.
+/// Decodes keys and values.
 #[derive(Debug)]
 pub struct Decoder {
     registry: Arc<Registry>,
-    /// Where unknown schemas are fetched; without it, only those that are known are used.
+    /// The runtime for fetching unknown schemas. Without a runtime, only cached schemas are used.
     runtime: Option<Handle>,
 }
 
-/// Memory for a decoded value.
+/// The buffer of a decoded value.
 #[derive(Debug, Default)]
 pub struct Decoded {
-    /// The value.
+    /// The value as JSON.
     pub json: Vec<u8>,
 }
 
 impl Registry {
-    /// The registry at an address, such as `http://localhost:8081`, or `https://user:password@host`.
+    /// The registry at an address such as `http://localhost:8081` or `https://user:password@host`.
     pub fn new(url: &str) -> Result<Registry, InvalidRegistry> {
         Registry::with_login(url, None)
     }
 
-    /// The registry at an address, with a login as `user:password`.
+    /// The registry at an address, with a login in the form `user:password`.
     pub fn with_login(url: &str, login: Option<&str>) -> Result<Registry, InvalidRegistry> {
         Ok(Registry { http: Http::new(url, login)?, schemas: Mutex::default() })
     }
 
-    /// Fetches the schema that bytes name, unless it is known, so that a [`Decoder::of_known`] has it.
+    /// Fetches a schema unless cached, for use by a [`Decoder::of_known`].
     pub async fn prepare(&self, id: u32) {
-        // A failure is remembered, and the decoder reports it.
+        // The failure is cached, and the decoder reports it.
         let _ = self.schema(id).await;
     }
 
@@ -120,7 +122,7 @@ impl Registry {
         let fetched = self.fetch(id).await;
         let mut schemas = self.schemas.lock();
         if schemas.len() >= SCHEMAS_MAX {
-            // Which one does not matter: it can be fetched again.
+            // Any entry may be evicted, because a schema can be fetched again.
             schemas.pop_first();
         }
         let entry = match &fetched {
@@ -158,11 +160,11 @@ impl Registry {
         Ok(Arc::new(Schema { kind, form }))
     }
 
-    /// The schemas that one refers to, each after those that it refers to itself.
+    /// The references of a schema, in dependency order.
     async fn referred(&self, answer: &Value) -> Result<Vec<Reference>, String> {
         let mut found = Vec::new();
         let mut known: Vec<(String, i64)> = Vec::new();
-        // Answers whose references are still to be followed with their names, and the next of them.
+        // Schemas with unresolved references: name, answer, and index of the next reference.
         let mut open: Vec<(String, Value, usize)> = vec![(String::new(), answer.clone(), 0)];
         while let Some((name, answer, next)) = open.pop() {
             let Some(reference) = answer["references"].get(next) else {
@@ -197,17 +199,17 @@ fn text_of(answer: &Value) -> Result<String, String> {
 }
 
 impl Decoder {
-    /// A decoder of a registry, for threads outside the runtime.
+    /// A decoder that fetches schemas, for threads outside the runtime.
     pub fn new(registry: Arc<Registry>, runtime: Handle) -> Decoder {
         Decoder { registry, runtime: Some(runtime) }
     }
 
-    /// A decoder that waits for nothing: schemas are fetched before, by [`Registry::prepare`].
+    /// A decoder that does not wait. Schemas must be fetched first, by [`Registry::prepare`].
     pub fn of_known(registry: Arc<Registry>) -> Decoder {
         Decoder { registry, runtime: None }
     }
 
-    /// The id of the schema that bytes name.
+    /// The schema id at the start of the bytes.
     pub fn schema_id(bytes: &[u8]) -> Option<u32> {
         match bytes.first_chunk::<PREFIX_BYTES>()? {
             [0, id @ ..] => Some(u32::from_be_bytes(*id)),
@@ -215,7 +217,8 @@ impl Decoder {
         }
     }
 
-    /// Decodes bytes that name a schema to `out`; none if they name none. A note with a problem leaves them undecoded.
+    /// Decodes bytes with a schema id to `out`; none without a schema id. If the note has a problem, the
+    /// bytes are not decoded.
     pub fn decode(&self, bytes: &[u8], out: &mut Decoded) -> Option<SchemaNote> {
         let id = Decoder::schema_id(bytes)?;
         let body = &bytes[PREFIX_BYTES..];

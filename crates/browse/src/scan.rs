@@ -1,7 +1,7 @@
-//! The scan of fetched batches, on threads of its own: decode, mask, test, copy the matches.
+//! The scan of fetched batches on dedicated threads: decode, mask, filter, copy the matches.
 //!
-//! A thread scans chunk after chunk, and passes matches on in pieces, so that a chunk with millions of matches needs no more
-//! memory than one with few. Every record checks whether the search has ended.
+//! A thread scans chunks in sequence, and passes matches on in pieces, so that a chunk with millions of
+//! matches needs no more memory than one with few. The end of the search is checked at every record.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -21,59 +21,59 @@ use crate::masking::TopicMasks;
 use crate::message::{BatchFacts, Content, Message, SchemaNote};
 use crate::registry::{Decoded, Decoder};
 
-/// Matches are passed on when so many, or so many bytes of them, have gathered.
+/// Number and bytes of matches that complete a piece.
 const PIECE_MATCHES: usize = 64;
 const PIECE_BYTES: u64 = 256 << 10;
 
-/// What is common to all scans of a search.
+/// The common parameters of all scans of a search.
 pub struct Plan {
     pub filter: Filter,
     pub masks: Option<TopicMasks>,
     pub decoder: Option<Decoder>,
     pub control: bool,
     pub message_bytes: usize,
-    /// No chunk needs to return more matches.
+    /// Maximum matches needed from one chunk.
     pub matches: Option<usize>,
-    /// Set when the search ends.
+    /// Set at the end of the search.
     pub cancelled: Arc<AtomicBool>,
-    /// For waits of the threads.
+    /// The runtime for blocking waits of the threads.
     pub runtime: Handle,
-    /// The share of what all searches of the process take together; none where the process does nothing else.
+    /// The share of the process's capacity; none in a process without other work.
     pub share: Option<Share>,
-    /// Given back when the last thread has ended.
+    /// Dropped when the last thread has ended.
     pub _held: Box<dyn Any + Send + Sync>,
 }
 
-/// A chunk to scan, up to an offset.
+/// A chunk to scan, up to an optional end offset.
 pub struct Job {
     pub chunk: Chunk,
     pub end: Option<Offset>,
 }
 
-/// What a scan passes on.
+/// A message from a scanning thread.
 pub enum Found {
-    /// Some matches.
+    /// A piece of matches.
     Matches(Vec<Message>),
-    /// The chunk was scanned.
+    /// The end of a chunk.
     Done(Scanned),
 }
 
-/// The figures of a scanned chunk.
+/// The results of a scanned chunk.
 #[derive(Clone, Debug, Default)]
 pub struct Scanned {
     pub records: u64,
     pub bytes: u64,
-    /// Records for which the expression has no value, and why, for the first of them.
+    /// The number of records without a value of the expression, and the reason for the first one.
     pub without_value: u64,
     pub reason: Option<String>,
-    /// Records before [`Scanned::next`] were scanned.
+    /// All records before [`Scanned::next`] were scanned.
     pub at: Option<TopicPartition>,
     pub next: Offset,
-    /// The batches could not be read.
+    /// The reason why the batches are unreadable.
     pub failed: Option<String>,
 }
 
-/// Scans until there are no more jobs.
+/// Scans chunks until the job queue closes.
 pub fn run(plan: &Plan, mut jobs: mpsc::Receiver<Job>, to: &mpsc::Sender<Found>) {
     let turns = plan.share.as_ref().map(|share| {
         lower_priority();
@@ -112,7 +112,7 @@ pub fn run(plan: &Plan, mut jobs: mpsc::Receiver<Job>, to: &mpsc::Sender<Found>)
 struct Scan<'a> {
     plan: &'a Plan,
     to: &'a mpsc::Sender<Found>,
-    /// None where the process does nothing else.
+    /// The turns of this thread; none in a process without other work.
     turns: Option<Turns>,
     buffer: DecompressBuffer,
     scratch: Scratch,
@@ -122,7 +122,7 @@ struct Scan<'a> {
     value: Decoded,
     matches: Vec<Message>,
     matches_bytes: u64,
-    /// Further matches that the chunk may return.
+    /// The number of further matches allowed in the chunk.
     left: usize,
     is_closed: bool,
     figures: Scanned,
@@ -156,7 +156,7 @@ impl Scan<'_> {
         figures
     }
 
-    /// Scans the records of a chunk, or those from an offset on.
+    /// Scans the records of a chunk, optionally from an offset on.
     fn walk(
         &mut self,
         job: &Job,
@@ -193,7 +193,7 @@ impl Scan<'_> {
         }
     }
 
-    /// Sends something, without a turn while the reader is slow. Returns whether there is a reader.
+    /// Sends a result, and gives up the turn while the reader is slow. False if the reader is gone.
     fn send(&mut self, found: Found) -> bool {
         let found = match self.to.try_send(found) {
             Ok(()) => return true,
@@ -221,7 +221,7 @@ impl Scan<'_> {
             return;
         }
         let mut candidate = Candidate::of(record);
-        // Taken for the time of this call, so that the candidate can borrow them.
+        // Taken out of `self` during this call, because the candidate borrows the buffers.
         let (mut key, mut value) = (std::mem::take(&mut self.key), std::mem::take(&mut self.value));
         let (mut masked_key, mut masked) =
             (std::mem::take(&mut self.masked_key), std::mem::take(&mut self.masked));
@@ -310,7 +310,7 @@ impl Scan<'_> {
     }
 }
 
-/// The first offset of a batch that opens to more than the buffer may hold.
+/// The base offset of a batch that exceeds the decompression limit.
 fn too_large(error: &ChunkError) -> Option<Offset> {
     match error {
         ChunkError::Records {
@@ -320,7 +320,7 @@ fn too_large(error: &ChunkError) -> Option<Offset> {
     }
 }
 
-/// The headers of a record after masking, if any part of them may be hidden.
+/// The masked headers of a record; none if no header can be hidden.
 fn masked_headers<'a>(masks: &TopicMasks, record: &Record<'a>) -> Option<Vec<MaskedHeader<'a>>> {
     if !masks.has_headers() || record.headers.len() == 0 {
         return None;
@@ -336,7 +336,7 @@ fn masked_headers<'a>(masks: &TopicMasks, record: &Record<'a>) -> Option<Vec<Mas
     Some(masked.collect())
 }
 
-/// The decoded form of a key or value, if it names a schema.
+/// The decoded key or value, if it has a schema id.
 fn decoded<'a>(
     decoder: &Decoder,
     bytes: Option<&'a [u8]>,

@@ -1,7 +1,7 @@
-//! A running search: one task that fetches, threads that scan, a channel of events.
+//! A running search: one task that fetches, threads that scan, and a channel of events.
 //!
-//! Chunks go to the threads in turn, and their results are taken in the same turn, so matches of a partition come in its order.
-//! Every queue is bounded: a reader that does not take its events stops the scan, and that stops the fetches.
+//! Chunks go to the threads in turn, and results are taken in the same order, so that matches of a partition
+//! stay in order. Every queue is bounded: a slow reader stops the scan, and the scan stops the fetches.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -26,28 +26,28 @@ use crate::query::{InvalidQuery, Query};
 use crate::registry::{Decoder, Registry};
 use crate::scan::{self, Found, Job, Plan, Scanned};
 
-/// Events that wait for the reader.
+/// Queued events for a slow reader.
 const EVENTS_MAX: usize = 16;
-/// Chunks that wait for a thread, each of up to [`FETCH_PARTITION_BYTES`].
+/// Queued chunks per thread, each up to [`FETCH_PARTITION_BYTES`].
 const JOBS_AHEAD: usize = 2;
-/// Fetches are large: a search reads everything.
+/// Fetches are large, because a search reads all records of its range.
 const FETCH_BYTES: i32 = 16 << 20;
 const FETCH_PARTITION_BYTES: i32 = 4 << 20;
-/// The interval of progress events.
+/// Interval of progress events.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
-/// A search that gets nothing for so long says so.
+/// Time without data after which the search reports that it waits.
 const SILENCE: Duration = Duration::from_secs(2);
-/// The pause before a failed question is asked again.
+/// Backoff after a retriable error.
 const RETRY: Duration = Duration::from_millis(500);
 
-/// Something that a search reports.
+/// An event of a search.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// Some matches, in the order of their partitions.
+    /// Some matches, in order within each partition.
     Matches(Vec<Message>),
-    /// How far it is. Sent a few times a second.
+    /// Progress, a few times per second.
     Progress(Progress),
-    /// What it waits for.
+    /// The reason for a wait.
     Waiting(String),
     /// The last event.
     Ended(Ended),
@@ -56,85 +56,85 @@ pub enum Event {
 /// The end of a search.
 #[derive(Clone, Debug)]
 pub struct Ended {
-    /// Why.
+    /// The reason for the end.
     pub why: Why,
-    /// How far it was.
+    /// The final progress.
     pub progress: Progress,
 }
 
-/// Why a search ended.
+/// The reason for the end of a search.
 #[derive(Clone, Debug)]
 pub enum Why {
-    /// Everything was read.
+    /// The whole range was read.
     Complete,
-    /// There are as many matches as allowed.
+    /// The maximum number of matches was reached.
     Matches,
-    /// The matches have as many bytes as allowed.
+    /// The maximum bytes of matches were reached.
     Bytes,
-    /// It took as long as allowed.
+    /// The time limit was reached.
     Time,
-    /// It failed.
+    /// The search failed.
     Failed(SearchError),
 }
 
-/// Errors that end a search.
+/// An error that ends a search.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum SearchError {
-    /// The places to read are not known.
+    /// The range of the search is unknown.
     #[error(transparent)]
     Place(#[from] PlaceError),
-    /// Reading failed.
+    /// Fetching failed.
     #[error(transparent)]
     Consumer(#[from] ConsumerError),
-    /// Fetched batches cannot be read.
+    /// Fetched batches are unreadable, or a scanning thread has ended.
     #[error("{reason}")]
     Unreadable {
-        /// Which, and why.
+        /// The position and the reason.
         reason: String,
     },
-    /// A thread could not be started.
+    /// A thread failed to start.
     #[error("No thread could be started to scan: {reason}")]
     NoThread {
-        /// Why.
+        /// The system's error.
         reason: String,
     },
 }
 
-/// How far a search is.
+/// The counters of a search, and its position in each partition.
 #[derive(Clone, Debug, Default)]
 pub struct Progress {
-    /// Records that were looked at.
+    /// Number of records read.
     pub records: u64,
-    /// Bytes of their keys and values.
+    /// Bytes of the keys and values of those records.
     pub bytes: u64,
-    /// Matches.
+    /// Number of matches.
     pub matches: u64,
-    /// Bytes of the matches, as far as they are kept.
+    /// Bytes kept of the matches.
     pub match_bytes: u64,
-    /// Records for which the expression has no value.
+    /// Number of records for which the expression has no value.
     pub without_value: u64,
-    /// Why, for one of them.
+    /// The reason for one record without a value.
     pub without_value_reason: Option<String>,
     /// Time since the start.
     pub elapsed: Duration,
-    /// Each partition.
+    /// The progress of each partition.
     pub partitions: Vec<PartitionProgress>,
 }
 
-/// How far a search is in a partition.
+/// The progress in one partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartitionProgress {
-    /// The partition.
+    /// The partition index.
     pub partition: i32,
-    /// Where it started.
+    /// The start offset of the range.
     pub start: Offset,
-    /// The next offset to look at.
+    /// The next offset to scan.
     pub position: Offset,
-    /// The offset to stop before; none for a live tail.
+    /// The end offset, exclusive; none for a live tail.
     pub end: Option<Offset>,
-    /// The log start offset at the start.
+    /// The log start offset at the start of the search.
     pub earliest: Offset,
-    /// The end of the partition at the start.
+    /// The end offset of the partition at the start of the search.
     pub latest: Offset,
 }
 
@@ -144,7 +144,7 @@ impl PartitionProgress {
     }
 }
 
-/// A running search. It ends when this is dropped.
+/// A running search, which ends on drop.
 #[derive(Debug)]
 pub struct Search {
     events: mpsc::Receiver<Event>,
@@ -153,7 +153,7 @@ pub struct Search {
 }
 
 impl Search {
-    /// Starts a search, on the current runtime. `masking` hides parts of messages before anything else sees them.
+    /// Starts a search on the current runtime. `masking` hides parts of messages before any other processing.
     pub fn start(
         cluster: Cluster,
         query: Query,
@@ -163,8 +163,9 @@ impl Search {
         Search::start_in(cluster, query, masking, registry, None, Box::new(()))
     }
 
-    /// The same within a share of what all searches of the process take together. Keeps something, such as a place among the
-    /// searches, until its last thread has ended: that may be after this is dropped, because a record is not left in the middle.
+    /// Starts a search within a share of the process's capacity. `held`, such as a place for a search, is
+    /// kept until the last thread has ended, which may be after the drop of the search, because a thread
+    /// finishes its current record.
     pub fn start_sharing(
         cluster: Cluster,
         query: Query,
@@ -213,7 +214,7 @@ impl Search {
         Ok(Search { events, cancelled, task })
     }
 
-    /// The next event; none after the last.
+    /// The next event; none after the last one.
     pub async fn next(&mut self) -> Option<Event> {
         self.events.recv().await
     }
@@ -234,23 +235,23 @@ struct Driver {
     began: Instant,
     progress: Progress,
     ranges: BTreeMap<TopicPartition, PartitionProgress>,
-    /// When something was last heard from the cluster.
+    /// Time of the last data from the cluster.
     heard_at: Instant,
 }
 
-/// The reader of the events has gone.
+/// The reader of the events is gone.
 struct Gone;
 
-/// A thread that scans, and its queues.
+/// A scanning thread with its queues.
 struct Scanner {
     jobs: mpsc::Sender<Job>,
     found: mpsc::Receiver<Found>,
 }
 
-/// The threads, and whose turn it is.
+/// The scanning threads, used in turn.
 struct Scanners {
     all: Vec<Scanner>,
-    /// Numbers of the next job, and of the next result.
+    /// Sequence numbers of the next job and of the next result.
     next_job: usize,
     next_result: usize,
 }
@@ -261,7 +262,7 @@ impl Scanners {
             let (jobs, of_jobs) = mpsc::channel(JOBS_AHEAD);
             let (to, found) = mpsc::channel(1);
             let plan = Arc::clone(plan);
-            // Expressions may be nested deeply.
+            // Nested expressions need a large stack.
             let thread = std::thread::Builder::new()
                 .name("browse-scan".to_owned())
                 .stack_size(thalweg_stream::STACK_BYTES)
@@ -272,7 +273,7 @@ impl Scanners {
         Ok(Scanners { all: all.collect::<Result<_, SearchError>>()?, next_job: 0, next_result: 0 })
     }
 
-    /// Whether a job would not wait for room.
+    /// True if the queue of the next thread has room.
     fn has_room(&self) -> bool {
         self.all[self.next_job % self.all.len()].jobs.capacity() > 0
     }
@@ -284,11 +285,11 @@ impl Scanners {
     async fn push(&mut self, job: Job) {
         let turn = self.next_job % self.all.len();
         self.next_job += 1;
-        // A thread ends only after its results are not taken any more.
+        // The thread has ended only if its results are no longer needed.
         let _ = self.all[turn].jobs.send(job).await;
     }
 
-    /// The next result, in the order of the jobs.
+    /// The next result, in job order.
     async fn next(&mut self) -> Option<Found> {
         let turn = self.next_result % self.all.len();
         let found = self.all[turn].found.recv().await;
@@ -308,7 +309,7 @@ impl Driver {
             },
             None => self.drive().await,
         };
-        // Scans in progress are of no use any more.
+        // Scans in progress are obsolete.
         self.plan.cancelled.store(true, Ordering::Relaxed);
         let Ok(why) = why else { return };
         let progress = self.snapshot();
@@ -342,7 +343,8 @@ impl Driver {
     async fn consumer(&self) -> Result<Consumer, ConsumerError> {
         let config = ConsumerConfig {
             auto_commit: None,
-            // Starts are within the log. What retention deletes meanwhile is passed over.
+            // Start offsets are within the log. If retention deletes records in the meantime, the search
+            // skips them.
             offset_reset: OffsetReset::Earliest,
             fetch_bytes_max: FETCH_BYTES,
             partition_fetch_bytes_max: FETCH_PARTITION_BYTES,
@@ -358,10 +360,10 @@ impl Driver {
         Ok(consumer)
     }
 
-    /// Reads and scans until the end.
+    /// Reads and scans until the end of the range.
     async fn read(&mut self, consumer: &mut Consumer, scanners: &mut Scanners) -> Result<Why, Gone> {
         let mut progress_at = Instant::now() + PROGRESS_INTERVAL;
-        // Offsets that were handed to the scanners.
+        // The next offset after those passed to the scanners.
         let mut handed: BTreeMap<TopicPartition, Offset> = BTreeMap::new();
         loop {
             let is_all_handed = self.ranges.iter().all(|(at, range)| {
@@ -401,7 +403,7 @@ impl Driver {
                         let end = self.ranges.get(&chunk.at).and_then(|range| range.end);
                         handed.insert(chunk.at.clone(), chunk.next);
                         if end.is_some_and(|end| chunk.next >= end) {
-                            // Nothing more is needed of it.
+                            // The rest of the partition is not needed.
                             consumer.pause(std::slice::from_ref(&chunk.at));
                         }
                         if end.is_none_or(|end| chunk.start < end) {
@@ -472,7 +474,7 @@ impl Driver {
     async fn report_progress(&mut self, is_idle: bool) -> Result<(), Gone> {
         let progress = self.snapshot();
         self.say(Event::Progress(progress)).await?;
-        // A live tail may have nothing to read. A bounded search has.
+        // A live tail may have no records to read, unlike a bounded search.
         let behind = self.ranges.iter().find(|(_, range)| range.end.is_some() && !range.is_done());
         if is_idle
             && self.heard_at.elapsed() >= SILENCE

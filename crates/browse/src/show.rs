@@ -1,4 +1,5 @@
-//! Messages as text for people, and as JSON for programs. Bounded: a key or value is shown as far as it was kept, less in hex.
+//! Messages as text for people, and as JSON for programs. A key or value is shown as far as it was kept, and
+//! up to a smaller limit in hex.
 
 use std::fmt::Write;
 
@@ -7,26 +8,26 @@ use serde_json::{Value, json};
 use crate::json;
 use crate::message::{Content, Message};
 
-/// The most bytes that are shown in hex: a byte takes four characters.
+/// Maximum bytes shown in hex, where one byte takes four characters.
 const HEX_BYTES_MAX: usize = 4 << 10;
 /// Bytes per line of hex.
 const HEX_LINE: usize = 16;
 
-/// A form of a key or value.
+/// The display form of a key or value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// JSON if it is valid, else text if it is readable, else hex.
+    /// JSON if valid, else text if readable, else hex.
     Auto,
-    /// Indented JSON; as text if it is not valid.
+    /// Indented JSON; text if invalid.
     Json,
-    /// Text, with invalid UTF-8 replaced.
+    /// Text with invalid UTF-8 replaced.
     Text,
-    /// Offset, bytes and characters.
+    /// A hex dump with offsets, bytes and characters.
     Hex,
 }
 
 impl Form {
-    /// The form of a name.
+    /// Parses the name of a form.
     pub fn from_name(name: &str) -> Option<Form> {
         Some(match name {
             "auto" => Form::Auto,
@@ -38,25 +39,25 @@ impl Form {
     }
 }
 
-/// A key or value as text.
+/// A key or value in display form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shown {
-    /// The text. Not escaped for any page.
+    /// The text, not escaped for HTML.
     pub text: String,
-    /// Its form: `json`, `text` or `hex`.
+    /// The actual form: `json`, `text` or `hex`.
     pub form: &'static str,
-    /// Bytes that are not shown.
+    /// Number of bytes not shown.
     pub omitted_bytes: usize,
 }
 
-/// Shows a key or value.
+/// Renders a key or value.
 pub fn show(content: &Content, form: Form) -> Shown {
     let bytes = &content.bytes[..];
     let is_whole = content.omitted_bytes() == 0;
     let shown = |text, form| Shown { text, form, omitted_bytes: content.omitted_bytes() };
     let as_json = || {
         let text = json::valid(bytes).filter(|_| is_whole)?;
-        // A text of one word is not what people call JSON.
+        // Users do not expect a single word or number to count as JSON.
         let is_structure = text.trim_start().starts_with(['{', '[']);
         (form == Form::Json || is_structure).then(|| json::pretty(text).unwrap_or_else(|| text.to_owned()))
     };
@@ -73,7 +74,7 @@ pub fn show(content: &Content, form: Form) -> Shown {
     }
 }
 
-/// Whether bytes are text that a person can read. What was cut off may have cut a character.
+/// True if bytes are readable text. Truncation may have split the last character.
 fn is_readable(bytes: &[u8], is_whole: bool) -> bool {
     let text = match std::str::from_utf8(bytes) {
         Ok(text) => text,
@@ -89,7 +90,7 @@ fn hex(content: &Content) -> Shown {
     let bytes = &content.bytes[..content.bytes.len().min(HEX_BYTES_MAX)];
     let mut text = String::new();
     for (line, bytes) in bytes.chunks(HEX_LINE).enumerate() {
-        // Writing to a string does not fail.
+        // Writing to a `String` cannot fail.
         let _ = write!(text, "{:08x} ", line * HEX_LINE);
         for at in 0..HEX_LINE {
             let gap = if at % 8 == 0 { " " } else { "" };
@@ -108,8 +109,8 @@ fn hex(content: &Content) -> Shown {
     Shown { text, form: "hex", omitted_bytes: content.whole_bytes - bytes.len() }
 }
 
-/// A message as JSON: text where the bytes are UTF-8, else `{"base64": ...}`. What is cut off has its whole size beside it, as
-/// `value_bytes`, and headers that were not kept are counted.
+/// A message as JSON: text for UTF-8 bytes, else `{"base64": ...}`. Truncated parts have their full size
+/// beside them, as `value_bytes`, and dropped headers are counted.
 pub fn to_json(message: &Message) -> Value {
     let batch = &message.batch;
     let headers = message.headers.iter().map(|header| {

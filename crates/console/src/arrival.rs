@@ -1,4 +1,4 @@
-//! The connection of a request, which the server of the console knows.
+//! The connection of a request, as the server of the console knows it.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use crate::problem::Problem;
 /// The connection of a request. An extension of requests.
 #[derive(Clone)]
 pub struct Arrival {
-    /// The address of the connection's peer.
+    /// The peer address of the connection.
     pub address: IpAddr,
-    /// Takes a place for the connection in the name of a user that the console has logged in; false if there is none.
+    /// Takes a place for the connection under the name of a logged-in user. False if no place is free.
     pub admit: Arc<dyn Fn(&str) -> bool + Send + Sync>,
 }
 
 impl Arrival {
-    /// Admits a request in the name of a user that the console has logged in.
+    /// Admits a request of a logged-in user.
     pub(crate) fn admit(request: &Parts, user: &str) -> Result<(), Problem> {
         match request.extensions.get::<Arrival>() {
             Some(arrival) if !(arrival.admit)(user) => Err(Problem {

@@ -1,4 +1,4 @@
-//! The stylesheet, the script and the icon, in the binary.
+//! The stylesheet, script and icon, embedded in the binary.
 
 use axum::extract::Path;
 use axum::http::StatusCode;
@@ -9,11 +9,11 @@ const STYLE: &str = include_str!("../assets/console.css");
 const SCRIPT: &str = include_str!("../assets/console.js");
 const ICON: &str = include_str!("../assets/icon.svg");
 
-/// Changes with the assets, so that browsers may keep them for ever.
+/// A hash of the assets. A new version gets a new address, so that browsers may cache an asset indefinitely.
 const VERSION: u64 = version(&[STYLE, SCRIPT, ICON]);
 
 const fn version(texts: &[&str]) -> u64 {
-    // FNV-1a: a name, not a proof.
+    // FNV-1a: a name, without cryptographic strength.
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     let mut at = 0;
     while at < texts.len() {
@@ -28,12 +28,12 @@ const fn version(texts: &[&str]) -> u64 {
     hash
 }
 
-/// The path of an asset.
+/// The path of an asset, with the version of all assets as query.
 pub fn path(name: &str) -> String {
     format!("/assets/{name}?v={VERSION:x}")
 }
 
-/// Serves an asset.
+/// Serves an asset, cacheable for a year.
 pub async fn serve(Path(name): Path<String>) -> Response {
     let (kind, text) = match name.as_str() {
         "console.css" => ("text/css; charset=utf-8", STYLE),

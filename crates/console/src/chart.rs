@@ -1,4 +1,4 @@
-//! A figure over the last minutes: a picture in the page itself, and its values as a table for those who do not see pictures.
+//! A chart of the last minutes: an inline picture, with its values in a table for screen readers.
 
 use std::fmt::Write;
 
@@ -6,25 +6,25 @@ use maud::{Markup, PreEscaped, html};
 
 use crate::format;
 
-/// The picture, in its own units; the page stretches it.
+/// Size of the picture in its own units. The page stretches the picture.
 const WIDTH: f64 = 600.0;
 const HEIGHT: f64 = 100.0;
-/// Room for the line at both edges.
+/// Room for the line at the upper and lower edge.
 const MARGIN: f64 = 3.0;
-/// The least time that the width stands for: a line does not begin as a steep one.
+/// The shortest time span of the width, so that the first samples do not form a steep line.
 const SPAN_MIN_MS: i64 = 60_000;
-/// Values in the table, spread over the time.
+/// Rows in the table, spread over the time span.
 const ROWS_MAX: usize = 20;
 
-/// A value at a time, in milliseconds since 1970.
+/// A value at a time in milliseconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample {
     pub at_ms: i64,
     pub value: f64,
 }
 
-/// A chart of values, oldest first. `shown` writes a value with its unit. It must not stand in a part of the page that refreshes
-/// itself together with others: a table that is open stops that.
+/// A chart of values, oldest first. `shown` formats a value with its unit. A chart needs a live part of the
+/// page to itself, because an open table stops the refresh of its part.
 pub fn chart(name: &str, samples: &[Sample], shown: impl Fn(f64) -> String) -> Markup {
     let top = samples.iter().map(|sample| sample.value).fold(0.0, f64::max);
     let (Some(first), Some(last)) = (samples.first(), samples.last()) else { return measuring(name) };
@@ -63,7 +63,7 @@ fn measuring(name: &str) -> Markup {
     html! { figure class="chart" { figcaption { (name) } p class="empty quiet" { "Measuring…" } } }
 }
 
-/// The line, and the area under it.
+/// SVG paths of the line and of the area below the line.
 fn paths(samples: &[Sample], begin: i64, span: i64, top: f64) -> (String, String) {
     let x = |at_ms: i64| (at_ms - begin) as f64 * WIDTH / span as f64;
     let y = |value: f64| {
@@ -95,7 +95,7 @@ fn table(name: &str, samples: &[Sample], shown: impl Fn(f64) -> String) -> Marku
     }
 }
 
-/// So many of them, newest first, over the whole time; with the newest and the oldest.
+/// Up to `ROWS_MAX` samples, newest first, spread evenly from the newest to the oldest.
 fn spread(samples: &[Sample]) -> impl Iterator<Item = &Sample> {
     let rows = samples.len().min(ROWS_MAX);
     let last = samples.len() - 1;

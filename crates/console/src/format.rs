@@ -1,8 +1,8 @@
-//! Numbers as people read them.
+//! Formats of numbers, sizes, times and lists for people.
 
 use std::fmt::Write;
 
-/// A number with its thousands apart: 1,234,567.
+/// A number with thousands separators: 1,234,567.
 pub fn count(number: impl TryInto<i128>) -> String {
     let number: i128 = number.try_into().unwrap_or_default();
     let digits = number.unsigned_abs().to_string();
@@ -88,9 +88,9 @@ pub fn of_day(ms: i64) -> String {
     format!("{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
 }
 
-/// The date of a number of days since 1970, in the Gregorian calendar.
+/// The Gregorian date of a number of days since 1970.
 fn civil(days: i64) -> (i64, i64, i64) {
-    // Years that begin in March end with the leap day; an era has 400 of them.
+    // Years that begin in March end with the leap day; an era has 400 years.
     let days = days + 719_468;
     let (era, of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
     let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
@@ -101,7 +101,8 @@ fn civil(days: i64) -> (i64, i64, i64) {
     (era * 400 + year_of_era + i64::from(month <= 2), month, day)
 }
 
-/// The milliseconds since 1970 of a time in UTC, as [`time`] writes it or a browser's form sends it; seconds may be left out.
+/// Parses a UTC time, as written by [`time`] or sent by a browser form. Returns milliseconds since 1970;
+/// seconds are optional.
 pub fn parse_time(text: &str) -> Option<i64> {
     let text = text.trim().trim_end_matches('Z');
     let (date, clock) = text.split_once(['T', ' ']).unwrap_or((text, "00:00"));
@@ -132,7 +133,7 @@ fn days_of(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
 }
 
-/// Brokers as a list: 1, 2, 3.
+/// A list of broker ids: 1, 2, 3.
 pub fn ids(ids: &[i32]) -> String {
     let mut text = String::new();
     for (at, id) in ids.iter().enumerate() {

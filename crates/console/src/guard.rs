@@ -1,12 +1,13 @@
-//! What every request passes: the headers of every answer, the host, the origin, read-only mode, and the login.
+//! Checks and headers around every request: host, origin, read-only mode and login.
 //!
-//! - Answers forbid scripts, styles, frames and connections from elsewhere, and inline ones too.
-//! - A name of another site is refused where no login is needed ([`Hosts`]): it may point here by DNS rebinding.
-//! - A change must come from a page of this console (`Sec-Fetch-Site`, `Origin`), or from a program, which sends neither and no
-//!   form. Sessions have a cookie with `SameSite=Strict` besides.
-//! - In read-only mode, a change is refused before anything else looks at it.
+//! - Responses forbid inline and foreign scripts, styles, frames and connections.
+//! - Without a login, host names of other sites are refused ([`Hosts`]), because DNS rebinding may point them
+//!   here.
+//! - A change must come from a page of this console (`Sec-Fetch-Site`, `Origin`) or from a program, which
+//!   sends neither header and no form. Session cookies also have `SameSite=Strict`.
+//! - In read-only mode, a change is refused before any handler sees the request.
 //!
-//! The API of streams, which is served beside the console, passes the same checks ([`Guard`]).
+//! The streams API, served beside the console, passes the same checks ([`Guard`]).
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request, State};
@@ -29,45 +30,45 @@ use crate::settings::{BODY_MAX, Hosts, Login};
 use crate::state::{Console, LoginProblem};
 use crate::{api, pages};
 
-/// The longest text of a refusal.
+/// Maximum bytes of a refusal text.
 const REFUSAL_MAX: usize = 64 << 10;
-/// Only what this server serves, nothing inline, in no frame.
+/// Resources of this server only, nothing inline, no embedding in frames.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                       form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
-/// Nothing of a browser is used.
+/// The pages use no browser features.
 const PERMISSIONS: &str = "camera=(), geolocation=(), microphone=(), payment=(), usb=()";
-/// What a program is asked for.
+/// The challenge for programs.
 const CHALLENGE: &str = "Basic realm=\"Thalweg\", charset=\"UTF-8\"";
 
-/// The checks of requests, for the console and for what is served beside it: which names are right, and whether changes are refused.
+/// Request checks for the console and the routes beside it: host names and read-only mode.
 #[derive(Clone)]
 pub struct Guard {
     hosts: Hosts,
     is_read_only: bool,
-    /// Whose users may call it by any name: other sites lack their login.
+    /// Logged-in users of this console may use any host name, since other sites lack their login.
     console: Option<Console>,
 }
 
 impl Guard {
-    /// Checks for routes beside the console.
+    /// Creates checks for routes beside the console.
     pub fn new(hosts: Hosts, is_read_only: bool) -> Guard {
         Guard { hosts, is_read_only, console: None }
     }
 
-    /// The same, and those who have logged in to the console may use any name.
+    /// Also accepts any host name from users who have logged in to `console`.
     #[must_use]
     pub fn with(self, console: Option<&Console>) -> Guard {
         Guard { console: console.cloned(), ..self }
     }
 
-    /// These routes, behind the checks.
+    /// Wraps routes in the checks.
     pub fn protect(&self, routes: Router) -> Router {
         routes.layer(from_fn_with_state(self.clone(), protect))
     }
 }
 
 impl Console {
-    /// Its pages and its API, behind the checks.
+    /// The pages and the API, wrapped in the checks.
     pub fn router(&self) -> Router {
         let guard = Guard::new(self.settings().hosts.clone(), self.settings().read_only);
         Router::new()
@@ -92,7 +93,7 @@ async fn protect(State(guard): State<Guard>, request: Request, next: Next) -> Re
     response
 }
 
-/// Refusals of the framework are plain text, or empty: they become what all others are, JSON of the API or a page.
+/// Converts refusals of the framework, which are plain text or empty, to JSON of the API or a page.
 async fn in_words(method: &Method, path: &str, response: Response) -> Response {
     let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let is_plain = kind.is_empty() || kind.starts_with("text/plain");
@@ -104,7 +105,7 @@ async fn in_words(method: &Method, path: &str, response: Response) -> Response {
     let text = String::from_utf8_lossy(&text);
     let (status, message) = match parts.status {
         StatusCode::METHOD_NOT_ALLOWED => (parts.status, format!("{method} is not served at {path}")),
-        // What is missing in a form is no other mistake than what is missing in an address.
+        // A missing form field is a bad request, like a missing query parameter.
         StatusCode::UNPROCESSABLE_ENTITY => (StatusCode::BAD_REQUEST, text.into_owned()),
         status if text.trim().is_empty() => (status, format!("{method} {path} is refused: {status}")),
         status => (status, text.into_owned()),
@@ -113,14 +114,14 @@ async fn in_words(method: &Method, path: &str, response: Response) -> Response {
     for name in [CONTENT_TYPE, CONTENT_LENGTH] {
         parts.headers.remove(name);
     }
-    // Such as Allow.
+    // Keeps headers such as Allow.
     answer.headers_mut().extend(parts.headers);
     answer
 }
 
-/// The headers of every answer.
+/// Sets the headers of every response.
 pub fn set_headers(headers: &mut HeaderMap) {
-    // A report of the lab sets its own policy, which is as strict.
+    // A lab report sets its own policy, which is equally strict.
     headers.entry(CONTENT_SECURITY_POLICY).or_insert(HeaderValue::from_static(POLICY));
     headers.insert(X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
@@ -164,7 +165,7 @@ fn check(guard: &Guard, method: &Method, uri: &Uri, headers: &HeaderMap) -> Resu
     Ok(())
 }
 
-/// Whether a host of a request cannot be the name of another site.
+/// True if the host of a request cannot be the name of another site.
 fn is_local(host: &str, is_known: impl Fn(&str) -> bool) -> bool {
     let has_port = host.rsplit_once(':').filter(|(name, port)| {
         port.bytes().all(|byte| byte.is_ascii_digit()) && (!name.contains(':') || name.ends_with(']'))
@@ -174,7 +175,7 @@ fn is_local(host: &str, is_known: impl Fn(&str) -> bool) -> bool {
     name == "localhost" || address.parse::<IpAddr>().is_ok() || is_known(&name)
 }
 
-/// Whether a change comes from a page of this console, or from a program.
+/// True if a change comes from a page of this console or from a program.
 fn is_own(host: &str, headers: &HeaderMap) -> bool {
     let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str().unwrap_or("?"));
     if let Some(site) = text(HeaderName::from_static("sec-fetch-site")) {
@@ -184,20 +185,20 @@ fn is_own(host: &str, headers: &HeaderMap) -> bool {
         let authority = origin.split_once("://").map(|(_, authority)| authority);
         return authority.is_some_and(|authority| authority.eq_ignore_ascii_case(host));
     }
-    // A form of a page without either header would be one of an ancient browser.
+    // Only an ancient browser would send a form without either header.
     let kind = text(CONTENT_TYPE).unwrap_or_default().to_ascii_lowercase();
     !["application/x-www-form-urlencoded", "multipart/form-data", "text/plain"]
         .iter()
         .any(|form| kind.starts_with(form))
 }
 
-/// Lets a request in with its person, or asks for a login.
+/// Attaches the person to a request, or asks for a login.
 async fn enter(State(console): State<Console>, request: Request, next: Next) -> Response {
     let path = request.uri().path();
     if matches!(path, "/login" | "/logout") || path.starts_with("/assets/") {
         return next.run(request).await;
     }
-    // The body stays behind: it cannot be shared between threads.
+    // The body is set aside, because it cannot be shared between threads.
     let (mut parts, body) = request.into_parts();
     match person(&console, &parts).await {
         Ok(person) => {
@@ -243,7 +244,7 @@ async fn person(console: &Console, request: &Parts) -> Result<Arc<Person>, Box<R
     let problem =
         Problem { status: StatusCode::UNAUTHORIZED, ..Problem::forbidden("unauthenticated", message) };
     let mut response = failed(&problem);
-    // A browser would show its own dialog.
+    // WWW-Authenticate would make a browser open its own login dialog.
     if !request.headers.contains_key("sec-fetch-mode") {
         response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static(CHALLENGE));
     }

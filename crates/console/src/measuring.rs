@@ -1,5 +1,4 @@
-//! The lab for one who has logged in: what the cluster lets that person do with it, with which login a run connects, and the log of
-//! who has done what.
+//! The lab under the login of a person: rights on the cluster, the login of a run, and the log of changes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +15,7 @@ use crate::session::Person;
 use crate::settings::Login;
 use crate::state::{Console, LoginProblem};
 
-/// One who asks for the lab.
+/// A person who calls the lab.
 pub struct Visitor {
     console: Console,
     person: Arc<Person>,
@@ -36,7 +35,7 @@ impl FromRequestParts<Console> for Visitor {
 }
 
 impl Visitor {
-    /// The lab, if the visitor may do this on the cluster.
+    /// Returns the lab if the person may do this operation on the cluster.
     async fn lab(&self, operation: Operation) -> Result<&Lab, Problem> {
         let lab = self.console.lab().ok_or_else(off)?;
         let rights = self.person.view.rights_on_cluster().await?;
@@ -51,12 +50,12 @@ impl Visitor {
         Ok(lab)
     }
 
-    /// What is known.
+    /// Reads the state of the lab.
     pub async fn overview(&self) -> Result<LabOverview, Problem> {
         self.lab(Operation::Describe).await?.overview().await
     }
 
-    /// The page of a result.
+    /// The HTML report of a result.
     pub async fn report(&self, name: &str) -> Result<Vec<u8>, Problem> {
         self.lab(Operation::Describe).await?.report(name).await
     }
@@ -66,7 +65,7 @@ impl Visitor {
         self.lab(Operation::Describe).await?.compare(a, b).await
     }
 
-    /// Starts a run, and returns its name.
+    /// Starts a run, and returns the run name.
     pub async fn start(&self, new: &NewRun) -> Result<String, Problem> {
         let started = self.start_unrecorded(new).await;
         let name = started.as_ref().unwrap_or(&new.workload);
@@ -111,7 +110,7 @@ impl Visitor {
         Ok(name)
     }
 
-    /// Client settings with the visitor's own login.
+    /// Client settings with the person's own login.
     async fn settings(&self, password: &str) -> Result<BTreeMap<String, String>, Problem> {
         let console = self.console.settings();
         let properties = match (&console.login, &self.person.user) {
@@ -131,12 +130,12 @@ impl Visitor {
         Ok(properties.rest().filter_map(value).collect())
     }
 
-    /// Whether a run on the cluster needs the visitor's password.
+    /// True if a run on the cluster needs the person's password.
     pub fn needs_password(&self) -> bool {
         self.console.has_login()
     }
 
-    /// Stops the run that takes place, and returns its name.
+    /// Stops the current run, and returns its name.
     pub async fn stop(&self) -> Result<String, Problem> {
         let lab = self.lab(Operation::Alter).await?;
         let stopped = lab.stop().await;
@@ -157,7 +156,7 @@ impl Visitor {
     }
 }
 
-/// How to turn it on.
+/// The problem of a disabled lab, with instructions to enable it.
 fn off() -> Problem {
     Problem::missing(
         "The lab is off here. To turn it on, name a directory for its results: thalweg.console.lab.directory=DIR of a broker, or \

@@ -1,4 +1,4 @@
-//! The frame of every page: its head, the navigation, notes, and what tables and forms have in common.
+//! The frame of every page: head, navigation, notes, and the shared parts of tables and forms.
 
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ use crate::session::Person;
 use crate::state::{Console, Note};
 use crate::unseen::visible_markup;
 
-/// What stands unescaped in an address.
+/// Characters that stay unescaped in an address.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// A place in the navigation.
+/// A section of the navigation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Section {
     Overview,
@@ -37,10 +37,10 @@ pub enum Section {
     Login,
 }
 
-/// A place with its name and path.
+/// A section with its title and path.
 type Place = (Section, &'static str, &'static str);
 
-/// The navigation: groups of places.
+/// The navigation: groups of sections.
 const NAVIGATION: [(&str, &[Place]); 3] = [
     (
         "Data",
@@ -67,7 +67,7 @@ const NAVIGATION: [(&str, &[Place]); 3] = [
     ),
 ];
 
-/// What a page is made with: who asks, and what is shown around it.
+/// Inputs of a page frame: the person, the note and the enabled features.
 pub struct Shell {
     person: Option<Arc<Person>>,
     note: Option<Note>,
@@ -95,17 +95,17 @@ impl FromRequestParts<Console> for Shell {
 }
 
 impl Shell {
-    /// The cluster, as the one who asks sees it.
+    /// The cluster under the login of the request.
     pub fn view(&self) -> &Arc<View> {
         &self.person.as_ref().expect("the person is missing only on pages that are open to all").view
     }
 
-    /// Whether changes are refused.
+    /// True if changes are refused.
     pub fn is_read_only(&self) -> bool {
         self.is_read_only
     }
 
-    /// The page of a reading, or of the problem with it.
+    /// A page with this body, or with the problem.
     pub fn answer<P: Into<Problem>>(
         &self,
         section: Section,
@@ -118,7 +118,7 @@ impl Shell {
         }
     }
 
-    /// The page of what was not found or not allowed.
+    /// A page for a resource that is missing or forbidden.
     pub fn refuse(&self, problem: &Problem) -> Response {
         respond(problem.status, &self.frame(None, "Not served", &complaint(problem)))
     }
@@ -220,12 +220,12 @@ fn respond(status: StatusCode, page: &Markup) -> Response {
     (status, [(CONTENT_TYPE, "text/html; charset=utf-8")], page).into_response()
 }
 
-/// Whether a path is one of the API.
+/// True if a path belongs to the API.
 pub fn is_api(path: &str) -> bool {
     path.starts_with("/api/")
 }
 
-/// A refusal before anybody is known: JSON for the API, a page otherwise.
+/// A refusal before the login: JSON for the API, otherwise a page.
 pub fn refusal(path: &str, problem: &Problem) -> Response {
     if is_api(path) {
         return json(problem.status, &problem.answer());
@@ -241,7 +241,7 @@ pub fn refusal(path: &str, problem: &Problem) -> Response {
     shell.refuse(problem)
 }
 
-/// An answer of the API.
+/// A JSON response of the API.
 pub fn json(status: StatusCode, body: &impl serde::Serialize) -> Response {
     match serde_json::to_string(body) {
         Ok(mut text) => {
@@ -252,19 +252,19 @@ pub fn json(status: StatusCode, body: &impl serde::Serialize) -> Response {
     }
 }
 
-/// Shows a page after a change, with what it brought.
+/// Redirects to a page that shows a note on the outcome of a change.
 pub fn see_other(console: &Console, path: &str, note: Note) -> Response {
     let name = console.keep(note);
     let separator = if path.contains('?') { '&' } else { '?' };
     Redirect::to(&format!("{path}{separator}note={name}")).into_response()
 }
 
-/// A text as a part of an address.
+/// Percent-encodes a text for an address.
 pub fn encode(text: &str) -> String {
     utf8_percent_encode(text, PLAIN).to_string()
 }
 
-/// The address with another page of the same list.
+/// The address of another page of the same list.
 pub fn with_page(uri: &Uri, page: usize) -> String {
     let query = uri.query().unwrap_or_default();
     let others = query
@@ -278,7 +278,7 @@ pub fn with_page(uri: &Uri, page: usize) -> String {
     format!("{address}page={page}")
 }
 
-/// Links to the neighbouring pages of a list.
+/// Links to the previous and next page of a list.
 pub fn pager(uri: &Uri, page: usize, pages: usize) -> Markup {
     html! {
         @if pages > 1 {
@@ -301,7 +301,7 @@ pub fn figure(name: &str, value: &str, detail: Option<&str>) -> Markup {
     }
 }
 
-/// A value that may be missing.
+/// A value, or a dash if unknown.
 pub fn or_dash(value: Option<String>) -> Markup {
     html! { @match value { Some(value) => (value), None => span class="quiet" title="not known" { "–" } } }
 }

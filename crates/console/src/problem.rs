@@ -1,5 +1,5 @@
-//! Why a request is not answered: a status, a short kind for programs, and a sentence for people. The one place that maps
-//! errors of the cluster to HTTP.
+//! Reasons for a failed request: a status, a short kind for programs, and a sentence for people. This file is
+//! the only place that maps errors of the cluster to HTTP.
 
 use axum::http::StatusCode;
 use serde::Serialize;
@@ -7,47 +7,47 @@ use thalweg_client::ClientError;
 use thalweg_wire::ErrorCode;
 use utoipa::ToSchema;
 
-/// Why a request is not answered.
+/// The reason for a failed request.
 #[derive(Clone, Debug)]
 pub struct Problem {
     pub status: StatusCode,
-    /// Kafka's name of the error, or a short one of the console.
+    /// Kafka's name of the error, or a short name of the console.
     pub kind: String,
     pub message: String,
 }
 
-/// A problem, as the API answers it.
+/// A problem as a response of the API.
 #[derive(Serialize, ToSchema)]
 pub struct ErrorAnswer {
     error: ErrorBody,
 }
 
-/// What went wrong.
+/// The kind and message of an error.
 #[derive(Serialize, ToSchema)]
 struct ErrorBody {
-    /// Kafka's name of the error, or a short one of the console.
+    /// Kafka's name of the error, or a short name of the console.
     kind: String,
     /// A sentence for people.
     message: String,
 }
 
 impl Problem {
-    /// What was asked is not right.
+    /// An invalid request.
     pub fn wrong(message: impl Into<String>) -> Problem {
         Problem { status: StatusCode::BAD_REQUEST, kind: "wrong request".to_owned(), message: message.into() }
     }
 
-    /// What was asked for is not there.
+    /// A missing resource.
     pub fn missing(message: impl Into<String>) -> Problem {
         Problem { status: StatusCode::NOT_FOUND, kind: "not found".to_owned(), message: message.into() }
     }
 
-    /// What was asked is not allowed here, whatever the cluster says.
+    /// A request that the console itself forbids, regardless of the cluster.
     pub fn forbidden(kind: &str, message: impl Into<String>) -> Problem {
         Problem { status: StatusCode::FORBIDDEN, kind: kind.to_owned(), message: message.into() }
     }
 
-    /// A parameter must have one of these values, or none.
+    /// Checks that a parameter has one of these values, or none.
     pub fn unless_known(name: &str, value: &str, known: &[&str]) -> Result<(), Problem> {
         if value.is_empty() || known.contains(&value) {
             return Ok(());
@@ -58,12 +58,12 @@ impl Problem {
         )))
     }
 
-    /// The cluster refused it with this code.
+    /// A refusal by the cluster with this error code.
     pub fn refused(code: ErrorCode, message: String) -> Problem {
         Problem { status: status_of(code), kind: code.to_string(), message }
     }
 
-    /// As the API answers it.
+    /// The response of the API.
     pub fn answer(&self) -> ErrorAnswer {
         ErrorAnswer { error: ErrorBody { kind: self.kind.clone(), message: self.message.clone() } }
     }

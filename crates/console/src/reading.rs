@@ -1,5 +1,5 @@
-//! The rules of reading messages, the same for all users: masks, the registry that decodes, and the limits of what goes on at once,
-//! of all people and of one.
+//! Rules for reading messages, shared by all users: masks, the schema registry, and limits on concurrent
+//! reads, in total and per user.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,18 +10,18 @@ use thalweg_places::{Full, Place, Places};
 
 use crate::problem::Problem;
 
-/// Searches at once, and those of one user; further ones wait.
+/// Concurrent searches, in total and per user. Further searches wait.
 const SEARCHES_MAX: usize = 8;
 const SEARCHES_OF_USER_MAX: usize = 2;
-/// Live tails at once, and those of one user; further ones are refused.
+/// Concurrent live tails, in total and per user. Further tails are refused.
 const TAILS_MAX: usize = 32;
 const TAILS_OF_USER_MAX: usize = 8;
 
-/// Stages of streams that are looked at, and those that one user looks at.
+/// Watched stages of streams, in total and per user.
 const TAPS_MAX: usize = 16;
 const TAPS_OF_USER_MAX: usize = 4;
 
-/// How messages are read.
+/// Rules and limits for reading messages.
 pub struct Reading {
     pub masking: Masking,
     pub registry: Option<Arc<Registry>>,
@@ -31,15 +31,15 @@ pub struct Reading {
     capacity: Arc<Capacity>,
 }
 
-/// How one user reads messages.
+/// Access to messages for one user.
 pub struct Reader {
     reading: Arc<Reading>,
-    /// The user's name; empty where there are no logins, so that all people are one.
+    /// The user name; empty without logins, so that all people share one name.
     user: Arc<str>,
 }
 
 impl Reading {
-    /// With shares of users where they log in; without logins, all people have all of it.
+    /// Limits per user apply only with logins. Without logins, all people share the total.
     pub fn new(masking: Masking, registry: Option<Arc<Registry>>, has_login: bool) -> Arc<Reading> {
         let shares = |all, of_user| Places::new(all, if has_login { of_user } else { all });
         Arc::new(Reading {
@@ -52,24 +52,24 @@ impl Reading {
         })
     }
 
-    /// How a user reads.
+    /// Access for a user.
     pub fn of(self: &Arc<Reading>, user: Option<&str>) -> Reader {
         Reader { reading: Arc::clone(self), user: Arc::from(user.unwrap_or_default()) }
     }
 }
 
 impl Reader {
-    /// The rules, the same for all users.
+    /// The shared rules.
     pub fn reading(&self) -> &Reading {
         &self.reading
     }
 
-    /// The share of processors and memory.
+    /// The user's share of processors and memory.
     pub fn share(&self) -> Share {
         Share::new(&self.reading.capacity, &self.user)
     }
 
-    /// Waits for a place to search, for at most this long.
+    /// Waits for a place to search, up to `patience`.
     pub async fn search(&self, patience: Duration) -> Result<Place, Problem> {
         let searches = &self.reading.searches;
         let place = tokio::time::timeout(patience, searches.take(&self.user)).await;
@@ -83,7 +83,7 @@ impl Reader {
         })
     }
 
-    /// A place for a live tail, if there is one.
+    /// Takes a place for a live tail if one is free.
     pub fn tail(&self) -> Result<Place, Problem> {
         self.reading.tails.try_take(&self.user).map_err(|full| match full {
             Full::Share(most) => busy(format!("You have {most} live tails, the most of one user: close one")),
@@ -91,7 +91,7 @@ impl Reader {
         })
     }
 
-    /// A place to look at a stage of a stream, if there is one.
+    /// Takes a place to watch a stage of a stream if one is free.
     pub fn tap(&self) -> Result<Place, Problem> {
         self.reading.taps.try_take(&self.user).map_err(|full| {
             let looked = match full {
@@ -103,7 +103,7 @@ impl Reader {
     }
 }
 
-/// A limit is reached.
+/// A problem for a reached limit.
 pub fn busy(message: String) -> Problem {
     Problem { status: StatusCode::TOO_MANY_REQUESTS, kind: "busy".to_owned(), message }
 }

@@ -1,9 +1,10 @@
-//! Who has logged in: a bounded number of sessions, each with a cookie that no script can read, and the logins of programs,
+//! Logins: a bounded number of sessions, each with a cookie hidden from scripts, and the logins of programs,
 //! which send name and password with each request.
 //!
-//! A user has a bounded number of sessions, and they end when its credential is changed or removed, where that can be seen.
+//! The number of sessions per user is bounded. If credentials can be looked up, the sessions of a user end
+//! when the credential is changed or removed.
 //!
-//! People with the same name and password share a [`Person`], and so its connections and what it has read.
+//! People with the same name and password share a [`Person`], and thus its connections and cached readings.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -21,34 +22,35 @@ use tokio::time::Instant;
 use crate::cluster::View;
 use crate::settings::{Credentials, Mechanism};
 
-/// Sessions at most; the one that has been idle longest makes room.
+/// Maximum sessions. The session idle the longest gives way to a new one.
 pub const SESSIONS_MAX: usize = 256;
-/// Sessions of one user at most; its own one that has been idle longest makes room, so that no user ends the sessions of others.
+/// Maximum sessions per user. A new session replaces the user's own session idle the longest, so that no user
+/// ends sessions of others.
 const SESSIONS_OF_USER_MAX: usize = 16;
-/// Logins of programs that are remembered.
+/// Maximum remembered logins of programs.
 const PROGRAMS_MAX: usize = 64;
-/// A session ends when it has not been used for this long.
+/// Idle time after which a session ends.
 const IDLE_MAX: Duration = Duration::from_secs(60 * 60);
-/// And after this long in any case.
+/// Maximum lifetime of a session.
 pub const LIFETIME_MAX: Duration = Duration::from_secs(12 * 60 * 60);
-/// A program's login is checked by the cluster again after this long.
+/// Time after which the cluster checks a program's login again.
 const PROGRAM_MAX: Duration = Duration::from_secs(60);
-/// What is over is dropped this often.
+/// Interval at which expired logins are dropped.
 const SWEEP: Duration = Duration::from_secs(15);
-/// Random bytes of a session's name.
+/// Random bytes in the value of a session cookie.
 const NAME_BYTES: usize = 32;
 
-/// One who uses the console.
+/// A user of the console.
 pub struct Person {
-    /// The name of the login; none without one.
+    /// The user name; none without logins.
     pub user: Option<String>,
-    /// The cluster, as this person sees it.
+    /// The cluster under the login of this person.
     pub view: Arc<View>,
-    /// What the person has logged in with, where that can be looked up later.
+    /// The credential at the time of login, if credentials can be looked up.
     pub credential: Option<Credential>,
 }
 
-/// A credential of a user: it is the same as long as its bytes are.
+/// A credential of a user, identified by its bytes.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credential {
     pub mechanism: Mechanism,
@@ -58,25 +60,26 @@ pub struct Credential {
 /// A session, by the hash of its cookie.
 pub struct SessionKey([u8; 32]);
 
-/// All who have logged in. What is over is dropped by a timer: it has connections to the cluster.
+/// All logins. A timer drops expired logins, because each holds connections to the cluster.
 #[derive(Default)]
 pub struct Sessions {
     known: Arc<Mutex<Known>>,
-    /// Whether browsers reach the console over HTTPS.
+    /// True if browsers reach the console over HTTPS.
     is_https: bool,
 }
 
 #[derive(Default)]
 struct Known {
-    /// What users log in with now, where the console is beside a broker.
+    /// Looks up current credentials, if the console runs beside a broker.
     credentials: Option<Credentials>,
-    /// By the hash of the cookie: the time of a comparison says nothing about it.
+    /// Sessions by the hash of the cookie, so that the timing of comparisons reveals nothing about the
+    /// cookie.
     sessions: HashMap<[u8; 32], Session>,
-    /// By the hash of name and password.
+    /// Logins of programs by the hash of name and password.
     programs: HashMap<[u8; 32], Program>,
-    /// Whether the timer runs.
+    /// True while the timer runs.
     is_swept: bool,
-    /// Differs from start to start, so that hashes of passwords are worth nothing elsewhere.
+    /// Random per process, so that password hashes are useless elsewhere.
     salt: Option<[u8; 32]>,
 }
 
@@ -93,12 +96,12 @@ struct Program {
 }
 
 impl Sessions {
-    /// No sessions yet. Those of a user end when a credential is changed or removed, where credentials can be looked up.
+    /// Creates an empty table. With `credentials`, the sessions of a user end when the credential changes.
     pub fn new(credentials: Option<Credentials>, is_https: bool) -> Sessions {
         Sessions { known: Arc::new(Mutex::new(Known { credentials, ..Known::default() })), is_https }
     }
 
-    /// Begins a session, and returns the value of its cookie.
+    /// Begins a session, and returns the cookie value.
     pub fn begin(&self, person: Arc<Person>, login: [u8; 32]) -> String {
         let mut bytes = [0; NAME_BYTES];
         getrandom::fill(&mut bytes).expect("the system gives randomness");
@@ -122,8 +125,8 @@ impl Sessions {
         }
     }
 
-    /// Who asks: by the cookie, or by a login that the cluster has checked lately. A request of a page that refreshes itself
-    /// does not keep a session alive.
+    /// The person of a request, by the cookie or by a login that the cluster checked recently. Automatic
+    /// refreshes of a page do not extend a session.
     pub fn person(&self, headers: &HeaderMap) -> Option<Arc<Person>> {
         let now = Instant::now();
         let is_stream = headers.get(ACCEPT).is_some_and(|accepted| accepted == EVENT_STREAM);
@@ -155,14 +158,14 @@ impl Sessions {
         keys.find(|key| known.sessions.contains_key(key)).map(SessionKey)
     }
 
-    /// Whether a session has not ended. That does not keep it alive.
+    /// True until a session has ended. The call does not extend the session.
     pub fn lasts(&self, session: &SessionKey) -> bool {
         let (now, known) = (Instant::now(), self.known.lock());
         let session = known.sessions.get(&session.0);
         session.is_some_and(|session| !session.is_over(now) && known.is_current(&session.person))
     }
 
-    /// One with this login and credential, if there is one: its connections are used again.
+    /// A person with this login and credential, whose connections can be reused.
     pub fn with_login(&self, login: &[u8; 32], credential: Option<&Credential>) -> Option<Arc<Person>> {
         let known = self.known.lock();
         let sessions = known.sessions.values().filter(|session| session.login == *login);
@@ -171,19 +174,19 @@ impl Sessions {
         persons.find(|person| person.credential.as_ref() == credential).map(Arc::clone)
     }
 
-    /// What a user logs in with now by a mechanism, if that is known.
+    /// The current credential of a user for a mechanism, if known.
     pub fn credential(&self, user: &str, mechanism: Mechanism) -> Option<Credential> {
         let credentials = self.known.lock().credentials.clone()?;
         let bytes = credentials(user, mechanism)?;
         Some(Credential { mechanism, bytes })
     }
 
-    /// Whether credentials can be looked up.
+    /// True if credentials can be looked up.
     pub fn knows_credentials(&self) -> bool {
         self.known.lock().credentials.is_some()
     }
 
-    /// Remembers the login of a program that the cluster has checked.
+    /// Remembers a program's login that the cluster has checked.
     pub fn remember(&self, person: Arc<Person>, login: [u8; 32]) {
         let now = Instant::now();
         let mut known = self.known.lock();
@@ -194,7 +197,7 @@ impl Sessions {
         self.sweep(&mut known);
     }
 
-    /// The header that gives a browser a session for so many seconds; with none it forgets its session.
+    /// The header that sets the session cookie for this many seconds; 0 removes the cookie.
     pub fn cookie(&self, headers: &HeaderMap, session: &str, seconds: u64) -> HeaderValue {
         let secure = if self.is_https { "; Secure" } else { "" };
         let name = self.cookie_name(headers);
@@ -202,9 +205,10 @@ impl Sessions {
         HeaderValue::from_str(&text).expect("a name of digits and a value of hexadecimal digits are a header")
     }
 
-    /// The name of the cookie. Browsers share cookies between the ports of a host, so the port is in it. With the prefix, browsers
-    /// take it from this host over HTTPS only: a page of another host of the domain, or one that was changed on its way over HTTP,
-    /// cannot give a browser the session of another user. They refuse the prefix over HTTP.
+    /// The cookie name, with the port, because browsers share cookies between the ports of a host.
+    /// Browsers accept the `__Host-` prefix only from this host over HTTPS: thus neither a page of another
+    /// host of the domain nor a page altered in transit over HTTP can plant the session of another user. Over
+    /// HTTP, browsers refuse the prefix.
     fn cookie_name(&self, headers: &HeaderMap) -> String {
         let prefix = if self.is_https { "__Host-" } else { "" };
         let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
@@ -213,7 +217,7 @@ impl Sessions {
         format!("{prefix}thalweg_session_{port}")
     }
 
-    /// The values of the session's cookie in a request.
+    /// The values of the session cookie in a request.
     fn cookies(&self, headers: &HeaderMap) -> Vec<String> {
         let name = self.cookie_name(headers);
         let cookies = headers.get_all(COOKIE).iter().filter_map(|header| header.to_str().ok());
@@ -222,7 +226,7 @@ impl Sessions {
         pairs.filter(|(key, _)| *key == name).map(|(_, value)| value.to_owned()).take(4).collect()
     }
 
-    /// Runs the timer until there is nothing left.
+    /// Starts the timer, which runs until no login is left.
     fn sweep(&self, known: &mut Known) {
         if std::mem::replace(&mut known.is_swept, true) {
             return;
@@ -242,7 +246,7 @@ impl Sessions {
         });
     }
 
-    /// A login, by which those with the same name and password are found.
+    /// A hash of name and password, by which equal logins share a person.
     pub fn login(&self, user: &str, password: &str) -> [u8; 32] {
         let mut known = self.known.lock();
         if known.salt.is_none() {
@@ -260,14 +264,14 @@ impl Known {
         Some(hash(&[&self.salt?, &length, user.as_bytes(), password.as_bytes()]))
     }
 
-    /// Whether a person can still log in as before.
+    /// True if the credential of a person is still current.
     fn is_current(&self, person: &Person) -> bool {
         let (Some(credentials), Some(user)) = (&self.credentials, &person.user) else { return true };
         let Some(credential) = &person.credential else { return true };
         credentials(user, credential.mechanism).is_some_and(|bytes| bytes == credential.bytes)
     }
 
-    /// Makes room for a session of a user.
+    /// Makes room for a new session of a user.
     fn make_room(&mut self, user: Option<&str>) {
         let of_user = |session: &Session| session.person.user.as_deref() == user;
         let is_full_of_user =
@@ -294,9 +298,9 @@ impl Session {
     }
 }
 
-/// The header of requests by which a page refreshes itself.
+/// The header of automatic refreshes of a page.
 const REFRESH: &str = "x-thalweg-refresh";
-/// What a page accepts that opens a live tail, again and again.
+/// The Accept value of a page that opens a live tail, again after each end.
 const EVENT_STREAM: &str = "text/event-stream";
 
 fn hash(parts: &[&[u8]]) -> [u8; 32] {

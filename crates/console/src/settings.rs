@@ -1,4 +1,4 @@
-//! What a console is started with.
+//! Settings of a console.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -8,70 +8,70 @@ use thalweg_browse::{Masking, Registry};
 use thalweg_client::{ConnectionOptions, InvalidSetting, Properties};
 use thalweg_stream::host::rest::Starting;
 
-/// The largest body of a request.
+/// Maximum bytes of a request body.
 pub const BODY_MAX: usize = 4 << 20;
-/// How long the cluster may take for an answer; a person waits.
+/// Request timeout in milliseconds, short because a person waits.
 const REQUEST_TIMEOUT_MS: &str = "15000";
-/// How long connecting may take.
+/// Connect timeout in milliseconds.
 const CONNECT_TIMEOUT_MS: &str = "5000";
-/// The settings that hold a login; a person's own takes their place.
+/// Client settings with credentials, replaced by the login of a person.
 const CREDENTIALS: [&str; 5] =
     ["sasl.jaas.config", "sasl.username", "sasl.password", "sasl.login.callback.handler.class", "client.id"];
 
-/// What a user logs in with now by a mechanism, as bytes that differ from credential to credential; none if there is none. Cheap: it
-/// is looked up for each request.
+/// Looks up the current credential of a user for a mechanism, as bytes unique to the credential; none without
+/// one. Cheap, because each request calls it.
 pub type Credentials = Arc<dyn Fn(&str, Mechanism) -> Option<Vec<u8>> + Send + Sync>;
 
-/// What a console is started with.
+/// Settings of a console.
 #[derive(Clone)]
 pub struct ConsoleSettings {
-    /// The brokers to connect to first.
+    /// Bootstrap servers of the cluster.
     pub bootstrap: Vec<String>,
     /// Client settings for the cluster.
     pub client: Properties,
-    /// How people log in.
+    /// The login method.
     pub login: Login,
-    /// The credentials of users, where the console is beside a broker that has them.
+    /// Lookup of user credentials, if the console runs beside a broker that has them.
     pub credentials: Option<Credentials>,
-    /// Whether every change is refused.
+    /// True if all changes are refused.
     pub read_only: bool,
-    /// The names by which browsers may call it.
+    /// Host names by which browsers may call the console.
     pub hosts: Hosts,
-    /// Whether browsers reach it by HTTPS only.
+    /// True if browsers reach the console by HTTPS only.
     pub is_https: bool,
-    /// The streams of this node, where it hosts some.
+    /// The streams of this node, if it hosts streams.
     pub streams: Option<Starting>,
-    /// What is hidden of messages.
+    /// Masks for messages.
     pub masking: Masking,
-    /// Decodes keys and values.
+    /// The schema registry that decodes keys and values.
     pub registry: Option<Arc<Registry>>,
-    /// The lab, if people may start it here.
+    /// The lab, if enabled.
     pub lab: Option<LabSettings>,
-    /// What `/metrics` of the same server shows, if there is one.
+    /// True if `/metrics` of the same server has content.
     pub has_metrics: bool,
 }
 
-/// How the lab is run here.
+/// Settings of the lab.
 #[derive(Clone, Debug)]
 pub struct LabSettings {
-    /// This program, whose `lab` runs as a separate process.
+    /// This program, whose `lab` command runs as a separate process.
     pub program: PathBuf,
-    /// The directory of results.
+    /// The directory of results, one subdirectory per run.
     pub directory: PathBuf,
 }
 
-/// How people log in.
+/// The login method.
 #[derive(Clone, Debug)]
 pub enum Login {
-    /// Not at all: everyone acts as the client settings say.
+    /// No login: everyone has the rights of the client settings.
     None,
-    /// With a name and a password that the cluster checks, by the first of these mechanisms that takes them.
+    /// A name and a password, checked by the cluster with the first mechanism that accepts them.
     Password(Vec<Mechanism>),
-    /// It is impossible: the reason, as a sentence.
+    /// Login is impossible, with the reason as a sentence.
     Impossible(String),
 }
 
-/// A mechanism of SASL that takes a name and a password, by Kafka's name.
+/// A SASL mechanism with a name and a password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mechanism {
     Plain,
@@ -80,7 +80,7 @@ pub enum Mechanism {
 }
 
 impl Mechanism {
-    /// Kafka's name.
+    /// Kafka's name of the mechanism.
     pub fn name(self) -> &'static str {
         match self {
             Mechanism::Plain => "PLAIN",
@@ -89,7 +89,7 @@ impl Mechanism {
         }
     }
 
-    /// The mechanism of a name.
+    /// Parses Kafka's name, case-insensitive.
     pub fn of(name: &str) -> Option<Mechanism> {
         [Mechanism::Plain, Mechanism::ScramSha256, Mechanism::ScramSha512]
             .into_iter()
@@ -97,23 +97,23 @@ impl Mechanism {
     }
 }
 
-/// The names by which browsers may call a console. A page of another site can make its own name point to this machine (DNS
-/// rebinding): without a login, such a name must be refused.
+/// Host names by which browsers may call a console. A page of another site can point its own name to this
+/// machine (DNS rebinding), so without logins such names must be refused.
 #[derive(Clone, Debug)]
 pub enum Hosts {
-    /// Any name: requests carry a login that other sites lack.
+    /// Any name, because requests carry a login that other sites lack.
     Any,
-    /// `localhost`, IP addresses, and these.
+    /// `localhost`, IP addresses, and these names.
     Local(BTreeSet<String>),
 }
 
 impl ConsoleSettings {
-    /// The settings of a connection without a login of a person.
+    /// Connection settings without a person's login.
     pub(crate) fn options(&self) -> Result<ConnectionOptions, InvalidSetting> {
         take(self.client.clone())
     }
 
-    /// The settings of a connection with the login of a person.
+    /// Connection settings with a person's login.
     pub(crate) fn options_for(
         &self,
         mechanism: Mechanism,
@@ -123,7 +123,7 @@ impl ConsoleSettings {
         take(self.properties_for(mechanism, user, password))
     }
 
-    /// Client settings with the login of a person.
+    /// Client settings with a person's login.
     pub(crate) fn properties_for(&self, mechanism: Mechanism, user: &str, password: &str) -> Properties {
         let mut client = self.client.clone();
         for key in CREDENTIALS {

@@ -1,4 +1,4 @@
-//! The console: its settings, who has logged in, and what they are to be shown once.
+//! The console: settings, logins, and notes that are shown once.
 
 use std::collections::VecDeque;
 use std::fmt::Write;
@@ -20,26 +20,26 @@ use crate::settings::{ConsoleSettings, Login, Mechanism};
 use crate::streams;
 use crate::taps::Taps;
 
-/// Logins that the cluster checks at once, and those from one address, which may be that of a proxy.
+/// Logins that the cluster checks concurrently, in total and per address. An address may be that of a proxy.
 const LOGINS_MAX: usize = 8;
 const LOGINS_FROM_ONE_MAX: usize = 4;
-/// Users whose mechanism is remembered.
+/// Users with a remembered mechanism.
 const SERVED_MAX: usize = 256;
-/// Notes that wait to be shown.
+/// Notes that have not been shown yet.
 const NOTES_MAX: usize = 64;
 
-/// A console. Clones share it.
+/// A console. Clones share one state.
 #[derive(Clone)]
 pub struct Console(Arc<Inner>);
 
 struct Inner {
     settings: ConsoleSettings,
     sessions: Sessions,
-    /// The mechanism that took a user last, for the newest logins.
+    /// The mechanism of each user's last login, for recent users.
     served_by: Mutex<VecDeque<(String, Mechanism)>>,
-    /// The one person of a console without logins.
+    /// The only person of a console without logins.
     everyone: OnceLock<Arc<Person>>,
-    /// Places of logins, with shares of addresses and users.
+    /// Places for logins, shared among addresses and users.
     logins: Places<LoginFrom>,
     notes: Mutex<VecDeque<(String, Note)>>,
     stream_rates: streams::Rates,
@@ -48,7 +48,7 @@ struct Inner {
     lab: Option<Lab>,
 }
 
-/// What a change brought, shown once on the next page.
+/// The outcome of a change, shown once on the next page.
 #[derive(Clone, Debug)]
 pub struct Note {
     pub is_error: bool,
@@ -75,16 +75,16 @@ impl Note {
     }
 }
 
-/// The origin of a login, which has a share of the places.
+/// The origin of a login, which limits its share of the places.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum LoginFrom {
-    /// A stranger.
+    /// An unauthenticated peer.
     Address(Option<IpAddr>),
-    /// A user that is logged in already.
+    /// A logged-in user.
     User(String),
 }
 
-/// The name and the password are wrong, or cannot be checked.
+/// A wrong name or password, or a failed check.
 #[derive(Debug)]
 pub enum LoginProblem {
     Wrong,
@@ -92,7 +92,7 @@ pub enum LoginProblem {
 }
 
 impl Console {
-    /// A console; nothing is connected yet.
+    /// Creates a console without connecting.
     pub fn new(settings: ConsoleSettings) -> Console {
         let has_login = matches!(settings.login, Login::Password(_));
         let reading = Reading::new(settings.masking.clone(), settings.registry.clone(), has_login);
@@ -111,7 +111,7 @@ impl Console {
         }))
     }
 
-    /// Checks the client settings, so that their faults are reported at the start.
+    /// Checks the client settings, so that faults are reported at the start.
     pub fn check(&self) -> Result<(), InvalidSetting> {
         match &self.settings().login {
             Login::None => self.settings().options().map(drop),
@@ -123,12 +123,12 @@ impl Console {
         }
     }
 
-    /// The user of a request that has logged in, for the routes beside the console's.
+    /// The logged-in user of a request, for the routes beside the console's.
     pub fn user(&self, headers: &HeaderMap) -> Option<String> {
         self.sessions().person(headers)?.user.clone()
     }
 
-    /// Whether people log in to the console itself, with the cluster's users.
+    /// True if people log in to the console as users of the cluster.
     pub fn has_login(&self) -> bool {
         matches!(self.settings().login, Login::Password(_))
     }
@@ -157,7 +157,7 @@ impl Console {
         &self.0.sessions
     }
 
-    /// The person of a console without logins.
+    /// The only person of a console without logins.
     pub(crate) fn everyone(&self) -> Result<Arc<Person>, Problem> {
         if let Some(person) = self.0.everyone.get() {
             return Ok(Arc::clone(person));
@@ -169,7 +169,7 @@ impl Console {
         Ok(Arc::clone(self.0.everyone.get_or_init(|| Arc::new(person))))
     }
 
-    /// Has the cluster check a name and a password.
+    /// Asks the cluster to check a name and a password.
     pub(crate) async fn log_in(
         &self,
         arrival: Option<&Arrival>,
@@ -177,7 +177,7 @@ impl Console {
         password: &str,
     ) -> Result<(Arc<Person>, [u8; 32]), LoginProblem> {
         let login = self.sessions().login(user, password);
-        // As they are before, so that one which is changed meanwhile ends what begins now.
+        // Credentials are read before the check, so that a concurrent change ends the new session.
         let Login::Password(mechanisms) = &self.settings().login else { return Err(LoginProblem::Wrong) };
         let credentials: Vec<Option<Credential>> =
             mechanisms.iter().map(|mechanism| self.sessions().credential(user, *mechanism)).collect();
@@ -185,9 +185,10 @@ impl Console {
             .connect(LoginFrom::Address(arrival.map(|arrival| network(arrival.address))), user, password)
             .await?;
         let of_login = credentials.into_iter().flatten().find(|credential| credential.mechanism == taken_by);
-        // Of a user that is so new that this broker did not know it before.
+        // A new user may have been unknown to this broker before the check.
         let of_login = of_login.or_else(|| self.sessions().credential(user, taken_by));
-        // A password may have been changed meanwhile: only one that the cluster took leads to a person.
+        // The password may have changed during the check, so an existing person needs the same login and
+        // credential.
         let person = self.sessions().with_login(&login, of_login.as_ref()).unwrap_or_else(|| {
             let view = View::new(Admin::new(cluster), self.0.reading.of(Some(user)));
             Arc::new(Person { user: Some(user.to_owned()), view, credential: of_login })
@@ -195,13 +196,14 @@ impl Console {
         Ok((person, login))
     }
 
-    /// Client settings with a name and a password that the cluster takes.
+    /// Client settings with a name and a password that the cluster has checked.
     pub(crate) async fn properties_of(&self, user: &str, password: &str) -> Result<Properties, LoginProblem> {
         let (_, mechanism) = self.connect(LoginFrom::User(user.to_owned()), user, password).await?;
         Ok(self.settings().properties_for(mechanism, user, password))
     }
 
-    /// The mechanisms, those first that are likely to take a user: every other one is a failed login in the audit trail.
+    /// Mechanisms in order of likely success, because each failed attempt is a failed login in the audit
+    /// trail.
     fn ordered(&self, mechanisms: &[Mechanism], user: &str) -> Vec<Mechanism> {
         let served_by = self.0.served_by.lock().iter().find(|(known, _)| known == user).map(|(_, by)| *by);
         let knows = self.sessions().knows_credentials();
@@ -224,7 +226,7 @@ impl Console {
         served_by.push_back((user.to_owned(), mechanism));
     }
 
-    /// Connects with a name and a password, by the first mechanism that takes them.
+    /// Connects with a name and a password, using the first mechanism that the cluster accepts.
     async fn connect(
         &self,
         from: LoginFrom,
@@ -251,7 +253,7 @@ impl Console {
         Err(refused)
     }
 
-    /// Keeps a note for the next page, and returns its name in the address.
+    /// Stores a note for the next page, and returns the name of the note in the address.
     pub(crate) fn keep(&self, note: Note) -> String {
         let mut bytes = [0; 8];
         getrandom::fill(&mut bytes).expect("the system gives randomness");
@@ -267,7 +269,7 @@ impl Console {
         name
     }
 
-    /// Takes a note.
+    /// Removes a note and returns it.
     pub(crate) fn note(&self, name: &str) -> Option<Note> {
         let mut notes = self.0.notes.lock();
         let at = notes.iter().position(|(known, _)| known == name)?;

@@ -1,4 +1,4 @@
-//! Streams of this node: suggestions while a line is written, and how fast each stage goes at the moment.
+//! Streams of this node: suggestions for the editor, and the current rates of stages.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -10,27 +10,27 @@ use thalweg_stream::module::{self, Kind};
 use tokio::time::Instant;
 use utoipa::ToSchema;
 
-/// Suggestions at most.
+/// Maximum suggestions.
 const SUGGESTIONS_MAX: usize = 14;
-/// Streams whose rates are kept.
+/// Maximum streams with stored rates.
 const STREAMS_MAX: usize = 1000;
-/// Rates are measured over at least this long.
+/// Minimum time between two counts of a rate.
 const WINDOW: Duration = Duration::from_secs(1);
 
-/// What could stand at the cursor.
+/// A suggestion for the cursor position.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Suggestion {
-    /// The text.
+    /// The suggested text.
     pub text: String,
-    /// What it is.
+    /// A short description.
     pub about: String,
-    /// What it replaces: from here, in UTF-16 units, as browsers count.
+    /// Start of the replaced text, in UTF-16 units as in browsers.
     pub from: usize,
-    /// To here.
+    /// End of the replaced text, in UTF-16 units.
     pub to: usize,
 }
 
-/// Suggests stages and options at a place in a line, in UTF-16 units.
+/// Suggests stages and options for a cursor position in UTF-16 units.
 pub fn suggest(text: &str, cursor: usize) -> Vec<Suggestion> {
     let cursor = byte_of(text, cursor);
     let before = &text[..cursor];
@@ -72,7 +72,7 @@ pub fn suggest(text: &str, cursor: usize) -> Vec<Suggestion> {
     found
 }
 
-/// The byte at a place in UTF-16 units.
+/// The byte offset of a position in UTF-16 units.
 fn byte_of(text: &str, place: usize) -> usize {
     let mut units = 0;
     for (at, character) in text.char_indices() {
@@ -88,7 +88,7 @@ fn units(text: &str) -> usize {
     text.encode_utf16().count()
 }
 
-/// How fast stages go, between one look and the next.
+/// Rates of stages, between two calls of [`Rates::look`].
 #[derive(Default)]
 pub struct Rates(Mutex<HashMap<String, Looked>>);
 
@@ -98,24 +98,24 @@ struct Looked {
     rates: Vec<StageRate>,
 }
 
-/// The counts of a stage.
+/// The counters of a stage.
 #[derive(Clone, Copy)]
 struct Counts {
     messages: u64,
     waited: Duration,
 }
 
-/// A stage at the moment.
+/// The current rates of a stage.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StageRate {
     /// Messages per second.
     pub per_second: f64,
-    /// The share of the time that it waits for the next stage: backpressure.
+    /// Share of the time spent waiting for the next stage: backpressure.
     pub waiting: f64,
 }
 
 impl Rates {
-    /// The rates of the stages of a stream, in the order of its parts and stages; empty at the first look.
+    /// The rates of all stages of a stream, in the order of parts and stages; empty at the first call.
     pub fn look(&self, status: &StreamStatus) -> Vec<StageRate> {
         let Some(figures) = &status.figures else { return Vec::new() };
         let counts: Vec<Counts> = figures
@@ -175,7 +175,7 @@ mod tests {
         let filter = found.iter().find(|suggestion| suggestion.text == "filter").expect("a stage");
         assert_eq!((filter.from, filter.to), (units(text) - 2, units(text)));
         assert_eq!(byte_of("a😀b", 3), 5);
-        // Blanks of several bytes.
+        // Multi-byte blanks.
         for blank in ['\u{a0}', '\u{3000}', '\u{2009}'] {
             let text = format!("time |{blank}lo");
             let found = suggest(&text, units(&text));

@@ -1,9 +1,11 @@
 //! A live tail: new messages of a topic as an event stream (`text/event-stream`).
 //!
-//! Bounded: so many tails at once, so many bytes a second in each, so long. What is too much is counted, not kept. A tail ends
-//! with its connection, with the session of the person who opened it, and with its time.
+//! The number of tails, their bytes per second and their duration are bounded. Messages above the limits are
+//! counted and dropped. A tail ends with its connection, with the session of its person, or with its time
+//! limit.
 //!
-//! Events: `message` with data in JSON, `omitted` with a number of messages, `waiting` and `end` with words.
+//! Events: `message` with data in JSON, `omitted` with a number of messages, `waiting` and `end` with a
+//! sentence.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -27,20 +29,21 @@ use crate::problem::Problem;
 use crate::session::SessionKey;
 use crate::state::Console;
 
-/// How long a tail lasts; a page opens it again.
+/// Maximum duration of a tail. A page then opens a new tail.
 const TIME_MAX: Duration = Duration::from_secs(15 * 60);
-/// What one tail sends in a second at most, and in how many messages. The rest is counted.
+/// Maximum bytes and messages that a tail sends per second. Messages above the limit are counted.
 const BYTES_PER_SECOND: usize = 512 << 10;
 const MESSAGES_PER_SECOND: usize = 50;
-/// Events that wait for a slow connection.
+/// Queued events for a slow connection.
 const EVENTS_MAX: usize = 16;
-/// How long a message waits for a slow connection. Then messages are counted until there is room.
+/// Time that a message waits for a slow connection. After that, messages are counted until the queue has
+/// room.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How often the session is checked, and how often a comment keeps the connection alive.
+/// Interval of session checks, and of comments that keep the connection alive.
 const LOOK: Duration = Duration::from_secs(1);
 const ALIVE: Duration = Duration::from_secs(15);
 
-/// Opens a tail, from these offsets or from now. A function writes its messages, as JSON.
+/// Opens a tail, from these offsets or from now. `write` formats a message.
 pub async fn open(
     console: &Console,
     view: &View,
@@ -70,7 +73,7 @@ pub async fn open(
     Ok(([(CONTENT_TYPE, "text/event-stream")], Body::new(Events(events))).into_response())
 }
 
-/// The body of the answer.
+/// The response body, which ends when the sender is dropped.
 struct Events(mpsc::Receiver<Bytes>);
 
 impl HttpBody for Events {
@@ -89,20 +92,20 @@ struct Tail<W> {
     console: Console,
     session: Option<SessionKey>,
     search: Search,
-    /// Where the tail begins, in partitions.
+    /// Start offsets by partition.
     after: BTreeMap<i32, Offset>,
     to: mpsc::Sender<Bytes>,
     write: W,
-    /// The second that is counted.
+    /// Start of the current second.
     second: Instant,
     bytes: usize,
     messages: usize,
     omitted: u64,
-    /// Whether the connection has not taken a message within [`PATIENCE`].
+    /// True if the connection did not take a message within [`PATIENCE`].
     is_slow: bool,
 }
 
-/// The connection has gone.
+/// The connection is closed.
 struct Gone;
 
 impl<W: Fn(&Message) -> String> Tail<W> {
@@ -111,7 +114,7 @@ impl<W: Fn(&Message) -> String> Tail<W> {
             Ok(words) => words,
             Err(Gone) => return,
         };
-        // It may have gone meanwhile.
+        // The connection may have closed in the meantime.
         let _ = self.say("end", &words).await;
     }
 
@@ -174,7 +177,7 @@ impl<W: Fn(&Message) -> String> Tail<W> {
         self.send_or_count(Bytes::from(text)).await
     }
 
-    /// A slow connection does not stop the search: it has a part of the memory of all searches while it waits.
+    /// A slow connection must not stall the search, which holds a share of the memory of all searches.
     async fn send_or_count(&mut self, text: Bytes) -> Result<(), Gone> {
         let text = match self.to.try_send(text) {
             Ok(()) => {
@@ -203,12 +206,12 @@ impl<W: Fn(&Message) -> String> Tail<W> {
         self.send(format!("event: omitted\ndata: {omitted}\n\n")).await
     }
 
-    /// Sends something that a slow connection can do without.
+    /// Sends an optional event; skipped if the queue is full.
     async fn send_or_pass(&self, text: String) -> Result<(), Gone> {
         if self.to.capacity() == 0 { Ok(()) } else { self.send(text).await }
     }
 
-    /// Words, in JSON: they have no line ends then.
+    /// Sends a sentence in JSON, which has no line breaks.
     async fn say(&self, event: &str, words: &str) -> Result<(), Gone> {
         self.send(format!("event: {event}\ndata: {}\n\n", serde_json::Value::from(words))).await
     }

@@ -1,7 +1,7 @@
-//! What passes stages of streams, for those who look at a page of it: the newest messages, gathered while somebody looks.
+//! The newest messages that pass stages of streams, collected while a page watches the stage.
 //!
-//! A stream does not wait for its readers. The number of stages with readers is bounded; a stage has them until [`IDLE_MAX`] after the
-//! last request, and takes the place of the user who looked first.
+//! A stream does not wait for its watchers. The number of watched stages is bounded. A stage is watched until
+//! [`IDLE_MAX`] after the last request, and counts against the limit of the user who watched first.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -19,15 +19,15 @@ use tokio::time::{Instant, sleep_until, timeout};
 use crate::problem::Problem;
 use crate::reading::Reader;
 
-/// A stage is looked at for so long after the last request.
+/// Idle time after which a stage is no longer watched.
 const IDLE_MAX: Duration = Duration::from_secs(10);
-/// How long the first request waits for a message.
+/// Time that the first request waits for a message.
 const FIRST: Duration = Duration::from_millis(700);
 
 /// A stream and the label of its stage.
 type Stage = (String, String);
 
-/// The stages that are looked at.
+/// The watched stages.
 #[derive(Clone, Default)]
 pub struct Taps(Arc<Mutex<HashMap<Stage, Arc<Tap>>>>);
 
@@ -38,14 +38,14 @@ struct Tap {
     _place: Place,
 }
 
-/// Why nothing is shown.
+/// The reason for a failed request.
 pub enum TapProblem {
     Host(HostError),
     Full(Problem),
 }
 
 impl Taps {
-    /// The messages that passed a stage lately, newest first.
+    /// The last messages that passed a stage, newest first.
     pub async fn look(
         &self,
         host: &Host,
@@ -56,7 +56,7 @@ impl Taps {
         let tap = self.tap(host, reader, (stream.to_owned(), stage.to_owned()))?;
         let arrived = tap.arrived.notified();
         if tap.passed.lock().is_empty() {
-            // Then the page says that nothing has passed.
+            // Without a message, the page reports that nothing has passed.
             let _ = timeout(FIRST, arrived).await;
         }
         Ok(tap.passed.lock().iter().rev().cloned().collect())
@@ -79,7 +79,7 @@ impl Taps {
         taps.insert(stage.clone(), Arc::clone(&tap));
         let gathering = gather(look, Arc::clone(&tap));
         let known = Arc::clone(&self.0);
-        // Where the streams run, so that this cannot delay the broker.
+        // Runs on the runtime of the streams, so that a tap cannot delay the broker.
         host.runtime().spawn(async move {
             gathering.await;
             known.lock().remove(&stage);
@@ -88,7 +88,7 @@ impl Taps {
     }
 }
 
-/// Gathers what passes while somebody looks.
+/// Collects messages until [`IDLE_MAX`] after the last request.
 async fn gather(mut look: Look, tap: Arc<Tap>) {
     loop {
         let until = *tap.looked.lock() + IDLE_MAX;
@@ -111,13 +111,14 @@ async fn gather(mut look: Look, tap: Arc<Tap>) {
     }
 }
 
-/// Hides what rules hide of messages that pass a stage; none if there are no rules. A stream may have read any topic, so all rules apply.
+/// A function that masks messages of a stage; none without rules. All rules apply, because a stream may have
+/// read any topic.
 pub fn hide(masking: &Masking) -> Option<Hide> {
     let masks = masking.of_any()?;
     Some(Arc::new(move |message: &mut Passed| hide_parts(message, &masks)))
 }
 
-/// Hides what the rules hide. In a part that is cut off fields cannot be found, so it is hidden as a whole.
+/// Masks one message. A truncated part is hidden as a whole, because its fields cannot be found.
 fn hide_parts(message: &mut Passed, masks: &TopicMasks) {
     let mut hidden = Vec::new();
     if let Some(key) = &mut message.key

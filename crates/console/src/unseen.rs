@@ -1,12 +1,12 @@
-//! Escapes in the texts of a page: names, keys, values and errors may hold characters that reorder the text around them, or that
-//! are invisible. All parts of a page pass through here.
+//! Escapes for invisible characters and for characters that reorder their surroundings, which may occur in
+//! names, keys, values and errors. All parts of a page pass through this module.
 
 use std::borrow::Cow;
 
 use thalweg_security::visible::{escaped, is_unseen};
 
-/// Markup with such characters of its texts as escapes. Tags and edited texts stay, because browsers send addresses and the values
-/// of fields back.
+/// Markup with such characters escaped in texts. Tags and text areas stay unchanged, because browsers send
+/// addresses and field values back.
 pub fn visible_markup(markup: &str) -> Cow<'_, str> {
     if !markup.contains(is_escaped) {
         return Cow::Borrowed(markup);
@@ -17,7 +17,7 @@ pub fn visible_markup(markup: &str) -> Cow<'_, str> {
     while let Some(at) = rest.find('<') {
         let (text, tag) = rest.split_at(at);
         seen.push_str(&of_text(text, is_edited));
-        // Templates escape brackets in attributes: the next one ends the tag.
+        // Templates escape brackets in attributes, so the next bracket ends the tag.
         let end = tag.find('>').map_or(tag.len(), |end| end + 1);
         let (tag, after) = tag.split_at(end);
         is_edited = tag.starts_with("<textarea") || is_edited && !tag.starts_with("</textarea");
@@ -32,7 +32,7 @@ fn of_text(text: &str, is_edited: bool) -> Cow<'_, str> {
     if is_edited { Cow::Borrowed(text) } else { escaped(text, is_escaped) }
 }
 
-/// A page takes the ends of lines and tabs for spaces.
+/// In a page, tabs and line ends are plain white space.
 fn is_escaped(c: char) -> bool {
     is_unseen(c) && !matches!(c, '\n' | '\r' | '\t')
 }

@@ -1,4 +1,4 @@
-//! State for authentication and authorisation: access control entries, SCRAM credentials, delegation tokens.
+//! State of authentication and authorization: access control entries, SCRAM credentials, delegation tokens.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -7,27 +7,27 @@ use bytes::Bytes;
 use thalweg_security::acl::{Acl, InvalidAcl, RawAcl};
 use thalweg_wire::Uuid;
 
-/// An access control entry; the numbers are Kafka's ids.
+/// An access control entry, with Kafka's numeric codes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AccessControlEntry {
-    /// The kind of resource.
+    /// The resource type.
     pub resource_type: i8,
-    /// Its name, or a prefix of names.
+    /// The resource name, or a name prefix.
     pub resource_name: String,
-    /// Whether the name is literal or a prefix.
+    /// The pattern type: literal or prefixed.
     pub pattern_type: i8,
-    /// The principal.
+    /// The principal, such as `User:alice`.
     pub principal: String,
-    /// From where.
+    /// The host of the principal; `*` for all.
     pub host: String,
-    /// The operation.
+    /// The operation code.
     pub operation: i8,
-    /// Allowed or denied.
+    /// The permission type: allow or deny.
     pub permission_type: i8,
 }
 
 impl AccessControlEntry {
-    /// As decisions need it. Numbers of a later Kafka make none.
+    /// The ACL for decisions. Codes of a later Kafka are an error.
     pub fn to_acl(&self) -> Result<Acl, InvalidAcl> {
         Acl::from_record(RawAcl {
             resource_type: self.resource_type,
@@ -41,11 +41,11 @@ impl AccessControlEntry {
     }
 }
 
-/// The access control entries by their ids. A copy shares them, and a change copies a small part of the map: there may be
-/// 100,000 of them.
+/// Access control entries by id. A clone shares all entries, and a change copies a small part of the map,
+/// which may hold 100,000 entries.
 #[derive(Clone, Debug, Default)]
 pub struct AccessControlEntries {
-    /// By the first byte of the id, which is random.
+    /// Parts by the first byte of the id, which is random.
     parts: BTreeMap<u8, Arc<Part>>,
     len: usize,
 }
@@ -63,22 +63,22 @@ fn part(id: Uuid) -> u8 {
 }
 
 impl AccessControlEntries {
-    /// How many there are.
+    /// The number of entries.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// True without entries.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// An entry by its id.
+    /// The entry with this id.
     pub fn get(&self, id: Uuid) -> Option<&Arc<AccessControlEntry>> {
         self.parts.get(&part(id))?.get(&id)
     }
 
-    /// All of them, in the order of their ids.
+    /// All entries in id order.
     pub fn iter(&self) -> impl Iterator<Item = (Uuid, &Arc<AccessControlEntry>)> {
         self.parts.values().flat_map(|part| part.iter()).map(|(id, entry)| (*id, entry))
     }
@@ -101,7 +101,7 @@ impl AccessControlEntries {
         true
     }
 
-    /// The ids whose entries are not the same in both.
+    /// The ids of entries that differ from `base`.
     pub(crate) fn changed_since(&self, base: &AccessControlEntries) -> BTreeSet<Uuid> {
         let bytes: BTreeSet<&u8> = self.parts.keys().chain(base.parts.keys()).collect();
         let mut changed = BTreeSet::new();
@@ -120,29 +120,29 @@ impl AccessControlEntries {
 /// A user's credential for one SCRAM mechanism.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ScramCredential {
-    /// The salt.
+    /// The salt of the password hash.
     pub salt: Bytes,
-    /// The stored key.
+    /// The digest of the client key.
     pub stored_key: Bytes,
-    /// The server key.
+    /// The server's signing key.
     pub server_key: Bytes,
-    /// How often the hash was applied.
+    /// The number of hash iterations.
     pub iterations: i32,
 }
 
 /// A delegation token. Times are milliseconds since 1970.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DelegationToken {
-    /// On whose behalf.
+    /// The principal of the token.
     pub owner: String,
-    /// The requester.
+    /// The principal that requested the token.
     pub requester: String,
-    /// Principals that may renew it.
+    /// Principals that may renew the token.
     pub renewers: Vec<String>,
-    /// When it was issued.
+    /// The issue time.
     pub issue_timestamp: i64,
-    /// Until when it can be renewed.
+    /// The time until which the token can be renewed.
     pub max_timestamp: i64,
-    /// Until when it holds.
+    /// The expiry time.
     pub expiration_timestamp: i64,
 }

@@ -1,4 +1,4 @@
-//! The registrations of brokers and controllers.
+//! Registrations of brokers and controllers.
 
 use crate::{
     BrokerEpoch, BrokerId, DIRECTORY_FULL, DIRECTORY_LOST, MetadataVersion, PartitionRegistration,
@@ -12,62 +12,62 @@ use thalweg_wire::metadata::{
 };
 use thalweg_wire::{MetadataRecord, Uuid};
 
-/// Where a node listens.
+/// A listener endpoint of a node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Endpoint {
-    /// The name of the listener.
+    /// The listener name.
     pub listener: String,
-    /// Host name or address, as advertised.
+    /// The advertised host name or address.
     pub host: String,
-    /// Port.
+    /// The advertised port.
     pub port: u16,
-    /// Kafka's id: 0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL.
+    /// The security protocol code: 0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL.
     pub security_protocol: i16,
 }
 
-/// The levels of a feature that a node supports, both ends included.
+/// The range of supported levels of a feature.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct VersionRange {
-    /// The lowest.
+    /// The lowest level.
     pub min: i16,
-    /// The highest.
+    /// The highest level.
     pub max: i16,
 }
 
 impl VersionRange {
-    /// The support of a node for a feature that it does not list.
+    /// The range of a feature that a node does not list.
     pub const DISABLED: VersionRange = VersionRange { min: 0, max: 0 };
 
-    /// Whether a level is in the range.
+    /// True if a level is in the range.
     pub fn contains(self, level: i16) -> bool {
         (self.min..=self.max).contains(&level)
     }
 }
 
-/// A broker as it registered, and whether it is fenced.
+/// The registration of a broker, with its fencing state.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BrokerRegistration {
-    /// Its node id.
+    /// The node id.
     pub id: BrokerId,
-    /// The epoch of this registration.
+    /// The broker epoch of this registration.
     pub epoch: BrokerEpoch,
-    /// The id of the process.
+    /// The incarnation id of the process.
     pub incarnation_id: Uuid,
-    /// Its listeners, in the order of their names.
+    /// The listener endpoints, sorted by listener name.
     pub endpoints: Vec<Endpoint>,
-    /// Supported levels, by the name of the feature.
+    /// Supported levels by feature name.
     pub features: BTreeMap<String, VersionRange>,
-    /// Its rack.
+    /// The rack of the broker.
     pub rack: Option<String>,
-    /// Whether it is fenced: it leads nothing and clients do not see it.
+    /// True for a fenced broker, which leads no partition and is hidden from clients.
     pub fenced: bool,
-    /// Whether it is shutting down.
+    /// True during a controlled shutdown.
     pub in_controlled_shutdown: bool,
-    /// Whether it was a broker of a ZooKeeper cluster; kept to preserve records.
+    /// True if the broker is migrating from ZooKeeper. Kept to preserve records.
     pub is_migrating_zk_broker: bool,
-    /// Its online log directories, sorted.
+    /// The online log directories, sorted.
     pub directories: Vec<Uuid>,
-    /// The log directories that get no new replicas; `None` until the broker has reported them.
+    /// Log directories closed to new replicas; `None` until the broker has reported them.
     pub cordoned_directories: Option<Vec<Uuid>>,
 }
 
@@ -131,7 +131,7 @@ impl BrokerRegistration {
         VersionedRecord::new(MetadataRecord::RegisterBroker(record), record_version)
     }
 
-    /// The registration after a change of it.
+    /// The registration after a change record.
     pub(crate) fn merge(
         &self,
         record: &BrokerRegistrationChangeRecord,
@@ -161,18 +161,18 @@ impl BrokerRegistration {
         Ok(next)
     }
 
-    /// Where it listens under a name.
+    /// The endpoint of a listener.
     pub fn endpoint(&self, listener: &str) -> Option<&Endpoint> {
         self.endpoints.iter().find(|e| e.listener == listener)
     }
 
-    /// Whether it may lead: neither fenced nor shutting down.
+    /// True if the broker may lead partitions: neither fenced nor shutting down.
     pub fn is_active(&self) -> bool {
         !self.fenced && !self.in_controlled_shutdown
     }
 
-    /// Whether a directory is one of its online ones. Reserved ids other than "lost" and "full" count as online, and so does
-    /// every directory of a broker that has reported none.
+    /// True if a directory of this broker is online. Reserved ids except "lost" and "full" count as online,
+    /// as do all directories of a broker that has reported none.
     pub fn has_online_directory(&self, directory: Uuid) -> bool {
         if directory == DIRECTORY_LOST || directory == DIRECTORY_FULL {
             return false;
@@ -180,12 +180,12 @@ impl BrokerRegistration {
         directory.is_reserved() || self.directories.is_empty() || self.directories.contains(&directory)
     }
 
-    /// Whether its replica of a partition is in an online directory, as far as directories are known.
+    /// True if this broker's replica of a partition is in an online or unknown directory.
     pub fn has_online_replica(&self, partition: &PartitionRegistration) -> bool {
         partition.directory(self.id).is_none_or(|directory| self.has_online_directory(directory))
     }
 
-    /// Whether a directory accepts new replicas.
+    /// True if at least one directory accepts new replicas.
     pub fn has_uncordoned_directory(&self) -> bool {
         match &self.cordoned_directories {
             None => true,
@@ -204,18 +204,18 @@ fn broker_endpoint(e: &Endpoint) -> BrokerEndpoint {
     }
 }
 
-/// A controller as it registered.
+/// The registration of a controller.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ControllerRegistration {
-    /// Its node id.
+    /// The node id.
     pub id: i32,
-    /// The id of the process.
+    /// The incarnation id of the process.
     pub incarnation_id: Uuid,
-    /// Whether it was ready to take over from ZooKeeper; kept to preserve records.
+    /// True if the controller is ready for a ZooKeeper migration. Kept to preserve records.
     pub zk_migration_ready: bool,
-    /// Its listeners, in the order of their names.
+    /// The listener endpoints, sorted by listener name.
     pub endpoints: Vec<Endpoint>,
-    /// Supported levels, by the name of the feature.
+    /// Supported levels by feature name.
     pub features: BTreeMap<String, VersionRange>,
 }
 

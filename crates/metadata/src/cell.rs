@@ -9,7 +9,7 @@ use std::sync::Arc;
 pub struct ImageCell(RwLock<Arc<Image>>);
 
 impl ImageCell {
-    /// A cell that holds the empty image.
+    /// A cell with the empty image.
     pub fn new() -> Arc<Self> {
         Arc::new(Self(RwLock::new(Arc::new(Image::empty()))))
     }

@@ -1,41 +1,41 @@
-//! The difference between two images, and its meaning for one broker.
+//! The difference between two images, and the resulting work of one broker.
 
 use crate::{BrokerId, ConfigResource, Image, PartitionIndex, PartitionRegistration, Topic};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use thalweg_wire::Uuid;
 
-/// The changes between two images. An entry is listed if a record touched it, even if it is equal afterwards.
+/// The changes between two images. A touched entry is listed even if its final state is equal.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Changes {
-    /// Topics of the base that are gone.
+    /// Deleted topics of the base.
     pub deleted_topics: BTreeSet<Uuid>,
-    /// Topics that are new.
+    /// Created topics.
     pub created_topics: BTreeSet<Uuid>,
-    /// Topics that are there afterwards and were touched, new ones too, with the indexes of their touched partitions.
+    /// Existing topics, including new ones, with the indexes of touched partitions.
     pub changed_topics: BTreeMap<Uuid, BTreeSet<PartitionIndex>>,
-    /// Brokers that were registered, changed or removed.
+    /// Brokers with a new, changed or removed registration.
     pub brokers: BTreeSet<BrokerId>,
-    /// Controllers that registered.
+    /// Controllers with a new registration.
     pub controllers: BTreeSet<i32>,
-    /// Resources whose configuration was touched, those of deleted topics too.
+    /// Resources with touched configurations, including deleted topics.
     pub configs: BTreeSet<ConfigResource>,
-    /// Whether a feature's level was set.
+    /// True if a feature level was set.
     pub features: bool,
-    /// Whether a quota was set or removed.
+    /// True if a quota was set or removed.
     pub quotas: bool,
-    /// Access control entries that were added or removed.
+    /// Ids of added or removed access control entries.
     pub acls: BTreeSet<Uuid>,
-    /// Whether SCRAM credentials changed.
+    /// True if SCRAM credentials changed.
     pub scram: bool,
-    /// Whether delegation tokens changed.
+    /// True if delegation tokens changed.
     pub delegation_tokens: bool,
-    /// Whether a block of producer ids was allocated.
+    /// True if a block of producer ids was allocated.
     pub producer_ids: bool,
 }
 
 impl Changes {
-    /// Whether nothing was touched.
+    /// True if nothing was touched.
     pub fn is_empty(&self) -> bool {
         *self == Changes::default()
     }
@@ -101,32 +101,32 @@ impl Changes {
     }
 }
 
-/// A partition that a broker has to look at.
+/// A changed partition with a replica on the broker, before or after the change.
 #[derive(Clone, PartialEq, Debug)]
 pub struct LocalPartition {
-    /// Its topic, as it is afterwards; as it was, for one that is gone.
+    /// The topic after the change; before the change if deleted.
     pub topic: Arc<Topic>,
-    /// Its index.
+    /// The partition index.
     pub partition: PartitionIndex,
-    /// Its registration, afterwards; as it was, for one that is gone.
+    /// The registration after the change; before the change if deleted.
     pub registration: Arc<PartitionRegistration>,
-    /// Whether the broker had no replica of it before.
+    /// True if the broker had no replica before the change.
     pub is_new: bool,
 }
 
-/// A broker's work on its replicas (Kafka's `LocalReplicaChanges`), in the order of the fields.
+/// The work of a broker on its replicas (Kafka's `LocalReplicaChanges`), in the order of the fields.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct LocalChanges {
-    /// Replicas that are no longer the broker's: their topic is deleted, or they were reassigned.
+    /// Replicas that the broker loses, by topic deletion or reassignment.
     pub deletes: Vec<LocalPartition>,
-    /// Partitions that the broker leads and whose registration changed.
+    /// Changed partitions that the broker leads.
     pub leaders: Vec<LocalPartition>,
-    /// Partitions that the broker follows (or that have no leader) and whose registration changed.
+    /// Changed partitions that the broker follows, or that have no leader.
     pub followers: Vec<LocalPartition>,
 }
 
 impl LocalChanges {
-    /// Whether there is nothing to do.
+    /// True without any work.
     pub fn is_empty(&self) -> bool {
         self.deletes.is_empty() && self.leaders.is_empty() && self.followers.is_empty()
     }

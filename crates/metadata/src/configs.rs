@@ -1,4 +1,4 @@
-//! Configurations that were set at run time, for each resource.
+//! Dynamic configurations by resource.
 
 use crate::BrokerId;
 use crate::shards::Shards;
@@ -6,25 +6,25 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use thalweg_hash::HashMap;
 
-/// The kind of resource of a configuration.
+/// The type of a configuration resource.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum ConfigResourceKind {
-    /// A topic.
+    /// A topic, by name.
     Topic,
-    /// A broker; the empty name means all of them.
+    /// A broker; the empty name means all brokers.
     Broker,
-    /// The loggers of a broker, which are never in the log.
+    /// The loggers of a broker, which are never in the metadata log.
     BrokerLogger,
-    /// Subscriptions to clients' metrics.
+    /// Subscriptions to client metrics.
     ClientMetrics,
-    /// A consumer group.
+    /// A group of any type, by id.
     Group,
-    /// A kind of a later Kafka.
+    /// A type of a later Kafka.
     Unknown(i8),
 }
 
 impl ConfigResourceKind {
-    /// The value in records and requests.
+    /// Kafka's code in records and requests.
     pub fn id(self) -> i8 {
         match self {
             ConfigResourceKind::Topic => 2,
@@ -36,7 +36,7 @@ impl ConfigResourceKind {
         }
     }
 
-    /// The kind with this value.
+    /// The type of a code.
     pub fn from_id(id: i8) -> ConfigResourceKind {
         match id {
             2 => ConfigResourceKind::Topic,
@@ -49,32 +49,32 @@ impl ConfigResourceKind {
     }
 }
 
-/// The resource of a configuration, by kind and name.
+/// The resource of a configuration.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ConfigResource {
-    /// The kind.
+    /// The resource type.
     pub kind: ConfigResourceKind,
-    /// The name; empty for the default of all brokers.
+    /// The resource name; empty for the default of all brokers.
     pub name: String,
 }
 
 impl ConfigResource {
-    /// A topic.
+    /// The resource of a topic.
     pub fn topic(name: &str) -> ConfigResource {
         ConfigResource { kind: ConfigResourceKind::Topic, name: name.to_owned() }
     }
 
-    /// A broker.
+    /// The resource of one broker.
     pub fn broker(id: BrokerId) -> ConfigResource {
         ConfigResource { kind: ConfigResourceKind::Broker, name: id.to_string() }
     }
 
-    /// The default of all brokers.
+    /// The resource for the defaults of all brokers.
     pub fn brokers() -> ConfigResource {
         ConfigResource { kind: ConfigResourceKind::Broker, name: String::new() }
     }
 
-    /// A group.
+    /// The resource of a group.
     pub fn group(name: &str) -> ConfigResource {
         ConfigResource { kind: ConfigResourceKind::Group, name: name.to_owned() }
     }
@@ -83,8 +83,8 @@ impl ConfigResource {
 /// The settings of one resource, by Kafka's property names.
 pub type ConfigMap = BTreeMap<String, String>;
 
-/// A list with entries added that it does not have, or with entries taken from it: each one that is named takes the
-/// first that is left. Entries are between commas, and the list's own empty ones are left out.
+/// Adds missing entries to a comma-separated list, or removes entries. Each named entry removes its first
+/// remaining occurrence. Empty entries of the list are dropped.
 pub fn edit_list(list: &str, named: &str, add: bool) -> String {
     let mut entries: Vec<Option<&str>> = Vec::new();
     let mut places: HashMap<&str, VecDeque<usize>> = HashMap::default();
@@ -105,29 +105,29 @@ pub fn edit_list(list: &str, named: &str, add: bool) -> String {
     left.join(",")
 }
 
-/// All configurations. A copy shares them, and a change copies a small part of the map.
+/// All configurations. A clone shares them, and a change copies a small part of the map.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Configs {
     resources: Shards<ConfigResource, Arc<ConfigMap>>,
 }
 
 impl Configs {
-    /// The settings of a resource, when it has some.
+    /// The settings of a resource, if any.
     pub fn get(&self, resource: &ConfigResource) -> Option<&Arc<ConfigMap>> {
         self.resources.get(resource)
     }
 
-    /// One setting of a resource.
+    /// The value of one setting.
     pub fn value(&self, resource: &ConfigResource, name: &str) -> Option<&str> {
         self.resources.get(resource)?.get(name).map(String::as_str)
     }
 
-    /// All resources that have settings, in no order.
+    /// All resources with settings, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = (&ConfigResource, &Arc<ConfigMap>)> {
         self.resources.iter()
     }
 
-    /// Whether nothing is set.
+    /// True without settings.
     pub fn is_empty(&self) -> bool {
         self.resources.len() == 0
     }

@@ -1,4 +1,4 @@
-//! From one image to the next.
+//! The step from one image to the next.
 
 use crate::{
     BrokerId, Changes, Image, LocalChanges, LocalPartition, PartitionIndex, PartitionRegistration,
@@ -7,7 +7,7 @@ use crate::{
 use std::sync::Arc;
 use thalweg_wire::MetadataRecord;
 
-/// Records replayed on top of an image. It copies only touched parts and shares the rest with its base.
+/// Records replayed on top of an image. A delta copies only touched parts, and shares the rest with its base.
 #[derive(Clone, Debug)]
 pub struct Delta {
     base: Arc<Image>,
@@ -16,23 +16,23 @@ pub struct Delta {
 }
 
 impl Delta {
-    /// No change yet to an image.
+    /// Creates a delta without changes.
     pub fn new(base: Arc<Image>) -> Delta {
         Delta { image: (*base).clone(), base, changes: Changes::default() }
     }
 
-    /// Everything that is new in an image: the delta of a first publication.
+    /// A delta with all differences between two images, for a first publication.
     pub fn between(base: Arc<Image>, image: &Image) -> Delta {
         let changes = Changes::between(&base, image);
         Delta { base, image: image.clone(), changes }
     }
 
-    /// The image that the records are replayed on.
+    /// The base image of the delta.
     pub fn base(&self) -> &Arc<Image> {
         &self.base
     }
 
-    /// The image so far.
+    /// The image after the records replayed so far.
     pub fn image(&self) -> &Image {
         &self.image
     }
@@ -42,35 +42,36 @@ impl Delta {
         &self.changes
     }
 
-    /// Whether no record has touched anything.
+    /// True if no record has touched anything.
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty()
     }
 
-    /// Replays one record. Records that bracket transactions are not for here but for the [`Loader`](crate::Loader).
+    /// Replays one record. Records that begin or end metadata transactions belong to the
+    /// [`Loader`](crate::Loader).
     pub fn replay(&mut self, record: &MetadataRecord) -> Result<(), ReplayError> {
         self.replay_record(record)
     }
 
-    /// Sets the replayed part of the log, and returns the image.
+    /// Sets the provenance, and returns the image.
     pub fn apply(&mut self, provenance: Provenance) -> Arc<Image> {
         self.image.provenance = provenance;
         Arc::new(self.image.clone())
     }
 
-    /// Topics of the base that are gone, as they were.
+    /// Deleted topics of the base.
     pub fn deleted_topics(&self) -> impl Iterator<Item = &Arc<Topic>> {
         let base = &self.base().topics;
         self.changes().deleted_topics.iter().filter_map(|id| base.get_by_id(*id))
     }
 
-    /// Topics that are new.
+    /// Created topics.
     pub fn created_topics(&self) -> impl Iterator<Item = &Arc<Topic>> {
         let topics = &self.image().topics;
         self.changes().created_topics.iter().filter_map(|id| topics.get_by_id(*id))
     }
 
-    /// The changes for the replicas of a broker.
+    /// The changes to the replicas of a broker.
     pub fn local_changes(&self, broker: BrokerId) -> LocalChanges {
         let mut local = LocalChanges::default();
         for topic in self.deleted_topics() {

@@ -3,7 +3,7 @@
 use crate::{BrokerEpoch, BrokerId, MetadataVersion, PartitionIndex};
 use thalweg_wire::Uuid;
 
-/// A record does not fit the image that it is replayed on. The node must stop: to skip the record is to diverge.
+/// A record that does not fit its image. The node must stop, because a skipped record means divergence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReplayError {
     #[error("a record changes topic {topic}, which does not exist")]

@@ -1,9 +1,9 @@
-//! Finalized features: the levels at which the whole cluster works.
+//! Finalized features: the levels in use by the whole cluster.
 
 use crate::MetadataVersion;
 use std::collections::BTreeMap;
 
-/// The finalized features. Their epoch, as clients see it, is the offset of the image.
+/// The finalized features. Clients see the offset of the image as their epoch.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Features {
     metadata_version: Option<MetadataVersion>,
@@ -16,7 +16,7 @@ impl Features {
         self.metadata_version
     }
 
-    /// The level of a feature; 0 if it is not finalized.
+    /// The level of a feature; 0 if not finalized.
     pub fn level(&self, name: &str) -> i16 {
         if name == crate::feature::METADATA_VERSION {
             return self.metadata_version.map_or(0, MetadataVersion::level);
@@ -24,12 +24,12 @@ impl Features {
         self.levels.get(name).copied().unwrap_or(0)
     }
 
-    /// The features besides `metadata.version` that are on, in the order of their names.
+    /// Enabled features except `metadata.version`, sorted by name.
     pub fn others(&self) -> impl Iterator<Item = (&str, i16)> {
         self.levels.iter().map(|(name, level)| (name.as_str(), *level))
     }
 
-    /// All features that are on, `metadata.version` first.
+    /// Enabled features, `metadata.version` first.
     pub fn iter(&self) -> impl Iterator<Item = (&str, i16)> {
         let first = self.metadata_version.map(|version| (crate::feature::METADATA_VERSION, version.level()));
         first.into_iter().chain(self.others())

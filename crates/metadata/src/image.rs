@@ -10,19 +10,19 @@ use std::sync::Arc;
 use thalweg_security::acl::Authorizer;
 use thalweg_wire::Uuid;
 
-/// Which part of the log an image holds.
+/// The position of an image in the metadata log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Provenance {
-    /// The last offset that is in the image; -1 for none.
+    /// The last offset in the image; -1 for none.
     pub offset: i64,
-    /// The epoch of the batch that brought it.
+    /// The epoch of the last batch.
     pub epoch: i32,
-    /// When that batch was written, in milliseconds since 1970.
+    /// The timestamp of the last batch in milliseconds since 1970.
     pub timestamp_ms: i64,
 }
 
 impl Provenance {
-    /// Of the empty image.
+    /// The provenance of the empty image.
     pub const EMPTY: Provenance = Provenance { offset: -1, epoch: -1, timestamp_ms: -1 };
 }
 
@@ -38,7 +38,7 @@ pub struct Cluster {
 /// SCRAM credentials by user and mechanism (1 SHA-256, 2 SHA-512).
 pub type ScramCredentials = BTreeMap<(String, i8), ScramCredential>;
 
-/// The state of a cluster. A copy shares every part, and a change copies only the part that it changes.
+/// The state of a cluster. A clone shares every part, and a change copies only the changed part.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Image {
     pub(crate) provenance: Provenance,
@@ -76,22 +76,22 @@ impl Image {
         Image::default()
     }
 
-    /// Whether nothing has been replayed.
+    /// True if nothing has been replayed.
     pub fn is_empty(&self) -> bool {
         self.has_content_of(&Image::default())
     }
 
-    /// Whether another image has the same content, whichever part of the log it is from.
+    /// True if another image has the same content, regardless of its provenance.
     pub fn has_content_of(&self, other: &Image) -> bool {
         Image { provenance: other.provenance, ..self.clone() } == *other
     }
 
-    /// Which part of the log is in it.
+    /// The position in the metadata log.
     pub fn provenance(&self) -> Provenance {
         self.provenance
     }
 
-    /// The last offset that is in it; also the epoch of the finalized features.
+    /// The last offset in the image, which is also the epoch of the finalized features.
     pub fn offset(&self) -> i64 {
         self.provenance.offset
     }
@@ -106,17 +106,17 @@ impl Image {
         &self.cluster
     }
 
-    /// A broker, fenced or not.
+    /// The registration of a broker, fenced or not.
     pub fn broker(&self, id: BrokerId) -> Option<&Arc<BrokerRegistration>> {
         self.cluster.brokers.get(&id)
     }
 
-    /// The brokers that are not fenced, in the order of their ids.
+    /// The unfenced brokers in id order.
     pub fn alive_brokers(&self) -> impl Iterator<Item = &Arc<BrokerRegistration>> {
         self.cluster.brokers.values().filter(|broker| !broker.fenced)
     }
 
-    /// The brokers that are not fenced and have a listener of this name, with where it is.
+    /// The unfenced brokers with a listener of this name, with its endpoint.
     pub fn alive_endpoints(
         &self,
         listener: &str,
@@ -124,7 +124,7 @@ impl Image {
         self.alive_brokers().filter_map(move |broker| Some((broker, broker.endpoint(listener)?)))
     }
 
-    /// Whether a broker is registered and not fenced.
+    /// True if a broker is registered and not fenced.
     pub fn is_alive(&self, broker: BrokerId) -> bool {
         self.broker(broker).is_some_and(|broker| !broker.fenced)
     }
@@ -134,22 +134,22 @@ impl Image {
         &self.topics
     }
 
-    /// A topic by its name.
+    /// The topic with this name.
     pub fn topic(&self, name: &str) -> Option<&Arc<Topic>> {
         self.topics.get(name)
     }
 
-    /// A topic by its id.
+    /// The topic with this id.
     pub fn topic_by_id(&self, id: Uuid) -> Option<&Arc<Topic>> {
         self.topics.get_by_id(id)
     }
 
-    /// A partition by the name of its topic.
+    /// A partition by topic name.
     pub fn partition(&self, topic: &str, partition: PartitionIndex) -> Option<&Arc<PartitionRegistration>> {
         self.topic(topic)?.partition(partition)
     }
 
-    /// A partition by the id of its topic.
+    /// A partition by topic id.
     pub fn partition_by_id(
         &self,
         topic: Uuid,
@@ -158,8 +158,8 @@ impl Image {
         self.topic_by_id(topic)?.partition(partition)
     }
 
-    /// The replicas of a partition that cannot serve: their broker is fenced, not registered, or has lost the
-    /// directory.
+    /// The replicas of a partition that are offline: their broker is fenced or not registered, or their
+    /// directory is not online.
     pub fn offline_replicas(&self, partition: &PartitionRegistration) -> Vec<BrokerId> {
         let online = |index: usize, replica: BrokerId| match self.broker(replica) {
             None => false,
@@ -172,12 +172,12 @@ impl Image {
         replicas.filter(|(index, replica)| !online(*index, **replica)).map(|(_, replica)| *replica).collect()
     }
 
-    /// The configurations that were set at run time.
+    /// The dynamic configurations.
     pub fn configs(&self) -> &Configs {
         &self.configs
     }
 
-    /// The settings of a resource; empty if there are none.
+    /// The settings of a resource; empty without settings.
     pub fn config(&self, resource: &ConfigResource) -> Arc<BTreeMap<String, String>> {
         self.configs.get(resource).cloned().unwrap_or_default()
     }
@@ -187,12 +187,12 @@ impl Image {
         &self.quotas
     }
 
-    /// The first producer id that no broker has got yet.
+    /// The first producer id that no broker has allocated.
     pub fn next_producer_id(&self) -> i64 {
         self.next_producer_id.max(0)
     }
 
-    /// The access control entries by their ids.
+    /// The access control entries by id.
     pub fn acls(&self) -> &AccessControlEntries {
         &self.acls
     }
@@ -202,14 +202,15 @@ impl Image {
         &self.scram
     }
 
-    /// The delegation tokens by their ids.
+    /// The delegation tokens by id.
     pub fn delegation_tokens(&self) -> &BTreeMap<String, Arc<DelegationToken>> {
         &self.delegation_tokens
     }
 }
 
 impl Image {
-    /// Brings an authorizer from the ACLs of an image to those of this one, which differs in the entries `touched`.
+    /// Updates an authorizer from the ACLs of `base` to those of this image, which differ in the entries
+    /// `touched`.
     pub fn update_authorizer(&self, authorizer: &mut Authorizer, base: &Image, touched: &BTreeSet<Uuid>) {
         for id in touched {
             if let Some(acl) = base.acls().get(*id).and_then(|entry| entry.to_acl().ok()) {

@@ -1,15 +1,16 @@
 //! The cluster image: metadata records replayed into an image, deltas between images. Pure.
 //!
-//! - [`Image`] is the state of a cluster at one offset of its metadata log: features, brokers, topics with their
-//!   partitions, configurations, quotas, access control, producer ids. It is immutable and shared by `Arc`.
-//! - [`Delta`] is built from an image by replaying records. It copies only what the records touch, knows what they
-//!   changed, and becomes the next image.
-//! - [`Loader`] turns the batches of a log or a snapshot into deltas, on batch boundaries and never in the middle of
-//!   a metadata transaction.
+//! - [`Image`] is the state of a cluster at one offset of its metadata log: features, brokers, topics with
+//!   partitions, configurations, quotas, access control, producer ids. An image is immutable and shared by
+//!   `Arc`.
+//! - [`Delta`] is an image plus replayed records. A delta copies only touched parts, records the changes, and
+//!   becomes the next image.
+//! - [`Loader`] converts the batches of a log or a snapshot to deltas, on batch boundaries and never within a
+//!   metadata transaction.
 //! - [`Image::to_records`] writes an image as the records of a snapshot.
 //!
-//! Nothing here reads a clock, a file or a socket, and nothing is skipped: an inapplicable record is a
-//! [`ReplayError`], after which the node must stop, because continuing would diverge from the cluster.
+//! The crate reads no clock, file or socket, and skips nothing: an inapplicable record is a [`ReplayError`],
+//! after which the node must stop, because continuing would diverge from the cluster.
 
 mod access;
 mod broker;

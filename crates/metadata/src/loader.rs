@@ -1,31 +1,31 @@
-//! From batches of a log to images (Kafka's `MetadataBatchLoader`): on batch boundaries, and never in the middle of
+//! Conversion of log batches to images (Kafka's `MetadataBatchLoader`), on batch boundaries and never within
 //! a metadata transaction (KIP-868).
 
 use crate::{Delta, Image, Provenance, ReplayError};
 use std::sync::Arc;
 use thalweg_wire::MetadataRecord;
 
-/// An image that is ready to be acted on, and how it differs from the one before.
+/// A published image, with the changes since the last one.
 #[derive(Clone, Debug)]
 pub struct Published {
-    /// What changed.
+    /// The changes since the last published image.
     pub delta: Delta,
-    /// The image.
+    /// The published image.
     pub image: Arc<Image>,
 }
 
-/// Replays batches and gives out images.
+/// Replays batches and publishes images.
 #[derive(Debug)]
 pub struct Loader {
     image: Arc<Image>,
     delta: Delta,
     provenance: Provenance,
-    /// What there was before the transaction that is open, to go back to when it is aborted.
+    /// The delta before the open transaction, restored if the transaction is aborted.
     before_transaction: Option<Box<Delta>>,
 }
 
 impl Loader {
-    /// Continues from an image.
+    /// Creates a loader that continues from an image.
     pub fn new(image: Arc<Image>) -> Loader {
         Loader {
             delta: Delta::new(image.clone()),
@@ -35,32 +35,32 @@ impl Loader {
         }
     }
 
-    /// The image that was given out last, or that the loader began with.
+    /// The last published image, or the initial one.
     pub fn image(&self) -> &Arc<Image> {
         &self.image
     }
 
-    /// The last offset that was loaded, given out or not; -1 for none.
+    /// The last loaded offset, published or not; -1 for none.
     pub fn offset(&self) -> i64 {
         self.provenance.offset
     }
 
-    /// The epoch of the batch that was loaded last.
+    /// The epoch of the last loaded batch.
     pub fn epoch(&self) -> i32 {
         self.provenance.epoch
     }
 
-    /// Whether a transaction is open.
+    /// True while a transaction is open.
     pub fn in_transaction(&self) -> bool {
         self.before_transaction.is_some()
     }
 
-    /// Records that are replayed but not published.
+    /// Replayed records that are not published.
     pub fn pending(&self) -> &Delta {
         &self.delta
     }
 
-    /// Loads a batch whose last record is at `last`. A control batch has no records here and only moves the offset.
+    /// Loads a batch that ends at `last`. A control batch has no records here, and only advances the offset.
     pub fn load<'a>(
         &mut self,
         last: Provenance,
@@ -93,7 +93,8 @@ impl Loader {
         }
     }
 
-    /// Publishes everything loaded since the last call; `None` if there is nothing, or while a transaction is open.
+    /// Publishes all batches loaded since the last call. `None` without new batches, or while a transaction
+    /// is open.
     pub fn publish(&mut self) -> Option<Published> {
         if self.in_transaction() || self.provenance == self.image.provenance() {
             return None;

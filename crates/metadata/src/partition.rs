@@ -1,35 +1,35 @@
-//! The registration of a partition: its replicas, its leader, its in-sync replicas (Kafka's `PartitionRegistration`).
+//! The registration of a partition: replicas, leader, in-sync replicas (Kafka's `PartitionRegistration`).
 
 use crate::{BrokerId, MetadataVersion, PartitionEpoch, PartitionIndex, ReplayError, VersionedRecord};
 use thalweg_wire::metadata::{PartitionChangeRecord, PartitionRecord};
 use thalweg_wire::{MetadataRecord, Uuid};
 
-/// In a PartitionChangeRecord: the leader stays, and so does its epoch.
+/// In a PartitionChangeRecord: leader and leader epoch stay the same.
 pub const NO_LEADER_CHANGE: i32 = -2;
 
-/// The directory of a replica that was created before directories were tracked.
+/// The directory of a replica from before directories were tracked.
 pub const DIRECTORY_MIGRATING: Uuid = Uuid(0);
-/// The broker has not reported the replica's directory yet.
+/// A directory that the broker has not reported yet.
 pub const DIRECTORY_UNASSIGNED: Uuid = Uuid(1);
-/// The directory of the replica is offline.
+/// An offline directory.
 pub const DIRECTORY_LOST: Uuid = Uuid(2);
 
-/// Where a replica is that its broker has handed over because its directory has no room: in none. Kafka reserves the id, and
-/// its controllers take it for a directory that is offline. In contrast to a lost one, the log is whole.
+/// The directory id of a replica that its broker has given up because the directory is full. Kafka reserves
+/// the id, and its controllers treat the directory as offline. Unlike in a lost directory, the log is intact.
 pub const DIRECTORY_FULL: Uuid = Uuid(99);
 
-/// Whether the leader has to recover from an election outside the in-sync replicas.
+/// The recovery state of a leader elected outside the in-sync replicas.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum LeaderRecoveryState {
-    /// The usual state.
+    /// The normal state.
     #[default]
     Recovered,
-    /// The leader was elected although it was not in sync; the ISR is the leader alone until it has recovered.
+    /// After an unclean election. The ISR is the leader alone until the leader has recovered.
     Recovering,
 }
 
 impl LeaderRecoveryState {
-    /// The value in records and requests.
+    /// Kafka's code in records and requests.
     pub fn id(self) -> i8 {
         match self {
             LeaderRecoveryState::Recovered => 0,
@@ -37,7 +37,7 @@ impl LeaderRecoveryState {
         }
     }
 
-    /// The state with this value.
+    /// The state of a code.
     pub fn from_id(id: i8) -> Option<LeaderRecoveryState> {
         match id {
             0 => Some(LeaderRecoveryState::Recovered),
@@ -47,33 +47,33 @@ impl LeaderRecoveryState {
     }
 }
 
-/// A partition as the controller has it.
+/// A partition in the controller's state.
 ///
-/// The leader's epoch is a plain integer here because its type, `thalweg_record::LeaderEpoch`, belongs to a crate
-/// that this one does not see.
+/// The leader epoch is a plain integer here, because `thalweg_record::LeaderEpoch` belongs to a crate that
+/// this one does not depend on.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PartitionRegistration {
-    /// The brokers that hold it; the first is the preferred leader.
+    /// The replicas; the first one is the preferred leader.
     pub replicas: Vec<BrokerId>,
     /// The directory of each replica, in the order of `replicas`.
     pub directories: Vec<Uuid>,
-    /// The replicas that are in sync.
+    /// The in-sync replicas.
     pub isr: Vec<BrokerId>,
     /// Replicas that a reassignment removes.
     pub removing_replicas: Vec<BrokerId>,
     /// Replicas that a reassignment adds.
     pub adding_replicas: Vec<BrokerId>,
-    /// Replicas outside the ISR that are known to have all committed records (KIP-966).
+    /// Replicas outside the ISR with all committed records (KIP-966).
     pub eligible_leader_replicas: Vec<BrokerId>,
-    /// The last leader, while there is none (KIP-966).
+    /// The last leader, while the partition has none (KIP-966).
     pub last_known_elr: Vec<BrokerId>,
     /// The leader, or [`BrokerId::NONE`].
     pub leader: BrokerId,
-    /// Whether the leader must recover.
+    /// The recovery state of the leader.
     pub leader_recovery_state: LeaderRecoveryState,
-    /// The leader's epoch.
+    /// The leader epoch.
     pub leader_epoch: i32,
-    /// The epoch of this registration.
+    /// The partition epoch.
     pub partition_epoch: PartitionEpoch,
 }
 
@@ -100,13 +100,13 @@ impl PartitionRegistration {
         })
     }
 
-    /// Whether a replica may be elected without loss: it is in sync, or eligible (KIP-966).
+    /// True if a replica may be elected without data loss: in sync, or eligible (KIP-966).
     pub fn may_lead_cleanly(&self, replica: BrokerId) -> bool {
         self.isr.contains(&replica) || self.eligible_leader_replicas.contains(&replica)
     }
 
-    /// The registration after a change. The partition's epoch grows by one always, the leader's if the record names
-    /// a leader, even the same.
+    /// The registration after a change record. The partition epoch always increases by one; the leader epoch
+    /// increases if the record names a leader, even the same one.
     pub fn merge(&self, record: &PartitionChangeRecord) -> Result<PartitionRegistration, ReplayError> {
         let or = |new: &Option<Vec<i32>>, old: &Vec<BrokerId>| match new {
             Some(new) => BrokerId::list(new),
@@ -168,39 +168,40 @@ impl PartitionRegistration {
         VersionedRecord::new(MetadataRecord::Partition(record), version.partition_record())
     }
 
-    /// Whether a broker leads it.
+    /// True if the partition has a leader.
     pub fn has_leader(&self) -> bool {
         self.leader != BrokerId::NONE
     }
 
-    /// The replica that should lead, or [`BrokerId::NONE`] when there is none.
+    /// The preferred leader, or [`BrokerId::NONE`] without replicas.
     pub fn preferred_replica(&self) -> BrokerId {
         self.replicas.first().copied().unwrap_or(BrokerId::NONE)
     }
 
-    /// Whether the preferred replica leads.
+    /// True if the preferred replica leads.
     pub fn has_preferred_leader(&self) -> bool {
         self.leader == self.preferred_replica()
     }
 
-    /// The directory of a replica, when the broker is one.
+    /// The directory of the broker's replica, if any.
     pub fn directory(&self, broker: BrokerId) -> Option<Uuid> {
         let index = self.replicas.iter().position(|replica| *replica == broker)?;
         self.directories.get(index).copied()
     }
 
-    /// Whether a broker holds a replica.
+    /// True if a broker holds a replica.
     pub fn is_replica(&self, broker: BrokerId) -> bool {
         self.replicas.contains(&broker)
     }
 
-    /// Whether a broker's replica has yet to catch up with a leader. One that a reassignment adds is not expected to.
+    /// True if a broker's replica is out of sync with a leader. Replicas that a reassignment adds are not
+    /// expected to be in sync.
     pub fn is_behind(&self, broker: BrokerId) -> bool {
         let is_expected = self.is_replica(broker) && !self.adding_replicas.contains(&broker);
         is_expected && self.has_leader() && !self.isr.contains(&broker)
     }
 
-    /// Whether replicas are being added or removed.
+    /// True while replicas are being added or removed.
     pub fn is_reassigning(&self) -> bool {
         !self.removing_replicas.is_empty() || !self.adding_replicas.is_empty()
     }
@@ -214,7 +215,7 @@ fn recovery_state(id: i8) -> Result<LeaderRecoveryState, ReplayError> {
     LeaderRecoveryState::from_id(id).ok_or(ReplayError::RecoveryState { id })
 }
 
-/// An empty list, or one that is "migrating" throughout, means "migrating" for each replica.
+/// An empty list, or a list of "migrating" only, means "migrating" for each replica.
 fn or_migrating(directories: Vec<Uuid>, replicas: usize) -> Vec<Uuid> {
     if directories.iter().all(|directory| *directory == DIRECTORY_MIGRATING) {
         vec![DIRECTORY_MIGRATING; replicas]

@@ -1,13 +1,12 @@
-//! Quotas of clients.
+//! Client quotas.
 
 use std::collections::BTreeMap;
 use thalweg_security::quota::Limits;
 
-/// The entity of a quota: for each relevant type (`user`, `client-id`, `ip`) a name, or `None` for the default of
-/// that type.
+/// The entity of a quota: names by type (`user`, `client-id`, `ip`); `None` for the default of a type.
 pub type QuotaEntity = BTreeMap<String, Option<String>>;
 
-/// All quotas: the values of each entity by their keys, such as `producer_byte_rate`.
+/// All quotas: values by entity and key, such as `producer_byte_rate`.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Quotas {
     entities: BTreeMap<QuotaEntity, BTreeMap<String, f64>>,
@@ -19,17 +18,17 @@ impl Quotas {
         self.entities.get(entity)
     }
 
-    /// All entities that have quotas.
+    /// All entities with quotas.
     pub fn iter(&self) -> impl Iterator<Item = (&QuotaEntity, &BTreeMap<String, f64>)> {
         self.entities.iter()
     }
 
-    /// Whether there are none.
+    /// True without quotas.
     pub fn is_empty(&self) -> bool {
         self.entities.is_empty()
     }
 
-    /// The limits of clients under a key, such as `producer_byte_rate`. Entities of addresses have none.
+    /// The client limits of a key, such as `producer_byte_rate`. Quotas of `ip` entities are not included.
     pub fn limits(&self, key: &str) -> Limits {
         let mut limits = Limits::default();
         for (entity, values) in &self.entities {

@@ -1,4 +1,4 @@
-//! What each record does to an image.
+//! The effect of each record on an image.
 
 use crate::{
     AccessControlEntry, BrokerEpoch, BrokerId, BrokerRegistration, ConfigResource, ConfigResourceKind,
@@ -203,7 +203,7 @@ impl Delta {
                     version.ok_or(ReplayError::UnknownMetadataVersion { level, latest })?,
                 );
             }
-            // The quorum keeps its own version in its control records (KAFKA-18979).
+            // The quorum stores this version in its own control records (KAFKA-18979).
             feature::KRAFT_VERSION => {}
             name => features.set_level(name, level),
         }

@@ -1,5 +1,5 @@
-//! A map in parts, for an image: a copy shares all parts, and a change copies the part that it changes. There may be
-//! 100,000 topics, and a change for each heartbeat.
+//! A map in parts, for an image: a clone shares all parts, and a change copies one part. A cluster may have
+//! 100,000 topics, and a change per heartbeat.
 
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use thalweg_hash::{HashMap, HashState};
 
-/// With as many parts, a part of the largest map is as cheap to copy as the list of parts.
+/// With this number of parts, a part of the largest map is as cheap to copy as the list of parts.
 const PARTS: usize = 256;
 
-/// See the module.
+/// A map in parts with cheap clones.
 #[derive(Clone, Debug)]
 pub(crate) struct Shards<K, V> {
-    /// Chooses the part of a key; copies choose the same.
+    /// The hash state that selects the part of a key, identical in all clones.
     state: HashState,
     /// None while the map is empty.
     parts: Vec<Arc<HashMap<K, V>>>,
@@ -26,7 +26,7 @@ impl<K, V> Default for Shards<K, V> {
     }
 }
 
-/// The same content, in whichever parts.
+/// Equality of content, regardless of the parts.
 impl<K: Eq + Hash, V: PartialEq> PartialEq for Shards<K, V> {
     fn eq(&self, other: &Shards<K, V>) -> bool {
         self.len == other.len && self.iter().all(|(key, value)| other.get(key) == Some(value))
@@ -49,12 +49,12 @@ impl<K: Eq + Hash, V> Shards<K, V> {
         self.parts.get(self.part(key))?.get(key)
     }
 
-    /// All entries, in no order.
+    /// All entries, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
         self.parts.iter().flat_map(|part| part.iter())
     }
 
-    /// The entries of the parts that are not shared with an earlier copy: all that differ are among them.
+    /// The entries of parts not shared with `base`, which include all differing entries.
     pub fn since(&self, base: &Self) -> impl Iterator<Item = (&K, &V)> {
         let is_shared = |(index, part): &(usize, &Arc<_>)| {
             base.parts.get(*index).is_some_and(|earlier| Arc::ptr_eq(earlier, part))

@@ -1,5 +1,5 @@
-//! Random histories: the image does not depend on the batches of the records, deltas contain all changes, and a
-//! snapshot restores the image.
+//! Random histories: the image does not depend on the batches of the records, deltas contain all changes, and
+//! a snapshot restores the image.
 
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ impl History {
         self.image.topics().sorted().choose(&mut self.rng).map(|topic| (**topic).clone())
     }
 
-    /// A record that fits the image.
+    /// Generates a record that fits the image.
     fn next(&mut self) -> MetadataRecord {
         let record = loop {
             if let Some(record) = self.try_next() {
@@ -149,7 +149,7 @@ impl History {
             }),
             13 | 14 => {
                 let name = text(&mut self.rng, "topic");
-                // Settings of a topic that is not there would not survive its next creation in a snapshot.
+                // Topic settings are generated for existing topics only, as the controller writes them.
                 let resource_type = if self.image.topic(&name).is_some() { 2 } else { 4 };
                 MetadataRecord::Config(ConfigRecord {
                     resource_type,
@@ -208,7 +208,7 @@ fn an_image_does_not_depend_on_how_its_records_were_batched() {
     }
 }
 
-/// A delta contains every difference.
+/// Checks that a delta contains every difference.
 fn check_changes(base: &Arc<Image>, published: &Published, seed: u64) {
     let told = published.delta.changes();
     let found = Delta::between(base.clone(), &published.image);

@@ -1,4 +1,4 @@
-//! An image as records: the content of a snapshot.
+//! Conversion of an image to the records of a snapshot.
 
 use crate::{ConfigResource, Image, MetadataVersion, VersionedRecord, feature};
 use std::sync::Arc;
@@ -10,8 +10,9 @@ use thalweg_wire::metadata::{
 };
 
 impl Image {
-    /// The records that create this image from an empty one, in the versions of its metadata version, in the order of
-    /// Kafka's snapshots. Values that the metadata version cannot express are omitted.
+    /// The records that recreate this image from an empty one, with record versions of the image's metadata
+    /// version, in the order of Kafka's snapshots. Values that the metadata version cannot express are
+    /// omitted.
     pub fn to_records(&self) -> Vec<VersionedRecord> {
         let version = self.features.metadata_version().unwrap_or(MetadataVersion::MINIMUM);
         let mut records = Vec::with_capacity(64 + self.topics.len() + self.topics.partition_count());
@@ -125,12 +126,12 @@ impl Image {
         records
     }
 
-    /// Whether a feature of this name is finalized above 0.
+    /// True if a feature is finalized above 0.
     pub fn has_feature(&self, name: &str) -> bool {
         self.features.level(name) > 0
     }
 
-    /// Whether eligible leader replicas are on.
+    /// True if eligible leader replicas are enabled.
     pub fn has_elr(&self) -> bool {
         self.has_feature(feature::ELIGIBLE_LEADER_REPLICAS_VERSION)
     }

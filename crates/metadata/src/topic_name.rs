@@ -1,60 +1,60 @@
-//! Kafka's rules for the names of topics (`org.apache.kafka.common.internals.Topic`).
+//! Kafka's rules for topic names (`org.apache.kafka.common.internals.Topic`).
 
-/// The topic of committed offsets and groups.
+/// The topic of groups and committed offsets, written by group coordinators.
 pub const OFFSETS: &str = "__consumer_offsets";
-/// The topic of transactions.
+/// The topic of transactional ids, written by transaction coordinators.
 pub const TRANSACTIONS: &str = "__transaction_state";
-/// The topic of the state of share partitions.
+/// The topic of share-partition states.
 pub const SHARE_STATE: &str = "__share_group_state";
-/// The topic of the definitions of hosted streams. Its records make brokers run streams.
+/// The topic of hosted stream definitions, whose records make brokers run streams.
 pub const STREAM_DEFINITIONS: &str = "__stream_definitions";
-/// The metadata log, which is the controller's and no topic of the cluster.
+/// The metadata log, which belongs to the controller and is not a topic of the cluster.
 pub const CLUSTER_METADATA: &str = "__cluster_metadata";
-/// The longest name: a directory must hold it with the partition and the suffix of a deletion.
+/// Maximum length of a name. The directory name also contains the partition and the suffix of a deletion.
 pub const LENGTH_MAX: usize = 249;
 
-/// A name that no topic can have, in Kafka's words.
+/// An invalid topic name, with Kafka's messages.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidTopicName {
     /// The empty name.
     #[error("Topic name is invalid: the empty string is not allowed")]
     Empty,
-    /// A directory of every file system.
+    /// A special directory name of file systems.
     #[error("Topic name is invalid: '{name}' is not allowed")]
     Dots {
-        /// The name.
+        /// The rejected name.
         name: String,
     },
-    /// A name that no directory could hold.
+    /// A name too long for a directory.
     #[error(
         "Topic name is invalid: the length of '{name}' is longer than the max allowed length {LENGTH_MAX}"
     )]
     TooLong {
-        /// The name.
+        /// The rejected name.
         name: String,
     },
-    /// A name with other characters than letters, digits, dots, underscores and dashes.
+    /// A name with characters other than letters, digits, dots, underscores and dashes.
     #[error(
         "Topic name is invalid: '{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' \
          and '-'"
     )]
     Characters {
-        /// The name.
+        /// The rejected name.
         name: String,
     },
 }
 
-/// Whether the topic belongs to the cluster itself: its records make brokers act.
+/// True for a topic of the cluster itself, whose records make brokers act.
 pub fn is_internal(name: &str) -> bool {
     is_of_coordinators(name) || name == STREAM_DEFINITIONS
 }
 
-/// Whether the topic is one of those that coordinators create and write. These three are Kafka's internal topics.
+/// True for a topic that coordinators create and write: Kafka's three internal topics.
 pub fn is_of_coordinators(name: &str) -> bool {
     matches!(name, OFFSETS | TRANSACTIONS | SHARE_STATE)
 }
 
-/// Checks a name.
+/// Checks a topic name by Kafka's rules.
 pub fn check(name: &str) -> Result<(), InvalidTopicName> {
     let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     let named = || name.to_owned();

@@ -6,25 +6,25 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use thalweg_wire::Uuid;
 
-/// A topic.
+/// A topic with its partitions.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Topic {
-    /// Its name.
+    /// The topic name.
     pub name: Arc<str>,
-    /// Its id.
+    /// The topic id.
     pub id: Uuid,
-    /// Its partitions by their index.
+    /// The partitions by index.
     pub partitions: BTreeMap<PartitionIndex, Arc<PartitionRegistration>>,
 }
 
 impl Topic {
-    /// A partition by its index.
+    /// The partition with this index.
     pub fn partition(&self, index: PartitionIndex) -> Option<&Arc<PartitionRegistration>> {
         self.partitions.get(&index)
     }
 }
 
-/// All topics, by id and by name. A copy shares them, and a change copies a small part of the maps.
+/// All topics, by id and by name. A clone shares them, and a change copies a small part of the maps.
 #[derive(Clone, Debug, Default)]
 pub struct Topics {
     by_id: Shards<Uuid, Arc<Topic>>,
@@ -38,49 +38,50 @@ impl PartialEq for Topics {
 }
 
 impl Topics {
-    /// A topic by its name.
+    /// The topic with this name.
     pub fn get(&self, name: &str) -> Option<&Arc<Topic>> {
-        // A name beyond that is no topic's, and may be long to hash, once for each of its partitions.
+        // A longer name matches no topic, and hashing a long name for each partition of a request is
+        // expensive.
         if name.len() > topic_name::LENGTH_MAX {
             return None;
         }
         self.by_id.get(self.by_name.get(name)?)
     }
 
-    /// A topic by its id.
+    /// The topic with this id.
     pub fn get_by_id(&self, id: Uuid) -> Option<&Arc<Topic>> {
         self.by_id.get(&id)
     }
 
-    /// How many there are.
+    /// The number of topics.
     pub fn len(&self) -> usize {
         self.by_id.len()
     }
 
-    /// Whether there are none.
+    /// True without topics.
     pub fn is_empty(&self) -> bool {
         self.by_id.len() == 0
     }
 
-    /// All topics, in no order.
+    /// All topics, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Topic>> {
         self.by_id.iter().map(|(_, topic)| topic)
     }
 
-    /// All topics in the order of their names.
+    /// All topics, sorted by name.
     pub fn sorted(&self) -> Vec<&Arc<Topic>> {
         let mut topics: Vec<_> = self.iter().collect();
         topics.sort_by(|a, b| a.name.cmp(&b.name));
         topics
     }
 
-    /// The topics that are not as in an earlier copy, in no order. What has not changed is hardly looked at.
+    /// Topics that differ from `base`, in no particular order. Shared parts of the map are skipped.
     pub fn changed_since(&self, base: &Topics) -> impl Iterator<Item = &Arc<Topic>> {
         let is_same = |topic: &Arc<Topic>| base.get_by_id(topic.id).is_some_and(|b| Arc::ptr_eq(b, topic));
         self.by_id.since(&base.by_id).map(|(_, topic)| topic).filter(move |topic| !is_same(topic))
     }
 
-    /// How many partitions all topics have.
+    /// The number of partitions of all topics.
     pub fn partition_count(&self) -> usize {
         self.iter().map(|topic| topic.partitions.len()).sum()
     }

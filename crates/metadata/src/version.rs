@@ -1,13 +1,13 @@
-//! The metadata version: which records, and which versions of them, a cluster writes (Kafka's `MetadataVersion`).
+//! The metadata version: the record types and versions that a cluster writes (Kafka's `MetadataVersion`).
 
 use std::fmt;
 use thalweg_wire::{EncodeError, MetadataRecord, encode_metadata_value};
 
 /// The names of Kafka's features.
 pub mod feature {
-    /// The version of the metadata records and of requests between brokers.
+    /// The version of metadata records and of requests between brokers.
     pub const METADATA_VERSION: &str = "metadata.version";
-    /// The version of the quorum's own records.
+    /// The version of the quorum's control records.
     pub const KRAFT_VERSION: &str = "kraft.version";
     /// The consumer group protocol of KIP-848.
     pub const GROUP_VERSION: &str = "group.version";
@@ -25,7 +25,7 @@ pub mod feature {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MetadataVersion(i16);
 
-/// Kafka's name of each level, and whether records changed with it.
+/// Levels with Kafka's names. True if records changed at that level.
 const LEVELS: [(i16, &str, bool); 24] = [
     (7, "3.3-IV3", true),
     (8, "3.4-IV0", true),
@@ -54,24 +54,24 @@ const LEVELS: [(i16, &str, bool); 24] = [
 ];
 
 impl MetadataVersion {
-    /// The first that a Kafka 4 controller accepts: 3.3-IV3.
+    /// The first level that a Kafka 4 controller accepts: 3.3-IV3.
     pub const MINIMUM: MetadataVersion = MetadataVersion(7);
-    /// The last that is released with Kafka 4.3: 4.3-IV0.
+    /// The last level released with Kafka 4.3: 4.3-IV0.
     pub const LATEST: MetadataVersion = MetadataVersion(30);
-    /// The first whose records hold eligible leader replicas: 4.0-IV1.
+    /// The first level whose records have eligible leader replicas: 4.0-IV1.
     pub const WITH_ELIGIBLE_LEADER_REPLICAS: MetadataVersion = MetadataVersion(23);
 
-    /// The version of a level, when it is known.
+    /// The version of a level, if known.
     pub fn from_level(level: i16) -> Option<MetadataVersion> {
         (Self::MINIMUM.0..=Self::LATEST.0).contains(&level).then_some(MetadataVersion(level))
     }
 
-    /// Its level.
+    /// The numeric level.
     pub fn level(self) -> i16 {
         self.0
     }
 
-    /// Kafka's name of it.
+    /// Kafka's name of the level.
     pub fn name(self) -> &'static str {
         self.entry().1
     }
@@ -81,47 +81,47 @@ impl MetadataVersion {
         &LEVELS[index]
     }
 
-    /// Whether records differ between two versions, so that going down would lose something.
+    /// True if records differ between two versions, so that a downgrade loses data.
     pub fn metadata_changes_between(low: MetadataVersion, high: MetadataVersion) -> bool {
         LEVELS.iter().any(|(level, _, changed)| *level > low.0 && *level <= high.0 && *changed)
     }
 
-    /// SCRAM credentials are in the log (3.5-IV2).
+    /// True if SCRAM credentials are in the log (3.5-IV2).
     pub fn has_scram(self) -> bool {
         self.0 >= 11
     }
 
-    /// Changes may be bracketed by transaction records (3.6-IV1).
+    /// True if transaction records may bracket changes (3.6-IV1).
     pub fn has_transactions(self) -> bool {
         self.0 >= 13
     }
 
-    /// Delegation tokens are in the log (3.6-IV2).
+    /// True if delegation tokens are in the log (3.6-IV2).
     pub fn has_delegation_tokens(self) -> bool {
         self.0 >= 14
     }
 
-    /// Controllers register (3.7-IV0).
+    /// True if controllers register (3.7-IV0).
     pub fn has_controller_registrations(self) -> bool {
         self.0 >= 15
     }
 
-    /// Replicas are assigned to directories (3.7-IV2).
+    /// True if replicas are assigned to directories (3.7-IV2).
     pub fn has_directories(self) -> bool {
         self.0 >= 17
     }
 
-    /// Eligible leader replicas can be stored (4.0-IV1).
+    /// True if eligible leader replicas are stored (4.0-IV1).
     pub fn has_eligible_leader_replicas(self) -> bool {
         self >= MetadataVersion::WITH_ELIGIBLE_LEADER_REPLICAS
     }
 
-    /// Log directories can be cordoned (4.3-IV0).
+    /// True if log directories can be cordoned (4.3-IV0).
     pub fn has_cordoned_directories(self) -> bool {
         self.0 >= 30
     }
 
-    /// A leader epoch is bumped when the in-sync replicas shrink (before 3.6-IV0).
+    /// True if a shrinking ISR increases the leader epoch (before 3.6-IV0).
     pub fn bumps_leader_epoch_on_isr_shrink(self) -> bool {
         self.0 < 12
     }
@@ -158,22 +158,22 @@ impl fmt::Debug for MetadataVersion {
     }
 }
 
-/// A record, and the version that it is written in.
+/// A record with its version.
 #[derive(Clone, PartialEq, Debug)]
 pub struct VersionedRecord {
-    /// The record.
+    /// The record to write.
     pub record: MetadataRecord,
-    /// Its version.
+    /// The record version.
     pub version: i16,
 }
 
 impl VersionedRecord {
-    /// A record in a version.
+    /// Creates a versioned record.
     pub fn new(record: MetadataRecord, version: i16) -> VersionedRecord {
         VersionedRecord { record, version }
     }
 
-    /// The value of the log's record that holds it.
+    /// Encodes the value of a log record.
     pub fn to_value(&self) -> Result<bytes::Bytes, EncodeError> {
         encode_metadata_value(&self.record, self.version)
     }

@@ -1,5 +1,5 @@
-//! How many entries of a bounded table each principal has: a full table takes a new entry in place of one of the principal that
-//! has most, so that a flood displaces itself.
+//! Counts of entries per principal in a bounded table. In a full table, a new entry replaces one of the
+//! principal with the most entries, so that a flood displaces itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,12 +17,12 @@ impl<K> Default for Counts<K> {
 }
 
 impl<K: Clone + Ord> Counts<K> {
-    /// Counts so many more entries of a principal.
+    /// Adds to the count of a principal.
     pub fn add(&mut self, principal: &K, entries: usize) {
         self.set(principal, self.of(principal) + entries);
     }
 
-    /// Counts so many entries less.
+    /// Subtracts from the count of a principal.
     pub fn remove(&mut self, principal: &K, entries: usize) {
         self.set(principal, self.of(principal).saturating_sub(entries));
     }
@@ -40,21 +40,22 @@ impl<K: Clone + Ord> Counts<K> {
         }
     }
 
-    /// The entries of a principal.
+    /// The number of entries of a principal.
     pub fn of(&self, principal: &K) -> usize {
         self.of.get(principal).copied().unwrap_or(0)
     }
 
-    /// Another principal whose entry may give way to a new one of `new`: the one with most, if it has more than `new` will
-    /// have.
+    /// The principal whose entry may give way to a new entry of `new`: the one with the most entries, if its
+    /// count exceeds the new count of `new`.
     pub fn larger(&self, new: &K) -> Option<&K> {
         let own = self.of(new);
         self.by_count.last().filter(|(count, _)| *count > own + 1).map(|(_, principal)| principal)
     }
 }
 
-/// The entry of a full table that gives way to a new one of `new`: the oldest of the principal with most, if it has more than `new`
-/// will have; else of `new`, or of all if it has none.
+/// The entry of a full table that gives way to a new entry of `new`: the oldest of the principal with the
+/// most entries, if its count exceeds the new count of `new`; else the oldest of `new`, or of all if `new`
+/// has no entries.
 pub fn gives_way<'a, T: Copy, K: Clone + Ord + 'a, A: Ord>(
     entries: impl Iterator<Item = T> + Clone,
     new: &K,
@@ -67,8 +68,7 @@ pub fn gives_way<'a, T: Copy, K: Clone + Ord + 'a, A: Ord>(
     entries.filter(|entry| of.is_none_or(|of| principal(*entry) == of)).min_by_key(|entry| age(*entry))
 }
 
-/// The first so many of the items, as many of each principal as there are of the others, as far as it has some. They keep their
-/// order.
+/// At most `max` items, in equal numbers per principal as far as possible, in the original order.
 pub fn fairly<T, K: Ord>(items: Vec<T>, max: usize, principal: impl Fn(&T) -> K) -> Vec<T> {
     if items.len() <= max {
         return items;

@@ -1,5 +1,5 @@
-//! What many principals share and none may take alone: places, so many at once and so many of them for one; and tables whose
-//! entries give way to new ones, first those of the principal with most.
+//! Fair shares of limited resources: places, limited in total and per principal; and tables in which entries
+//! of the principal with the most give way first.
 
 mod counts;
 
@@ -13,24 +13,25 @@ pub use counts::{Counts, fairly, gives_way};
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// A bounded number of places, with a share for each principal, such as a user or an address. A principal that waits for its
-/// share waits in its own queue.
+/// A bounded number of places, with a limit per principal, such as a user or an address. A principal at its
+/// limit waits in its own queue.
 pub struct Places<K> {
     places: usize,
     of_one: usize,
     all: Arc<Semaphore>,
-    /// The shares of principals that hold a place or wait for one.
+    /// Shares of principals that hold or await a place.
     shares: Mutex<BTreeMap<K, Arc<Semaphore>>>,
 }
 
-/// A place, given back when it is dropped.
+/// A place, released on drop.
 #[derive(Debug)]
 pub struct Place {
     _of_one: OwnedSemaphorePermit,
     _of_all: OwnedSemaphorePermit,
 }
 
-/// The address of a client, or the part of one of IPv6 that is given to one site: it has 2^64 addresses to itself.
+/// The address of a client; for IPv6 its /64 network, since one site controls all 2^64 addresses in the
+/// network.
 pub fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
@@ -41,27 +42,27 @@ pub fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// No place is free.
+/// The reason why no place is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Full {
-    /// The principal has its share, of so many places.
+    /// The principal holds its maximum number of places.
     Share(usize),
-    /// All places, so many, are taken.
+    /// All places are taken; the number is the total.
     All(usize),
 }
 
 impl<K: Clone + Ord> Places<K> {
-    /// So many places, of which one principal has at most `of_one`.
+    /// Creates `places` places, of which one principal may hold at most `of_one`.
     pub fn new(places: usize, of_one: usize) -> Places<K> {
         Places { places, of_one, all: Arc::new(Semaphore::new(places)), shares: Mutex::default() }
     }
 
-    /// So many places, all of which one principal may have. Waiting principals take turns.
+    /// Creates places without a limit per principal. Waiting principals are served in turn.
     pub fn in_turn(places: usize) -> Places<K> {
         Places::new(places, places)
     }
 
-    /// A place, if there is one.
+    /// Takes a place if one is free.
     pub fn try_take(&self, principal: &K) -> Result<Place, Full> {
         let share = self.share(principal).try_acquire_owned();
         let of_one = share.map_err(|_| Full::Share(self.of_one))?;
@@ -69,14 +70,14 @@ impl<K: Clone + Ord> Places<K> {
         Ok(Place { _of_one: of_one, _of_all: of_all })
     }
 
-    /// Waits for a place: first for one in the principal's share, then for one of all.
+    /// Waits for a place, first in the principal's share, then among all places.
     pub async fn take(&self, principal: &K) -> Place {
         let of_one = self.share(principal).acquire_owned().await.expect("it is never closed");
         let of_all = Arc::clone(&self.all).acquire_owned().await.expect("it is never closed");
         Place { _of_one: of_one, _of_all: of_all }
     }
 
-    /// The limit that keeps a principal without a place waiting.
+    /// The limit that blocks a principal without a place.
     pub fn full(&self, principal: &K) -> Full {
         match self.share(principal).available_permits() {
             0 => Full::Share(self.of_one),
@@ -89,7 +90,7 @@ impl<K: Clone + Ord> Places<K> {
         if let Some(share) = shares.get(principal) {
             return Arc::clone(share);
         }
-        // Places and those who wait for them hold their share.
+        // Held places and waiting principals keep a reference to their share.
         shares.retain(|_, share| Arc::strong_count(share) > 1);
         let share = Arc::new(Semaphore::new(self.of_one));
         shares.insert(principal.clone(), Arc::clone(&share));

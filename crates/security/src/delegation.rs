@@ -1,5 +1,5 @@
-//! The secret that signs delegation tokens (KIP-48), as Kafka uses it: a token's HMAC is that of its id, and the base64 of the
-//! HMAC is the password of a SCRAM login.
+//! The secret of delegation tokens (KIP-48), as in Kafka: the HMAC of the token id under this secret, in
+//! base64, is the password of a SCRAM login.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -12,7 +12,7 @@ use crate::sasl::scram::{Credential, Hash, ITERATIONS_MIN};
 
 const ITERATIONS: NonZeroU32 = NonZeroU32::new(ITERATIONS_MIN).expect("the minimum is not zero");
 
-/// `delegation.token.secret.key`, which is the same on all nodes of a cluster.
+/// `delegation.token.secret.key`, identical on all nodes of a cluster.
 #[derive(Clone, PartialEq, Eq)]
 pub struct DelegationTokenSecret(String);
 
@@ -23,25 +23,25 @@ impl fmt::Debug for DelegationTokenSecret {
 }
 
 impl DelegationTokenSecret {
-    /// The secret of this text; none of an empty one.
+    /// Creates a secret; none if the text is empty.
     pub fn new(text: impl Into<String>) -> Option<DelegationTokenSecret> {
         Some(text.into()).filter(|text| !text.is_empty()).map(DelegationTokenSecret)
     }
 
-    /// The HMAC of a token.
+    /// The HMAC of a token id.
     pub fn hmac(&self, token_id: &str) -> Vec<u8> {
         let key = hmac::Key::new(hmac::HMAC_SHA512, self.0.as_bytes());
         hmac::sign(&key, token_id.as_bytes()).as_ref().to_vec()
     }
 
-    /// The password by which the bearer of a token logs in.
+    /// The login password for a token.
     pub fn password(&self, token_id: &str) -> String {
         STANDARD.encode(self.hmac(token_id))
     }
 
-    /// The credential of a token. Takes as long as hashing a password.
+    /// The SCRAM credential of a token, at the cost of hashing a password.
     pub fn credential(&self, hash: Hash, token_id: &str) -> Credential {
-        // The salt need not be random: the password is no word of a dictionary, and is used for nothing else.
+        // The salt need not be random, because the password has high entropy and is not used elsewhere.
         let salt = self.hmac(&format!("salt:{}:{token_id}", hash.code()))[..hash.len()].to_vec();
         Credential::of_password(hash, &self.password(token_id), salt, ITERATIONS)
     }
@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn the_hmac_is_that_of_java() {
-        // Of `Mac.getInstance("HmacSHA512")`, as Kafka's controllers compute it.
+        // Computed by Java's `Mac.getInstance("HmacSHA512")`, as in Kafka's controllers.
         let secret = DelegationTokenSecret::new("secret").expect("not empty");
         let expected =
             "L9GI74TzKQbUs/njb0Ovmng8JiKhlRicLMRqnxiK/5w6faQB9wu02HVCcHKmVOW+T0JHSKivNUdOh1nrRBfomA==";

@@ -1,11 +1,12 @@
-//! DER, as far as names and stores need it: one element at a time, with its length checked against the bytes at hand.
+//! A minimal DER reader for names and stores. Reads one element at a time, and checks its length against the
+//! available bytes.
 
 pub(crate) const SEQUENCE: u8 = 0x30;
 pub(crate) const SET: u8 = 0x31;
 pub(crate) const OBJECT_ID: u8 = 0x06;
 pub(crate) const OCTETS: u8 = 0x04;
 
-/// A tag and what it holds.
+/// A DER element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Element<'a> {
     pub tag: u8,
@@ -14,7 +15,8 @@ pub(crate) struct Element<'a> {
     pub whole: &'a [u8],
 }
 
-/// The elements in a run of bytes. Ends at the first that is malformed; [`Elements::is_end`] tells the two apart.
+/// The elements of a byte slice. Stops at the first malformed one; [`Elements::is_end`] distinguishes the two
+/// ends.
 #[derive(Clone, Debug)]
 pub(crate) struct Elements<'a>(pub &'a [u8]);
 
@@ -23,7 +25,7 @@ impl<'a> Elements<'a> {
         self.0.is_empty()
     }
 
-    /// The next element, if it has this tag.
+    /// The content of the next element, if its tag matches.
     pub fn expect(&mut self, tag: u8) -> Option<&'a [u8]> {
         self.next().filter(|element| element.tag == tag).map(|element| element.content)
     }
@@ -36,7 +38,7 @@ impl<'a> Iterator for Elements<'a> {
         let bytes = self.0;
         let (&tag, rest) = bytes.split_first()?;
         let (&first, rest) = rest.split_first()?;
-        // Tags above 30 take more than a byte; nothing here has one.
+        // Tags above 30 take more than one byte, and do not occur in the formats read here.
         if tag & 0x1f == 0x1f {
             return None;
         }
@@ -54,7 +56,7 @@ impl<'a> Iterator for Elements<'a> {
     }
 }
 
-/// The content of the only element of `bytes`, if it has this tag.
+/// The content of the only element of `bytes`, if its tag matches.
 pub(crate) fn only(bytes: &[u8], tag: u8) -> Option<&[u8]> {
     let mut elements = Elements(bytes);
     let content = elements.expect(tag)?;

@@ -1,9 +1,9 @@
-//! Who a peer is, and what it may do.
+//! Authentication and authorization of peers.
 //!
-//! Owns: principals, ACLs and decisions on them; the mechanisms of SASL; the secret of delegation tokens; quotas and the pauses that they ask for;
-//! certificates, keys and the settings of TLS; how texts of strangers are shown. No clock, no network, no randomness: they are given by the caller; files are
-//! read only where a setting names a store. Refuses: to know requests, connections and the metadata image. Shared by
-//! clients and servers.
+//! Owns: principals, ACLs and decisions; SASL mechanisms; the secret of delegation tokens; quotas and their
+//! throttle times; certificates, keys and TLS settings; the display of untrusted texts. Has no clock, network
+//! or randomness: the caller passes those in. Reads files only if a setting names a store. Refuses knowledge
+//! of requests, connections and the metadata image. Shared by clients and servers.
 
 pub mod acl;
 mod delegation;

@@ -6,10 +6,10 @@ use std::str::FromStr;
 /// The type of all principals that authenticate by TLS or SASL.
 const USER: &str = "User";
 
-/// The name of a peer that did not have to authenticate.
+/// The name of unauthenticated peers.
 const ANONYMOUS: &str = "ANONYMOUS";
 
-/// Who a peer is (`KafkaPrincipal`).
+/// The identity of a peer (`KafkaPrincipal`).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Principal {
     /// Type, colon, name.
@@ -32,27 +32,27 @@ impl Principal {
         Principal { text, kind_len }
     }
 
-    /// A peer that did not have to authenticate: `User:ANONYMOUS`.
+    /// The principal of unauthenticated peers: `User:ANONYMOUS`.
     pub fn anonymous() -> Principal {
         Principal::user(ANONYMOUS)
     }
 
-    /// Whether its name is that of a peer that did not have to authenticate.
+    /// True for the name of unauthenticated peers.
     pub fn is_anonymous(&self) -> bool {
         self.name() == ANONYMOUS
     }
 
-    /// Its type, such as `User`.
+    /// The principal type, such as `User`.
     pub fn kind(&self) -> &str {
         &self.text[..self.kind_len]
     }
 
-    /// Its name.
+    /// The name without the type.
     pub fn name(&self) -> &str {
         &self.text[self.kind_len + 1..]
     }
 
-    /// Type and name, with a colon between them.
+    /// The text form, `type:name`.
     pub fn as_str(&self) -> &str {
         &self.text
     }
@@ -64,7 +64,7 @@ impl fmt::Display for Principal {
     }
 }
 
-/// A text is not a principal.
+/// A text that is not a principal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParsePrincipalError(String);
 

@@ -1,13 +1,13 @@
-//! Which settings are secrets, and what is shown in their place.
+//! Secret settings, and their replacement in displays.
 
-/// Replaces a secret when a setting is shown.
+/// The replacement of a secret.
 pub const HIDDEN: &str = "[hidden]";
 
-/// Whether the value of a setting is a secret: passwords, private keys, and the lines that hold them.
+/// True if the value of a setting is secret: passwords, private keys, and lines that contain them.
 pub fn is_secret(key: &str) -> bool {
     let key = key.to_ascii_lowercase();
     let parts = ["password", "secret", "jaas", "token", "credential"];
-    // Those of a listener have its name before them.
+    // Settings of a listener have a prefix with its name.
     let keys = ["ssl.keystore.key", "ssl.key.pem"];
     parts.iter().any(|part| key.contains(part))
         || keys.iter().any(|of_a_listener| key.ends_with(of_a_listener))

@@ -1,39 +1,39 @@
-//! A TLS setting that is wrong, and how settings are taken out of what the user has set.
+//! Invalid TLS settings, and functions that take settings from the user's properties.
 
 use crate::secrets::{HIDDEN, is_secret};
 
-/// Replaces a missing value.
+/// The shown value of a missing setting.
 const NOT_SET: &str = "(not set)";
 
-/// A setting has a value that it cannot have.
+/// A setting with an invalid value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{key}={value} is invalid: expected {expected}")]
 pub struct InvalidSetting {
-    /// The setting.
+    /// The name of the setting.
     pub key: String,
-    /// Its value.
+    /// The value, or a placeholder if secret.
     pub value: String,
-    /// The expected format.
+    /// The expected format, for the error message.
     pub expected: String,
 }
 
 impl InvalidSetting {
-    /// A value that is wrong; that of a secret is not repeated.
+    /// An invalid value. Secret values are replaced.
     pub fn new(key: &str, value: &str, expected: impl Into<String>) -> InvalidSetting {
         let value = if is_secret(key) { HIDDEN } else { value };
         InvalidSetting { key: key.to_owned(), value: value.to_owned(), expected: expected.into() }
     }
 
-    /// A setting that is missing.
+    /// A missing setting.
     pub fn missing(key: &str, expected: impl Into<String>) -> InvalidSetting {
         InvalidSetting { key: key.to_owned(), value: NOT_SET.to_owned(), expected: expected.into() }
     }
 }
 
-/// Takes the value of a setting by its name, `None` if it is not set.
+/// Takes the value of a setting by name; `None` if not set.
 pub type Take<'a> = dyn FnMut(&str) -> Option<String> + 'a;
 
-/// Takes the first of `names` that is set, and returns its name too. The others are removed as well.
+/// Takes the first non-empty setting of `names`, with its name. The other settings are removed too.
 pub fn take_first(take: &mut Take<'_>, names: &[&'static str]) -> Option<(&'static str, String)> {
     let mut found = None;
     for name in names {

@@ -1,41 +1,42 @@
-//! Escapes for texts of strangers: client ids, names of groups and users, keys, values and answers of other servers may hold
-//! characters that move a cursor, end a line, reorder the text around them, or are invisible, so that a text passes for
-//! another. They are shown as escapes, such as `\u{202e}`.
+//! Escapes for untrusted texts. Client ids, names of groups and users, keys, values and responses of other
+//! servers may hold characters that move a cursor, end a line, reorder the surrounding text, or are
+//! invisible, so that one text looks like another. Such characters are shown as escapes, such as `\u{202e}`.
 //!
-//! Documents for programs keep the true text, with JSON's escapes ([`in_json`]).
+//! Documents for programs keep the original text, with JSON escapes ([`in_json`]).
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// Whether a character is not seen, or changes how others are: controls (of C1, too), marks and overrides of direction
-/// (Trojan Source, CVE-2021-42574), separators of lines, and characters without width. Emoji that are joined by U+200D fall apart.
+/// True if a character is invisible or affects others: controls (including C1), directional marks and
+/// overrides (Trojan Source, CVE-2021-42574), line separators, and zero-width characters. Emoji sequences
+/// joined by U+200D fall apart.
 pub fn is_unseen(c: char) -> bool {
     c.is_control()
         || matches!(c,
             '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{feff}'
-            // Spaces and joiners without width, marks of direction.
+            // Zero-width spaces and joiners, directional marks.
             | '\u{200b}'..='\u{200f}'
-            // Separators of lines and paragraphs, embeddings and overrides of direction.
+            // Line and paragraph separators, directional embeddings and overrides.
             | '\u{2028}'..='\u{202e}'
-            // Invisible operators, isolates, and characters that Unicode has deprecated.
+            // Invisible operators, isolates, and deprecated characters.
             | '\u{2060}'..='\u{206f}'
-            // Letters that are blank.
+            // Blank letters.
             | '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}'
-            // Annotations between lines, and tags, which spell a whole hidden text.
+            // Interlinear annotations, and tags, which can spell a hidden text.
             | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
-/// A text of one line, with such characters as escapes.
+/// A text of one line, with such characters escaped.
 pub fn visible(text: &str) -> Cow<'_, str> {
     escaped(text, is_unseen)
 }
 
-/// The same for a text of several lines: their ends and tabs stay.
+/// A text of several lines, with such characters escaped except line ends and tabs.
 pub fn visible_lines(text: &str) -> Cow<'_, str> {
     escaped(text, |c| is_unseen(c) && !matches!(c, '\n' | '\t'))
 }
 
-/// A text with these characters as escapes.
+/// A text with the selected characters escaped.
 pub fn escaped(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
     if !text.contains(&is_escaped) {
         return Cow::Borrowed(text);
@@ -50,9 +51,9 @@ pub fn escaped(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// A document of JSON that means the same, with such characters in its texts as JSON's escapes.
+/// An equivalent JSON document, with such characters of its texts escaped.
 pub fn in_json(document: String) -> String {
-    // Outside of texts, JSON has no others; controls of ASCII are the line ends between its parts.
+    // Outside of texts, JSON has only ASCII controls, as line ends between its parts.
     let is_escaped = |c: char| is_unseen(c) && !c.is_ascii();
     if !document.contains(is_escaped) {
         return document;
@@ -64,7 +65,7 @@ pub fn in_json(document: String) -> String {
             continue;
         }
         for unit in c.encode_utf16(&mut [0; 2]) {
-            // A string takes everything.
+            // Writing to a `String` cannot fail.
             let _ = write!(written, "\\u{unit:04x}");
         }
     }
@@ -109,7 +110,7 @@ mod tests {
         let written = in_json(document.to_owned());
         let expected = r#""a\u202e\udb40\udc41\u0085\"\\ \u200d\n""#;
         assert_eq!(written, format!("{{\n  \"name\": {expected}\n}}"));
-        // Each escape is one that JSON knows.
+        // Each escape is valid JSON.
         assert!(text.chars().filter(|&c| is_unseen(c)).all(|c| !written.contains(c) || c == '\n'));
     }
 }

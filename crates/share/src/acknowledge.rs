@@ -1,23 +1,23 @@
-//! A member settles records, gives them back, or keeps them for longer. Kafka: `SharePartition.acknowledge`.
+//! Acknowledgements: accept, release, reject or renew acquired records. Kafka: `SharePartition.acknowledge`.
 //!
-//! All acknowledgements of one request for a partition take effect, or none of them.
+//! The acknowledgements of one request for a partition take effect together or not at all.
 
 use crate::partition::{Limits, SharePartition, add_batch, batch_of, given_back};
 use crate::run::{NO_ONE, Phase};
 use crate::state::StateBatch;
 
-/// What a member says of records. Kafka: `AcknowledgeType`.
+/// The acknowledgement type of a record. Kafka: `AcknowledgeType`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
-    /// There is no such record: compaction has removed it, or it is a marker. 0.
+    /// Code 0: no record at this offset, because of compaction or a control record.
     Gap,
-    /// 1.
+    /// Code 1: processed.
     Accept,
-    /// 2.
+    /// Code 2: available for another delivery.
     Release,
-    /// 3.
+    /// Code 3: never to be delivered again.
     Reject,
-    /// The member needs more time (KIP-1222). 4.
+    /// Code 4: renewal of the acquisition lock (KIP-1222).
     Renew,
 }
 
@@ -34,29 +34,29 @@ impl Verdict {
     }
 }
 
-/// A member's acknowledgement of a range of offsets: one type for all of them, or one for each.
+/// A member's acknowledgement of a range of offsets, with one type for the range or one type per offset.
 #[derive(Clone, Copy, Debug)]
 pub struct Acknowledgement<'a> {
-    /// The first offset.
+    /// The first offset, inclusive.
     pub first: i64,
-    /// The last offset.
+    /// The last offset, inclusive.
     pub last: i64,
-    /// The types: 0 gap, 1 accept, 2 release, 3 reject, 4 renew.
+    /// Type codes: 0 gap, 1 accept, 2 release, 3 reject, 4 renew.
     pub types: &'a [i8],
 }
 
-/// Why acknowledgements were refused.
+/// The reason for refusing acknowledgements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AcknowledgeError {
-    /// There is no such type.
+    /// The type code is unknown.
     UnknownType(i8),
-    /// The number of types is neither one nor that of the offsets.
+    /// The number of types is neither one nor the number of offsets.
     WrongTypes,
-    /// The offsets are behind those that were ever delivered.
+    /// The offsets lie above the last delivered one.
     NeverDelivered,
-    /// The member does not have the records: it never had them, its time is over, or it has settled them.
+    /// The member does not hold the records: never acquired, lock expired, or already acknowledged.
     NotAcquired,
-    /// The group's members may not renew their locks.
+    /// Lock renewal is disabled for the group.
     RenewDisabled,
 }
 
@@ -77,7 +77,7 @@ impl std::fmt::Display for AcknowledgeError {
 }
 
 impl<'a> Acknowledgement<'a> {
-    /// Ranges with one verdict each, from `start` on.
+    /// Subranges with one type each.
     fn ranges(self, start: i64) -> impl Iterator<Item = (i64, i64, i8)> + use<'a> {
         let whole = self.types.len() == 1;
         let mut rest = self.types;
@@ -101,7 +101,7 @@ impl<'a> Acknowledgement<'a> {
 }
 
 impl SharePartition {
-    /// Takes a member's acknowledgements. Returns what to write; the result of the write is to be reported.
+    /// Applies a member's acknowledgements. Returns the state to write, whose outcome the caller must report.
     pub fn acknowledge(
         &mut self,
         member: &str,
@@ -124,7 +124,7 @@ impl SharePartition {
         Ok(batches)
     }
 
-    /// Gives back what a member has: it is gone. Returns what to write.
+    /// Releases all records of a departed member. Returns the state to write.
     pub fn release_member(&mut self, member: &str, limits: &Limits) -> Vec<StateBatch> {
         let Some(slot) = self.members.find(member) else { return Vec::new() };
         let held = self.runs.iter().filter(|(_, run)| run.owner == slot && run.is_acquired());
@@ -136,7 +136,7 @@ impl SharePartition {
         batches
     }
 
-    /// Takes back acquired records that the member was never sent: the delivery does not count.
+    /// Returns acquired records that were not sent to the member. The delivery does not count.
     pub fn take_back(&mut self, member: &str, first: i64, last: i64) {
         let Some(slot) = self.members.find(member) else { return };
         self.change(first.max(self.start), last, |_, run| {
@@ -148,7 +148,7 @@ impl SharePartition {
         });
     }
 
-    /// Whether the member has all the records, before any of them is touched.
+    /// Checks that the member holds all records from the start offset on, before any change.
     fn check(
         &self,
         member: &str,
@@ -190,7 +190,7 @@ impl SharePartition {
         Ok(())
     }
 
-    /// Begins the change of records that a member has.
+    /// Starts the state change of acquired records.
     fn begin(
         &mut self,
         first: i64,

@@ -1,52 +1,52 @@
-//! A member acquires records: which ones, and which bytes of the log it gets.
+//! Acquisition: the choice of records for a member, and of the bytes of the log to send.
 //!
-//! The caller reads the log from [`SharePartition::fetch_offset`] on, and passes the batches that it finds one after
-//! another, until enough is acquired: no more batches are looked at than are sent.
+//! The caller reads the log from [`SharePartition::fetch_offset`] on, and passes the batches one after
+//! another until enough records are acquired, so that no more batches are examined than sent.
 //!
-//! Batch-optimised, which is the default, takes whole record batches until the wanted number is reached, and divides new
-//! records into in-flight batches of about the wanted size, which members settle as a whole. Record-limited (KIP-1206)
-//! takes exactly as many records as are wanted.
+//! Batch-optimised mode, the default, takes whole record batches until the wanted number is reached, and
+//! divides new records into in-flight batches of about the wanted size, which members acknowledge as a whole.
+//! Record-limit mode (KIP-1206) takes exactly the wanted number of records.
 //!
-//! Records that were delivered often get special treatment, as in Kafka, since one of them may be what makes members
-//! fail: from half the limit of deliveries on, a part of their batch is delivered, and nothing else with it; at the last
-//! attempt a record goes alone.
+//! Records with many deliveries are treated as in Kafka, since one of them may crash the members: from half
+//! the delivery limit on, only a part of their batch is delivered, and nothing else; the last attempt
+//! delivers a single record.
 
 use crate::partition::{Limits, SharePartition};
 use crate::run::{NO_ONE, Phase, Run};
 use std::ops::Range;
 
-/// How many records a member gets (KIP-1206).
+/// The acquisition mode (KIP-1206).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AcquireMode {
-    /// About as many as it wants: batches are not divided.
+    /// About the wanted number of records: batches are not divided.
     BatchOptimised,
-    /// As many as it wants.
+    /// At most the wanted number of records.
     RecordLimit,
 }
 
-/// What a member wants.
+/// A member's request for records.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
-    /// The member.
+    /// The member id.
     pub member: &'a str,
-    /// How the number is meant.
+    /// The acquisition mode.
     pub mode: AcquireMode,
-    /// How many records.
+    /// The wanted number of records.
     pub records: i64,
-    /// How many records an in-flight batch should have.
+    /// The wanted number of records per in-flight batch.
     pub batch_size: i64,
 }
 
-/// A batch of records in the log.
+/// A record batch in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// Its first offset.
+    /// The first offset of the batch.
     pub first: i64,
-    /// Its last offset.
+    /// The last offset of the batch.
     pub last: i64,
-    /// Where its bytes are.
+    /// The position of the batch in the log.
     pub bytes: Range<u64>,
-    /// Whether it belongs to an aborted transaction, and the group reads committed records only.
+    /// True for a batch of an aborted transaction, if the group reads committed records only.
     pub is_aborted: bool,
 }
 
@@ -57,27 +57,27 @@ pub struct AcquiredRun {
     pub first: i64,
     /// The last offset.
     pub last: i64,
-    /// How often they are delivered, this time included.
+    /// The delivery count, including this delivery.
     pub deliveries: i16,
 }
 
-/// What a member has acquired.
+/// The result of an acquisition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Acquired {
-    /// The records, in order.
+    /// The acquired records, in offset order.
     pub runs: Vec<AcquiredRun>,
-    /// The bytes of the log with all of them.
+    /// The range of the log that contains all acquired records.
     pub bytes: Range<u64>,
-    /// How many records.
+    /// The number of acquired records.
     pub records: i64,
 }
 
-/// From so many deliveries on a batch is delivered in parts.
+/// The delivery count from which a batch is delivered in parts.
 fn throttled_from(limits: &Limits) -> i16 {
     (limits.deliveries / 2 + limits.deliveries % 2).max(2)
 }
 
-/// How many bytes may lie between acquired records: they are sent, too, but cost less than a further request.
+/// Maximum bytes between acquired records. Those bytes are sent too, but cost less than another request.
 const PASSED_BYTES_MAX: u64 = 64 << 10;
 
 /// One acquisition in progress.
@@ -88,11 +88,11 @@ struct Acquisition<'a> {
     owner: u32,
     deadline_ms: i64,
     acquired: Acquired,
-    /// The new in-flight batch that the next record batch may still be a part of.
+    /// The new in-flight batch, which the next record batch may still extend.
     open: Option<(i64, i64)>,
-    /// How many more records there may be of a batch that is delivered in parts.
+    /// The remaining number of records of a batch that is delivered in parts.
     throttle: Option<i64>,
-    /// Records that were passed over since they are not available.
+    /// The number of unavailable records skipped.
     passed: i64,
     is_over: bool,
 }
@@ -141,7 +141,7 @@ impl SharePartition {
 }
 
 impl Acquisition<'_> {
-    /// What was in flight from `first` to `last` is not in the log any more: compaction has removed it.
+    /// Archives available records from `first` to `last`, which are missing in the log after compaction.
     fn forget_missing(&mut self, first: i64, last: i64) {
         let last = last.min(self.partition.next_new - 1);
         self.partition.change(first.max(self.partition.start), last, |_, run| {
@@ -170,17 +170,17 @@ impl Acquisition<'_> {
         }
     }
 
-    /// The first offset that is not in flight.
+    /// The first offset after those in flight.
     fn new_from(&self) -> i64 {
         self.open.map_or(self.partition.next_new, |(_, last)| last + 1)
     }
 
-    /// The offsets from `from` to `to` of a run in flight, which begins at `at`.
+    /// Offers the offsets `from` to `to` of the in-flight run that begins at `at`.
     fn offer_run(&mut self, span: &Span, at: i64, run: &Run, from: i64, to: i64) {
         let len = to - from + 1;
         if !run.is_available() {
             self.passed += len;
-            // What was passed over is sent too, for nothing: not much more than what was acquired.
+            // Skipped records are sent too, so their number is limited to about that of the acquired ones.
             let is_far = span.bytes.end.saturating_sub(self.acquired.bytes.end) > PASSED_BYTES_MAX;
             self.is_over = self.acquired.records > 0 && self.passed > self.acquired.records && is_far;
             return;
@@ -210,7 +210,8 @@ impl Acquisition<'_> {
         self.is_over |= self.throttle == Some(0) || self.has_all();
     }
 
-    /// How many records of an available run may be acquired from `from` on; `None` ends the acquisition.
+    /// The number of records of an available run that may be acquired from `from` on. `None` ends the
+    /// acquisition.
     fn most_of(&mut self, at: i64, run: &Run, from: i64) -> Option<i64> {
         let of_mode = match self.wanted.mode {
             AcquireMode::BatchOptimised => i64::MAX,
@@ -236,12 +237,12 @@ impl Acquisition<'_> {
         Some(left.min(of_mode))
     }
 
-    /// Whether a member that limits the number of records has them.
+    /// True if a member in record-limit mode has all wanted records.
     fn has_all(&self) -> bool {
         self.wanted.mode == AcquireMode::RecordLimit && self.acquired.records >= self.wanted.records
     }
 
-    /// The offsets of a batch from `first` on, which were never delivered.
+    /// Offers the offsets of a batch from `first` on, which were never delivered.
     fn offer_new(&mut self, span: &Span, first: i64) {
         let left = self.limits.in_flight - (self.new_from() - self.partition.start);
         if left <= 0 || self.throttle.is_some() {
@@ -257,7 +258,7 @@ impl Acquisition<'_> {
         }
         let (mut last, mut batch_size) = (span.last, self.wanted.batch_size);
         if self.wanted.mode == AcquireMode::RecordLimit {
-            // Offsets that are missing between two batches count, too: they are acquired with the others.
+            // Offsets missing between two batches are acquired too, and thus count.
             let begun = self.open.map_or(first, |(begun, _)| begun);
             let most = (self.wanted.records - self.acquired.records).min(left + self.open_len());
             last = last.min(begun.saturating_add(most - 1));
@@ -270,7 +271,7 @@ impl Acquisition<'_> {
         match self.open {
             Some((begun, _)) if span.first - begun < batch_size => self.open = Some((begun, last)),
             Some((begun, _)) => {
-                // A hole before the next batch belongs to the one before, as in Kafka.
+                // A gap before the next batch belongs to the previous batch, as in Kafka.
                 self.open = Some((begun, first - 1));
                 self.close_open();
                 self.open = Some((first, last));
@@ -282,12 +283,12 @@ impl Acquisition<'_> {
         self.is_over = records >= self.wanted.records || last < span.last;
     }
 
-    /// How many offsets the new in-flight batch has so far.
+    /// The number of offsets in the new in-flight batch.
     fn open_len(&self) -> i64 {
         self.open.map_or(0, |(first, last)| last - first + 1)
     }
 
-    /// Turns the new in-flight batch into a run.
+    /// Inserts the new in-flight batch as a run.
     fn close_open(&mut self) {
         let Some((first, last)) = self.open.take() else { return };
         let run = self.new_run(Phase::Acquired, self.owner, first, last);
@@ -309,7 +310,7 @@ impl Acquisition<'_> {
         }
     }
 
-    /// Adds acquired records; what continues the run before is joined to it.
+    /// Adds acquired records, and merges them into the previous run if they continue its in-flight batch.
     fn take(&mut self, span: &Span, run: AcquiredRun, continues: bool) {
         self.acquired.records += run.last - run.first + 1;
         match self.acquired.runs.last_mut() {
@@ -321,7 +322,7 @@ impl Acquisition<'_> {
         self.extend(span);
     }
 
-    /// The member gets the bytes of this batch.
+    /// Extends the bytes for the member to the end of this batch.
     fn extend(&mut self, span: &Span) {
         if self.acquired.bytes.is_empty() {
             self.acquired.bytes = span.bytes.clone();

@@ -1,19 +1,20 @@
-//! Share groups (KIP-932): what the members of a group have acquired of a partition, and the part of it that survives.
+//! Share groups (KIP-932): the records of a partition that a group has in flight, and the persistent part of
+//! that state.
 //!
-//! Pure: time and records come from the caller. Owns no partition, no connection and no file.
+//! Pure: the caller passes time and records. Owns no partition, no connection and no file.
 //!
 //! ```text
-//! SharePartition::load(&ShareState, initial offset)          what the last leader has left
-//!   .fetch_offset(&Limits) -> Option<offset>                 where to read for a member
-//!   .acquire(&Wanted, &Limits, now, offset, spans)           a member gets records; no other does, until its time is over
-//!   .acknowledge(member, &[Acknowledgement], ..) -> batches  accept, release, reject, renew: pending until it is written
+//! SharePartition::load(&ShareState, initial offset)          the state left by the last leader
+//!   .fetch_offset(&Limits) -> Option<offset>                 the next offset to read for a member
+//!   .acquire(&Wanted, &Limits, now, offset, spans)           a member holds records until its lock ends
+//!   .acknowledge(member, &[Acknowledgement], ..) -> batches  accept, release, reject, renew; then pending
 //!   .written(&batches) .not_written(&batches, ..)
-//!   .release_member(member, ..) -> batches                   a member is gone
+//!   .release_member(member, ..) -> batches                   a member leaves
 //!   .expire(now, ..) -> Expired                              locks end
 //!   .log_start_moved(offset)                                 records are deleted
 //! ```
-//! Bounds: at most `share.partition.max.record.locks` offsets of a partition are in flight, and one batch of records
-//! more; each run of them with one state takes at most 112 bytes.
+//! Bounds: a partition has at most `share.partition.max.record.locks` offsets and one more record batch in
+//! flight. Each run of offsets with one state takes at most 112 bytes.
 
 mod acknowledge;
 mod acquire;

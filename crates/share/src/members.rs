@@ -1,4 +1,4 @@
-//! The members that have records of a share partition, each with a small number in place of its name.
+//! The members that hold records of a share partition, each identified by a small slot number.
 
 use crate::run::NO_ONE;
 use std::collections::BTreeMap;
@@ -7,11 +7,11 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 struct Member {
     id: Arc<str>,
-    /// How many records it has, with those whose settlement is being written.
+    /// The number of held records, including those with a pending acknowledgement.
     records: i64,
 }
 
-/// The members that have records. One without any is forgotten.
+/// The members that hold records. A member without records is removed.
 #[derive(Clone, Debug, Default)]
 pub struct Members {
     slots: Vec<Option<Member>>,
@@ -19,12 +19,12 @@ pub struct Members {
 }
 
 impl Members {
-    /// The number of a member that has records.
+    /// The slot of a member that holds records.
     pub fn find(&self, id: &str) -> Option<u32> {
         self.by_id.get(id).copied()
     }
 
-    /// The number of a member that is about to have records.
+    /// The slot of a member that is about to acquire records.
     pub fn enter(&mut self, id: &str) -> u32 {
         if let Some(slot) = self.find(id) {
             return slot;
@@ -40,7 +40,7 @@ impl Members {
         slot
     }
 
-    /// A member has more records, or fewer.
+    /// Adjusts the number of records of a member.
     pub fn count(&mut self, slot: u32, records: i64) {
         if slot != NO_ONE
             && let Some(member) = &mut self.slots[slot as usize]
@@ -49,7 +49,7 @@ impl Members {
         }
     }
 
-    /// Forgets a member that has none.
+    /// Removes a member without records.
     pub fn leave_if_idle(&mut self, slot: u32) {
         if slot == NO_ONE {
             return;
@@ -60,7 +60,7 @@ impl Members {
         }
     }
 
-    /// How many members have records.
+    /// The number of members that hold records.
     pub fn len(&self) -> usize {
         self.by_id.len()
     }

@@ -1,4 +1,4 @@
-//! The state of a partition in a share group, as the partition's leader holds it. Kafka: `SharePartition`.
+//! The state of a partition in a share group, on the leader of the partition. Kafka: `SharePartition`.
 //!
 //! ```text
 //!            start                                        next new
@@ -7,45 +7,47 @@
 //!   ──────────┴──────────┴───────────┴─────┴────────────────┴───────────────►
 //!             └────────────── in flight ────────────────────┘
 //! ```
-//! Records in flight are kept as runs of offsets. What lies between two runs does not exist in the log: compaction
-//! has removed it.
+//! Records in flight are stored as runs of offsets. Offsets between two runs do not exist in the log, because
+//! of compaction.
 //!
-//! A change that must survive ([`StateBatch`]) is written by the caller. Acknowledgements and releases take effect at
-//! once and are pending until [`SharePartition::written`] or [`SharePartition::not_written`]: no other member gets the
-//! records meanwhile. The end of a lock is not pending, as in Kafka: should its write fail, a delivery is not counted.
+//! The caller writes persistent changes ([`StateBatch`]). Acknowledgements and releases take effect at once
+//! and are pending until [`SharePartition::written`] or [`SharePartition::not_written`]; meanwhile no other
+//! member can acquire the records. Lock expiry is not pending, as in Kafka: if its write fails, one delivery
+//! is not counted.
 
 use crate::members::Members;
 use crate::run::{NO_ONE, Phase, Run, Runs};
 use crate::state::{DeliveryState, ShareState, StateBatch};
 
-/// The settings of a share group that decide what its members may do with a record.
+/// Settings of a share group for acquisition and delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// How often a record is delivered: `share.delivery.count.limit`.
+    /// Maximum deliveries of a record: `share.delivery.count.limit`.
     pub deliveries: i16,
-    /// How long a member keeps a record: `share.record.lock.duration.ms`.
+    /// Duration of an acquisition lock: `share.record.lock.duration.ms`.
     pub lock_ms: i64,
-    /// How many offsets may be in flight: `share.partition.max.record.locks`.
+    /// Maximum offsets in flight: `share.partition.max.record.locks`.
     pub in_flight: i64,
-    /// Whether a member may renew its lock: `share.renew.acknowledge.enable`.
+    /// True if members may renew locks: `share.renew.acknowledge.enable`.
     pub may_renew: bool,
 }
 
-/// A persisted state that cannot be.
+/// An invalid persisted state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvalidState {
     /// The start offset.
     pub start_offset: i64,
-    /// The batch that is before it, ends before it begins, begins in another one, or has no offset behind it.
+    /// The batch that lies before the start offset, ends before its first offset, overlaps another batch, or
+    /// ends at the largest offset.
     pub batch: StateBatch,
 }
 
-/// Locks that have ended.
+/// Expired locks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Expired {
-    /// How many records they were on.
+    /// The number of records with an expired lock.
     pub records: i64,
-    /// What to write.
+    /// The state to write.
     pub batches: Vec<StateBatch>,
 }
 
@@ -56,21 +58,21 @@ pub struct SharePartition {
     pub(crate) next_new: i64,
     pub(crate) runs: Runs,
     pub(crate) members: Members,
-    /// No record below it is available.
+    /// No record below this offset is available.
     pub(crate) available_from: i64,
-    /// No lock ends before.
+    /// No lock ends before this time.
     next_deadline_ms: i64,
-    /// How many records are settled, from the start on.
+    /// The number of acknowledged and archived records from the start offset on.
     complete: i64,
     state_epoch: i32,
 }
 
-/// What a record becomes whose member gives it back.
+/// The phase of a record after its release.
 pub(crate) fn given_back(deliveries: i16, limits: &Limits) -> Phase {
     if deliveries >= limits.deliveries { Phase::Archived } else { Phase::Available }
 }
 
-/// The batch that describes a run's offsets from `first` to `last`; acquired ones survive as available.
+/// The state of a run's offsets from `first` to `last`. Acquired records persist as available.
 pub(crate) fn batch_of(first: i64, last: i64, run: &Run) -> StateBatch {
     let state = match run.phase {
         Phase::Available | Phase::Acquired => DeliveryState::Available,
@@ -80,7 +82,7 @@ pub(crate) fn batch_of(first: i64, last: i64, run: &Run) -> StateBatch {
     StateBatch { first_offset: first, last_offset: last, state, delivery_count: run.deliveries }
 }
 
-/// Adds a batch; one that continues the last is joined to it.
+/// Appends a batch, merged with the last batch if contiguous and equal in state.
 pub(crate) fn add_batch(batches: &mut Vec<StateBatch>, batch: StateBatch) {
     match batches.last_mut() {
         Some(last)
@@ -95,9 +97,10 @@ pub(crate) fn add_batch(batches: &mut Vec<StateBatch>, batch: StateBatch) {
 }
 
 impl SharePartition {
-    /// Takes up a persisted state. `initial` is where a group begins that has none.
+    /// Loads a persisted state. A group without a start offset begins at `initial`.
     ///
-    /// Offsets between batches were acquired, or never delivered, when the last leader stopped: they are available.
+    /// Offsets between batches were acquired or never delivered when the last leader stopped, and become
+    /// available.
     pub fn load(state: &ShareState, initial: i64) -> Result<SharePartition, InvalidState> {
         let start = if state.start_offset == -1 { initial } else { state.start_offset };
         let mut partition = SharePartition {
@@ -147,14 +150,14 @@ impl SharePartition {
         self.runs.join(first, last);
     }
 
-    /// Adds a run behind all others.
+    /// Appends a run after all others.
     pub(crate) fn insert(&mut self, first: i64, run: Run) {
         self.count(first, None, Some(&run));
         self.runs.insert(first, run);
         self.next_new = run.last + 1;
     }
 
-    /// Keeps the figures in step with a run that changes, comes or goes.
+    /// Updates the counters for an added, changed or removed run.
     fn count(&mut self, first: i64, before: Option<&Run>, after: Option<&Run>) {
         let Some(any) = after.or(before) else { return };
         let len = any.last - first + 1;
@@ -191,7 +194,7 @@ impl SharePartition {
         self.runs = runs;
     }
 
-    /// Forgets what is settled at the start.
+    /// Drops terminal runs at the start.
     pub(crate) fn advance_start(&mut self) {
         while let Some((first, run)) = self.runs.first()
             && run.is_terminal()
@@ -204,7 +207,7 @@ impl SharePartition {
         self.start = self.runs.first().map_or(self.next_new, |(first, _)| first);
     }
 
-    /// The log begins at `log_start` now: what was before is gone, whoever had it.
+    /// Moves the start of the log to `log_start`. Drops the records below, including acquired ones.
     pub fn log_start_moved(&mut self, log_start: i64) {
         if log_start <= self.start {
             return;
@@ -219,13 +222,14 @@ impl SharePartition {
         self.advance_start();
     }
 
-    /// A change is written: the records are what it says.
+    /// Completes a pending change after its write.
     pub fn written(&mut self, batches: &[StateBatch]) {
         self.settle(batches, |run| run.owner = NO_ONE);
         self.advance_start();
     }
 
-    /// A change could not be written: the members that had the records have them again, unless their time is over.
+    /// Reverts a pending change after a failed write. The members hold the records again, unless the lock has
+    /// expired.
     pub fn not_written(&mut self, batches: &[StateBatch], limits: &Limits, now_ms: i64) {
         self.settle(batches, |run| {
             run.phase = Phase::Acquired;
@@ -248,12 +252,12 @@ impl SharePartition {
         }
     }
 
-    /// When the next lock may end.
+    /// The earliest time at which a lock may end.
     pub fn next_deadline_ms(&self) -> Option<i64> {
         (self.next_deadline_ms != i64::MAX).then_some(self.next_deadline_ms)
     }
 
-    /// Ends the locks whose time is over.
+    /// Releases the records whose lock has expired.
     pub fn expire(&mut self, now_ms: i64, limits: &Limits) -> Expired {
         let mut expired = Expired::default();
         if now_ms < self.next_deadline_ms {
@@ -280,7 +284,7 @@ impl SharePartition {
         expired
     }
 
-    /// Where to read next for a member that wants records; `None` while as many are in flight as may be.
+    /// The next offset to read for a member. `None` while the limit of offsets in flight is reached.
     pub fn fetch_offset(&mut self, limits: &Limits) -> Option<i64> {
         let available = self.runs.within(self.available_from, i64::MAX).find(|(_, run)| run.is_available());
         match available {
@@ -295,7 +299,7 @@ impl SharePartition {
         }
     }
 
-    /// The first offset that is not settled.
+    /// The share-partition start offset: the first offset that is not yet acknowledged or archived.
     pub fn start_offset(&self) -> i64 {
         self.start
     }
@@ -305,27 +309,27 @@ impl SharePartition {
         self.state_epoch
     }
 
-    /// How many records behind the start are settled (KIP-1226).
+    /// The number of acknowledged and archived records from the start offset on (KIP-1226).
     pub fn delivery_complete_count(&self) -> i64 {
         self.complete
     }
 
-    /// How many offsets are in flight.
+    /// The number of offsets in flight.
     pub fn in_flight(&self) -> i64 {
         self.next_new - self.start
     }
 
-    /// How many runs they are.
+    /// The number of runs in flight.
     pub fn runs(&self) -> usize {
         self.runs.len()
     }
 
-    /// How many members have records.
+    /// The number of members that hold records.
     pub fn members(&self) -> usize {
         self.members.len()
     }
 
-    /// Every run in flight: first and last offset, state, number of deliveries.
+    /// The runs in flight with offsets, state and delivery count.
     pub fn in_flight_runs(&self) -> impl Iterator<Item = StateBatch> {
         self.runs.iter().map(|(first, run)| batch_of(first, run.last, &run))
     }

@@ -1,24 +1,24 @@
-//! Runs of offsets with one state, in order: what is in flight of a share partition.
+//! The in-flight records of a share partition, as ordered runs of offsets with one state each.
 //!
-//! A run is an in-flight batch, or a part of one that was split because its records are in different states. Runs that
-//! have become equal again are joined, so that a partition whose records are settled one by one stays small.
+//! A run is an in-flight batch, or a part of one that was split because its records differ in state. Equal
+//! runs are merged again, so that a partition whose records are acknowledged one by one stays small.
 //!
-//! A run costs 40 bytes with its key, and at most 112 with the nodes of the tree: a million records that are each a
-//! run of their own, the worst case, take no more than 112 MB.
+//! A run costs 40 bytes with its key, and at most 112 with the nodes of the tree. In the worst case, a
+//! million runs of one record each, the map takes at most 112 MB.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::RangeMut;
 
-/// The state of a record in flight.
+/// The phase of a record in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// A member may acquire it.
+    /// Ready for acquisition.
     Available,
-    /// A member has it.
+    /// Acquired by a member.
     Acquired,
-    /// A member has accepted it.
+    /// Accepted by a member.
     Acknowledged,
-    /// It is given up.
+    /// Never delivered again, by a rejection or the delivery limit.
     Archived,
 }
 
@@ -28,41 +28,41 @@ pub const NO_ONE: u32 = u32::MAX;
 /// A run of offsets, from its key in [`Runs`] to `last`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// The last offset.
+    /// The last offset, inclusive.
     pub last: i64,
-    /// When the lock of the member ends.
+    /// The end of the acquisition lock.
     pub deadline_ms: i64,
-    /// The member that has the records, or that had them until the change that is being written; else [`NO_ONE`].
+    /// The member that holds the records, or held the records until the pending change; else [`NO_ONE`].
     pub owner: u32,
-    /// How many offsets the in-flight batch had that this run is a part of.
+    /// The number of offsets in the in-flight batch of this run.
     pub batch_len: u32,
-    /// How often the records were delivered.
+    /// The delivery count of the records.
     pub deliveries: i16,
-    /// Their state, or the one that is being written.
+    /// The phase of the records, which may be pending.
     pub phase: Phase,
-    /// Whether the change to this state is being written.
+    /// True while the write of the phase is pending.
     pub is_pending: bool,
-    /// Whether an in-flight batch begins here: deliveries of different batches are not joined.
+    /// True if an in-flight batch begins here. Runs of different batches are not merged.
     pub starts_batch: bool,
 }
 
 impl Run {
-    /// Whether the records are never delivered again.
+    /// True if the records are never delivered again.
     pub fn is_terminal(&self) -> bool {
         matches!(self.phase, Phase::Acknowledged | Phase::Archived)
     }
 
-    /// Whether a member may acquire the records.
+    /// True if a member may acquire the records.
     pub fn is_available(&self) -> bool {
         self.phase == Phase::Available && !self.is_pending
     }
 
-    /// Whether a member has the records, and no change is being written.
+    /// True if a member holds the records, without a pending change.
     pub fn is_acquired(&self) -> bool {
         self.phase == Phase::Acquired && !self.is_pending
     }
 
-    /// Whether `next`, which begins where this run ends, is the same but for its offsets.
+    /// True if `next`, which begins where this run ends, differs only in its offsets.
     fn continues_in(&self, next: &Run) -> bool {
         if self.is_terminal() && !self.is_pending {
             return next.phase == self.phase && !next.is_pending;
@@ -72,7 +72,7 @@ impl Run {
     }
 }
 
-/// Runs in the order of their offsets, by their first ones. They do not overlap.
+/// Runs by first offset, in offset order and without overlaps.
 #[derive(Clone, Debug, Default)]
 pub struct Runs(BTreeMap<i64, Run>);
 
@@ -106,20 +106,20 @@ impl Runs {
         self.0.iter().map(|(at, run)| (*at, *run))
     }
 
-    /// The last run that begins at `offset` or before.
+    /// The last run that begins at or before `offset`.
     fn floor(&self, offset: i64) -> Option<(i64, Run)> {
         self.0.range(..=offset).next_back().map(|(at, run)| (*at, *run))
     }
 
-    /// The runs that have offsets from `first` to `last`.
+    /// The runs that overlap the offsets from `first` to `last`.
     pub fn within(&self, first: i64, last: i64) -> impl Iterator<Item = (i64, Run)> {
         let from = self.floor(first).filter(|(_, run)| run.last >= first).map_or(first, |(at, _)| at);
-        // An empty range is no range to a map.
+        // `BTreeMap::range` panics if the start is after the end.
         let range = (from <= last).then(|| self.0.range(from..=last));
         range.into_iter().flatten().map(|(at, run)| (*at, *run))
     }
 
-    /// Makes a run begin at `offset`, where one goes across it.
+    /// Splits a run that spans `offset`, so that a run begins there.
     fn split_at(&mut self, offset: i64) {
         let Some((at, run)) = self.floor(offset) else { return };
         if at < offset && run.last >= offset {
@@ -128,14 +128,14 @@ impl Runs {
         }
     }
 
-    /// The runs from `first` to `last`, cut so that none reaches out of these offsets.
+    /// The runs from `first` to `last`, split at both ends.
     pub fn cut(&mut self, first: i64, last: i64) -> RangeMut<'_, i64, Run> {
         self.split_at(first);
         self.split_at(last + 1);
         self.0.range_mut(first..=last)
     }
 
-    /// Joins runs from the one before `first` to the one behind `last`, where they are equal.
+    /// Merges equal neighbours, from the run before `first` to the run after `last`.
     pub fn join(&mut self, first: i64, last: i64) {
         let from = self.floor(first - 1).map_or(first, |(at, _)| at);
         let mut here = self.0.range(from..).next().map(|(at, run)| (*at, *run));
@@ -195,7 +195,7 @@ mod tests {
             run.phase = Phase::Available;
         }
         runs.join(4, 6);
-        // The second is another batch.
+        // The second run is another batch.
         assert_eq!(ends(&runs), [(0, 9), (10, 19)]);
         for (_, run) in runs.cut(0, 19) {
             run.phase = Phase::Archived;

@@ -1,32 +1,33 @@
-//! What survives of a share partition: the state that a share coordinator keeps in `__share_group_state`.
+//! The persistent state of a share partition, kept by a share coordinator in `__share_group_state`.
 
 use std::sync::Arc;
 use thalweg_ids::{PartitionIndex, Uuid};
 
-/// A partition of a topic, as one share group reads it. Kafka: `SharePartitionKey`.
+/// A partition in one share group. Kafka: `SharePartitionKey`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ShareKey {
-    /// The group.
+    /// The group id.
     pub group: Arc<str>,
     /// The id of the topic.
     pub topic: Uuid,
-    /// The partition of the topic.
+    /// The partition index within the topic.
     pub partition: PartitionIndex,
 }
 
-/// The state of a run of records in a share group. Kafka: `RecordState`. Acquired records survive as available ones.
+/// The state of a run of records in a share group. Kafka: `RecordState`. Acquired records persist as
+/// available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeliveryState {
-    /// A member may acquire them: 0.
+    /// Ready for acquisition: 0.
     Available,
-    /// A member has accepted them: 2.
+    /// Accepted by a member: 2.
     Acknowledged,
-    /// They are given up, by a member's rejection or by the limit of deliveries: 4.
+    /// Rejected by a member, or above the delivery limit: 4.
     Archived,
 }
 
 impl DeliveryState {
-    /// As it is stored and sent.
+    /// The code on disk and on the wire.
     pub fn code(self) -> i8 {
         match self {
             DeliveryState::Available => 0,
@@ -35,7 +36,7 @@ impl DeliveryState {
         }
     }
 
-    /// The state with this code; none for one that is never persisted.
+    /// The state with this code; none for a code that is never persisted.
     pub fn from_code(code: i8) -> Option<DeliveryState> {
         [DeliveryState::Available, DeliveryState::Acknowledged, DeliveryState::Archived]
             .into_iter()
@@ -50,47 +51,47 @@ pub struct StateBatch {
     pub first_offset: i64,
     /// The offset of the last record.
     pub last_offset: i64,
-    /// The state of all of them.
+    /// The state of the records.
     pub state: DeliveryState,
-    /// How often they were delivered.
+    /// The delivery count of the records.
     pub delivery_count: i16,
 }
 
 /// The persisted state of a share partition. Kafka: `ShareGroupOffset`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShareState {
-    /// The epoch of the state: it rises when the group's offset is set from outside.
+    /// The state epoch, which rises when an administrator sets the start offset.
     pub state_epoch: i32,
-    /// The first offset that is still in flight; -1 before it is known.
+    /// The start offset; -1 while unknown.
     pub start_offset: i64,
-    /// The runs from there, in order, without overlaps.
+    /// The runs from the start offset on, in order and without overlaps.
     pub batches: Vec<StateBatch>,
 }
 
-/// A change of a share partition's state, by its leader. Kafka: `PartitionStateBatchData`.
+/// A state change by the leader of a share partition. Kafka: `PartitionStateBatchData`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateUpdate {
-    /// The epoch of the state, as it was read. A newer one at the coordinator refuses the change.
+    /// The state epoch at the last read. The coordinator rejects the change if its own epoch is newer.
     pub state_epoch: i32,
-    /// The epoch of the partition's leader. A newer one at the coordinator refuses the change.
+    /// The leader epoch of the partition. The coordinator rejects the change if its own epoch is newer.
     pub leader_epoch: i32,
-    /// The first offset that is still in flight; -1 to leave it as it is.
+    /// The new start offset; -1 for no change.
     pub start_offset: i64,
-    /// How many records from there on are acknowledged or archived; -1 if it is not known.
+    /// The number of acknowledged and archived records from the start offset on; -1 if unknown.
     pub delivery_complete_count: i32,
-    /// The runs whose state has changed. They take the place of earlier ones, if their delivery count or state is higher.
+    /// The changed runs. A run replaces older ones with a lower delivery count or state.
     pub batches: Vec<StateBatch>,
 }
 
-/// What a share coordinator tells about a share partition without its runs. Kafka: `PartitionStateSummaryData`.
+/// The state of a share partition without its runs. Kafka: `PartitionStateSummaryData`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StateSummary {
     /// The epoch of the state; 0 if the partition was never initialized.
     pub state_epoch: i32,
     /// The epoch of the leader that last read or wrote the state.
     pub leader_epoch: i32,
-    /// The first offset that is still in flight; -1 before it is known.
+    /// The start offset; -1 while unknown.
     pub start_offset: i64,
-    /// How many records from there on are acknowledged or archived; -1 if it is not known.
+    /// The number of acknowledged and archived records from the start offset on; -1 if unknown.
     pub delivery_complete_count: i32,
 }

@@ -1,19 +1,19 @@
-//! Signs of members in a text that is no JSON as a whole: a brace in another spelling, and JSON in Base64.
+//! Signs of JSON members in a text that is not JSON: an escaped brace, and Base64.
 
 use base64::alphabet::STANDARD;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use base64::engine::{DecodePaddingMode, Engine as _};
 
-/// The spellings of a brace in addresses, sources and markup.
+/// Escaped forms of a brace in addresses, source code and markup.
 const BRACES: [&str; 7] = ["%7b", "\\u007b", "\\x7b", "\\173", "&#123;", "&#x7b;", "&lcub;"];
-/// Base64 of an object with a member of one letter has more characters.
+/// Base64 of an object with a one-letter member is at least this long.
 const BASE64_MIN: usize = 10;
-/// Both alphabets begin at these, too: the path of an address may be in front.
+/// Characters of both Base64 alphabets that also occur in paths. A path may precede the Base64 text.
 const IN_BASE64_AND_PATHS: [char; 4] = ['/', '+', '-', '_'];
-/// Places in a word at which Base64 may begin.
+/// Maximum positions in a word at which Base64 may begin.
 const STARTS_MAX: usize = 16;
 
-/// Padding and the last bits do not matter, because a text may have been cut.
+/// Padding and trailing bits are ignored, because a text may be truncated.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new()
@@ -21,7 +21,7 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
         .with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Whether a text has a brace in another spelling.
+/// True if a text contains an escaped brace.
 pub fn has_spelled_brace(text: &str) -> bool {
     text.contains(['%', '\\', '&']) && {
         let text = text.to_ascii_lowercase();
@@ -29,7 +29,7 @@ pub fn has_spelled_brace(text: &str) -> bool {
     }
 }
 
-/// The texts in a text that are JSON's in Base64, by their beginnings: with the parts of a token (RFC 7519), for example.
+/// Decoded Base64 words that begin like JSON, such as the parts of a JWT (RFC 7519).
 pub fn in_base64(text: &str) -> impl Iterator<Item = String> {
     let is_in_word = |c: char| c.is_ascii_alphanumeric() || IN_BASE64_AND_PATHS.contains(&c);
     text.split(move |c| !is_in_word(c)).filter(|word| word.len() >= BASE64_MIN).flat_map(|word| {
@@ -39,11 +39,11 @@ pub fn in_base64(text: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// The text in a word of Base64, if it begins as JSON with members.
+/// Decodes a Base64 word if the text begins like JSON with members.
 fn decoded(word: &str) -> Option<String> {
     let is_json = |bytes: &[u8]| {
         let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes).trim_ascii_start();
-        // The last three are Base64 of such a text once more.
+        // The last three are such a text in Base64 again.
         text.is_empty()
             || matches!(text[0], b'{' | b'[' | b'"')
             || [b"eyJ", b"ewo", b"W3s"].iter().any(|start| text.starts_with(*start))
@@ -51,7 +51,7 @@ fn decoded(word: &str) -> Option<String> {
     if word.len() < BASE64_MIN || !is_json(&LENIENT.decode(plain(&word[..4])).ok()?) {
         return None;
     }
-    // One character alone has no byte.
+    // A single remaining character does not encode a byte.
     let end = if word.len() % 4 == 1 { word.len() - 1 } else { word.len() };
     let bytes = LENIENT.decode(plain(&word[..end])).ok()?;
     if !is_json(&bytes) {
@@ -59,7 +59,7 @@ fn decoded(word: &str) -> Option<String> {
     }
     let text = match String::from_utf8(bytes) {
         Ok(text) => text,
-        // The last character may have been cut.
+        // The last character may be truncated.
         Err(error) if error.utf8_error().error_len().is_none() => {
             let end = error.utf8_error().valid_up_to();
             String::from_utf8_lossy(&error.as_bytes()[..end]).into_owned()
@@ -69,7 +69,7 @@ fn decoded(word: &str) -> Option<String> {
     (!text.trim().is_empty()).then_some(text)
 }
 
-/// In the alphabet of RFC 4648's section 4.
+/// Converts to the alphabet of RFC 4648, section 4.
 fn plain(word: &str) -> String {
     word.replace('-', "+").replace('_', "/")
 }

@@ -1,23 +1,24 @@
 //! Avro's binary encoding, decoded to JSON by a schema.
 //!
-//! Own code, because bytes of any client end up here, in the process of a broker: libraries recurse as deep as a recursive schema
-//! and hostile data say, which overflows the stack, or allocate by a count from the data. Here depth and output are limited.
+//! A custom decoder, because untrusted bytes are decoded in the process of a broker: with a recursive schema
+//! and hostile data, libraries overflow the stack by recursion, or allocate by a count from the data. This
+//! decoder limits depth and output.
 //!
-//! Members of unions are written without the name of their type. Bytes and fixed are text with one character per byte, as in
-//! Avro's JSON encoding. Decimals up to 16 bytes are numbers.
+//! Union members are written without their type name. Bytes and fixed are text with one character per byte,
+//! as in Avro's JSON encoding. Decimals up to 16 bytes are numbers.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// The deepest nesting, of schemas and of data.
+/// Maximum nesting of schemas and data.
 const DEPTH_MAX: usize = 64;
-/// The largest schema, in types.
+/// Maximum number of types in a schema.
 const NODES_MAX: usize = 20_000;
-/// The largest output.
+/// Maximum output in bytes.
 const OUTPUT_BYTES_MAX: usize = 16 << 20;
 
-/// A schema: types that refer to each other by index. The last root is that of the data.
+/// A schema: types that refer to each other by index, and the root type of the data.
 #[derive(Debug)]
 pub struct Schema {
     nodes: Vec<Node>,
@@ -26,14 +27,14 @@ pub struct Schema {
 
 #[derive(Debug)]
 enum Node {
-    /// A named type whose definition is being read.
+    /// A named type whose definition is still being parsed.
     Open,
     Null,
     Boolean,
     Int,
     Float,
     Double,
-    /// Bytes and strings; the scale of decimals.
+    /// Bytes, with the scale if they are a decimal.
     Bytes(Option<u32>),
     String,
     Fixed(usize, Option<u32>),
@@ -41,17 +42,17 @@ enum Node {
     Array(usize),
     Map(usize),
     Union(Vec<usize>),
-    /// Names as JSON, and types.
+    /// Field names as JSON, with their types.
     Record(Vec<(String, usize)>),
 }
 
 impl Schema {
-    /// Reads schemas, each of which may refer to names in those before it.
+    /// Parses schemas. Each schema may refer to names of earlier ones. The last schema is that of the data.
     pub fn parse(texts: &[String]) -> Result<Schema, String> {
         let mut reading = Reading { nodes: Vec::new(), names: BTreeMap::new() };
         let mut root = None;
         for text in texts {
-            // A schema that is only a name of a primitive may be without quotes.
+            // A schema that is just a primitive type name may lack quotes.
             let json = serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.trim().to_owned()));
             root = Some(reading.node(&json, "", 0)?);
         }
@@ -138,7 +139,7 @@ impl Reading {
                 let name = json["name"].as_str().ok_or_else(|| format!("a {kind} has no name"))?;
                 let name = full_name(name, json["namespace"].as_str().unwrap_or(namespace));
                 let namespace = name.rsplit_once('.').map_or("", |(namespace, _)| namespace).to_owned();
-                // It may refer to itself.
+                // A named type may refer to itself.
                 let index = self.add(Node::Open)?;
                 self.names.insert(name, index);
                 self.nodes[index] = match kind {
@@ -227,7 +228,7 @@ impl<'a> Decoding<'a> {
         Ok(())
     }
 
-    /// A value without others in it.
+    /// Decodes a value without nested values.
     fn scalar(&mut self, node: &Node) -> Result<(), String> {
         match node {
             Node::Open => return Err("its schema is incomplete".to_owned()),
@@ -272,14 +273,15 @@ impl<'a> Decoding<'a> {
         Ok(())
     }
 
-    /// The one of a list whose index follows.
+    /// The element of a list whose index follows in the data.
     fn chosen<'t, T>(&mut self, list: &'t [T], otherwise: &str) -> Result<&'t T, String> {
         let index = self.long()?;
         let chosen = usize::try_from(index).ok().and_then(|index| list.get(index));
         chosen.ok_or_else(|| format!("{otherwise} {index}"))
     }
 
-    /// Blocks of items, each after its count, up to an empty one. A negative count is followed by the block's size.
+    /// Blocks of items, each with a count in front, up to an empty block. A negative count is followed by the
+    /// byte size of the block.
     fn blocks(&mut self, mut item: impl FnMut(&mut Self) -> Result<(), String>) -> Result<(), String> {
         let mut is_first = true;
         loop {
@@ -329,13 +331,13 @@ impl<'a> Decoding<'a> {
         self.out.extend_from_slice(text.as_bytes());
     }
 
-    /// JSON has no NaN and no infinity: they are texts.
+    /// JSON has no NaN or infinity, which become texts.
     fn number(&mut self, is_finite: bool, text: &str) {
         if is_finite { self.put(text) } else { self.text(text) }
     }
 
     fn text(&mut self, text: &str) {
-        // Writing to memory does not fail.
+        // Writing to a `Vec` cannot fail.
         let _ = serde_json::to_writer(&mut *self.out, text);
     }
 
@@ -391,7 +393,7 @@ mod tests {
     #[test]
     fn a_value_is_decoded_by_its_schema() {
         let mut bytes = vec![0x8d, 0x01, 2, 4, b'h', b'i', 4, 0xfb, 0x2e, 2];
-        // One line in a block with a size, then none; a tag; the hash; no next.
+        // One line in a block with a size, then the end; a tag; the hash; no next.
         bytes.extend([1, 18]);
         bytes.extend(1.5f64.to_le_bytes());
         bytes.extend([0, 0, 2, 2, b't', 13, 0, 0xff, b'"', 0]);

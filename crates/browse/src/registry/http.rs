@@ -11,16 +11,16 @@ use thalweg_stream::https::{self, NoAuthority, Trust, with_causes};
 
 use super::InvalidRegistry;
 
-/// The largest answer.
+/// Maximum bytes of a response.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
-/// Time for an answer.
+/// Response timeout.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// How much of an error's text is passed on.
+/// Maximum characters of an error text.
 const ERROR_CHARS_MAX: usize = 200;
 
 /// A client of one registry.
 pub struct Http {
-    /// Without a slash at the end, and without a password.
+    /// The address without a trailing slash and without a password.
     base: String,
     authorization: Option<String>,
     client: https::Client,
@@ -59,7 +59,7 @@ impl Http {
         Ok(Http { base, authorization, client })
     }
 
-    /// The JSON at a path.
+    /// Fetches JSON from a path.
     pub async fn get(&self, path: &str) -> Result<Value, String> {
         let asked = tokio::time::timeout(TIMEOUT, self.ask(path));
         let failed = |why: String| format!("the schema registry {} does not answer {path}: {why}", self.base);
@@ -93,7 +93,7 @@ impl Http {
     }
 }
 
-/// A name as a part of a path.
+/// Percent-encodes a name for a path.
 pub fn escaped(name: &str) -> String {
     let mut out = String::new();
     for byte in name.bytes() {

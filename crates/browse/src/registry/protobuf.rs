@@ -1,13 +1,15 @@
-//! Protobuf, decoded to JSON by a schema: a `.proto` file with its imports, each as text or, as Confluent's serializer of Python
-//! registers it and Apicurio returns it, as the base64 of its descriptor.
+//! Protobuf, decoded to JSON by a schema: a `.proto` file with its imports. Each file is either text or the
+//! base64 of a descriptor, as registered by Confluent's Python serializer and returned by Apicurio.
 //!
-//! After the schema's id, a value says which message of the file it is: indexes of nested messages, as Confluent's serializers
-//! write them. Fields have the names of the file, as in Confluent's tools, so that rules and expressions name them as the schema
-//! does; fields without a value have their default. Numbers of 64 bits are numbers.
+//! After the schema id, a value has the indexes of its possibly nested message in the file, as written by
+//! Confluent's serializers. Fields have the names of the file, as in Confluent's tools, so that rules and
+//! expressions use the names of the schema. Fields without a value have their default. Numbers of 64 bits are
+//! numbers.
 //!
-//! Bytes and schemas of any client end up here, in the process of a broker. The compiler recurses as deep as a schema is nested, so
-//! it runs on a stack that is large enough for all that the size allows. The size of a decoded message is limited, because its
-//! parts take far more memory than their bytes; so is the output, because defaults take many characters and no bytes.
+//! Untrusted bytes and schemas are decoded in the process of a broker. The compiler recurses as deep as the
+//! nesting of a schema, so its stack is large enough for the maximum schema size. The size of a decoded
+//! message is limited, because its parts take far more memory than their bytes; the output is limited too,
+//! because defaults take many characters and no bytes.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -20,31 +22,31 @@ use prost_reflect::{DescriptorPool, DynamicMessage, Kind, MessageDescriptor, Ser
 use protox::Compiler;
 use protox::file::{ChainFileResolver, File, FileResolver, GoogleFileResolver};
 
-/// The largest text of a schema and its imports.
+/// Maximum bytes of a schema and its imports.
 const SCHEMA_BYTES_MAX: usize = 2 << 20;
-/// The most opening brackets in it.
+/// Maximum opening brackets in a schema and its imports.
 const BRACKETS_MAX: usize = 20_000;
-/// The stack of the compiler: over 12 KiB for each bracket. Memory that is not used is not taken.
+/// The stack of the compiler: over 12 KiB per bracket. Unused stack takes no memory.
 const STACK_BYTES: usize = 256 << 20;
-/// The most indexes of a message. The compiler takes no deeper schemas.
+/// Maximum nesting of a message. The compiler rejects deeper schemas.
 const DEPTH_MAX: usize = 32;
-/// The largest message that is decoded.
+/// Maximum bytes of a message to decode.
 const BODY_BYTES_MAX: usize = 1 << 20;
-/// The largest output.
+/// Maximum output in bytes.
 const OUTPUT_BYTES_MAX: usize = 16 << 20;
-/// The name of the schema among its imports, which cannot have it.
+/// The file name of the schema. No import can have this name.
 const FILE: &str = "thalweg/schema of the message.proto";
 
-/// A schema.
+/// A compiled schema.
 #[derive(Debug)]
 pub struct Schema {
     pool: DescriptorPool,
-    /// Whether the schema itself is a descriptor.
+    /// True if the schema was registered as a descriptor.
     is_descriptor: bool,
 }
 
 impl Schema {
-    /// Reads a schema with its imports, by their names. Those of Google are known.
+    /// Compiles a schema with its imports, by name. Google's well-known types are built in.
     pub fn parse(text: String, imports: BTreeMap<String, String>) -> Result<Schema, String> {
         let texts = || imports.values().chain([&text]);
         let bytes: usize = texts().map(String::len).sum();
@@ -86,7 +88,7 @@ impl Schema {
             .map_err(|error| format!("it has no JSON: {error}"))
     }
 
-    /// The message that the indexes at the beginning of a value name.
+    /// The message of a value, by the indexes at its beginning.
     fn message(&self, rest: &mut &[u8]) -> Result<MessageDescriptor, String> {
         let wrong = || "the indexes of its message are incomplete".to_owned();
         let mut index = || usize::try_from(zigzag(rest)?).ok();
@@ -94,14 +96,15 @@ impl Schema {
         if count > DEPTH_MAX {
             return Err(format!("it names a message that is nested more than {DEPTH_MAX} deep"));
         }
-        // A count of zero stands for the first message.
+        // A count of zero means the first message.
         let first = if count == 0 { 0 } else { index().ok_or_else(wrong)? };
         let file = self.pool.get_file_by_name(FILE).ok_or("its schema is empty")?;
         let missing = |index| format!("its schema has no message {index}");
         let mut message = file.messages().nth(first).ok_or_else(|| missing(first))?;
         for _ in 1..count {
             let at = index().ok_or_else(wrong)?;
-            // A map's entries are messages that a text does not have, and clients that register descriptors count.
+            // Map entry messages do not appear in the text of a file, but clients that register descriptors
+            // count them.
             let counts = |nested: &MessageDescriptor| self.is_descriptor || !nested.is_map_entry();
             let nested = message.child_messages().filter(counts).nth(at);
             message = nested.ok_or_else(|| missing(at))?;
@@ -110,7 +113,7 @@ impl Schema {
     }
 }
 
-/// A number in the encoding of Protobuf's sint32 and sint64.
+/// Reads a zigzag varint, as in Protobuf's sint32 and sint64.
 fn zigzag(rest: &mut &[u8]) -> Option<i64> {
     let mut value = 0u64;
     for shift in (0..64).step_by(7) {
@@ -140,8 +143,8 @@ fn compile(files: Files) -> Result<Schema, String> {
     Ok(Schema { pool, is_descriptor })
 }
 
-/// Whether a message that says so has the fields of a map's entry, without which it cannot be decoded. Only descriptors and
-/// options of other compilers can lack them.
+/// True if a message declared as a map entry has the required fields, without which decoding fails. Only
+/// descriptors and options of other compilers can lack them.
 fn is_map_entry(message: &MessageDescriptor) -> bool {
     let is_key =
         |kind| !matches!(kind, Kind::Double | Kind::Float | Kind::Bytes | Kind::Message(_) | Kind::Enum(_));
@@ -149,7 +152,8 @@ fn is_map_entry(message: &MessageDescriptor) -> bool {
     single(1).is_some_and(|key| is_key(key.kind())) && single(2).is_some()
 }
 
-/// The file that a text holds as base64, under the name by which it is imported. Text of a `.proto` file is no base64.
+/// Decodes a file from its base64 descriptor, with the name of the import. Text of a `.proto` file is not
+/// base64.
 fn described(name: &str, text: &str) -> Option<FileDescriptorProto> {
     let bytes = STANDARD.decode(text.trim()).ok().filter(|bytes| !bytes.is_empty())?;
     let mut file = FileDescriptorProto::decode(&*bytes).ok()?;
@@ -170,7 +174,7 @@ impl FileResolver for Files {
     }
 }
 
-/// Memory that takes no more than the limit.
+/// A writer with an output limit.
 struct Bounded<'a>(&'a mut Vec<u8>);
 
 impl Write for Bounded<'_> {
@@ -240,7 +244,7 @@ mod tests {
         let json: serde_json::Value =
             serde_json::from_str(&decoded(&schema, &bytes).expect("a message")).expect("JSON");
         assert_eq!(json, serde_json::from_str::<serde_json::Value>(expected).expect("JSON"));
-        // A nested message, and the short form of the first message.
+        // A nested message, and the short form for the first message.
         assert_eq!(decoded(&schema, &[4, 2, 0, 10, 1, b'y']).as_deref(), Ok(r#"{"item_name":"y"}"#));
         assert_eq!(decoded(&schema, &[0, 10, 1, b'z']).as_deref(), Ok(r#"{"a":"z"}"#));
         for (wrong, expected) in [
@@ -257,7 +261,7 @@ mod tests {
         }
     }
 
-    /// The base64 of a file's descriptor.
+    /// The base64 of a file descriptor.
     fn described(schema: &Schema, file: &str) -> String {
         let file = schema.pool.get_file_by_name(file).expect("a file");
         STANDARD.encode(file.file_descriptor_proto().encode_to_vec())
@@ -272,7 +276,7 @@ mod tests {
         let expected = decoded(&text, &order).expect("JSON");
         assert!(expected.contains(r#""cents":-5"#) && expected.contains(r#""k":3"#), "{expected}");
         assert_eq!(decoded(&schema, &order), Ok(expected));
-        // The entries of `tags` come before or after `Line`; they are counted.
+        // The entries of `tags` count as a message before or after `Line`.
         let nested = [[4, 2, 0, 10, 1, b'y'], [4, 2, 2, 10, 1, b'y']];
         let mut nested = nested.map(|bytes| decoded(&schema, &bytes).expect("a nested message"));
         nested.sort();

@@ -11,17 +11,17 @@ use crate::cluster::access::{self, AclLine, AclList, AclQuery, Right, RightsQuer
 use crate::cluster::users::{self, NewPassword, QuotaChange, QuotaLine, User};
 use crate::problem::ErrorAnswer;
 
-/// A credential of a user.
+/// A SCRAM credential to remove.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Credential {
-    /// The user.
+    /// The user name.
     name: String,
     /// `SCRAM-SHA-256` or `SCRAM-SHA-512`.
     mechanism: String,
 }
 
-/// A page of ACLs.
+/// Lists one page of ACLs.
 #[utoipa::path(
     get,
     path = "/api/v1/acls",
@@ -57,7 +57,7 @@ pub async fn delete_acl(Seen(view): Seen, Body(acl): Body<AclLine>) -> Response 
     done(access::delete(&view, &acl).await, "The ACL was deleted")
 }
 
-/// What a principal may do with a resource, and by which ACL.
+/// Evaluates the ACLs for one principal and one resource.
 #[utoipa::path(
     get,
     path = "/api/v1/acls/rights",
@@ -69,7 +69,7 @@ pub async fn rights(Seen(view): Seen, Query(query): Query<RightsQuery>) -> Respo
     answer(StatusCode::OK, access::rights(&view, &query).await)
 }
 
-/// Users with SCRAM credentials.
+/// Lists the users with SCRAM credentials.
 #[utoipa::path(
     get,
     path = "/api/v1/users",
@@ -80,7 +80,7 @@ pub async fn users(Seen(view): Seen) -> Response {
     answer(StatusCode::OK, users::list(&view).await)
 }
 
-/// Sets the password of a user, who may be new.
+/// Sets the password of a new or existing user.
 #[utoipa::path(
     post,
     path = "/api/v1/users",
@@ -104,7 +104,7 @@ pub async fn remove_credential(Seen(view): Seen, Body(of): Body<Credential>) -> 
     done(users::remove(&view, &of.name, &of.mechanism).await, "The credential was removed")
 }
 
-/// Quotas of clients.
+/// Lists the client quotas.
 #[utoipa::path(
     get,
     path = "/api/v1/quotas",

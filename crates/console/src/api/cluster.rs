@@ -1,4 +1,4 @@
-//! The cluster as a whole, its brokers, its controllers, and its transactions.
+//! The cluster as a whole, its brokers, controllers and transactions.
 
 use axum::extract::{Path, Query};
 use axum::http::StatusCode;
@@ -13,7 +13,7 @@ use crate::cluster::transactions::{
 };
 use crate::problem::ErrorAnswer;
 
-/// The cluster at a glance, and what is wrong with it.
+/// Describes the cluster at a glance, with its alerts.
 #[utoipa::path(
     get,
     path = "/api/v1/cluster",
@@ -24,7 +24,7 @@ pub async fn overview(Seen(view): Seen) -> Response {
     answer(StatusCode::OK, overview::read(&view).await)
 }
 
-/// The quorum of controllers.
+/// Describes the quorum of controllers.
 #[utoipa::path(
     get,
     path = "/api/v1/quorum",
@@ -35,7 +35,7 @@ pub async fn quorum(Seen(view): Seen) -> Response {
     answer(StatusCode::OK, quorum::read(&view).await)
 }
 
-/// Feature levels.
+/// Lists the feature levels.
 #[utoipa::path(
     get,
     path = "/api/v1/features",
@@ -46,7 +46,7 @@ pub async fn features(Seen(view): Seen) -> Response {
     answer(StatusCode::OK, quorum::features(&view).await)
 }
 
-/// Sets the level of a feature, or checks whether it could be set.
+/// Sets the level of a feature, or validates the change in a dry run.
 #[utoipa::path(
     post,
     path = "/api/v1/features",
@@ -60,7 +60,7 @@ pub async fn set_level(Seen(view): Seen, Body(change): Body<LevelChange>) -> Res
     done(quorum::set_level(&view, &change).await, words)
 }
 
-/// The configuration of a broker.
+/// Describes the configuration of a broker.
 #[utoipa::path(
     get,
     path = "/api/v1/brokers/{id}/configuration",
@@ -92,7 +92,7 @@ pub async fn configure(
     done(altered.map_err(configs::problem), words)
 }
 
-/// A page of transactional ids.
+/// Lists one page of transactional ids.
 #[utoipa::path(
     get,
     path = "/api/v1/transactions",
@@ -104,7 +104,7 @@ pub async fn transactions(Seen(view): Seen, Query(query): Query<TransactionQuery
     answer(StatusCode::OK, transactions::list(&view, &query).await)
 }
 
-/// One transactional id.
+/// Describes one transactional id.
 #[utoipa::path(
     get,
     path = "/api/v1/transactions/{id}",
@@ -116,7 +116,7 @@ pub async fn transaction(Seen(view): Seen, Path(id): Path<String>) -> Response {
     answer(StatusCode::OK, transactions::read(&view, &id).await)
 }
 
-/// The producers of a topic.
+/// Lists the producers of a topic.
 #[utoipa::path(
     get,
     path = "/api/v1/topics/{name}/producers",
@@ -128,7 +128,7 @@ pub async fn producers(Seen(view): Seen, Path(name): Path<String>) -> Response {
     answer(StatusCode::OK, transactions::producers(&view, &name).await)
 }
 
-/// Ends the transaction of a transactional id, and fences its producer.
+/// Ends the transaction of a transactional id and fences its producer.
 #[utoipa::path(
     post,
     path = "/api/v1/transactions/{id}/fence",
@@ -140,7 +140,7 @@ pub async fn fence(Seen(view): Seen, Path(id): Path<String>) -> Response {
     done(transactions::fence(&view, &id).await, format!("The producers of {id} were fenced"))
 }
 
-/// Open transactions that no coordinator will end.
+/// Lists hanging transactions: open ones that no coordinator will end.
 #[utoipa::path(
     get,
     path = "/api/v1/hanging-transactions",
@@ -152,7 +152,7 @@ pub async fn hanging(Seen(view): Seen, Query(query): Query<HangingQuery>) -> Res
     answer(StatusCode::OK, transactions::hanging(&view, &query).await)
 }
 
-/// Aborts an open transaction in a partition, without its coordinator.
+/// Aborts an open transaction in one partition, without its coordinator.
 #[utoipa::path(
     post,
     path = "/api/v1/topics/{name}/abort-transaction",

@@ -14,47 +14,47 @@ use crate::cluster::group::{self, Group, ResetTo, Scope, Step};
 use crate::cluster::groups::{self, GroupList, GroupQuery};
 use crate::problem::{ErrorAnswer, Problem};
 
-/// A reset of offsets.
+/// A reset of committed offsets.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Reset {
-    /// The topic; all with an offset if it is left out.
+    /// The topic. Default: all topics with a committed offset.
     #[serde(default)]
     topic: Option<String>,
-    /// The partition; all of the topic if it is left out.
+    /// The partition. Default: all partitions of the topic.
     #[serde(default)]
     partition: Option<i32>,
-    /// `earliest`, `latest`, `offset`, `time` (milliseconds since 1970, or 2026-01-31 12:00 in UTC) or `by` (records forward or
-    /// back).
+    /// `earliest`, `latest`, `offset`, `time` (milliseconds since 1970, or 2026-01-31 12:00 in UTC) or `by`
+    /// (records forward or back).
     to: String,
     /// The offset, time or number.
     #[serde(default)]
     value: String,
-    /// Whether it is only shown what would change.
+    /// True for a dry run: the answer lists the steps, and no offset changes.
     #[serde(default)]
     dry_run: bool,
 }
 
-/// What a reset changes.
+/// The steps of a reset.
 #[derive(Serialize, ToSchema)]
 pub struct ResetSteps {
-    /// Whether it was done.
+    /// False after a dry run.
     done: bool,
-    /// Each partition.
+    /// One step per partition.
     steps: Vec<Step>,
 }
 
-/// Partitions of a topic.
+/// Partitions of one topic whose offsets are deleted.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OffsetsToDelete {
-    /// The topic.
+    /// The topic name.
     topic: String,
-    /// Its partitions.
+    /// The partition indexes.
     partitions: Vec<i32>,
 }
 
-/// A page of the list of groups, with the lag of each.
+/// Lists one page of groups, with the lag of each.
 #[utoipa::path(
     get,
     path = "/api/v1/groups",
@@ -66,7 +66,7 @@ pub async fn list(Seen(view): Seen, Query(query): Query<GroupQuery>) -> Response
     answer(StatusCode::OK, groups::list(&view, &query).await)
 }
 
-/// One group with members, assignment, offsets and lag.
+/// Describes one group with members, assignment, offsets and lag.
 #[utoipa::path(
     get,
     path = "/api/v1/groups/{group}",
@@ -90,7 +90,7 @@ pub async fn delete(Seen(view): Seen, Path(group): Path<String>) -> Response {
     done(group::delete(&view, &group).await, format!("The group {group} was deleted"))
 }
 
-/// Resets offsets of a group without members, or shows what that would change.
+/// Resets offsets of a group without members, or shows the changes in a dry run.
 #[utoipa::path(
     post,
     path = "/api/v1/groups/{group}/reset",

@@ -11,14 +11,14 @@ use crate::lab::{Comparison, LabOverview, NewRun};
 use crate::measuring::Visitor;
 use crate::problem::ErrorAnswer;
 
-/// A run that was started.
+/// A started run.
 #[derive(Serialize, ToSchema)]
 pub struct Started {
-    /// The name of its result.
+    /// The result name of the run.
     name: String,
 }
 
-/// Which results are compared.
+/// Names of the two results to compare.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 pub struct Both {
@@ -26,7 +26,7 @@ pub struct Both {
     b: String,
 }
 
-/// The workloads, the run that takes place, and the results. Needs DESCRIBE on the cluster.
+/// Describes the lab: workloads, the current run, results. Needs DESCRIBE on the cluster.
 #[utoipa::path(
     get,
     path = "/api/v1/lab",
@@ -49,7 +49,7 @@ pub async fn start(visitor: Visitor, Body(new): Body<NewRun>) -> Response {
     answer(StatusCode::ACCEPTED, visitor.start(&new).await.map(|name| Started { name }))
 }
 
-/// Stops the run: what was measured so far is its result. Needs ALTER on the cluster.
+/// Stops the run. The points measured so far are its result. Needs ALTER on the cluster.
 #[utoipa::path(
     delete,
     path = "/api/v1/lab/run",

@@ -1,4 +1,4 @@
-//! The JSON API, and the document that describes it. A handler is in the API by being in the document.
+//! The JSON API and its OpenAPI document. A handler is routed by its entry in the document.
 
 mod access;
 mod cluster;
@@ -28,7 +28,7 @@ use crate::session::Person;
 use crate::settings::BODY_MAX;
 use crate::state::Console;
 
-/// What the document says about all of it.
+/// Title and description of the OpenAPI document.
 #[derive(OpenApi)]
 #[openapi(info(
     title = "Thalweg console",
@@ -38,7 +38,7 @@ use crate::state::Console;
 ))]
 struct Document;
 
-/// The API with its document, in which streams are if this node hosts some.
+/// The API with its document, which covers streams if this node hosts streams.
 pub fn routes(console: &Console) -> Router<Console> {
     let (router, mut document) = described().split_for_parts();
     if console.settings().streams.is_some() {
@@ -88,7 +88,7 @@ fn described() -> OpenApiRouter<Console> {
         .routes(routes!(lab::delete))
 }
 
-/// The cluster, as the login of a request sees it.
+/// The cluster under the login of a request.
 pub struct Seen(pub Arc<View>);
 
 impl FromRequestParts<Console> for Seen {
@@ -101,7 +101,7 @@ impl FromRequestParts<Console> for Seen {
     }
 }
 
-/// The body of a request, in JSON.
+/// A request body with a JSON object. An empty body counts as an empty object.
 pub struct Body<T>(pub T);
 
 impl<T: DeserializeOwned> FromRequest<Console> for Body<T> {
@@ -118,10 +118,10 @@ impl<T: DeserializeOwned> FromRequest<Console> for Body<T> {
             }
             _ => refused(StatusCode::BAD_REQUEST, format!("The body cannot be read: {error}")),
         })?;
-        // A change without any field needs no body.
+        // A change without fields needs no body.
         let body = if bytes.trim_ascii().is_empty() { b"{}" } else { bytes.trim_ascii() };
         let wrong = |message| refused(StatusCode::BAD_REQUEST, message);
-        // An array would be taken for the fields in their order.
+        // Serde would accept an array as the fields in order.
         if body.first() != Some(&b'{') {
             return Err(wrong(
                 "The body is not right: a JSON object is expected, as in {\"name\": ...}".to_owned(),
@@ -133,19 +133,19 @@ impl<T: DeserializeOwned> FromRequest<Console> for Body<T> {
     }
 }
 
-/// What a change did.
+/// The result of a change.
 #[derive(Serialize, ToSchema)]
 struct Done {
-    /// In words.
+    /// A sentence for people.
     done: String,
 }
 
-/// The answer of a change.
+/// Builds the answer of a change.
 fn done<P: Into<Problem>>(outcome: Result<(), P>, words: impl Into<String>) -> Response {
     answer(StatusCode::OK, outcome.map(|()| Done { done: words.into() }))
 }
 
-/// The answer of a reading or a change.
+/// Builds the answer of a read or a change.
 fn answer<T: Serialize, P: Into<Problem>>(status: StatusCode, outcome: Result<T, P>) -> Response {
     match outcome.map_err(Into::into) {
         Ok(body) => page::json(status, &body).into_response(),

@@ -1,4 +1,4 @@
-//! Moves of a topic's replicas, and elections of leaders.
+//! Replica moves of a topic, and leader elections.
 
 use axum::extract::{Path, Query};
 use axum::http::StatusCode;
@@ -9,7 +9,7 @@ use crate::cluster::moves::{self, MoveOrder, MovePlan, MoveQuery, Moving};
 use crate::cluster::topic::{self, LeaderElection};
 use crate::problem::ErrorAnswer;
 
-/// The partitions of a topic that move, and how far they are.
+/// Lists the partitions of a topic that move, with their progress.
 #[utoipa::path(
     get,
     path = "/api/v1/topics/{name}/moves",
@@ -21,7 +21,7 @@ pub async fn progress(Seen(view): Seen, Path(name): Path<String>) -> Response {
     answer(StatusCode::OK, moves::progress(&view, &name).await)
 }
 
-/// A plan of moves. Nothing changes.
+/// Plans moves. Nothing changes.
 #[utoipa::path(
     get,
     path = "/api/v1/topics/{name}/moves/plan",
@@ -33,7 +33,7 @@ pub async fn plan(Seen(view): Seen, Path(name): Path<String>, Query(query): Quer
     answer(StatusCode::OK, moves::plan(&view, &name, &query).await)
 }
 
-/// Begins moves, if the partitions are still where the plan had them.
+/// Starts moves if every partition still has the replicas of the plan.
 #[utoipa::path(
     post,
     path = "/api/v1/topics/{name}/moves",
@@ -60,7 +60,7 @@ pub async fn cancel(Seen(view): Seen, Path(name): Path<String>) -> Response {
     answer(StatusCode::OK, cancelled.map(|count| Done { done: format!("{count} moves were cancelled") }))
 }
 
-/// Removes the throttles of moves, of the topic and of all brokers.
+/// Removes the move throttles of the topic and of all brokers.
 #[utoipa::path(
     delete,
     path = "/api/v1/topics/{name}/moves/throttle",
@@ -72,7 +72,7 @@ pub async fn end_throttle(Seen(view): Seen, Path(name): Path<String>) -> Respons
     done(moves::end_throttle(&view, &name).await, "The throttle was removed")
 }
 
-/// Has leaders elected.
+/// Elects leaders.
 #[utoipa::path(
     post,
     path = "/api/v1/topics/{name}/elections",

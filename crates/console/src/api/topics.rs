@@ -18,15 +18,15 @@ use crate::problem::ErrorAnswer;
 use crate::state::Console;
 use crate::tail;
 
-/// How many partitions a topic is to have.
+/// A new number of partitions.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Growth {
-    /// In all.
+    /// The total number of partitions.
     partitions: i32,
 }
 
-/// A page of the list of topics.
+/// Lists one page of topics.
 #[utoipa::path(
     get,
     path = "/api/v1/topics",
@@ -51,7 +51,7 @@ pub async fn create(Seen(view): Seen, Body(creation): Body<TopicCreation>) -> Re
     done(topic::create(&view, creation).await, words)
 }
 
-/// One topic with its partitions.
+/// Describes one topic with its partitions.
 #[utoipa::path(
     get,
     path = "/api/v1/topics/{name}",
@@ -75,7 +75,7 @@ pub async fn delete(Seen(view): Seen, Path(name): Path<String>) -> Response {
     done(topic::delete(&view, &name).await, format!("{name} was deleted"))
 }
 
-/// The configuration of a topic, with defaults, sources and documentation.
+/// Describes the configuration of a topic, with defaults, sources and documentation.
 #[utoipa::path(
     get,
     path = "/api/v1/topics/{name}/configuration",
@@ -119,29 +119,29 @@ pub async fn grow(Seen(view): Seen, Path(name): Path<String>, Body(growth): Body
     done(topic::grow(&view, &name, growth.partitions).await, words)
 }
 
-/// Where a message was stored.
+/// The position of a stored message.
 #[derive(Serialize, ToSchema)]
 pub struct Stored {
-    /// The partition.
+    /// The partition index.
     partition: i32,
-    /// The offset.
+    /// The offset of the message.
     offset: i64,
 }
 
-/// Messages of a topic, and how far the search went.
+/// Messages of a topic, and the extent of the search.
 #[derive(Serialize, ToSchema)]
 pub struct Messages {
-    /// Each message, with its key, value, headers and the facts of its batch.
+    /// Messages with key, value, headers and the facts of the batch.
     #[schema(value_type = Vec<Object>)]
     messages: Vec<serde_json::Value>,
-    /// Records that were looked at.
+    /// Number of records read.
     records: u64,
-    /// Those of them for which the expression has no value.
+    /// Number of records for which the expression has no value.
     without_value: u64,
-    /// Why, for one of them.
+    /// An example of the reason why the expression has no value.
     #[serde(skip_serializing_if = "Option::is_none")]
     without_value_reason: Option<String>,
-    /// Why the search ended.
+    /// The reason why the search ended.
     ended: &'static str,
 }
 
@@ -159,7 +159,7 @@ pub async fn messages(
     Query(query): Query<MessageQuery>,
 ) -> Response {
     let found = messages::search(&view, &name, &query).await;
-    // The expression is known to the client.
+    // The client knows the expression.
     let without_expression = |reason: String| {
         let rest = reason.strip_prefix(query.expression.trim()).map(|rest| rest.trim_start().to_owned());
         rest.unwrap_or(reason)
@@ -174,8 +174,9 @@ pub async fn messages(
     answer(StatusCode::OK, found)
 }
 
-/// New messages of a topic as an event stream: `message` with a message as JSON, `omitted` with the number of those that were too
-/// many, `waiting` and `end` with words. At most 50 messages and 512 KiB a second, and 15 minutes.
+/// Streams new messages of a topic as events: `message` with a message as JSON, `omitted` with the number of
+/// messages above the limits, `waiting` and `end` with a sentence. At most 50 messages and 512 KiB a second,
+/// for 15 minutes.
 #[utoipa::path(
     get,
     path = "/api/v1/topics/{name}/tail",

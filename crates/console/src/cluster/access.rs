@@ -1,4 +1,4 @@
-//! ACLs, and who may do what by which of them.
+//! ACLs, and the rights that they grant to a principal.
 
 use serde::{Deserialize, Serialize};
 use thalweg_client::ClientError;
@@ -12,23 +12,23 @@ use utoipa::{IntoParams, ToSchema};
 use super::View;
 use crate::problem::Problem;
 
-/// An ACL.
+/// An ACL of the cluster.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AclLine {
     /// `TOPIC`, `GROUP`, `CLUSTER`, `TRANSACTIONAL_ID`, `DELEGATION_TOKEN` or `USER`.
     pub resource_type: String,
-    /// The name, a prefix of names, or `*` for all.
+    /// The resource name, a name prefix, or `*` for all.
     pub resource_name: String,
     /// `LITERAL` or `PREFIXED`.
     #[serde(default = "literal")]
     pub pattern_type: String,
-    /// Such as `User:alice`; `User:*` for all.
+    /// A principal such as `User:alice`; `User:*` for all.
     pub principal: String,
-    /// An address, or `*` for all.
+    /// A host address, or `*` for all.
     #[serde(default = "any_host")]
     pub host: String,
-    /// Such as `READ`, or `ALL`.
+    /// An operation such as `READ`, or `ALL`.
     pub operation: String,
     /// `ALLOW` or `DENY`.
     #[serde(default = "allow")]
@@ -96,21 +96,21 @@ fn term<T: Copy>(what: &str, all: &[T], name: fn(T) -> &'static str, text: &str)
     })
 }
 
-/// Which ACLs are asked for.
+/// A filter and page of ACLs.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[serde(default)]
 #[into_params(parameter_in = Query)]
 pub struct AclQuery {
-    /// A part of the principal.
+    /// A substring of the principal.
     #[param(required = false)]
     pub principal: String,
-    /// A part of the resource's name.
+    /// A substring of the resource name.
     #[param(required = false)]
     pub resource: String,
-    /// A resource type.
+    /// A resource type; all if empty.
     #[param(required = false)]
     pub resource_type: String,
-    /// The page, from 1.
+    /// Page number, from 1.
     #[param(required = false)]
     pub page: usize,
 }
@@ -118,13 +118,13 @@ pub struct AclQuery {
 /// A page of ACLs.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct AclList {
-    /// The ACLs of this page.
+    /// ACLs of this page.
     pub acls: Vec<AclLine>,
-    /// How many match.
+    /// Number of matching ACLs.
     pub matched: usize,
-    /// This page, from 1.
+    /// Page number, from 1.
     pub page: usize,
-    /// How many pages there are.
+    /// Number of pages.
     pub pages: usize,
 }
 
@@ -138,7 +138,7 @@ const EVERY: AclFilter = AclFilter {
     permission: Permission::Any,
 };
 
-/// Reads ACLs.
+/// Lists the ACLs that match a query.
 pub async fn list(view: &View, query: &AclQuery) -> Result<AclList, ClientError> {
     let mut acls = view.admin().describe_acls(&EVERY).await?;
     let contains = |text: &str, part: &str| text.to_lowercase().contains(&part.trim().to_lowercase());
@@ -183,15 +183,15 @@ pub async fn delete(view: &View, line: &AclLine) -> Result<(), Problem> {
     }
 }
 
-/// A question about the rights of a principal.
+/// A query for the rights of a principal.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[serde(default)]
 #[into_params(parameter_in = Query)]
 pub struct RightsQuery {
-    /// Such as `User:alice`.
+    /// A principal such as `User:alice`.
     #[param(required = false)]
     pub principal: String,
-    /// The address from which it asks.
+    /// The client address of the principal.
     #[param(required = false)]
     pub host: String,
     /// `TOPIC`, `GROUP`, `CLUSTER`, `TRANSACTIONAL_ID`, `DELEGATION_TOKEN` or `USER`.
@@ -202,18 +202,19 @@ pub struct RightsQuery {
     pub resource_name: String,
 }
 
-/// Whether a principal may do an operation, and why.
+/// The decision for one operation, with its reason.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Right {
-    /// The operation.
+    /// An operation such as `READ`.
     pub operation: String,
-    /// Whether it may be done.
+    /// True if the operation is allowed.
     pub is_allowed: bool,
-    /// The ACL that decides; none if no ACL matches, which denies it.
+    /// The ACL that decides. None if no ACL matches, which denies the operation.
     pub rule: Option<AclLine>,
 }
 
-/// What a principal may do with a resource by the ACLs. Super users may do everything, and are not in them.
+/// The rights of a principal on a resource, by ACLs alone. Super users may do everything and do not appear in
+/// ACLs.
 pub async fn rights(view: &View, query: &RightsQuery) -> Result<Vec<Right>, Problem> {
     let principal = query.principal.trim().parse::<Principal>();
     let principal = principal.map_err(|_| {

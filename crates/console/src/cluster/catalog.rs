@@ -1,4 +1,4 @@
-//! All topics of a cluster, in few bytes for each: what lists and sums need.
+//! All topics of a cluster in compact form: the data for lists and sums.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,20 +7,20 @@ use thalweg_client::{BrokerAddress, ClientError, Cluster, Refused};
 use thalweg_wire::request::MetadataRequest;
 use thalweg_wire::request::metadata_response::{MetadataResponse, MetadataResponseTopic};
 
-/// All topics that the login may see, by name, and the brokers.
+/// The brokers, and all topics that the login may see, sorted by name.
 pub struct Catalog {
     pub cluster_id: Option<String>,
     pub brokers: BTreeMap<i32, BrokerAddress>,
     pub topics: Vec<TopicLine>,
-    /// What each broker holds; also of brokers that are not there.
+    /// Replica counts by broker, including brokers that are offline.
     pub held: BTreeMap<i32, Held>,
 }
 
-/// A topic.
+/// A topic in compact form.
 pub struct TopicLine {
     pub name: Arc<str>,
     pub is_internal: bool,
-    /// Of the first partition: the others have as many, as a rule.
+    /// The replicas of the first partition. Other partitions usually have the same number.
     pub replicas: u32,
     /// Partitions with fewer replicas in sync than assigned.
     pub under_replicated: u32,
@@ -30,7 +30,7 @@ pub struct TopicLine {
     pub leaders: Box<[i32]>,
 }
 
-/// What a broker holds.
+/// Replica counts of a broker.
 #[derive(Clone, Copy, Default)]
 pub struct Held {
     pub leaders: usize,
@@ -40,9 +40,9 @@ pub struct Held {
 }
 
 impl Catalog {
-    /// Reads all topics.
+    /// Reads all topics with one Metadata request.
     pub async fn read(cluster: &Cluster) -> Result<Catalog, ClientError> {
-        // The cluster learns its brokers only: it would keep topics in full.
+        // The cluster client reads only its brokers here: full topics would stay in its memory.
         cluster.refresh(&[], false).await?;
         let request =
             MetadataRequest { topics: None, allow_auto_topic_creation: false, ..MetadataRequest::default() };
@@ -60,13 +60,13 @@ impl Catalog {
         Catalog { cluster_id: response.cluster_id, brokers, topics, held }
     }
 
-    /// The topic of a name.
+    /// Finds a topic by name.
     pub fn topic(&self, name: &str) -> Option<&TopicLine> {
         let at = self.topics.binary_search_by(|topic| (*topic.name).cmp(name)).ok()?;
         self.topics.get(at)
     }
 
-    /// Sums over all topics.
+    /// Computes the sums over all topics.
     pub fn sums(&self) -> Sums {
         let mut sums = Sums::default();
         for topic in &self.topics {
@@ -80,7 +80,7 @@ impl Catalog {
     }
 }
 
-/// Sums over all topics.
+/// Counts over all topics of a cluster.
 #[derive(Default)]
 pub struct Sums {
     pub topics: usize,

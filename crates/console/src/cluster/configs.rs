@@ -1,4 +1,4 @@
-//! Configurations of topics, brokers and groups: every value with its default, where it comes from, and what it means.
+//! Configurations of topics, brokers and groups: each value with default, source and documentation.
 
 use std::collections::BTreeMap;
 
@@ -12,12 +12,12 @@ use utoipa::ToSchema;
 use super::View;
 use crate::problem::Problem;
 
-/// What has a configuration here.
+/// A resource with a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Configured {
     Topic(String),
     Broker(i32),
-    /// What counts for every broker that does not set it itself.
+    /// Defaults for brokers without a value of their own.
     AllBrokers,
 }
 
@@ -30,7 +30,7 @@ impl Configured {
         }
     }
 
-    /// As the protocol names it.
+    /// Resource type and name in the protocol.
     fn named(&self) -> (i8, String) {
         match self {
             Configured::Topic(name) => (2, name.clone()),
@@ -51,39 +51,39 @@ impl Configured {
 /// A value of a configuration.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct ConfigLine {
-    /// The property.
+    /// The property name.
     pub name: String,
-    /// Its value; none if it is secret, or not set and without a default.
+    /// The value. None for a secret, or if there is neither a value nor a default.
     pub value: Option<String>,
-    /// The default, if the cluster reports one.
+    /// The default, if reported by the cluster.
     pub default: Option<String>,
-    /// Where the value comes from.
+    /// The source of the value.
     pub source: ConfigSource,
-    /// Whether the resource itself sets it.
+    /// True if the value is set on this resource.
     pub is_set: bool,
-    /// Whether only a restart changes it.
+    /// True if a change needs a restart.
     pub is_read_only: bool,
-    /// Whether the value is secret.
+    /// True if the value is secret.
     pub is_sensitive: bool,
-    /// What it means.
+    /// Documentation of the property.
     pub documentation: Option<String>,
 }
 
-/// Where a value comes from.
+/// The source of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ConfigSource {
     /// Set for this topic.
     Topic,
-    /// Set for this broker, at run time.
+    /// Dynamic value of this broker.
     Broker,
-    /// Set for all brokers, at run time.
+    /// Dynamic default for all brokers.
     BrokerDefault,
-    /// In the broker's properties file.
+    /// Set in the broker's properties file.
     PropertiesFile,
     /// The default of the release.
     Default,
-    /// Another one.
+    /// A source code that this console does not know.
     Other,
 }
 
@@ -99,7 +99,7 @@ impl ConfigSource {
         }
     }
 
-    /// In words.
+    /// The source in words.
     pub fn words(self) -> &'static str {
         match self {
             ConfigSource::Topic => "this topic",
@@ -112,7 +112,7 @@ impl ConfigSource {
     }
 }
 
-/// Changes of a configuration.
+/// Changes to a configuration.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ConfigChanges {
@@ -122,7 +122,7 @@ pub struct ConfigChanges {
     pub reset: Vec<String>,
 }
 
-/// Why a configuration is not read or changed: a broker that is not there is what was asked for.
+/// Maps an error to a problem. An unknown broker is a 404, because the broker is the requested resource.
 pub fn problem(error: ClientError) -> Problem {
     match error {
         ClientError::BrokerUnknown(unknown) => Problem::missing(unknown.to_string()),
@@ -130,7 +130,7 @@ pub fn problem(error: ClientError) -> Problem {
     }
 }
 
-/// Reads a configuration, in the order of names.
+/// Reads a configuration, sorted by name.
 pub async fn read(view: &View, resource: &Configured) -> Result<Vec<ConfigLine>, ClientError> {
     let (resource_type, resource_name) = resource.named();
     let wanted = DescribeConfigsResource { resource_type, resource_name, configuration_keys: None };
@@ -174,7 +174,8 @@ pub async fn read(view: &View, resource: &Configured) -> Result<Vec<ConfigLine>,
     Ok(lines)
 }
 
-/// The default. Where a broker's property of another unit has it, with the name of that property.
+/// The default value. If a broker property in another unit holds the default, its name follows in
+/// parentheses.
 fn default(config: &DescribeConfigsResourceResult, source: ConfigSource) -> Option<String> {
     if source == ConfigSource::Default {
         return config.value.clone();

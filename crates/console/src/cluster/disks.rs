@@ -1,4 +1,4 @@
-//! The log directories of all brokers, and how much each topic has in them.
+//! The log directories of all brokers, and the size of each topic.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 /// The log directories of all brokers.
 pub struct Disks {
     pub directories: Vec<LogDirectory>,
-    /// Brokers whose directories are not known, and why.
+    /// Brokers that did not report their directories, with the reason.
     pub unknown: Vec<String>,
     /// Bytes of each topic, over all its replicas.
     pub sizes: HashMap<String, u64>,
@@ -18,24 +18,24 @@ pub struct Disks {
 /// A log directory of a broker.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct LogDirectory {
-    /// The broker.
+    /// Node id of the broker.
     pub broker: i32,
-    /// The directory.
+    /// Path of the directory.
     pub path: String,
     /// Bytes of the replicas in it.
     pub log_bytes: u64,
     /// The number of replicas in it.
     pub replicas: usize,
-    /// The size of its file system, if the broker reports it.
+    /// Size of the file system, if the broker reports it.
     pub total_bytes: Option<u64>,
-    /// What is free of that.
+    /// Free bytes of the file system, if the broker reports them.
     pub usable_bytes: Option<u64>,
-    /// Why it cannot be used.
+    /// The error of an unusable directory.
     pub error: Option<String>,
 }
 
 impl Disks {
-    /// Asks these brokers.
+    /// Reads the log directories of these brokers.
     pub async fn read(admin: &Admin, brokers: &[i32]) -> Result<Disks, ClientError> {
         let mut disks = Disks { directories: Vec::new(), unknown: Vec::new(), sizes: HashMap::new() };
         for (broker, answer) in admin.describe_log_dirs(Some(brokers), None).await? {

@@ -1,4 +1,4 @@
-//! A reading that is kept for a while and made once at a time.
+//! A cached reading, refreshed by one task at a time.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-/// A reading is kept for at least so many times what it took: at most a twentieth of the time is spent on it.
+/// Minimum age of a reading, in multiples of its read time: reading takes at most 1/20 of the time.
 const COST: u32 = 20;
 
-/// A reading that is kept for a while. Those who ask while it is made wait for it.
+/// A cached reading. Concurrent callers wait for the refresh.
 pub struct Fresh<T>(Mutex<Option<Reading<T>>>);
 
 struct Reading<T> {
@@ -26,7 +26,7 @@ impl<T> Default for Fresh<T> {
 }
 
 impl<T> Fresh<T> {
-    /// The reading, made again if it is older than this. A failure is not kept.
+    /// Returns the reading, refreshed if older than `age`. Failures are not cached.
     pub async fn get<E, F: Future<Output = Result<T, E>>>(
         &self,
         age: Duration,
@@ -45,7 +45,7 @@ impl<T> Fresh<T> {
         Ok(value)
     }
 
-    /// Drops it.
+    /// Drops the reading.
     pub async fn clear(&self) {
         *self.0.lock().await = None;
     }

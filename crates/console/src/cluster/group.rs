@@ -1,4 +1,4 @@
-//! One group of any type: members, assignment, lag; and changes of it.
+//! One group of any type: members, assignment, lag; and changes to the group.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,80 +16,81 @@ use super::{View, now_ms};
 use crate::format;
 use crate::problem::Problem;
 
-/// Partitions that a member's line names.
+/// Partitions listed in the line of a member.
 const NAMED_MAX: usize = 200;
 
-/// A group.
+/// The details of one group.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Group {
-    /// Its name.
+    /// The group id.
     pub group: String,
-    /// Its type: `classic`, `consumer`, `share` or `streams`.
+    /// The group type: `classic`, `consumer`, `share` or `streams`.
     pub kind: String,
-    /// Its state, such as `Stable` or `Empty`.
+    /// The group state, such as `Stable` or `Empty`.
     pub state: String,
-    /// How its partitions are assigned.
+    /// The assignor or protocol of the group.
     pub assignor: String,
-    /// Its epoch, or none of a classic group.
+    /// The group epoch; none for a classic group.
     pub epoch: Option<i32>,
-    /// Its members.
+    /// The members of the group.
     pub members: Vec<Member>,
-    /// Its offsets.
+    /// The committed offsets, or the start offsets of a share group.
     pub offsets: Vec<GroupOffset>,
-    /// Why its offsets are not known.
+    /// The reason why the offsets are unknown.
     pub offsets_problem: Option<String>,
-    /// Its lag lately, oldest first: what was read while the console was in use.
+    /// Recent lag, oldest first. Only reads of the console add points.
     pub lag_history: Vec<LagPoint>,
 }
 
 /// A member of a group.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Member {
-    /// Its id.
+    /// The member id.
     pub member: String,
     /// `group.instance.id` of a static member.
     pub instance: Option<String>,
     /// `client.id`.
     pub client: String,
-    /// Its address.
+    /// The client host.
     pub host: String,
-    /// Its epoch; members of classic groups have none.
+    /// The member epoch; none in a classic group.
     pub epoch: Option<i32>,
-    /// How it takes part in a consumer group: as a `classic` or a `consumer` member, if the broker reports it.
+    /// The membership type in a consumer group, `classic` or `consumer`, if reported by the broker.
     pub protocol: Option<String>,
-    /// What it reads: topics with partitions, or tasks of streams.
+    /// The current assignment: topics with partitions, or streams tasks.
     pub assignment: Vec<Assigned>,
-    /// What it is to read, if that is reported and is something else: it waits for other members, or others wait for it.
+    /// The target assignment of a consumer group member, if it differs from the current one during a
+    /// rebalance.
     pub target: Option<Vec<Assigned>>,
 }
 
 /// A part of an assignment.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Assigned {
-    /// The topic, or the subtopology with the role of its tasks.
+    /// The topic, or the role and subtopology of streams tasks.
     pub name: String,
-    /// Its partitions.
+    /// Partition indexes.
     pub partitions: Vec<i32>,
 }
 
 /// An offset of a group.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct GroupOffset {
-    /// The topic.
+    /// The topic name.
     pub topic: String,
-    /// The partition.
+    /// The partition index.
     pub partition: i32,
     /// The committed offset, or the share group's start offset.
     pub offset: i64,
-    /// The end of the partition, if it is there.
+    /// The end offset of the partition; none if unknown.
     pub end: Option<i64>,
-    /// Records between both.
+    /// Records between the offset and the end.
     pub lag: Option<i64>,
-    /// What the member has stored with it.
+    /// Metadata that the member committed with the offset.
     pub metadata: String,
 }
 
-/// Reads a group.
+/// Reads the details of a group, and adds its lag to the history.
 pub async fn read(view: &Arc<View>, group: &str) -> Result<Group, Problem> {
     let catalog = view.groups().await?;
     let line = catalog.groups.iter().find(|line| line.group == group);
@@ -203,21 +204,21 @@ async fn share_offsets(view: &View, group: &str) -> Result<Vec<GroupOffset>, Cli
     Ok(lines.collect())
 }
 
-/// Where offsets are reset to.
+/// The target of an offset reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResetTo {
     Earliest,
     Latest,
-    /// An offset, within what the partition has.
+    /// An offset, clamped to the range of the partition.
     Offset(i64),
-    /// The first record at or after this time in milliseconds since 1970; the end if there is none.
+    /// The first record at or after this time in milliseconds since 1970; the end if no record matches.
     Time(i64),
-    /// So many records forward, or back.
+    /// A shift by this number of records, forward or back.
     By(i64),
 }
 
 impl ResetTo {
-    /// From a word and a value: an offset, a time or a number.
+    /// Parses a target and its value: an offset, a time or a number.
     pub fn read(to: &str, value: &str) -> Result<ResetTo, Problem> {
         let number = || {
             let parsed = value.trim().replace(',', "").parse::<i64>();
@@ -246,35 +247,35 @@ impl ResetTo {
     }
 }
 
-/// A step of a reset.
+/// One partition of a reset.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct Step {
-    /// The topic.
+    /// The topic name.
     pub topic: String,
-    /// The partition.
+    /// The partition index.
     pub partition: i32,
-    /// The committed offset; none if there is none yet.
+    /// The current committed offset, if any.
     pub from: Option<i64>,
-    /// The new one.
+    /// The new committed offset.
     pub to: i64,
-    /// Records between the new one and the end.
+    /// Records between the new offset and the end.
     pub lag: i64,
 }
 
-/// Which partitions of a group are reset: all with an offset, those of a topic, or one.
+/// The partitions of a reset: all with a committed offset, all of a topic, or one.
 #[derive(Clone, Debug, Default)]
 pub struct Scope {
     pub topic: Option<String>,
     pub partition: Option<i32>,
 }
 
-/// What a reset would do. Changes nothing.
+/// Plans a reset. Changes nothing.
 pub async fn plan(view: &View, group: &str, scope: &Scope, to: ResetTo) -> Result<Vec<Step>, Problem> {
     let committed = view.admin().list_group_offsets(group, None).await?;
     let partitions: Vec<TopicPartition> = match (&scope.topic, scope.partition) {
         (Some(topic), Some(partition)) => vec![TopicPartition::new(topic.as_str(), partition)],
         (Some(topic), None) => {
-            // Also partitions that the group has not reached.
+            // Includes partitions without a committed offset.
             let metadata = view.cluster().refresh(std::slice::from_ref(topic), false).await?;
             let found = metadata.topics.get(topic).filter(|found| found.error.is_none());
             let found = found.ok_or_else(|| Problem::missing(format!("There is no topic {topic}")))?;
@@ -318,7 +319,7 @@ pub async fn plan(view: &View, group: &str, scope: &Scope, to: ResetTo) -> Resul
     Ok(steps)
 }
 
-/// Sets offsets of a group without members.
+/// Sets committed offsets of a group without members.
 pub async fn set(
     view: &View,
     group: &str,
@@ -328,7 +329,7 @@ pub async fn set(
     view.admin().alter_group_offsets(group, &offsets.collect()).await
 }
 
-/// Deletes offsets of a group.
+/// Deletes committed offsets of a group.
 pub async fn delete_offsets(
     view: &View,
     group: &str,
@@ -346,7 +347,7 @@ pub async fn delete(view: &View, group: &str) -> Result<(), ClientError> {
     Ok(())
 }
 
-/// The first partitions, and how many more there are.
+/// The first partitions, and the number of omitted ones.
 pub fn first_partitions(partitions: &[i32]) -> (&[i32], usize) {
     let shown = partitions.len().min(NAMED_MAX);
     (&partitions[..shown], partitions.len() - shown)

@@ -1,4 +1,4 @@
-//! The groups of all types, and the lag of those that are shown.
+//! The groups of all types, with the lag of the listed ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,17 +13,17 @@ use super::topics::page_of;
 use super::{View, ask_each, now_ms};
 use crate::problem::Problem;
 
-/// Groups whose lags are read together: what is in memory at once is bounded, however long the page.
+/// Groups per request for offsets. The limit bounds the memory of a page.
 const LAGS_AT_ONCE: usize = 100;
 
 /// All groups that the login may see.
 pub struct GroupCatalog {
     pub groups: Vec<GroupLine>,
-    /// Brokers that did not answer: their groups are missing.
+    /// Brokers that did not answer, whose groups are missing.
     pub missing: Vec<String>,
 }
 
-/// A group, as its coordinator lists it.
+/// A group as listed by its coordinator.
 pub struct GroupLine {
     pub group: String,
     pub kind: String,
@@ -31,58 +31,57 @@ pub struct GroupLine {
     pub protocol: String,
 }
 
-/// Which groups are asked for.
+/// A filter and page of groups.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[serde(default)]
 #[into_params(parameter_in = Query)]
 pub struct GroupQuery {
-    /// A part of the name, in any case.
+    /// A substring of the group id, case-insensitive.
     #[param(required = false)]
     pub filter: String,
-    /// Only those of a type: `classic`, `consumer`, `share` or `streams`.
+    /// A group type: `classic`, `consumer`, `share` or `streams`; all if empty.
     #[param(required = false)]
     pub kind: String,
-    /// Only those in a state, such as `Stable` or `Empty`.
+    /// A group state, such as `Stable` or `Empty`; all if empty.
     #[param(required = false)]
     pub state: String,
-    /// The page, from 1.
+    /// Page number, from 1.
     #[param(required = false)]
     pub page: usize,
-    /// Groups on a page: 50, or up to 1000.
+    /// Groups per page, up to 1000. Default: 50.
     #[param(required = false)]
     pub per_page: usize,
 }
 
-/// A page of the list.
+/// A page of groups.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct GroupList {
-    /// The groups of this page.
+    /// Groups of this page.
     pub groups: Vec<GroupRow>,
-    /// How many match, on all pages.
+    /// Number of matching groups on all pages.
     pub matched: usize,
-    /// How many there are.
+    /// Number of groups in the cluster.
     pub total: usize,
-    /// This page, from 1.
+    /// Page number, from 1.
     pub page: usize,
-    /// How many pages there are.
+    /// Number of pages.
     pub pages: usize,
     /// Brokers that did not answer, whose groups are missing.
     pub missing: Vec<String>,
 }
 
-/// A group in the list.
+/// A group in a list.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct GroupRow {
-    /// Its name.
+    /// The group id.
     pub group: String,
-    /// Its type: `classic`, `consumer`, `share` or `streams`.
+    /// The group type: `classic`, `consumer`, `share` or `streams`.
     pub kind: String,
-    /// Its state, such as `Stable` or `Empty`.
+    /// The group state, such as `Stable` or `Empty`.
     pub state: String,
-    /// The protocol of its members, such as `consumer` or `connect`.
+    /// The protocol type of the members, such as `consumer` or `connect`.
     pub protocol: String,
-    /// Records that are committed by producers and not yet by the group, over all its partitions; none if its offsets are not
-    /// known.
+    /// Lag in records over all partitions with a committed offset; none for a share group, or if unknown.
     pub lag: Option<i64>,
 }
 
@@ -112,12 +111,12 @@ impl GroupCatalog {
     }
 }
 
-/// The type of a group, in lower case; brokers that know no types have classic ones.
+/// The group type in lower case. Brokers before group types list classic groups only.
 pub fn kind(name: &str) -> String {
     if name.is_empty() { "classic".to_owned() } else { name.to_lowercase() }
 }
 
-/// Reads a page of the list.
+/// Lists one page of groups.
 pub async fn list(view: &Arc<View>, query: &GroupQuery) -> Result<GroupList, Problem> {
     Problem::unless_known("kind", &query.kind, &["classic", "consumer", "share", "streams"])?;
     let catalog = view.groups().await?;
@@ -153,10 +152,10 @@ pub async fn list(view: &Arc<View>, query: &GroupQuery) -> Result<GroupList, Pro
     })
 }
 
-/// The offsets of a group.
+/// Committed offsets by partition.
 pub type Offsets = BTreeMap<TopicPartition, CommittedOffset>;
 
-/// The lags of groups whose offsets may be read.
+/// The lag of each group whose offsets the login may read.
 async fn lags(view: &View, groups: &[String]) -> BTreeMap<String, i64> {
     let mut lags = BTreeMap::new();
     for groups in groups.chunks(LAGS_AT_ONCE) {
@@ -174,12 +173,12 @@ async fn lags(view: &View, groups: &[String]) -> BTreeMap<String, i64> {
     lags
 }
 
-/// The ends of partitions that are there.
+/// The end offsets of existing partitions.
 pub async fn ends(view: &View, partitions: Vec<TopicPartition>) -> BTreeMap<TopicPartition, i64> {
     listed(view, partitions, OffsetSpec::Latest).await
 }
 
-/// Offsets of partitions that are there; without those that have no such offset.
+/// Offsets of existing partitions, without partitions that have no such offset.
 pub async fn listed(
     view: &View,
     partitions: Vec<TopicPartition>,

@@ -1,7 +1,8 @@
-//! The lag of groups over time: what pages have read of it while the console is in use.
+//! The lag of groups over time, from the reads of pages while the console is in use.
 //!
-//! Nothing is asked for its sake: a list of groups and a group's page read the lag anyway. The history of a group has at most
-//! [`POINTS_MAX`] points, and at most [`GROUPS_MAX`] groups have one.
+//! No request serves the history alone, because the list of groups and the page of a group read the lag
+//! anyway. The history of a group has at most [`POINTS_MAX`] points, and at most [`GROUPS_MAX`] groups have
+//! one.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -9,19 +10,19 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-/// Groups with a history; the one that was read least lately makes room.
+/// Groups with a history. The history with the oldest last point gives way to a new group.
 const GROUPS_MAX: usize = 256;
-/// Points of a history: ten minutes of a page that refreshes itself.
+/// Points of a history: ten minutes of a live page.
 const POINTS_MAX: usize = 240;
 /// The shortest time between two points.
 const INTERVAL_MS: i64 = 2000;
 
-/// The lag of a group at a time.
+/// The lag of a group at one time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct LagPoint {
     /// Milliseconds since 1970.
     pub at_ms: i64,
-    /// Records over all its partitions.
+    /// Records over all partitions of the group.
     pub lag: i64,
 }
 
@@ -30,7 +31,7 @@ pub struct LagPoint {
 pub struct Lags(Mutex<HashMap<String, VecDeque<LagPoint>>>);
 
 impl Lags {
-    /// Notes what was read just now.
+    /// Adds a point for a group.
     pub fn note(&self, group: &str, now: LagPoint) {
         let mut lags = self.0.lock();
         if !lags.contains_key(group) && lags.len() >= GROUPS_MAX {
@@ -40,7 +41,7 @@ impl Lags {
             stale.and_then(|group| lags.remove(&group));
         }
         let history = lags.entry(group.to_owned()).or_default();
-        // A clock that was set back makes the old points worthless.
+        // A clock set back invalidates the old points.
         if history.back().is_some_and(|last| last.at_ms > now.at_ms) {
             history.clear();
         }
@@ -58,7 +59,7 @@ impl Lags {
         self.0.lock().get(group).into_iter().flatten().copied().collect()
     }
 
-    /// Drops everything.
+    /// Drops all histories.
     pub fn clear(&self) {
         self.0.lock().clear();
     }

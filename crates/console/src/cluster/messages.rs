@@ -1,4 +1,4 @@
-//! Messages of a topic: bounded searches, and one new message.
+//! Messages of a topic: bounded searches, and sending one message.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,79 +20,80 @@ use super::View;
 use crate::format;
 use crate::problem::Problem;
 
-/// Messages of one answer at most, and if it is not said how many.
+/// Maximum and default number of messages per answer.
 const MESSAGES_MAX: usize = 500;
 pub const MESSAGES_DEFAULT: usize = 50;
-/// Bytes that are kept of a key or value.
+/// Bytes kept of each key or value.
 const MESSAGE_BYTES: usize = 32 << 10;
-/// Bytes of one answer at most.
+/// Maximum bytes per answer.
 const BYTES_MAX: u64 = 4 << 20;
-/// Messages before a live tail begins, in each partition, so that none is missed between a page and its tail.
+/// Messages per partition that a live tail repeats from before its start, so that none is lost between a page
+/// and its tail.
 const TAIL_BEFORE: u64 = 50;
-/// Threads of a search: a node has other work, and a user has one turn at a time.
+/// Threads of a search. The node has other work, and a user gets one turn at a time.
 const THREADS: usize = 1;
-/// How long a search takes at most, with the wait for its place.
+/// Time limit of a search, including the wait for a place.
 pub const SEARCH_MAX: Duration = Duration::from_secs(10);
 
-/// Which messages are asked for.
+/// A search for messages.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[serde(default)]
 #[into_params(parameter_in = Query)]
 pub struct MessageQuery {
-    /// The newest, or from the `earliest`, an `offset` or a `time`.
+    /// Start of the search: empty for the newest messages, `earliest`, `offset` or `time`.
     #[param(required = false)]
     pub from: String,
-    /// The offset or time (UTC).
+    /// The offset or the time (UTC).
     #[param(required = false)]
     pub at: String,
-    /// The partition; all if empty.
+    /// A partition index; all partitions if empty.
     #[param(required = false)]
     pub partition: String,
-    /// Messages at most: 50 if it is left out, and no more than 500.
+    /// Maximum number of messages, up to 500. Default: 50.
     #[param(required = false)]
     #[serde(deserialize_with = "number_or_none")]
     pub limit: usize,
     /// The whole key.
     #[param(required = false)]
     pub key: String,
-    /// A part of the value.
+    /// A substring of the value.
     #[param(required = false)]
     pub text: String,
-    /// An expression of streams, such as `payload.amount > 1000`.
+    /// A filter expression in the streams language, such as `payload.amount > 1000`.
     #[param(required = false)]
     pub expression: String,
     /// `on` hides records of open and aborted transactions.
     #[param(required = false)]
     pub committed: String,
-    /// `on` shows markers of transactions.
+    /// `on` shows transaction markers.
     #[param(required = false)]
     pub control: String,
-    /// `auto`, `json`, `text` or `hex`.
+    /// Display form: `auto`, `json`, `text` or `hex`.
     #[param(required = false)]
     pub shape: String,
 }
 
-/// Which new messages are asked for.
+/// A live tail of new messages.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[serde(default, deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct TailQuery {
-    /// The partition; all if empty.
+    /// A partition index; all partitions if empty.
     #[param(required = false)]
     pub partition: String,
     /// The whole key.
     #[param(required = false)]
     pub key: String,
-    /// A part of the value.
+    /// A substring of the value.
     #[param(required = false)]
     pub text: String,
-    /// An expression of streams, such as `payload.amount > 1000`.
+    /// A filter expression in the streams language, such as `payload.amount > 1000`.
     #[param(required = false)]
     pub expression: String,
     /// `on` hides records of open and aborted transactions.
     #[param(required = false)]
     pub committed: String,
-    /// `on` shows markers of transactions.
+    /// `on` shows transaction markers.
     #[param(required = false)]
     pub control: String,
 }
@@ -104,7 +105,7 @@ impl From<TailQuery> for MessageQuery {
     }
 }
 
-/// A number; 0 of an empty field of a form.
+/// Parses a number. An empty form field is 0.
 fn number_or_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
     let text = String::deserialize(deserializer)?;
     match text.trim() {
@@ -113,11 +114,11 @@ fn number_or_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D
     }
 }
 
-/// What a search found.
+/// The result of a search.
 pub struct Found {
     pub messages: Vec<Message>,
     pub progress: Progress,
-    /// Why it ended, in words.
+    /// The reason for the end, in words.
     pub ended: &'static str,
 }
 
@@ -158,7 +159,7 @@ impl MessageQuery {
         query.filter.value =
             Some(&self.text).filter(|text| !text.is_empty()).map(|text| TextTest::contains(text));
         if !query.filter.is_empty() && matches!(query.start, Start::Last(_)) {
-            // Among the newest, there may be no match.
+            // The newest messages may contain no match.
             query.start = Start::Earliest;
         }
         query.read_committed = is_on("committed", &self.committed)?;
@@ -179,12 +180,12 @@ pub async fn search(view: &View, topic: &str, asked: &MessageQuery) -> Result<Fo
     let left = SEARCH_MAX.saturating_sub(began.elapsed());
     let share = reader.share();
     let query = asked.read(topic, left, &share).await?;
-    // All partitions together should give the newest, not each of them.
+    // The limit applies to the newest of all partitions together, not of each.
     let is_newest = matches!(query.start, Start::Last(_));
     let limit = query.limits.matches.unwrap_or(MESSAGES_MAX);
     let mut query = query;
     if is_newest {
-        // Partitions are read upwards: what is too much is only known at their ends.
+        // Partitions are read in ascending order, so the newest messages are known only at the end.
         (query.limits.matches, query.limits.bytes) = (None, None);
     }
     let mut search = start(view, query, share, place)?;
@@ -214,12 +215,12 @@ pub async fn search(view: &View, topic: &str, asked: &MessageQuery) -> Result<Fo
     Err(Problem::wrong("The search ended without an end"))
 }
 
-/// The newest of the messages of all partitions, within limits of their number and bytes: the oldest make room.
+/// The newest messages of all partitions, limited in number and bytes. The oldest messages give way.
 struct Newest {
     limit: usize,
     bytes_max: u64,
     bytes: u64,
-    /// Whether some made room because of their bytes.
+    /// True if the byte limit dropped messages.
     is_full: bool,
     messages: BTreeMap<(i64, i64, i32), Message>,
 }
@@ -239,20 +240,20 @@ impl Newest {
         }
     }
 
-    /// The newest first.
+    /// Returns the messages, newest first.
     fn into_messages(self) -> Vec<Message> {
         self.messages.into_values().rev().collect()
     }
 }
 
-/// Starts a search that holds its place.
+/// Starts a search that keeps its place until the end.
 fn start(view: &View, query: Query, share: Share, place: Box<Place>) -> Result<Search, Problem> {
     let (cluster, reading) = (view.cluster().clone(), view.reader().reading());
     Search::start_sharing(cluster, query, &reading.masking, reading.registry.clone(), share, place)
         .map_err(|wrong| Problem::wrong(wrong.to_string()))
 }
 
-/// Starts a live tail: from now, or from a little before, if that may have been seen.
+/// Starts a live tail at the end, or a few messages earlier to overlap with a page.
 pub async fn tail(
     view: &View,
     topic: &str,
@@ -273,20 +274,20 @@ pub async fn tail(
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MessageToSend {
-    /// The key; none if empty.
+    /// The key; no key if empty.
     pub key: String,
-    /// The partition; by the key if empty.
+    /// The partition index. If empty, the key determines the partition.
     pub partition: String,
-    /// The value: a text, perhaps an empty one. It is left out only with `tombstone`.
+    /// The value as text, possibly empty. Required unless `tombstone` is `on`.
     #[schema(nullable = false)]
     pub value: Option<String>,
-    /// Headers, one on each line, as NAME=VALUE.
+    /// Headers, one NAME=VALUE per line.
     pub headers: String,
-    /// `on` sends no value.
+    /// `on` sends a null value.
     pub tombstone: String,
 }
 
-/// Sends a message, and waits until it is stored.
+/// Sends a message and waits for the acknowledgement.
 pub async fn send(view: &View, topic: &str, message: MessageToSend) -> Result<Produced, Problem> {
     let partition = match message.partition.trim() {
         "" => None,
@@ -327,13 +328,13 @@ pub async fn send(view: &View, topic: &str, message: MessageToSend) -> Result<Pr
     produce(view.cluster().clone(), config, &new).await.map_err(not_stored)
 }
 
-/// Whether a parameter is `on`.
+/// Parses a parameter that is `on`, `off` or empty.
 fn is_on(name: &str, text: &str) -> Result<bool, Problem> {
     Problem::unless_known(name, text, &["on", "off"])?;
     Ok(text == "on")
 }
 
-/// Why a search failed.
+/// Maps a failed search to a problem.
 fn failed(error: SearchError) -> Problem {
     match error {
         SearchError::Place(PlaceError::Client(error))
@@ -342,7 +343,7 @@ fn failed(error: SearchError) -> Problem {
     }
 }
 
-/// Why a message was not stored.
+/// Maps a failed send to a problem.
 fn not_stored(error: ProduceError) -> Problem {
     match error {
         ProduceError::Client(error) => error.into(),
@@ -358,7 +359,7 @@ fn not_stored(error: ProduceError) -> Problem {
     }
 }
 
-/// The time of a message that is sent, and of what is old.
+/// Milliseconds since 1970, for the timestamp of a new message and the age of old ones.
 #[allow(clippy::disallowed_methods, reason = "a person looks and sends now, by the clock of this machine")]
 pub fn now_ms() -> i64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();

@@ -1,8 +1,8 @@
-//! The cluster as one login sees it: readings for pages and the API, and changes.
+//! The cluster as seen by one login: reads for pages and the API, and changes.
 //!
-//! What is expensive to read is kept for some seconds, and shared by all who ask meanwhile; never for less than twenty times
-//! what it took to read, so that any number of viewers costs the cluster little. All of it is dropped a minute after the last
-//! request. Lists of topics are kept in few bytes for each, not as the protocol's answers.
+//! Expensive reads are cached for some seconds, and for at least twenty times their read time, and all
+//! callers share the cache. Thus any number of viewers costs the cluster little. A minute after the last
+//! request, the cache is dropped. Topic lists are stored in compact form, not as protocol responses.
 
 pub mod access;
 pub mod catalog;
@@ -41,16 +41,16 @@ use rates::Rates;
 
 use crate::reading::Reader;
 
-/// Topics and disks are read again after this long.
+/// Maximum age of the topic catalog, the disks and the rights.
 const CATALOG_AGE: Duration = Duration::from_secs(2);
 const DISKS_AGE: Duration = Duration::from_secs(5);
 const RIGHTS_AGE: Duration = Duration::from_secs(5);
-/// Readings are dropped after this long without a request.
+/// Idle time after which all readings are dropped.
 const IDLE_MAX: Duration = Duration::from_secs(60);
-/// How often that is looked at, while there is something to drop.
+/// Interval of the idle check while readings are cached.
 const SWEEP: Duration = Duration::from_secs(15);
 
-/// The cluster as one login sees it.
+/// The cluster as seen by one login.
 pub struct View {
     admin: Admin,
     reader: Reader,
@@ -69,7 +69,7 @@ struct Use {
 }
 
 impl View {
-    /// Of a cluster to which nothing needs to be connected yet.
+    /// Creates a view without connecting.
     pub fn new(admin: Admin, reader: Reader) -> Arc<View> {
         Arc::new(View {
             admin,
@@ -84,27 +84,27 @@ impl View {
         })
     }
 
-    /// Administrative requests.
+    /// The admin client.
     pub fn admin(&self) -> &Admin {
         &self.admin
     }
 
-    /// How messages are read.
+    /// Access to messages.
     pub fn reader(&self) -> &Reader {
         &self.reader
     }
 
-    /// The cluster.
+    /// The cluster client.
     pub fn cluster(&self) -> &Cluster {
         self.admin.cluster()
     }
 
-    /// All topics.
+    /// The topics and brokers, cached for `CATALOG_AGE`.
     pub async fn catalog(&self) -> Result<Arc<Catalog>, ClientError> {
         self.catalog.get(CATALOG_AGE, || Catalog::read(self.cluster())).await
     }
 
-    /// The log directories of all brokers.
+    /// The log directories of all brokers, cached for `DISKS_AGE`.
     pub async fn disks(&self) -> Result<Arc<Disks>, ClientError> {
         let read = || async {
             let catalog = self.catalog().await?;
@@ -114,35 +114,35 @@ impl View {
         self.disks.get(DISKS_AGE, read).await
     }
 
-    /// All groups.
+    /// The groups of all brokers, cached for `CATALOG_AGE`.
     pub async fn groups(&self) -> Result<Arc<GroupCatalog>, ClientError> {
         self.groups.get(CATALOG_AGE, || GroupCatalog::read(self.cluster())).await
     }
 
-    /// What the login may do on the cluster: a bit for each operation, by its code.
+    /// Permitted operations on the cluster: one bit per operation code.
     pub async fn rights_on_cluster(&self) -> Result<Arc<i32>, ClientError> {
         self.rights.get(RIGHTS_AGE, || rights::read(self.cluster())).await
     }
 
-    /// What was measured lately, and a new measurement in the background if one is due.
+    /// The latest measurements. Starts a new measurement in the background if one is due.
     pub fn rates(self: &Arc<View>) -> Arc<rates::Measured> {
         self.rates.measure_if_due(self);
         self.rates.measured()
     }
 
-    /// The lag of groups over time.
+    /// Lag histories of groups.
     pub fn lags(&self) -> &Lags {
         &self.lags
     }
 
-    /// Forgets what a change has made untrue.
+    /// Drops the readings that a change has outdated.
     pub async fn forget(&self) {
         self.catalog.clear().await;
         self.disks.clear().await;
         self.groups.clear().await;
     }
 
-    /// Notes a request; readings are dropped some time after the last one.
+    /// Records a request, and starts the idle check if needed.
     pub fn touch(self: &Arc<View>) {
         let mut used = self.use_.lock();
         used.last = Instant::now();
@@ -170,7 +170,7 @@ async fn sweep(view: Arc<View>) {
     }
 }
 
-/// Sends a request to each of these brokers at the same time, and gives their answers in the order of the brokers.
+/// Sends one request to each broker concurrently. The answers are in the order of broker ids.
 pub async fn ask_each<R>(
     cluster: &Cluster,
     requests: impl IntoIterator<Item = (i32, R)>,
@@ -195,7 +195,7 @@ where
     answers
 }
 
-/// The time of day, in milliseconds since 1970.
+/// Milliseconds since 1970.
 #[allow(clippy::disallowed_methods, reason = "people compare what they see with their clocks")]
 pub fn now_ms() -> i64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();

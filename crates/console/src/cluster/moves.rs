@@ -1,4 +1,4 @@
-//! Moves of a topic's replicas to other brokers: a plan that is shown first, its execution, how far it is, its end.
+//! Replica moves of a topic to other brokers: plan, start, progress, cancellation.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,57 +11,58 @@ use utoipa::{IntoParams, ToSchema};
 use super::View;
 use crate::problem::Problem;
 
-/// Where replicas are to be.
+/// A request for a move plan.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[serde(default)]
 #[into_params(parameter_in = Query)]
 pub struct MoveQuery {
-    /// Partitions, such as `0,3`; all if it is empty.
+    /// Partition indexes such as `0,3`; all if empty.
     #[param(required = false)]
     pub partitions: String,
-    /// Only brokers of these ids, such as `1,2,3`; all that run if it is empty.
+    /// Allowed brokers such as `1,2,3`; all running brokers if empty.
     #[param(required = false)]
     pub brokers: String,
-    /// Not on these brokers.
+    /// Excluded brokers.
     #[param(required = false)]
     pub without: String,
-    /// The number of replicas of each partition; as many as there are if it is empty.
+    /// Replicas per partition; unchanged if empty.
     #[param(required = false)]
     pub replicas: String,
-    /// Just these brokers for every partition, the preferred leader first, such as `2,3,1`. The other fields do not count then.
+    /// Exact replicas for every partition, preferred leader first, such as `2,3,1`. Overrides the other
+    /// fields.
     #[param(required = false)]
     pub exactly: String,
 }
 
-/// What would move.
+/// The planned moves.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct MovePlan {
-    /// The partitions that would move.
+    /// Partitions to move.
     pub moves: Vec<MoveLine>,
-    /// Bytes to copy; none where the log directories may not be read.
+    /// Bytes to copy. None if the login may not read the log directories.
     pub bytes: Option<u64>,
 }
 
-/// A partition that would move.
+/// A planned move of one partition.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct MoveLine {
-    /// The partition.
+    /// Partition index.
     pub partition: i32,
-    /// The replicas now.
+    /// Current replicas.
     pub from: Vec<i32>,
-    /// The replicas then, the preferred leader first.
+    /// New replicas, preferred leader first.
     pub to: Vec<i32>,
-    /// Bytes to copy.
+    /// Bytes to copy to new replicas.
     pub bytes: Option<u64>,
 }
 
-/// Moves to begin.
+/// Moves to start.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MoveOrder {
     /// The partitions to move, as planned.
     pub moves: Vec<MoveTo>,
-    /// Bytes per second that are copied from and to each broker at most; no limit if it is left out.
+    /// Maximum bytes per second that each broker copies in and out. Default: no limit.
     #[serde(default)]
     pub throttle: Option<u64>,
 }
@@ -70,30 +71,30 @@ pub struct MoveOrder {
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MoveTo {
-    /// The partition.
+    /// Partition index.
     pub partition: i32,
-    /// The replicas that it had in the plan. The move is refused if they have changed since.
+    /// The replicas in the plan. If they have changed since, the move is refused.
     pub from: Vec<i32>,
-    /// The replicas to have, the preferred leader first.
+    /// The new replicas, preferred leader first.
     pub to: Vec<i32>,
 }
 
-/// A partition that moves.
+/// A partition in motion.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Moving {
-    /// The partition.
+    /// Partition index.
     pub partition: i32,
-    /// The replicas when it is done.
+    /// The replicas after the move.
     pub replicas: Vec<i32>,
-    /// Brokers that get a replica.
+    /// Brokers that gain a replica.
     pub adding: Vec<i32>,
-    /// Brokers that lose theirs.
+    /// Brokers that lose their replica.
     pub removing: Vec<i32>,
-    /// How much the new replicas have, in percent; none where brokers do not say.
+    /// Progress of the new replicas in percent. None if the brokers do not report sizes.
     pub copied_percent: Option<i64>,
 }
 
-/// Numbers with commas between them.
+/// Parses broker ids or partition indexes, separated by commas.
 pub fn ids(name: &str, text: &str) -> Result<Vec<i32>, Problem> {
     let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
     let parsed = parts.map(|part| match part.parse::<i32>() {
@@ -157,7 +158,7 @@ pub async fn plan(view: &View, topic: &str, query: &MoveQuery) -> Result<MovePla
     Ok(MovePlan { moves: lines, bytes })
 }
 
-/// The brokers that run: of these only, without some.
+/// The running brokers, restricted to `only` if not empty, except `without`.
 async fn places(view: &View, only: &[i32], without: &[i32]) -> Result<Vec<Place>, Problem> {
     let cluster = view.admin().describe_cluster().await?;
     let running = cluster.brokers.iter().filter(|broker| !cluster.fenced.contains(&broker.id));
@@ -173,7 +174,7 @@ async fn places(view: &View, only: &[i32], without: &[i32]) -> Result<Vec<Place>
     Ok(chosen.map(|(id, rack)| Place { id, rack }).collect())
 }
 
-/// Begins moves, if the partitions are still where the plan had them.
+/// Starts moves if every partition still has the replicas of the plan.
 pub async fn begin(view: &View, topic: &str, order: &MoveOrder) -> Result<usize, Problem> {
     let current = current(view, topic).await?;
     let mut moves = PlannedMoves::new();
@@ -216,7 +217,7 @@ async fn going(
     Ok(view.admin().list_reassignments(Some(&partitions)).await?)
 }
 
-/// The partitions that move, and how far they are.
+/// The partitions that move, with their progress.
 pub async fn progress(view: &View, topic: &str) -> Result<Vec<Moving>, Problem> {
     let going = going(view, topic).await?;
     let partitions: Vec<TopicPartition> = going.keys().cloned().collect();
@@ -231,7 +232,7 @@ pub async fn progress(view: &View, topic: &str) -> Result<Vec<Moving>, Problem> 
     Ok(lines.collect())
 }
 
-/// Cancels all moves of a topic: its partitions stay where they were. Returns how many there were.
+/// Cancels all moves of a topic: the partitions keep their original replicas. Returns the number of moves.
 pub async fn cancel(view: &View, topic: &str) -> Result<usize, Problem> {
     let targets: BTreeMap<_, _> = going(view, topic).await?.into_keys().map(|at| (at, None)).collect();
     if targets.is_empty() {

@@ -1,4 +1,4 @@
-//! The whole cluster at a glance, and what is wrong with it in words.
+//! The cluster at a glance, with alerts in words.
 
 use std::sync::Arc;
 
@@ -12,80 +12,80 @@ use super::disks::LogDirectory;
 use super::rates::Point;
 use crate::format;
 
-/// The share of a disk below which its free space is an alert.
+/// Alert threshold: minimum free share of a disk.
 const FREE_MIN: f64 = 0.1;
 
-/// The whole cluster at a glance.
+/// The cluster at a glance.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Overview {
-    /// Its id.
+    /// The cluster id.
     pub cluster_id: Option<String>,
-    /// The active controller; none if it cannot be asked for.
+    /// The active controller; none if the quorum cannot be read.
     pub controller: Option<Controller>,
-    /// Its brokers, also those that are away but hold replicas.
+    /// The brokers, including offline ones that hold replicas.
     pub brokers: Vec<BrokerLine>,
-    /// Topics of its users.
+    /// Number of user topics.
     pub topics: usize,
-    /// Its internal topics.
+    /// Number of internal topics.
     pub internal_topics: usize,
-    /// Partitions of all topics.
+    /// Number of partitions of all topics.
     pub partitions: usize,
     /// Partitions with fewer replicas in sync than assigned.
     pub under_replicated: usize,
     /// Partitions without a leader.
     pub leaderless: usize,
-    /// Bytes of all replicas.
+    /// Total bytes of all replicas.
     pub log_bytes: u64,
     /// The log directories of all brokers.
     pub directories: Vec<LogDirectory>,
-    /// Brokers whose log directories are not known, and why.
+    /// Brokers that did not report their log directories, with the reason.
     pub directories_unknown: Vec<String>,
-    /// Throughput lately, oldest first; empty until two measurements were made.
+    /// Recent throughput, oldest first; empty before the second measurement.
     pub history: Vec<Point>,
-    /// What is wrong, worst first.
+    /// Alerts, most severe first.
     pub alerts: Vec<Alert>,
 }
 
 /// The active controller.
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 pub struct Controller {
-    /// Its node id.
+    /// The node id.
     pub id: i32,
-    /// Its epoch.
+    /// The controller epoch.
     pub epoch: i32,
 }
 
-/// A broker.
+/// A broker in the overview.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct BrokerLine {
-    /// Its node id.
+    /// The node id.
     pub id: i32,
-    /// Its address; none while it is away.
+    /// The address; none while the broker is offline.
     pub address: Option<String>,
-    /// Its rack.
+    /// The rack, if configured.
     pub rack: Option<String>,
-    /// Partitions that it leads.
+    /// Number of partitions that the broker leads.
     pub leaders: usize,
-    /// Replicas that it holds.
+    /// Number of replicas on the broker.
     pub replicas: usize,
-    /// Those of them that are not in sync.
+    /// Number of replicas out of sync.
     pub lagging: usize,
-    /// Bytes of its replicas.
+    /// Total bytes of the replicas.
     pub log_bytes: u64,
 }
 
-/// Something that is wrong.
+/// A fault of the cluster that needs attention.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct Alert {
-    /// How bad it is.
+    /// Critical for a loss of service, else a warning.
     pub severity: Severity,
-    /// What is wrong, and what it means.
+    /// The fault and its consequence.
     pub text: String,
-    /// The page that shows more.
+    /// Path of the page with details.
     pub page: Option<&'static str>,
 }
 
-/// How bad something is.
+/// Severity of an alert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
@@ -95,7 +95,7 @@ pub enum Severity {
     Warning,
 }
 
-/// Reads the overview.
+/// Reads all parts of the overview.
 pub async fn read(view: &Arc<View>) -> Result<Overview, ClientError> {
     let catalog = view.catalog().await?;
     let disks = view.disks().await?;

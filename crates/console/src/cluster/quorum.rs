@@ -9,64 +9,64 @@ use utoipa::ToSchema;
 use super::View;
 use crate::problem::Problem;
 
-/// The quorum of controllers.
+/// The controller quorum.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Quorum {
-    /// The node that leads.
+    /// The node id of the leader; -1 without a leader.
     pub leader: i32,
-    /// Its epoch.
+    /// The leader epoch.
     pub epoch: i32,
-    /// The end of what is committed.
+    /// The high watermark of the metadata log.
     pub high_watermark: i64,
-    /// Nodes that vote.
+    /// Voting nodes.
     pub voters: Vec<QuorumNode>,
-    /// Nodes that follow: brokers, and controllers without a vote.
+    /// Observers: brokers, and controllers without a vote.
     pub observers: Vec<QuorumNode>,
 }
 
 /// A node of the quorum.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct QuorumNode {
-    /// Its id.
+    /// The node id.
     pub id: i32,
-    /// Where its copy of the metadata log ends.
+    /// The log end offset of the node.
     pub end: i64,
-    /// How far that is behind the leader.
+    /// Records between the log end of the node and the highest log end of the quorum.
     pub lag: i64,
-    /// When it last fetched, in milliseconds since 1970, if the leader reports it.
+    /// Time of the last fetch in milliseconds since 1970, if the leader reports it.
     pub last_fetch_ms: Option<i64>,
 }
 
-/// A feature of the cluster.
+/// A cluster feature.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Feature {
-    /// Its name.
+    /// The feature name.
     pub name: String,
-    /// The level of the cluster; none if it is not set.
+    /// The finalized level; none if not set.
     pub level: Option<i16>,
-    /// The lowest level that the broker supports; none if it does not know the feature.
+    /// The lowest level supported by the broker; none if the broker lacks the feature.
     pub supported_min: Option<i16>,
-    /// The highest.
+    /// The highest level supported by the broker.
     pub supported_max: Option<i16>,
 }
 
-/// A change of a feature's level.
+/// A change of a feature level.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LevelChange {
     /// The feature, such as `metadata.version`.
     pub feature: String,
-    /// Its new level; 0 turns it off.
+    /// The new level; 0 disables the feature.
     pub level: i16,
-    /// What is allowed.
+    /// The permitted kind of change.
     #[serde(default)]
     pub change: Direction,
-    /// Only checks whether it could be done.
+    /// True to validate only.
     #[serde(default)]
     pub dry_run: bool,
 }
 
-/// Which changes of a level are allowed.
+/// The permitted kind of a level change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
@@ -75,7 +75,7 @@ pub enum Direction {
     Upgrade,
     /// To a lower level, if no metadata is lost.
     Downgrade,
-    /// To a lower level, also if metadata is lost.
+    /// To a lower level, even if metadata is lost.
     Unsafe,
 }
 
@@ -106,7 +106,7 @@ pub async fn read(view: &View) -> Result<Quorum, ClientError> {
     })
 }
 
-/// Reads the features, as one broker has them.
+/// Reads the features from one broker.
 pub async fn features(view: &View) -> Result<Vec<Feature>, ClientError> {
     let found = view.admin().describe_features().await?.features;
     let features = found.into_iter().map(|(name, feature)| Feature {
@@ -118,7 +118,7 @@ pub async fn features(view: &View) -> Result<Vec<Feature>, ClientError> {
     Ok(features.collect())
 }
 
-/// Sets the level of a feature, or checks whether it could be set.
+/// Sets the level of a feature, or validates the change.
 pub async fn set_level(view: &View, change: &LevelChange) -> Result<(), Problem> {
     if change.level < 0 {
         return Err(Problem::wrong(format!("{} is no level: use 0 or more", change.level)));

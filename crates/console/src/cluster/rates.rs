@@ -1,7 +1,7 @@
-//! How fast topics grow: the ends of all partitions, asked for repeatedly while the console is in use.
+//! Growth rates of topics, from the end offsets of all partitions, polled while the console is in use.
 //!
-//! A measurement takes place at most every two seconds, and at most a hundredth of the time is spent on them, however large the
-//! cluster.
+//! Measurements are at least two seconds apart and take at most 1/100 of the time, regardless of the size of
+//! the cluster.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -21,13 +21,13 @@ use super::{View, ask_each, now_ms};
 
 /// The shortest time between two measurements.
 const INTERVAL: Duration = Duration::from_secs(2);
-/// The share of the time that they may take: one in so many.
+/// Measurements take at most one part in this many of the time.
 const SHARE: u32 = 100;
-/// Measurements that are kept for the chart.
+/// Measurements kept for the chart.
 const HISTORY_MAX: usize = 120;
-/// Partitions in one request.
+/// Partitions per request.
 const PARTITIONS_MAX: usize = 4000;
-/// An older measurement says nothing about now.
+/// Maximum age of the previous measurement.
 const STALE: Duration = Duration::from_secs(60);
 
 /// Measurements of one view.
@@ -42,27 +42,27 @@ struct State {
     due: Option<Instant>,
 }
 
-/// The ends of all partitions at one time.
+/// The end offsets of all partitions at one time.
 struct Ends {
     at: Instant,
-    /// The sum over the partitions of each topic, and how many answered.
+    /// By topic: the sum of end offsets, and the number of partitions that answered.
     topics: HashMap<Arc<str>, (i64, usize)>,
     disks: Arc<Disks>,
 }
 
-/// What the last measurements show.
+/// Results of the last measurements.
 #[derive(Default)]
 pub struct Measured {
-    /// Records per second of each topic that has some.
+    /// Records per second, for topics with a rate above zero.
     pub topics: HashMap<Arc<str>, f64>,
-    /// Of the whole cluster, oldest first.
+    /// Rates of the whole cluster, oldest first.
     pub history: VecDeque<Point>,
 }
 
-/// The whole cluster at one time.
+/// Rates of the whole cluster at one time.
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 pub struct Point {
-    /// When it was measured, in milliseconds since 1970.
+    /// Time of the measurement in milliseconds since 1970.
     pub at_ms: i64,
     /// Records produced per second.
     pub records_per_second: f64,
@@ -71,12 +71,12 @@ pub struct Point {
 }
 
 impl Rates {
-    /// What the last measurements show.
+    /// Results of the last measurements.
     pub fn measured(&self) -> Arc<Measured> {
         Arc::clone(&self.0.lock().measured)
     }
 
-    /// Begins a measurement, if one is due and none takes place.
+    /// Starts a measurement if one is due and none is running.
     pub fn measure_if_due(&self, view: &Arc<View>) {
         let mut state = self.0.lock();
         if state.is_measuring || state.due.is_some_and(|due| Instant::now() < due) {
@@ -86,7 +86,7 @@ impl Rates {
         tokio::spawn(measure(Arc::clone(view)));
     }
 
-    /// Drops everything.
+    /// Drops all measurements.
     pub fn clear(&self) {
         let mut state = self.0.lock();
         state.last = None;
@@ -114,7 +114,8 @@ impl Measured {
         let mut records = 0.0;
         for (name, (end, answered)) in &ends.topics {
             let Some((before, answered_before)) = last.topics.get(name) else { continue };
-            // A topic that was created again begins at zero, and a leader may be away for one of the two.
+            // A topic that was recreated restarts at zero, and a leader may have answered only one of the two
+            // polls.
             if answered == answered_before && end > before {
                 let rate = (end - before) as f64 / seconds;
                 records += rate;

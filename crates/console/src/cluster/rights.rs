@@ -1,9 +1,9 @@
-//! What the login may do on the cluster as a whole, as the cluster itself says.
+//! Operations that the login may do on the cluster, as reported by the cluster.
 
 use thalweg_client::{ClientError, Cluster, Refused};
 use thalweg_wire::request::DescribeClusterRequest;
 
-/// The operations: a bit for each, by its code in the protocol.
+/// Reads the permitted operations: one bit per operation code.
 pub async fn read(cluster: &Cluster) -> Result<i32, ClientError> {
     let request =
         DescribeClusterRequest { include_cluster_authorized_operations: true, ..Default::default() };

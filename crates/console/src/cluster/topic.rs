@@ -1,4 +1,4 @@
-//! One topic: its partitions, and changes of it.
+//! One topic: its partitions, and changes to the topic.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,44 +11,44 @@ use utoipa::ToSchema;
 use super::View;
 use crate::problem::Problem;
 
-/// The most partitions that a form may ask for: a slip of the finger should not make a million.
+/// Maximum partitions in a form, as a guard against typing errors.
 const PARTITIONS_MAX: i32 = 100_000;
 
-/// A topic.
+/// The details of one topic.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Topic {
-    /// Its name.
+    /// The topic name.
     pub name: String,
-    /// Its id, as Kafka writes it.
+    /// The topic id in Kafka's base64 form.
     pub id: String,
-    /// Whether it is one of the cluster's own.
+    /// True for an internal topic of the cluster.
     pub is_internal: bool,
-    /// Records between the start and the end of all partitions; compaction may have removed some.
+    /// Offsets between start and end of all partitions. Compaction may have removed some of the records.
     pub records: i64,
-    /// Bytes over all replicas, if the log directories may be read.
+    /// Bytes of all replicas, if the login may read the log directories.
     pub bytes: Option<u64>,
-    /// Its partitions.
+    /// The partitions of the topic.
     pub partitions: Vec<Partition>,
 }
 
-/// A partition.
+/// The details of one partition.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Partition {
-    /// Its index.
+    /// The partition index.
     pub index: i32,
-    /// The broker that leads it.
+    /// Node id of the leader, if any.
     pub leader: Option<i32>,
-    /// The leader's epoch.
+    /// The leader epoch.
     pub leader_epoch: i32,
-    /// The brokers that hold it, the preferred leader first.
+    /// Node ids of the replicas, preferred leader first.
     pub replicas: Vec<i32>,
-    /// Those of them that are in sync.
+    /// Node ids of the in-sync replicas.
     pub in_sync: Vec<i32>,
     /// The log start offset.
     pub start: Option<i64>,
-    /// The offset of the next record.
+    /// The log end offset.
     pub end: Option<i64>,
-    /// Bytes of the leader's replica.
+    /// Bytes of the replica on the leader.
     pub bytes: Option<u64>,
 }
 
@@ -56,17 +56,17 @@ pub struct Partition {
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TopicCreation {
-    /// Its name.
+    /// The topic name.
     pub name: String,
-    /// The number of its partitions; the cluster's default if it is left out.
+    /// Number of partitions. Default: the cluster's.
     pub partitions: Option<i32>,
-    /// The number of replicas; the cluster's default if it is left out.
+    /// Replication factor. Default: the cluster's.
     pub replicas: Option<i16>,
-    /// Its configuration.
+    /// Topic configuration, by property name.
     pub configuration: BTreeMap<String, String>,
 }
 
-/// Reads a topic.
+/// Reads the partitions, offsets and sizes of a topic.
 pub async fn read(view: &View, name: &str) -> Result<Topic, ClientError> {
     let metadata = view.cluster().refresh(&[name.to_owned()], false).await?;
     let missing = |error_code| Refused { what: format!("Topic {name}"), error_code, message: None };
@@ -115,7 +115,7 @@ pub async fn read(view: &View, name: &str) -> Result<Topic, ClientError> {
     })
 }
 
-/// The bytes of each replica, by partition and broker. None where the log directories may not be read.
+/// Bytes of each replica, by partition and broker. Empty if the login may not read the log directories.
 async fn sizes(view: &View, name: &str, partitions: usize) -> ReplicaBytes {
     let topic: Arc<str> = name.into();
     let partitions = 0..i32::try_from(partitions).unwrap_or(i32::MAX);
@@ -123,17 +123,17 @@ async fn sizes(view: &View, name: &str, partitions: usize) -> ReplicaBytes {
     view.admin().replica_bytes(&partitions).await.unwrap_or_default()
 }
 
-/// Which leaders are elected.
+/// A leader election.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LeaderElection {
-    /// The partitions; all if it is empty.
+    /// Partition indexes; all if empty.
     pub partitions: Vec<i32>,
-    /// Elects a replica that is not in sync where all in-sync ones are gone. Acknowledged records may be lost.
+    /// Elects out-of-sync replicas if all in-sync replicas are gone. Acknowledged records may be lost.
     pub unclean: bool,
 }
 
-/// Has leaders elected, and returns how many of the partitions have a new one; the others needed none.
+/// Elects leaders. Returns the number of partitions with a new leader; other partitions needed no election.
 pub async fn elect(view: &View, name: &str, election: &LeaderElection) -> Result<usize, Problem> {
     let metadata = view.cluster().refresh(&[name.to_owned()], false).await?;
     let found = metadata.topics.get(name).filter(|found| found.error.is_none());
@@ -203,7 +203,7 @@ pub async fn delete(view: &View, name: &str) -> Result<(), ClientError> {
     Ok(())
 }
 
-/// Adds partitions, up to this number.
+/// Adds partitions up to this total.
 pub async fn grow(view: &View, name: &str, partitions: i32) -> Result<(), Problem> {
     if !(1..=PARTITIONS_MAX).contains(&partitions) {
         return Err(Problem::wrong(format!("A topic has from 1 to {PARTITIONS_MAX} partitions")));

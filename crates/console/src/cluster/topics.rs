@@ -1,4 +1,4 @@
-//! The list of topics: filtered, sorted, a page at a time.
+//! The topic list: filtered, sorted and paged.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -10,73 +10,73 @@ use utoipa::{IntoParams, ToSchema};
 use super::View;
 use super::catalog::TopicLine;
 
-/// Topics on a page.
+/// Default number of topics per page.
 pub const PER_PAGE: usize = 50;
-/// Topics on a page of the API, at most.
+/// Maximum number of topics per page of the API.
 const PER_PAGE_MAX: usize = 1000;
 
-/// Which topics are asked for.
+/// A filter, order and page of topics.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[serde(default)]
 #[into_params(parameter_in = Query)]
 pub struct TopicQuery {
-    /// A part of the name, in any case.
+    /// A substring of the name, case-insensitive.
     #[param(required = false)]
     pub filter: String,
-    /// Only those in a state: `under-replicated` or `leaderless`.
+    /// A topic state, `under-replicated` or `leaderless`; all if empty.
     #[param(required = false)]
     pub state: String,
-    /// `on` shows the cluster's own topics, too.
+    /// `on` includes internal topics.
     #[param(required = false)]
     pub internal: String,
-    /// The order: `name`, `partitions`, `size` or `rate`, the last three from the top.
+    /// The order: `name`, or `partitions`, `size` or `rate` in descending order.
     #[param(required = false)]
     pub sort: String,
-    /// The page, from 1.
+    /// Page number, from 1.
     #[param(required = false)]
     pub page: usize,
-    /// Topics on a page: 50, or up to 1000.
+    /// Topics per page, up to 1000. Default: 50.
     #[param(required = false)]
     pub per_page: usize,
 }
 
-/// A page of the list.
+/// A page of topics.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct TopicList {
-    /// The topics of this page.
+    /// Topics of this page.
     pub topics: Vec<TopicRow>,
-    /// How many match, on all pages.
+    /// Number of matching topics on all pages.
     pub matched: usize,
-    /// How many there are.
+    /// Number of topics in the cluster.
     pub total: usize,
-    /// This page, from 1.
+    /// Page number, from 1.
     pub page: usize,
-    /// How many pages there are.
+    /// Number of pages.
     pub pages: usize,
 }
 
-/// A topic in the list.
+/// A topic in a list.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct TopicRow {
-    /// Its name.
+    /// The topic name.
     pub name: String,
-    /// Whether it is one of the cluster's own.
+    /// True for an internal topic of the cluster.
     pub is_internal: bool,
-    /// The number of its partitions.
+    /// Number of partitions.
     pub partitions: usize,
-    /// The number of replicas of a partition.
+    /// Number of replicas of a partition.
     pub replicas: u32,
     /// Partitions with fewer replicas in sync than assigned.
     pub under_replicated: u32,
     /// Partitions without a leader.
     pub leaderless: u32,
-    /// Bytes over all replicas, if the log directories may be read.
+    /// Bytes of all replicas, if the login may read the log directories.
     pub bytes: Option<u64>,
-    /// Records per second lately, if two measurements were made.
+    /// Recent records per second, after the second measurement.
     pub records_per_second: Option<f64>,
 }
 
-/// Reads a page of the list.
+/// Lists one page of topics.
 pub async fn list(view: &Arc<View>, query: &TopicQuery) -> Result<TopicList, Problem> {
     Problem::unless_known("state", &query.state, &["under-replicated", "leaderless"])?;
     Problem::unless_known("internal", &query.internal, &["on", "off"])?;
@@ -97,7 +97,7 @@ pub async fn list(view: &Arc<View>, query: &TopicQuery) -> Result<TopicList, Pro
     let mut found: Vec<&TopicLine> = catalog.topics.iter().filter(matches).collect();
     let rate = |topic: &TopicLine| measured.topics.get(&topic.name).copied().unwrap_or(0.0);
     let size = |topic: &TopicLine| disks.sizes.get(&*topic.name).copied();
-    // The catalog is in the order of names, and the sort is stable.
+    // The catalog is sorted by name, and the sort is stable.
     match query.sort.as_str() {
         "partitions" => found.sort_by_key(|topic| Reverse(topic.leaders.len())),
         "size" => found.sort_by_key(|topic| Reverse(size(topic))),
@@ -119,7 +119,7 @@ pub async fn list(view: &Arc<View>, query: &TopicQuery) -> Result<TopicList, Pro
     Ok(TopicList { topics: rows.collect(), matched: found.len(), total: catalog.topics.len(), page, pages })
 }
 
-/// The page that is shown of so many items, how many pages there are, and the items on it.
+/// The shown page number, the number of pages, and the range of items on the page.
 pub fn page_of(items: usize, page: usize, per_page: usize) -> (usize, usize, std::ops::Range<usize>) {
     let per_page = if per_page == 0 { PER_PAGE } else { per_page.min(PER_PAGE_MAX) };
     let pages = items.div_ceil(per_page).max(1);

@@ -1,4 +1,4 @@
-//! Transactions that coordinators know, and the producers of partitions.
+//! Transactions known to coordinators, and producers of partitions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,38 +13,38 @@ use super::messages::now_ms;
 use super::topics::page_of;
 use crate::problem::Problem;
 
-/// Which transactions are asked for.
+/// A filter and page of transactional ids.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[serde(default)]
 #[into_params(parameter_in = Query)]
 pub struct TransactionQuery {
-    /// A part of the transactional id.
+    /// A substring of the transactional id.
     #[param(required = false)]
     pub filter: String,
-    /// Only those in a state, such as `Ongoing`.
+    /// A state such as `Ongoing`; all if empty.
     #[param(required = false)]
     pub state: String,
-    /// Only that of this producer id.
+    /// A producer id; all if empty.
     #[param(required = false)]
     pub producer: String,
-    /// Only those that have been running for more minutes than this.
+    /// Minimum age of the transaction in minutes.
     #[param(required = false)]
     pub longer: String,
-    /// The page, from 1.
+    /// Page number, from 1.
     #[param(required = false)]
     pub page: usize,
 }
 
-/// Which partitions are looked at for hanging transactions.
+/// A search for hanging transactions.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[serde(default)]
 #[into_params(parameter_in = Query)]
 pub struct HangingQuery {
-    /// Only those of this topic.
+    /// A topic name; all topics if empty.
     #[param(required = false)]
     pub topic: String,
-    /// Transactions with a record within so many minutes may still end: 15 if it is left out, as
-    /// `transaction.max.timeout.ms` has it.
+    /// Grace period in minutes: transactions with a newer record are not hanging. Default: 15, as for
+    /// `transaction.max.timeout.ms`.
     #[param(required = false)]
     pub minutes: String,
 }
@@ -54,51 +54,51 @@ pub struct HangingQuery {
 pub struct HangingList {
     /// Open transactions that no coordinator will end.
     pub transactions: Vec<OpenLine>,
-    /// What could not be looked at.
+    /// Partitions or brokers that could not be read, with the reason.
     pub missing: Vec<String>,
 }
 
 /// An open transaction in a partition.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct OpenLine {
-    /// The topic.
+    /// The topic name.
     pub topic: String,
-    /// The partition.
+    /// The partition index.
     pub partition: i32,
-    /// The producer.
+    /// The producer id.
     pub producer_id: i64,
-    /// The producer's epoch.
+    /// The producer epoch.
     pub producer_epoch: i32,
-    /// The epoch of the coordinator that wrote its last marker; -1 if there is none.
+    /// Epoch of the coordinator that wrote the last marker of the producer; -1 without a marker.
     pub coordinator_epoch: i32,
     /// The first offset of the transaction.
     pub start: i64,
-    /// The time of its last record, in milliseconds since 1970.
+    /// Time of the last record of the producer, in milliseconds since 1970.
     pub last_timestamp_ms: i64,
     /// The transactional id, if a coordinator knows the producer.
     pub transactional_id: Option<String>,
 }
 
-/// A transaction to abort in a partition.
+/// A transaction to abort in one partition.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Abortion {
-    /// The partition.
+    /// The partition index.
     pub partition: i32,
     /// The first offset of the transaction.
     pub start: i64,
 }
 
-/// A page of transactions.
+/// A page of transactional ids.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct TransactionList {
-    /// The transactions of this page.
+    /// Transactional ids of this page.
     pub transactions: Vec<TransactionLine>,
-    /// How many match.
+    /// Number of matching transactional ids.
     pub matched: usize,
-    /// This page, from 1.
+    /// Page number, from 1.
     pub page: usize,
-    /// How many pages there are.
+    /// Number of pages.
     pub pages: usize,
     /// Brokers that did not answer.
     pub missing: Vec<String>,
@@ -107,54 +107,54 @@ pub struct TransactionList {
 /// A transactional id.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct TransactionLine {
-    /// Its name.
+    /// The transactional id.
     pub transactional_id: String,
-    /// The producer that has it.
+    /// The current producer id.
     pub producer_id: i64,
-    /// Such as `Ongoing`, `CompleteCommit` or `Empty`.
+    /// A state such as `Ongoing`, `CompleteCommit` or `Empty`.
     pub state: String,
 }
 
-/// A transaction.
+/// The state of a transactional id at its coordinator.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Transaction {
-    /// Its transactional id.
+    /// The transactional id.
     pub transactional_id: String,
-    /// Such as `Ongoing`, `CompleteCommit` or `Empty`.
+    /// A state such as `Ongoing`, `CompleteCommit` or `Empty`.
     pub state: String,
-    /// The producer that has it.
+    /// The current producer id.
     pub producer_id: i64,
-    /// The producer's epoch.
+    /// The producer epoch.
     pub producer_epoch: i16,
-    /// After how long it is aborted.
+    /// The transaction timeout, after which the coordinator aborts the transaction.
     pub timeout_ms: i32,
-    /// When it began, in milliseconds since 1970; none if none is open.
+    /// Start of the open transaction in milliseconds since 1970, if any.
     pub started_ms: Option<i64>,
-    /// The partitions that it has written to.
+    /// Partitions written by the transaction, by topic.
     pub partitions: BTreeMap<String, Vec<i32>>,
 }
 
-/// A producer of a partition.
+/// A producer of one partition.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct ProducerLine {
-    /// The partition.
+    /// The partition index.
     pub partition: i32,
-    /// Its id.
+    /// The producer id.
     pub producer_id: i64,
-    /// Its epoch.
+    /// The producer epoch.
     pub epoch: i32,
-    /// The sequence number of its last record.
+    /// Sequence number of the last record.
     pub last_sequence: i32,
-    /// The time of its last record, in milliseconds since 1970.
+    /// Time of the last record, in milliseconds since 1970.
     pub last_timestamp_ms: i64,
-    /// Where its open transaction begins; none without one.
+    /// First offset of the open transaction, if any.
     pub transaction_start: Option<i64>,
 }
 
-/// The longest timeout that brokers allow by default.
+/// Kafka's default of `transaction.max.timeout.ms`.
 const MAX_TRANSACTION_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 
-/// Reads a page of transactions.
+/// Lists one page of transactional ids.
 pub async fn list(view: &Arc<View>, query: &TransactionQuery) -> Result<TransactionList, Problem> {
     let filter = TransactionFilter {
         states: Some(query.state.clone()).filter(|state| !state.is_empty()).into_iter().collect(),
@@ -196,7 +196,7 @@ fn minutes(count: i64) -> Duration {
     Duration::from_secs(count.unsigned_abs().saturating_mul(60))
 }
 
-/// Reads a transaction.
+/// Reads the state of a transactional id from its coordinator.
 pub async fn read(view: &View, id: &str) -> Result<Transaction, Problem> {
     let described = view.admin().describe_transactions(&[id.to_owned()]).await.remove(id);
     let state = described.ok_or_else(|| Problem::missing(format!("There is no transactional id {id}")))??;
@@ -215,16 +215,16 @@ pub async fn read(view: &View, id: &str) -> Result<Transaction, Problem> {
     })
 }
 
-/// Ends the transaction of a transactional id, and fences its producer.
+/// Ends the transaction of a transactional id and fences its producer.
 pub async fn fence(view: &View, id: &str) -> Result<(), Problem> {
-    // A new transactional id would come into being otherwise.
+    // InitProducerId would create an unknown transactional id.
     read(view, id).await?;
     let fenced = view.admin().fence_producers(&[id.to_owned()]).await;
     fenced.into_values().collect::<Result<Vec<_>, ClientError>>()?;
     Ok(())
 }
 
-/// Reads the producers of all partitions of a topic, from their leaders.
+/// Lists the producers of all partitions of a topic, as reported by the leaders.
 pub async fn producers(view: &View, topic: &str) -> Result<Vec<ProducerLine>, Problem> {
     let partitions = partitions(view, topic).await?;
     let mut lines = Vec::new();
@@ -251,7 +251,7 @@ async fn partitions(view: &View, topic: &str) -> Result<Vec<TopicPartition>, Pro
     Ok(led.map(|partition| TopicPartition::new(topic, partition.index)).collect())
 }
 
-/// Finds hanging transactions: in the partitions of one topic, or of all.
+/// Finds hanging transactions in the partitions of one topic, or of all topics.
 pub async fn hanging(view: &View, query: &HangingQuery) -> Result<HangingList, Problem> {
     let age = number("Minutes", &query.minutes)?.map_or(MAX_TRANSACTION_TIMEOUT, minutes);
     let partitions = match query.topic.trim() {
@@ -297,7 +297,8 @@ async fn producer_of(view: &View, topic: &str, abortion: &Abortion) -> Result<Ac
     })
 }
 
-/// The open transaction of a partition that starts at an offset, and whether a coordinator knows its producer.
+/// The open transaction that starts at this offset of a partition, with its transactional id if a coordinator
+/// knows the producer.
 pub async fn open(view: &View, topic: &str, abortion: &Abortion) -> Result<OpenLine, Problem> {
     let producer = producer_of(view, topic, abortion).await?;
     let filter = TransactionFilter { producer_ids: vec![producer.producer_id], ..Default::default() };
@@ -307,14 +308,14 @@ pub async fn open(view: &View, topic: &str, abortion: &Abortion) -> Result<OpenL
     Ok(open_line(&at, &producer, known.map(|known| known.transactional_id)))
 }
 
-/// Aborts it in this partition, by a marker, without its coordinator.
+/// Aborts a transaction in one partition by a marker, without the coordinator.
 pub async fn abort(view: &View, topic: &str, abortion: &Abortion) -> Result<(), Problem> {
     let producer = producer_of(view, topic, abortion).await?;
     let transaction = AbortTransaction {
         at: TopicPartition::new(topic, abortion.partition),
         producer_id: producer.producer_id,
         producer_epoch: i16::try_from(producer.producer_epoch).unwrap_or(i16::MAX),
-        // Kafka's tool does so too: no coordinator has written a marker for this producer yet.
+        // As in Kafka's tool: -1 means that no coordinator has written a marker for this producer yet.
         coordinator_epoch: producer.coordinator_epoch.max(0),
     };
     Ok(view.admin().abort_transaction(&transaction).await?)

@@ -11,12 +11,12 @@ use utoipa::ToSchema;
 use super::View;
 use crate::problem::Problem;
 
-/// A user.
+/// A user with SCRAM credentials.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct User {
-    /// Its name.
+    /// The user name.
     pub name: String,
-    /// Its mechanisms, with how often the password was hashed for each.
+    /// SCRAM mechanisms, with the number of hash iterations.
     pub mechanisms: BTreeMap<String, i32>,
 }
 
@@ -24,9 +24,9 @@ pub struct User {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewPassword {
-    /// The user.
+    /// The user name.
     pub name: String,
-    /// The password. It does not leave the console: the cluster gets its salted hash.
+    /// The password, which stays in the console: the cluster gets only the salted hash.
     pub password: String,
     /// `SCRAM-SHA-256` or `SCRAM-SHA-512`.
     #[serde(default = "strongest")]
@@ -49,7 +49,7 @@ fn hash(mechanism: &str) -> Result<Hash, Problem> {
     })
 }
 
-/// Reads all users.
+/// Lists all users with SCRAM credentials.
 pub async fn list(view: &View) -> Result<Vec<User>, ClientError> {
     let users = view.admin().describe_users(None).await?;
     let users = users.into_iter().map(|(user, credentials)| User {
@@ -59,7 +59,7 @@ pub async fn list(view: &View) -> Result<Vec<User>, ClientError> {
     Ok(users.collect())
 }
 
-/// Sets a password, for a user that may be new.
+/// Sets the password of a new or existing user.
 pub async fn set_password(view: &View, new: &NewPassword) -> Result<(), Problem> {
     if new.name.trim().is_empty() || new.password.is_empty() {
         return Err(Problem::wrong("A user needs a name and a password"));
@@ -69,7 +69,7 @@ pub async fn set_password(view: &View, new: &NewPassword) -> Result<(), Problem>
     Ok(view.admin().set_password(new.name.trim(), hash, &new.password, iterations).await?)
 }
 
-/// Removes a credential; a user without any cannot log in.
+/// Removes a credential. A user without credentials cannot log in.
 pub async fn remove(view: &View, user: &str, mechanism: &str) -> Result<(), Problem> {
     Ok(view.admin().remove_credential(user, hash(mechanism)?).await?)
 }
@@ -77,9 +77,9 @@ pub async fn remove(view: &View, user: &str, mechanism: &str) -> Result<(), Prob
 /// The quotas of an entity.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct QuotaLine {
-    /// `user`, `client-id` and `ip` with their names; null for the default of all.
+    /// Names of `user`, `client-id` and `ip`; null for the default entity.
     pub entity: BTreeMap<String, Option<String>>,
-    /// The limits by name, such as `producer_byte_rate`.
+    /// Limits by quota name, such as `producer_byte_rate`.
     pub limits: BTreeMap<String, f64>,
 }
 
@@ -87,16 +87,16 @@ pub struct QuotaLine {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct QuotaChange {
-    /// `user`, `client-id` and `ip` with their names; null for the default of all.
+    /// Names of `user`, `client-id` and `ip`; null for the default entity.
     pub entity: BTreeMap<String, Option<String>>,
-    /// The limit, such as `producer_byte_rate`.
+    /// The quota name, such as `producer_byte_rate`.
     pub limit: String,
-    /// Its value; removed if it is left out.
+    /// The new limit. Default: none, which removes the quota.
     #[serde(default)]
     pub value: Option<f64>,
 }
 
-/// Reads all quotas.
+/// Lists all quotas.
 pub async fn quotas(view: &View) -> Result<Vec<QuotaLine>, ClientError> {
     let found = view.admin().describe_quotas(&QuotaFilter::default()).await?;
     let lines = found.into_iter().map(|(entity, limits)| QuotaLine {

@@ -1,8 +1,9 @@
-//! The lab in the console: it starts a workload, shows what it does, and reads its results.
+//! The lab in the console: starts a workload, shows the progress, and reads the results.
 //!
-//! The lab is another process of the same program (`thalweg lab`): a measurement takes memory and threads that a broker should not
-//! share, and it must be possible to kill it. This module owns that process, one at a time, and the directory of its results. It
-//! refuses knowledge of what is in a result: `thalweg lab` itself writes reports and comparisons.
+//! The lab is a separate process of the same program (`thalweg lab`), because a measurement takes memory and
+//! threads that a broker should not share, and must be killable. This module owns that process, one at a
+//! time, and the directory of results, but does not parse results: `thalweg lab` itself writes reports and
+//! comparisons.
 
 mod program;
 mod results;
@@ -30,11 +31,11 @@ pub use run::{Phase, RatePoint, RunState, Second};
 
 /// The built-in workloads do not change while the program runs.
 const WORKLOADS_AGE: Duration = Duration::from_secs(24 * 60 * 60);
-/// What a workload may be multiplied by.
+/// Valid scale factors of a workload.
 const SCALE: std::ops::RangeInclusive<f64> = 0.001..=10.0;
 const REPETITIONS_MAX: u32 = 20;
 
-/// The lab of a console.
+/// The lab of a console: at most one run at a time, and its results.
 pub struct Lab {
     settings: LabSettings,
     program: Program,
@@ -42,15 +43,15 @@ pub struct Lab {
     run: tokio::sync::Mutex<Option<Arc<Run>>>,
 }
 
-/// What is measured.
+/// The system under test.
 pub enum Target {
     /// Brokers of this program, started for the run.
     Embedded,
     /// A running cluster.
     Cluster {
-        /// Its bootstrap servers.
+        /// Bootstrap servers of the cluster.
         bootstrap: String,
-        /// Client settings for it, with the login of the one who starts the run.
+        /// Client settings for the cluster, with the login of the person who starts the run.
         settings: BTreeMap<String, String>,
     },
 }
@@ -58,22 +59,22 @@ pub enum Target {
 /// A built-in workload.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Workload {
-    /// Its name.
+    /// The workload name.
     pub name: String,
-    /// What it measures, in a sentence.
+    /// A sentence that describes the measurement.
     pub title: String,
-    /// The number of its points.
+    /// Number of points.
     pub points: usize,
 }
 
-/// What is known of the lab.
+/// The state of the lab.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct LabOverview {
     /// The built-in workloads.
     pub workloads: Vec<Workload>,
-    /// The run that takes place, or the last one since the start.
+    /// The current run, or the last one since the start.
     pub run: Option<RunState>,
-    /// Results, newest first; 200 at most.
+    /// Results, newest first; at most 200.
     pub results: Vec<ResultLine>,
 }
 
@@ -81,72 +82,73 @@ pub struct LabOverview {
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewRun {
-    /// The built-in workload.
+    /// Name of the built-in workload.
     pub workload: String,
-    /// `embedded`: brokers of this program, started for the run on this machine; or `cluster`: the cluster of this console.
+    /// `embedded`: brokers of this program, started for the run on this machine. `cluster`: the cluster of
+    /// this console.
     #[serde(default)]
     pub target: String,
     /// Multiplies records, seconds and rates: 0.001 to 10.
     #[serde(default)]
     #[schema(required = false)]
     pub scale: Option<f64>,
-    /// Repetitions of each point: 1 to 20; without them, the workload's.
+    /// Repetitions of each point, 1 to 20. Default: set by the workload.
     #[serde(default)]
     #[schema(required = false)]
     pub repetitions: Option<u32>,
-    /// For `cluster`, if people log in: the password of the one who starts it, with whose rights the run takes place.
+    /// For `cluster` if the console has logins: the password of the caller, whose rights the run uses.
     #[serde(default)]
     #[schema(required = false, format = Password)]
     pub password: String,
 }
 
-/// A comparison of two results, as `thalweg lab compare` writes it.
+/// A comparison of two results, as written by `thalweg lab compare`.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct Comparison {
-    /// Points that both have.
+    /// Points present and comparable in both results.
     pub pairs: Vec<ComparedPair>,
-    /// Points that both have, but differ in what matters.
+    /// Points present in both results, but not comparable.
     pub refused: Vec<RefusedPair>,
     /// Other differences, which may explain a ratio.
     pub differences: Vec<Difference>,
-    /// How it was computed.
+    /// The method of computation.
     pub method: String,
 }
 
-/// A point.
+/// The identity of a point.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct PointName {
-    /// The workload.
+    /// The workload name.
     pub workload: String,
-    /// Its label.
+    /// The label of the point.
     pub label: String,
-    /// The target.
+    /// The target of the run.
     pub target: String,
 }
 
 /// A point in both results.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct ComparedPair {
-    /// In the first.
+    /// The point in the first result.
     pub a: PointName,
-    /// In the second.
+    /// The point in the second result.
     pub b: PointName,
-    /// Its figures.
+    /// Ratios of the figures.
     pub ratios: Vec<Ratio>,
 }
 
 /// A figure in both results.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct Ratio {
-    /// Its name.
+    /// Name of the figure.
     pub figure: String,
-    /// In the first.
+    /// Value in the first result.
     pub a: f64,
-    /// In the second.
+    /// Value in the second result.
     pub b: f64,
-    /// The second divided by the first.
+    /// The second value divided by the first.
     pub ratio: f64,
-    /// Both ends of the 95 % interval of the ratio; none without enough repetitions.
+    /// Bounds of the 95 % interval of the ratio; none without enough repetitions.
     #[schema(value_type = Option<Vec<f64>>)]
     pub interval: Option<(f64, f64)>,
     /// `faster`, `slower`, `cheaper`, `dearer`, `no-difference`, or `not-judged` with too few repetitions.
@@ -156,25 +158,25 @@ pub struct Ratio {
 /// A point that cannot be compared.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct RefusedPair {
-    /// In the first.
+    /// The point in the first result.
     pub a: PointName,
-    /// Why.
+    /// The differences that prevent the comparison.
     pub differences: Vec<Difference>,
 }
 
-/// A difference.
+/// A field that differs between two results.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct Difference {
-    /// The field.
+    /// Name of the field.
     pub field: String,
-    /// In the first.
+    /// Value in the first result.
     pub a: String,
-    /// In the second.
+    /// Value in the second result.
     pub b: String,
 }
 
 impl Lab {
-    /// A lab that has not been used yet.
+    /// Creates the lab; nothing starts yet.
     pub fn new(settings: LabSettings) -> Lab {
         Lab {
             settings,
@@ -184,12 +186,12 @@ impl Lab {
         }
     }
 
-    /// What is known.
+    /// Reads the state of the lab.
     pub async fn overview(&self) -> Result<LabOverview, Problem> {
         let workloads = self.workloads().await?;
         let run = self.run.lock().await.as_ref().map(|run| run.state());
         let mut results = self.results().await?;
-        // One that is being written is no result yet.
+        // A result that is still being written is not listed.
         let running = run.as_ref().filter(|run| run.ended_ms.is_none()).map(|run| run.name.as_str());
         results.retain(|result| Some(result.name.as_str()) != running);
         Ok(LabOverview { workloads: workloads.to_vec(), run, results })
@@ -219,7 +221,7 @@ impl Lab {
         self.program.output(&self.settings.program, arguments).await
     }
 
-    /// The page of a result.
+    /// The HTML report of a result.
     pub async fn report(&self, name: &str) -> Result<Vec<u8>, Problem> {
         let file = self.file(name).await?;
         self.ask(&["report".as_ref(), "--output=-".as_ref(), file.as_ref()]).await
@@ -243,7 +245,7 @@ impl Lab {
         blocking(move || results::delete(&directory, &name)).await
     }
 
-    /// Starts a run for one with this name, and returns its name.
+    /// Starts a run on behalf of `by`, and returns the run name.
     pub async fn start(&self, new: &NewRun, target: Target, by: Option<String>) -> Result<String, Problem> {
         let workloads = self.workloads().await?;
         let Some(workload) = workloads.iter().find(|known| known.name == new.workload) else {
@@ -252,7 +254,7 @@ impl Lab {
             return Err(Problem::wrong(message));
         };
         let mut arguments = arguments(new)?;
-        // Held to the end: one run at a time, also of two requests at once.
+        // Locked to the end, so that concurrent requests start only one run.
         let mut running = self.run.lock().await;
         if running.as_ref().is_some_and(|run| run.is_running()) {
             return Err(conflict(
@@ -287,7 +289,7 @@ impl Lab {
         Ok(name)
     }
 
-    /// Stops the run that takes place, and returns its name.
+    /// Stops the current run, and returns its name.
     pub async fn stop(&self) -> Result<String, Problem> {
         let running = self.run.lock().await;
         let run = running.as_ref().filter(|run| run.is_running()).ok_or_else(|| conflict("Nothing runs"))?;

@@ -1,4 +1,4 @@
-//! The lab's other commands, as child processes that end soon: their output is bounded, and so is their time.
+//! Short commands of the lab as child processes, with bounded output and time.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -13,16 +13,16 @@ use tokio::time::timeout;
 
 use crate::problem::Problem;
 
-/// Processes at once.
+/// Maximum concurrent processes.
 const AT_ONCE: usize = 2;
-/// How long one may take.
+/// Maximum run time of a process.
 const TIME_MAX: Duration = Duration::from_secs(30);
-/// The largest output, a report of many points.
+/// Maximum output bytes, enough for a report of many points.
 const OUTPUT_BYTES_MAX: u64 = 32 << 20;
-/// The longest complaint.
+/// Maximum bytes of an error message.
 const ERROR_BYTES_MAX: u64 = 16 << 10;
 
-/// The lab as a program.
+/// Runs commands of the lab.
 pub struct Program {
     at_once: Semaphore,
 }
@@ -34,7 +34,7 @@ impl Default for Program {
 }
 
 impl Program {
-    /// The standard output of `lab` with these arguments. If it fails, the problem is its complaint.
+    /// Returns the standard output of `lab` with these arguments, or a problem with the error output.
     pub async fn output(&self, program: &Path, arguments: &[&OsStr]) -> Result<Vec<u8>, Problem> {
         let _one = self.at_once.acquire().await.expect("it is never closed");
         let mut command = command(program);
@@ -60,14 +60,15 @@ impl Program {
     }
 }
 
-/// `lab` of a program. The process does not outlive this one's interest in it, and has no part in the terminal's Ctrl-C.
+/// A `lab` command. Dropping the child kills the process; Ctrl-C in the terminal does not reach the process
+/// group.
 pub fn command(program: &Path) -> Command {
     let mut command = Command::new(program);
     command.arg("lab").stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true).process_group(0);
     command
 }
 
-/// The program cannot be started.
+/// The problem of a program that cannot be started.
 pub fn not_started(program: &Path, error: &std::io::Error) -> Problem {
     failed(format!("{} cannot be run: {error}", program.display()))
 }

@@ -1,4 +1,4 @@
-//! The directory of results: a directory for each run, named after its time, workload and target.
+//! The directory of results: one directory per run, named after time, workload and target.
 
 use std::path::{Path, PathBuf};
 
@@ -7,33 +7,33 @@ use utoipa::ToSchema;
 
 use crate::problem::Problem;
 
-/// The file of a result, in its directory.
+/// The result file in the directory of a run.
 const RESULT: &str = "result.json";
-/// Results that are listed, newest first.
+/// Maximum number of listed results, newest first.
 pub const LISTED_MAX: usize = 200;
-/// The longest name.
+/// Maximum length of a name.
 const NAME_MAX: usize = 120;
 
-/// A result.
+/// A result in the list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct ResultLine {
-    /// Its name: time, workload and target.
+    /// The result name: time, workload and target.
     pub name: String,
-    /// Bytes of it.
+    /// Size in bytes.
     pub bytes: u64,
 }
 
-/// Whether a text can be the name of a result: nothing that leads out of the directory.
+/// True if a text is a valid result name, which cannot lead out of the directory.
 fn is_name(name: &str) -> bool {
     (1..=NAME_MAX).contains(&name.len())
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
 }
 
-/// The results, newest first. Blocks.
+/// Lists the results, newest first. Blocks.
 pub fn list(directory: &Path) -> std::io::Result<Vec<ResultLine>> {
     let entries = match std::fs::read_dir(directory) {
         Ok(entries) => entries,
-        // It is made by the first run.
+        // The first run creates the directory.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(error),
     };
@@ -49,7 +49,7 @@ fn line(path: &Path) -> Option<ResultLine> {
     Some(ResultLine { name: name.to_owned(), bytes: file.len() })
 }
 
-/// The file of a result. Blocks.
+/// The path of a result file. Blocks.
 pub fn file(directory: &Path, name: &str) -> Result<PathBuf, Problem> {
     let path = is_name(name).then(|| directory.join(name).join(RESULT)).filter(|path| path.is_file());
     path.ok_or_else(|| Problem::missing(format!("There is no result {name}")))
@@ -63,7 +63,7 @@ pub fn delete(directory: &Path, name: &str) -> Result<(), Problem> {
         .map_err(|error| Problem::wrong(format!("{} cannot be deleted: {error}", path.display())))
 }
 
-/// A name for a run that begins at a time in milliseconds since 1970. It sorts by time.
+/// The name of a run that starts at `now_ms` (milliseconds since 1970). Names sort by time.
 pub fn name(now_ms: i64, workload: &str, target: &str) -> String {
     let time = crate::format::time(now_ms).replace(' ', "T").replace([':', '.'], "-");
     let plain = |text: &str| {

@@ -1,6 +1,6 @@
-//! One run of the lab, in a child process: what it does at the moment, and its end.
+//! One run of the lab in a child process: progress and end.
 //!
-//! The child ends when its standard input closes: by [`Run::stop`], or because this process is gone, however it ended.
+//! The child ends when its standard input closes, by [`Run::stop`] or at any end of this process.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -19,74 +19,75 @@ use super::program;
 use crate::cluster::now_ms;
 use crate::problem::Problem;
 
-/// The longest run. Then it is stopped.
+/// Maximum duration of a run, after which the run is stopped.
 const TIME_MAX: Duration = Duration::from_secs(12 * 60 * 60);
-/// How long a stopped run may take to remove what it made; then it is killed, and its guard removes the rest.
+/// Clean-up time of a stopped run, after which the process is killed and its guard cleans up.
 const STOP_MAX: Duration = Duration::from_secs(60);
-/// Lines that are kept, and bytes of each.
+/// Log lines kept, and bytes per line.
 const LINES_MAX: usize = 100;
 const LINE_BYTES_MAX: usize = 4 << 10;
 /// Bytes of the summary that are kept.
 const SUMMARY_BYTES_MAX: u64 = 64 << 10;
-/// Seconds of the chart.
+/// Points of the chart, one per second.
 const SECONDS_MAX: usize = 600;
 
-/// What a run is to do.
+/// The order for a run.
 pub struct Order<'a> {
     /// The arguments after `lab run`.
     pub arguments: Vec<String>,
-    /// Client settings for a running cluster, in JSON: they never stand in a file or an argument.
+    /// Client settings for a running cluster, in JSON, which never appear in a file or an argument.
     pub settings: String,
     pub name: String,
     pub workload: &'a str,
     pub target: &'a str,
-    /// The one who started it.
+    /// The user who started the run.
     pub by: Option<String>,
 }
 
-/// A run, until it has ended and after.
+/// A running or finished run.
 pub struct Run {
     state: Mutex<RunState>,
-    /// Open while it may go on.
+    /// Standard input of the child. Dropping the handle ends the run.
     control: Mutex<Option<ChildStdin>>,
     stopped: tokio::sync::Notify,
 }
 
-/// A run of the lab.
+/// The state of a run.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct RunState {
-    /// The name of its result.
+    /// The result name.
     pub name: String,
-    /// The workload.
+    /// The workload name.
     pub workload: String,
     /// `embedded`, or the bootstrap servers of the cluster.
     pub target: String,
-    /// The user who started it.
+    /// The user who started the run.
     pub by: Option<String>,
-    /// When it began, in milliseconds since 1970.
+    /// Start time in milliseconds since 1970.
     pub began_ms: i64,
-    /// When it ended.
+    /// End time in milliseconds since 1970; none while running.
     pub ended_ms: Option<i64>,
     /// `running`, `stopping`, `complete` or `failed`.
     pub state: Phase,
-    /// The number of the repetition, from 1.
+    /// Number of the current repetition, from 1.
     pub repetition: u64,
-    /// How many there are, as far as is known.
+    /// Number of known repetitions.
     pub repetitions: u64,
-    /// What is measured.
+    /// The point under measurement.
     pub at: String,
-    /// What it does at the moment.
+    /// The current step.
     pub doing: String,
-    /// The last second of its producers.
+    /// Rates of all producers in the last second.
     pub produced: Option<Second>,
-    /// The last second of its consumers.
+    /// Rates of all consumers in the last second.
     pub consumed: Option<Second>,
-    /// What it said, oldest first.
+    /// Log lines, oldest first.
     #[schema(value_type = Vec<String>)]
     pub lines: VecDeque<String>,
-    /// Its summary, once it has ended.
+    /// The summary, once the run has ended.
     pub summary: String,
-    /// Records per second of the producers, or of the consumers of a workload without any; oldest first.
+    /// Records per second of the producers, or of the consumers if the workload has no producers; oldest
+    /// first.
     #[schema(value_type = Vec<RatePoint>)]
     pub seconds: VecDeque<RatePoint>,
 }
@@ -100,17 +101,17 @@ pub struct RatePoint {
     pub records_per_s: f64,
 }
 
-/// How far a run is.
+/// The phase of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
-    /// It measures.
+    /// Measuring.
     Running,
-    /// It removes what it made.
+    /// Removing topics, brokers and files of the run.
     Stopping,
-    /// Everything was measured.
+    /// All points were measured.
     Complete,
-    /// Something was not measured, or has faults.
+    /// A point failed or has faults.
     Failed,
 }
 
@@ -121,13 +122,13 @@ pub struct Second {
     pub records_per_s: f64,
     /// Bytes per second.
     pub bytes_per_s: f64,
-    /// Half of the records took at most so many microseconds.
+    /// Median latency in microseconds.
     pub p50_us: Option<u64>,
-    /// 99 % of them.
+    /// 99th percentile of the latency in microseconds.
     pub p99_us: Option<u64>,
 }
 
-/// What the lab reports, one JSON object a line.
+/// An event of the lab: one JSON object per line.
 #[derive(Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 enum Event {
@@ -156,7 +157,7 @@ enum Event {
 }
 
 impl Run {
-    /// Starts it.
+    /// Starts the child process.
     pub async fn start(program: &Path, order: Order<'_>) -> Result<Arc<Run>, Problem> {
         let mut command = program::command(program);
         command.arg("run").args(&order.arguments).stdin(Stdio::piped());
@@ -173,17 +174,17 @@ impl Run {
         Ok(run)
     }
 
-    /// What it does at the moment.
+    /// The current state.
     pub fn state(&self) -> RunState {
         self.state.lock().clone()
     }
 
-    /// Whether it has not ended.
+    /// True until the run has ended.
     pub fn is_running(&self) -> bool {
         self.state.lock().ended_ms.is_none()
     }
 
-    /// Ends it cleanly: what was measured so far is its result.
+    /// Stops the run cleanly. The points measured so far are its result.
     pub fn stop(&self) {
         self.control.lock().take();
         let mut state = self.state.lock();
@@ -195,7 +196,7 @@ impl Run {
     }
 }
 
-/// Reads what the child says, until it has ended.
+/// Reads the output of the child until its end.
 async fn follow(run: Arc<Run>, mut child: Child) {
     let stdout = child.stdout.take().expect("it is a pipe");
     let mut stderr = BufReader::new(child.stderr.take().expect("it is a pipe"));
@@ -203,7 +204,7 @@ async fn follow(run: Arc<Run>, mut child: Child) {
         let mut bytes = Vec::new();
         let mut stdout = stdout;
         let _ = (&mut stdout).take(SUMMARY_BYTES_MAX).read_to_end(&mut bytes).await;
-        // The rest is not kept, but read, so that the child does not wait.
+        // The rest is read and dropped, so that the child does not block.
         let _ = tokio::io::copy(&mut stdout, &mut tokio::io::sink()).await;
         String::from_utf8_lossy(&bytes).into_owned()
     };
@@ -232,7 +233,7 @@ async fn follow(run: Arc<Run>, mut child: Child) {
         None => match tokio::time::timeout(STOP_MAX, &mut ended).await {
             Ok(summary) => summary,
             Err(_) => {
-                // Its guard removes brokers and files.
+                // The guard of the child removes brokers and files.
                 let _ = child.start_kill();
                 String::new()
             }
@@ -249,7 +250,7 @@ async fn follow(run: Arc<Run>, mut child: Child) {
 }
 
 impl RunState {
-    /// A run that begins now.
+    /// The state of a run that starts now.
     fn new(order: Order<'_>) -> RunState {
         RunState {
             name: order.name,
@@ -271,11 +272,11 @@ impl RunState {
         }
     }
 
-    /// Takes a line of the child.
+    /// Processes one line of the child's error output.
     fn take(&mut self, line: &str, now_ms: i64) {
         let event = match serde_json::from_str(line) {
             Ok(event) => event,
-            // A warning or an error of the program.
+            // A warning or error message of the program.
             Err(_) => return self.say(line.to_owned()),
         };
         match event {
@@ -316,7 +317,7 @@ impl RunState {
     }
 }
 
-/// The next line, or the first bytes of it; none at the end.
+/// The next line, truncated to the byte limit; none at the end.
 async fn next_line(from: &mut (impl AsyncBufRead + Unpin)) -> Option<String> {
     let mut line = Vec::new();
     loop {

@@ -1,4 +1,4 @@
-//! ACLs: the list, a new one, and who may do what by which of them.
+//! ACLs: the list, a form for a new ACL, and the rights of a principal.
 
 use axum::Form;
 use axum::extract::{Query, State};
@@ -13,7 +13,7 @@ use crate::page::{Section, Shell, pager, see_other};
 use crate::problem::Problem;
 use crate::state::{Console, Note};
 
-/// Shows the list.
+/// Shows the ACLs.
 pub async fn list(shell: Shell, uri: Uri, Query(query): Query<AclQuery>) -> Response {
     let list = access::list(shell.view(), &query).await;
     let body = list.map(|list| {
@@ -29,19 +29,19 @@ pub async fn list(shell: Shell, uri: Uri, Query(query): Query<AclQuery>) -> Resp
     shell.answer(Section::Access, "ACLs", body)
 }
 
-/// Creates one.
+/// Creates an ACL.
 pub async fn create(State(console): State<Console>, shell: Shell, Form(line): Form<AclLine>) -> Response {
     let done = access::create(shell.view(), &line).await;
     see_other(&console, "/acls", Note::of(done, format!("{} now: {}.", line.principal, words(&line))))
 }
 
-/// Deletes one.
+/// Deletes an ACL.
 pub async fn delete(State(console): State<Console>, shell: Shell, Form(line): Form<AclLine>) -> Response {
     let done = access::delete(shell.view(), &line).await;
     see_other(&console, "/acls", Note::of(done, format!("No more for {}: {}.", line.principal, words(&line))))
 }
 
-/// Shows who may do what.
+/// Shows the rights of a principal.
 pub async fn rights(shell: Shell, Query(query): Query<RightsQuery>) -> Response {
     let is_asked = !query.principal.trim().is_empty();
     let found = match is_asked {
@@ -74,7 +74,7 @@ fn tabs(shown: &str) -> Markup {
     }
 }
 
-/// A rule without its principal: ALLOW READ on TOPIC orders.
+/// An ACL without its principal, as in: ALLOW READ on TOPIC orders.
 fn words(line: &AclLine) -> String {
     let of = if line.pattern_type == "PREFIXED" { "names that begin with " } else { "" };
     let from =

@@ -46,7 +46,7 @@ fn title(id: &str) -> String {
     if id == "all" { "All brokers".to_owned() } else { format!("Broker {id}") }
 }
 
-/// Shows the configuration of one, or of all.
+/// Shows the configuration of one broker, or the defaults of all brokers.
 pub async fn show(shell: Shell, Path(id): Path<String>, Query(shown): Query<Shown>) -> Response {
     let lines = async { configs::read(shell.view(), &resource(&id)?).await.map_err(configs::problem) };
     let body = lines.await.map(|lines| {
@@ -72,7 +72,7 @@ fn set_for_all() -> Markup {
     }
 }
 
-/// Changes it.
+/// Changes the configuration of one broker, or the defaults of all brokers.
 pub async fn configure(
     State(console): State<Console>,
     shell: Shell,
@@ -85,7 +85,7 @@ pub async fn configure(
     see_other(&console, &format!("/brokers/{}", crate::page::encode(&id)), Note::of(done.await, words))
 }
 
-/// A feature whose level is to change.
+/// The feature whose level form is open.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 pub struct Chosen {
@@ -138,7 +138,7 @@ fn level_form(feature: &Feature) -> Markup {
     }
 }
 
-/// A level, as the form has it.
+/// The form for a feature level.
 #[derive(Deserialize)]
 pub struct Level {
     feature: String,
@@ -149,7 +149,7 @@ pub struct Level {
     confirm: String,
 }
 
-/// Checks or sets a level.
+/// Validates or sets a feature level.
 pub async fn set_level(State(console): State<Console>, shell: Shell, Form(form): Form<Level>) -> Response {
     let page = format!("/quorum?feature={}", crate::page::encode(&form.feature));
     let dry_run = form.action != "set";

@@ -1,4 +1,4 @@
-//! A configuration as a table, with a form for the value that is being changed. Topics, brokers and groups share it.
+//! A configuration as a table with an edit form for one value. Topics and brokers share this table.
 
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -6,19 +6,19 @@ use serde::Deserialize;
 use crate::cluster::configs::{ConfigChanges, ConfigLine};
 use crate::page::{encode, or_dash};
 
-/// What is shown of it, and which value is being changed.
+/// Filter of the table, and the edited property.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 pub struct Shown {
-    /// A part of names.
+    /// A substring of the property names.
     pub filter: String,
-    /// `set` shows only what is set here.
+    /// `set` restricts the table to values set on this resource.
     pub only: String,
-    /// The property that is being changed.
+    /// The edited property.
     pub edit: String,
 }
 
-/// A change.
+/// The form for one value.
 #[derive(Deserialize)]
 pub struct Change {
     name: String,
@@ -28,7 +28,7 @@ pub struct Change {
 }
 
 impl Change {
-    /// As the cluster is asked for it.
+    /// The change as a request to the cluster.
     pub fn changes(self) -> ConfigChanges {
         let mut changes = ConfigChanges::default();
         match self.action.as_str() {
@@ -38,7 +38,7 @@ impl Change {
         changes
     }
 
-    /// What was done.
+    /// The note after the change.
     pub fn words(&self) -> String {
         match self.action.as_str() {
             "reset" => format!("{} has its default again.", self.name),
@@ -47,7 +47,7 @@ impl Change {
     }
 }
 
-/// The table; `path` takes changes, and is also the page itself.
+/// The table. `path` is the address of the page and of its form.
 pub fn table(path: &str, lines: &[ConfigLine], shown: &Shown, may_change: bool) -> Markup {
     let filter = shown.filter.trim().to_lowercase();
     let matches = |line: &&ConfigLine| {
@@ -123,7 +123,7 @@ fn form(path: &str, line: &ConfigLine) -> Markup {
     }
 }
 
-/// Documentation without the HTML that Apache Kafka has in it.
+/// Documentation without HTML tags, which Apache Kafka includes.
 fn plain(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text;

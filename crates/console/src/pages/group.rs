@@ -1,6 +1,8 @@
-//! One group: members, offsets and lag; reset with a dry run, deletion of offsets and of the group.
+//! One group: members, offsets and lag; reset of offsets with a dry run; deletion of offsets and of the
+//! group.
 //!
-//! The name of a group may be anything, `..` too, which browsers would resolve in a path: it is in the query.
+//! The group id is in the query, because it may be any text, even `..`, which browsers would resolve in a
+//! path.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +22,7 @@ use crate::page::{Section, Shell, encode, figure, or_dash, see_other};
 use crate::problem::Problem;
 use crate::state::{Console, Note};
 
-/// Which group.
+/// The group in the query.
 #[derive(Deserialize)]
 pub struct Named {
     id: String,
@@ -31,7 +33,7 @@ pub fn path(group: &str) -> String {
     format!("/group?id={}", encode(group))
 }
 
-/// Shows it.
+/// Shows the group.
 pub async fn show(shell: Shell, Query(named): Query<Named>) -> Response {
     let group = group::read(shell.view(), &named.id).await;
     shell.answer(Section::Groups, shown(&named.id), group.map(|group| body(&shell, &group)))
@@ -204,7 +206,7 @@ fn changes(group: &Group) -> Markup {
     }
 }
 
-/// What a reset is asked for.
+/// The form for a reset.
 #[derive(Deserialize)]
 pub struct ResetQuery {
     id: String,
@@ -233,7 +235,7 @@ impl ResetQuery {
     }
 }
 
-/// Shows what a reset would do.
+/// Shows the plan of a reset.
 pub async fn ask_reset(shell: Shell, Query(query): Query<ResetQuery>) -> Response {
     let plan = async {
         group::plan(shell.view(), &query.id, &query.scope()?, ResetTo::read(&query.to, &query.value)?).await
@@ -276,14 +278,14 @@ fn plan_page(group: &str, steps: &[Step]) -> Markup {
     }
 }
 
-/// The offsets that were shown.
+/// The confirmed offsets, one `TOPIC PARTITION OFFSET` per line.
 #[derive(Deserialize)]
 pub struct Reset {
     id: String,
     offsets: String,
 }
 
-/// Sets the offsets that were shown.
+/// Sets the confirmed offsets.
 pub async fn reset(State(console): State<Console>, shell: Shell, Form(reset): Form<Reset>) -> Response {
     let done = async {
         let mut offsets = BTreeMap::new();
@@ -301,7 +303,7 @@ pub async fn reset(State(console): State<Console>, shell: Shell, Form(reset): Fo
     see_other(&console, &path(&reset.id), Note::of(done.await, "The offsets were reset."))
 }
 
-/// An offset of a group.
+/// A committed offset to delete.
 #[derive(Deserialize)]
 pub struct OffsetOf {
     id: String,
@@ -309,7 +311,7 @@ pub struct OffsetOf {
     partition: i32,
 }
 
-/// Deletes an offset.
+/// Deletes a committed offset.
 pub async fn delete_offset(
     State(console): State<Console>,
     shell: Shell,
@@ -321,14 +323,14 @@ pub async fn delete_offset(
     see_other(&console, &path(&of.id), Note::of(done, words))
 }
 
-/// A deletion, with the name that was typed.
+/// The form for a deletion, with the typed confirmation.
 #[derive(Deserialize)]
 pub struct Deletion {
     id: String,
     confirm: String,
 }
 
-/// Deletes the group, if its name was typed.
+/// Deletes the group if the typed name matches.
 pub async fn delete(
     State(console): State<Console>,
     shell: Shell,

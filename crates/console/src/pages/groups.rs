@@ -10,7 +10,7 @@ use crate::cluster::groups::{self, GroupList, GroupQuery};
 use crate::format;
 use crate::page::{Section, Shell, or_dash, pager};
 
-/// Shows it.
+/// Shows the groups.
 pub async fn list(shell: Shell, uri: Uri, Query(query): Query<GroupQuery>) -> Response {
     let list = groups::list(shell.view(), &query).await;
     shell.answer(Section::Groups, "Groups", list.map(|list| body(&uri, &query, &list)))
@@ -49,12 +49,12 @@ fn body(uri: &Uri, query: &GroupQuery, list: &GroupList) -> Markup {
     }
 }
 
-/// A name that may be empty.
+/// A group id, or a substitute if empty.
 pub fn shown(name: &str) -> &str {
     if name.is_empty() { "(empty name)" } else { name }
 }
 
-/// The state of a group.
+/// A badge for the state of a group.
 pub fn state(state: &str) -> Markup {
     let class = match state {
         "Stable" => "badge good",

@@ -1,4 +1,4 @@
-//! The lab: a run that takes place, a new one, the results and a comparison of two.
+//! The lab: the current run, a form for a new run, the results, and a comparison of two results.
 
 use axum::Form;
 use axum::extract::{Path, Query, State};
@@ -17,11 +17,11 @@ use crate::page::{Section, Shell, encode, figure, or_dash, see_other};
 use crate::problem::Problem;
 use crate::state::{Console, Note};
 
-/// A report has its style within it, and no script.
+/// A report contains its styles, and no script.
 const REPORT_POLICY: &str = "sandbox; default-src 'none'; style-src 'unsafe-inline'; form-action 'none'; base-uri 'none'; \
                              frame-ancestors 'none'";
 
-/// Shows it.
+/// Shows the lab.
 pub async fn show(shell: Shell, visitor: Visitor) -> Response {
     let overview = visitor.overview().await;
     let form = Creation { target: "embedded".to_owned(), ..Creation::default() };
@@ -71,7 +71,7 @@ fn run_now(shell: &Shell, run: &RunState) -> Markup {
             }
             @if !run.summary.is_empty() { pre class="card mono" tabindex="0" { (run.summary) } }
         }
-        // These parts are there from the start: the page's script fills them.
+        // These parts exist from the start, because the page's script only replaces their content.
         div id="run-rate" data-live[is_running] {
             @if samples.len() > 1 { (chart("Records per second", &samples, format::rate)) }
         }
@@ -113,7 +113,7 @@ fn micros(us: u64) -> String {
     }
 }
 
-/// A new run, as the form has it.
+/// The form for a new run.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 pub struct Creation {
@@ -133,7 +133,7 @@ impl Creation {
     }
 }
 
-/// A number, if one is given.
+/// Parses a number; none if empty.
 fn number<N: std::str::FromStr>(text: &str, what: &str) -> Result<Option<N>, Problem> {
     let text = text.trim();
     if text.is_empty() {
@@ -238,7 +238,7 @@ pub async fn start(
         Ok(name) => return see_other(&console, "/lab", Note::done(format!("{name} was started."))),
         Err(problem) => problem,
     };
-    // What was filled in stays, apart from the password.
+    // The form keeps its fields, except the password.
     let overview = visitor.overview().await;
     let page = overview.map(|overview| body(&shell, &visitor, &overview, &form, Some(&problem.message)));
     let mut response = shell.answer(Section::Lab, "Lab", page);
@@ -261,7 +261,7 @@ pub async fn delete(State(console): State<Console>, visitor: Visitor, Path(name)
     see_other(&console, "/lab", Note::of(outcome, format!("{name} was deleted.")))
 }
 
-/// Shows the report of a result, as the lab writes it.
+/// Shows the report of a result, as written by the lab.
 pub async fn report(shell: Shell, visitor: Visitor, Path(name): Path<String>) -> Response {
     match visitor.report(&name).await {
         Ok(page) => {
@@ -273,7 +273,7 @@ pub async fn report(shell: Shell, visitor: Visitor, Path(name): Path<String>) ->
     }
 }
 
-/// Which results are compared.
+/// Names of the two results to compare.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 pub struct Both {
@@ -357,7 +357,7 @@ fn row(ratio: &Ratio) -> Markup {
     }
 }
 
-/// A figure in its own unit.
+/// A figure without its unit, rounded.
 fn plain(value: f64) -> String {
     match value.abs() {
         large if large >= 1000.0 => format::count(value.round() as i64),

@@ -1,4 +1,4 @@
-//! Logging in and out. The cluster checks the password; the console keeps a session.
+//! Login and logout. The cluster checks the password; the console keeps a session.
 
 use axum::extract::{Query, State};
 use axum::http::header::SET_COOKIE;
@@ -14,13 +14,13 @@ use crate::problem::Problem;
 use crate::session::LIFETIME_MAX;
 use crate::state::{Console, LoginProblem};
 
-/// Where a login leads to.
+/// The page to open after the login.
 #[derive(Deserialize)]
 pub struct Next {
     next: Option<String>,
 }
 
-/// A login.
+/// The login form.
 #[derive(Deserialize)]
 pub struct Login {
     user: String,
@@ -28,7 +28,7 @@ pub struct Login {
     next: Option<String>,
 }
 
-/// Asks for a name and a password.
+/// Shows the login form.
 pub async fn ask(State(console): State<Console>, shell: Shell, Query(next): Query<Next>) -> Response {
     if !console.has_login() {
         return Redirect::to("/").into_response();
@@ -37,7 +37,7 @@ pub async fn ask(State(console): State<Console>, shell: Shell, Query(next): Quer
     shell.answer::<Problem>(Section::Login, "Log in", Ok(form))
 }
 
-/// Has the cluster check them.
+/// Asks the cluster to check the user name and password.
 pub async fn check(
     State(console): State<Console>,
     shell: Shell,
@@ -76,7 +76,7 @@ pub async fn end(State(console): State<Console>, headers: HeaderMap) -> Response
     response
 }
 
-/// A path of this console, never an address elsewhere.
+/// A path of this console. Addresses of other sites become `/`.
 fn own_path(next: Option<&str>) -> &str {
     let is_own = |next: &&str| {
         next.starts_with('/')

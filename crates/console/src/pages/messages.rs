@@ -1,6 +1,7 @@
-//! The messages of a topic: search by place, time, key, text and expression, a live tail, and one new message.
+//! The messages of a topic: search by position, time, key, text and expression; a live tail; sending one
+//! message.
 //!
-//! A search is bounded: so many messages, so many bytes of each, so much time. It ends with the request.
+//! A search has limits for the number of messages, their bytes and the time, and ends with the request.
 
 use axum::Form;
 use axum::extract::{Path, Query, State};
@@ -22,10 +23,11 @@ use crate::state::{Console, Note};
 use crate::tail;
 use crate::unseen::visible_markup;
 
-/// The partitions whose ends are in the address of a tail. With more, it begins where it is opened.
+/// Maximum partitions whose end offsets fit in the address of a tail. With more partitions, a tail starts at
+/// the time of its request.
 const PARTITIONS_MAX: usize = 200;
 
-/// Shows a search and its result.
+/// Shows a search with its result.
 pub async fn list(shell: Shell, Path(name): Path<String>, Query(mut query): Query<MessageQuery>) -> Response {
     if query.limit == 0 {
         query.limit = messages::MESSAGES_DEFAULT;
@@ -83,7 +85,7 @@ fn form(name: &str, query: &MessageQuery) -> Markup {
 
 fn result(name: &str, query: &MessageQuery, found: &Found) -> Markup {
     let shape = Shape::from_name(&query.shape).unwrap_or(Shape::Auto);
-    // The newest messages move.
+    // Only the newest messages have a live tail.
     let tail = query.from.is_empty().then(|| tail_path(name, query, found));
     html! {
         @if let Some(tail) = &tail {
@@ -101,7 +103,7 @@ fn result(name: &str, query: &MessageQuery, found: &Found) -> Markup {
     }
 }
 
-/// Where the live tail of a search is.
+/// The address of the live tail that continues a search.
 fn tail_path(name: &str, query: &MessageQuery, found: &Found) -> String {
     let ends = found.progress.partitions.iter().take(PARTITIONS_MAX + 1);
     let ends: Vec<String> = ends.map(|end| format!("{}:{}", end.partition, end.latest.0)).collect();
@@ -121,11 +123,11 @@ fn tail_path(name: &str, query: &MessageQuery, found: &Found) -> String {
     format!("{}/tail?limit={}&{}", path(name), query.limit, pairs.join("&"))
 }
 
-/// Where a tail begins, in a page's address.
+/// Start offsets of a tail, in the address.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 pub struct TailFrom {
-    /// `PARTITION:OFFSET` with commas.
+    /// `PARTITION:OFFSET` pairs, separated by commas.
     after: String,
 }
 
@@ -138,7 +140,7 @@ impl TailFrom {
     }
 }
 
-/// A live tail, of messages as a page shows them.
+/// A live tail with messages as HTML.
 pub async fn tail(
     State(console): State<Console>,
     shell: Shell,
@@ -162,7 +164,7 @@ pub async fn tail(
     }
 }
 
-/// The id of a message on a page.
+/// The element id of a message.
 fn id(message: &Message) -> String {
     format!("m-{}-{}", message.partition, message.offset.0)
 }
@@ -207,7 +209,7 @@ fn header_value(value: &Content, shape: Shape) -> Markup {
     html! { pre { (shown.text) } (more(shown.omitted_bytes)) }
 }
 
-/// What is not shown.
+/// The number of bytes that are not shown.
 fn more(bytes: usize) -> Markup {
     html! { @if bytes > 0 { span class="quiet" { " and " (format::bytes(bytes as u64)) " more" } } }
 }

@@ -1,4 +1,4 @@
-//! The pages: each handler reads through a view and writes HTML, or makes a change and leads to a page that shows it.
+//! The pages. A handler reads through a view and writes HTML, or makes a change and redirects to a page.
 
 mod access;
 mod brokers;
@@ -27,7 +27,7 @@ use crate::page::{self, Shell, is_api};
 use crate::problem::Problem;
 use crate::state::Console;
 
-/// All pages.
+/// Routes of all pages.
 pub fn routes() -> Router<Console> {
     Router::new()
         .route("/", get(overview::show))
@@ -80,7 +80,7 @@ pub fn routes() -> Router<Console> {
         .route("/assets/{name}", get(assets::serve))
 }
 
-/// What is not there.
+/// The answer for unknown paths.
 pub async fn missing(shell: Shell, uri: Uri) -> Response {
     let problem = Problem::missing(format!("There is nothing at {}", uri.path()));
     match is_api(uri.path()) {

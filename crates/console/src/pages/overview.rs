@@ -1,4 +1,4 @@
-//! The first page: what is wrong, how much flows, who is there.
+//! The first page: alerts, throughput, brokers.
 
 use axum::response::Response;
 use maud::{Markup, html};
@@ -10,7 +10,7 @@ use crate::cluster::rates::Point;
 use crate::format;
 use crate::page::{Section, Shell, figure, or_dash};
 
-/// Shows it.
+/// Shows the overview.
 pub async fn show(shell: Shell) -> Response {
     let overview = overview::read(shell.view()).await;
     shell.answer(Section::Overview, "Overview", overview.map(|overview| body(&overview)))

@@ -1,4 +1,4 @@
-//! The replicas of a topic on brokers: moves with a plan shown first, how far they are, and elections of leaders.
+//! The replicas of a topic: moves with a plan and progress, and leader elections.
 
 use axum::Form;
 use axum::extract::{Path, Query, State};
@@ -14,7 +14,7 @@ use crate::page::{Section, Shell, or_dash, see_other};
 use crate::problem::Problem;
 use crate::state::{Console, Note};
 
-/// A plan that is asked for.
+/// A request for a plan of moves.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 pub struct Asked {
@@ -24,7 +24,7 @@ pub struct Asked {
     plan: String,
 }
 
-/// Shows moves that are going on, the plan that is asked for, and the forms.
+/// Shows the current moves, the requested plan, and the forms.
 pub async fn show(shell: Shell, Path(name): Path<String>, Query(asked): Query<Asked>) -> Response {
     let body = async {
         let moving = moves::progress(shell.view(), &name).await?;
@@ -142,7 +142,7 @@ fn planned(name: &str, plan: &MovePlan) -> Markup {
     }
 }
 
-/// A plan in a form: `0:1,2>2,3` for each partition, with semicolons.
+/// A plan as a form value: `0:1,2>2,3` per partition, separated by semicolons.
 fn written(moves: &[MoveLine]) -> String {
     let ids = |ids: &[i32]| ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
     let moves = moves.iter().map(|one| format!("{}:{}>{}", one.partition, ids(&one.from), ids(&one.to)));
@@ -163,7 +163,7 @@ fn read(text: &str) -> Result<Vec<MoveTo>, Problem> {
     text.split(';').filter(|part| !part.is_empty()).map(one).collect()
 }
 
-/// A plan to begin.
+/// The form for starting moves.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 pub struct Begin {
@@ -171,7 +171,7 @@ pub struct Begin {
     throttle: String,
 }
 
-/// Begins the moves of a plan.
+/// Starts the moves of a plan.
 pub async fn begin(
     State(console): State<Console>,
     shell: Shell,
@@ -240,7 +240,7 @@ fn elections(name: &str) -> Markup {
     }
 }
 
-/// An election.
+/// The form for an election.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 pub struct Elect {
@@ -249,7 +249,7 @@ pub struct Elect {
     confirm: String,
 }
 
-/// Has leaders elected.
+/// Elects leaders.
 pub async fn elect(
     State(console): State<Console>,
     shell: Shell,

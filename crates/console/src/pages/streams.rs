@@ -1,4 +1,4 @@
-//! Streams of this node: the list, a new one with checking while it is written, and one with its stages.
+//! Streams of this node: the list, an editor with live checks, and one stream with its stages.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ use crate::problem::Problem;
 use crate::state::{Console, Note};
 use crate::streams::{self, StageRate, Suggestion};
 
-/// The name under which a line is checked that has none yet.
+/// Placeholder name for checking a stream without a name.
 const UNNAMED: &str = "stream";
 
 /// The streams of this node.
@@ -39,7 +39,7 @@ pub fn host(console: &Console) -> Result<Host, Problem> {
     starting.borrow().clone().ok_or(unavailable)
 }
 
-/// Why a verb failed.
+/// Maps a failed operation to a problem.
 pub fn problem(error: &HostError) -> Problem {
     let status = match error {
         HostError::NoSuchStream { .. } | HostError::NoSuchStage { .. } => StatusCode::NOT_FOUND,
@@ -51,7 +51,7 @@ pub fn problem(error: &HostError) -> Problem {
     Problem { status, ..Problem::wrong(error.to_string()) }
 }
 
-/// Shows the list.
+/// Shows the streams.
 pub async fn list(State(console): State<Console>, shell: Shell) -> Response {
     let body = host(&console).map(|host| {
         let streams = host.list();
@@ -102,7 +102,7 @@ pub fn path(name: &str) -> String {
     format!("/streams/{}", encode(name))
 }
 
-/// A new stream, as the form has it.
+/// The form for a new stream.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 pub struct Creation {
@@ -111,7 +111,7 @@ pub struct Creation {
     deploy: String,
 }
 
-/// Asks for a new stream.
+/// Shows the form for a new stream.
 pub async fn ask_creation(State(console): State<Console>, shell: Shell) -> Response {
     let form = host(&console)
         .map(|_| creation_form(&Creation { deploy: "on".to_owned(), ..Creation::default() }, None));
@@ -167,7 +167,7 @@ pub async fn create(
     }
 }
 
-/// Completes a verb on the runtime of the streams, even if the browser goes away.
+/// Completes an operation on the runtime of the streams, even if the browser disconnects.
 async fn complete<F>(host: &Host, recorder: Recorder, change: Change, verb: F) -> Result<(), Problem>
 where
     F: Future<Output = Result<(), HostError>> + Send + 'static,
@@ -175,7 +175,7 @@ where
     rest::complete(host, recorder, change, verb).await.map_err(|error| problem(&error))
 }
 
-/// What is to be checked.
+/// A stream definition to check.
 #[derive(Deserialize)]
 pub struct Line {
     #[serde(default)]
@@ -184,14 +184,14 @@ pub struct Line {
     cursor: usize,
 }
 
-/// What is wrong with a line, and what could stand at the cursor.
+/// The fault in a definition, and suggestions for the cursor position.
 #[derive(Serialize)]
 struct Checked {
     message: Option<String>,
     suggestions: Vec<Suggestion>,
 }
 
-/// Checks a line while it is written.
+/// Checks a definition while the user types.
 pub async fn check(State(console): State<Console>, Query(line): Query<Line>) -> Response {
     let host = match host(&console) {
         Ok(host) => host,
@@ -203,7 +203,7 @@ pub async fn check(State(console): State<Console>, Query(line): Query<Line>) -> 
     page::json(StatusCode::OK, &Checked { message: wrong.map(|wrong| wrong.to_string()), suggestions })
 }
 
-/// Shows one.
+/// Shows one stream with its stages.
 pub async fn show(State(console): State<Console>, shell: Shell, Path(name): Path<String>) -> Response {
     let status = |host: Host| {
         let status = host.status(&name).map_err(|error| problem(&error))?;
@@ -329,7 +329,7 @@ fn changes(status: &StreamStatus) -> Markup {
     }
 }
 
-/// What a verb needs besides the name in the path.
+/// The form of an operation.
 #[derive(Deserialize, Default)]
 pub struct Verb {
     #[serde(default)]

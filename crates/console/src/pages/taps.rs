@@ -1,4 +1,4 @@
-//! What flows out of a stage of a stream: the newest messages.
+//! The newest messages in the output of a stage of a stream.
 
 use axum::extract::{Path, State};
 use axum::response::Response;
@@ -19,7 +19,7 @@ pub fn path(stream: &str, stage: &str) -> String {
     format!("{}/taps/{}", streams::path(stream), encode(stage))
 }
 
-/// Shows it.
+/// Shows the newest messages.
 pub async fn look_at(
     State(console): State<Console>,
     shell: Shell,

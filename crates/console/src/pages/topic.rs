@@ -1,4 +1,4 @@
-//! One topic: partitions, configuration, and its changes.
+//! One topic: partitions, configuration, and changes.
 
 use axum::Form;
 use axum::extract::{Path, Query, State};
@@ -16,10 +16,10 @@ use crate::page::{Section, Shell, encode, figure, or_dash, pager, see_other};
 use crate::problem::Problem;
 use crate::state::{Console, Note};
 
-/// Partitions on a page.
+/// Partitions per page.
 const PER_PAGE: usize = 200;
 
-/// A page of partitions.
+/// The page number of the partition list.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 pub struct Paged {
@@ -63,7 +63,7 @@ pub async fn configure(
     see_other(&console, &format!("{}/configuration", path(&name)), Note::of(done, words))
 }
 
-/// Adds partitions.
+/// The form for adding partitions.
 #[derive(Deserialize)]
 pub struct Growth {
     partitions: i32,
@@ -80,13 +80,13 @@ pub async fn grow(
     see_other(&console, &path(&name), Note::of(done, format!("{name} has {} partitions.", growth.partitions)))
 }
 
-/// A deletion, with the name that was typed.
+/// The form for a deletion, with the typed confirmation.
 #[derive(Deserialize)]
 pub struct Deletion {
     confirm: String,
 }
 
-/// Deletes the topic, if its name was typed.
+/// Deletes the topic if the typed name matches.
 pub async fn delete(
     State(console): State<Console>,
     shell: Shell,
@@ -103,7 +103,7 @@ pub async fn delete(
     }
 }
 
-/// A new topic, as the form has it.
+/// The form for a new topic.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 pub struct Creation {
@@ -113,7 +113,7 @@ pub struct Creation {
     configuration: String,
 }
 
-/// Asks for a new topic.
+/// Shows the form for a new topic.
 pub async fn ask_creation(shell: Shell) -> Response {
     shell.answer::<Problem>(Section::Topics, "Create a topic", Ok(creation_form(&Creation::default(), None)))
 }
@@ -191,7 +191,7 @@ pub fn path(name: &str) -> String {
     format!("/topics/{}", encode(name))
 }
 
-/// What there is about a topic.
+/// The tabs of the pages about a topic.
 pub fn tabs(name: &str, shown: &str) -> Markup {
     let path = path(name);
     let tabs = [

@@ -9,7 +9,7 @@ use crate::cluster::topics::{self, TopicList, TopicQuery, TopicRow};
 use crate::format;
 use crate::page::{Section, Shell, encode, or_dash, pager};
 
-/// Shows it.
+/// Shows the topics.
 pub async fn list(shell: Shell, uri: Uri, Query(query): Query<TopicQuery>) -> Response {
     let list = topics::list(shell.view(), &query).await;
     shell.answer(Section::Topics, "Topics", list.map(|list| body(&shell, &uri, &query, &list)))

@@ -17,7 +17,7 @@ use crate::page::{Section, Shell, encode, figure, or_dash, pager, see_other};
 use crate::problem::Problem;
 use crate::state::{Console, Note};
 
-/// Shows the list.
+/// Shows the transactional ids.
 pub async fn list(shell: Shell, uri: Uri, Query(query): Query<TransactionQuery>) -> Response {
     let list = transactions::list(shell.view(), &query).await;
     shell.answer(Section::Transactions, "Transactions", list.map(|list| body(&uri, &query, &list)))
@@ -71,13 +71,13 @@ fn state(state: &str) -> Markup {
     html! { span class=(class) { (state) } }
 }
 
-/// Which transaction.
+/// The transactional id in the query.
 #[derive(Deserialize)]
 pub struct Named {
     id: String,
 }
 
-/// Shows one.
+/// Shows one transactional id.
 pub async fn show(shell: Shell, Query(named): Query<Named>) -> Response {
     let transaction = transactions::read(shell.view(), &named.id).await;
     let body = transaction.map(|transaction| {
@@ -103,14 +103,14 @@ fn end(transaction: &Transaction) -> Markup {
     }
 }
 
-/// A transactional id to fence, as it was typed.
+/// The form for fencing, with the typed confirmation.
 #[derive(Deserialize)]
 pub struct Fencing {
     id: String,
     confirm: String,
 }
 
-/// Ends the transaction of a transactional id, if its name was typed.
+/// Ends the transaction of a transactional id if the typed id matches.
 pub async fn fence(State(console): State<Console>, shell: Shell, Form(form): Form<Fencing>) -> Response {
     let page = format!("/transaction?id={}", encode(&form.id));
     if form.confirm != form.id {
@@ -184,14 +184,14 @@ fn abort_path(topic: &str, partition: i32, start: i64) -> String {
     format!("{}/abort-transaction?partition={partition}&start={start}", super::topic::path(topic))
 }
 
-/// An open transaction in a partition.
+/// The first offset of an open transaction in a partition.
 #[derive(Deserialize)]
 pub struct Open {
     partition: i32,
     start: i64,
 }
 
-/// Shows an open transaction, and asks whether to abort it.
+/// Shows an open transaction, and asks for confirmation to abort it.
 pub async fn ask_abort(shell: Shell, Path(name): Path<String>, Query(open): Query<Open>) -> Response {
     let abortion = Abortion { partition: open.partition, start: open.start };
     let open = transactions::open(shell.view(), &name, &abortion).await;
@@ -229,7 +229,7 @@ fn abort_form(name: &str, open: &OpenLine) -> Markup {
     }
 }
 
-/// A transaction to abort, with what was typed.
+/// The form for aborting a transaction, with the typed confirmation.
 #[derive(Deserialize)]
 pub struct Aborting {
     partition: i32,
@@ -237,7 +237,7 @@ pub struct Aborting {
     confirm: String,
 }
 
-/// Aborts a transaction in a partition, if its name was typed.
+/// Aborts a transaction in one partition if the typed name matches.
 pub async fn abort(
     State(console): State<Console>,
     shell: Shell,

@@ -13,7 +13,7 @@ use crate::page::{Section, Shell, see_other};
 use crate::problem::Problem;
 use crate::state::{Console, Note};
 
-/// The limits that Kafka has, with what they are about.
+/// Kafka's quota names, with descriptions.
 const LIMITS: [(&str, &str); 5] = [
     ("producer_byte_rate", "bytes produced per second"),
     ("consumer_byte_rate", "bytes consumed per second"),
@@ -48,7 +48,7 @@ pub async fn set_password(
     )
 }
 
-/// A credential.
+/// The form for removing a credential.
 #[derive(Deserialize)]
 pub struct Credential {
     name: String,
@@ -122,7 +122,7 @@ pub async fn quotas(shell: Shell) -> Response {
     shell.answer(Section::Quotas, "Quotas", body)
 }
 
-/// A quota, as a form has it.
+/// The form for a quota.
 #[derive(Deserialize)]
 pub struct QuotaForm {
     #[serde(default)]
@@ -131,7 +131,7 @@ pub struct QuotaForm {
     client: String,
     #[serde(default)]
     ip: String,
-    /// The entity of a quota that is shown, as JSON.
+    /// The entity of a listed quota, as JSON.
     #[serde(default)]
     entity: String,
     limit: String,
@@ -143,7 +143,7 @@ impl QuotaForm {
     fn read(&self) -> Result<QuotaChange, Problem> {
         let mut entity: BTreeMap<String, Option<String>> = BTreeMap::new();
         if self.entity.is_empty() {
-            // A star is the default, an empty field is not part of the entity.
+            // A star selects the default entity; an empty field is not part of the entity.
             for (kind, name) in [("user", &self.user), ("client-id", &self.client), ("ip", &self.ip)] {
                 match name.trim() {
                     "" => {}

@@ -1,4 +1,4 @@
-//! Decisions, as Kafka's `StandardAuthorizer` makes them.
+//! Authorization decisions, as in Kafka's `StandardAuthorizer`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,21 +7,21 @@ use super::index::{Asked, Found, Hosts, Index};
 use super::terms::{Acl, Operation, ResourceType};
 use crate::Principal;
 
-/// What holds whatever the ACLs say: `super.users`, `allow.everyone.if.no.acl.found`.
+/// Rules besides the ACLs: `super.users` and `allow.everyone.if.no.acl.found`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
-    /// Principals that may do everything.
+    /// Principals with all permissions.
     pub super_users: Vec<Principal>,
-    /// Whether a resource without any ACL is open to everybody.
+    /// True if a resource without any ACL is open to all principals.
     pub allow_everyone_if_no_acl_found: bool,
 }
 
-/// A decision, with its reason for logs.
+/// A decision with its reason, for logs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// Whether it may be done.
+    /// True if the operation is allowed.
     pub is_allowed: bool,
-    /// Why.
+    /// The reason for the decision.
     pub reason: Reason,
 }
 
@@ -31,29 +31,29 @@ impl Answer {
     }
 }
 
-/// Why something is allowed or denied.
+/// The reason for a decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// The principal is one of `super.users`.
     SuperUser,
-    /// This rule matches.
+    /// The matching ACL.
     Acl(Arc<Acl>),
-    /// No rule of this resource matches; `allow.everyone.if.no.acl.found` decided, where the resource has none at all.
+    /// No matching ACL. If the resource has no ACLs, `allow.everyone.if.no.acl.found` decides.
     NoMatch,
 }
 
-/// The name that Kafka asks about where any resource of a kind would do.
+/// The name that Kafka authorizes if any resource of a type would do.
 const ANY_NAME: &str = "hardcode";
 
-/// All rules. Cheap to clone; a changed clone shares what did not change. A decision costs less than a microsecond with
-/// 100,000 ACLs, and allocates nothing.
+/// All rules. A clone is cheap and shares all unchanged parts. A decision takes less than a microsecond with
+/// 100,000 ACLs, and does not allocate.
 ///
-/// As in Kafka, a literal `*` covers all names but the longer ones that begin with `*` themselves.
+/// As in Kafka, a literal `*` covers all names except longer ones that begin with `*`.
 #[derive(Clone, Debug, Default)]
 pub struct Authorizer {
     super_users: Arc<BTreeSet<Principal>>,
     allow_everyone_if_no_acl_found: bool,
-    /// By the number of the kind of resource.
+    /// Indexes by the code of the resource type.
     indexes: [Index; KINDS],
     len: usize,
 }
@@ -61,7 +61,7 @@ pub struct Authorizer {
 const KINDS: usize = ResourceType::ALL.len() + 1;
 
 impl Authorizer {
-    /// Decides by these rules.
+    /// Creates an authorizer from rules and ACLs.
     pub fn new(rules: Rules, acls: impl IntoIterator<Item = Acl>) -> Authorizer {
         let mut authorizer = Authorizer {
             super_users: Arc::new(rules.super_users.into_iter().collect()),
@@ -74,23 +74,23 @@ impl Authorizer {
         authorizer
     }
 
-    /// How many ACLs there are.
+    /// The number of ACLs.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are no ACLs.
+    /// True without ACLs.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Adds an ACL; one that is there already counts twice.
+    /// Adds an ACL. A duplicate counts again.
     pub fn add(&mut self, acl: Acl) {
         self.indexes[acl.resource_type as usize].add(&Arc::new(acl));
         self.len += 1;
     }
 
-    /// Removes an ACL, once. Returns whether it was there.
+    /// Removes one occurrence of an ACL. False if the ACL is unknown.
     pub fn remove(&mut self, acl: &Acl) -> bool {
         let is_known = self.contains(acl);
         if is_known {
@@ -100,13 +100,13 @@ impl Authorizer {
         is_known
     }
 
-    /// Whether this very ACL is there.
+    /// True if exactly this ACL exists.
     pub fn contains(&self, acl: &Acl) -> bool {
         self.indexes[acl.resource_type as usize].contains(acl)
     }
 
-    /// Whether a principal may do something from this host on one resource. The host is as in
-    /// [`host_address`](super::host_address).
+    /// Decides if a principal on this host may do an operation on one resource. The format of `host` is that
+    /// of [`host_address`](super::host_address).
     pub fn authorize(
         &self,
         principal: &Principal,
@@ -130,8 +130,9 @@ impl Authorizer {
         }
     }
 
-    /// Whether a principal may do something from this host on at least one resource of a kind, now or once it exists
-    /// (`Authorizer.authorizeByResourceType`). Here only rules for the very operation, or for all, count.
+    /// Decides if a principal on this host may do an operation on at least one existing or future resource of
+    /// a type (`Authorizer.authorizeByResourceType`). Besides the check of the placeholder name, only ACLs
+    /// for this operation or for all operations count.
     pub fn authorize_by_resource_type(
         &self,
         principal: &Principal,
@@ -166,7 +167,8 @@ impl Authorizer {
     }
 }
 
-/// The text by which ACLs name a principal. A colon ends the type there, so a type that has one is nobody's.
+/// The principal name in ACLs. A colon ends the type there, so no ACL can name a principal with a colon in
+/// its type.
 fn named_in_acls(principal: &Principal) -> &str {
     if principal.kind().contains(':') { "" } else { principal.as_str() }
 }

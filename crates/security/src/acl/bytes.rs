@@ -1,8 +1,8 @@
-//! Short byte strings without a place of their own on the heap: each such place may be a cache line to wait for.
+//! Short byte strings stored inline: each heap allocation could cost a cache miss.
 
 use std::ops::Deref;
 
-/// Bytes that are here up to `FEW`, and on the heap beyond.
+/// Bytes stored inline up to `FEW`, and on the heap beyond.
 #[derive(Clone, Debug)]
 pub(super) enum Bytes<const FEW: usize> {
     Few { len: u8, bytes: [u8; FEW] },

@@ -1,4 +1,4 @@
-//! What a new ACL must be.
+//! Validation of new ACLs.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use super::terms::{Acl, Operation, PatternType, Permission, ResourceType};
 /// The name of the only resource of the kind `Cluster`.
 pub const CLUSTER_NAME: &str = "kafka-cluster";
 
-/// An ACL as requests and records have it: numbers and texts.
+/// An ACL in the form of requests and records, with codes and texts.
 #[derive(Clone, Copy, Debug)]
 pub struct RawAcl<'a> {
     /// As [`Acl::resource_type`].
@@ -26,20 +26,20 @@ pub struct RawAcl<'a> {
     pub permission: i8,
 }
 
-/// An ACL that cannot be. The words are Kafka's.
+/// An invalid ACL, with Kafka's messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InvalidAcl {
-    /// The cluster has one name.
+    /// A wrong name for the cluster resource, which has only one.
     ClusterName,
-    /// No name.
+    /// An empty resource name.
     EmptyName,
-    /// The kind of resource is unknown, or any.
+    /// The resource type is unknown or `ANY`.
     ResourceType(&'static str),
-    /// The kind of pattern is unknown, or for filters.
+    /// The pattern type is unknown or only for filters.
     PatternType(&'static str),
-    /// The operation is unknown, or any.
+    /// The operation is unknown or `ANY`.
     Operation(&'static str),
-    /// The permission is unknown, or any.
+    /// The permission is unknown or `ANY`.
     Permission(&'static str),
     /// The principal has no type.
     Principal(String),
@@ -70,8 +70,8 @@ impl std::error::Error for InvalidAcl {}
 const UNKNOWN: &str = "UNKNOWN";
 
 impl Acl {
-    /// The ACL that a request wants to create. Kafka lets any operation stand with any kind of resource, and takes hosts as
-    /// they are: so does this.
+    /// The ACL of a create request. As in Kafka, any operation may go with any resource type, and hosts are
+    /// not validated.
     pub fn to_create(raw: RawAcl<'_>) -> Result<Acl, InvalidAcl> {
         if raw.resource_type == ResourceType::Cluster.code() && raw.resource_name != CLUSTER_NAME {
             return Err(InvalidAcl::ClusterName);
@@ -86,7 +86,7 @@ impl Acl {
         }
     }
 
-    /// The ACL of a record: only its numbers are checked.
+    /// The ACL of a record. Only the codes are checked.
     pub fn from_record(raw: RawAcl<'_>) -> Result<Acl, InvalidAcl> {
         let resource_type = match ResourceType::from_code(raw.resource_type) {
             Some(ResourceType::Any) => return Err(InvalidAcl::ResourceType(ResourceType::Any.name())),

@@ -1,50 +1,51 @@
-//! Decisions as they are logged, in Kafka's words (`kafka.authorizer.logger`), and noted by whatever keeps a trail of them.
+//! Decisions in the words of Kafka's authorizer log (`kafka.authorizer.logger`), for the log and for the
+//! audit trail.
 //!
-//! What was denied is logged at info, what was allowed at debug. Where a decision only filters an answer, so that nobody is
-//! refused anything, it is logged at trace.
+//! Denials are logged at info and permissions at debug. Decisions that only filter a response, without
+//! refusing a request, are logged at trace.
 
 use std::fmt;
 
 use super::authorizer::{Answer, Reason};
 use super::terms::{Acl, Operation, PatternType, ResourceType};
 
-/// Kafka's name of the log.
+/// Kafka's logger name.
 const TARGET: &str = "kafka.authorizer.logger";
 
-/// One decision.
+/// One decision with its request, for the log and the audit trail.
 #[derive(Clone, Copy)]
 pub struct Decision<'a> {
-    /// Who asked.
+    /// The principal of the request.
     pub principal: &'a str,
-    /// Its address, as ACLs name it.
+    /// The host of the principal, in the format of ACLs.
     pub host: &'a str,
-    /// The API, or what else was asked for.
+    /// The API, or another description of the request.
     pub request: fmt::Arguments<'a>,
-    /// The operation.
+    /// The operation that the request needs.
     pub operation: Operation,
-    /// The kind of resource.
+    /// The resource type.
     pub resource_type: ResourceType,
-    /// Its name.
+    /// The resource name.
     pub resource_name: &'a str,
-    /// How often the request names the resource.
+    /// The number of references to the resource in the request.
     pub count: usize,
-    /// The outcome.
+    /// The decision with its reason.
     pub answer: &'a Answer,
 }
 
-/// Which outcomes grant or refuse something; the others only filter an answer.
+/// The outcomes that grant or refuse a request. Other outcomes only filter a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Logged {
     /// A denial refuses, a permission grants.
     Both,
-    /// A denial refuses nothing: something else may allow the same, or the resource is left out of a list.
+    /// A denial refuses nothing: another permission may suffice, or the response omits the resource.
     IfAllowed,
-    /// The decision is one of the operations that an answer lists.
+    /// The decision only fills a response's list of authorized operations.
     Neither,
 }
 
 impl Logged {
-    /// Whether an outcome grants or refuses something.
+    /// True if an outcome grants or refuses a request.
     pub fn matters(self, is_allowed: bool) -> bool {
         match is_allowed {
             true => self != Logged::Neither,
@@ -52,7 +53,7 @@ impl Logged {
         }
     }
 
-    /// Whether the log takes an outcome at present.
+    /// True if the logger is enabled for an outcome.
     pub fn is_taken(self, is_allowed: bool) -> bool {
         match (self.matters(is_allowed), is_allowed) {
             (true, false) => tracing::enabled!(target: TARGET, tracing::Level::INFO),
@@ -63,10 +64,10 @@ impl Logged {
 }
 
 impl Decision<'_> {
-    /// Writes the line, if the log takes it.
+    /// Logs the decision, if the logger is enabled.
     pub fn log(&self, logged: Logged) {
         match (logged.matters(self.answer.is_allowed), self.answer.is_allowed) {
-            // The address bounds the number of lines that one client can cause.
+            // The `address` field lets the logger limit the lines that one client causes.
             (true, false) => tracing::info!(target: TARGET, address = %self.host, "{self}"),
             (true, true) => tracing::debug!(target: TARGET, "{self}"),
             (false, _) => tracing::trace!(target: TARGET, "{self}"),
@@ -86,12 +87,12 @@ impl Reason {
     }
 }
 
-/// What decided.
+/// The kind of rule that decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule<'a> {
     /// The principal is one of `super.users`.
     SuperUser,
-    /// An ACL.
+    /// This ACL matches.
     MatchingAcl(&'a Acl),
     /// `allow.everyone.if.no.acl.found`.
     DefaultAllow,
@@ -100,7 +101,7 @@ pub enum Rule<'a> {
 }
 
 impl Rule<'_> {
-    /// Its kind.
+    /// The rule name in Kafka's log.
     pub fn name(self) -> &'static str {
         match self {
             Rule::SuperUser => "SuperUser",
@@ -120,7 +121,7 @@ impl fmt::Display for Rule<'_> {
     }
 }
 
-/// An ACL as Kafka's authorizer writes it.
+/// An ACL in the format of Kafka's authorizer log.
 pub struct AclInWords<'a>(pub &'a Acl);
 
 impl fmt::Display for AclInWords<'_> {
@@ -158,7 +159,7 @@ impl fmt::Display for Decision<'_> {
 }
 
 impl ResourceType {
-    /// The kind as this log names it.
+    /// The resource type in Kafka's authorizer log.
     pub fn in_words(self) -> &'static str {
         match self {
             ResourceType::Any => "Any",

@@ -1,32 +1,32 @@
-//! Which ACLs are meant: the filters of DescribeAcls and DeleteAcls.
+//! Filters of ACLs, for DescribeAcls and DeleteAcls.
 
 use super::terms::{Acl, Operation, PatternType, Permission, ResourceType};
 
-/// A filter (`AclBindingFilter`). `Any` and `None` are no condition.
+/// A filter (`AclBindingFilter`). `Any` and `None` match everything.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AclFilter {
-    /// The kind of resource.
+    /// The resource type.
     pub resource_type: ResourceType,
-    /// Its name. With `PatternType::Match` it is the name of a resource, and all patterns that cover it are meant.
+    /// The resource name. With `PatternType::Match`, the filter selects all patterns that cover this name.
     pub resource_name: Option<String>,
-    /// How the pattern's name is meant.
+    /// The pattern type.
     pub pattern_type: PatternType,
-    /// The principal as text.
+    /// The principal as text, such as `User:alice`.
     pub principal: Option<String>,
-    /// The peer's address.
+    /// The peer address; matched exactly.
     pub host: Option<String>,
-    /// The operation.
+    /// The operation; `Any` matches all.
     pub operation: Operation,
-    /// Allowed or denied.
+    /// Allow or deny; `Any` matches both.
     pub permission: Permission,
 }
 
-/// A filter has a number that this release does not know.
+/// A filter code that this release does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnknownInFilter {
-    /// For the kind of resource, or of pattern.
+    /// The resource type or the pattern type.
     Pattern,
-    /// For the operation, or the permission.
+    /// The operation or the permission.
     Entry,
 }
 
@@ -41,7 +41,7 @@ impl std::fmt::Display for UnknownInFilter {
 
 impl std::error::Error for UnknownInFilter {}
 
-/// A filter as requests have it: numbers and texts.
+/// A filter in the form of requests, with codes and texts.
 #[derive(Clone, Copy, Debug)]
 pub struct RawFilter<'a> {
     /// As [`AclFilter::resource_type`].
@@ -77,7 +77,7 @@ impl TryFrom<RawFilter<'_>> for AclFilter {
 }
 
 impl AclFilter {
-    /// Whether an ACL is meant.
+    /// True if the filter selects this ACL.
     pub fn matches(&self, acl: &Acl) -> bool {
         let equal = |wanted: &Option<String>, text: &String| wanted.as_ref().is_none_or(|w| w == text);
         (self.resource_type == ResourceType::Any || self.resource_type == acl.resource_type)

@@ -1,9 +1,9 @@
-//! The text of a peer's address, as ACLs name it.
+//! The text form of peer addresses in ACLs.
 
 use std::net::IpAddr;
 
-/// As Java writes an address: IPv6 in eight groups without leading zeros and without an abbreviation, and an IPv4 address
-/// within IPv6 as IPv4.
+/// The address in Java's format: IPv6 in eight groups without leading zeros or abbreviation, and IPv4-mapped
+/// IPv6 as IPv4.
 pub fn host_address(address: IpAddr) -> String {
     match address.to_canonical() {
         IpAddr::V4(address) => address.to_string(),

@@ -1,6 +1,6 @@
-//! ACLs in the order in which decisions ask for them: kind of resource, principal, name, host. What an answer costs follows
-//! from the lengths of these texts and from how many patterns of the principal cover the name, not from how many ACLs there
-//! are. A copy shares everything; a change copies one path.
+//! ACLs indexed in the order of a decision: resource type, principal, name, host. The cost of a decision
+//! depends on the lengths of these texts and on the number of patterns of the principal that cover the name,
+//! not on the number of ACLs. A clone shares all nodes, and a change copies one path.
 
 use std::sync::Arc;
 
@@ -11,37 +11,37 @@ use super::trie::Trie;
 const WILDCARD: &str = "*";
 const EVERYONE: &str = "User:*";
 
-/// The rules of a kind of resource.
+/// The ACLs of one resource type.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Index {
     of_everyone: Option<Arc<Patterns>>,
-    /// By principal, and nothing.
+    /// Patterns by principal; the second text is empty.
     of_principals: Table<Arc<Patterns>>,
-    /// By principal and literal name: again what is in `Patterns`, for decisions.
+    /// Hosts by principal and literal name: a copy of the literals in `Patterns`, for fast decisions.
     of_literals: Table<Hosts>,
-    /// How many rules there are, whoever they are for: by literal name and nothing, by prefix.
+    /// Numbers of ACLs for all principals, by literal name (the second text is empty) and by prefix.
     literals: Table<u32>,
     prefixes: Trie<u32>,
 }
 
-/// What one principal may do, by names.
+/// The ACLs of one principal, by name.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Patterns {
-    /// Literal names but `*`.
+    /// Literal names except `*`.
     literals: Trie<Arc<Hosts>>,
     prefixes: Trie<Arc<Hosts>>,
-    /// The rules of the literal `*`.
+    /// The ACLs of the literal `*`.
     of_all: Option<Arc<Hosts>>,
 }
 
-/// What one principal may do on one pattern, by hosts.
+/// The ACLs of one principal and pattern, by host.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Hosts {
     everywhere: Operations,
     somewhere: Trie<Operations>,
 }
 
-/// The rules of one principal, pattern and host: the operations as bits, and the rules themselves.
+/// The ACLs of one principal, pattern and host, with their operations as bits.
 #[derive(Clone, Debug, Default)]
 struct Operations {
     denied: u16,
@@ -49,7 +49,7 @@ struct Operations {
     acls: Rules,
 }
 
-/// Mostly one, and then without another place to look at.
+/// Usually a single ACL, which avoids an allocation.
 #[derive(Clone, Debug, Default)]
 enum Rules {
     #[default]
@@ -80,7 +80,7 @@ impl Rules {
     }
 }
 
-/// What is asked: the bits of the operations of rules that deny it, and of those that allow it.
+/// The operations of ACLs that deny or allow a request, as bits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked {
     denying: u16,
@@ -92,7 +92,7 @@ fn bit(operation: Operation) -> u16 {
 }
 
 impl Asked {
-    /// Whoever may do more than describe may describe. A denial is meant as it says.
+    /// DESCRIBE and DESCRIBE_CONFIGS are also allowed by stronger operations. Denials imply nothing.
     pub fn of(operation: Operation) -> Asked {
         use Operation::*;
         let implied_by: &[Operation] = match operation {
@@ -105,19 +105,19 @@ impl Asked {
         Asked { allowing, ..exact }
     }
 
-    /// By rules for this operation, or for all.
+    /// Matches only ACLs for this operation or for all operations.
     pub fn exactly(operation: Operation) -> Asked {
         let bits = bit(operation) | bit(Operation::All);
         Asked { denying: bits, allowing: bits }
     }
 }
 
-/// The rules that decide, if any.
+/// The deciding ACL, if any.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Found<'a> {
     Denied(&'a Arc<Acl>),
     Allowed(&'a Arc<Acl>),
-    /// None decides; whether some for this principal are about the name.
+    /// No ACL decides. `is_covered` is true if an ACL of the principal or of `User:*` covers the name.
     Nothing {
         is_covered: bool,
     },
@@ -133,7 +133,7 @@ impl Operations {
         found.expect("the bits are those of the rules")
     }
 
-    /// Counts the bits again after a change of the rules.
+    /// Recomputes the bits after a change of the ACLs.
     fn count(&mut self) {
         let of = |permission| {
             let acls = self.acls.iter().filter(|acl| acl.permission == permission);
@@ -190,7 +190,7 @@ impl Hosts {
     }
 }
 
-/// Whether the literal `*` covers a name. Kafka takes it for a common literal where a longer name begins with it.
+/// True if the literal `*` covers a name. In Kafka it does not cover longer names that begin with `*`.
 fn is_covered_by_wildcard(name: &str) -> bool {
     name == WILDCARD || !name.starts_with('*')
 }
@@ -200,13 +200,13 @@ impl Patterns {
         self.of_all.as_deref()
     }
 
-    /// The rules of literal names, and those of prefixes.
+    /// The ACLs of literal names and of prefixes.
     pub fn literals_and_prefixes(&self) -> impl Iterator<Item = (&Hosts, PatternType)> {
         let literals = self.literals.values().map(|hosts| (&**hosts, PatternType::Literal));
         literals.chain(self.prefixes.values().map(|hosts| (&**hosts, PatternType::Prefixed)))
     }
 
-    /// Whether a pattern is denied: itself, or a prefix of it.
+    /// True if a pattern or one of its prefixes is denied.
     pub fn denies(&self, name: &str, pattern_type: PatternType, host: &str, asked: Asked) -> bool {
         let literal = Some(name).filter(|_| pattern_type == PatternType::Literal);
         let literal = literal.and_then(|name| self.literals.get(name));
@@ -244,14 +244,14 @@ impl Patterns {
 }
 
 impl Index {
-    /// The rules for everyone, and those for a principal.
+    /// The patterns of all principals and of this principal.
     pub fn of<'a>(&'a self, principal: &str) -> impl Iterator<Item = &'a Patterns> + use<'a> {
         let own = Some(principal).filter(|principal| *principal != EVERYONE);
         let own = own.and_then(|principal| self.of_principals.get((principal, "")));
         self.of_everyone.iter().chain(own).map(|patterns| &**patterns)
     }
 
-    /// A rule that denies, or else one that allows.
+    /// Finds an ACL that denies, else one that allows.
     pub fn find(&self, principal: &str, host: &str, asked: Asked, name: &str) -> Found<'_> {
         let (mut allowance, mut is_covered) = (None, false);
         let literal = |principal| self.of_literals.get((principal, name));
@@ -276,14 +276,14 @@ impl Index {
         allowance.map_or(Found::Nothing { is_covered }, Found::Allowed)
     }
 
-    /// Whether any rule is about a name, whoever it is for.
+    /// True if an ACL of any principal covers the name.
     pub fn covers(&self, name: &str) -> bool {
         is_covered_by_wildcard(name) && self.literals.get((WILDCARD, "")).is_some()
             || self.literals.get((name, "")).is_some()
             || self.prefixes.prefixes_of(name).next().is_some()
     }
 
-    /// Whether this very rule is here.
+    /// True if exactly this ACL exists.
     pub fn contains(&self, acl: &Acl) -> bool {
         let patterns = match acl.principal.as_str() {
             EVERYONE => self.of_everyone.as_ref(),
@@ -309,7 +309,7 @@ impl Index {
         }
     }
 
-    /// Removes a rule, which [`Index::contains`].
+    /// Removes an existing ACL ([`Index::contains`]).
     pub fn remove(&mut self, acl: &Acl) {
         let (name, principal) = (&*acl.resource_name, &*acl.principal);
         let patterns = Arc::make_mut(self.patterns(principal));

@@ -1,5 +1,5 @@
-//! Access control lists, as Kafka's `StandardAuthorizer` has them: what a rule says ([`Acl`]), what follows from all of them
-//! ([`Authorizer`]), which are meant ([`AclFilter`]).
+//! Access control lists, as in Kafka's `StandardAuthorizer`: rules ([`Acl`]), decisions ([`Authorizer`]) and
+//! filters ([`AclFilter`]).
 
 mod authorizer;
 mod bytes;

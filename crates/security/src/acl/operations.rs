@@ -1,9 +1,10 @@
-//! Which operations make sense on a kind of resource: those that Metadata and the Describe APIs list as authorized.
+//! Operations supported by each resource type, for the authorized operations in Metadata and Describe
+//! responses.
 
 use super::terms::Operation::{self, *};
 use super::terms::ResourceType;
 
-/// The operations of a kind of resource (`AclEntry.supportedOperations`).
+/// The operations of a resource type (`AclEntry.supportedOperations`).
 pub fn supported_operations(resource_type: ResourceType) -> &'static [Operation] {
     match resource_type {
         ResourceType::Topic => &[Read, Write, Create, Describe, Delete, Alter, DescribeConfigs, AlterConfigs],

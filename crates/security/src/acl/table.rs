@@ -1,12 +1,13 @@
-//! A persistent hash map from pairs of texts: a copy shares everything, and a change copies two short arrays and a handful of
-//! slots. Unlike [`Trie`](super::trie::Trie) it finds no prefixes, but touches few cache lines however many keys there are.
+//! A persistent hash map from pairs of texts: a clone shares all nodes, and a change copies two short arrays
+//! and a few slots. Unlike [`Trie`](super::trie::Trie), the map finds no prefixes, but a lookup touches few
+//! cache lines, regardless of the number of keys.
 
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::Arc;
 
 use super::bytes::Bytes;
 
-/// The bits of a hash that each of two arrays goes by: up to about 100,000 keys a leaf has a few slots.
+/// The hash bits that index each of the two arrays. Up to about 100,000 keys, a leaf has only a few slots.
 const BITS: u32 = 7;
 const WIDTH: usize = 1 << BITS;
 
@@ -36,12 +37,12 @@ impl<V> Clone for Slot<V> {
 #[derive(Clone, Debug)]
 struct Entry<V> {
     value: V,
-    /// The first text, then the second.
+    /// The first text followed by the second.
     key: Bytes<FEW>,
     first_len: usize,
 }
 
-/// The bytes of a key that are in its entry: most keys are no longer.
+/// Key bytes stored inline. Most keys fit.
 const FEW: usize = 46;
 
 impl<V> Entry<V> {
@@ -67,7 +68,7 @@ fn hash((first, second): Pair<'_>) -> u64 {
     hasher.finish()
 }
 
-/// The places in both arrays.
+/// The indexes into both arrays.
 fn places(hash: u64) -> (usize, usize) {
     let bits = |by: u32| usize::try_from(hash >> by).expect("64 bits") & (WIDTH - 1);
     (bits(u64::BITS - BITS), bits(u64::BITS - 2 * BITS))
@@ -85,7 +86,7 @@ impl<V> Table<V> {
 }
 
 impl<V: Clone + Default> Table<V> {
-    /// The value of a key, to change it; a new one if there is none.
+    /// The value of a key for modification, created if missing.
     pub fn entry(&mut self, key: Pair<'_>) -> &mut V {
         let hash = hash(key);
         let slots = self.slots(hash);
@@ -105,7 +106,7 @@ impl<V: Clone + Default> Table<V> {
         &mut Arc::make_mut(&mut slots[at].entry).value
     }
 
-    /// Removes a key, if it is there.
+    /// Removes a key, if present.
     pub fn remove(&mut self, key: Pair<'_>) {
         if self.get(key).is_none() {
             return;
@@ -120,7 +121,7 @@ impl<V: Clone + Default> Table<V> {
         }
     }
 
-    /// Lets go of a branch without slots, and then of a root without branches.
+    /// Drops an empty branch, and then an empty root.
     fn forget_empty(&mut self, at_root: usize) {
         let Some(root) = self.root.as_mut().map(Arc::make_mut) else { return };
         root[at_root].take_if(|branch| branch.iter().all(Option::is_none));

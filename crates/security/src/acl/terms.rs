@@ -1,4 +1,4 @@
-//! The terms of an ACL, with the numbers that they have in requests and records.
+//! The terms of an ACL, with Kafka's codes.
 
 macro_rules! numbered {
     ($(#[$about:meta])* $name:ident { $($variant:ident = $code:literal $text:literal,)* }) => {
@@ -10,10 +10,10 @@ macro_rules! numbered {
         }
 
         impl $name {
-            /// All of them.
+            /// All variants.
             pub const ALL: &[$name] = &[$($name::$variant,)*];
 
-            /// By its number.
+            /// The variant of a code.
             pub fn from_code(code: i8) -> Option<$name> {
                 match code {
                     $($code => Some($name::$variant),)*
@@ -21,12 +21,12 @@ macro_rules! numbered {
                 }
             }
 
-            /// Its number.
+            /// Kafka's code in requests and records.
             pub fn code(self) -> i8 {
                 self as i8
             }
 
-            /// Its name in Kafka's tools and logs.
+            /// The name in Kafka's tools and logs.
             pub fn name(self) -> &'static str {
                 match self {
                     $($name::$variant => $text,)*
@@ -37,7 +37,7 @@ macro_rules! numbered {
 }
 
 numbered! {
-    /// What is protected (`ResourceType`).
+    /// The type of a resource (`ResourceType`).
     ResourceType {
         Any = 1 "ANY",
         Topic = 2 "TOPIC",
@@ -50,7 +50,7 @@ numbered! {
 }
 
 numbered! {
-    /// How a name is meant (`PatternType`). `Any` and `Match` are for filters only.
+    /// The pattern type of a resource name (`PatternType`). `Any` and `Match` are for filters only.
     PatternType {
         Any = 1 "ANY",
         Match = 2 "MATCH",
@@ -60,7 +60,7 @@ numbered! {
 }
 
 numbered! {
-    /// What is done (`AclOperation`).
+    /// The operation on a resource (`AclOperation`).
     Operation {
         Any = 1 "ANY",
         All = 2 "ALL",
@@ -81,7 +81,7 @@ numbered! {
 }
 
 numbered! {
-    /// Whether it may be done (`AclPermissionType`). `Any` is for filters only.
+    /// The permission (`AclPermissionType`). `Any` is for filters only.
     Permission {
         Any = 1 "ANY",
         Deny = 2 "DENY",
@@ -89,22 +89,23 @@ numbered! {
     }
 }
 
-/// One rule (`StandardAcl`): a principal may, or may not, do an operation from a host on the resources of a pattern.
+/// An ACL (`StandardAcl`): allows or denies a principal an operation, from a host, on the resources of a
+/// pattern.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Acl {
-    /// The kind of resource.
+    /// The resource type.
     pub resource_type: ResourceType,
-    /// Its name, a prefix of names, or `*` for all.
+    /// A resource name, a name prefix, or `*` for all.
     pub resource_name: String,
-    /// How the name is meant: literal or prefixed.
+    /// The pattern type: literal or prefixed.
     pub pattern_type: PatternType,
-    /// The principal as text, `User:*` for all.
+    /// The principal as text; `User:*` for all.
     pub principal: String,
-    /// The peer's address, `*` for all.
+    /// The peer address; `*` for all.
     pub host: String,
-    /// The operation.
+    /// The operation; `All` covers every operation.
     pub operation: Operation,
-    /// Allowed or denied.
+    /// Allow or deny.
     pub permission: Permission,
 }
 

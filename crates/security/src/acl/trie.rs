@@ -1,8 +1,9 @@
-//! A persistent map whose keys are texts: a copy shares all nodes, and a change copies those on one path only.
+//! A persistent map with texts as keys: a clone shares all nodes, and a change copies only the nodes of one
+//! path.
 //!
-//! A node is a position in the tree where keys part or end, so a look-up visits at most as many nodes as the key has bytes,
-//! however many keys there are. Nothing here recurses: keys come from administrators and may be nested tens of thousands
-//! deep.
+//! A node marks a position where keys branch or end, so a lookup visits at most as many nodes as the key has
+//! bytes, regardless of the number of keys. No function recurses, because administrators choose the keys,
+//! which may nest tens of thousands of nodes deep.
 
 use std::mem;
 use std::sync::Arc;
@@ -12,14 +13,14 @@ use super::bytes::Bytes;
 /// The map. The default is empty.
 #[derive(Clone, Debug)]
 pub(super) struct Trie<V> {
-    /// None while it is empty: many tries are.
+    /// None while the trie is empty, as many tries are.
     root: Option<Arc<Node<V>>>,
 }
 
-/// Where keys part or end. Without a value a node has two children or more, except the root.
+/// A position where keys branch or end. Every node except the root has a value or at least two children.
 #[derive(Clone, Debug)]
 struct Node<V> {
-    /// What its keys have in common beyond the parent's.
+    /// The common bytes of the node's keys after those of the parent.
     label: Bytes<FEW>,
     value: Option<V>,
     /// The first byte of each child's label, sorted.
@@ -27,7 +28,7 @@ struct Node<V> {
     children: Vec<Arc<Node<V>>>,
 }
 
-/// The bytes of a label that are in its node: most labels are no longer.
+/// Label bytes stored inline. Most labels fit.
 const FEW: usize = 22;
 
 impl<V> Node<V> {
@@ -35,14 +36,14 @@ impl<V> Node<V> {
         Node { label: Bytes::new(label), value, firsts: Bytes::new(&[]), children: Vec::new() }
     }
 
-    /// The child whose keys go on with `rest`, if its whole label does.
+    /// The child whose label is a prefix of `rest`, if any.
     fn child<'a>(&'a self, rest: &[u8]) -> Option<&'a Arc<Node<V>>> {
         let at = self.firsts.binary_search(rest.first()?).ok()?;
         Some(&self.children[at]).filter(|child| rest.starts_with(&child.label[..]))
     }
 }
 
-/// The nodes that nobody else holds, one after the other.
+/// Drops exclusively owned nodes iteratively, because recursion could overflow the stack.
 impl<V> Drop for Node<V> {
     fn drop(&mut self) {
         let mut unheld = mem::take(&mut self.children);
@@ -74,7 +75,7 @@ impl<V> Trie<V> {
         node.value.as_ref()
     }
 
-    /// The values whose keys `text` begins with, the shortest first.
+    /// The values of all keys that are prefixes of `text`, shortest first.
     pub fn prefixes_of<'a, 'b>(&'a self, text: &'b str) -> impl Iterator<Item = &'a V> + use<'a, 'b, V> {
         let (mut next, mut length) = (self.root.as_ref(), 0);
         let nodes = std::iter::from_fn(move || {
@@ -86,7 +87,7 @@ impl<V> Trie<V> {
         nodes.filter_map(|node| node.value.as_ref())
     }
 
-    /// All values, in no order.
+    /// All values, in no particular order.
     pub fn values(&self) -> impl Iterator<Item = &V> {
         let mut pending: Vec<_> = self.root.iter().collect();
         let nodes = std::iter::from_fn(move || {
@@ -99,7 +100,7 @@ impl<V> Trie<V> {
 }
 
 impl<V: Clone> Trie<V> {
-    /// The value of a key, to change it; a new one if there is none.
+    /// The value of a key for modification, created if missing.
     pub fn entry(&mut self, key: &str) -> &mut V
     where
         V: Default,
@@ -126,12 +127,12 @@ impl<V: Clone> Trie<V> {
         node.value.get_or_insert_default()
     }
 
-    /// Removes a key, if it is there.
+    /// Removes a key, if present.
     pub fn remove(&mut self, key: &str) {
         if self.get(key).is_none() {
             return;
         }
-        // The last node above the key's that stays, and the child of it that goes, unless keys go on from there.
+        // `kept` is the path length of the deepest node that stays if the node of the key is a leaf.
         let root = self.root.as_deref().expect("the key was just found");
         let (mut kept, mut node, mut rest, mut depth) = (0, root, key.as_bytes(), 0);
         while !rest.is_empty() {
@@ -161,7 +162,7 @@ impl<V: Clone> Trie<V> {
         self.root.take_if(|root| root.value.is_none() && root.children.is_empty());
     }
 
-    /// The node of these bytes, which is there.
+    /// The node at the end of an existing path.
     fn node_mut(&mut self, mut rest: &[u8]) -> &mut Node<V> {
         let mut node = Arc::make_mut(self.root.as_mut().expect("the node was just found"));
         while let Some(first) = rest.first() {
@@ -173,7 +174,7 @@ impl<V: Clone> Trie<V> {
     }
 }
 
-/// Puts a node without a value above this one, at `length` bytes of its label.
+/// Inserts a node without a value above this node, at `length` bytes of the label.
 fn split<V: Clone>(node: &mut Arc<Node<V>>, length: usize) {
     let mut above = Node::new(&node.label[..length], None);
     above.firsts = Bytes::new(&[node.label[length]]);
@@ -184,7 +185,7 @@ fn split<V: Clone>(node: &mut Arc<Node<V>>, length: usize) {
     *node = Arc::new(above);
 }
 
-/// A node that neither ends a key nor parts any becomes one with its child.
+/// Merges a node into its only child, unless the node has a value or is the root.
 fn join_only_child<V: Clone>(node: &mut Node<V>, is_root: bool) {
     if is_root || node.value.is_some() || node.children.len() != 1 {
         return;
@@ -203,7 +204,7 @@ mod tests {
 
     use super::*;
 
-    /// Whether every node is needed.
+    /// True if every node is needed.
     fn is_tight<V>(trie: &Trie<V>) -> bool {
         let mut pending: Vec<_> = trie.root.iter().flat_map(|root| &root.children).collect();
         while let Some(node) = pending.pop() {

@@ -1,4 +1,4 @@
-//! The names in a certificate: its subject, and its alternative names.
+//! The names in a certificate: the subject and the alternative names.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ const SUBJECT_ALT_NAME: [u8; 3] = [0x55, 0x1d, 0x11];
 const VERSION: u8 = 0xa0;
 const EXTENSIONS: u8 = 0xa3;
 
-/// The names of a certificate, as DER.
+/// The names of a certificate, in DER.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Named {
     pub subject: Vec<u8>,
@@ -17,14 +17,14 @@ pub(crate) struct Named {
 }
 
 impl Named {
-    /// Reads a certificate's names; `None` if it is malformed.
+    /// Reads the names of a certificate; `None` if malformed.
     pub fn of(certificate: &[u8]) -> Option<Named> {
         let mut fields = Elements(Elements(der::only(certificate, der::SEQUENCE)?).expect(der::SEQUENCE)?);
-        // The version is left out in version 1: the serial number comes first then.
+        // Version 1 omits the version field, so the serial number comes first.
         if fields.clone().next()?.tag == VERSION {
             fields.next();
         }
-        // Serial number, algorithm, issuer, validity.
+        // Skips serial number, algorithm, issuer and validity.
         let subject = fields.nth(4)?.whole.to_vec();
         let extensions = fields.find(|field| field.tag == EXTENSIONS);
         let alternatives = match extensions {
@@ -41,7 +41,7 @@ fn alternatives(extensions: &[u8]) -> Option<BTreeSet<Vec<u8>>> {
         if parts.expect(der::OBJECT_ID)? != SUBJECT_ALT_NAME {
             continue;
         }
-        // It may say first that it is critical.
+        // An optional critical flag precedes the value.
         let value = parts.find(|part| part.tag == der::OCTETS)?.content;
         let names = Elements(der::only(value, der::SEQUENCE)?);
         return Some(names.map(|name| name.whole.to_vec()).collect());

@@ -1,47 +1,48 @@
-//! `ssl.principal.mapping.rules`: user names from the names in client certificates (Kafka's `SslPrincipalMapper`).
+//! `ssl.principal.mapping.rules`: user names from the names in client certificates (Kafka's
+//! `SslPrincipalMapper`).
 //!
-//! Rules stand in a list, separated by commas: `DEFAULT`, or `RULE:pattern/replacement/` with `L` or `U` behind it for
-//! small or capital letters. The first whose pattern matches the whole name counts, and replaces each match in it. A slash
-//! in either part is written `\/`. Patterns are regular expressions without look-around and back-references, which this
-//! broker does not have: they are refused at the start.
+//! The setting is a comma-separated list of rules: `DEFAULT`, or `RULE:pattern/replacement/` with an optional
+//! `L` or `U` for lower or upper case. The first rule whose pattern matches the whole name applies, and
+//! replaces each match in the name. A slash in pattern or replacement is written `\/`. Look-around and
+//! back-references are not supported, and are rejected at the start.
 
 use std::fmt;
 
 use regex::{Captures, Regex, RegexBuilder};
 
-/// The bound on a compiled pattern.
+/// Maximum size of a compiled pattern in bytes.
 const PATTERN_BYTES_MAX: usize = 1 << 20;
 
-/// A rule that cannot be used.
+/// An invalid rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidRule {
-    /// It is neither `DEFAULT` nor `RULE:pattern/replacement/[LU]`.
+    /// A rule that is neither `DEFAULT` nor `RULE:pattern/replacement/[LU]`.
     #[error("Invalid rule: {0}")]
     Syntax(String),
-    /// Its pattern is none, or one that Java alone has.
+    /// An invalid pattern, or one that only Java supports.
     #[error("Invalid pattern {pattern}: {reason}")]
     Pattern {
-        /// The pattern.
+        /// The pattern text.
         pattern: String,
-        /// What is wrong.
+        /// The reason for the rejection.
         reason: String,
     },
-    /// Its replacement ends in the middle of an escape or names a group that the pattern lacks.
+    /// A replacement that ends within an escape, or names a group that the pattern lacks.
     #[error("Invalid replacement {0}")]
     Replacement(String),
 }
 
-/// No rule matches a name.
+/// A name that no rule matches.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("No rules apply to {name}, rules {rules} (ssl.principal.mapping.rules)")]
 pub struct NoMatchingRule {
-    /// The name.
+    /// The distinguished name.
     pub name: String,
-    /// The rules.
+    /// The text of the setting.
     pub rules: String,
 }
 
-/// The rules, in order.
+/// Rules, in order of application.
 #[derive(Clone, Debug)]
 pub struct PrincipalMapping {
     text: String,
@@ -49,7 +50,7 @@ pub struct PrincipalMapping {
 }
 
 impl Default for PrincipalMapping {
-    /// `DEFAULT`: the name is the user's.
+    /// The rule `DEFAULT`: the user name is the distinguished name.
     fn default() -> Self {
         Self { text: "DEFAULT".to_owned(), rules: vec![Rule::Default] }
     }
@@ -68,7 +69,7 @@ enum Letters {
     Capital,
 }
 
-/// A piece of a replacement.
+/// A part of a replacement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Piece {
     Text(String),
@@ -77,7 +78,7 @@ enum Piece {
 }
 
 impl PrincipalMapping {
-    /// Reads rules.
+    /// Parses the setting.
     pub fn parse(text: &str) -> Result<PrincipalMapping, InvalidRule> {
         let mut rules = Vec::new();
         let mut rest = text.trim();
@@ -93,7 +94,7 @@ impl PrincipalMapping {
         Ok(PrincipalMapping { text: text.trim().to_owned(), rules })
     }
 
-    /// The user name for a distinguished name.
+    /// Maps a distinguished name to a user name.
     pub fn name(&self, distinguished: &str) -> Result<String, NoMatchingRule> {
         let found = self.rules.iter().find_map(|rule| rule.apply(distinguished));
         found.ok_or_else(|| NoMatchingRule { name: distinguished.to_owned(), rules: self.text.clone() })
@@ -107,7 +108,7 @@ impl fmt::Display for PrincipalMapping {
 }
 
 impl Rule {
-    /// The rule at the front of the text, if it is not empty, and the text behind its comma.
+    /// Parses the first rule of the text, if not empty. Also returns the text after its comma.
     fn parse(text: &str) -> Result<(Option<Rule>, &str), InvalidRule> {
         let invalid = || InvalidRule::Syntax(text.to_owned());
         let behind = |rest: &'_ str| -> Option<usize> {
@@ -167,7 +168,7 @@ impl Rule {
 
 fn reason(error: &regex::Error) -> String {
     match error {
-        // The first lines draw the pattern; the last says what is wrong.
+        // The first lines show the pattern; the last line has the reason.
         regex::Error::Syntax(text) => {
             text.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned()
         }
@@ -175,7 +176,8 @@ fn reason(error: &regex::Error) -> String {
     }
 }
 
-/// The text up to a slash that no backslash stands before, and what is behind it. As in Kafka, backslashes stay.
+/// Splits the text at the first slash without a preceding backslash. As in Kafka, backslashes stay in the
+/// text.
 fn until_slash(text: &str) -> Option<(&str, &str)> {
     let mut is_escaped = false;
     for (at, c) in text.char_indices() {
@@ -188,8 +190,9 @@ fn until_slash(text: &str) -> Option<(&str, &str)> {
     None
 }
 
-/// Java's replacements: `$1`, `${name}`, and a backslash before what is meant literally. A number takes as many digits as
-/// make a group of the pattern; one that is no group stays as it is written, unless the pattern has no groups at all.
+/// Parses a Java replacement: `$1`, `${name}`, and a backslash before a literal character. A group number
+/// takes as many digits as name an existing group. A number that names no group stays literal text, unless
+/// the pattern has no groups.
 fn pieces(text: &str, pattern: &Regex) -> Option<Vec<Piece>> {
     let groups = pattern.captures_len() - 1;
     let mut pieces = Vec::new();
@@ -229,7 +232,7 @@ fn pieces(text: &str, pattern: &Regex) -> Option<Vec<Piece>> {
     Some(pieces)
 }
 
-/// The number of a group at the front of the text, and its digits.
+/// The group number at the start of the text, and the length of its digits.
 fn group(text: &str, groups: usize) -> Option<(usize, usize)> {
     let digit =
         |at: usize| text.as_bytes().get(at).filter(|b| b.is_ascii_digit()).map(|b| usize::from(b - b'0'));
@@ -244,7 +247,7 @@ fn group(text: &str, groups: usize) -> Option<(usize, usize)> {
     Some((number, digits))
 }
 
-/// Replaces as Java does: behind a match that is not empty, an empty one counts too.
+/// Replaces all matches as Java does: an empty match directly after a non-empty one counts too.
 fn replace_all(name: &str, pattern: &Regex, replacement: &[Piece]) -> String {
     let mut replaced = String::new();
     let (mut copied, mut from) = (0, 0);

@@ -1,4 +1,4 @@
-//! The names in certificates: how Java writes them, and how rules make user names of them.
+//! The names in certificates: their text in Java's format, and the rules that map names to users.
 
 mod certificate;
 mod mapping;

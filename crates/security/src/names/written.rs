@@ -1,17 +1,17 @@
-//! A distinguished name as Java's `X500Principal.getName()` writes it (RFC 2253), since Kafka's mapping rules and ACLs are
-//! written for that text.
+//! A distinguished name in the format of Java's `X500Principal.getName()` (RFC 2253), because Kafka's mapping
+//! rules and ACLs refer to that text.
 //!
-//! The last part comes first. Nine attributes have a keyword; the others are an object id, and their value is DER in
-//! hexadecimal. So is a value that is no text.
+//! The last part comes first. Nine attributes have a keyword; other attributes are written as an object id,
+//! with their value as DER in hexadecimal. Values that are not texts are written in hexadecimal too.
 
 use std::fmt::Write;
 
 use crate::der::{self, Element, Elements};
 
-/// Characters that are escaped wherever they stand.
+/// Characters that are escaped at every position.
 const ESCAPED: &str = ",=+<>#;\"\\";
 
-/// The text of a DER-encoded name; `None` if it is malformed.
+/// The text of a DER-encoded name; `None` if malformed.
 pub fn distinguished_name(name: &[u8]) -> Option<String> {
     let mut parts = Vec::new();
     let mut sets = Elements(der::only(name, der::SEQUENCE)?);
@@ -56,7 +56,7 @@ fn keyword(id: &[u8]) -> Option<&'static str> {
     })
 }
 
-/// Java decodes all of these as UTF-8, also those that are not.
+/// Java decodes all these string types as UTF-8, even those with another encoding.
 fn is_text(tag: u8) -> bool {
     const UTF8: u8 = 12;
     const PRINTABLE: u8 = 19;
@@ -81,7 +81,7 @@ fn escaped(text: &str) -> String {
             }
         }
     }
-    // Spaces at both ends are escaped too. A text of spaces alone counts as one long beginning.
+    // Leading and trailing spaces are escaped too. A text of spaces only counts as leading spaces.
     let begin = written.len() - written.trim_start_matches(is_space).len();
     let end = written.trim_end_matches(is_space).len().max(begin);
     let mut all = String::with_capacity(written.len());

@@ -1,19 +1,19 @@
-//! An average over a sliding window (Kafka's `Avg`): of the pauses that clients were asked to make.
+//! An average over a sliding window (Kafka's `Avg`), used for throttle times.
 
 use super::Window;
 use super::samples::Samples;
 
-/// The window of Kafka's metrics by default (`metrics.num.samples`, `metrics.sample.window.ms`).
+/// Kafka's default window of metrics (`metrics.num.samples`, `metrics.sample.window.ms`).
 pub const METRICS_WINDOW: Window = Window { samples: 2, sample_ms: 30_000 };
 
-/// The average of what was recorded in a window.
+/// The average of the values in a window.
 #[derive(Clone, Debug)]
 pub struct Average {
     samples: Samples,
 }
 
 impl Average {
-    /// An average of nothing so far.
+    /// Creates an average without values.
     pub fn new(window: Window) -> Average {
         Average { samples: Samples::new(window) }
     }
@@ -23,7 +23,7 @@ impl Average {
         self.samples.record(value, now_ms);
     }
 
-    /// The average; NaN if nothing is in the window.
+    /// The average; NaN without values in the window.
     #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^53")]
     pub fn get(&mut self, now_ms: i64) -> f64 {
         match self.samples.sum(now_ms) {

@@ -1,29 +1,29 @@
-//! What a client owes that was throttled, beyond the window of its rate.
+//! The debt of a throttled client beyond the window of its rate.
 //!
-//! A rate forgets what its window no longer touches. Therefore a client that always has more to send is let through a
-//! window's worth at a time: a burst, a pause of ten seconds, the next burst. That is right on average, but stretches of 30 seconds
-//! are off by a tenth. So a client that was throttled is held to its limit from then on, as if the window went back to the
-//! burst, until it has been idle for long enough to have earned another.
+//! A rate forgets use outside its window. Therefore Kafka lets a client with unlimited data send one window's
+//! worth at a time: a burst, a pause of ten seconds, the next burst. The average is right, but intervals of
+//! 30 seconds are off by a tenth. A backlog holds a throttled client to its limit from then on, as if the
+//! window reached back to the burst, until the client has been idle long enough to earn another burst.
 //!
-//! A client that stays within its rate has no backlog: it is never throttled where Kafka does not throttle it. The pauses
-//! of the first window are Kafka's.
+//! A client that stays within its rate has no backlog, and is never throttled unless Kafka would throttle
+//! too. The pauses of the first window are Kafka's.
 
 use super::Rate;
 
-/// The backlog of one client; none at first.
+/// The backlog of one client; none initially.
 #[derive(Clone, Debug, Default)]
 pub struct Backlog(Option<Owed>);
 
 #[derive(Clone, Copy, Debug)]
 struct Owed {
-    /// When the use began that counts, in milliseconds of the caller's clock.
+    /// Start of the counted use, in milliseconds of the caller's clock.
     since_ms: i64,
-    /// When the client is where its limit would have brought it. In the past while it has used less.
+    /// Time at which the limit permits all counted use. In the past for a client below its limit.
     due_ms: f64,
 }
 
 impl Backlog {
-    /// Counts use that was recorded in the rate, too. Returns the pause that the client is asked for, in milliseconds.
+    /// Adds use that is also recorded in the rate. Returns the throttle time in milliseconds.
     #[expect(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
@@ -40,7 +40,7 @@ impl Backlog {
             }
             None => return 0,
         };
-        // A client that ignores its pauses is not kept out for ever.
+        // Bounds the debt of a client that ignores its pauses.
         let longest_ms = throttle_ms.max(2 * window.length_ms());
         let due_ms = owed.due_ms.min(now + longest_ms as f64);
         let has_earned_a_burst = now - due_ms >= window.burst(1.0) * 1000.0;
@@ -50,14 +50,14 @@ impl Backlog {
         throttle_ms.max(own_ms)
     }
 
-    /// Takes back what was counted, because it was not used after all.
+    /// Subtracts use that did not happen.
     pub fn take_back(&mut self, value: f64, limit: f64) {
         if let Some(owed) = &mut self.0 {
             owed.due_ms -= value / limit * 1000.0;
         }
     }
 
-    /// Forgets what is owed.
+    /// Drops the debt.
     pub fn clear(&mut self) {
         self.0 = None;
     }
@@ -95,7 +95,7 @@ mod tests {
                 sent.push((now_ms, size));
                 now_ms += client.send(size, now_ms);
             }
-            // The first burst is what Kafka allows, too: it is made up for in the first window.
+            // Kafka permits the first burst too; the rest of the first window compensates for it.
             for begin_ms in std::iter::once(5_000).chain((20_000..95_000).step_by(100)) {
                 let within = |at_ms: i64| (begin_ms..begin_ms + 30_000).contains(&at_ms);
                 let bytes: f64 =

@@ -1,17 +1,19 @@
-//! Which connections are accepted, and when (Kafka's `ConnectionQuotas`, KIP-402, KIP-612).
+//! Admission of connections (Kafka's `ConnectionQuotas`, KIP-402, KIP-612).
 //!
-//! A connection goes through three gates:
+//! A connection passes three gates:
 //!
-//! 1. [`ConnectionQuotas::arrive`]: above the rate of the broker or of its listener, the listener accepts no further one for
-//!    the time that is returned.
-//! 2. [`ConnectionQuotas::has_slot`]: at the most connections of the broker or of its listener, it waits for one to end.
-//! 3. [`ConnectionQuotas::enter`]: above the rate or the number of its address, it is closed, and for the rate only after a
-//!    pause, so that the client does not retry at once.
+//! 1. [`ConnectionQuotas::arrive`]: above the rate of the broker or the listener, the listener pauses for the
+//!    returned time.
+//! 2. [`ConnectionQuotas::has_slot`]: at the connection limit of the broker or the listener, the connection
+//!    waits for another one to end.
+//! 3. [`ConnectionQuotas::enter`]: above the rate or the number of its address, the connection is closed; for
+//!    the rate after a pause, so that the client does not retry at once.
 //!
-//! The listener between brokers is protected where there is another: neither the broker's number nor its rate holds for it.
-//! What it takes beyond the number is made up for by closing connections of other listeners ([`ConnectionQuotas::excess`]).
+//! The inter-broker listener is protected if other listeners exist: the broker's limits of number and rate do
+//! not apply. If connections of the protected listener exceed the number, connections of other listeners are
+//! closed instead ([`ConnectionQuotas::excess`]).
 //!
-//! Addresses are compared as they are: an IPv4 address in IPv6 form is another one.
+//! Addresses are compared in their original form: an IPv4-mapped IPv6 address differs from the IPv4 address.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -19,64 +21,64 @@ use thalweg_hash::HashMap;
 
 use super::{Average, METRICS_WINDOW, Rate, Window};
 
-/// How many addresses are remembered with the rate of their connections.
+/// Maximum number of addresses with a recorded connection rate.
 const ADDRESSES_MAX: usize = 10_000;
 
 /// The limits of a listener.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ListenerLimits {
-    /// Open connections.
+    /// Maximum open connections.
     pub connections: usize,
-    /// New connections per second.
+    /// Maximum new connections per second.
     pub per_second: u32,
 }
 
 /// The limits of a broker.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ConnectionLimits {
-    /// Open connections, over all listeners.
+    /// Maximum open connections on all listeners.
     pub connections: usize,
-    /// New connections per second, over all listeners.
+    /// Maximum new connections per second on all listeners.
     pub per_second: u32,
-    /// Open connections of an address.
+    /// Maximum open connections of one address.
     pub per_ip: usize,
-    /// Exceptions to that.
+    /// Exceptions to `per_ip`.
     pub per_ip_overrides: HashMap<IpAddr, usize>,
-    /// The limits of each listener.
+    /// Limits by listener name.
     pub listeners: BTreeMap<String, ListenerLimits>,
 }
 
-/// Limits of new connections by their address, per second: the quota `connection_creation_rate` of entities `ip`.
+/// Limits of new connections per second by address: the quota `connection_creation_rate` of `ip` entities.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct IpRates {
-    /// For addresses that are not named.
+    /// The limit of all other addresses.
     pub default: Option<u32>,
-    /// For named addresses.
+    /// Limits of specific addresses.
     pub named: HashMap<IpAddr, u32>,
 }
 
-/// Why a connection is closed.
+/// The reason for closing a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Its address has as many as it may have.
+    /// The address has reached its maximum number of connections.
     TooMany {
-        /// The most.
+        /// The maximum of the address.
         max: usize,
     },
-    /// Its address opens connections too fast. It is closed after a pause.
+    /// The address opens connections too fast. The connection is closed after a pause.
     TooFast {
-        /// The pause, in milliseconds.
+        /// The pause in milliseconds.
         pause_ms: i64,
     },
 }
 
-/// The connections that there are, and the rates of new ones.
+/// Open connections, and rates of new connections.
 #[derive(Debug)]
 pub struct ConnectionQuotas {
     window: Window,
     limits: ConnectionLimits,
     ip_rates: IpRates,
-    /// The listener between brokers.
+    /// Name of the inter-broker listener.
     protected: Option<String>,
     open: usize,
     rate: Rate,
@@ -94,24 +96,25 @@ struct OfListener {
     pauses_of_ips: Average,
 }
 
-/// The connections of a listener, for metrics. Averages are those of pauses in the last 30 to 60 seconds, in milliseconds; NaN
-/// without any.
+/// Connection figures of one listener, for metrics. Average pauses in milliseconds cover the last 30 to 60
+/// seconds; NaN without a pause.
 #[derive(Clone, Debug)]
 pub struct ListenerFigures {
-    /// The listener.
+    /// The listener name.
     pub name: String,
-    /// Open connections.
+    /// The number of open connections.
     pub open: usize,
     /// New connections per second.
     pub per_second: f64,
-    /// The average pause for the rate of the broker or of the listener.
+    /// The average pause caused by the rate of the broker or the listener.
     pub pause_ms: f64,
-    /// The average pause for the rate of an address.
+    /// The average pause caused by the rate of an address.
     pub ip_pause_ms: f64,
 }
 
 impl ConnectionQuotas {
-    /// None open yet. `window` is that of client quotas; no pause is longer than one of its samples.
+    /// Creates quotas without open connections. `window` is the window of client quotas; no pause is longer
+    /// than one sample.
     pub fn new(window: Window, limits: ConnectionLimits, protected: Option<String>) -> ConnectionQuotas {
         let mut quotas = ConnectionQuotas {
             window,
@@ -128,7 +131,7 @@ impl ConnectionQuotas {
         quotas
     }
 
-    /// Other limits from now on.
+    /// Replaces the limits.
     pub fn set_limits(&mut self, limits: ConnectionLimits) {
         for name in limits.listeners.keys() {
             self.listeners.entry(name.clone()).or_insert_with(|| OfListener {
@@ -141,12 +144,13 @@ impl ConnectionQuotas {
         self.limits = limits;
     }
 
-    /// Other rates of addresses from now on.
+    /// Replaces the rates of addresses.
     pub fn set_ip_rates(&mut self, ip_rates: IpRates) {
         self.ip_rates = ip_rates;
     }
 
-    /// Counts a new connection, and returns for how many milliseconds its listener accepts no other.
+    /// Records a new connection. Returns the time in milliseconds for which the listener accepts no other
+    /// connection.
     pub fn arrive(&mut self, listener: &str, now_ms: i64) -> i64 {
         let bound = |pause: Option<i64>| pause.unwrap_or(0).min(self.window.sample_ms);
         let is_protected = self.is_protected(listener);
@@ -165,14 +169,14 @@ impl ConnectionQuotas {
         pause_ms
     }
 
-    /// Whether the listener may have one more connection.
+    /// True if the listener may have another connection.
     pub fn has_slot(&self, listener: &str) -> bool {
         let open = self.listeners.get(listener).map_or(0, |of_listener| of_listener.open);
         let max = self.limits.listeners.get(listener).map_or(usize::MAX, |limits| limits.connections);
         open < max && (self.is_protected(listener) || self.open < self.limits.connections)
     }
 
-    /// Admits a connection that has arrived, or says why it is closed.
+    /// Admits a new connection, or returns the reason to close it.
     pub fn enter(&mut self, listener: &str, ip: IpAddr, now_ms: i64) -> Result<(), Refusal> {
         if let Some(pause_ms) = self.pause_of_ip(ip, now_ms) {
             if !self.is_protected(listener) {
@@ -197,7 +201,7 @@ impl ConnectionQuotas {
         Ok(())
     }
 
-    /// A connection that was admitted has ended.
+    /// Removes an admitted connection that has ended.
     pub fn leave(&mut self, listener: &str, ip: IpAddr) {
         self.open -= 1;
         if let Some(of_listener) = self.listeners.get_mut(listener) {
@@ -211,28 +215,28 @@ impl ConnectionQuotas {
         }
     }
 
-    /// How many connections there are more than the broker may have. As many of the listeners that are not protected are to
-    /// be closed, those first that were used least recently.
+    /// The number of connections above the broker's limit. The caller closes this many connections of
+    /// unprotected listeners, least recently used first.
     pub fn excess(&self) -> usize {
         self.open.saturating_sub(self.limits.connections)
     }
 
-    /// Whether the broker's limits do not hold for a listener.
+    /// True if the broker's limits do not apply to a listener.
     pub fn is_protected(&self, listener: &str) -> bool {
         self.protected.as_deref() == Some(listener) && self.listeners.len() > 1
     }
 
-    /// Open connections.
+    /// The number of open connections.
     pub fn open(&self) -> usize {
         self.open
     }
 
-    /// New connections per second, without those of a protected listener.
+    /// New connections per second, excluding a protected listener.
     pub fn per_second(&mut self, now_ms: i64) -> f64 {
         self.rate.per_second(now_ms)
     }
 
-    /// The listeners.
+    /// Figures of all listeners.
     pub fn figures(&mut self, now_ms: i64) -> Vec<ListenerFigures> {
         let figures = |(name, of_listener): (&String, &mut OfListener)| ListenerFigures {
             name: name.clone(),
@@ -244,8 +248,8 @@ impl ConnectionQuotas {
         self.listeners.iter_mut().map(figures).collect()
     }
 
-    /// New connections per second of addresses with a limit that have opened some within the window: as many as `max`, those
-    /// with the highest rates.
+    /// New connections per second of addresses with a limit, active within the window: the `max` highest
+    /// rates.
     pub fn ip_figures(&mut self, max: usize, now_ms: i64) -> Vec<(IpAddr, f64)> {
         let rates = self.rate_by_ip.iter_mut().filter(|(_, rate)| !rate.is_idle(now_ms));
         let mut rates: Vec<_> = rates.map(|(ip, rate)| (*ip, rate.per_second(now_ms))).collect();
@@ -254,9 +258,9 @@ impl ConnectionQuotas {
         rates
     }
 
-    /// The pause for the rate of an address, which then has not opened a connection.
+    /// The pause for an address above its rate, whose connection then does not count.
     fn pause_of_ip(&mut self, ip: IpAddr, now_ms: i64) -> Option<i64> {
-        // Kafka's largest number is no limit.
+        // Kafka's maximum value means no limit.
         let unlimited = i32::MAX.unsigned_abs();
         let limit = self.ip_rates.named.get(&ip).copied().or(self.ip_rates.default);
         let limit = limit.filter(|limit| *limit < unlimited)?;
@@ -273,7 +277,7 @@ impl ConnectionQuotas {
         Some(pause_ms)
     }
 
-    /// Makes room: addresses that are idle lose nothing by it, then those go that were seen least recently.
+    /// Drops idle addresses, which are unaffected, and then the least recently seen ones.
     fn forget_addresses(&mut self, now_ms: i64) {
         self.rate_by_ip.retain(|_, rate| !rate.is_idle(now_ms));
         if self.rate_by_ip.len() > ADDRESSES_MAX / 2 {

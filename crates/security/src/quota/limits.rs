@@ -1,6 +1,7 @@
-//! Which limit holds for a client, and who uses it up together (Kafka's `DefaultQuotaCallback`).
+//! Resolution of client quotas, and the clients that share a limit (Kafka's `DefaultQuotaCallback`).
 //!
-//! A limit is set for a user, a client id, or both, each by name or as the default. The most specific one holds:
+//! A limit is set for a user, a client id, or both, each by name or as the default. The most specific limit
+//! applies:
 //!
 //! | | user | client id | shared by |
 //! |---|---|---|---|
@@ -13,21 +14,21 @@
 //! | 7 | | name | all clients of that id |
 //! | 8 | | default | all clients of each id |
 //!
-//! A client without an id, or with an empty one, is held by defaults. In Kafka it escapes them.
+//! Defaults apply to a client with a missing or empty client id. In Kafka such a client escapes them.
 
 use thalweg_hash::HashMap;
 
-/// The limits of one kind, such as `producer_byte_rate`.
+/// The limits of one quota type, such as `producer_byte_rate`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Limits {
     by_user: HashMap<Option<String>, OfUser>,
-    /// Those that are set for client ids alone.
+    /// Limits for client ids alone.
     of_clients: OfClients,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
 struct OfUser {
-    /// For all clients of the user together.
+    /// The limit for all clients of the user together.
     whole: Option<f64>,
     clients: OfClients,
 }
@@ -53,28 +54,28 @@ impl OfClients {
     }
 }
 
-/// Who uses up a limit together.
+/// The clients that share a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum SharedBy {
     /// All clients of the user.
     User,
-    /// All clients of the id, whatever their user.
+    /// All clients with the client id, of any user.
     ClientId,
-    /// The user's clients of the id.
+    /// The user's clients with the client id.
     UserAndClientId,
 }
 
-/// The limit that holds for a client.
+/// The limit of a client.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limit {
     /// Units per second.
     pub per_second: f64,
-    /// Who uses it up together.
+    /// The clients that share the limit.
     pub shared_by: SharedBy,
 }
 
 impl Limit {
-    /// The clients that use up this limit together with a client that it holds for.
+    /// The key under which this client shares the limit with others.
     pub fn sharers(&self, user: &str, client_id: &str) -> Sharers {
         Sharers {
             user: (self.shared_by != SharedBy::ClientId).then(|| user.into()),
@@ -83,17 +84,17 @@ impl Limit {
     }
 }
 
-/// The clients that use up a limit together.
+/// The clients that share a limit.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Sharers {
-    /// Their user; `None` where it does not matter.
+    /// The user; `None` for any user.
     pub user: Option<Box<str>>,
-    /// Their client id; `None` where it does not matter.
+    /// The client id; `None` for any client id.
     pub client_id: Option<Box<str>>,
 }
 
 impl Limits {
-    /// Sets a limit. In `user` and `client_id` the outer `None` means any, the inner one the default.
+    /// Sets a limit. In `user` and `client_id`, the outer `None` means any, the inner `None` the default.
     pub fn set(&mut self, user: Option<Option<&str>>, client_id: Option<Option<&str>>, limit: f64) {
         match (user, client_id) {
             (None, None) => {}
@@ -108,14 +109,14 @@ impl Limits {
         }
     }
 
-    /// Whether there are none.
+    /// True without limits.
     pub fn is_empty(&self) -> bool {
         self.by_user.is_empty() && self.of_clients == OfClients::default()
     }
 
-    /// The limit that holds for a client; `None` where there is none.
+    /// The limit of a client; `None` if unlimited.
     pub fn resolve(&self, user: &str, client_id: &str) -> Option<Limit> {
-        // The key is an Option<String>: a lookup needs one.
+        // The map's key is an `Option<String>`, so the lookup allocates.
         let named = (!self.by_user.is_empty()).then(|| self.by_user.get(&Some(user.to_owned()))).flatten();
         let default = self.by_user.get(&None);
         named

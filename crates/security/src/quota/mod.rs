@@ -1,8 +1,8 @@
-//! Client quotas: which one holds for a client, how its use is measured, and how long a client has to pause.
+//! Client quotas: the limit of a client, the measurement of use, and throttle times.
 //!
-//! Everything is a function of its arguments: time is in milliseconds of a clock that the caller owns and that does
-//! not go back. Numbers are those of Kafka's `Rate`, `TokenBucket`, `QuotaUtils` and `ConnectionQuotas`, to the last digit; a
-//! [`Backlog`] goes beyond them.
+//! All functions are pure: times are milliseconds of a monotonic clock that the caller owns. Results equal
+//! those of Kafka's `Rate`, `TokenBucket`, `QuotaUtils` and `ConnectionQuotas` to the last digit, except that
+//! a [`Backlog`] adds to them.
 
 use std::time::Duration;
 
@@ -25,28 +25,28 @@ pub use mutations::{Enforcement, MutationQuota, QuotaExceeded};
 pub use rate::Rate;
 pub use token_bucket::TokenBucket;
 
-/// The stretch of time over which use is measured: `quota.window.num` samples of `quota.window.size.seconds`.
+/// The sliding window of a measurement: `quota.window.num` samples of `quota.window.size.seconds`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// How many samples, the current one included. At least 1.
+    /// The number of samples, including the current one. At least 1.
     pub samples: usize,
-    /// The length of a sample, in milliseconds. At least 1.
+    /// The length of a sample in milliseconds. At least 1.
     pub sample_ms: i64,
 }
 
 impl Window {
-    /// This many samples of this length.
+    /// Creates a window, with at least one sample of at least 1 ms.
     pub fn new(samples: usize, sample: Duration) -> Window {
         let sample_ms = i64::try_from(sample.as_millis()).unwrap_or(i64::MAX);
         Window { samples: samples.max(1), sample_ms: sample_ms.max(1) }
     }
 
-    /// The length of all samples, in milliseconds.
+    /// The length of all samples in milliseconds.
     pub fn length_ms(&self) -> i64 {
         self.sample_ms.saturating_mul(count(self.samples))
     }
 
-    /// The most that can be recorded at once under a limit without a certain pause
+    /// The value above which a single use is certain to be throttled
     /// (`ClientQuotaManager.maxValueInQuotaWindow`).
     #[expect(clippy::cast_precision_loss, reason = "samples and seconds are small")]
     pub fn burst(&self, limit: f64) -> f64 {
@@ -58,7 +58,7 @@ fn count(samples: usize) -> i64 {
     i64::try_from(samples).unwrap_or(i64::MAX)
 }
 
-/// Java's `Math.round`: halves go up, and values out of range to the nearest one.
+/// Java's `Math.round`: halves round up, and out-of-range values saturate.
 #[expect(clippy::cast_possible_truncation, reason = "Rust's cast saturates as Java's does")]
 fn round(value: f64) -> i64 {
     let floor = value.floor();

@@ -1,25 +1,25 @@
 //! The quota of changes to the cluster, as one request uses it (Kafka's `StrictControllerMutationQuota` and
 //! `PermissiveControllerMutationQuota`, KIP-599).
 //!
-//! A request takes a token for each partition that it creates or deletes. Clients that know the error are refused what they
-//! want while their bucket is in debt. Older ones get it, and are asked to pause.
+//! A request takes one token per created or deleted partition. While the bucket is in debt, clients that know
+//! THROTTLING_QUOTA_EXCEEDED get this error. Older clients get their change, and are throttled.
 
 use super::TokenBucket;
 
-/// What happens to a change above the quota.
+/// The treatment of changes above the quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Enforcement {
-    /// It is refused.
+    /// Changes are refused.
     Strict,
-    /// It is made, and the client is asked to pause.
+    /// Changes are made, and the client is throttled.
     Permissive,
 }
 
-/// A change was refused, because the client is above its quota.
+/// A refused change of a client above its quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuotaExceeded;
 
-/// The quota of one request: its client's bucket, and what the request has taken from it.
+/// The quota of one request: the client's bucket, and the tokens taken by the request.
 #[derive(Clone, Debug)]
 pub struct MutationQuota {
     limited: Option<Limited>,
@@ -37,19 +37,19 @@ struct Limited {
 }
 
 impl MutationQuota {
-    /// Without a limit.
+    /// A quota without a limit.
     pub fn unlimited() -> MutationQuota {
         MutationQuota { limited: None, taken: 0.0, throttle_ms: 0 }
     }
 
-    /// With a limit in tokens per second, for a request at this time. `bucket` is a copy: [`MutationQuota::spend`] changes
-    /// the original.
+    /// A quota with a limit in tokens per second, for a request at time `now_ms`. `bucket` is a copy;
+    /// [`MutationQuota::spend`] updates the original.
     pub fn limited(bucket: TokenBucket, limit: f64, enforcement: Enforcement, now_ms: i64) -> MutationQuota {
         let limited = Limited { before: bucket.clone(), bucket, limit, enforcement, now_ms };
         MutationQuota { limited: Some(limited), taken: 0.0, throttle_ms: 0 }
     }
 
-    /// Takes a token for each of these partitions.
+    /// Takes one token per partition.
     pub fn take(&mut self, partitions: usize) -> Result<(), QuotaExceeded> {
         let Some(Limited { bucket, limit, enforcement, now_ms, .. }) = &mut self.limited else {
             return Ok(());
@@ -72,8 +72,8 @@ impl MutationQuota {
         Ok(())
     }
 
-    /// Takes from the bucket that was copied what the request has taken, at this time. Others may have taken something in
-    /// between.
+    /// Takes the tokens of this request from the original bucket. Other requests may have taken tokens in the
+    /// meantime.
     pub fn spend(self, bucket: &mut TokenBucket, now_ms: i64) {
         match self.limited {
             Some(limited) if limited.before == *bucket => *bucket = limited.bucket,
@@ -82,12 +82,12 @@ impl MutationQuota {
         }
     }
 
-    /// The tokens that were taken.
+    /// The number of tokens taken.
     pub fn taken(&self) -> f64 {
         self.taken
     }
 
-    /// How long the client has to pause, in milliseconds.
+    /// The throttle time of the client in milliseconds.
     pub fn throttle_ms(&self) -> i64 {
         self.throttle_ms
     }

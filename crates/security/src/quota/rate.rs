@@ -1,66 +1,66 @@
 //! A rate over a sliding window (Kafka's `Rate` over `WindowedSum`).
 //!
-//! Use is summed in samples. The rate is the sum of all samples that the window touches, over the time since the
-//! oldest of them began; samples that do not exist yet count as empty ones, so a client that starts may use a whole
+//! Use is summed in samples. The rate is the sum of all samples within the window, divided by the time since
+//! the oldest of those samples began. Missing samples count as empty, so that a new client may use a whole
 //! window's worth at once.
 
 use super::samples::Samples;
 use super::{Window, count, round};
 
-/// The use of one client.
+/// The rate of one client.
 #[derive(Clone, Debug)]
 pub struct Rate {
     samples: Samples,
 }
 
 impl Rate {
-    /// A rate without use so far.
+    /// Creates a rate without use.
     pub fn new(window: Window) -> Rate {
         Rate { samples: Samples::new(window) }
     }
 
-    /// Records use. A negative value takes back what was recorded at the same time.
+    /// Records use. A negative value reverts use recorded at the same time.
     pub fn record(&mut self, value: f64, now_ms: i64) {
         self.samples.record(value, now_ms);
     }
 
-    /// Units per second.
+    /// The current rate in units per second.
     #[expect(clippy::cast_precision_loss, reason = "windows are short")]
     pub fn per_second(&mut self, now_ms: i64) -> f64 {
         let (sum, _) = self.samples.sum(now_ms);
         sum / (self.elapsed_ms(now_ms) as f64 / 1000.0)
     }
 
-    /// How long the client has to pause until its rate is down to `limit`, if it uses nothing meanwhile; `None` within
-    /// the limit (`QuotaUtils.throttleTime`).
+    /// The time until the rate falls to `limit` without further use; `None` within the limit
+    /// (`QuotaUtils.throttleTime`).
     #[expect(clippy::cast_precision_loss, reason = "windows are short")]
     pub fn throttle_ms(&mut self, limit: f64, now_ms: i64) -> Option<i64> {
         let rate = self.per_second(now_ms);
         (rate > limit).then(|| round((rate - limit) / limit * self.elapsed_ms(now_ms) as f64))
     }
 
-    /// The window.
+    /// The window of the samples.
     pub(super) fn window(&self) -> Window {
         self.samples.window
     }
 
-    /// What the window touches: the use, and when its oldest sample began.
+    /// The use within the window, and the start of its oldest sample.
     pub(super) fn sum(&mut self, now_ms: i64) -> (f64, i64) {
         let (sum, _) = self.samples.sum(now_ms);
         (sum, self.samples.began_ms().unwrap_or(now_ms))
     }
 
-    /// Whether nothing is recorded that still counts: a new rate would give the same results.
+    /// True if no recorded use counts any more: a new rate would give the same results.
     pub fn is_idle(&self, now_ms: i64) -> bool {
         self.samples.is_idle(now_ms)
     }
 
-    /// When something was last recorded; `None` if nothing was.
+    /// The time of the last record, if any.
     pub fn last_ms(&self) -> Option<i64> {
         self.samples.last_ms()
     }
 
-    /// The time that the samples stand for: since the oldest began, and that of samples missing before it.
+    /// The time that the samples cover, including missing samples before the oldest.
     fn elapsed_ms(&self, now_ms: i64) -> i64 {
         let Window { samples, sample_ms } = self.samples.window;
         let elapsed_ms = now_ms - self.samples.began_ms().unwrap_or(now_ms);

@@ -1,12 +1,13 @@
-//! Values in samples of time (Kafka's `SampledStat`): what rates and averages are made from.
+//! Values in samples of time (Kafka's `SampledStat`), the basis of rates and averages.
 
 use super::Window;
 
-/// The samples of one figure.
+/// The samples of one measurement.
 #[derive(Clone, Debug)]
 pub(super) struct Samples {
     pub window: Window,
-    /// In the order of Kafka's list: sums of floating-point numbers depend on it. At most one more than the window has.
+    /// Samples in the order of Kafka's list, because floating-point sums depend on the order. At most one
+    /// more than in the window.
     samples: Vec<Sample>,
     current: usize,
 }
@@ -14,7 +15,7 @@ pub(super) struct Samples {
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     began_ms: i64,
-    /// When something was last recorded.
+    /// Time of the last record.
     last_ms: i64,
     sum: f64,
     count: u64,
@@ -34,7 +35,7 @@ impl Samples {
     pub fn record(&mut self, value: f64, now_ms: i64) {
         self.begin(now_ms);
         if now_ms - self.samples[self.current].began_ms >= self.window.sample_ms {
-            // One more than the window has: the oldest is still partly in it.
+            // One more sample than in the window, because the window still covers part of the oldest.
             self.current = (self.current + 1) % (self.window.samples + 1);
             match self.samples.get_mut(self.current) {
                 Some(oldest) => *oldest = Sample::new(now_ms),
@@ -47,31 +48,31 @@ impl Samples {
         sample.last_ms = now_ms;
     }
 
-    /// The sum and the number of the values that the window touches.
+    /// The sum and the number of the values within the window.
     pub fn sum(&mut self, now_ms: i64) -> (f64, u64) {
         self.forget(now_ms);
-        // Asking begins the first sample, as in Kafka.
+        // As in Kafka, a query starts the first sample.
         self.begin(now_ms);
         self.samples.iter().fold((0.0, 0), |(sum, count), sample| (sum + sample.sum, count + sample.count))
     }
 
-    /// When the oldest sample began.
+    /// The start of the oldest sample.
     pub fn began_ms(&self) -> Option<i64> {
         self.samples.iter().map(|sample| sample.began_ms).min()
     }
 
-    /// When something was last recorded; `None` if nothing was.
+    /// The time of the last record, if any.
     pub fn last_ms(&self) -> Option<i64> {
         self.samples.iter().map(|sample| sample.last_ms).max()
     }
 
-    /// Whether the window touches no sample.
+    /// True if no sample is within the window.
     pub fn is_idle(&self, now_ms: i64) -> bool {
         let length_ms = self.window.length_ms();
         self.samples.iter().all(|sample| now_ms - sample.last_ms >= length_ms)
     }
 
-    /// How many samples are held.
+    /// The number of samples.
     #[cfg(test)]
     pub fn len(&self) -> usize {
         self.samples.len()
@@ -83,7 +84,7 @@ impl Samples {
         }
     }
 
-    /// Empties samples that the window no longer touches.
+    /// Resets samples outside the window.
     fn forget(&mut self, now_ms: i64) {
         let length_ms = self.window.length_ms();
         for sample in &mut self.samples {

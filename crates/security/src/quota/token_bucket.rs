@@ -1,11 +1,12 @@
-//! A bucket of tokens (Kafka's `TokenBucket`, KIP-599): the quota of changes to the cluster.
+//! A token bucket (Kafka's `TokenBucket`, KIP-599), for the quota of controller mutations.
 //!
-//! It fills at the rate of the limit up to a window's worth. What is taken may leave it in debt; while it is, nothing
-//! more may be taken. Unlike a rate, one large use does not count longer than it takes to make up for it.
+//! The bucket fills at the rate of the limit, up to one window's worth. A request may leave the bucket in
+//! debt, and no request may take tokens during the debt. Unlike with a rate, one large use counts only until
+//! the debt is repaid.
 
 use super::{Window, round};
 
-/// The tokens of one client.
+/// The bucket of one client.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TokenBucket {
     window: Window,
@@ -14,30 +15,30 @@ pub struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// A full bucket.
+    /// A full bucket: the first use fills it.
     pub fn new(window: Window) -> TokenBucket {
         TokenBucket { window, tokens: 0.0, updated_ms: None }
     }
 
-    /// Takes tokens, whether they are there or not.
+    /// Takes tokens, even beyond the available ones.
     pub fn take(&mut self, tokens: f64, limit: f64, now_ms: i64) {
         self.refill(limit, now_ms);
         self.tokens = (self.tokens - tokens).min(self.burst(limit));
     }
 
-    /// How many tokens there are; negative in debt.
+    /// The number of tokens; negative in debt.
     pub fn tokens(&mut self, limit: f64, now_ms: i64) -> f64 {
         self.refill(limit, now_ms);
         self.tokens
     }
 
-    /// How long it takes to be out of debt; `None` if it is not in debt.
+    /// The time until the debt is repaid; `None` without debt.
     pub fn throttle_ms(&mut self, limit: f64, now_ms: i64) -> Option<i64> {
         let tokens = self.tokens(limit, now_ms);
         (tokens < 0.0).then(|| round(-tokens / limit * 1000.0))
     }
 
-    /// Whether it is full: a new bucket would give the same results.
+    /// True for a full bucket: a new bucket would give the same results.
     pub fn is_idle(&mut self, limit: f64, now_ms: i64) -> bool {
         self.tokens(limit, now_ms) >= self.burst(limit)
     }

@@ -1,5 +1,5 @@
-//! The line of `sasl.jaas.config`: a login module, a control flag, options, a semicolon. Quotes and backslashes are
-//! those of Java's parser. A line has one module, as required by Kafka's clients.
+//! The format of `sasl.jaas.config`: a login module, a control flag, options, a semicolon. Quotes and
+//! backslashes work as in Java's parser. A line has one module, as Kafka's clients require.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,7 +9,7 @@ use std::fmt;
 pub struct LoginModule {
     /// The class, without its package.
     pub class: String,
-    /// The options by name; values may be secrets.
+    /// Options by name. Values may be secrets.
     pub options: BTreeMap<String, String>,
 }
 
@@ -20,31 +20,31 @@ impl fmt::Debug for LoginModule {
 }
 
 impl LoginModule {
-    /// An option whose value is `true`, in any case of letters.
+    /// True if the option has the value `true`, in any case.
     pub fn is_true(&self, option: &str) -> bool {
         self.options.get(option).is_some_and(|value| value.eq_ignore_ascii_case("true"))
     }
 }
 
-/// Why a line cannot be parsed. Contains none of the line's values.
+/// A syntax error. Contains none of the line's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JaasFault {
-    /// No class.
+    /// The class is missing.
     #[error("it is empty")]
     Empty,
-    /// No control flag, or another word.
+    /// The control flag is missing or unknown.
     #[error("the control flag after the class is not required, requisite, sufficient or optional")]
     Flag,
-    /// An option without a value.
+    /// An option has no value.
     #[error("an option is not name=value")]
     Option,
-    /// A text without its end.
+    /// A quoted text has no end.
     #[error("a quote is not closed")]
     Quote,
-    /// No end.
+    /// The semicolon is missing.
     #[error("the semicolon at the end is missing")]
     Semicolon,
-    /// A second module.
+    /// Text follows the semicolon, such as a second module.
     #[error("something follows the semicolon, where one login module is all")]
     Behind,
 }
@@ -56,7 +56,7 @@ enum Token {
     Semicolon,
 }
 
-/// Reads a line.
+/// Parses a line.
 pub fn parse(line: &str) -> Result<LoginModule, JaasFault> {
     let mut tokens = tokens(line)?.into_iter();
     let Some(Token::Word(class)) = tokens.next() else { return Err(JaasFault::Empty) };
@@ -109,7 +109,7 @@ fn tokens(line: &str) -> Result<Vec<Token>, JaasFault> {
     Ok(tokens)
 }
 
-/// The text up to the closing quote, with its escapes undone.
+/// The text up to the closing quote, unescaped.
 fn quoted(chars: &mut impl Iterator<Item = char>, quote: char) -> Result<String, JaasFault> {
     let mut text = String::new();
     while let Some(c) = chars.next() {

@@ -1,23 +1,23 @@
-//! The mechanisms by their names.
+//! SASL mechanisms and their names.
 
 use super::scram::Hash;
 
-/// The name of the mechanism that Kafka has and Thalweg has not.
+/// Kafka's mechanism that Thalweg does not support.
 pub const GSSAPI: &str = "GSSAPI";
 
-/// A mechanism.
+/// A supported mechanism.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Mechanism {
-    /// The password itself.
+    /// Sends the password.
     Plain,
-    /// The proof of a password.
+    /// Proves knowledge of the password.
     Scram(Hash),
-    /// A token of an identity provider.
+    /// Sends a token of an identity provider.
     OAuthBearer,
 }
 
 impl Mechanism {
-    /// All of them.
+    /// All supported mechanisms.
     pub const ALL: [Mechanism; 4] = [
         Mechanism::Plain,
         Mechanism::Scram(Hash::Sha256),
@@ -25,7 +25,7 @@ impl Mechanism {
         Mechanism::OAuthBearer,
     ];
 
-    /// Its name in SaslHandshake.
+    /// The name in SaslHandshake.
     pub const fn name(self) -> &'static str {
         match self {
             Mechanism::Plain => "PLAIN",
@@ -35,12 +35,12 @@ impl Mechanism {
         }
     }
 
-    /// The mechanism of this name, in capitals as on the wire.
+    /// The mechanism of a name, case-sensitive as on the wire.
     pub fn from_name(name: &str) -> Option<Mechanism> {
         Mechanism::ALL.into_iter().find(|mechanism| mechanism.name() == name)
     }
 
-    /// The class of its login module, with its package.
+    /// The class of the login module, with its package.
     pub const fn login_module(self) -> &'static str {
         match self {
             Mechanism::Plain => "org.apache.kafka.common.security.plain.PlainLoginModule",
@@ -49,7 +49,7 @@ impl Mechanism {
         }
     }
 
-    /// Whether a login module of this class, without its package, belongs to it.
+    /// True if a login module class, without its package, belongs to this mechanism.
     pub fn is_of(self, class: &str) -> bool {
         self.login_module().rsplit('.').next() == Some(class)
     }

@@ -1,8 +1,8 @@
-//! SASL: the messages by which a client proves who it is. Each mechanism is a state machine: message in, message or
-//! outcome out. Servers' sides say what Kafka's say.
+//! SASL: authentication of clients. Each mechanism is a state machine: message in, message or outcome out.
+//! The server sides send Kafka's messages.
 //!
-//! Owns: PLAIN (RFC 4616), SCRAM (RFC 5802, 7677), OAUTHBEARER (RFC 7628) with the verification of its tokens, and the
-//! lines of `sasl.jaas.config`. Refuses: GSSAPI, which needs Kerberos' libraries, and channel binding.
+//! Owns: PLAIN (RFC 4616), SCRAM (RFC 5802, 7677), OAUTHBEARER (RFC 7628) with token verification, and the
+//! format of `sasl.jaas.config`. Refuses: GSSAPI, which needs Kerberos libraries, and channel binding.
 
 pub mod jaas;
 mod mechanism;

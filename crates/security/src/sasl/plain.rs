@@ -1,4 +1,4 @@
-//! PLAIN (RFC 4616): the password is sent, so it belongs behind TLS.
+//! PLAIN (RFC 4616): sends the password in clear text, so it belongs behind TLS.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,10 +9,10 @@ use subtle::ConstantTimeEq;
 use super::jaas::LoginModule;
 use super::rejection::{Rejection, other_authorization_id};
 
-/// What the options begin with that give a user's password: `user_NAME="password"`.
+/// Prefix of the options with users' passwords: `user_NAME="password"`.
 const USER_OPTION: &str = "user_";
 
-/// Users and passwords, as a server knows them.
+/// Users and passwords of a server.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Users(BTreeMap<String, String>);
 
@@ -23,7 +23,7 @@ impl fmt::Debug for Users {
 }
 
 impl Users {
-    /// The users of a login module.
+    /// The users in the options of a login module.
     pub fn of(module: &LoginModule) -> Users {
         let users = module.options.iter().filter_map(|(option, password)| {
             Some((option.strip_prefix(USER_OPTION)?.to_owned(), password.clone()))
@@ -31,12 +31,12 @@ impl Users {
         Users(users.collect())
     }
 
-    /// Whether nobody can log in.
+    /// True without users: no login can succeed.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Decides on a client's message, and returns the user.
+    /// Checks a client's message. Returns the user name.
     pub fn authenticate(&self, message: &[u8]) -> Result<String, Rejection> {
         let text = std::str::from_utf8(message).map_err(|_| Rejection::hidden("the message is not UTF-8"))?;
         let mut parts = text.split('\0');
@@ -52,7 +52,7 @@ impl Users {
             return Err(Rejection::hidden("Authentication failed: password not specified"));
         }
         let expected = self.0.get(user).filter(|password| !password.is_empty());
-        // Hashes have one length, and an unknown user takes the time of a wrong password.
+        // Hashes have one length, and an unknown user takes as long as a wrong password.
         let is_same = hashed(password).ct_eq(&hashed(expected.map_or("", String::as_str)));
         if expected.is_none() || !bool::from(is_same) {
             return Err(Rejection::shown("Authentication failed: Invalid username or password"));
@@ -70,7 +70,7 @@ fn hashed(password: &str) -> [u8; 32] {
     bytes
 }
 
-/// The message of a client.
+/// The client's message.
 pub fn message(user: &str, password: &str) -> Vec<u8> {
     format!("\0{user}\0{password}").into_bytes()
 }

@@ -1,9 +1,9 @@
-//! Why a server turns a client away.
+//! The refusal of a login by a server.
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// A server turns a client away. Its `Display` is for the log.
+/// The refusal of a login. `Display` gives the reason for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rejection {
     reason: Cow<'static, str>,
@@ -11,18 +11,18 @@ pub struct Rejection {
 }
 
 impl Rejection {
-    /// The client is told the reason, as in Kafka (`SaslAuthenticationException`).
+    /// A refusal whose reason the client sees, as in Kafka (`SaslAuthenticationException`).
     pub fn shown(reason: impl Into<Cow<'static, str>>) -> Rejection {
         Rejection { reason: reason.into(), is_shown: true }
     }
 
-    /// The client is told no more than that its credentials are invalid (`SaslException`): the reason would say whether a
-    /// user exists.
+    /// A refusal that the client sees only as invalid credentials (`SaslException`), since the reason could
+    /// reveal if a user exists.
     pub fn hidden(reason: impl Into<Cow<'static, str>>) -> Rejection {
         Rejection { reason: reason.into(), is_shown: false }
     }
 
-    /// What the client is told, if it may know.
+    /// The reason for the client, if it may see one.
     pub fn for_client(&self) -> Option<&str> {
         self.is_shown.then_some(&*self.reason)
     }
@@ -36,7 +36,7 @@ impl fmt::Display for Rejection {
 
 impl std::error::Error for Rejection {}
 
-/// Kafka's words for a client that wants to act in another name.
+/// Kafka's message for a client that requests another authorization id.
 pub(super) fn other_authorization_id() -> Rejection {
     Rejection::shown(
         "Authentication failed: Client requested an authorization id that is different from username",

@@ -1,15 +1,15 @@
-//! JKS, Java's own store (`sun.security.provider.JavaKeyStore`). Only read.
+//! JKS, Java's own store format (`sun.security.provider.JavaKeyStore`), for reading only.
 //!
 //! ```text
-//! u32 0xfeedfeed | u32 version 1 or 2 | u32 entries | entry ... | SHA-1 of password, "Mighty Aphrodite" and all before
+//! u32 0xfeedfeed | u32 version 1 or 2 | u32 entries | entry ... | SHA-1(password, "Mighty Aphrodite", above)
 //! entry: u32 1, alias, u64 date, protected key, u32 certificates, certificate ...
 //!    or: u32 2, alias, u64 date, certificate
 //! alias: u16 length, text      certificate: [version 2: u16 length, "X.509"], u32 length, DER
-//! protected key: u32 length, EncryptedPrivateKeyInfo of: 20 bytes salt | key XOR stream | SHA-1 of password and key
+//! protected key: u32 length, EncryptedPrivateKeyInfo(20 bytes salt | key XOR stream | SHA-1(password, key))
 //! stream: d1 = SHA-1(password, salt), d2 = SHA-1(password, d1), ...
 //! ```
 //!
-//! Passwords are hashed in UTF-16, big end first. Java's other store of this shape, JCEKS, is refused.
+//! Passwords are hashed as big-endian UTF-16. JCEKS, Java's other format of this shape, is refused.
 
 use ring::digest::{Context, SHA1_FOR_LEGACY_USE_ONLY, SHA1_OUTPUT_LEN};
 
@@ -22,7 +22,7 @@ const WHITENER: &[u8] = b"Mighty Aphrodite";
 /// 1.3.6.1.4.1.42.2.17.1.1
 const KEY_PROTECTOR: [u8; 10] = [0x2b, 0x06, 0x01, 0x04, 0x01, 0x2a, 0x02, 0x11, 0x01, 0x01];
 
-/// Why a store cannot be read.
+/// The reason for an unreadable store.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum JksFault {
     #[error("it ends too early or has a wrong length")]
@@ -42,7 +42,7 @@ pub(super) struct Jks {
     pub(super) keys: Vec<ProtectedKey>,
 }
 
-/// A key under a password, and its certificates, its own first.
+/// An encrypted key with its certificate chain, own certificate first.
 #[derive(Debug)]
 pub(super) struct ProtectedKey {
     info: Vec<u8>,
@@ -50,7 +50,7 @@ pub(super) struct ProtectedKey {
 }
 
 impl Jks {
-    /// Reads a store. Without a password its integrity is not checked, as in Java.
+    /// Reads a store. As in Java, the integrity is not checked without a password.
     pub(super) fn read(bytes: &[u8], password: Option<&str>) -> Result<Jks, JksFault> {
         let at = bytes.len().checked_sub(SHA1_OUTPUT_LEN).ok_or(JksFault::Malformed)?;
         let (content, digest) = bytes.split_at(at);
@@ -86,7 +86,7 @@ impl Jks {
 }
 
 impl ProtectedKey {
-    /// The key, as PKCS8.
+    /// Decrypts the key, in PKCS8.
     pub(super) fn open(&self, password: &str) -> Result<Vec<u8>, JksFault> {
         let protected = self.protected().ok_or(JksFault::Malformed)?;
         let at = protected.len().checked_sub(SHA1_OUTPUT_LEN).ok_or(JksFault::Malformed)?;

@@ -1,7 +1,7 @@
 //! Certificates and private keys from Kafka's settings: PEM, PKCS12 or JKS files, or PEM text in the setting.
 //!
-//! The first bytes of a file tell its type; `ssl.truststore.type` and `ssl.keystore.type` need not be set. JKS, Java's own
-//! format, is only read (`jks`). Its relatives JCEKS, BCFKS and so on are refused.
+//! The type of a file follows from its first bytes; `ssl.truststore.type` and `ssl.keystore.type` are
+//! optional. JKS, Java's own format, is only read (`jks`). JCEKS, BCFKS and other formats are refused.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -18,25 +18,25 @@ use pem::Section;
 mod jks;
 pub mod pem;
 
-/// The largest file that is read. Systems trust some 150 certificates in a quarter of it.
+/// Maximum file size in bytes. The 150 or so certificates that systems trust take a quarter of it.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-/// What an ASN.1 sequence begins with, and so a PKCS12 file.
+/// The first byte of an ASN.1 sequence, and thus of a PKCS12 file.
 const DER_SEQUENCE: u8 = 0x30;
 const STORE_PASSWORD: &str = "ssl.keystore.password";
 const KEY_PASSWORD: &str = "ssl.key.password";
 const TRUST_PASSWORD: &str = "ssl.truststore.password";
 
-/// A certificate with those that lead from it to a trusted one, and its key.
+/// A certificate chain with its private key.
 pub struct Identity {
-    /// The certificate, then those that lead to a trusted one.
+    /// The own certificate first, then the certificates that lead to a trusted one.
     pub chain: Vec<CertificateDer<'static>>,
-    /// The key of the first.
+    /// The private key of the first certificate.
     pub key: PrivateKeyDer<'static>,
-    /// The setting that contains it.
+    /// The setting that contains the key.
     pub setting: &'static str,
-    /// The setting's value, where it is no secret.
+    /// The value of the setting, if not secret.
     pub value: String,
-    /// The file that was read, if only one was.
+    /// The file, if all parts were read from one file.
     pub file: Option<PathBuf>,
 }
 
@@ -46,20 +46,20 @@ impl fmt::Debug for Identity {
     }
 }
 
-/// The certificates to trust, and the setting that names them.
+/// The trusted certificates, and the setting that names them.
 #[derive(Debug)]
 pub struct Trusted {
-    /// The certificates.
+    /// The trusted certificates.
     pub certificates: Vec<CertificateDer<'static>>,
-    /// The setting that names them.
+    /// The setting that names the certificates.
     pub setting: &'static str,
-    /// The setting's value.
+    /// The value of the setting.
     pub value: String,
-    /// The file that was read.
+    /// The file, if the setting names one.
     pub file: Option<PathBuf>,
 }
 
-/// A text or the bytes of a file, and its setting.
+/// The content of a setting: PEM text, or the bytes of a file.
 struct Source {
     setting: &'static str,
     value: String,
@@ -73,7 +73,7 @@ enum Content {
     Jks(Vec<u8>),
 }
 
-/// Takes the settings of trusted certificates.
+/// Takes the settings of the trust store.
 pub fn take_trusted(take: &mut Take<'_>) -> Result<Option<Trusted>, InvalidSetting> {
     take_type(take, "ssl.truststore.type")?;
     let password = take(TRUST_PASSWORD);
@@ -111,7 +111,7 @@ pub fn take_trusted(take: &mut Take<'_>) -> Result<Option<Trusted>, InvalidSetti
     Ok(Some(Trusted { certificates, setting: source.setting, value, file: source.file }))
 }
 
-/// Takes the settings of the client's identity; `None` without a client certificate.
+/// Takes the settings of the own certificate and key; `None` if not set.
 pub fn take_identity(take: &mut Take<'_>) -> Result<Option<Identity>, InvalidSetting> {
     take_type(take, "ssl.keystore.type")?;
     let store_password = take(STORE_PASSWORD);
@@ -154,7 +154,7 @@ pub fn take_identity(take: &mut Take<'_>) -> Result<Option<Identity>, InvalidSet
     }
 }
 
-/// The type is detected from the file; an unknown type is an error anyway.
+/// Validates a store type. The value is not used, because the type is detected from the file.
 fn take_type(take: &mut Take<'_>, key: &str) -> Result<(), InvalidSetting> {
     let Some(value) = take(key) else { return Ok(()) };
     match value.trim().to_ascii_uppercase().as_str() {
@@ -163,7 +163,7 @@ fn take_type(take: &mut Take<'_>, key: &str) -> Result<(), InvalidSetting> {
     }
 }
 
-/// A key or a chain: PEM in a setting, or a PEM file.
+/// Takes a key or chain: PEM text in a setting, or a PEM file.
 fn take_part(
     take: &mut Take<'_>,
     inline: &[&'static str],
@@ -186,7 +186,7 @@ fn take_part(
 }
 
 impl Source {
-    /// The setting's value, where it is short and no secret.
+    /// The value of the setting, or a placeholder for PEM text.
     fn shown(&self) -> String {
         let inline = self.value.contains("-----BEGIN");
         if inline { "(the text given)".to_owned() } else { self.value.clone() }
@@ -244,7 +244,7 @@ fn certificates(sections: &[Section]) -> Vec<CertificateDer<'static>> {
     certificates.map(|section| CertificateDer::from(section.der.clone())).collect()
 }
 
-/// An identity of a key and a chain in PEM, perhaps of the same file.
+/// An identity from a key and a chain in PEM, possibly of the same file.
 fn of_pem(key: &Source, chain: &Source, password: Option<&str>) -> Result<Identity, InvalidSetting> {
     let sections = |source: &Source| match &source.content {
         Content::Pem(sections) => sections.iter().map(|s| (s.label.clone(), s.der.clone())).collect(),
@@ -311,7 +311,7 @@ fn of_pkcs12(source: &Source, bytes: &[u8], password: Option<&str>) -> Result<Id
     })
 }
 
-/// The first key of a store. Without a password for it, it has the store's, as in Kafka.
+/// The first key of a store. Without a password of its own, the key has the store's, as in Kafka.
 fn of_jks(
     source: &Source,
     bytes: &[u8],
@@ -352,7 +352,7 @@ fn of_jks_fault(source: &Source, password_key: &str, fault: &JksFault) -> Invali
     }
 }
 
-/// Opens a PKCS12 store with its password; without one, it may have the empty one.
+/// Opens a PKCS12 store with its password, or with the empty password if none is set.
 fn unlock<T>(
     key: &str,
     path: &str,

@@ -1,26 +1,26 @@
-//! PEM: DER in base64 between a BEGIN and an END line. Whitespace inside is ignored, because settings contain PEM on
-//! one line too, with spaces or `\n` for line ends. Keys in OpenSSL's old encryption are recognised but not
-//! decrypted.
+//! PEM: base64 DER between a BEGIN and an END line. White space inside is ignored, because settings may
+//! contain PEM on one line, with spaces or `\n` as line ends. Keys in OpenSSL's old encryption are recognised
+//! but not decrypted.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-/// The content between a BEGIN and its END.
+/// A section between a BEGIN and an END line.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Section {
-    /// What follows BEGIN, such as `CERTIFICATE`.
+    /// The label after BEGIN, such as `CERTIFICATE`.
     pub label: String,
     /// The decoded bytes.
     pub der: Vec<u8>,
 }
 
-/// Why a text is no PEM.
+/// The reason for invalid PEM.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PemFault {
-    /// No END.
+    /// The END line is missing.
     #[error("-----BEGIN {0}----- has no -----END {0}-----")]
     NoEnd(String),
-    /// Not base64.
+    /// The content is not base64.
     #[error("the content of -----BEGIN {0}----- is not base64")]
     NotBase64(String),
     /// A key in OpenSSL's old encryption.
@@ -30,7 +30,7 @@ pub enum PemFault {
     OldEncryption,
 }
 
-/// All sections of a text, in order. Text outside of them is ignored.
+/// All sections of a text, in order. Text between sections is ignored.
 pub fn sections(text: &str) -> Result<Vec<Section>, PemFault> {
     let text = text.replace("\\n", "\n");
     let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! What a certificate may do by its own words, as Java's `PKIXValidator` and `EndEntityChecker` decide it.
+//! Permissions in a certificate, as interpreted by Java's `PKIXValidator` and `EndEntityChecker`.
 
 use rustls::pki_types::UnixTime;
 use rustls::{CertificateError, Error};
@@ -16,12 +16,12 @@ use x509_parser::x509::X509Version;
 use super::trust::unfit;
 use crate::der::{self, Elements};
 
-/// Whose certificate is checked.
+/// The holder of the checked certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holder {
-    /// A client, by a broker.
+    /// A client, checked by a broker.
     Client,
-    /// A broker, by a client.
+    /// A broker, checked by a client.
     Server,
 }
 
@@ -30,14 +30,14 @@ const SERVER: &[usize] = &[1, 3, 6, 1, 5, 5, 7, 3, 1];
 const CLIENT: &[usize] = &[1, 3, 6, 1, 5, 5, 7, 3, 2];
 const ANY: &[usize] = &[2, 5, 29, 37, 0];
 
-/// A certificate that was read.
+/// A parsed certificate.
 pub(super) struct Certificate<'a>(pub X509Certificate<'a>);
 
 impl<'a> Certificate<'a> {
-    /// Reads a certificate in DER; none if it is malformed, or has what its version does not know.
+    /// Parses a certificate in DER. None if malformed, or with parts that its version does not have.
     pub fn of(der: &'a [u8]) -> Option<Certificate<'a>> {
         let (rest, certificate) = X509Certificate::from_der(der).ok()?;
-        // The body, the algorithm and the signature; the parser ignores what stands behind them.
+        // Body, algorithm and signature. The parser ignores trailing elements.
         let mut parts = Elements(der::only(der, der::SEQUENCE)?);
         let has_three_parts = parts.by_ref().take(3).count() == 3 && parts.is_end();
         let body = &certificate.tbs_certificate;
@@ -48,7 +48,7 @@ impl<'a> Certificate<'a> {
             X509Version::V2 => body.extensions().is_empty(),
             version => version == X509Version::V3,
         };
-        // An extension that is there twice is malformed too.
+        // A duplicate extension is malformed too.
         let is_whole = rest.is_empty()
             && has_three_parts
             && certificate.signature_value.unused_bits == 0
@@ -57,12 +57,13 @@ impl<'a> Certificate<'a> {
         (is_whole && fits_version).then_some(Certificate(certificate))
     }
 
-    /// Whether it may sign others if it is trusted: only authorities may, and certificates of versions that cannot say so.
+    /// True if the certificate may sign others when trusted: authorities, and versions before the extension
+    /// exists.
     pub fn may_sign_if_trusted(&self) -> bool {
         self.0.version() != X509Version::V3 || self.may_sign()
     }
 
-    /// Whether it is an authority by its own words.
+    /// True if the certificate is marked as an authority.
     pub fn may_sign(&self) -> bool {
         let may_sign_certificates = match self.0.key_usage() {
             Ok(usage) => usage.is_none_or(|usage| usage.value.key_cert_sign()),
@@ -71,13 +72,14 @@ impl<'a> Certificate<'a> {
         self.0.version() == X509Version::V3 && self.0.is_ca() && may_sign_certificates
     }
 
-    /// Whether webpki takes it for the end of a chain. It refuses older versions, authorities, and critical policies.
+    /// True if webpki accepts the certificate at the end of a chain. Webpki refuses older versions,
+    /// authorities, and critical policies.
     pub fn is_usual_end(&self) -> bool {
         let has_critical_policies = self.critical().any(|id| *id == OID_X509_EXT_CERTIFICATE_POLICIES);
         self.0.version() == X509Version::V3 && !self.0.is_ca() && !has_critical_policies
     }
 
-    /// Whether all critical extensions are among those that are checked here, or need no check (policies, where none is required).
+    /// True if all critical extensions are checked here, or need no check (policies, unless required).
     pub fn has_only_known_extensions(&self) -> bool {
         let known = [
             OID_X509_EXT_BASIC_CONSTRAINTS,
@@ -89,7 +91,7 @@ impl<'a> Certificate<'a> {
         self.critical().all(|id| known.contains(id))
     }
 
-    /// Whether it may demand that a chain has policies.
+    /// True if the certificate may require policies in a chain.
     pub fn demands_policies(&self) -> bool {
         self.0.iter_extensions().any(|extension| extension.oid == OID_X509_EXT_POLICY_CONSTRAINTS)
     }
@@ -98,12 +100,12 @@ impl<'a> Certificate<'a> {
         self.0.iter_extensions().filter(|extension| extension.critical).map(|extension| &extension.oid)
     }
 
-    /// Whether names of others are constrained by it.
+    /// True if the certificate constrains names.
     pub fn constrains_names(&self) -> bool {
         !matches!(self.0.name_constraints(), Ok(None))
     }
 
-    /// How many authorities may stand between it and the end of a chain.
+    /// The maximum number of authorities between the certificate and the end of a chain.
     pub fn path_length(&self) -> Option<u32> {
         let constraints = self.0.basic_constraints().ok().flatten()?;
         constraints.value.path_len_constraint
@@ -121,7 +123,7 @@ impl<'a> Certificate<'a> {
         Ok(())
     }
 
-    /// Whether its extended key usage, where it has one, names the holder's use or any.
+    /// True if the extended key usage is absent, or includes the holder's use or any use.
     pub fn is_for(&self, holder: Holder) -> bool {
         match self.0.extended_key_usage() {
             Ok(None) => true,
@@ -134,7 +136,7 @@ impl<'a> Certificate<'a> {
         }
     }
 
-    /// Checks that the holder may show it in a handshake of TLS 1.3, or of TLS 1.2 by ECDHE.
+    /// Checks that the holder may use the certificate in handshakes of TLS 1.3, or of TLS 1.2 with ECDHE.
     pub fn check_use(&self, holder: Holder) -> Result<(), Error> {
         if !matches!(self.0.key_usage(), Ok(usage) if usage.as_ref().is_none_or(|usage| usage.value.digital_signature()))
         {
@@ -159,7 +161,7 @@ impl<'a> Certificate<'a> {
     }
 }
 
-/// Whether an extension that decides something here was understood: the parser takes a broken one for none.
+/// True unless a relevant extension is malformed. The parser treats a malformed extension as absent.
 fn is_readable(extension: &X509Extension<'_>) -> bool {
     let decides = [
         OID_X509_EXT_BASIC_CONSTRAINTS,
@@ -176,7 +178,7 @@ fn is_readable(extension: &X509Extension<'_>) -> bool {
         || (is_one_element() && !matches!(extension.parsed_extension(), ParsedExtension::ParseError { .. }))
 }
 
-/// The extended key usage that webpki asks of every certificate of a chain: the same as [`Certificate::is_for`].
+/// The extended key usage check of webpki for each certificate of a chain, equal to [`Certificate::is_for`].
 pub(super) struct Uses(pub Holder);
 
 impl ExtendedKeyUsageValidator for Uses {

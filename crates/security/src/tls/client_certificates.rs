@@ -1,4 +1,4 @@
-//! rustls' side of `ssl.client.auth`: asks for a client's certificate, which [`Trust`] checks.
+//! The rustls side of `ssl.client.auth`: requests a client certificate, which [`Trust`] checks.
 
 use std::sync::Arc;
 

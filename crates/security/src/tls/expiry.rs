@@ -1,4 +1,4 @@
-//! When a certificate expires.
+//! The expiry date of a certificate.
 
 use crate::der::{self, Elements};
 
@@ -6,18 +6,18 @@ const VERSION: u8 = 0xa0;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
 
-/// The end of a certificate's validity, in seconds since 1970; `None` if it is malformed.
+/// The end of a certificate's validity in seconds since 1970; `None` if malformed.
 pub(super) fn not_after_s(certificate: &[u8]) -> Option<i64> {
     let mut fields = Elements(Elements(der::only(certificate, der::SEQUENCE)?).expect(der::SEQUENCE)?);
-    // The version is left out in version 1: the serial number comes first then.
+    // Version 1 omits the version field, so the serial number comes first.
     if fields.clone().next()?.tag == VERSION {
         fields.next();
     }
-    // Serial number, algorithm, issuer.
+    // Skips serial number, algorithm and issuer.
     let validity = fields.nth(3)?;
     let not_after = Elements(validity.content).nth(1)?;
     let text = std::str::from_utf8(not_after.content).ok()?;
-    // Both end in Z and have seconds (RFC 5280).
+    // Both time formats end in Z and have seconds (RFC 5280).
     let (year, rest) = match not_after.tag {
         UTC_TIME => {
             let (year, rest) = text.split_at_checked(2)?;
@@ -39,7 +39,7 @@ pub(super) fn not_after_s(certificate: &[u8]) -> Option<i64> {
     Some(days(year, month, day) * 86_400 + pair(2)? * 3_600 + pair(3)? * 60 + pair(4)?)
 }
 
-/// Days from 1970-01-01 to a date of the Gregorian calendar. Years begin in March here, so that the leap day comes last.
+/// Days from 1970-01-01 to a Gregorian date. Years begin in March here, so that the leap day comes last.
 fn days(year: i64, month: i64, day: i64) -> i64 {
     let (year, month) = if month < 3 { (year - 1, month + 9) } else { (year, month - 3) };
     let leap_days = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);

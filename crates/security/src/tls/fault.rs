@@ -1,10 +1,10 @@
-//! Why a handshake with a client failed, in terms of the settings.
+//! Reasons for failed handshakes with clients, in terms of settings.
 
 use rustls::{AlertDescription, CertificateError, Error};
 
 use crate::names::NoMatchingRule;
 
-/// Why a handshake failed.
+/// The reason for a failed handshake.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HandshakeFault {
     /// Plain text on a TLS listener.
@@ -12,49 +12,50 @@ pub enum HandshakeFault {
         "the client sends plain text to a TLS listener (its security.protocol may have to be SSL or SASL_SSL)"
     )]
     PlainText,
-    /// A certificate that leads to none that is trusted.
+    /// A certificate that leads to no trusted one.
     #[error("the client's certificate is signed by none that ssl.truststore.location trusts")]
     UnknownIssuer,
-    /// A certificate that has expired.
+    /// An expired certificate.
     #[error("the client's certificate has expired, or the clock of this machine is wrong")]
     Expired,
     /// A certificate that is not valid yet.
     #[error("the client's certificate is not valid yet, or the clock of this machine is wrong")]
     NotValidYet,
-    /// A certificate that was revoked.
+    /// A revoked certificate.
     #[error("the client's certificate was revoked (ssl.crl.location)")]
     Revoked,
-    /// No list says whether it was.
+    /// No revocation list covers the certificate.
     #[error("ssl.crl.location has no revocation list of the authority that signed the client's certificate")]
     NoRevocationList,
-    /// The list is too old.
+    /// An expired revocation list.
     #[error("the revocation list in ssl.crl.location has expired, or the clock of this machine is wrong")]
     ExpiredRevocationList,
-    /// Something else about the certificate.
+    /// Another fault of the certificate.
     #[error("the client's certificate cannot be accepted: {0}")]
     Certificate(String),
-    /// `ssl.client.auth=required`, and the client shows none.
+    /// No client certificate despite `ssl.client.auth=required`.
     #[error("the client shows no certificate (ssl.client.auth=required)")]
     NoCertificate,
     /// The client does not trust this broker.
     #[error("the client rejects this broker's certificate (alert {0})")]
     Rejected(String),
-    /// No version or cipher suite in common.
+    /// No common version or cipher suite.
     #[error(
         "the client and this listener have no protocol version or cipher suite in common (ssl.enabled.protocols, \
          ssl.cipher.suites): {0}"
     )]
     NothingInCommon(String),
-    /// The certificate's name is none that a rule makes a user of.
+    /// No mapping rule applies to the certificate's name.
     #[error(transparent)]
     Unmapped(#[from] NoMatchingRule),
-    /// Anything else that the protocol does not allow.
+    /// Another protocol error.
     #[error("{0}")]
     Protocol(String),
 }
 
 impl HandshakeFault {
-    /// Whether the client was turned away by what its certificate says, or because it has shown none: a login that failed.
+    /// True if the handshake failed because of the client's certificate or its absence, which counts as a
+    /// failed login.
     pub fn is_failed_login(&self) -> bool {
         match self {
             Self::UnknownIssuer

@@ -1,8 +1,8 @@
-//! TLS settings that clients and servers share: versions, cipher suites and trusted certificates; and the server's side
-//! ([`ServerTls`]).
+//! TLS settings shared by clients and servers: versions, cipher suites and trusted certificates; and the
+//! server side ([`ServerTls`]).
 //!
-//! The cryptography is ring's (docs/decisions/0009-tls-by-rustls-and-ring.md). A broker's own renegotiation does not exist in rustls: a peer that asks for
-//! one is refused.
+//! The cryptography is ring's (docs/decisions/0009-tls-by-rustls-and-ring.md). rustls has no renegotiation: a
+//! peer that asks for it is refused.
 
 mod certificate;
 mod client_certificates;
@@ -50,7 +50,7 @@ pub fn take_versions(take: &mut Take<'_>) -> Result<Vec<&'static SupportedProtoc
     versions.collect()
 }
 
-/// Takes `ssl.cipher.suites`: the cryptography with the suites that are left.
+/// Takes `ssl.cipher.suites`. Returns the cryptography provider restricted to these suites.
 pub fn take_ciphers(take: &mut Take<'_>) -> Result<CryptoProvider, InvalidSetting> {
     let mut provider = ring::default_provider();
     let Some((_, list)) = take_first(take, &[CIPHERS]) else { return Ok(provider) };
@@ -63,12 +63,12 @@ pub fn take_ciphers(take: &mut Take<'_>) -> Result<CryptoProvider, InvalidSettin
     Ok(provider)
 }
 
-/// The error for suites that no enabled version has.
+/// The error if no enabled version supports a configured suite.
 pub fn no_suite(error: &rustls::Error) -> InvalidSetting {
     InvalidSetting::new(CIPHERS, "(those given)", format!("others, for {ENABLED} ({error}),"))
 }
 
-/// Java's name of a suite: rustls' own, but for the prefix of those of TLS 1.3.
+/// Java's name of a suite: rustls' name, except for the prefix of TLS 1.3 suites.
 pub fn cipher_name(suite: &SupportedCipherSuite) -> String {
     suite.suite().as_str().unwrap_or_default().replacen("TLS13_", "TLS_", 1)
 }

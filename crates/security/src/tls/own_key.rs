@@ -1,4 +1,4 @@
-//! This side's own certificate and key, ready for handshakes.
+//! The own certificate and key, ready for handshakes.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::certificate::Certificate;
 use crate::setting::InvalidSetting;
 use crate::stores::Identity;
 
-/// Reads the key, and checks that it is the certificate's, which may be of any version.
+/// Loads the key, and checks that it matches the certificate, which may be of any version.
 pub fn certified(
     identity: &Identity,
     provider: &CryptoProvider,

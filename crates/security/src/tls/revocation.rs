@@ -1,10 +1,10 @@
-//! Certificate revocation lists (`ssl.crl.location`): reads a file of them, and checks a chain against them. The lists of a
-//! listener are for its clients' certificates, those of a client for the broker's.
+//! Certificate revocation lists (`ssl.crl.location`): reads a file of lists, and checks a chain against them.
+//! The lists of a listener apply to client certificates, those of a client to the broker's certificate.
 //!
-//! As with OpenSSL's CRL_CHECK, which librdkafka turns on by this setting, the authority of the certificate itself must have a list,
-//! and a list counts until its nextUpdate: without a list, or behind that time, the certificate is refused. Unlike there, the
-//! certificates between it and the trusted one are checked too, where their authorities have lists. A certificate that is
-//! trusted itself is not checked. Delta and indirect lists, and version 1, are refused.
+//! As with OpenSSL's CRL_CHECK, which librdkafka enables for this setting, the issuer of the end certificate
+//! must have a list, and a list is valid until its nextUpdate: without a valid list, the certificate is
+//! refused. Unlike in OpenSSL, intermediate certificates are checked too if their issuers have lists. A
+//! trusted certificate itself is not checked. Delta and indirect lists, and version 1, are refused.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,15 +22,15 @@ use super::trust::of_webpki;
 use crate::setting::{InvalidSetting, Take, take_first};
 use crate::stores::pem;
 
-/// The setting.
+/// The name of the setting.
 pub const CRL_LOCATION: &str = "ssl.crl.location";
-/// The largest file that is read: some 400,000 certificates.
+/// Maximum file size in bytes, enough for some 400,000 certificates.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 const LABEL: &str = "X509 CRL";
-/// What a list in DER begins with.
+/// The first byte of a list in DER.
 const DER_SEQUENCE: u8 = 0x30;
 
-/// Revocation lists of one file.
+/// The revocation lists of one file.
 #[derive(Debug)]
 pub struct Revocation {
     lists: Vec<CertRevocationList<'static>>,
@@ -38,7 +38,7 @@ pub struct Revocation {
 }
 
 impl Revocation {
-    /// Takes `ssl.crl.location`, and reads the file: PEM with one list or more, or one in DER.
+    /// Takes `ssl.crl.location`, and reads the file: PEM with one or more lists, or a single list in DER.
     pub fn take(take: &mut Take<'_>) -> Result<Option<Arc<Revocation>>, InvalidSetting> {
         let Some((setting, path)) = take_first(take, &[CRL_LOCATION]) else { return Ok(None) };
         let wrong = |expected: String| InvalidSetting::new(setting, &path, expected);
@@ -68,12 +68,12 @@ impl Revocation {
         Ok(Some(Arc::new(Revocation { lists, file })))
     }
 
-    /// The file.
+    /// The path of the file.
     pub fn file(&self) -> &Path {
         &self.file
     }
 
-    /// Checks a chain that was verified.
+    /// Checks a verified chain.
     pub fn check(
         &self,
         holder: Holder,
@@ -86,7 +86,7 @@ impl Revocation {
         let certificate = EndEntityCert::try_from(end_entity)
             .map_err(|_| rustls::Error::InvalidCertificate(CertificateError::BadEncoding))?;
         let lists: Vec<&CertRevocationList<'_>> = self.lists.iter().collect();
-        // The certificate itself must have a known status; those that it leads to, only where there is a list.
+        // The end certificate needs a known status, intermediate certificates only if there is a list.
         let depths = [
             (RevocationCheckDepth::EndEntity, UnknownStatusPolicy::Deny),
             (RevocationCheckDepth::Chain, UnknownStatusPolicy::Allow),

@@ -1,4 +1,4 @@
-//! The server's side of TLS: a listener's settings, read and checked once, and what a handshake found.
+//! The server side of TLS: the settings of a listener, read and checked once, and the result of a handshake.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ use crate::stores::{take_identity, take_trusted};
 const CLIENT_AUTH: &str = "ssl.client.auth";
 const MAPPING: &str = "ssl.principal.mapping.rules";
 const KEYSTORE: &str = "ssl.keystore.location";
-/// As Java sends.
+/// Number of session tickets per handshake, as in Java.
 const TICKETS: usize = 1;
 
 /// The TLS settings of a listener, ready for handshakes.
@@ -41,19 +41,19 @@ impl fmt::Debug for ServerTls {
     }
 }
 
-/// What a handshake found.
+/// The result of a handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Session {
     /// `TLSv1.2` or `TLSv1.3`.
     pub protocol: &'static str,
     /// Java's name of the cipher suite.
     pub cipher: String,
-    /// The client's certificate, if it has shown one.
+    /// The client's certificate, if any.
     pub certificate: Option<PeerCertificate>,
 }
 
 impl Session {
-    /// The principal that the handshake gives: the name of the client's certificate, or none.
+    /// The principal of the handshake: the user of the client's certificate, or anonymous.
     pub fn principal(&self) -> Principal {
         let certificate = self.certificate.as_ref();
         certificate.map_or_else(Principal::anonymous, |shown| Principal::user(shown.user.as_str()))
@@ -63,40 +63,40 @@ impl Session {
 /// The names of a client's certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerCertificate {
-    /// The distinguished name, as Java writes it.
+    /// The distinguished name in Java's format.
     pub distinguished_name: String,
-    /// The name of the user, by `ssl.principal.mapping.rules`.
+    /// The user name, by `ssl.principal.mapping.rules`.
     pub user: String,
 }
 
-/// A new certificate has other names than the one in use.
+/// A new certificate whose names differ from those of the current one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IncompatibleCertificate {
-    /// Another subject.
+    /// The subject differs.
     #[error(
         "the new certificate is for {new}, the one in use for {old}; ssl.allow.dn.changes=true allows it"
     )]
     Subject {
-        /// The subject in use.
+        /// The subject of the current certificate.
         old: String,
-        /// The new subject.
+        /// The subject of the new certificate.
         new: String,
     },
-    /// A name is missing.
+    /// Alternative names are missing.
     #[error(
         "the new certificate lacks {missing} of the {known} alternative names of the one in use; \
          ssl.allow.san.changes=true allows it"
     )]
     AlternativeNames {
-        /// How many are missing.
+        /// The number of missing names.
         missing: usize,
-        /// How many there are.
+        /// The number of names in the current certificate.
         known: usize,
     },
 }
 
 impl ServerTls {
-    /// Takes the `ssl.` settings of a listener, and reads the files that they name.
+    /// Takes the `ssl.` settings of a listener, and reads the files that the settings name.
     pub fn take(take: &mut Take<'_>) -> Result<ServerTls, InvalidSetting> {
         let client_auth = take(CLIENT_AUTH).unwrap_or_default();
         let is_required = match client_auth.trim().to_ascii_lowercase().as_str() {
@@ -160,27 +160,28 @@ impl ServerTls {
         })
     }
 
-    /// The files that were read. When one changes, the settings are to be taken again.
+    /// The files that were read. After a change of a file, the settings must be taken again.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
         self.files.iter().map(PathBuf::as_path)
     }
 
-    /// When the first certificate of the broker's chain expires, in seconds since 1970; none if it cannot be read.
+    /// The expiry time of the broker's own certificate in seconds since 1970; none if unreadable.
     pub fn expires_s(&self) -> Option<i64> {
         self.expires_s
     }
 
-    /// The server's end of a new connection.
+    /// Creates the server side of a new connection.
     pub fn connection(&self) -> Result<UnbufferedServerConnection, rustls::Error> {
         UnbufferedServerConnection::new(Arc::clone(&self.config))
     }
 
-    /// The settings, for a stack that makes the connections itself.
+    /// The rustls configuration, for callers that create connections themselves.
     pub fn config(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.config)
     }
 
-    /// Whether these settings may take the place of `old` on a running listener: clients know the broker by its names.
+    /// Checks that these settings may replace `old` on a running listener, since clients know the broker by
+    /// its names.
     pub fn check_compatible(
         &self,
         old: &ServerTls,
@@ -200,7 +201,7 @@ impl ServerTls {
         Ok(())
     }
 
-    /// What a finished handshake found.
+    /// The result of a finished handshake.
     pub fn session(&self, connection: &CommonState) -> Result<Session, HandshakeFault> {
         let certificate = connection.peer_certificates().and_then(<[_]>::first);
         let protocol = match connection.protocol_version() {

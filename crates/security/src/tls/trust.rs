@@ -1,11 +1,13 @@
-//! The certificates that are trusted, and how a peer's chain is checked against them: clients' by brokers and controllers, brokers'
-//! by clients.
+//! Trusted certificates, and checks of a peer's chain: clients' chains by brokers and controllers, brokers'
+//! chains by clients.
 //!
-//! As in Java, a certificate that is trusted itself is accepted as it is, and every other must lead to an authority. Not every
-//! trusted certificate is one: the certificate of a client that was imported so that this client is accepted signs no other.
+//! As in Java, a trusted certificate is accepted unchanged, and any other certificate must lead to an
+//! authority. Not every trusted certificate is an authority: an imported client certificate, trusted for that
+//! client alone, cannot sign others.
 //!
-//! webpki checks chains. It refuses certificates of version 1, authorities and critical policies at the end of a chain, which Java
-//! takes; those are checked here, and refused where the chain has constraints of names, or where there are revocation lists.
+//! webpki checks chains. webpki refuses certificates of version 1, authorities and critical policies at the
+//! end of a chain, which Java accepts. Such chains are checked in this file, and refused if the chain has
+//! name constraints or there are revocation lists.
 
 use std::sync::Arc;
 
@@ -25,22 +27,22 @@ use crate::names::distinguished_name;
 use crate::setting::InvalidSetting;
 use crate::stores::Trusted;
 
-/// More certificates than a chain has.
+/// Maximum number of certificates besides the peer's own, more than a real chain has.
 const SENT_MAX: usize = 16;
-/// The authorities between the end of a chain and a trusted one, as many as webpki takes.
+/// Maximum authorities between the end of a chain and a trusted certificate, as in webpki.
 const BETWEEN_MAX: u32 = 6;
 const TRUSTSTORE: &str = "ssl.truststore.location";
 
-/// Trusted certificates.
+/// The trusted certificates of one listener or client.
 #[derive(Debug)]
 pub struct Trust {
-    /// Those that may sign others.
+    /// Certificates that may sign others.
     authorities: RootCertStore,
-    /// The same, for the chains that are checked here.
+    /// The same certificates, for the chains checked in this file.
     signers: Vec<Signer>,
-    /// All of them: each is accepted as it is.
+    /// All trusted certificates, each accepted unchanged.
     own: Vec<CertificateDer<'static>>,
-    /// The subjects of all, which are the issuers of those that sign themselves: by these a client selects its certificate.
+    /// Subjects of all trusted certificates, by which a client selects its own certificate.
     subjects: Vec<DistinguishedName>,
     revocation: Option<Arc<Revocation>>,
     algorithms: WebPkiSupportedAlgorithms,
@@ -53,7 +55,7 @@ struct Signer {
     constrains_names: bool,
 }
 
-/// A certificate that may not be used as its holder uses it.
+/// A certificate unfit for its use.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct Unfit(String);
@@ -63,7 +65,7 @@ pub(super) fn unfit(why: String) -> Error {
 }
 
 impl Trust {
-    /// Reads the certificates that a setting names; the system's authorities where none does.
+    /// Reads the certificates of a setting, or the system's authorities if `None`.
     pub fn new(
         trusted: Option<&Trusted>,
         revocation: Option<Arc<Revocation>>,
@@ -91,7 +93,7 @@ impl Trust {
                 trust.own.clone_from(&trusted.certificates);
             }
             None => {
-                // One that cannot be read is the system's affair.
+                // Unreadable system certificates are skipped.
                 for certificate in rustls_native_certs::load_native_certs().certs {
                     trust.add(&certificate);
                 }
@@ -123,12 +125,12 @@ impl Trust {
         true
     }
 
-    /// The subjects of the trusted certificates, to be sent to clients.
+    /// The subjects of the trusted certificates, sent to clients.
     pub fn subjects(&self) -> &[DistinguishedName] {
         &self.subjects
     }
 
-    /// Checks a peer's certificate, with those that it has sent beside it.
+    /// Checks a peer's certificate, with the other certificates that the peer sent.
     pub fn check(
         &self,
         holder: Holder,
@@ -144,7 +146,7 @@ impl Trust {
         if sent.len() > SENT_MAX {
             return Err(unfit(format!("more than {SENT_MAX} certificates were sent with it")));
         }
-        // webpki ignores a demand for policies that is not critical.
+        // webpki ignores a policy requirement that is not critical.
         if read.demands_policies() {
             return Err(unfit("it demands policies, which are not checked".to_owned()));
         }
@@ -173,7 +175,8 @@ impl Trust {
         Ok(())
     }
 
-    /// Checks a chain whose end webpki does not take. `sent` are authorities that demand no policies.
+    /// Checks a chain whose end certificate webpki refuses. `sent` holds authorities without policy
+    /// requirements.
     fn check_unusual(
         &self,
         holder: Holder,
@@ -188,7 +191,7 @@ impl Trust {
         let authorities: Vec<Certificate<'_>> = sent.iter().filter_map(|der| Certificate::of(der)).collect();
         let (mut read, mut der) = (Certificate::of(end).ok_or_else(unreadable)?, end);
         let mut is_used = vec![false; authorities.len()];
-        // The authorities between the end and `read`.
+        // `between` counts the authorities between the end certificate and `read`.
         for between in 0..=BETWEEN_MAX {
             read.check_time(now)?;
             if !read.has_only_known_extensions() {
@@ -239,7 +242,7 @@ impl Trust {
             })
     }
 
-    /// Says it where the issuer is trusted, but for itself only.
+    /// Replaces the error if the issuer is trusted, but is not an authority.
     fn explained(&self, read: &Certificate<'_>, error: Error) -> Error {
         let issuer = read.0.issuer().as_raw();
         let is_unknown = matches!(error, Error::InvalidCertificate(CertificateError::UnknownIssuer));
@@ -253,7 +256,7 @@ impl Trust {
         ))
     }
 
-    /// Checks a signature of a handshake in TLS 1.2.
+    /// Verifies a handshake signature of TLS 1.2.
     pub fn verify_tls12_signature(
         &self,
         message: &[u8],
@@ -277,7 +280,7 @@ impl Trust {
         }
     }
 
-    /// Checks a signature of a handshake in TLS 1.3.
+    /// Verifies a handshake signature of TLS 1.3.
     pub fn verify_tls13_signature(
         &self,
         message: &[u8],
@@ -287,7 +290,7 @@ impl Trust {
         verify_tls13_signature_with_raw_key(message, &key(certificate)?, signed, &self.algorithms)
     }
 
-    /// The schemes of these signatures.
+    /// The supported signature schemes.
     pub fn schemes(&self) -> Vec<SignatureScheme> {
         self.algorithms.supported_schemes()
     }
@@ -299,7 +302,7 @@ fn key(certificate: &[u8]) -> Result<SubjectPublicKeyInfoDer<'static>, Error> {
     Ok(read.0.public_key().raw.to_vec().into())
 }
 
-/// A refusal of webpki, as rustls names it.
+/// The rustls error of a webpki error.
 pub(super) fn of_webpki(error: webpki::Error) -> Error {
     Error::InvalidCertificate(match error {
         webpki::Error::UnknownIssuer => CertificateError::UnknownIssuer,

@@ -1,4 +1,4 @@
-//! The algorithms of signatures (RFC 7518), all with a public key.
+//! Signature algorithms (RFC 7518), all with public keys.
 
 use ring::signature::{
     ECDSA_P256_SHA256_FIXED, ECDSA_P384_SHA384_FIXED, ED25519, RSA_PKCS1_2048_8192_SHA256,
@@ -6,7 +6,7 @@ use ring::signature::{
     RSA_PSS_2048_8192_SHA384, RSA_PSS_2048_8192_SHA512, RsaParameters, VerificationAlgorithm,
 };
 
-/// An algorithm by which tokens are signed.
+/// A signature algorithm of tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Algorithm {
     Rs256,
@@ -51,7 +51,7 @@ impl Algorithm {
         }
     }
 
-    /// For keys of RSA.
+    /// The parameters of an RSA algorithm.
     pub(super) fn rsa(self) -> Option<&'static RsaParameters> {
         match self {
             Algorithm::Rs256 => Some(&RSA_PKCS1_2048_8192_SHA256),
@@ -64,7 +64,7 @@ impl Algorithm {
         }
     }
 
-    /// For keys on a curve.
+    /// The parameters of an elliptic-curve algorithm.
     pub(super) fn curve(self) -> Option<&'static dyn VerificationAlgorithm> {
         match self {
             Algorithm::Es256 => Some(&ECDSA_P256_SHA256_FIXED),

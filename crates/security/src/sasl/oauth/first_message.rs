@@ -1,23 +1,24 @@
-//! The client's message: an optional name, the token, and extensions, which are checked for their form alone.
+//! The client's first message: an optional name, the token, and extensions, of which only the format is
+//! checked.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use super::super::rejection::Rejection;
 
-/// What a client sends to confirm that it read a refusal.
+/// The client's acknowledgement of a refusal.
 pub const MORE: &[u8] = b"\x01";
 
 const SEPARATOR: char = '\x01';
 
-/// What the client shows.
+/// The content of the client's first message.
 #[derive(Clone, PartialEq, Eq)]
 pub struct FirstMessage {
-    /// The token.
+    /// The signed token (JWT), not yet verified.
     pub token: String,
-    /// The name that the client wants to act in; it must be the token's.
+    /// The requested authorization id, which must equal the subject of the token.
     pub authorization_id: Option<String>,
-    /// Names and values that the broker does not interpret.
+    /// Extensions by name, which the broker does not interpret.
     pub extensions: BTreeMap<String, String>,
 }
 
@@ -28,12 +29,12 @@ impl fmt::Debug for FirstMessage {
 }
 
 impl FirstMessage {
-    /// Reads a message.
+    /// Parses a first message.
     pub fn parse(message: &[u8]) -> Result<FirstMessage, Rejection> {
         read(message).ok_or_else(|| Rejection::hidden("Invalid OAUTHBEARER client first message"))
     }
 
-    /// The message with a token and extensions.
+    /// Encodes a first message with a token and extensions.
     pub fn encode(token: &str, extensions: &BTreeMap<String, String>) -> Vec<u8> {
         let mut message = format!("n,,{SEPARATOR}auth=Bearer {token}{SEPARATOR}");
         for (name, value) in extensions {

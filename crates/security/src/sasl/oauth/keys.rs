@@ -1,5 +1,5 @@
-//! The keys of an identity provider, as its JWKS document lists them. Keys of other kinds and for other uses are left out,
-//! so that a provider may publish them.
+//! The keys of an identity provider, as listed in its JWKS document. Keys of other types or for other uses
+//! are skipped, since a provider may publish them too.
 
 use std::fmt;
 
@@ -10,19 +10,19 @@ use serde::Deserialize;
 
 use super::algorithm::Algorithm;
 
-/// More keys than a provider has.
+/// Maximum number of keys, more than a real provider has.
 const KEYS_MAX: usize = 200;
 
-/// A document is not a JWKS.
+/// An invalid JWKS document.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeySetFault {
-    /// It is not JSON, or has another form.
+    /// Not JSON, or not in the JWKS format.
     #[error("it is not a JWKS document ({0})")]
     Form(String),
-    /// It has no key that can verify a token.
+    /// No key that can verify a token.
     #[error("it has no key for signatures (RSA, EC on P-256 and P-384, Ed25519)")]
     Empty,
-    /// It has too many keys.
+    /// Too many keys.
     #[error("it has {0} keys, more than {KEYS_MAX}")]
     TooMany(usize),
 }
@@ -50,7 +50,7 @@ enum Material {
         n: Vec<u8>,
         e: Vec<u8>,
     },
-    /// The algorithm of the curve, and the point in its encoding.
+    /// The algorithm of the curve, and the encoded point.
     Curve(Algorithm, Vec<u8>),
 }
 
@@ -75,7 +75,7 @@ struct Entry {
 }
 
 impl KeySet {
-    /// Reads a document.
+    /// Parses a JWKS document.
     pub fn parse(document: &[u8]) -> Result<KeySet, KeySetFault> {
         let Document { keys } =
             serde_json::from_slice(document).map_err(|error| KeySetFault::Form(error.to_string()))?;
@@ -86,9 +86,9 @@ impl KeySet {
         if keys.is_empty() { Err(KeySetFault::Empty) } else { Ok(KeySet(keys)) }
     }
 
-    /// The keys that may have signed a token that names this key, or none.
+    /// The keys that may have signed a token with this optional key id.
     pub(super) fn candidates<'a>(&'a self, id: Option<&'a str>) -> impl Iterator<Item = &'a Key> {
-        // As in Kafka, a key without a name is none that a token names.
+        // As in Kafka, a token with a key id matches no key without one.
         self.0.iter().filter(move |key| id.is_none() || key.id.as_deref() == id)
     }
 }
@@ -125,7 +125,7 @@ fn key(entry: serde_json::Value) -> Option<Key> {
 }
 
 impl Key {
-    /// Whether a signature of `message` is this key's, by an algorithm that the key is for.
+    /// True if this key made the signature of `message`, with an algorithm that suits the key.
     pub(super) fn verifies(&self, algorithm: Algorithm, message: &[u8], signature: &[u8]) -> bool {
         if self.algorithm.as_deref().is_some_and(|name| name != algorithm.name()) {
             return false;

@@ -1,7 +1,7 @@
-//! OAUTHBEARER (RFC 7628): a client shows a token that an identity provider has signed (a JWT, RFC 7519), and the server
-//! verifies it by the provider's keys (a JWKS, RFC 7517).
+//! OAUTHBEARER (RFC 7628): a client sends a token signed by an identity provider (a JWT, RFC 7519), and the
+//! server verifies the token with the provider's keys (a JWKS, RFC 7517).
 //!
-//! Refuses: tokens without a signature, which Kafka's default handler would take, and keys that are secrets (HMAC).
+//! Refuses: unsigned tokens, which Kafka's default handler accepts, and symmetric keys (HMAC).
 
 mod algorithm;
 mod first_message;
@@ -12,5 +12,5 @@ pub use first_message::{FirstMessage, MORE};
 pub use keys::{KeySet, KeySetFault};
 pub use token::{Token, TokenFault, TokenRules};
 
-/// The answer to a client whose token is not accepted; the client confirms it with [`MORE`], and is refused then.
+/// The answer to an invalid token. The client acknowledges the answer with [`MORE`], and is then refused.
 pub const INVALID_TOKEN: &str = "{\"status\":\"invalid_token\"}";

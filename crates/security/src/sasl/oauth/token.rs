@@ -1,7 +1,7 @@
-//! Signed tokens: header, claims and signature, and what Kafka's `BrokerJwtValidator` requires of them.
+//! Signed tokens: header, claims and signature, with the checks of Kafka's `BrokerJwtValidator`.
 //!
-//! As in Kafka, `exp` and `iat` are required, `nbf` counts where it is given, and a token that names audiences is refused
-//! unless one of them is expected: it was made for others.
+//! As in Kafka, `exp` and `iat` are required, `nbf` applies if present, and a token with audiences is refused
+//! unless one of them is expected, because the token was issued for other services.
 
 use std::fmt;
 
@@ -14,63 +14,64 @@ use serde_json::{Map, Value};
 use super::algorithm::Algorithm;
 use super::keys::KeySet;
 
-/// What tokens must satisfy.
+/// Requirements on tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenRules {
-    /// `sasl.oauthbearer.expected.audience`: a token must name one of them. Without any, it must name none.
+    /// `sasl.oauthbearer.expected.audience`: a token must name one of these audiences, or none if the list is
+    /// empty.
     pub audiences: Vec<String>,
     /// `sasl.oauthbearer.expected.issuer`.
     pub issuer: Option<String>,
     /// `sasl.oauthbearer.scope.claim.name`.
     pub scope_claim: String,
-    /// `sasl.oauthbearer.sub.claim.name`: the claim that names the user.
+    /// `sasl.oauthbearer.sub.claim.name`: the claim with the user name.
     pub subject_claim: String,
-    /// `sasl.oauthbearer.clock.skew.seconds`: how far the clocks may differ.
+    /// `sasl.oauthbearer.clock.skew.seconds`: the tolerated clock difference.
     pub skew_seconds: i64,
 }
 
-/// A token that was verified.
+/// A verified token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
-    /// The user.
+    /// The user name.
     pub subject: String,
-    /// The end of its life, in milliseconds since 1970.
+    /// The expiry time in milliseconds since 1970.
     pub expires_ms: i64,
-    /// Its scopes.
+    /// The scopes of the token.
     pub scopes: Vec<String>,
 }
 
-/// Why a token is not accepted. Contains nothing of the token but names.
+/// The reason for refusing a token. Contains only names from the token.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenFault {
-    /// It is not a JWT, or a claim has another type.
+    /// Not a JWT, or a claim has the wrong type.
     #[error("the token is malformed: {0}")]
     Malformed(&'static str),
-    /// It is not signed, or by an algorithm that is not accepted.
+    /// Unsigned, or signed with an algorithm that is not accepted.
     #[error("the token is signed by {0}, which is not accepted")]
     Algorithm(String),
-    /// No key that is known may have signed it.
+    /// No known key matches the token's key id.
     #[error("no key {0:?} of the provider is known")]
     UnknownKey(Option<String>),
-    /// The signature is none of the provider's.
+    /// No key of the provider made the signature.
     #[error("the token's signature is wrong")]
     Signature,
-    /// It is past its end.
+    /// The token has expired.
     #[error("the token has expired")]
     Expired,
-    /// It does not hold yet.
+    /// The token is not valid yet.
     #[error("the token is not valid yet")]
     NotYet,
-    /// It is from another issuer than expected.
+    /// The issuer is not the expected one.
     #[error("the token's issuer is not sasl.oauthbearer.expected.issuer")]
     Issuer,
-    /// It is meant for others.
+    /// The audience is not an expected one.
     #[error("the token's audience is not in sasl.oauthbearer.expected.audience")]
     Audience,
 }
 
 impl Token {
-    /// Verifies a token at a time.
+    /// Verifies a token at time `now_ms`.
     pub fn verify(text: &str, keys: &KeySet, rules: &TokenRules, now_ms: i64) -> Result<Token, TokenFault> {
         let mut parts = text.split('.');
         let (Some(head), Some(body), Some(signature), None) =
@@ -150,7 +151,7 @@ fn object(part: &str) -> Result<Map<String, Value>, TokenFault> {
     Ok(object)
 }
 
-/// A JSON object in which each name is there once: of two, programs could take different ones.
+/// A JSON object with unique names. Programs could disagree on the value of a duplicate name.
 struct Unique(Map<String, Value>);
 
 impl<'de> Deserialize<'de> for Unique {
@@ -179,18 +180,18 @@ impl<'de> Visitor<'de> for UniqueNames {
     }
 }
 
-/// A date of seconds since 1970, in milliseconds.
+/// A claim in seconds since 1970, converted to milliseconds.
 fn date(claims: &Map<String, Value>, name: &str) -> Result<Option<i64>, TokenFault> {
     let Some(value) = claims.get(name) else { return Ok(None) };
     let malformed = TokenFault::Malformed("a date is not a number of seconds");
     match value.as_f64() {
-        // Far beyond any life of a token, and exact as milliseconds.
+        // The upper bound is far beyond any token lifetime, and exact in milliseconds.
         Some(seconds) if (0.0..1e12).contains(&seconds) => Ok(Some((seconds * 1000.0) as i64)),
         _ => Err(malformed),
     }
 }
 
-/// A claim of one text or several.
+/// A claim with one text or several.
 fn texts(claims: &Map<String, Value>, name: &str) -> Result<Vec<String>, TokenFault> {
     match claims.get(name) {
         None | Some(Value::Null) => Ok(Vec::new()),

@@ -1,4 +1,4 @@
-//! The client's side: proves that it knows a password, and verifies that the server knows it too.
+//! The client side: proves knowledge of a password, and verifies that the server knows the password too.
 
 use std::num::NonZeroU32;
 
@@ -9,28 +9,28 @@ use ring::hmac;
 use super::hash::Hash;
 use super::{GS2_HEADER, TOKEN_AUTH, auth_message, xor};
 
-/// Minimum number of iterations; fewer would make it cheap to guess passwords from a captured exchange.
+/// Minimum number of iterations. With fewer, guessing passwords from a captured exchange is cheap.
 pub const ITERATIONS_MIN: u32 = 4096;
-/// Maximum number of iterations that a client performs: the broker chooses the number, and this side spends the time.
-/// Kafka's brokers allow 16384.
+/// Maximum number of iterations that a client performs: the broker chooses the number, and the client spends
+/// the time. Kafka's brokers allow 16384.
 pub const ITERATIONS_ASKED_MAX: u32 = 1_000_000;
 
-/// Why an exchange fails.
+/// The reason for a failed exchange.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScramFault {
-    /// A message does not have SCRAM's format.
+    /// A message is not in SCRAM's format.
     #[error("its message {0} is not valid SCRAM")]
     Message(&'static str),
-    /// The nonce does not start with ours.
+    /// The nonce does not start with the client's nonce.
     #[error("it answers another exchange")]
     Nonce,
-    /// The number of iterations is out of bounds.
+    /// The number of iterations is out of range.
     #[error("it requests {0} iterations; expected {ITERATIONS_MIN} to {ITERATIONS_ASKED_MAX}")]
     Iterations(u32),
-    /// The broker's words for a refusal.
+    /// The broker's reason for a refusal.
     #[error("it says {0}")]
     Refused(String),
-    /// The broker does not know the password either.
+    /// The broker does not know the password.
     #[error("it does not prove that it knows the password: it may be an impostor")]
     ServerSignature,
 }
@@ -46,7 +46,7 @@ pub struct Client {
 
 enum State {
     First,
-    /// The broker's key, and the message it must have signed.
+    /// The broker's key, and the message that the broker must have signed.
     Final {
         server_key: hmac::Key,
         auth_message: String,
@@ -55,8 +55,8 @@ enum State {
 }
 
 impl Client {
-    /// Starts an exchange; `nonce` is a text that was never used before. Also returns the first message. With `by_token`, user
-    /// and password are the id and the HMAC of a delegation token.
+    /// Starts an exchange, and returns the first message; `nonce` must be unique. With `by_token`, user and
+    /// password are the id and the HMAC of a delegation token.
     pub fn begin(hash: Hash, user: &str, password: &str, nonce: &str, by_token: bool) -> (Client, Vec<u8>) {
         let user = user.replace('=', "=3D").replace(',', "=2C");
         let extension = if by_token { format!(",{TOKEN_AUTH}=true") } else { String::new() };
@@ -66,7 +66,7 @@ impl Client {
         (Client { hash, password, nonce, first_bare, state: State::First }, message)
     }
 
-    /// The next message; `None` when the broker is verified.
+    /// Processes a message, and returns the next one; `None` once the broker is verified.
     pub fn next(&mut self, message: &[u8]) -> Result<Option<Vec<u8>>, ScramFault> {
         match std::mem::replace(&mut self.state, State::Done) {
             State::First => self.prove(message).map(Some),
@@ -77,7 +77,7 @@ impl Client {
         }
     }
 
-    /// Answers the salt and the iterations with the proof.
+    /// Computes the proof from salt and iterations.
     fn prove(&mut self, message: &[u8]) -> Result<Vec<u8>, ScramFault> {
         let fault = ScramFault::Message("first");
         let server_first = std::str::from_utf8(message).map_err(|_| fault.clone())?;

@@ -1,4 +1,4 @@
-//! What a server knows of a password.
+//! SCRAM credentials as stored by a server.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -12,32 +12,32 @@ use super::hash::Hash;
 /// Maximum iterations of a credential, as in Kafka's controllers.
 pub const ITERATIONS_MAX: u32 = 16_384;
 
-/// A user's credential. It verifies a password, and cannot be used to log in.
+/// A user's credential, which verifies a password but does not permit a login.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credential {
-    /// The salt.
+    /// The random salt of the password hash.
     pub salt: Vec<u8>,
-    /// The digest of the client's key.
+    /// The digest of the client key.
     pub stored_key: Vec<u8>,
-    /// The key that the server signs with.
+    /// The server's signing key.
     pub server_key: Vec<u8>,
-    /// How often the password was hashed.
+    /// The number of hash iterations.
     pub iterations: u32,
 }
 
-/// How the credentials of users who do not exist look: like those of users who do, of whom there are several kinds, since a
-/// tool chooses salt and iterations.
+/// The form of credentials for unknown users, which resembles credentials of existing users. Salts and
+/// iterations of the latter depend on the tool that created the credentials.
 pub struct DecoyForm {
-    /// Known to no client, and the same on every broker that a client may ask.
+    /// A secret unknown to clients, identical on all brokers that a client may ask.
     secret: Vec<u8>,
     salt_len: usize,
-    /// Whether salts are of digits and letters, as Kafka's tools make them.
+    /// True if salts consist of letters and digits, as from Kafka's tools.
     is_text: bool,
     iterations: u32,
 }
 
 impl DecoyForm {
-    /// The form of a user's credential; that of Kafka's tools without one.
+    /// The form of a user's credential, or of Kafka's tools if `None`.
     pub fn like(credential: Option<&Credential>, secret: Vec<u8>) -> DecoyForm {
         const KAFKAS_SALT_LEN: usize = 26;
         const SALT_LEN_MAX: usize = 1024;
@@ -64,13 +64,13 @@ impl fmt::Debug for Credential {
 }
 
 impl Credential {
-    /// Of a password. Takes as long as there are iterations.
+    /// Creates a credential from a password. The time is proportional to the iterations.
     pub fn of_password(hash: Hash, password: &str, salt: Vec<u8>, iterations: NonZeroU32) -> Credential {
         let salted = hash.salted(password, &salt, iterations);
         Credential::of_salted_password(hash, &salted, salt, iterations.get())
     }
 
-    /// Of a password that is hashed already.
+    /// Creates a credential from a salted password.
     pub fn of_salted_password(hash: Hash, salted: &[u8], salt: Vec<u8>, iterations: u32) -> Credential {
         let salted = hash.key(salted);
         let client_key = hmac::sign(&salted, b"Client Key");
@@ -83,7 +83,8 @@ impl Credential {
         }
     }
 
-    /// Whether this password made it. Takes as long as there are iterations: no more than a server stores.
+    /// True if this password matches. The time is proportional to the iterations, which are at most
+    /// [`ITERATIONS_MAX`].
     pub fn is_of(&self, hash: Hash, password: &str) -> bool {
         let Some(iterations) = NonZeroU32::new(self.iterations).filter(|known| known.get() <= ITERATIONS_MAX)
         else {
@@ -93,7 +94,8 @@ impl Credential {
         made.stored_key.ct_eq(&self.stored_key).into()
     }
 
-    /// What a user who does not exist is shown: the same salt at every attempt, and keys that nothing matches.
+    /// The credential shown for an unknown user: the same salt at every attempt, and keys that match no
+    /// password.
     pub fn decoy(hash: Hash, user: &str, form: &DecoyForm) -> Credential {
         const DIGITS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
         let key = hmac::Key::new(hmac::HMAC_SHA512, &form.secret);

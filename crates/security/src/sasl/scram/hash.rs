@@ -1,10 +1,10 @@
-//! The hash of a mechanism.
+//! Hash functions of SCRAM mechanisms.
 
 use std::num::NonZeroU32;
 
 use ring::{digest, hmac, pbkdf2};
 
-/// The hash of a mechanism.
+/// The hash function of a mechanism.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Hash {
     /// SCRAM-SHA-256.
@@ -14,7 +14,7 @@ pub enum Hash {
 }
 
 impl Hash {
-    /// Its number in requests and metadata records.
+    /// Kafka's code in requests and metadata records.
     pub const fn code(self) -> i8 {
         match self {
             Hash::Sha256 => 1,
@@ -22,7 +22,7 @@ impl Hash {
         }
     }
 
-    /// By its number.
+    /// The hash function of a code.
     pub fn from_code(code: i8) -> Option<Hash> {
         [Hash::Sha256, Hash::Sha512].into_iter().find(|hash| hash.code() == code)
     }
@@ -39,7 +39,7 @@ impl Hash {
         digest::digest(self.algorithm(), bytes)
     }
 
-    /// The bytes of a digest.
+    /// The digest length in bytes.
     pub(crate) fn len(self) -> usize {
         self.algorithm().output_len()
     }
@@ -51,7 +51,7 @@ impl Hash {
         }
     }
 
-    /// The salted password, which takes as long as there are iterations.
+    /// The salted password (PBKDF2). The time is proportional to the iterations.
     pub fn salted(self, password: &str, salt: &[u8], iterations: NonZeroU32) -> Vec<u8> {
         let algorithm = match self {
             Hash::Sha256 => pbkdf2::PBKDF2_HMAC_SHA256,

@@ -1,4 +1,4 @@
-//! Users that a cluster is formatted with, as Kafka's storage tool has them:
+//! Users in the format of Kafka's storage tool, for a newly formatted cluster:
 //! `SCRAM-SHA-256=[name=alice,password=alice-secret]`.
 
 use std::fmt;
@@ -15,11 +15,11 @@ use super::hash::Hash;
 /// A user with a credential.
 #[derive(Clone, PartialEq, Eq)]
 pub struct NewUser {
-    /// The name.
+    /// The user name.
     pub name: String,
-    /// The hash of the mechanism.
+    /// The hash function of the mechanism.
     pub hash: Hash,
-    /// What the cluster stores.
+    /// The credential to store.
     pub credential: Credential,
 }
 
@@ -29,14 +29,15 @@ impl fmt::Debug for NewUser {
     }
 }
 
-/// A text does not describe a user. Contains no secret.
+/// A text that does not describe a user. Contains no secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}; expected for example SCRAM-SHA-512=[name=alice,password=alice-secret]")]
 pub struct NewUserFault(String);
 
 impl NewUser {
-    /// Reads a user: `name`, and `password` or `saltedpassword`; optionally `iterations` and `salt`, the latter and a salted
-    /// password in base64. `random` is the salt where none is given. Takes as long as there are iterations.
+    /// Parses a user: `name`, `password` or `saltedpassword`, and optionally `iterations` and `salt`. Salt
+    /// and salted password are in base64. `random` is the default salt. The time is proportional to the
+    /// iterations.
     pub fn parse(text: &str, random: &[u8]) -> Result<NewUser, NewUserFault> {
         let fault = |reason: &str| NewUserFault(reason.to_owned());
         let (mechanism, fields) = text.split_once('=').ok_or_else(|| fault("there is no mechanism"))?;

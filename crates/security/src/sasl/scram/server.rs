@@ -1,5 +1,5 @@
-//! The server's side, with Kafka's messages and limits. A user who does not exist is answered like one whose password is
-//! wrong: a salt first, the refusal after the proof.
+//! The server side, with Kafka's messages and limits. An unknown user gets the same answers as a wrong
+//! password: first a salt, then the refusal after the proof.
 
 use std::fmt;
 
@@ -17,9 +17,9 @@ use super::{TOKEN_AUTH, auth_message, xor};
 /// A client's first message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientFirst {
-    /// The user, or the id of a delegation token.
+    /// The user name, or the id of a delegation token.
     pub user: String,
-    /// Whether it is the id of a delegation token.
+    /// True if `user` is the id of a delegation token.
     pub is_token: bool,
     header: String,
     bare: String,
@@ -27,7 +27,7 @@ pub struct ClientFirst {
     authorization_id: Option<String>,
 }
 
-/// A server that waits for a client's proof.
+/// A server that awaits a client's proof.
 pub struct Server {
     hash: Hash,
     credential: Credential,
@@ -44,7 +44,7 @@ impl fmt::Debug for Server {
 }
 
 impl ClientFirst {
-    /// Reads a client's first message.
+    /// Parses a client's first message.
     pub fn parse(message: &[u8]) -> Result<ClientFirst, Rejection> {
         read_first(message).ok_or_else(|| Rejection::hidden("the first message is not valid SCRAM"))
     }
@@ -60,7 +60,7 @@ fn read_first(message: &[u8]) -> Option<ClientFirst> {
         name => Some(unescaped(name.strip_prefix("a=")?)?),
     };
     let mut fields = bare.split(',').peekable();
-    // RFC 5802 has a server refuse extensions that it must know; Kafka ignores them.
+    // RFC 5802 requires a server to refuse mandatory extensions; Kafka ignores them.
     fields.next_if(|field| field.starts_with("m="));
     let user = unescaped(fields.next()?.strip_prefix("n=")?)?;
     let nonce = fields.next()?.strip_prefix("r=")?;
@@ -85,7 +85,7 @@ fn read_first(message: &[u8]) -> Option<ClientFirst> {
     })
 }
 
-/// A name without its escapes: `=2C` for a comma, `=3D` for an equals sign.
+/// A name without escapes: `=2C` for a comma, `=3D` for an equals sign.
 fn unescaped(name: &str) -> Option<String> {
     let mut parts = name.split('=');
     let mut unescaped = parts.next()?.to_owned();
@@ -102,8 +102,8 @@ fn unescaped(name: &str) -> Option<String> {
 }
 
 impl Server {
-    /// Answers a first message. `credential` is the user's, if there is one; `nonce` a text that was never used before;
-    /// `decoys` is how users look who do not exist.
+    /// Answers a first message. `credential` is that of the user, if any; `nonce` must be unique; `decoys` is
+    /// the form of credentials for unknown users.
     pub fn begin(
         hash: Hash,
         first: ClientFirst,
@@ -130,7 +130,7 @@ impl Server {
         Ok((Server { hash, credential, is_known, first, server_first, nonce }, message))
     }
 
-    /// Verifies the proof; returns the user, or the id of the token, and the last message.
+    /// Verifies the proof. Returns the user name or token id, and the last message.
     pub fn finish(self, message: &[u8]) -> Result<(String, Vec<u8>), Rejection> {
         let invalid = || Rejection::hidden("the final message is not valid SCRAM");
         let text = std::str::from_utf8(message).map_err(|_| invalid())?;
@@ -138,8 +138,9 @@ impl Server {
         let mut fields = without_proof.split(',');
         let binding = fields.next().and_then(|field| field.strip_prefix("c=")).ok_or_else(invalid)?;
         let nonce = fields.next().and_then(|field| field.strip_prefix("r=")).ok_or_else(invalid)?;
-        // librdkafka before 2.6.1 puts its own nonce before it once more. Kafka refuses that since 3.7.2 (CVE-2024-56128: it
-        // did not compare the nonces at all). Here all of this exchange's nonce must be there, and is under the proof.
+        // librdkafka before 2.6.1 repeats its own nonce in front. Kafka refuses that since 3.7.2
+        // (CVE-2024-56128: it did not compare the nonces). Here the message must end with the whole nonce of
+        // this exchange, which the proof covers.
         if !nonce.ends_with(&self.nonce) {
             return Err(Rejection::hidden("the final message answers another exchange"));
         }
@@ -243,7 +244,7 @@ mod tests {
         let (server, answer) = begin(b"n,,n=u,r=n", Some(weak), Hash::Sha256);
         assert!(String::from_utf8_lossy(&answer).ends_with(",i=4096"));
         assert!(!server.is_known);
-        // A credential of the other mechanism.
+        // A credential of another mechanism.
         let other = credential(Hash::Sha512, "p", b"salt");
         assert!(!begin(b"n,,n=u,r=n", Some(other), Hash::Sha256).0.is_known);
     }

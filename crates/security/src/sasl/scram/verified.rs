@@ -1,8 +1,8 @@
-//! Passwords that were verified a moment ago, so that a client that shows its password in each request does not cost thousands
-//! of hashes each time.
+//! A cache of recently verified passwords, so that a client with a password in each request does not cost
+//! thousands of hashes each time.
 //!
-//! It holds no password: a hash under a key that dies with the process, next to the credential that the password was verified
-//! against. With another credential, or none, the password has to be verified again.
+//! The cache holds no passwords, only hashes under a key that lives as long as the process, with the
+//! credential of each verification. After a change of the credential, the password must be verified again.
 
 use std::collections::BTreeMap;
 
@@ -10,12 +10,13 @@ use ring::hmac;
 
 use super::Credential;
 
-/// The passwords of users, of each the last. The number is bounded: the one that was not asked for longest gives way.
+/// The last verified password of each user. The number of users is bounded; the least recently used one gives
+/// way.
 pub struct VerifiedPasswords {
     key: hmac::Key,
     users_max: usize,
     users: BTreeMap<String, Verified>,
-    /// Counts the uses.
+    /// Counter of uses, for the eviction order.
     uses: u64,
 }
 
@@ -26,13 +27,13 @@ struct Verified {
 }
 
 impl VerifiedPasswords {
-    /// None, and at most so many. The secret is nobody else's.
+    /// Creates an empty cache for `users_max` users. The secret must be unique to this cache.
     pub fn new(secret: &[u8; 32], users_max: usize) -> VerifiedPasswords {
         let key = hmac::Key::new(hmac::HMAC_SHA256, secret);
         VerifiedPasswords { key, users_max, users: BTreeMap::new(), uses: 0 }
     }
 
-    /// Whether this password was verified against one of the credentials that the user has now.
+    /// True if this password was verified against one of the user's current credentials.
     pub fn contains<'a>(
         &mut self,
         user: &str,
@@ -52,7 +53,7 @@ impl VerifiedPasswords {
         is_same
     }
 
-    /// Keeps a password that was verified against this credential.
+    /// Adds a password that was verified against this credential.
     pub fn insert(&mut self, user: &str, password: &str, credential: Credential) {
         if self.users.len() >= self.users_max && !self.users.contains_key(user) {
             let oldest = self.users.iter().min_by_key(|(_, verified)| verified.used);

@@ -7,8 +7,8 @@ use serde_json::json;
 
 use super::*;
 
-/// RFC 7515, appendices A.2 (RS256) and A.3 (ES256): key and token. Their claims lack `iat`, so that only the signature is
-/// compared.
+/// RFC 7515, appendices A.2 (RS256) and A.3 (ES256): key and token. The claims lack `iat`, so only the
+/// signature is compared.
 const RSA_N: &str = "ofgWCuLjybRlzo0tZWJjNiuSfb4p4fAkd_wWJcyQoTbji9k0l8W26mPddxHmfHQp-Vaw-4qPCJrcS2mJPMEzP1Pt0Bm4d4QlL-yRT-SFd2lZS-pCgNMsD1W_YpRPEwOWvG6b32690r2jZ47soMZo9wGzjb_7OMg0LOL-bSf63kpaSHSXndS5z5rexMdbBYUsLA9e-KXBdQOS-UTo7WTBEMa2R2CapHg665xsmtdVMTBQY4uDZlxvb3qCo5ZwKh9kG4LT6_I5IhlJH7aGhyxXFvUK-DWNmoudF8NAco9_h9iaGNj8q2ethFkMLs91kzk2PAcDTW9gb54h4FRWyuXpoQ";
 const RSA_SIGNATURE: &str = "cC4hiUPoj9Eetdgtv3hF80EGrhuB__dzERat0XF9g2VtQgr9PJbu3XOiZj5RZmh7AAuHIm4Bh-0Qc_lF5YKt_O8W2Fp5jujGbds9uJdbF9CUAr7t1dnZcAcQjbKBYNX4BAynRFdiuB--f_nZLgrnbyTyWzO75vRK5h6xBArLIARNPvkSjtQBMHlb1L07Qe7K0GarZRmB_eSN9383LcOLn6_dO--xi12jzDwusC-eOkHWEsqtFZESc6BfI7noOPqvhJ1phCnvWh6IeYI2w9QOYEUipUTI8np6LbgGY9Fs98rqVt5AXLIhWkWywlVmtVrBp0igcN_IoypGlUPQGe77Rw";
 const CLAIMS: &str =
@@ -176,12 +176,12 @@ fn only_signatures_of_the_providers_keys_count() {
     assert_eq!(fault(&thief.token(&claims())), TokenFault::Signature);
     let unknown = signer.sign(&json!({"alg": "ES256", "kid": "new"}), &claims());
     assert_eq!(fault(&unknown), TokenFault::UnknownKey(Some("new".to_owned())));
-    // Neither no signature, nor one that everybody can make with the public key.
+    // Neither unsigned, nor signed with HMAC under the public key, which anyone could do.
     for name in ["none", "None", "HS256", "ES512", "RS257"] {
         let token = signer.sign(&json!({"alg": name, "kid": "k"}), &claims());
         assert_eq!(fault(&token), TokenFault::Algorithm(name.to_owned()));
     }
-    // A signature by another algorithm than the key's.
+    // The algorithm differs from that of the key.
     let token = signer.sign(&json!({"alg": "ES384", "kid": "k"}), &claims());
     assert_eq!(fault(&token), TokenFault::Signature);
     let good = signer.token(&claims());
@@ -192,7 +192,7 @@ fn only_signatures_of_the_providers_keys_count() {
     }
     let critical = signer.sign(&json!({"alg": "ES256", "kid": "k", "crit": ["b64"]}), &claims());
     assert!(matches!(fault(&critical), TokenFault::Malformed(_)));
-    // A token without the name of a key is tried with each.
+    // A token without a key id is tried with each key.
     let unnamed = signer.sign(&json!({"alg": "ES256"}), &claims());
     assert!(Token::verify(&unnamed, &keys(&[thief.entry(), signer.entry()]), &rules(), NOW_MS).is_ok());
 }
