@@ -6,6 +6,7 @@
 
 mod chance;
 mod commands;
+mod comments;
 mod dependencies;
 mod documents;
 mod function_size;
@@ -50,7 +51,7 @@ struct Rule {
     check: fn(&Tree) -> Result<Vec<Finding>>,
 }
 
-const RULES: [Rule; 16] = [
+const RULES: [Rule; 17] = [
     dependencies::RULE,
     workspace_table::RULE,
     rooms::RULE,
@@ -60,6 +61,7 @@ const RULES: [Rule; 16] = [
     function_size::RULE,
     headers::RULE,
     names::RULE,
+    comments::RULE,
     leftovers::RULE,
     chance::RULE,
     machines::RULE,

@@ -14,6 +14,70 @@ const MODULES: [&str; 9] =
 
 const TYPE_ENDINGS: [&str; 4] = ["Helper", "Impl", "Manager", "Util"];
 
+/// Words that name no type alone: far from its definition they say nothing. With a noun they are fine (`StoredOffset`).
+const WITHOUT_NOUN: [&str; 58] = [
+    "After",
+    "Again",
+    "Ahead",
+    "Alone",
+    "Before",
+    "Begun",
+    "Behind",
+    "Beside",
+    "Between",
+    "Both",
+    "Broken",
+    "Came",
+    "Chosen",
+    "Doing",
+    "Done",
+    "Drawn",
+    "Fresh",
+    "Found",
+    "Given",
+    "Gone",
+    "Heard",
+    "Held",
+    "Kept",
+    "Known",
+    "Laying",
+    "Leaving",
+    "Left",
+    "Lent",
+    "Losing",
+    "Lost",
+    "Made",
+    "More",
+    "Moving",
+    "Next",
+    "Nobody",
+    "Nothing",
+    "Now",
+    "Only",
+    "Other",
+    "Over",
+    "Own",
+    "Passing",
+    "Pending",
+    "Ran",
+    "Returning",
+    "Running",
+    "Said",
+    "Seen",
+    "Sent",
+    "Shown",
+    "Spent",
+    "Taken",
+    "Told",
+    "Up",
+    "Waiting",
+    "What",
+    "Who",
+    "Whole",
+];
+/// Nouns that end like a participle.
+const NOUNS: [&str; 4] = ["Feed", "Need", "Seed", "Speed"];
+
 fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for source in tree.sources() {
@@ -43,11 +107,21 @@ fn complaint(line: &str) -> Option<String> {
     match kind {
         "mod" if MODULES.contains(&name) => Some(format!("a module named {name}")),
         "struct" | "enum" | "trait" | "type" => {
+            if is_without_noun(name) {
+                return Some(format!("`{name}` is no noun: name the thing, as Kafka or the field does"));
+            }
             let ending = TYPE_ENDINGS.into_iter().find(|ending| name.ends_with(ending))?;
             Some(format!("`{name}`: {ending} has no meaning"))
         }
         _ => None,
     }
+}
+
+/// Whether a type is named by a bare participle, pronoun or adverb.
+fn is_without_noun(name: &str) -> bool {
+    let is_one_word = !name.chars().skip(1).any(char::is_uppercase);
+    let is_participle = name.len() > 4 && name.ends_with("ed") && !NOUNS.contains(&name);
+    is_one_word && (is_participle || WITHOUT_NOUN.contains(&name))
 }
 
 #[cfg(test)]
@@ -71,5 +145,19 @@ mod tests {
             ("crates/a/src/types.rs", 0, "a module named types"),
         ];
         assert_eq!(found, expected.map(|(path, line, message)| (path.to_owned(), line, message.to_owned())));
+    }
+
+    #[test]
+    fn types_are_nouns() {
+        for bad in
+            ["struct Named {", "    pub enum Begun {", "type Wanted = u8;", "pub(crate) struct Nobody;"]
+        {
+            assert!(complaint(bad).is_some_and(|complaint| complaint.contains("is no noun")), "{bad}");
+        }
+        for good in
+            ["struct TopicRef {", "struct StoredOffset {", "struct Seed(u64);", "fn named() {", "struct Red;"]
+        {
+            assert_eq!(complaint(good), None, "{good}");
+        }
     }
 }
