@@ -69,7 +69,7 @@ impl ConfigScope {
         }
     }
 
-    /// Whether values of a key are secret; unknown keys count as secret.
+    /// True if values of a key are secret; unknown keys count as secret.
     pub fn is_sensitive(self, name: &str) -> bool {
         self.key(name).is_none_or(ConfigKey::is_sensitive)
     }

@@ -33,9 +33,9 @@ pub enum Check {
     NotEmpty,
     /// A list without empty entries.
     List {
-        /// Whether it needs an entry.
+        /// True if it needs an entry.
         filled: bool,
-        /// Whether Kafka allows null.
+        /// True if Kafka allows null.
         nullable: bool,
         /// The entries allowed; all when empty.
         of: &'static [&'static str],

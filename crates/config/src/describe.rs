@@ -57,9 +57,9 @@ pub struct DescribedConfig {
     pub source: ConfigSource,
     /// The type of the key.
     pub config_type: ConfigType,
-    /// Whether the value is hidden.
+    /// True if the value is hidden.
     pub is_sensitive: bool,
-    /// Whether only a restart changes it.
+    /// True if only a restart changes it.
     pub read_only: bool,
     /// Every value that is set, best first.
     pub synonyms: Vec<DescribedSynonym>,

@@ -177,17 +177,17 @@ pub struct ConfigKey {
 }
 
 impl ConfigKey {
-    /// Whether values of the key are secrets.
+    /// True if values of the key are secrets.
     pub fn is_sensitive(&self) -> bool {
         self.config_type == ConfigType::Password
     }
 
-    /// Whether a listener may have its own value (`listener.name.NAME.` before the key).
+    /// True if a listener may have its own value (`listener.name.NAME.` before the key).
     pub fn is_of_listeners(&self) -> bool {
         matches!(self.support, Support::Listener | Support::PerListener)
     }
 
-    /// Whether the key may change while the broker runs.
+    /// True if the key may change while the broker runs.
     pub fn is_dynamic(&self) -> bool {
         self.update_mode != UpdateMode::ReadOnly
     }

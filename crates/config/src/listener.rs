@@ -47,12 +47,12 @@ impl SecurityProtocol {
         }
     }
 
-    /// Whether the bytes are encrypted.
+    /// True if the bytes are encrypted.
     pub const fn has_tls(self) -> bool {
         matches!(self, Self::Ssl | Self::SaslSsl)
     }
 
-    /// Whether the peer authenticates by SASL.
+    /// True if the peer authenticates by SASL.
     pub const fn has_sasl(self) -> bool {
         matches!(self, Self::SaslPlaintext | Self::SaslSsl)
     }
@@ -81,7 +81,7 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Whether other machines may reach it.
+    /// True if other machines may reach it.
     pub fn is_reachable(&self) -> bool {
         let is_loopback = self.address().is_some_and(|address| address.is_loopback());
         self.host.as_deref() != Some("localhost") && !is_loopback
@@ -140,12 +140,12 @@ pub(super) struct ListenerTexts<'a> {
     pub listeners: &'a [String],
     pub advertised: Option<&'a [String]>,
     pub protocol_map: &'a str,
-    /// Whether the map was given, or is Kafka's default.
+    /// True if the map was given, or is Kafka's default.
     pub protocol_map_given: bool,
     pub controller_names: &'a [String],
     pub inter_broker_name: Option<&'a str>,
     pub inter_broker_protocol: &'a str,
-    /// Whether the protocol was given, or is Kafka's default.
+    /// True if the protocol was given, or is Kafka's default.
     pub inter_broker_protocol_given: bool,
     pub roles: Roles,
 }
@@ -169,7 +169,7 @@ pub struct Listeners {
     pub controller_protocol: SecurityProtocol,
     /// The name of the listener that brokers use among themselves.
     pub inter_broker: String,
-    /// Whether `inter.broker.listener.name` was given. A controller alone needs no such name.
+    /// True if `inter.broker.listener.name` was given. A controller alone needs no such name.
     pub inter_broker_is_named: bool,
 }
 

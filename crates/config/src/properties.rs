@@ -241,7 +241,7 @@ pub(super) fn warning(name: &str, value: &str) -> Option<Warning> {
     Some(Warning { name: name.to_owned(), kind })
 }
 
-/// Whether a key is a setting of one listener that has its effect there, or on connections to such listeners. Those of SASL
+/// True if a key is a setting of one listener that has its effect there, or on connections to such listeners. Those of SASL
 /// may be for one mechanism.
 fn is_of_listener(name: &str) -> bool {
     let Some((_, key)) = name.strip_prefix(LISTENER_PREFIX).and_then(|rest| rest.split_once('.')) else {

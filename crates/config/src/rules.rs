@@ -12,7 +12,7 @@ use super::table::{
 use super::value::Value;
 use super::values::Values;
 
-/// Whether no other node can join this one's cluster: the controller is in this process, and has no listener by which
+/// True if no other node can join this one's cluster: the controller is in this process, and has no listener by which
 /// others could reach it.
 pub(super) fn is_alone(values: &Values) -> bool {
     let of_controllers = values.get(ControllerSettings::listener_names);

@@ -76,7 +76,7 @@ impl ThrottledReplicas {
         Self::Some(replicas)
     }
 
-    /// Whether a broker's replica of a partition is among them.
+    /// True if a broker's replica of a partition is among them.
     pub fn contains(&self, partition: PartitionIndex, broker: BrokerId) -> bool {
         match self {
             Self::All => true,

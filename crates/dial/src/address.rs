@@ -33,7 +33,7 @@ fn is_name(host: &str) -> bool {
     !host.is_empty() && host.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '.' | '_'))
 }
 
-/// Whether it is an address of version 6, perhaps with the interface that it is behind.
+/// True if it is an address of version 6, perhaps with the interface that it is behind.
 fn is_ipv6(host: &str) -> bool {
     let (address, _) = host.split_once('%').unwrap_or((host, ""));
     address.parse::<Ipv6Addr>().is_ok()

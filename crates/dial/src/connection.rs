@@ -86,9 +86,9 @@ struct Waiting {
     /// Written and not answered yet.
     requests: VecDeque<InFlight>,
     closed: Option<CloseReason>,
-    /// Whether any request was answered.
+    /// True if any request was answered.
     answered: bool,
-    /// Whether the last handle is gone.
+    /// True if the last handle is gone.
     is_abandoned: bool,
 }
 
@@ -201,7 +201,7 @@ impl Connection {
         self.0.versions.pick::<R>(&self.0.peer)
     }
 
-    /// Whether the connection has ended.
+    /// True if the connection has ended.
     pub fn is_closed(&self) -> bool {
         self.0.link.waiting.lock().closed.is_some()
     }

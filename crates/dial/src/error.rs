@@ -62,7 +62,7 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// Whether the same request may succeed later, perhaps at another broker.
+    /// True if the same request may succeed later, perhaps at another broker.
     pub fn is_retriable(&self) -> bool {
         match self {
             ClientError::ConnectFailed(_)
@@ -254,7 +254,7 @@ pub struct VersionMismatch {
     pub ours: (i16, i16),
     /// First and last version that the peer serves; none when it serves none.
     pub theirs: Option<(i16, i16)>,
-    /// Whether the peer serves the APIs of controllers for brokers, and no APIs for clients.
+    /// True if the peer serves the APIs of controllers for brokers, and no APIs for clients.
     pub is_controller: bool,
 }
 

@@ -92,7 +92,7 @@ impl ApiVersions {
         }
     }
 
-    /// Whether these are the APIs of a KRaft controller: heartbeats of brokers, and no Metadata, with which every
+    /// True if these are the APIs of a KRaft controller: heartbeats of brokers, and no Metadata, with which every
     /// client starts.
     pub fn is_controller(&self) -> bool {
         self.range(ApiKey::BrokerHeartbeat).is_some() && self.range(ApiKey::Metadata).is_none()

@@ -52,7 +52,7 @@ fn why_no_cluster_id(code: ErrorCode, message: &str) -> String {
 }
 
 impl LinkError {
-    /// Whether there was no controller that could answer, rather than one that would not.
+    /// True if there was no controller that could answer, rather than one that would not.
     pub fn is_absence(&self) -> bool {
         match self {
             LinkError::NoController { .. }

@@ -60,7 +60,7 @@ struct Fake {
     beats: [usize; 3],
     /// The node that lets brokers go, with its third answer.
     lets_go: Option<usize>,
-    /// Whether leaders know no broker, and reject registrations.
+    /// True if leaders know no broker, and reject registrations.
     knows_nobody: bool,
     /// The registrations that were refused.
     registrations: usize,

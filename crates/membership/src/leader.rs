@@ -25,7 +25,7 @@ pub(super) struct LeaderInfo {
     pub epoch: i32,
     /// The address of the leader. Answers before version 17 of Fetch lack it.
     pub address: Option<String>,
-    /// Whether the answering node acted as the leader.
+    /// True if the answering node acted as the leader.
     pub by_leader: bool,
 }
 

@@ -141,7 +141,7 @@ pub enum JoinError {
 }
 
 impl JoinError {
-    /// Whether the controllers belong to another cluster.
+    /// True if the controllers belong to another cluster.
     pub fn is_of_other_cluster(&self) -> bool {
         match self {
             JoinError::Refused { code } => *code == ErrorCode::InconsistentClusterId,
@@ -188,7 +188,7 @@ struct Progress {
     pub failed: watch::Sender<Option<Arc<ObserverError>>>,
     /// The log directories that have failed.
     pub offline: watch::Sender<Vec<Uuid>>,
-    /// Whether the broker wants others to lead, though it runs.
+    /// True if the broker wants others to lead, though it runs.
     pub withdrawn: watch::Sender<bool>,
 }
 

@@ -121,7 +121,7 @@ impl ControllerLink {
         }
     }
 
-    /// Whether a remote controller has reported no features so far.
+    /// True if a remote controller has reported no features so far.
     pub(super) fn tells_no_features(&self) -> bool {
         matches!(self.0.way, Way::Network(_)) && self.features().is_empty()
     }

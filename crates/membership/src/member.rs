@@ -37,7 +37,7 @@ pub(super) struct Member {
     options: MembershipOptions,
     progress: Arc<Progress>,
     epoch: watch::Sender<i64>,
-    /// Whether the broker is to be fenced: until it is ready.
+    /// True if the broker is to be fenced: until it is ready.
     want_fence: bool,
     logged_unserved: bool,
 }
@@ -395,9 +395,9 @@ struct Watch {
     images: watch::Receiver<Arc<Image>>,
     /// The brokers that are leaving, as the image before showed.
     leaving: BTreeSet<BrokerId>,
-    /// Whether the broker is fenced, as it is when it has registered.
+    /// True if the broker is fenced, as it is when it has registered.
     fenced: bool,
-    /// Whether the fencing was logged.
+    /// True if the fencing was logged.
     logged_fence: bool,
 }
 

@@ -283,7 +283,7 @@ impl Observer {
         }
     }
 
-    /// Whether the registration of this process is applied. Before that, a broker that had crashed would still lead
+    /// True if the registration of this process is applied. Before that, a broker that had crashed would still lead
     /// its old partitions: it would load its coordinators, and a moment later load them again.
     fn is_registered(&self) -> bool {
         let registration = self.loader.pending().image().broker(self.node_id);

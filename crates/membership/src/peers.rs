@@ -62,7 +62,7 @@ pub struct PeerOptions {
     pub node_id: BrokerId,
     /// `inter.broker.listener.name`.
     pub listener: String,
-    /// Whether a broker without that listener is reached by one of its others, the first that answers.
+    /// True if a broker without that listener is reached by one of its others, the first that answers.
     pub or_any: bool,
     /// How to speak to a listener, by the number of its security protocol. Plain text for those that are missing.
     pub security: BTreeMap<i16, Properties>,

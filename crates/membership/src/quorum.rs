@@ -137,7 +137,7 @@ impl Quorum {
         self.elected.lock().map(|(_, at)| at)
     }
 
-    /// Whether the versions of the active controller are known.
+    /// True if the versions of the active controller are known.
     pub fn is_known(&self) -> bool {
         self.versions.lock().is_some()
     }
@@ -292,7 +292,7 @@ fn leader_info(response: &FetchResponse) -> Option<LeaderInfo> {
     })
 }
 
-/// Whether the sender of an answer is not the active controller.
+/// True if the sender of an answer is not the active controller.
 fn is_not_controller(response: &dyn Any) -> bool {
     fn code<T: 'static>(response: &dyn Any, code: fn(&T) -> i16) -> Option<i16> {
         response.downcast_ref::<T>().map(code)

@@ -278,7 +278,7 @@ pub(super) struct Connection<H: Handler> {
     ready_bytes: usize,
     /// The answers that have to wait, as all connections count them.
     held: Option<HeldAnswers>,
-    /// Whether there was no memory to read on while answers are awaited.
+    /// True if there was no memory to read on while answers are awaited.
     is_starved: bool,
     /// Since when others have not had their turn.
     turn_began: Option<Instant>,
@@ -288,7 +288,7 @@ pub(super) struct Connection<H: Handler> {
     last: Option<String>,
     stop: Stop,
     alarm: Alarm,
-    /// Whether the last wait for bytes, and for an answer, took long.
+    /// True if the last wait for bytes, and for an answer, took long.
     waits_long: bool,
     answers_late: bool,
     admission: Admission,

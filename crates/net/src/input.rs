@@ -67,7 +67,7 @@ pub(super) struct Input {
     /// Blocks that contain frames in use.
     retired: Vec<Block>,
     large: Option<LargeFrame>,
-    /// Whether reads fill a small block.
+    /// True if reads fill a small block.
     is_busy: bool,
     /// Since when the frame that is arriving has kept the connection waiting.
     since: Option<Instant>,
@@ -95,7 +95,7 @@ impl Block {
         self.buf.capacity() - self.buf.len()
     }
 
-    /// Whether no byte of it is in use.
+    /// True if no byte of it is in use.
     fn is_unused(&mut self) -> bool {
         self.buf.is_empty() && self.reclaim()
     }
@@ -165,7 +165,7 @@ impl Input {
         self.announced().ok().flatten().map_or(0, |length| LENGTH + length)
     }
 
-    /// Whether [`Input::next_frame`] has a result: a complete frame, or an error.
+    /// True if [`Input::next_frame`] has a result: a complete frame, or an error.
     pub(super) fn has_frame(&self) -> bool {
         match &self.large {
             Some(large) => large.is_whole(),
@@ -175,7 +175,7 @@ impl Input {
         }
     }
 
-    /// Whether so much is buffered that some must be handled before more is read.
+    /// True if so much is buffered that some must be handled before more is read.
     pub(super) fn is_full(&self) -> bool {
         match &self.large {
             Some(large) => large.is_whole(),
@@ -311,12 +311,12 @@ impl Input {
         self.since = self.since.map(|began| began + since.elapsed());
     }
 
-    /// Whether a buffer could be released or shrunk.
+    /// True if a buffer could be released or shrunk.
     pub(super) fn has_memory(&self) -> bool {
         self.block.is_some() || self.large.is_some()
     }
 
-    /// Whether a frame has begun and is not whole.
+    /// True if a frame has begun and is not whole.
     pub(super) fn is_arriving(&self) -> bool {
         self.large.is_some() || !self.buffered().is_empty()
     }

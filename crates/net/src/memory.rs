@@ -53,7 +53,7 @@ struct Pool {
 struct State {
     /// Memory in use of the reserve.
     reserve: usize,
-    /// Whether some frame may use the reserve.
+    /// True if some frame may use the reserve.
     is_reserve_given: bool,
     beginning: VecDeque<Waiter>,
     growing: VecDeque<Waiter>,
@@ -99,12 +99,12 @@ impl FrameMemory {
         self.0.waiting.load(Ordering::Relaxed)
     }
 
-    /// Whether a connection waits for memory.
+    /// True if a connection waits for memory.
     pub(super) fn is_short(&self) -> bool {
         self.0.waiting.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether more than half is in use: then no buffers are kept in advance.
+    /// True if more than half is in use: then no buffers are kept in advance.
     pub(super) fn is_tight(&self) -> bool {
         self.0.shared.load(Ordering::Relaxed) > self.0.shared_max / 2
     }
@@ -228,7 +228,7 @@ impl Charge {
         self.shared + self.reserve
     }
 
-    /// Whether it belongs to the one frame that uses the reserve.
+    /// True if it belongs to the one frame that uses the reserve.
     pub(super) fn holds_reserve(&self) -> bool {
         self.holds_reserve
     }
@@ -258,7 +258,7 @@ impl Charge {
         self.shared -= shared;
     }
 
-    /// Whether a frame of which `received` bytes arrived within `elapsed`, and none since `quiet`, is too slow to keep memory
+    /// True if a frame of which `received` bytes arrived within `elapsed`, and none since `quiet`, is too slow to keep memory
     /// that others wait for.
     pub(super) fn is_too_slow(&self, received: usize, elapsed: Duration, quiet: Duration) -> bool {
         if !self.memory.is_short() {

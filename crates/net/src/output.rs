@@ -109,7 +109,7 @@ impl Output {
         self.segments.extend(frame.0);
     }
 
-    /// Whether so much waits that some must be sent before more is answered.
+    /// True if so much waits that some must be sent before more is answered.
     pub(super) fn is_full(&self) -> bool {
         self.pushed_bytes >= HELD_MAX
     }

@@ -41,7 +41,7 @@ impl Stop {
         Stop { receiver, stopped, registered: None, is_over: false }
     }
 
-    /// Whether the broker is stopping.
+    /// True if the broker is stopping.
     pub(super) fn has_begun(&self) -> bool {
         self.is_over || *self.receiver.borrow()
     }

@@ -53,7 +53,7 @@ struct Active<S: Shard> {
     replies: Replies<S::Answer>,
     /// Writes that are not acknowledged, in the order of the log.
     awaited: VecDeque<Appended>,
-    /// Whether a task waits for the first of them.
+    /// True if a task waits for the first of them.
     is_followed: bool,
 }
 
@@ -89,7 +89,7 @@ impl<S: Shard> Cell<S> {
         }
     }
 
-    /// Whether the shard is loaded, so that its pending work still matters.
+    /// True if the shard is loaded, so that its pending work still matters.
     pub fn is_active(&self) -> bool {
         matches!(*self.state.lock(), State::Active(_))
     }
@@ -99,7 +99,7 @@ impl<S: Shard> Cell<S> {
         self.gone.notified().await;
     }
 
-    /// Whether the shard is still to be loaded.
+    /// True if the shard is still to be loaded.
     fn is_awaited(&self) -> bool {
         matches!(*self.state.lock(), State::Loading | State::Failed)
     }

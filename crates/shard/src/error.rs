@@ -54,7 +54,7 @@ pub enum WriteError {
 }
 
 impl WriteError {
-    /// Whether the size or the form of one record may be the cause, so that others of the batch can be written without it.
+    /// True if the size or the form of one record may be the cause, so that others of the batch can be written without it.
     pub fn is_of_one_record(self) -> bool {
         matches!(self, WriteError::TooLarge | WriteError::Unencodable | WriteError::Refused(_))
     }

@@ -57,9 +57,9 @@ pub trait CoordinatorLog: Send + Sync + 'static {
 pub struct Appended {
     /// The offset of its last record.
     pub last_offset: Offset,
-    /// Whether the replicas have it, as on a partition with one replica.
+    /// True if the replicas have it, as on a partition with one replica.
     pub is_replicated: bool,
-    /// Whether it is on the medium, or need not be.
+    /// True if it is on the medium, or need not be.
     pub is_flushed: bool,
 }
 
@@ -134,7 +134,7 @@ impl LostOffsets {
         }
     }
 
-    /// Whether nothing is lost.
+    /// True if nothing is lost.
     pub(super) fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
@@ -205,7 +205,7 @@ pub enum ReplayError {
 }
 
 impl ReplayError {
-    /// Whether another attempt may soon succeed with nothing done about it: descriptors are free again, or the directory is
+    /// True if another attempt may soon succeed with nothing done about it: descriptors are free again, or the directory is
     /// offline and another broker leads.
     pub(super) fn passes(&self) -> bool {
         matches!(self, ReplayError::Read { .. })

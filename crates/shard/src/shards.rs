@@ -116,7 +116,7 @@ impl<S: Shard> Shards<S> {
         }
     }
 
-    /// Whether a partition is loaded.
+    /// True if a partition is loaded.
     pub fn is_loaded(&self, partition: PartitionIndex) -> bool {
         self.cell(partition).is_ok_and(|cell| cell.is_active())
     }

@@ -55,9 +55,9 @@ struct Member<'a> {
     owned: BTreeMap<i32, i64>,
     /// When the coordinator asked for owned partitions.
     asked_to_revoke: Option<Instant>,
-    /// Whether the next heartbeat says everything.
+    /// True if the next heartbeat says everything.
     is_full: bool,
-    /// Whether the coordinator knows what it owns.
+    /// True if the coordinator knows what it owns.
     is_reported: bool,
     /// When the session may be over, if it owns something.
     ends: Instant,

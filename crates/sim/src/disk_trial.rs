@@ -66,7 +66,7 @@ pub struct FailedCall {
     pub number: usize,
     /// Its error.
     pub error: CallError,
-    /// Whether half of it is done nevertheless.
+    /// True if half of it is done nevertheless.
     pub half: bool,
     /// How the life ends in which it happens.
     pub ending: Ending,
@@ -103,7 +103,7 @@ pub struct FullDir {
 pub struct Trial {
     /// Everything random follows from it.
     pub seed: u64,
-    /// Whether each record is synced before it is acknowledged: power may be lost then.
+    /// True if each record is synced before it is acknowledged: power may be lost then.
     pub flushes: bool,
     /// The call that fails, if any.
     pub failed: Option<FailedCall>,
@@ -120,7 +120,7 @@ pub struct TrialOutcome {
     pub calls: Vec<MadeCall>,
     /// The call that failed.
     pub failed: Option<MadeCall>,
-    /// Whether the call changes the disk, and the log says nothing of its failure.
+    /// True if the call changes the disk, and the log says nothing of its failure.
     pub is_silent: bool,
     /// The lines in the log since it failed, from INFO up.
     pub lines: Vec<String>,
@@ -437,7 +437,7 @@ impl Running {
         self.node.start_node(self.now_ms, &properties);
     }
 
-    /// Whether the broker serves in time.
+    /// True if the broker serves in time.
     fn serves(&mut self, within_ms: u64) -> bool {
         let until_ms = self.now_ms + within_ms;
         while self.now_ms < until_ms {
@@ -488,7 +488,7 @@ impl Running {
     }
 }
 
-/// Whether a call changes the disk. The failure of another may have no consequence.
+/// True if a call changes the disk. The failure of another may have no consequence.
 fn changes(call: Call) -> bool {
     !matches!(call, Call::Open | Call::Read | Call::List | Call::Stat | Call::Allocate)
 }

@@ -13,7 +13,7 @@ const STEP: usize = 32;
 /// Base offsets of data batches.
 type Batches = BTreeSet<i64>;
 
-/// Whether a batch is a marker that aborts.
+/// True if a batch is a marker that aborts.
 fn aborts(batch: &Batch<'_>) -> bool {
     let mut buffer = DecompressBuffer::default();
     let Ok(mut records) = batch.records(&mut buffer) else { return false };

@@ -76,7 +76,7 @@ impl SimMachine {
         }
     }
 
-    /// Whether a process runs.
+    /// True if a process runs.
     pub fn is_running(&self) -> bool {
         self.process.as_ref().is_some_and(|process| process.seen.lock().ended.is_none())
     }
@@ -141,7 +141,7 @@ impl SimMachine {
         }
     }
 
-    /// Whether the process was asked to stop, and has not ended yet.
+    /// True if the process was asked to stop, and has not ended yet.
     pub fn is_stopping(&self) -> bool {
         self.is_running() && self.process.as_ref().is_some_and(|process| process.stop.is_none())
     }
@@ -176,7 +176,7 @@ impl SimMachine {
         self.held_until_ms = until_ms;
     }
 
-    /// Whether the process is paused.
+    /// True if the process is paused.
     pub fn is_held(&self, now_ms: u64) -> bool {
         now_ms < self.held_until_ms
     }

@@ -67,7 +67,7 @@ pub struct Tasks(Arc<Mutex<Queue>>);
 #[derive(Default)]
 struct Queue {
     waiting: VecDeque<Task>,
-    /// Whether one is running.
+    /// True if one is running.
     busy: bool,
 }
 
@@ -77,7 +77,7 @@ impl Tasks {
         self.0.lock().waiting.push_back(task);
     }
 
-    /// Whether no task is pending or running.
+    /// True if no task is pending or running.
     pub fn are_done(&self) -> bool {
         let queue = self.0.lock();
         queue.waiting.is_empty() && !queue.busy

@@ -29,7 +29,7 @@ impl Pace {
         }
     }
 
-    /// Whether a transaction is committed.
+    /// True if a transaction is committed.
     pub(crate) fn commits(self, chance: &mut Chance) -> bool {
         match self {
             Pace::Usual => !chance.one_in(4),

@@ -20,7 +20,7 @@ pub fn watch() {
     PANICS.with_borrow_mut(Vec::clear);
 }
 
-/// Whether a panic was recorded in this thread.
+/// True if a panic was recorded in this thread.
 pub fn happened() -> bool {
     PANICS.with_borrow(|panics| !panics.is_empty())
 }

@@ -79,7 +79,7 @@ pub struct Plan {
     pub streams_members: u32,
     /// Partitions of the streams group's repartition topic, or 0 for as many as the topic has.
     pub repartitions: i32,
-    /// Whether members of both protocols are in the same group.
+    /// True if members of both protocols are in the same group.
     pub mixes: bool,
     /// Producers of transactions, to their own topic. Most runs have none, so that these runs do not change.
     pub transactional: u32,
@@ -96,21 +96,21 @@ pub struct Plan {
     pub pause_ms_max: u64,
     /// The kinds of faults.
     pub kinds: Vec<Kind>,
-    /// Whether every record is synced before it is acknowledged: power may fail anywhere and at any time then.
+    /// True if every record is synced before it is acknowledged: power may fail anywhere and at any time then.
     pub flushes: bool,
-    /// Whether the cluster keeps eligible leader replicas.
+    /// True if the cluster keeps eligible leader replicas.
     pub elr: bool,
-    /// Whether the controller moves leaders back to where they are preferred.
+    /// True if the controller moves leaders back to where they are preferred.
     pub rebalances: bool,
     /// `internal.segment.bytes` of the topic.
     pub segment_bytes: u32,
     /// How many log directories each broker has.
     pub dirs: usize,
-    /// Whether there is a topic whose partitions have one replica each.
+    /// True if there is a topic whose partitions have one replica each.
     pub has_lone_topic: bool,
-    /// Whether every message is kept, to compare two runs.
+    /// True if every message is kept, to compare two runs.
     pub keeps_trace: bool,
-    /// Whether syncs do nothing: a broken machine, which the check must find.
+    /// True if syncs do nothing: a broken machine, which the check must find.
     pub syncs_lie: bool,
 }
 
@@ -227,7 +227,7 @@ impl Plan {
         }
     }
 
-    /// Whether members of both protocols are in one group.
+    /// True if members of both protocols are in one group.
     pub fn is_mixed(&self) -> bool {
         self.mixes && self.members > 0
     }
@@ -242,7 +242,7 @@ impl Plan {
         [TOPIC].into_iter().chain(self.has_transactions().then_some(LEDGER))
     }
 
-    /// Whether there are producers of transactions.
+    /// True if there are producers of transactions.
     pub fn has_transactions(&self) -> bool {
         self.transactional + self.crowd > 0
     }

@@ -114,7 +114,7 @@ pub(crate) struct ShareLedger {
 }
 
 impl Partition {
-    /// Whether the leader knew where the group begins when this answer arrived.
+    /// True if the leader knew where the group begins when this answer arrived.
     fn is_fresh(&self, received: Instant) -> bool {
         !self.is_outdated && self.fresh_from.is_none_or(|from| received > from)
     }

@@ -98,7 +98,7 @@ struct Member<'a> {
     epoch: i32,
     topic: Uuid,
     assigned: BTreeSet<i32>,
-    /// Whether the next heartbeat says everything, and so gets the assignment: an answer with it may have been lost.
+    /// True if the next heartbeat says everything, and so gets the assignment: an answer with it may have been lost.
     is_full: bool,
     next_beat: Instant,
     next_look: Instant,
@@ -548,7 +548,7 @@ impl Member<'_> {
         }
     }
 
-    /// Whether the request as a whole was taken. Otherwise the session is over.
+    /// True if the request as a whole was taken. Otherwise the session is over.
     fn is_taken(&self, code: i16) -> bool {
         match ErrorCode::from_i16(code).unwrap_or(ErrorCode::UnknownServerError) {
             ErrorCode::None => true,

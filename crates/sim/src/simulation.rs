@@ -217,7 +217,7 @@ impl Simulation {
         self.history.with(|known| known.violations.is_empty()) && !panics::happened()
     }
 
-    /// Whether the condition held in time.
+    /// True if the condition held in time.
     fn wait_until(&mut self, within_ms: u64, holds: impl Fn(&Simulation) -> bool) -> bool {
         let until_ms = self.now_ms + within_ms;
         while self.now_ms < until_ms {

@@ -61,11 +61,11 @@ struct Member<'a> {
     standby: BTreeSet<Task>,
     /// When the coordinator asked for tasks.
     asked_to_revoke: Option<Instant>,
-    /// Whether the next heartbeat says everything.
+    /// True if the next heartbeat says everything.
     is_full: bool,
-    /// Whether the coordinator knows what it owns.
+    /// True if the coordinator knows what it owns.
     is_reported: bool,
-    /// Whether a heartbeat was not answered, and may still arrive.
+    /// True if a heartbeat was not answered, and may still arrive.
     is_in_doubt: bool,
     /// When the session may be over, if it owns something.
     ends: Instant,
@@ -514,7 +514,7 @@ impl Member<'_> {
     }
 }
 
-/// Whether tasks read the same topic.
+/// True if tasks read the same topic.
 fn are_of_one(one: &Task, other: &Task) -> bool {
     one.subtopology == other.subtopology
 }

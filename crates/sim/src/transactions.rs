@@ -227,7 +227,7 @@ impl Transactional {
     }
 }
 
-/// Whether an answer means that the transaction has ended without its producer: it took too long, or another has the id.
+/// True if an answer means that the transaction has ended without its producer: it took too long, or another has the id.
 fn is_lost(code: ErrorCode) -> bool {
     matches!(
         code,

@@ -84,7 +84,7 @@ impl TransactionCoordinator {
         self.shards.resigned(partition, leader_epoch);
     }
 
-    /// Whether the ids of a partition are loaded.
+    /// True if the ids of a partition are loaded.
     pub fn is_loaded(&self, partition: PartitionIndex) -> bool {
         self.shards.is_loaded(partition)
     }

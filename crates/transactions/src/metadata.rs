@@ -63,12 +63,12 @@ impl TransactionMetadata {
         }
     }
 
-    /// Whether the producer has no epoch left for another transaction.
+    /// True if the producer has no epoch left for another transaction.
     pub fn is_epoch_exhausted(&self) -> bool {
         is_exhausted(self.producer_epoch)
     }
 
-    /// Whether an external system ends its transactions, without a time limit (KIP-939).
+    /// True if an external system ends its transactions, without a time limit (KIP-939).
     pub fn is_two_phase_commit(&self) -> bool {
         self.timeout_ms == i32::MAX
     }
@@ -202,7 +202,7 @@ impl TransactionMetadata {
     }
 }
 
-/// Whether an epoch is the last that a producer may get: the next one is reserved for fencing.
+/// True if an epoch is the last that a producer may get: the next one is reserved for fencing.
 pub fn is_exhausted(epoch: i16) -> bool {
     epoch >= i16::MAX - 1
 }

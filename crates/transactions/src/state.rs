@@ -63,12 +63,12 @@ impl TransactionState {
         TransactionState::ALL.into_iter().find(|state| state.name() == name)
     }
 
-    /// Whether a transaction is decided and has not ended everywhere.
+    /// True if a transaction is decided and has not ended everywhere.
     pub fn is_prepared(self) -> bool {
         matches!(self, TransactionState::PrepareCommit | TransactionState::PrepareAbort)
     }
 
-    /// Whether there is no transaction, so that the id may expire.
+    /// True if there is no transaction, so that the id may expire.
     pub fn is_idle(self) -> bool {
         matches!(
             self,

@@ -121,7 +121,7 @@ pub fn begin(
     batches.into_iter().map(guard).collect()
 }
 
-/// Whether the coordinator must be asked.
+/// True if the coordinator must be asked.
 pub fn must_ask(guarded: &[Guarded]) -> bool {
     guarded.iter().any(|(_, guard)| guard.as_ref().is_ok_and(|guard| *guard != VerificationGuard::NONE))
 }
@@ -143,7 +143,7 @@ impl Verifier {
         self.is_enabled.store(is_enabled, Ordering::Relaxed);
     }
 
-    /// Whether a partition refuses a transaction that was not verified.
+    /// True if a partition refuses a transaction that was not verified.
     pub fn is_enabled(&self) -> bool {
         self.is_enabled.load(Ordering::Relaxed)
     }

@@ -57,7 +57,7 @@ pub enum AuthenticationFault {
 }
 
 impl AuthenticationFault {
-    /// Whether the same exchange may go better later.
+    /// True if the same exchange may go better later.
     pub fn is_retriable(&self) -> bool {
         matches!(self, AuthenticationFault::Ended(_) | AuthenticationFault::NoAnswer(_))
     }

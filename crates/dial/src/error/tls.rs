@@ -79,7 +79,7 @@ fn presented(names: &[String]) -> String {
 }
 
 impl TlsFault {
-    /// Whether the same handshake may go better later.
+    /// True if the same handshake may go better later.
     pub fn is_retriable(&self) -> bool {
         matches!(self, TlsFault::Closed | TlsFault::Other(_))
     }

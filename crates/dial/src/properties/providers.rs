@@ -52,7 +52,7 @@ impl Properties {
     }
 }
 
-/// Whether a setting names providers, or is one of theirs.
+/// True if a setting names providers, or is one of theirs.
 pub fn is_provider_setting(key: &str) -> bool {
     key.strip_prefix(PROVIDERS).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }

@@ -48,7 +48,7 @@ pub(crate) struct Credentials {
     mechanism: Mechanism,
     user: String,
     password: String,
-    /// Whether they are the id and the HMAC of a delegation token.
+    /// True if they are the id and the HMAC of a delegation token.
     by_token: bool,
     /// The file of OAUTHBEARER's token.
     token_file: Option<PathBuf>,

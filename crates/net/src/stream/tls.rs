@@ -82,7 +82,7 @@ impl TlsStream {
         &self.connection
     }
 
-    /// Whether a read has a result without the socket.
+    /// True if a read has a result without the socket.
     fn has_plain(&self) -> bool {
         self.plain_read < self.plain.len() || self.is_closed || self.fault.is_some()
     }

@@ -22,7 +22,7 @@ pub struct MemoryLog {
     pub loads: watch::Sender<bool>,
     /// Partitions whose replay fails, and why.
     pub unreadable: Mutex<BTreeMap<PartitionIndex, fn() -> ReplayError>>,
-    /// Whether no other replica can mend damage.
+    /// True if no other replica can mend damage.
     pub is_only_replica: AtomicBool,
     /// How often a partition was replayed.
     pub replays: AtomicUsize,

@@ -63,7 +63,7 @@ enum Stage {
 /// Something to write.
 struct Change {
     batches: Vec<StateBatch>,
-    /// Whether the records wait for the write. Ends of locks do not.
+    /// True if the records wait for the write. Ends of locks do not.
     is_pending: bool,
     done: Option<oneshot::Sender<Settled>>,
 }
@@ -150,12 +150,12 @@ impl LedShare {
         }
     }
 
-    /// Whether nothing is served here any more.
+    /// True if nothing is served here any more.
     pub(super) fn is_ended(&self) -> bool {
         matches!(self.state.lock().stage, Stage::Ended(_))
     }
 
-    /// Whether changes are being written.
+    /// True if changes are being written.
     pub(super) fn is_writing(&self) -> bool {
         self.state.lock().is_writing
     }

@@ -30,7 +30,7 @@ pub struct Request<'a> {
     pub batch_size: i64,
     /// The most bytes.
     pub max_bytes: usize,
-    /// Whether a larger first batch is returned anyway.
+    /// True if a larger first batch is returned anyway.
     pub at_least_one: bool,
 }
 

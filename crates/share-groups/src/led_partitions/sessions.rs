@@ -38,7 +38,7 @@ pub struct SessionKey {
 pub struct SessionPartition {
     /// The partition.
     pub id: TopicPartitionId,
-    /// Whether no answer has named it yet: the next one does, even without records.
+    /// True if no answer has named it yet: the next one does, even without records.
     pub is_new: bool,
 }
 
@@ -80,19 +80,19 @@ pub struct SessionRequest {
     pub added: Vec<TopicPartitionId>,
     /// The partitions that it loses.
     pub forgotten: Vec<TopicPartitionId>,
-    /// Whether records are settled.
+    /// True if records are settled.
     pub acknowledges: bool,
-    /// Whether records may be acquired: a request that only renews locks asks for none.
+    /// True if records may be acquired: a request that only renews locks asks for none.
     pub acquires: bool,
 }
 
-/// Whether a session has ended, for the fetches that outlast it: another request may end the session while they wait. Its
+/// True if a session has ended, for the fetches that outlast it: another request may end the session while they wait. Its
 /// records are released after that, and only once, so that nothing may be acquired for it any more.
 #[derive(Clone, Debug, Default)]
 pub struct SessionEnd(Arc<AtomicBool>);
 
 impl SessionEnd {
-    /// Whether the session has ended. Under the lock of a share partition, `false` means that a release of the member's
+    /// True if the session has ended. Under the lock of a share partition, `false` means that a release of the member's
     /// records there is yet to come.
     pub fn is_over(&self) -> bool {
         self.0.load(Ordering::Acquire)
@@ -100,7 +100,7 @@ impl SessionEnd {
 }
 
 impl PartialEq for SessionEnd {
-    /// Whether both are of the same session.
+    /// True if both are of the same session.
     fn eq(&self, other: &SessionEnd) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -339,7 +339,7 @@ impl ShareSessions {
         *self.state.lock() = State::default();
     }
 
-    /// Whether a member of the group has a session here.
+    /// True if a member of the group has a session here.
     pub fn has_group(&self, group: &str) -> bool {
         self.state.lock().by_group.contains_key(group)
     }

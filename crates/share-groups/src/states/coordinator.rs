@@ -22,7 +22,7 @@ use thalweg_wire::Uuid;
 pub trait Cluster: Send + Sync + 'static {
     /// How many partitions `__share_group_state` has, if it exists.
     fn share_partition_count(&self) -> Option<i32>;
-    /// Whether a topic has a partition.
+    /// True if a topic has a partition.
     fn has_partition(&self, topic: Uuid, partition: PartitionIndex) -> bool;
 }
 
@@ -44,7 +44,7 @@ pub fn coordinator_key(key: &ShareKey) -> String {
     format!("{}:{}:{}", key.group, key.topic, key.partition)
 }
 
-/// Whether a name is one of a share partition.
+/// True if a name is one of a share partition.
 pub fn is_coordinator_key(name: &str) -> bool {
     let mut parts = name.rsplitn(3, ':');
     let (partition, topic, group) = (parts.next(), parts.next(), parts.next());
@@ -93,7 +93,7 @@ impl ShareCoordinator {
         }
     }
 
-    /// Whether a partition is loaded.
+    /// True if a partition is loaded.
     pub fn is_loaded(&self, partition: PartitionIndex) -> bool {
         self.shards.is_loaded(partition)
     }

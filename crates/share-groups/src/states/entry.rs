@@ -77,7 +77,7 @@ impl Entry {
         }
     }
 
-    /// Whether the newest snapshot only repeats an earlier one.
+    /// True if the newest snapshot only repeats an earlier one.
     pub(super) fn is_repeated(&self) -> bool {
         self.created_ms != self.written_ms
     }

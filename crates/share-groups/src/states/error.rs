@@ -115,7 +115,7 @@ impl PersistError {
         }
     }
 
-    /// Whether another attempt may succeed. As in Kafka, a partition that is unknown may only be new.
+    /// True if another attempt may succeed. As in Kafka, a partition that is unknown may only be new.
     pub(super) fn is_worth_retrying(self) -> bool {
         matches!(self, PersistError::Unavailable | PersistError::UnknownPartition)
     }

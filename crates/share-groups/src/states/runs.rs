@@ -47,7 +47,7 @@ impl Run {
         })
     }
 
-    /// Whether it has a record.
+    /// True if it has a record.
     pub(super) fn is_filled(&self) -> bool {
         self.first_offset <= self.last_offset
     }
@@ -61,7 +61,7 @@ impl Run {
         Run { first_offset, last_offset, ..self }
     }
 
-    /// Whether the run and a later one have to be made into others: they overlap, or are one run in two pieces.
+    /// True if the run and a later one have to be made into others: they overlap, or are one run in two pieces.
     fn combines_with(self, next: Run) -> bool {
         next.first_offset <= self.last_offset
             || (self.last_offset.checked_add(1) == Some(next.first_offset) && self.rank() == next.rank())
@@ -78,7 +78,7 @@ impl Run {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Runs {
     list: Vec<Run>,
-    /// Whether the runs are in order and none combines with the next.
+    /// True if the runs are in order and none combines with the next.
     are_apart: bool,
 }
 
@@ -141,7 +141,7 @@ fn are_apart(runs: &[Run]) -> bool {
     runs.windows(2).all(|pair| pair[0].first_offset < pair[1].first_offset && !pair[0].combines_with(pair[1]))
 }
 
-/// Whether so many of the runs overlap that they would take long.
+/// True if so many of the runs overlap that they would take long.
 pub(super) fn overlap_too_much(runs: &[Run]) -> bool {
     if runs.len() <= OVERLAPPING_MAX {
         return false;

@@ -69,7 +69,7 @@ struct Waiting {
     outcomes: Outcomes,
     /// Writes that are not acknowledged.
     writes: usize,
-    /// Whether all outcomes are those of writes. Others rest on the state.
+    /// True if all outcomes are those of writes. Others rest on the state.
     is_written: bool,
 }
 
@@ -80,7 +80,7 @@ pub(crate) struct Shard {
     entries: HashMap<ShareKey, Entry>,
     /// The offset of the last tombstone.
     deleted_at: i64,
-    /// Whether the log lacked records when it was loaded.
+    /// True if the log lacked records when it was loaded.
     has_lost_records: bool,
     writes: VecDeque<Write>,
     /// Writes that are not acknowledged, with the requests that wait for them.
@@ -328,7 +328,7 @@ impl Shard {
         self.entries.get(key)
     }
 
-    /// Whether the topic has the partition.
+    /// True if the topic has the partition.
     fn exists(&self, key: &ShareKey) -> bool {
         self.context.cluster.has_partition(key.topic, key.partition)
     }

@@ -50,7 +50,7 @@ impl Lines {
     }
 }
 
-/// Whether a line is a warning or an error.
+/// True if a line is a warning or an error.
 pub(super) fn is_warning(line: &str) -> bool {
     let level = line.split_whitespace().next();
     matches!(level, Some("WARN" | "ERROR"))

@@ -114,7 +114,7 @@ impl Faults {
         }
     }
 
-    /// Whether a kind of fault may happen now without legitimately losing an acknowledged record.
+    /// True if a kind of fault may happen now without legitimately losing an acknowledged record.
     fn may_happen(&self, simulation: &Simulation, kind: Kind) -> bool {
         // Each must find all replicas in sync.
         if kind == Kind::Successions && (self.heals_ms.is_some() || simulation.unsettled().is_some()) {
@@ -221,7 +221,7 @@ impl Faults {
             && simulation.unsettled().is_none()
     }
 
-    /// Whether all brokers that lost power have registered again, and all know. Until then the controller counts them
+    /// True if all brokers that lost power have registered again, and all know. Until then the controller counts them
     /// as in sync although they lost records; if all others were taken away meanwhile, they would lead.
     fn is_renewed(&self, simulation: &Simulation) -> bool {
         Self::are_registered_again(simulation, &self.lost_power)
@@ -321,7 +321,7 @@ impl Faults {
     }
 }
 
-/// Whether a broker is paused, or was asked to stop: the others may not know yet that it is gone. A controller that is
+/// True if a broker is paused, or was asked to stop: the others may not know yet that it is gone. A controller that is
 /// paused does not know either that a leader has already given up the others, which makes it alone in sync.
 fn is_one_leaving(simulation: &Simulation) -> bool {
     (CONTROLLER..=BROKERS)

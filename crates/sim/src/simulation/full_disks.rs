@@ -18,7 +18,7 @@ const PROGRESS_MS: u64 = 5_000;
 /// The full directories.
 pub struct FullDisks {
     fills: Vec<Fill>,
-    /// Whether there are no other faults, so that writing must go on.
+    /// True if there are no other faults, so that writing must go on.
     is_alone: bool,
 }
 

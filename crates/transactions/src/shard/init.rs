@@ -110,7 +110,7 @@ fn check(entry: &Entry, request: &InitRequest) -> Result<(), TransactionError> {
     if current.state.is_prepared() { Err(TransactionError::Busy) } else { Ok(()) }
 }
 
-/// Whether the request was answered before, and the answer was lost.
+/// True if the request was answered before, and the answer was lost.
 fn is_repeated(current: &TransactionMetadata, request: &InitRequest) -> bool {
     request.expected.is_some_and(|expected| expected.epoch == current.last_producer_epoch)
 }

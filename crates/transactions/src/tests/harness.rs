@@ -30,7 +30,7 @@ pub(super) struct Harness {
     /// The log: one encoded batch per write.
     pub(super) log: Vec<Bytes>,
     next_offset: i64,
-    /// Whether appends wait for [`Harness::acknowledge`].
+    /// True if appends wait for [`Harness::acknowledge`].
     pub(super) holds: bool,
     /// Last offsets of batches that do not count yet.
     pub(super) held: VecDeque<i64>,
@@ -38,7 +38,7 @@ pub(super) struct Harness {
     acknowledged_to: i64,
     /// The next appends fail with this.
     pub(super) refuses: Option<WriteError>,
-    /// Whether markers wait for [`Harness::write_markers`].
+    /// True if markers wait for [`Harness::write_markers`].
     pub(super) keeps_markers: bool,
     pub(super) orders: Vec<MarkerOrder>,
     /// The markers in the partitions, in order.

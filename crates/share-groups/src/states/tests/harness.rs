@@ -45,7 +45,7 @@ pub(super) struct Harness {
     /// The batches that cannot be read any more, by their places in the log.
     pub(super) lost: BTreeSet<usize>,
     next_offset: i64,
-    /// Whether appends wait for [`Harness::acknowledge`].
+    /// True if appends wait for [`Harness::acknowledge`].
     pub(super) holds: bool,
     held: VecDeque<i64>,
     /// The next appends fail with this.
