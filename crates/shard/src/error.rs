@@ -9,7 +9,7 @@ pub enum Unavailable {
     /// The shard is being loaded. The client retries.
     #[error("The coordinator is being loaded")]
     Loading,
-    /// Another broker coordinates, or none. The client searches the coordinator again.
+    /// Another broker coordinates, or none. The client looks up the coordinator again.
     #[error("This broker is not the coordinator")]
     NotCoordinator,
 }

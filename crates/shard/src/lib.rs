@@ -3,8 +3,7 @@
 //!
 //! ```text
 //! Shards     the driver: finds shards, loads and unloads them at elections and resignations, sleeps until
-//! the
-//!            next deadline
+//!            the next deadline
 //!   Cell     one shard with its lock, under which its writes are appended
 //!     Shard  the decisions, without clock, I/O or waiting: groups, transactions and share groups have
 //!            one each
