@@ -718,7 +718,7 @@ impl<H: Handler> Connection<H> {
         }
     }
 
-    /// Reads available bytes. Returns false if there were none. Waits for memory if there is none; the
+    /// Reads available bytes. Returns false if no bytes are available. Waits if there is no memory; the
     /// connection does not count as idle meanwhile.
     async fn read_with_room(&mut self) -> Result<bool, Disconnect> {
         let read = self.read_now()?;
