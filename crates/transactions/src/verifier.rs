@@ -1,11 +1,12 @@
 //! A leader's check before the first batch of a transaction: it verifies that its partition belongs to the
 //! transaction, or adds it (KIP-890; Kafka's `AddPartitionsToTxnManager`).
 //!
-//! Otherwise a delayed batch could arrive after its transaction has ended, and would start one that never
-//! ends. Only the first batch of a transaction in a partition asks; later ones find it open. Without this
-//! check, a delayed batch could arrive after the end of its transaction and start a transaction that never
-//! ends. Only the first batch of a transaction in a partition is verified; for later batches the transaction
-//! is open.
+//! Without this check, a delayed batch could arrive after the end of its transaction and start a transaction
+//! that never ends. Only the first batch of a transaction in a partition is verified; for later batches the
+//! transaction is open.
+//!
+//! Each remote coordinator gets one request at a time, with all verifications collected meanwhile
+//! ([`Outbox`]).
 
 use super::answer::Producer;
 use super::coordinator::TransactionCoordinator;
