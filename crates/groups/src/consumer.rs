@@ -2,8 +2,8 @@
 //! changes of state by records.
 //!
 //! ```text
-//! heartbeat ──► heartbeat    what the member says; a change raises the group epoch
 //! heartbeat ──► heartbeat    the member's description; a change raises the group epoch
+//!                 target     a target assignment for that epoch, by an assignor
 //!                 reconcile  the member's next step towards its target
 //!                    │
 //!                    ▼

@@ -11,7 +11,7 @@
 //!       assignor     the algorithms of these assignments
 //!     ShareGroup     the same of a group whose members share partitions
 //!     StreamsGroup   the same of the instances of a Kafka Streams application, which are assigned tasks
-//!     OffsetStore    what the groups committed
+//!     OffsetStore    the committed offsets of the groups
 //!     Timers         every deadline of the shard, in one queue
 //! ```
 //!
