@@ -141,6 +141,7 @@ impl LedShare {
         self.next_deadline_ms.load(Ordering::Relaxed)
     }
 
+    /// Counts of the share partition; zero while it is not loaded.
     pub fn figures(&self) -> ShareFigures {
         match &self.state.lock().stage {
             Stage::Active(partition) => {
