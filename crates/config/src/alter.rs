@@ -1,6 +1,6 @@
-//! Changes of configuration at run time: IncrementalAlterConfigs and AlterConfigs, of topics and of this broker.
+//! Configuration changes at run time: IncrementalAlterConfigs and AlterConfigs, of topics and of this broker.
 //!
-//! Calculates the overrides after a change, or why it is refused. Writing the result is up to the caller.
+//! Calculates the overrides after a change, or an error. Writing the result is left to the caller.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use super::properties::{self, Warning};
 use super::table;
 use super::value::Value;
 
-/// The longest value that the metadata log takes, in UTF-16 units as Kafka counts.
+/// Maximum length of a value in the metadata log, in UTF-16 units as in Kafka.
 const LONGEST_VALUE: usize = 32_767;
 
 /// An operation of IncrementalAlterConfigs.
@@ -28,7 +28,7 @@ pub enum AlterOp {
 }
 
 impl AlterOp {
-    /// The operation of this number on the wire.
+    /// The operation with this number on the wire.
     pub fn from_code(code: i8) -> Result<Self, AlterError> {
         match code {
             0 => Ok(Self::Set),
@@ -40,14 +40,14 @@ impl AlterOp {
     }
 }
 
-/// One change of one key.
+/// A change of one key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Alteration {
-    /// The key.
+    /// Key name.
     pub name: String,
-    /// What to do.
+    /// Operation.
     pub op: AlterOp,
-    /// The value; none for a deletion.
+    /// Value; `None` for a deletion.
     pub value: Option<String>,
 }
 
@@ -61,7 +61,7 @@ pub enum ConfigScope {
 }
 
 impl ConfigScope {
-    /// The key of this name.
+    /// The key with this name.
     pub fn key(self, name: &str) -> Option<&'static ConfigKey> {
         match self {
             Self::Topic => table::topic_key(name),
@@ -69,7 +69,7 @@ impl ConfigScope {
         }
     }
 
-    /// Whether values of a key are secret; unknown keys count as secret.
+    /// True if values of a key are secret; unknown keys count as secret.
     pub fn is_sensitive(self, name: &str) -> bool {
         self.key(name).is_none_or(ConfigKey::is_sensitive)
     }
@@ -113,7 +113,7 @@ fn check_form(alterations: &[Alteration]) -> Result<(), AlterError> {
     if names.is_empty() { Ok(()) } else { Err(AlterError::NullValues { names }) }
 }
 
-/// The list of `name` with the entries of `value` added or taken away; a key not set starts from its default.
+/// The list of `name` with the entries of `value` added or removed. An unset key starts from its default.
 fn edit_list(
     scope: ConfigScope,
     current: &BTreeMap<String, String>,
@@ -139,7 +139,7 @@ fn edit_list(
 }
 
 impl BrokerConfig {
-    /// The overrides of a topic after IncrementalAlterConfigs, checked.
+    /// Applies IncrementalAlterConfigs to a topic's overrides, and checks the result.
     pub fn alter_topic(
         &self,
         current: &BTreeMap<String, String>,
@@ -150,7 +150,7 @@ impl BrokerConfig {
         Ok(changed)
     }
 
-    /// The configuration after IncrementalAlterConfigs of this broker (or of all brokers), checked.
+    /// Applies IncrementalAlterConfigs to this broker (or to all brokers), and checks the result.
     pub fn alter_broker(
         &self,
         per_broker: bool,
@@ -161,15 +161,16 @@ impl BrokerConfig {
         self.validate_dynamic(per_broker, &changed)
     }
 
-    /// The properties set at run time that have no effect here, and why: clients may set every one that Kafka knows.
+    /// The properties set at run time that have no effect here, and the reasons. Clients may set every
+    /// property of Kafka.
     pub fn dynamic_warnings(&self) -> Vec<Warning> {
         let layers = [&self.layers.cluster, &self.layers.broker];
         let set: BTreeMap<_, _> = layers.into_iter().flatten().collect();
         set.into_iter().filter_map(|(name, value)| properties::warning(name, value)).collect()
     }
 
-    /// Checks a whole new dynamic layer, of this broker or of all brokers, as AlterConfigs brings it, and returns the
-    /// configuration with it.
+    /// Checks a complete new dynamic layer from AlterConfigs, of this broker or of all brokers, and returns
+    /// the configuration with it.
     pub fn validate_dynamic(
         &self,
         per_broker: bool,
@@ -190,7 +191,7 @@ pub fn validate_keys(
     proposed: &BTreeMap<String, String>,
     current: &BTreeMap<String, String>,
 ) -> Result<(), AlterError> {
-    // Existing values were accepted by some controller, and must not block other changes.
+    // Existing values were accepted by a controller, and must not block other changes.
     let news: BTreeMap<_, _> =
         proposed.iter().filter(|(name, value)| current.get(*name) != Some(value)).collect();
     let names_of = |wrong: &dyn Fn(&ConfigKey) -> bool| -> Vec<String> {
@@ -213,7 +214,7 @@ pub fn validate_keys(
             Support::Listener if table::listener_key(name).is_none() => {
                 Some("it can be changed for a single listener only, by listener.name.NAME. before it")
             }
-            // Without effect, as in the file; `BrokerConfig::dynamic_warnings` names them.
+            // No effect, as in the file; `BrokerConfig::dynamic_warnings` reports these keys.
             Support::Unserved(_) | Support::Accepted(_) => None,
             Support::Listener | Support::PerListener | Support::Served => None,
         };
@@ -224,7 +225,7 @@ pub fn validate_keys(
             let error = super::error::InvalidValue::new(name, text, "At run time, it must be at least 1");
             return Err(super::error::InvalidConfig(vec![error.into()]).into());
         }
-        // Kafka answers a wrong value of a broker's key with another code than one of a topic's key.
+        // Kafka's error code for an invalid value of a broker's key differs from that of a topic's key.
         Value::parse(key, text).map_err(|error| super::error::InvalidConfig(vec![error]))?;
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! The configuration of this broker: its file, the dynamic layers over it, and the resulting settings.
+//! The configuration of this broker: its file, the dynamic layers above it, and the resulting settings.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,18 +27,18 @@ use super::topic::TopicDefaults;
 use super::value::Value;
 use super::values::Values;
 
-/// The layers of a broker's values, weakest first, above the defaults of the table.
+/// The layers of a broker's values above the defaults of the table, in ascending priority.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(super) struct Layers {
-    /// The file and the command line.
+    /// Values of the file and the command line.
     pub file: BTreeMap<String, String>,
-    /// Set for all brokers, from the metadata image.
+    /// Values for all brokers, from the metadata image.
     pub cluster: BTreeMap<String, String>,
-    /// Set for this broker, from the metadata image.
+    /// Values for this broker, from the metadata image.
     pub broker: BTreeMap<String, String>,
 }
 
-/// Values may be secrets.
+/// Prints keys only: values may be secrets.
 impl fmt::Debug for Layers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Layers")
@@ -50,7 +50,8 @@ impl fmt::Debug for Layers {
 }
 
 impl Layers {
-    /// One text per key. A key set in a higher layer hides its equals in other units below, even better ones.
+    /// The effective text of each key. A key set in a higher layer hides its synonyms in other units below,
+    /// even synonyms of higher priority.
     pub(super) fn merged(&self) -> BTreeMap<String, String> {
         let mut merged = self.file.clone();
         for layer in [&self.cluster, &self.broker] {
@@ -65,7 +66,8 @@ impl Layers {
     }
 }
 
-/// The whole configuration of this broker, typed and checked. A change of the dynamic layers makes a new one.
+/// The whole configuration of this broker, typed and checked. A change of the dynamic layers makes a new
+/// value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BrokerConfig {
     pub(super) layers: Layers,
@@ -74,11 +76,11 @@ pub struct BrokerConfig {
     pub node: NodeSettings,
     /// Listeners and advertised addresses.
     pub listeners: Listeners,
-    /// How clients authenticate, by the names of the listeners with SASL.
+    /// Authentication of clients, by name of the listener; only listeners with SASL.
     pub sasl: BTreeMap<String, SaslListener>,
     /// Connections and requests.
     pub network: NetworkSettings,
-    /// The limits of connections, by the names of the listeners.
+    /// Connection limits by name of the listener.
     pub connections: BTreeMap<String, ConnectionSettings>,
     /// The HTTP server.
     pub http: HttpSettings,
@@ -92,7 +94,7 @@ pub struct BrokerConfig {
     pub log: LogSettings,
     /// Compaction.
     pub cleaner: CleanerSettings,
-    /// Groups and committed offsets.
+    /// Classic groups and committed offsets.
     pub groups: GroupSettings,
     /// Groups of the consumer protocol.
     pub consumer_groups: ConsumerGroupKeys,
@@ -100,7 +102,7 @@ pub struct BrokerConfig {
     pub share_groups: ShareGroupKeys,
     /// Streams groups.
     pub streams_groups: StreamsGroupKeys,
-    /// The state of share partitions.
+    /// Share coordinator and the state of share partitions.
     pub share_coordinator: ShareCoordinatorSettings,
     /// Transactions.
     pub transactions: TransactionSettings,
@@ -110,23 +112,23 @@ pub struct BrokerConfig {
     pub metadata_log: MetadataLogSettings,
     /// Replication from other brokers.
     pub replication: ReplicationSettings,
-    /// Whether requests are authorized.
+    /// Authorizer class.
     pub access: AccessSettings,
-    /// The rules of the authorizer beside the ACLs.
+    /// Rules of the authorizer besides the ACLs.
     pub authorizer: StandardAuthorizerSettings,
     /// The audit trail.
     pub audit: AuditSettings,
-    /// Log lines.
+    /// Format of log lines.
     pub log_lines: LogLineSettings,
-    /// The data directories, beside `log`.
+    /// Data directories, besides `log`.
     pub directories: DirectorySettings,
     /// Metrics.
     pub metrics: MetricsSettings,
     /// Delegation tokens.
     pub delegation_tokens: DelegationTokenSettings,
-    /// Defaults of topics.
+    /// Defaults of topic settings.
     pub topic_defaults: TopicDefaults,
-    /// The users that a new cluster begins with. They are no property: secrets are not kept in files.
+    /// Initial users of a new cluster. Not a property, because secrets are not kept in files.
     pub first_users: Vec<NewUser>,
 }
 
@@ -138,7 +140,7 @@ impl Default for BrokerConfig {
 }
 
 impl BrokerConfig {
-    /// The configuration at the start. Reports all errors at once.
+    /// The configuration at startup. Reports all errors at once.
     pub fn new(properties: &ServerProperties) -> Result<Self, InvalidConfig> {
         let mut file = properties.values().clone();
         let (node_id, broker_id) = (NodeSettings::id.name(), NodeSettings::broker_id.name());
@@ -148,7 +150,7 @@ impl BrokerConfig {
             _ => None,
         };
         let config = Self::build(Layers { file, ..Layers::default() })?;
-        // Kafka checks these at start only, so that a dynamic change of both can pass through any order.
+        // Kafka checks these only at startup, so that a dynamic change of both may happen in any order.
         let EffectiveTopicConfig { min_compaction_lag_ms: min, max_compaction_lag_ms: max, .. } =
             config.topic(&BTreeMap::new());
         if min > max {
@@ -157,8 +159,8 @@ impl BrokerConfig {
         Ok(config)
     }
 
-    /// The configuration with new dynamic layers, and their unusable entries. A
-    /// controller lets nothing unusable through, but one of another version may; the rest still takes effect.
+    /// The configuration with new dynamic layers, and the invalid entries of the layers. A controller rejects
+    /// invalid entries, but one of another version may accept them; valid entries still take effect.
     pub fn with_dynamic(
         &self,
         cluster: &BTreeMap<String, String>,
@@ -182,13 +184,13 @@ impl BrokerConfig {
         }
     }
 
-    /// The configuration of a topic with these overrides. Overrides that cannot be used count as not set; see
-    /// [`TopicDefaults::apply`] to learn of them.
+    /// The configuration of a topic with these overrides. Invalid overrides count as not set;
+    /// [`TopicDefaults::apply`] reports them.
     pub fn topic(&self, overrides: &BTreeMap<String, String>) -> EffectiveTopicConfig {
         self.topic_defaults.apply(overrides).0
     }
 
-    /// The settings of a partition's log: those of its topic, and the broker's for all logs.
+    /// The settings of a partition's log: its topic's settings, and the broker's settings for all logs.
     pub fn log_config(&self, topic: &EffectiveTopicConfig) -> LogConfig {
         let expiration = self.log.producer_id_expiration.as_millis();
         LogConfig {
@@ -203,14 +205,14 @@ impl BrokerConfig {
         dir.cloned().unwrap_or_default()
     }
 
-    /// The rules of the authorizer beside the ACLs; `None` where there is no authorizer.
+    /// The rules of the authorizer besides the ACLs; `None` without an authorizer.
     pub fn authorizer_rules(&self) -> Option<Rules> {
         let StandardAuthorizerSettings { super_users, allow_everyone_if_no_acl_found } =
             self.authorizer.clone();
         self.access.has_authorizer.then_some(Rules { super_users, allow_everyone_if_no_acl_found })
     }
 
-    /// The value of a broker's key, by a name from outside; `None` if it is null, or there is no such key.
+    /// The value of a broker's key by name; `None` if the value is null or the key unknown.
     pub fn value(&self, name: &str) -> Option<&Value> {
         self.values.named(name)
     }
@@ -219,7 +221,7 @@ impl BrokerConfig {
         let merged = layers.merged();
         let is_alone = rules::is_alone(&Values::parse(table::broker_keys(), &merged, false).0);
         let (values, mut errors) = Values::parse(table::broker_keys(), &merged, !is_alone);
-        // Rules between values that were replaced by defaults would only confuse.
+        // Rules between values that were replaced by defaults would report misleading errors.
         if errors.is_empty() {
             errors.extend(rules::broken(&values));
         }
@@ -297,7 +299,7 @@ fn listeners(values: &Values, merged: &BTreeMap<String, String>) -> Result<Liste
     Ok(Listeners::resolve(&texts)?)
 }
 
-/// The entries of a dynamic layer that can take effect, and those of unknown keys, which DescribeConfigs shows.
+/// The effective entries of a dynamic layer, and the entries of unknown keys, which DescribeConfigs shows.
 pub(super) fn usable(
     layer: &BTreeMap<String, String>,
     per_broker: bool,

@@ -1,4 +1,4 @@
-//! Kafka's validators of values, with Kafka's messages.
+//! Kafka's validators of values, with Kafka's error messages.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,34 +10,34 @@ use super::error::{ConfigError, InvalidList, InvalidValue};
 use super::group_value::ShareOffsetReset;
 use super::value::Value;
 
-/// A validator. Its `Display` is Kafka's, shown in the documentation.
+/// A validator. Its `Display` is Kafka's text, which the documentation shows.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Check {
-    /// Anything of the type.
+    /// Any value of the type.
     Any,
-    /// A number no smaller than this.
+    /// A number not below this bound.
     AtLeast(i64),
-    /// A number within these, both included.
+    /// A number between these bounds, both included.
     Between(i64, i64),
-    /// A floating-point number from 0 to this.
+    /// A floating-point number from 0 to this bound.
     Ratio(f64),
-    /// A level of gzip, or -1.
+    /// A compression level of gzip, or -1.
     GzipLevel,
     /// One of these texts.
     OneOf(&'static [&'static str]),
-    /// One of these texts, in any case of letters.
+    /// One of these texts; case does not matter.
     OneOfAnyCase(&'static [&'static str]),
-    /// A text; null is refused where Kafka's tables would allow it.
+    /// A non-null text, where Kafka's tables allow null.
     NotNull,
     /// A text with at least one character.
     NotEmpty,
     /// A list without empty entries.
     List {
-        /// Whether it needs an entry.
+        /// True if the list must have an entry.
         filled: bool,
-        /// Whether Kafka allows null.
+        /// True if Kafka allows null.
         nullable: bool,
-        /// The entries allowed; all when empty.
+        /// The allowed entries; empty for all.
         of: &'static [&'static str],
     },
     /// `partition:broker` pairs, or `*`.
@@ -48,7 +48,7 @@ pub enum Check {
     QuorumVoters,
     /// `host:port` entries.
     BootstrapServers,
-    /// `host:port`, where the host may be empty: all interfaces.
+    /// `host:port`; an empty host means all interfaces.
     ListenAddress,
     /// An URL of HTTP or HTTPS.
     HttpUrl,
@@ -223,7 +223,7 @@ fn each<T>(
     }
 }
 
-/// Splits `host:port`; removes the brackets of an IPv6 address.
+/// Splits `host:port`, and removes the brackets of an IPv6 address.
 pub(super) fn host_and_port(text: &str) -> Option<(String, u16)> {
     if let Ok(address) = text.parse::<SocketAddr>() {
         return Some((address.ip().to_string(), address.port()));
@@ -243,7 +243,7 @@ fn is_http_url(text: &str) -> bool {
     }) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-/// Splits `name=value` pairs, of which a header may be made.
+/// Splits `name=value` pairs that are valid headers.
 pub(super) fn http_headers(text: &str) -> Option<Vec<(String, String)>> {
     let is_token = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let pairs = text.split(',').map(str::trim).filter(|pair| !pair.is_empty());
@@ -258,7 +258,7 @@ pub(super) fn http_headers(text: &str) -> Option<Vec<(String, String)>> {
     split.collect()
 }
 
-/// Splits `host:port` to listen on, where an empty host means all interfaces.
+/// Splits `host:port` of a listener; an empty host means all interfaces.
 pub(super) fn listen_address(text: &str) -> Option<(String, u16)> {
     match text.strip_prefix(':') {
         Some(port) => Some((String::new(), port.parse().ok()?)),
@@ -266,7 +266,8 @@ pub(super) fn listen_address(text: &str) -> Option<(String, u16)> {
     }
 }
 
-/// Parses `max.connections.per.ip.overrides`; the limit follows the last colon, so an address may hold some.
+/// Parses `max.connections.per.ip.overrides`. The limit follows the last colon, because an address may
+/// contain colons.
 pub(super) fn connection_overrides(text: &str) -> Option<BTreeMap<String, usize>> {
     let pairs = text.split(',').map(str::trim).filter(|pair| !pair.is_empty());
     let parsed = pairs.map(|pair| {
@@ -278,12 +279,12 @@ pub(super) fn connection_overrides(text: &str) -> Option<BTreeMap<String, usize>
     parsed.collect()
 }
 
-/// Parses `super.users`. The separator is a semicolon, because the names of certificates have commas.
+/// Parses `super.users`. The separator is a semicolon, because the names of certificates contain commas.
 pub(super) fn super_users(text: &str) -> Result<Vec<Principal>, ParsePrincipalError> {
     text.split(';').map(str::trim).filter(|user| !user.is_empty()).map(str::parse).collect()
 }
 
-/// The characters that Kafka allows in a host.
+/// The characters that Kafka allows in a host name.
 pub(super) fn is_host_character(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '-' | '%' | '.' | '_' | ':')
 }
@@ -291,7 +292,7 @@ pub(super) fn is_host_character(c: char) -> bool {
 impl fmt::Display for Check {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            // Kafka parses these elsewhere.
+            // Kafka parses these values elsewhere.
             Self::Any | Self::ConnectionOverrides => f.write_str("-"),
             Self::AtLeast(low) => write!(f, "[{low},...]"),
             Self::Between(low, high) => write!(f, "[{low},...,{high}]"),

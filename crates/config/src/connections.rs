@@ -1,5 +1,5 @@
-//! The limits of connections of each listener. As in Kafka, a setting for one listener (`listener.name.NAME.`) counts for that
-//! one, and otherwise the broker's own holds for each listener too.
+//! Connection limits of each listener. As in Kafka, a setting for one listener (`listener.name.NAME.`)
+//! overrides the broker's setting, which otherwise applies to each listener.
 
 use std::collections::BTreeMap;
 
@@ -9,16 +9,16 @@ use super::setting::{Setting, Typed};
 use super::table::{self, LISTENER_PREFIX, NetworkSettings};
 use super::value::Value;
 
-/// How many connections a listener may have, and take in a second.
+/// Limits on a listener's connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConnectionSettings {
-    /// Open connections.
+    /// Maximum number of open connections.
     pub max: usize,
-    /// New connections per second.
+    /// Maximum number of new connections per second.
     pub creation_rate: u32,
 }
 
-/// The limits of these listeners, by name, from properties that may hold settings of single listeners.
+/// The limits of these listeners by name, from properties that may include settings for single listeners.
 pub(super) fn of_listeners<'a>(
     listeners: impl Iterator<Item = &'a Listener>,
     network: &NetworkSettings,
@@ -38,7 +38,7 @@ pub(super) fn of_listeners<'a>(
     Ok(found)
 }
 
-/// A listener's own value.
+/// The value set for this listener.
 fn own<T: Typed>(
     setting: Setting<T>,
     prefix: &str,

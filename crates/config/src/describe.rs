@@ -1,4 +1,4 @@
-//! DescribeConfigs: the value of every key, where it comes from, and what else is set below it.
+//! DescribeConfigs: the value of every key, its source, and the other values set for it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use super::key::{ConfigKey, ConfigType, Support};
 use super::rules;
 use super::table;
 
-/// Where a value comes from, numbered as in DescribeConfigs.
+/// The source of a value, numbered as in DescribeConfigs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConfigSource {
     /// Set for the topic.
@@ -18,11 +18,11 @@ pub enum ConfigSource {
     DynamicDefaultBroker = 3,
     /// Set in the broker's file.
     StaticBroker = 4,
-    /// Set nowhere.
+    /// Not set: the default applies.
     Default = 5,
     /// The level of a logger.
     BrokerLogger = 6,
-    /// Set for a subscription to clients' metrics.
+    /// Set for a client metrics subscription.
     ClientMetrics = 7,
     /// Set for the group.
     Group = 8,
@@ -35,41 +35,41 @@ impl ConfigSource {
     }
 }
 
-/// A value that is set for a key, or for a key that it falls back to.
+/// A value set for a key or for a key on which it falls back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DescribedSynonym {
-    /// The key that is set.
+    /// Name of the key that is set.
     pub name: String,
-    /// Its value as it was given; None for a secret.
+    /// The value as text; `None` for a secret.
     pub value: Option<String>,
-    /// Where it is set.
+    /// The source of the value.
     pub source: ConfigSource,
 }
 
-/// One key as DescribeConfigs shows it.
+/// A key in an answer of DescribeConfigs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DescribedConfig {
-    /// The key.
+    /// Key name.
     pub name: String,
-    /// The value in effect; None for null and for a secret.
+    /// The effective value; `None` for null and for a secret.
     pub value: Option<String>,
-    /// Where it comes from.
+    /// The source of the effective value.
     pub source: ConfigSource,
-    /// The type of the key.
+    /// Type of the key.
     pub config_type: ConfigType,
-    /// Whether the value is hidden.
+    /// True if the value is hidden.
     pub is_sensitive: bool,
-    /// Whether only a restart changes it.
+    /// True if a change requires a restart.
     pub read_only: bool,
-    /// Every value that is set, best first.
+    /// Every value that is set, by descending priority.
     pub synonyms: Vec<DescribedSynonym>,
-    /// The key's documentation; None for an unknown key.
+    /// The key's documentation; `None` for an unknown key.
     pub documentation: Option<&'static str>,
 }
 
-/// The requested names.
+/// The requested key names.
 pub type WantedKeys<'a> = BTreeSet<&'a str>;
-/// The requested names; None means all.
+/// The requested key names; `None` for all.
 pub type Wanted<'a> = Option<&'a WantedKeys<'a>>;
 
 pub(super) fn is_wanted(wanted: Wanted<'_>, name: &str) -> bool {
@@ -115,7 +115,7 @@ impl BrokerConfig {
         }
     }
 
-    /// The configuration of this broker. Keys that are not served appear only when they are set.
+    /// The configuration of this broker. Unserved keys appear only if they are set.
     pub fn describe_broker(&self, wanted: Wanted<'_>) -> Vec<DescribedConfig> {
         let layers = [&self.layers.file, &self.layers.cluster, &self.layers.broker];
         let is_set = |name: &str| layers.iter().any(|layer| layer.contains_key(name));
@@ -133,7 +133,7 @@ impl BrokerConfig {
         names.into_iter().map(|name| self.describe_broker_key(name)).collect()
     }
 
-    /// What is set for all brokers at run time.
+    /// The values set for all brokers at run time.
     pub fn describe_cluster_defaults(&self, wanted: Wanted<'_>) -> Vec<DescribedConfig> {
         let names = self.layers.cluster.keys().filter(|name| is_wanted(wanted, name));
         let described = names.map(|name| {
@@ -151,7 +151,7 @@ impl BrokerConfig {
         let synonyms = self.synonyms(name);
         let is_sensitive = key.is_none_or(ConfigKey::is_sensitive);
         let value = self.values.named(name).filter(|_| !is_sensitive).map(ToString::to_string);
-        // A listener's own value is as it was given.
+        // A value of a single listener is shown as given.
         let value = value.or_else(|| {
             table::listener_key(name)?;
             synonyms.first()?.value.clone()
@@ -168,8 +168,9 @@ impl BrokerConfig {
         }
     }
 
-    /// Every value set for a broker's key and for its equals in other units. What stands before the first value of the
-    /// key itself is left out, as Kafka does, so a key of which only an equal is set appears as a default.
+    /// Every value set for a broker's key and for its synonyms in other units. As in Kafka, values before the
+    /// first value of the key itself are left out, so a key of which only a synonym is set appears as a
+    /// default.
     pub(super) fn synonyms(&self, name: &str) -> Vec<DescribedSynonym> {
         let names = table::broker_synonyms(name);
         let is_sensitive = table::settable_key(name).is_none_or(ConfigKey::is_sensitive);

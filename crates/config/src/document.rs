@@ -1,4 +1,4 @@
-//! `docs/configuration.md`, written from the tables.
+//! Generates `docs/configuration.md` from the tables.
 
 use std::fmt::Write;
 
@@ -88,7 +88,7 @@ more open than intended.
 
 ";
 
-/// A cell of a table: a bar would end it.
+/// Escapes a text for a table cell, where a bar would end the cell.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|")
 }
@@ -108,7 +108,7 @@ fn check_cell(key: &ConfigKey) -> String {
         "ControllerQuorumVotersValidator" => "id@host:port,...".to_owned(),
         "ControllerQuorumBootstrapServersValidator" => "host:port,...".to_owned(),
         "list" | "list non-null" => String::new(),
-        // That a list is one, and that null is no value, says itself in a file.
+        // The file format makes clear that the value is a list and cannot be null.
         text => cell(text.replace("list ", "").replace("non-null", "").trim()),
     }
 }
@@ -141,7 +141,7 @@ fn served(page: &mut String, family: &Family) {
     }
 }
 
-/// What is said of keys that have no effect on listeners.
+/// Note for keys without effect on listeners.
 const OPENING: &str =
     " For connections to controllers and other brokers; this broker's listeners do not support it yet.";
 

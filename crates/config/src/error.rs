@@ -6,11 +6,11 @@ use thiserror::Error;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("Invalid value {value} for configuration {name}: {reason}")]
 pub struct InvalidValue {
-    /// The key.
+    /// Key name.
     pub name: String,
-    /// The value as it was given.
+    /// The value as given.
     pub value: String,
-    /// What is expected.
+    /// The expected value.
     pub reason: String,
 }
 
@@ -23,81 +23,81 @@ impl InvalidValue {
 /// A list that its key does not allow.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum InvalidList {
-    /// An entry between two commas is missing.
+    /// A list with an empty entry.
     #[error("Configuration '{name}' values must not be empty.")]
     EmptyEntry {
-        /// The key.
+        /// Key name.
         name: String,
     },
     /// The list is empty.
     #[error("Configuration '{name}' must not be empty. Valid values include: {valid}")]
     Empty {
-        /// The key.
+        /// Key name.
         name: String,
-        /// What it may hold.
+        /// The allowed entries.
         valid: String,
     },
 }
 
-/// Why a configuration of a broker or topic is refused.
+/// Why the configuration of a broker, topic or group is refused.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ConfigError {
-    /// See [`InvalidValue`].
+    /// An invalid value; see [`InvalidValue`].
     #[error(transparent)]
     Value(#[from] InvalidValue),
-    /// See [`InvalidList`].
+    /// An invalid list; see [`InvalidList`].
     #[error(transparent)]
     List(#[from] InvalidList),
-    /// A topic's key that does not exist.
+    /// An unknown topic key.
     #[error("Unknown topic config name: {name}")]
     UnknownTopicKey {
-        /// The key.
+        /// Key name.
         name: String,
     },
-    /// A group's key that does not exist.
+    /// An unknown group key.
     #[error("Unknown group config name: {name}")]
     UnknownGroupKey {
-        /// The key.
+        /// Key name.
         name: String,
     },
-    /// A value of a group beyond what the broker's configuration, or another of its values, allows.
+    /// A group's value beyond a bound of the broker's configuration or of another group value.
     #[error("{name} must be {relation} {bound}")]
     GroupBound {
-        /// The key.
+        /// Key name.
         name: String,
-        /// How it must relate to the bound, such as `greater than`.
+        /// The required relation to the bound, such as `greater than`.
         relation: &'static str,
-        /// The key that sets the bound.
+        /// Name of the key that sets the bound.
         bound: String,
     },
-    /// A key of a subscription to clients' metrics that does not exist.
+    /// An unknown key of a client metrics subscription.
     #[error("Unknown client metrics configuration: {name}")]
     UnknownClientMetricsKey {
-        /// The key.
+        /// Key name.
         name: String,
     },
-    /// Clients would send metrics too often, or too rarely.
+    /// The push interval of client metrics is out of range.
     #[error("Invalid value {interval_ms} for interval.ms, interval must be between 100 and 3600000 (1 hour)")]
     ClientMetricsInterval {
-        /// `interval.ms`.
+        /// `interval.ms`, in milliseconds.
         interval_ms: i64,
     },
-    /// Not a property of clients and a pattern for it.
+    /// An entry of `match` that is not a client property with a pattern.
     #[error("Illegal client matching pattern: {pattern}")]
     ClientMatch {
-        /// The entry of `match`.
+        /// The entry as given.
         pattern: String,
     },
-    /// A subscription to clients' metrics must have a name.
+    /// A client metrics subscription without a name.
     #[error("Subscription name can't be empty")]
     UnnamedSubscription,
-    /// Keys of a topic given without a value.
+    /// Topic keys without a value.
     #[error("Null value not supported for topic configs: {}", names.join(","))]
     NullTopicValues {
-        /// The keys.
+        /// Key names.
         names: Vec<String>,
     },
-    /// A record would have to be compacted before it may be.
+    /// The minimum compaction lag exceeds the maximum.
     #[error("conflict topic config setting min.compaction.lag.ms ({min}) > max.compaction.lag.ms ({max})")]
     CompactionLags {
         /// `min.compaction.lag.ms`.
@@ -105,7 +105,7 @@ pub enum ConfigError {
         /// `max.compaction.lag.ms`.
         max: i64,
     },
-    /// A topic with tiered storage.
+    /// A topic with tiered storage, which is not supported.
     #[error(
         "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage."
     )]
@@ -113,7 +113,7 @@ pub enum ConfigError {
 }
 
 impl ConfigError {
-    /// The key whose value is wrong, where it is the value of one key.
+    /// The key with the invalid value, if the error is about one key.
     pub fn key(&self) -> Option<&str> {
         match self {
             Self::Value(InvalidValue { name, .. })
@@ -122,7 +122,7 @@ impl ConfigError {
         }
     }
 
-    /// The same error, of a key with this name: one of a listener's own.
+    /// The same error for a key of this name, as for a setting of one listener.
     pub(super) fn named(mut self, name: &str) -> Self {
         if let Self::Value(value) = &mut self {
             name.clone_into(&mut value.name);
@@ -131,91 +131,91 @@ impl ConfigError {
     }
 }
 
-/// All that is wrong with a broker's configuration.
+/// All errors of a broker's configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
 pub struct InvalidConfig(pub Vec<ConfigError>);
 
-/// Why a change of configuration is refused; the wire code is [`AlterError::code`].
+/// Why a configuration change is refused; [`AlterError::code`] returns the wire code.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum AlterError {
-    /// The values are not allowed.
+    /// A value is not allowed.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The new configuration of the broker as a whole is not allowed.
+    /// The broker's configuration after the change is not allowed.
     #[error(transparent)]
     Broker(#[from] InvalidConfig),
-    /// APPEND or SUBTRACT on a key that is no list.
+    /// APPEND or SUBTRACT on a topic key that is not a list.
     #[error("Can't {operation} to key {name} because its type is not LIST.")]
     NotAList {
-        /// The key.
+        /// Key name.
         name: String,
         /// `APPEND` or `SUBTRACT`.
         operation: &'static str,
     },
-    /// APPEND or SUBTRACT on a key of a broker that is no list.
+    /// APPEND or SUBTRACT on a broker key that is not a list.
     #[error("Config value {operation} is not allowed for config key: {name}")]
     NotABrokerList {
-        /// The key.
+        /// Key name.
         name: String,
         /// `append` or `subtract`.
         operation: &'static str,
     },
-    /// A key that no table knows.
+    /// An unknown key.
     #[error("Unknown config name: {name}")]
     UnknownKey {
-        /// The key.
+        /// Key name.
         name: String,
     },
-    /// A key that only a restart changes.
+    /// Keys whose change requires a restart.
     #[error("Cannot update these configs dynamically: [{}]", names.join(", "))]
     NotDynamic {
-        /// The keys.
+        /// Key names.
         names: Vec<String>,
     },
-    /// A key of one broker, given for all.
+    /// Keys of one broker, set for all brokers.
     #[error(
         "Cannot update these configs at default cluster level, broker id must be specified: [{}]", names.join(", ")
     )]
     PerBrokerOnly {
-        /// The keys.
+        /// Key names.
         names: Vec<String>,
     },
-    /// A key that cannot change while the broker runs, although Kafka's can.
+    /// A key that cannot change at run time here, although it can in Kafka.
     #[error("Cannot set {name}: {reason}")]
     Unserved {
-        /// The key.
+        /// Key name.
         name: String,
-        /// What is missing.
+        /// The missing feature.
         reason: &'static str,
     },
-    /// Keys to set without a value.
+    /// Keys set to null.
     #[error("Null value not supported for : {}", names.join(", "))]
     NullValues {
-        /// The keys.
+        /// Key names.
         names: Vec<String>,
     },
-    /// The same key twice in one request.
+    /// A key occurs twice in one request.
     #[error("Error due to duplicate config keys")]
     DuplicateKeys,
-    /// A number that is no operation.
+    /// An unknown operation number.
     #[error("Unknown operations type {code}")]
     UnknownOperation {
-        /// The number.
+        /// Operation number.
         code: i8,
     },
-    /// A value longer than the metadata log takes.
+    /// A value beyond the limit of the metadata log.
     #[error(
         "The configuration value cannot be added because it exceeds the maximum value size of 32767 bytes."
     )]
     TooLong {
-        /// The key.
+        /// Key name.
         name: String,
     },
 }
 
 impl AlterError {
-    /// Kafka's error code: INVALID_CONFIG, or INVALID_REQUEST where Kafka's broker answers so.
+    /// Kafka's error code: INVALID_CONFIG, or INVALID_REQUEST where Kafka's broker uses it.
     pub fn code(&self) -> i16 {
         const INVALID_CONFIG: i16 = 40;
         const INVALID_REQUEST: i16 = 42;

@@ -1,6 +1,6 @@
-//! Configuration of groups, and of subscriptions to clients' metrics.
+//! Configuration of groups and of client metrics subscriptions.
 //!
-//! Checked, stored and described as Kafka does, so that tools which manage them work.
+//! Checked, stored and described as in Kafka, so that Kafka's tools can manage it.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use super::values::Values;
 
 type Overrides = BTreeMap<String, String>;
 
-/// Properties of clients that subscriptions can match.
+/// Client properties that subscriptions can match.
 const MATCHED: &[&str] = &[
     "client_instance_id",
     "client_id",
@@ -31,7 +31,7 @@ struct OutOfBounds {
 }
 
 impl BrokerConfig {
-    /// Checks the configuration of a group: its keys, their values, and the bounds that the broker sets.
+    /// Checks the configuration of a group: keys, values, and the broker's bounds.
     pub fn validate_group(&self, overrides: &Overrides) -> Result<(), ConfigError> {
         if let Some(name) = overrides.keys().find(|name| table::group_key(name).is_none()) {
             return Err(ConfigError::UnknownGroupKey { name: name.clone() });
@@ -71,9 +71,9 @@ impl BrokerConfig {
         Ok(())
     }
 
-    /// The settings of a group with these overrides, and why some of them are not as set: a value that cannot be read
-    /// counts as not set, one beyond the broker's bounds is replaced by the bound, as in Kafka. A controller lets neither
-    /// through, but the broker's bounds may have changed since.
+    /// The settings of a group with these overrides, and errors for overrides that do not apply: an invalid
+    /// value counts as not set, and a value beyond the broker's bounds is replaced by the bound, as in Kafka.
+    /// A controller rejects both, but the broker's bounds may have changed since.
     pub fn group(&self, overrides: &Overrides) -> (EffectiveGroupConfig, Vec<ConfigError>) {
         let mut errors = Vec::new();
         let values = Values::new(table::group_keys(), |key| {
@@ -91,8 +91,8 @@ impl BrokerConfig {
         (EffectiveGroupConfig::from(&values), errors)
     }
 
-    /// Replaces the values of a dynamic layer that are beyond the bounds of the broker's file by these bounds, as Kafka
-    /// does: they were checked when they were set, but the file may have changed since.
+    /// Replaces values of a dynamic layer beyond the bounds of the broker's file by these bounds, as Kafka
+    /// does: the values were checked when set, but the file may have changed since.
     pub(super) fn keep_bounds(&self, layer: &mut Overrides, errors: &mut Vec<ConfigError>) {
         for (name, text) in layer {
             let Some(key) = table::broker_key(name) else { continue };
@@ -105,7 +105,7 @@ impl BrokerConfig {
         }
     }
 
-    /// The bound of the broker's configuration that a value does not keep, where there is one.
+    /// The broker's bound that a value violates, if any.
     fn out_of_bounds(&self, key: &ConfigKey, value: &Value) -> Option<OutOfBounds> {
         let Value::Integer(value) = value else { return None };
         let bound = |name: Option<&'static str>| match self.values.named(name?) {
@@ -144,14 +144,14 @@ impl BrokerConfig {
         described(key, value.as_ref(), synonyms)
     }
 
-    /// The value of a group that sets none.
+    /// The value of a group without an override.
     fn inherited(&self, key: &ConfigKey) -> Option<Value> {
         let of_broker = key.falls_back.iter().find_map(|(name, _)| self.values.named(name).cloned());
         of_broker.or_else(|| Value::default_of(key, false))
     }
 }
 
-/// Checks a subscription to clients' metrics. Patterns are taken as they are: only a client can match them.
+/// Checks a client metrics subscription. Patterns are not checked further, because only clients match them.
 pub fn validate_client_metrics(name: &str, overrides: &Overrides) -> Result<(), ConfigError> {
     if name.is_empty() {
         return Err(ConfigError::UnnamedSubscription);
@@ -185,12 +185,12 @@ pub fn validate_client_metrics(name: &str, overrides: &Overrides) -> Result<(), 
     Ok(())
 }
 
-/// The settings of a subscription to clients' metrics. Values that cannot be read count as not set.
+/// The settings of a client metrics subscription. Invalid values count as not set.
 pub fn client_metrics(overrides: &Overrides) -> ClientMetricsSettings {
     ClientMetricsSettings::from(&Values::parse(table::client_metrics_keys(), overrides, false).0)
 }
 
-/// A subscription to clients' metrics.
+/// Describes a client metrics subscription.
 pub fn describe_client_metrics(overrides: &Overrides, wanted: Wanted<'_>) -> Vec<DescribedConfig> {
     let keys = table::client_metrics_keys().iter().filter(|key| is_wanted(wanted, key.name));
     keys.map(|key| {

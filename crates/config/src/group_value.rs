@@ -1,21 +1,21 @@
-//! Values of a group's settings for which Rust has no type.
+//! Types of group settings.
 
 use std::time::Duration;
 
-/// `share.auto.offset.reset`: where a share group begins with a partition.
+/// `share.auto.offset.reset`: the start offset of a share group without one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ShareOffsetReset {
-    /// At the first record.
+    /// The first record.
     Earliest,
-    /// Behind the last record.
+    /// The end of the log.
     Latest,
-    /// At the first record that is not older than this.
+    /// The first record not older than this duration.
     ByDuration(Duration),
 }
 
 impl ShareOffsetReset {
-    /// `earliest`, `latest`, or `by_duration:` with a duration of ISO 8601, as `java.time.Duration` reads it. Negative
-    /// ones are refused, as in Kafka.
+    /// Parses `earliest`, `latest`, or `by_duration:` with an ISO 8601 duration in the syntax of
+    /// `java.time.Duration`. Negative durations are refused, as in Kafka.
     pub fn parse(text: &str) -> Option<ShareOffsetReset> {
         match text {
             "earliest" => Some(Self::Earliest),
@@ -24,13 +24,13 @@ impl ShareOffsetReset {
         }
     }
 
-    /// The key's check has parsed the text.
+    /// Parses a text that the key's check has accepted.
     pub(super) fn of(text: String) -> Self {
         Self::parse(&text).unwrap_or(Self::Latest)
     }
 }
 
-/// The name of an assignor of consumer groups. Kafka takes the Java class, too.
+/// The name of a consumer group assignor. Kafka also accepts the Java class.
 pub(super) fn assignor(entry: &str) -> Option<&'static str> {
     match entry {
         "uniform" | "org.apache.kafka.coordinator.group.assignor.UniformAssignor" => Some("uniform"),
@@ -39,17 +39,18 @@ pub(super) fn assignor(entry: &str) -> Option<&'static str> {
     }
 }
 
-/// The names of assignors; a rule refuses others.
+/// The names of assignors; a rule refuses unknown entries.
 pub(super) fn assignors(entries: Vec<String>) -> Vec<String> {
     entries.iter().filter_map(|entry| assignor(entry)).map(str::to_owned).collect()
 }
 
-/// The key's check knows the names.
+/// True for `read_committed`; the key's check has accepted the text.
 pub(super) fn is_read_committed(level: String) -> bool {
     level == "read_committed"
 }
 
-/// `PnDTnHnMn.nS`, in any case of letters: each part may be missing, but not all of them, and none behind a `T`.
+/// Parses `PnDTnHnMn.nS` in any case. Each part is optional, but not all of them, and a `T` needs a part
+/// after it.
 fn iso_duration(text: &str) -> Option<Duration> {
     let text = text.to_ascii_uppercase();
     let (date, time) = match text.strip_prefix('P')?.split_once('T') {

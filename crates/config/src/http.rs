@@ -1,5 +1,6 @@
-//! The HTTP listener as one of Kafka's listeners: its name is HTTP, so that `listener.name.http.` comes before its settings, and
-//! it has the protocol of such a listener: SSL with TLS, SASL_SSL or SASL_PLAINTEXT where it asks for a password.
+//! The HTTP listener in the form of a Kafka listener: its name is HTTP, so that `listener.name.http.`
+//! precedes its settings. Its protocol is SSL with TLS, and SASL_SSL or SASL_PLAINTEXT if it requires a
+//! password.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,7 @@ use super::table::{HttpSettings, ListenerSettings};
 pub const HTTP_LISTENER: &str = "HTTP";
 
 impl HttpSettings {
-    /// As a listener, if there is one.
+    /// The listener in Kafka's form; `None` if HTTP is off.
     pub fn as_listener(&self) -> Option<Listener> {
         let (host, port) = self.listener.clone()?;
         let protocol = match (self.has_tls, self.has_login) {
@@ -26,8 +27,8 @@ impl HttpSettings {
     }
 }
 
-/// How clients of the HTTP listener log in, if they have to. Refuses a password that others can read on its way, and another
-/// listener of the same name.
+/// The login settings of the HTTP listener; `None` without a login. Refuses passwords in plain text over the
+/// network, and another listener of the same name.
 pub(super) fn login(
     listener: &Listener,
     others: &Listeners,

@@ -1,7 +1,8 @@
-//! Kafka's settings for the TLS of a listener. Pure: the result is text, which `thalweg_security` reads and checks.
+//! Kafka's settings for the TLS of a listener. Pure: the result is text, which `thalweg_security` reads and
+//! checks.
 //!
-//! As in Kafka, a setting for one listener (`listener.name.NAME.`) overrides the same without the listener, and with
-//! SASL_SSL client certificates are asked for only if the setting is the listener's.
+//! As in Kafka, a setting for one listener (`listener.name.NAME.`) overrides the setting without the prefix.
+//! With SASL_SSL, client certificates are requested only by a setting of the listener.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,7 @@ use super::listener::{Listener, SecurityProtocol};
 use super::table::{LISTENER_PREFIX, TlsKeys, listener_tls_keys};
 
 impl BrokerConfig {
-    /// The `ssl.` settings of a listener that are set, by Kafka's names; `None` without TLS.
+    /// The `ssl.` settings that are set for a listener, by Kafka's names; `None` without TLS.
     pub fn tls_of(&self, listener: &Listener) -> Option<BTreeMap<&'static str, String>> {
         if !listener.protocol.has_tls() {
             return None;

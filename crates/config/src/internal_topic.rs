@@ -1,4 +1,4 @@
-//! The forms in which the cluster's own topics are created.
+//! Settings for the creation of internal topics.
 
 use std::collections::BTreeMap;
 
@@ -6,14 +6,14 @@ use super::table::{
     EffectiveTopicConfig, GroupSettings, ShareCoordinatorSettings, TopicSettings, TransactionSettings,
 };
 
-/// How an internal topic is created.
+/// An internal topic to create.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InternalTopic {
-    /// Its partitions.
+    /// Partition count.
     pub partitions: i32,
-    /// The replicas of each.
+    /// Replicas of each partition.
     pub replication_factor: i16,
-    /// Its configuration, by topic key.
+    /// Topic overrides by key.
     pub configs: BTreeMap<String, String>,
 }
 
@@ -50,8 +50,8 @@ impl TransactionSettings {
 }
 
 impl ShareCoordinatorSettings {
-    /// `__share_group_state`, as Kafka creates it. Its records are deleted when the coordinator does not need them, and not
-    /// by their age.
+    /// `__share_group_state`, as Kafka creates it. Its records are deleted when the coordinator no longer
+    /// needs them, not by age.
     pub fn state_topic(&self) -> InternalTopic {
         InternalTopic {
             partitions: self.state_topic_partitions,
@@ -68,7 +68,8 @@ impl ShareCoordinatorSettings {
 }
 
 impl TopicSettings {
-    /// `__stream_definitions`, as the hosts of streams create it. A client that names the topic first gets the same.
+    /// `__stream_definitions`, created by the hosts of streams. A client that names the topic first gets the
+    /// same settings.
     pub fn stream_definitions(&self) -> InternalTopic {
         InternalTopic {
             partitions: 1,

@@ -1,14 +1,15 @@
-//! The format of Java's properties files, read as `java.util.Properties` reads it.
+//! The format of Java's properties files, with the rules of `java.util.Properties`.
 //!
-//! Bytes are Latin-1. A line ends with LF, CR or both; an odd number of backslashes at its end continues it on the
-//! next, without that line's leading blanks. `#` and `!` begin a comment. The key ends at the first `=`, `:` or blank
-//! that no backslash precedes; `\uXXXX` is a UTF-16 unit. Java finds a property without name and value in a lone
-//! backslash at the end of a file; here it is nothing. Written here because the crate for it panics on some files.
+//! Bytes are Latin-1. A line ends with LF, CR or both; an odd number of backslashes at its end continues it
+//! on the next line, without that line's leading blanks. `#` and `!` begin a comment. The key ends at the
+//! first `=`, `:` or blank without a preceding backslash; `\uXXXX` is a UTF-16 unit. Java reads a lone
+//! backslash at the end of a file as a property without name and value; here it is ignored. Implemented here
+//! because the existing crate panics on some files.
 
-/// What is wrong with a line.
+/// A line with a malformed escape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Malformed {
-    /// The line, counted from 1, where the property begins.
+    /// First line of the property, counted from 1.
     pub line: usize,
 }
 
@@ -16,7 +17,7 @@ fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | 0x0c)
 }
 
-/// The properties of a file in its order; of equal keys the last one counts.
+/// The properties of a file in order; of equal keys the last one wins.
 pub(super) fn read(bytes: &[u8]) -> Result<Vec<(String, String)>, Malformed> {
     let mut properties = Vec::new();
     let mut lines = lines(bytes).into_iter().enumerate();
@@ -41,7 +42,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Vec<(String, String)>, Malformed> {
     Ok(properties)
 }
 
-/// A line of the file, without its end.
+/// A line of the file, without its line ending.
 struct Line<'a>(&'a [u8]);
 
 impl<'a> Line<'a> {
@@ -63,7 +64,7 @@ fn lines(bytes: &[u8]) -> Vec<Line<'_>> {
     lines
 }
 
-/// Key and value of a logical line; None when an escape is malformed.
+/// Key and value of a logical line; `None` for a malformed escape.
 fn split(line: &[u8]) -> Option<(String, String)> {
     let mut escaped = false;
     let ends_key = |byte: &u8| {
@@ -114,7 +115,8 @@ mod tests {
 
     use super::*;
 
-    /// Files made of the characters that matter, and what `java.util.Properties` read from them.
+    /// Files built from the special characters, and the properties that `java.util.Properties` reads from
+    /// them.
     const GOLDEN: &str = include_str!("../tests/golden/java-properties.txt");
 
     fn unhex(text: &str) -> Vec<u8> {

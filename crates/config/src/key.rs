@@ -1,4 +1,4 @@
-//! One configuration key: what Kafka knows about it, what Thalweg does with it, and how its values are parsed.
+//! A configuration key: Kafka's facts about it, Thalweg's support for it, and the parsing of its values.
 
 use super::check::Check;
 use super::error::{ConfigError, InvalidValue};
@@ -7,11 +7,11 @@ use super::value::Value;
 /// The type of a value, numbered as in DescribeConfigs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConfigType {
-    /// A key that no table knows.
+    /// An unknown key.
     Unknown = 0,
-    /// `true` or `false`, in any case of letters.
+    /// `true` or `false`, in any case.
     Boolean = 1,
-    /// Text, without the blanks around it.
+    /// Text, without surrounding blanks.
     String = 2,
     /// A number of 32 bits.
     Int = 3,
@@ -25,7 +25,7 @@ pub enum ConfigType {
     List = 7,
     /// The name of a Java class.
     Class = 8,
-    /// A secret, never shown.
+    /// A secret, which is never shown.
     Password = 9,
 }
 
@@ -52,10 +52,10 @@ impl ConfigType {
     }
 }
 
-/// What a number counts.
+/// The unit of a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
-    /// Things, or it is no number.
+    /// A count, or not a number.
     None,
     /// Milliseconds.
     Ms,
@@ -67,12 +67,12 @@ pub enum Unit {
     Hours,
     /// Bytes.
     Bytes,
-    /// Bytes in a second.
+    /// Bytes per second.
     BytesPerSecond,
 }
 
 impl Unit {
-    /// The unit in words, where there is one.
+    /// The name of the unit, if there is one.
     pub const fn name(self) -> Option<&'static str> {
         match self {
             Self::None => None,
@@ -86,21 +86,21 @@ impl Unit {
     }
 }
 
-/// How much a key matters to most users, by Kafka's judgement.
+/// Kafka's rating of a key's importance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Importance {
-    /// Worth a thought in every installation.
+    /// Relevant for every installation.
     High,
-    /// Worth a thought in some.
+    /// Relevant for some installations.
     Medium,
     /// Rarely touched.
     Low,
 }
 
-/// When and where a key may change while the broker runs.
+/// Scope of changes at run time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UpdateMode {
-    /// Only in the file, by a restart.
+    /// Only in the file, with a restart.
     ReadOnly,
     /// For one broker at a time.
     PerBroker,
@@ -119,80 +119,82 @@ impl UpdateMode {
     }
 }
 
-/// What Thalweg does with a key.
+/// Thalweg's support for a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Support {
-    /// It has the effect that it has in Kafka.
+    /// Same effect as in Kafka.
     Served,
-    /// It has the effect that it has in Kafka, and cannot be changed while the broker runs.
+    /// Same effect as in Kafka, but read only at startup.
     Startup,
-    /// Accepted without effect: the reason.
+    /// Accepted without effect, for this reason.
     Accepted(&'static str),
-    /// It applies to connections that the broker opens, and cannot be changed while it runs. On
-    /// the broker's own listeners it is not supported.
+    /// Applies to connections that the broker opens, and is read only at startup. Not supported on the
+    /// broker's own listeners.
     Opening,
-    /// It applies to listeners and to connections that the broker opens. While the broker runs it can be changed for a
+    /// Applies to listeners and to connections that the broker opens. At run time it can be changed for a
     /// single listener only, by `listener.name.NAME.` before the key.
     Listener,
-    /// It has the effect that it has in Kafka, for each listener, which may also have its own value
-    /// (`listener.name.NAME.` before the key).
+    /// Same effect as in Kafka, for each listener, which may have its own value (`listener.name.NAME.` before
+    /// the key).
     PerListener,
-    /// Not supported: the reason.
+    /// Not supported, for this reason.
     Unserved(&'static str),
 }
 
-/// A key with its facts. Made by the tables in `table/` only.
+/// A key with its facts. Created only by the tables in `table/`.
 #[derive(Debug)]
 pub struct ConfigKey {
     /// Kafka's name.
     pub name: &'static str,
-    /// The type of its value.
+    /// Type of the value.
     pub config_type: ConfigType,
-    /// What its value counts.
+    /// Unit of the value.
     pub unit: Unit,
     /// The default as text; `None` is Kafka's null.
     pub default: Option<&'static str>,
-    /// What a value must satisfy.
+    /// Validator of the value.
     pub check: Check,
-    /// How much the key matters.
+    /// Kafka's rating of the key.
     pub importance: Importance,
-    /// When it may change.
+    /// Scope of changes at run time.
     pub update_mode: UpdateMode,
-    /// What Thalweg does with it.
+    /// Thalweg's support for the key.
     pub support: Support,
-    /// What it does, in one or two sentences.
+    /// The effect of the key, in one or two sentences.
     pub documentation: &'static str,
-    /// Why default or update mode are not Kafka's, when they are not.
+    /// Why the default or the update mode differs from Kafka's; `None` if neither does.
     pub differs: Option<&'static str>,
-    /// The default of a broker that others may be beside, when it is another.
+    /// The default of a broker in a cluster that other nodes may join, if it differs.
     pub default_in_quorum: Option<&'static str>,
-    /// Kafka keeps it out of its documentation.
+    /// True if Kafka leaves the key out of its documentation.
     pub internal: bool,
-    /// For a topic's key: the broker's keys that it falls back to, in order, each with the factor to this key's unit.
+    /// For a topic or group key: the broker keys on which it falls back, in order, each with the factor to
+    /// this key's unit.
     pub falls_back: &'static [(&'static str, i64)],
-    /// The broker's keys of the least and of the largest value.
+    /// The broker keys with the minimum and the maximum of the value.
     pub within: (Option<&'static str>, Option<&'static str>),
-    /// The consequence of more than 1 with a single broker.
+    /// The consequence of a value above 1 with a single broker.
     pub alone: Option<&'static str>,
 }
 
 impl ConfigKey {
-    /// Whether values of the key are secrets.
+    /// True if values of the key are secrets.
     pub fn is_sensitive(&self) -> bool {
         self.config_type == ConfigType::Password
     }
 
-    /// Whether a listener may have its own value (`listener.name.NAME.` before the key).
+    /// True if a listener may have its own value (`listener.name.NAME.` before the key).
     pub fn is_of_listeners(&self) -> bool {
         matches!(self.support, Support::Listener | Support::PerListener)
     }
 
-    /// Whether the key may change while the broker runs.
+    /// True if the key may change while the broker runs.
     pub fn is_dynamic(&self) -> bool {
         self.update_mode != UpdateMode::ReadOnly
     }
 
-    /// The default of a broker that others may be beside, or of one that is alone with its controller.
+    /// The default of a broker in a cluster that other nodes may join, or of a broker alone with its
+    /// controller.
     pub fn default_for(&self, in_quorum: bool) -> Option<&'static str> {
         if in_quorum { self.default_in_quorum.or(self.default) } else { self.default }
     }
@@ -242,7 +244,7 @@ impl Value {
     }
 
     fn parse_type(key: &ConfigKey, text: &str) -> Result<Self, InvalidValue> {
-        // Java's trim: every character up to the blank.
+        // Java's trim removes every character up to the blank.
         let trimmed = text.trim_matches(|c| c <= ' ');
         let integer = |low: i64, high: i64| match trimmed.parse::<i64>() {
             Ok(number) if (low..=high).contains(&number) => Ok(Self::Integer(number)),
@@ -272,7 +274,7 @@ fn not_a_number(key: &ConfigKey, text: &str) -> InvalidValue {
     InvalidValue::new(key.name, text, format!("Not a number of type {}", key.config_type.name()))
 }
 
-/// Splits at commas. Kafka drops the second of two equal entries of its checked lists.
+/// Splits at commas. Kafka drops repeated entries of its checked lists.
 fn split(trimmed: &str, distinct: bool) -> Vec<String> {
     if trimmed.is_empty() {
         return Vec::new();

@@ -1,9 +1,9 @@
 //! Configuration: Kafka's keys with Kafka's names, defaults and checks, of the broker and of topics.
 //!
-//! Owns the tables of keys and all that follows from them: reading `server.properties`, the typed settings of the
-//! broker and of a topic, the answers of DescribeConfigs, the checks of AlterConfigs and CreateTopics, and
-//! `docs/configuration.md`. Pure apart from reading the file: dynamic values come in as maps from the metadata image,
-//! and changes go out as maps for the controller to write.
+//! Owns the tables of keys and everything derived from them: reading `server.properties`, the typed settings
+//! of the broker and of a topic, the answers of DescribeConfigs, the checks of AlterConfigs and CreateTopics,
+//! and `docs/configuration.md`. Pure apart from reading the file: dynamic values come from the metadata image
+//! as maps, and changes are returned as maps for the controller to write.
 
 pub mod alter;
 mod broker;

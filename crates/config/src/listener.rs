@@ -1,6 +1,6 @@
-//! Listeners: where the broker accepts connections, and which addresses it gives to others.
+//! Listeners: the addresses at which the broker accepts connections, and the addresses that it advertises.
 //!
-//! Pure: names are resolved and sockets opened by `net`.
+//! Pure: `net` resolves names and opens sockets.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -11,7 +11,7 @@ use super::error::InvalidValue;
 use super::node::Roles;
 use super::table::{ControllerSettings, ListenerSettings};
 
-/// How the bytes of a connection are protected.
+/// Protection of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SecurityProtocol {
     /// Neither encrypted nor authenticated.
@@ -37,7 +37,7 @@ impl SecurityProtocol {
         }
     }
 
-    /// Kafka's number, as brokers register it.
+    /// Kafka's number in broker registrations.
     pub const fn code(self) -> i16 {
         match self {
             Self::Plaintext => 0,
@@ -47,17 +47,17 @@ impl SecurityProtocol {
         }
     }
 
-    /// Whether the bytes are encrypted.
+    /// True if connections are encrypted.
     pub const fn has_tls(self) -> bool {
         matches!(self, Self::Ssl | Self::SaslSsl)
     }
 
-    /// Whether the peer authenticates by SASL.
+    /// True if the peer authenticates by SASL.
     pub const fn has_sasl(self) -> bool {
         matches!(self, Self::SaslPlaintext | Self::SaslSsl)
     }
 
-    /// The protocol of a number that a broker has registered.
+    /// The protocol with this number in a broker registration.
     pub fn from_code(code: i16) -> Option<Self> {
         Self::ALL.into_iter().find(|protocol| protocol.code() == code)
     }
@@ -67,21 +67,21 @@ impl SecurityProtocol {
     }
 }
 
-/// A name, a protocol, a host and a port: where to listen, or what to advertise.
+/// A name, a protocol, a host and a port: an address to listen on or to advertise.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listener {
-    /// The name, in capitals.
+    /// Name in upper case.
     pub name: String,
-    /// The listener's protocol.
+    /// Security protocol.
     pub protocol: SecurityProtocol,
-    /// The host. None listens on every interface, and advertises the name of this machine.
+    /// Host; `None` listens on all interfaces and advertises this machine's name.
     pub host: Option<String>,
-    /// The port; 0 lets the system choose.
+    /// Port; 0 for a port chosen by the system.
     pub port: u16,
 }
 
 impl Listener {
-    /// Whether other machines may reach it.
+    /// True if other machines may reach the listener.
     pub fn is_reachable(&self) -> bool {
         let is_loopback = self.address().is_some_and(|address| address.is_loopback());
         self.host.as_deref() != Some("localhost") && !is_loopback
@@ -134,18 +134,18 @@ impl Protocols {
     }
 }
 
-/// The texts that listeners are made of.
+/// The settings from which listeners are derived.
 #[derive(Debug)]
 pub(super) struct ListenerTexts<'a> {
     pub listeners: &'a [String],
     pub advertised: Option<&'a [String]>,
     pub protocol_map: &'a str,
-    /// Whether the map was given, or is Kafka's default.
+    /// True if the map was set; otherwise it is Kafka's default.
     pub protocol_map_given: bool,
     pub controller_names: &'a [String],
     pub inter_broker_name: Option<&'a str>,
     pub inter_broker_protocol: &'a str,
-    /// Whether the protocol was given, or is Kafka's default.
+    /// True if the protocol was set; otherwise it is Kafka's default.
     pub inter_broker_protocol_given: bool,
     pub roles: Roles,
 }
@@ -153,23 +153,23 @@ pub(super) struct ListenerTexts<'a> {
 /// Listeners and advertised addresses of a broker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listeners {
-    /// Where clients and other brokers connect.
+    /// Listeners for clients and other brokers.
     pub broker: Vec<Listener>,
-    /// The advertised addresses, by the same names; a host of None means the name of this machine, a port of 0 the
-    /// port that the system chose.
+    /// Advertised addresses, by the same names. A host of `None` means this machine's name, and a port of 0
+    /// the port that the system chose.
     pub advertised: Vec<Listener>,
-    /// Where other nodes reach the controller of this process; without such a listener only this process does, and
-    /// without a controller in this process there are none.
+    /// Listeners of the controller in this process for other nodes. Empty without a controller in this
+    /// process, or if only this process uses it.
     pub controller: Vec<Listener>,
-    /// Their advertised addresses, as in `advertised`.
+    /// Advertised addresses of the controller listeners, as in `advertised`.
     pub advertised_controller: Vec<Listener>,
-    /// The names of controller listeners, the first of which a broker speaks to.
+    /// Names of controller listeners; a broker connects to the first.
     pub controller_names: Vec<String>,
-    /// What the first of them speaks.
+    /// Protocol of the first controller listener.
     pub controller_protocol: SecurityProtocol,
-    /// The name of the listener that brokers use among themselves.
+    /// Name of the listener for connections between brokers.
     pub inter_broker: String,
-    /// Whether `inter.broker.listener.name` was given. A controller alone needs no such name.
+    /// True if `inter.broker.listener.name` was set. A node with only the controller role needs no such name.
     pub inter_broker_is_named: bool,
 }
 
@@ -212,12 +212,12 @@ impl Listeners {
         Ok(found)
     }
 
-    /// The advertised listeners, with the gaps filled: the machine's name for hosts, and the ports that were bound.
+    /// The advertised listeners with this machine's name for missing hosts, and bound ports for port 0.
     pub fn advertised_as(&self, host_name: &str, bound_port: impl Fn(&str) -> Option<u16>) -> Vec<Listener> {
         self.advertised.iter().map(|listener| filled(listener, host_name, &bound_port)).collect()
     }
 
-    /// The same for the listeners of the controller.
+    /// The same for the controller listeners.
     pub fn controller_advertised_as(
         &self,
         host_name: &str,
@@ -279,14 +279,15 @@ impl Listeners {
     }
 }
 
-/// A controller's listener as it is advertised when `advertised.listeners` does not name it: one on all interfaces by the
-/// machine's name, as by Kafka (`KafkaConfig.effectiveAdvertisedControllerListeners`).
+/// The advertised form of a controller listener that `advertised.listeners` does not name. A listener on all
+/// interfaces is advertised by this machine's name, as in Kafka
+/// (`KafkaConfig.effectiveAdvertisedControllerListeners`).
 fn advertised_by_default(own: &Listener) -> Listener {
     let is_everywhere = own.address().is_some_and(|address| address.is_unspecified());
     Listener { host: if is_everywhere { None } else { own.host.clone() }, ..own.clone() }
 }
 
-/// A listener as it is advertised once its port is bound.
+/// The advertised form of a listener after its port is bound.
 fn filled(listener: &Listener, host_name: &str, bound_port: impl Fn(&str) -> Option<u16>) -> Listener {
     let mut filled = listener.clone();
     filled.host.get_or_insert_with(|| host_name.to_owned());
@@ -339,7 +340,7 @@ fn parse_all(key: &str, entries: &[String], protocols: &Protocols) -> Result<Vec
     Ok(listeners)
 }
 
-/// Two listeners share a port only when one has an IPv4 address and the other an IPv6 address.
+/// Checks that two listeners share a port only if one has an IPv4 address and the other an IPv6 address.
 fn check_ports(listeners: &[Listener], texts: &[String]) -> Result<(), InvalidValue> {
     for (at, one) in listeners.iter().enumerate().filter(|(_, one)| one.port != 0) {
         let mut sharing = listeners[..at].iter().filter(|other| other.port == one.port);
@@ -378,7 +379,7 @@ mod tests {
         text.split(',').map(str::to_owned).collect()
     }
 
-    /// Resolves `listeners`, with every other text at its default.
+    /// Resolves `listeners`, with every other setting at its default.
     fn resolve<'a>(
         listeners: &str,
         change: impl FnOnce(&mut ListenerTexts<'a>),

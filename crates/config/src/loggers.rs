@@ -1,21 +1,22 @@
-//! The levels of log lines, by logger, as `kafka-configs --entity-type broker-loggers` shows and changes them (KIP-412).
+//! The levels of log lines by logger, shown and changed by `kafka-configs --entity-type broker-loggers`
+//! (KIP-412).
 //!
-//! Owns: the names of the loggers, and the level of each. A logger is a part of the program. Its name is stable, and stands
-//! for the targets of lines of one crate, so that crates may be cut differently. Refuses: filtering lines, for which
-//! [`LogLevels::directives`] says what passes.
+//! Owns: the names and levels of the loggers. A logger is a part of the program. Its name is stable and maps
+//! to the log targets of one crate, so that crates may be split differently. Refuses: filtering lines, which
+//! follows [`LogLevels::directives`].
 //!
-//! Levels are those of a process: they are in no metadata, and a restart forgets changes, as in Kafka.
+//! Levels belong to a process: they are not in the metadata, and a restart drops changes, as in Kafka.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
-/// A level: lines of this one and of those before it are written.
+/// A level: lines of this level and of more severe levels are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LogLevel {
-    /// Nothing is written. Kafka shows it, and does not set it.
+    /// No lines are written. Kafka shows this level, but cannot set it.
     Off,
-    /// Nothing is written: no line here is fatal.
+    /// No lines are written, because no line is fatal.
     Fatal,
     Error,
     Warn,
@@ -24,25 +25,25 @@ pub enum LogLevel {
     Trace,
 }
 
-/// The levels that can be set, in the order in which Kafka's errors name them.
+/// The levels that can be set, in the order of Kafka's error messages.
 const SETTABLE: [LogLevel; 6] =
     [LogLevel::Debug, LogLevel::Error, LogLevel::Fatal, LogLevel::Info, LogLevel::Trace, LogLevel::Warn];
 
-/// The levels of directives, by their numbers.
+/// The levels of directives, in the order of their numbers.
 const DIRECTIVES: [LogLevel; 6] =
     [LogLevel::Off, LogLevel::Error, LogLevel::Warn, LogLevel::Info, LogLevel::Debug, LogLevel::Trace];
 
-/// The logger whose level holds for everything without one.
+/// The logger whose level applies to loggers without a level.
 pub const ROOT_LOGGER: &str = "root";
 
 /// A part of the program that logs.
 #[derive(Clone, Copy, Debug)]
 pub struct Logger {
-    /// Its name.
+    /// Name of the logger.
     pub name: &'static str,
-    /// How the targets of its lines begin.
+    /// Prefix of the log targets.
     pub target: &'static str,
-    /// Which lines it writes.
+    /// Description of the lines.
     pub about: &'static str,
 }
 
@@ -73,7 +74,7 @@ const fn logger(name: &'static str, target: &'static str, about: &'static str) -
 }
 
 impl LogLevel {
-    /// Its name in Kafka.
+    /// Kafka's name of the level.
     pub const fn name(self) -> &'static str {
         match self {
             LogLevel::Off => "OFF",
@@ -86,7 +87,7 @@ impl LogLevel {
         }
     }
 
-    /// The level of a directive, as `RUST_LOG` has it: a word, or its number.
+    /// The level of a `RUST_LOG` directive: a word, or its number.
     pub fn of_directive(text: &str) -> Option<LogLevel> {
         let number = text.parse::<usize>().ok();
         let is_meant = |at: usize, level: LogLevel| {
@@ -106,7 +107,7 @@ impl LogLevel {
         }
     }
 
-    /// Kafka takes names in capitals only.
+    /// The level with this name. Kafka accepts upper case only.
     fn settable(name: &str) -> Option<LogLevel> {
         SETTABLE.into_iter().find(|level| level.name() == name)
     }
@@ -115,13 +116,13 @@ impl LogLevel {
 /// A change of a logger's level.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoggerChange {
-    /// The logger.
+    /// Logger name.
     pub logger: String,
-    /// Its level from now on; None for that of the root.
+    /// The new level; `None` for the root's level.
     pub level: Option<String>,
 }
 
-/// A level cannot be changed, in Kafka's words.
+/// Why a level cannot be changed, in Kafka's wording.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LoggerError {
     #[error("Logger {0} does not exist!")]
@@ -139,21 +140,21 @@ pub enum LoggerError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogLevels {
     root: LogLevel,
-    /// Those that are not the root's, by name.
+    /// Levels that differ from the root's, by logger name.
     own: BTreeMap<&'static str, LogLevel>,
-    /// Directives for less or more than a logger.
+    /// Directives for targets smaller or larger than a logger.
     rest: Vec<String>,
 }
 
 impl LogLevels {
-    /// The levels by the directives of `RUST_LOG`, which are valid; `root` where none of them is for everything.
+    /// Levels by the valid directives of `RUST_LOG`; `root` applies if no directive is for all targets.
     pub fn new(directives: &[String], root: LogLevel) -> LogLevels {
         let is_root = |text: &&String| LogLevel::of_directive(text).is_some();
         let mut roots = directives.iter().filter(is_root).filter_map(|text| LogLevel::of_directive(text));
         let rest: Vec<String> = directives.iter().filter(|text| !is_root(text)).cloned().collect();
-        // For a target the directive with the longest beginning of it counts, the last one among equals.
+        // For a target, the directive with the longest matching prefix wins; among equals, the last one.
         let of_target = |target: &str| {
-            // Without a level, everything of the target is meant.
+            // A directive without a level enables all lines of the target.
             let parts = rest.iter().map(|text| text.split_once('=').unwrap_or((text, "trace")));
             let levels = parts.filter_map(|(start, level)| Some((start, LogLevel::of_directive(level)?)));
             levels.filter(|(start, _)| target.starts_with(start)).max_by_key(|(start, _)| start.len())
@@ -169,7 +170,7 @@ impl LogLevels {
         [(ROOT_LOGGER, self.root)].into_iter().chain(LOGGERS.iter().map(of))
     }
 
-    /// Makes changes, all or none.
+    /// Applies all changes or none.
     pub fn alter(&mut self, changes: &[LoggerChange]) -> Result<(), LoggerError> {
         let mut next = self.clone();
         for change in changes {
@@ -209,8 +210,9 @@ impl LogLevels {
         self.own.get(logger.name).copied().unwrap_or(self.root)
     }
 
-    /// What passes, as `RUST_LOG` has it: later directives replace earlier ones for the same target. Each logger has one, so
-    /// that none takes the level of another whose target is the beginning of its own.
+    /// The filter in the syntax of `RUST_LOG`: later directives replace earlier ones for the same target.
+    /// Each logger has a directive, so that no logger takes the level of another whose target is a prefix of
+    /// its own.
     pub fn directives(&self) -> Vec<String> {
         let root = self.root.in_directive().to_owned();
         let of = |logger: &Logger| format!("{}={}", logger.target, self.of(logger).in_directive());
@@ -219,7 +221,7 @@ impl LogLevels {
     }
 }
 
-/// The levels of this process, and the way to put others in force.
+/// The levels of this process, and a function that applies new levels.
 pub struct Loggers {
     levels: Mutex<LogLevels>,
     put_in_force: Box<dyn Fn(&LogLevels) + Send + Sync>,
@@ -232,17 +234,17 @@ impl fmt::Debug for Loggers {
 }
 
 impl Loggers {
-    /// With these levels, which are in force.
+    /// Loggers with these levels, which are already in effect.
     pub fn new(levels: LogLevels, put_in_force: impl Fn(&LogLevels) + Send + Sync + 'static) -> Loggers {
         Loggers { levels: Mutex::new(levels), put_in_force: Box::new(put_in_force) }
     }
 
-    /// The levels in force.
+    /// The levels in effect.
     pub fn levels(&self) -> LogLevels {
         self.levels.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Checks changes; makes them unless `only_checks`.
+    /// Checks changes, and applies them unless `only_checks`.
     pub fn alter(&self, changes: &[LoggerChange], only_checks: bool) -> Result<(), LoggerError> {
         let mut levels = self.levels.lock().unwrap_or_else(PoisonError::into_inner);
         let mut next = levels.clone();
@@ -284,7 +286,7 @@ mod tests {
         assert_eq!(of(&found, "root"), LogLevel::Warn);
         assert_eq!(of(&found, "thalweg.log"), LogLevel::Debug);
         assert_eq!(of(&found, "thalweg.net"), LogLevel::Warn);
-        // As a filter has it, the beginning of a target is enough.
+        // As in a filter, the prefix of a target is enough.
         let found = levels(&["thalweg=trace", "thalweg_net=error"]);
         assert_eq!(of(&found, "thalweg.broker"), LogLevel::Trace);
         assert_eq!(of(&found, "thalweg.net"), LogLevel::Error);
@@ -357,7 +359,7 @@ mod tests {
 
     #[test]
     fn every_crate_of_a_node_that_logs_has_a_logger() {
-        // Those of tools are not in a node.
+        // Crates of tools are not part of a node.
         const TOOLS: [&str; 2] = ["lab", "sim"];
         let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a directory of crates");
         let mut log = BTreeSet::new();

@@ -2,12 +2,12 @@
 
 use super::check::host_and_port;
 
-/// A role of this process.
+/// The roles of this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Roles {
-    /// It serves clients.
+    /// True if the process serves clients.
     pub broker: bool,
-    /// It runs the embedded controller.
+    /// True if the process runs the embedded controller.
     pub controller: bool,
 }
 
@@ -21,11 +21,11 @@ impl Roles {
 /// A controller of a static quorum.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Voter {
-    /// Its node id.
+    /// Node id.
     pub id: i32,
-    /// Its host.
+    /// Host name or address.
     pub host: String,
-    /// Its port.
+    /// Port number.
     pub port: u16,
 }
 

@@ -1,9 +1,9 @@
-//! Kafka's settings for the connections that a broker opens itself: to controllers, and to the brokers that it
-//! follows. Pure: the result is a client's properties, whose files others read.
+//! Kafka's settings for the connections that a broker opens: to controllers, and to the brokers that it
+//! follows. Pure: the result is a client's properties, whose files are read elsewhere.
 //!
-//! As in Kafka, a setting for one listener (`listener.name.NAME.`) overrides the same without the listener, and a login
-//! module may be set for one mechanism. The listener is that of the other side's: the controllers' first, or the one
-//! that brokers use among themselves.
+//! As in Kafka, a setting for one listener (`listener.name.NAME.`) overrides the setting without the prefix,
+//! and a login module may be set for one mechanism. The listener is that of the other node: the first
+//! controller listener, or the listener for connections between brokers.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,8 @@ impl BrokerConfig {
         self.outgoing(name, self.listeners.controller_protocol, SaslKeys::mechanism_controller.name())
     }
 
-    /// Settings for connections to brokers, by the protocol number of their listener. Plain text has none.
+    /// Settings for connections to brokers, by the protocol number of their listener. Plain text has no
+    /// settings.
     pub fn towards_brokers(&self) -> BTreeMap<i16, Properties> {
         let secured =
             SecurityProtocol::ALL.into_iter().filter(|protocol| *protocol != SecurityProtocol::Plaintext);

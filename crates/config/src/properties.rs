@@ -1,6 +1,6 @@
-//! A broker's own properties: the file, and what the command line sets over it.
+//! A broker's own properties: the file, and the overrides of the command line.
 //!
-//! Only reads properties; [`BrokerConfig`](super::BrokerConfig) checks values.
+//! This module only reads properties; [`BrokerConfig`](super::BrokerConfig) checks values.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -19,69 +19,69 @@ use super::rules;
 use super::table::{self, LISTENER_PREFIX, SASL_FAMILY};
 use super::values::Values;
 
-/// Size limit of a properties file; longer ones are other files or endless devices.
+/// Maximum size of a properties file; a larger file is something else, or an endless device.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
 /// The file cannot be read.
 #[derive(Debug, Error)]
 #[error("Cannot read {}: {source}", path.display())]
 pub struct ReadFailed {
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
-    /// The system's reason.
+    /// The system's error.
     pub source: io::Error,
 }
 
-/// A line with a malformed escape, the only thing that is no property.
+/// A line with a malformed escape, the only syntax error of the format.
 #[derive(Debug, Error)]
 #[error("{}:{line}: Expected four hexadecimal digits after \\u", path.display())]
 pub struct BadLine {
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
-    /// The line, counted from 1.
+    /// Line number, from 1.
     pub line: usize,
 }
 
-/// Why a file of properties is refused.
+/// Why a properties file is refused.
 #[derive(Debug, Error)]
 pub enum LoadError {
-    /// See [`ReadFailed`].
+    /// A read error; see [`ReadFailed`].
     #[error(transparent)]
     Read(#[from] ReadFailed),
-    /// See [`BadLine`].
+    /// A malformed line; see [`BadLine`].
     #[error(transparent)]
     Line(#[from] BadLine),
 }
 
-/// A placeholder without a value, and where it was written.
+/// A placeholder without a value, and its origin.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{}{error}", origin.iter().map(|origin| format!("{origin}: ")).collect::<String>())]
 pub struct UnresolvedProperty {
-    /// The file or argument.
+    /// The file or argument with the placeholder.
     pub origin: Option<String>,
-    /// What is wrong.
+    /// The error.
     pub error: UnresolvedSetting,
 }
 
-/// An override without an equals sign, or without a key before it.
+/// An override without an equals sign or without a key.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("Invalid override {text}: expected key=value")]
 pub struct BadAssignment {
-    /// The override as it was given.
+    /// The override as given.
     pub text: String,
 }
 
-/// A configuration that is refused, with where each of its errors was written.
+/// A refused configuration, with the origin of each error.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
 pub struct RefusedConfig(pub Vec<PlacedError>);
 
-/// One thing that is wrong, and where it was written.
+/// An error and its origin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlacedError {
-    /// The file or argument; none for errors of unset properties.
+    /// The file or argument; `None` for errors of unset properties.
     pub origin: Option<String>,
-    /// What is wrong.
+    /// The error.
     pub error: ConfigError,
 }
 
@@ -98,9 +98,9 @@ impl fmt::Display for PlacedError {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServerProperties {
     values: BTreeMap<String, String>,
-    /// Where they were written, as far as that is known.
+    /// The origin of each value, if known.
     origins: BTreeMap<String, String>,
-    /// Settings whose values are from config providers.
+    /// Keys whose values come from config providers.
     resolved: BTreeSet<String>,
 }
 
@@ -111,7 +111,7 @@ impl ServerProperties {
         Ok(Self::parse(path, &bytes)?)
     }
 
-    /// Reads the contents of a Java properties file; `path` is for the error.
+    /// Parses the contents of a Java properties file. `path` is for error messages.
     pub fn parse(path: &Path, bytes: &[u8]) -> Result<Self, BadLine> {
         let read = java_properties::read(bytes);
         let values = read.map_err(|Malformed { line }| BadLine { path: path.to_owned(), line })?;
@@ -121,20 +121,20 @@ impl ServerProperties {
         Ok(Self { values, origins, resolved: BTreeSet::new() })
     }
 
-    /// Sets one property over whatever the file says.
+    /// Sets one property over the value of the file.
     pub fn set(&mut self, key: &str, value: &str) {
         self.values.insert(key.to_owned(), value.to_owned());
         self.origins.remove(key);
         self.resolved.remove(key);
     }
 
-    /// Sets one property over whatever the file says; `origin` is named when it is wrong.
+    /// Sets one property over the value of the file. `origin` is for error messages.
     pub fn set_from(&mut self, origin: &str, key: &str, value: &str) {
         self.set(key, value);
         self.origins.insert(key.to_owned(), origin.to_owned());
     }
 
-    /// Sets one property from `key=value`; `origin` is named when it is wrong.
+    /// Sets one property from `key=value`. `origin` is for error messages.
     pub fn assign(&mut self, origin: &str, text: &str) -> Result<(), BadAssignment> {
         match text.split_once('=') {
             Some((key, value)) if !key.trim().is_empty() => {
@@ -145,7 +145,7 @@ impl ServerProperties {
         }
     }
 
-    /// Puts the values of config providers in place of placeholders.
+    /// Replaces placeholders by the values of config providers.
     pub fn resolve(mut self) -> Result<Self, UnresolvedProperty> {
         let resolved = thalweg_dial::resolve(&mut self.values).map_err(|error| UnresolvedProperty {
             origin: self.origins.get(&error.setting).cloned(),
@@ -155,7 +155,8 @@ impl ServerProperties {
         Ok(self)
     }
 
-    /// Adds the origins to errors, and takes out the values of config providers, which Kafka repeats: providers are for secrets.
+    /// Adds the origins to errors, and removes values of config providers, which Kafka's messages repeat:
+    /// providers are for secrets.
     pub fn place(&self, invalid: InvalidConfig) -> RefusedConfig {
         let origin = |error: &ConfigError| error.key().and_then(|key| self.origins.get(key)).cloned();
         let placed = |error| PlacedError { origin: origin(&error), error: self.without_secret(error) };
@@ -166,7 +167,7 @@ impl ServerProperties {
         match error {
             ConfigError::Value(invalid) if self.resolved.contains(&invalid.name) => {
                 let resolved = self.values.get(&invalid.name).map_or("", |value| value.trim());
-                // Shorter ones are found in any text.
+                // A shorter text would occur in any message by chance.
                 let repeated = [invalid.value.as_str(), resolved].into_iter().filter(|text| text.len() > 3);
                 let reason = repeated.fold(invalid.reason, |reason, text| reason.replace(text, HIDDEN));
                 ConfigError::Value(InvalidValue { value: HIDDEN.to_owned(), reason, name: invalid.name })
@@ -180,7 +181,7 @@ impl ServerProperties {
         self.values.get(key).map(String::as_str)
     }
 
-    /// Every property that is set, by key.
+    /// All set properties, by key.
     pub fn values(&self) -> &BTreeMap<String, String> {
         &self.values
     }
@@ -209,16 +210,16 @@ fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Why a property has no effect on a broker that no other can join.
+/// Why a property has no effect on a broker that no other node can join.
 fn out_of_reach(name: &str, value: &str) -> Option<&'static str> {
     let reason = table::broker_key(name)?.alone?;
     value.trim().parse::<i32>().is_ok_and(|wanted| wanted > 1).then_some(reason)
 }
 
-/// What a property does not do, if anything.
+/// The warning about a property without the expected effect, if any.
 pub(super) fn warning(name: &str, value: &str) -> Option<Warning> {
     let kind = match table::broker_key(name) {
-        // A key set to its effective default needs nothing.
+        // A key set to its default needs no warning.
         Some(key) if key.default == Some(value.trim()) => return None,
         Some(ConfigKey {
             support:
@@ -241,8 +242,8 @@ pub(super) fn warning(name: &str, value: &str) -> Option<Warning> {
     Some(Warning { name: name.to_owned(), kind })
 }
 
-/// Whether a key is a setting of one listener that has its effect there, or on connections to such listeners. Those of SASL
-/// may be for one mechanism.
+/// True if a key is a setting of one listener that takes effect there, or on connections to such listeners. A
+/// SASL setting may be for one mechanism.
 fn is_of_listener(name: &str) -> bool {
     let Some((_, key)) = name.strip_prefix(LISTENER_PREFIX).and_then(|rest| rest.split_once('.')) else {
         return false;
@@ -262,13 +263,13 @@ fn is_of_listener(name: &str) -> bool {
 /// A set property without the expected effect. Its `Display` has key and reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Warning {
-    /// The key.
+    /// Key name.
     pub name: String,
-    /// The kind.
+    /// Kind of warning.
     pub kind: WarningKind,
 }
 
-/// The kinds of warnings; only the last one is harmless.
+/// Kinds of warnings; only the last one is harmless.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WarningKind {
     /// Neither Kafka nor Thalweg knows the key.
@@ -276,11 +277,11 @@ pub enum WarningKind {
         /// A known key with similar spelling.
         similar: Option<&'static str>,
     },
-    /// A setting of older Kafka: what to do instead.
+    /// A setting of older Kafka versions, with its replacement.
     Removed(&'static str),
-    /// Not supported: the reason.
+    /// Not supported, for this reason.
     Unserved(&'static str),
-    /// No effect: the reason.
+    /// No effect, for this reason.
     WithoutEffect(&'static str),
 }
 
@@ -299,7 +300,7 @@ impl fmt::Display for Warning {
     }
 }
 
-/// The key at most two letters away, if there is one.
+/// The key at a distance of two letters at most, if there is one.
 fn similar_key(name: &str) -> Option<&'static str> {
     let distances = table::broker_keys().iter().map(|key| (letters_apart(name, key.name), key.name));
     distances.min().filter(|(distance, _)| *distance <= 2).map(|(_, name)| name)

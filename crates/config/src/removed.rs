@@ -1,6 +1,6 @@
-//! Settings of older Kafka that Kafka 4 has no more, each with what to do instead.
+//! Settings that Kafka 4 has removed, each with its replacement.
 
-/// Names, or beginnings of names that end with a dot, with the advice.
+/// Names, or prefixes that end with a dot, with the advice.
 const REMOVED: &[(&str, &str)] = &[
     (
         "zookeeper.connect",
@@ -39,7 +39,7 @@ const REMOVED: &[(&str, &str)] = &[
     ("controlled.shutdown.retry.backoff.ms", "the controller decides when a broker may stop; leave it out"),
 ];
 
-/// What to do instead of setting a name; none if it is no setting of older Kafka.
+/// The replacement of a removed setting; `None` for any other name.
 pub(crate) fn advice(name: &str) -> Option<&'static str> {
     let is_it = |known: &str| name == known || (known.ends_with('.') && name.starts_with(known));
     REMOVED.iter().find(|(known, _)| is_it(known)).map(|(_, advice)| *advice)

@@ -1,4 +1,4 @@
-//! Rules between the keys of a broker: Kafka's requirements, and what Thalweg can be.
+//! Rules between the keys of a broker: Kafka's requirements, and Thalweg's limits.
 
 use super::error::{ConfigError, InvalidValue};
 use super::group_value::assignor;
@@ -12,8 +12,8 @@ use super::table::{
 use super::value::Value;
 use super::values::Values;
 
-/// Whether no other node can join this one's cluster: the controller is in this process, and has no listener by which
-/// others could reach it.
+/// True if no other node can join this node's cluster: the controller is in this process, and has no listener
+/// for other nodes.
 pub(super) fn is_alone(values: &Values) -> bool {
     let of_controllers = values.get(ControllerSettings::listener_names);
     let listeners = values.get(ListenerSettings::listeners);
@@ -23,7 +23,7 @@ pub(super) fn is_alone(values: &Values) -> bool {
     values.get(NodeSettings::roles).controller && !names.any(is_reached)
 }
 
-/// Every rule that `values` break.
+/// All rules that `values` violate.
 pub(super) fn broken(values: &Values) -> Vec<ConfigError> {
     let mut found = Broken { values, errors: Vec::new() };
     log_rules(values, &mut found);
@@ -40,7 +40,7 @@ pub(super) fn broken(values: &Values) -> Vec<ConfigError> {
     found.errors
 }
 
-/// The rules that are broken.
+/// The violated rules.
 struct Broken<'a> {
     values: &'a Values,
     errors: Vec<ConfigError>,
@@ -96,7 +96,7 @@ fn network_rules(network: &NetworkSettings, found: &mut Broken<'_>) {
     found.unless(reachable, NetworkSettings::max_connections_per_ip, reason);
 }
 
-/// An authorizer that is not the one that is here would decide otherwise.
+/// Refuses unknown authorizers, which would make other decisions.
 fn access_rules(values: &Values, found: &mut Broken<'_>) {
     let class = values.raw(AccessSettings::has_authorizer).map(ToString::to_string).unwrap_or_default();
     let is_known = class.is_empty() || class == STANDARD_AUTHORIZER_CLASS;
@@ -139,7 +139,7 @@ fn consumer_group_rules(values: &Values, found: &mut Broken<'_>) {
     found.unless(known, ConsumerGroupKeys::assignors, reason);
 }
 
-/// A value with bounds is within them, and they are in order.
+/// Checks that a bounded value is within its bounds, and that the bounds are in order.
 fn bound_rules(values: &Values, found: &mut Broken<'_>) {
     let number = |name: &str| integer(values.named(name));
     for key in table::broker_keys() {

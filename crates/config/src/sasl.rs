@@ -1,8 +1,9 @@
-//! How clients authenticate on each listener with SASL: Kafka's settings, where one for a listener and a mechanism
-//! (`listener.name.NAME.MECHANISM.`) overrides one for the listener (`listener.name.NAME.`), and that the one for all.
+//! Authentication of clients on each listener with SASL: Kafka's settings. A setting for a listener and a
+//! mechanism (`listener.name.NAME.MECHANISM.`) overrides the setting for the listener
+//! (`listener.name.NAME.`), which overrides the setting without a prefix.
 //!
-//! Safe by default: OAUTHBEARER needs the keys of a provider, where Kafka takes tokens without a signature; a setting that
-//! would need a Java class is refused, because it may be what keeps others out.
+//! Safe by default: OAUTHBEARER requires the keys of a provider, whereas Kafka accepts unsigned tokens. A
+//! setting with a Java class is refused, because the class may be an access check.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -20,7 +21,7 @@ use super::table::LISTENER_PREFIX;
 use super::table::{self, SaslKeys};
 use super::value::Value;
 
-/// Replaces a missing value in an error.
+/// Placeholder for a missing value in an error.
 const NOT_SET: &str = "null";
 
 /// Kafka's classes that verify signed tokens.
@@ -29,7 +30,7 @@ const TOKEN_VALIDATORS: [&str; 2] = [
     "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerValidatorCallbackHandler",
 ];
 
-/// Those whose users are in the metadata.
+/// Mechanisms whose users are in the metadata.
 const SCRAM: [Mechanism; 2] = [Mechanism::Scram(Hash::Sha256), Mechanism::Scram(Hash::Sha512)];
 
 /// SASL on one listener.
@@ -39,15 +40,15 @@ pub struct SaslListener {
     pub mechanisms: BTreeSet<Mechanism>,
     /// `sasl.server.max.receive.size`.
     pub receive_max_bytes: usize,
-    /// The users of PLAIN.
+    /// Users of PLAIN.
     pub users: Users,
-    /// The verification of OAUTHBEARER's tokens, if that is enabled.
+    /// Verification of OAUTHBEARER tokens, if the mechanism is enabled.
     pub tokens: Option<TokenSettings>,
-    /// `connections.max.reauth.ms` of the mechanisms that have it.
+    /// `connections.max.reauth.ms` of the mechanisms with a value.
     pub max_reauth: BTreeMap<Mechanism, Duration>,
 }
 
-/// How signed tokens are verified. Equal settings may share the keys.
+/// Verification of signed tokens. Equal settings may share the keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenSettings {
     /// `sasl.oauthbearer.jwks.endpoint.url`.
@@ -58,11 +59,11 @@ pub struct TokenSettings {
     pub retry_backoff: Duration,
     /// `sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms`.
     pub retry_backoff_max: Duration,
-    /// What tokens must satisfy.
+    /// Rules for tokens.
     pub rules: TokenRules,
 }
 
-/// The settings of all listeners that have SASL, by name.
+/// The settings of all listeners with SASL, by name.
 pub(super) fn of_listeners(
     listeners: &Listeners,
     file: &BTreeMap<String, String>,
@@ -118,8 +119,8 @@ fn of_listener(listener: &Listener, file: &BTreeMap<String, String>) -> Result<S
     Ok(SaslListener { mechanisms, receive_max_bytes, users, tokens, max_reauth })
 }
 
-/// How a listener verifies passwords that are shown to it, without a mechanism's messages. Only its own settings count: the
-/// others are for mechanisms.
+/// Verification of plain passwords on a listener without SASL messages. Only the listener's own settings
+/// apply; settings without the prefix are for mechanisms.
 pub(super) fn of_passwords(
     listener: &Listener,
     file: &BTreeMap<String, String>,
@@ -144,7 +145,7 @@ pub(super) fn of_passwords(
     Ok(SaslListener { mechanisms, receive_max_bytes, users, tokens: None, max_reauth: BTreeMap::new() })
 }
 
-/// The names under which a setting may be found.
+/// The names under which a setting is searched.
 #[derive(Clone, Copy)]
 struct Names<'a> {
     file: &'a BTreeMap<String, String>,
@@ -157,7 +158,7 @@ impl Names<'_> {
         format!("{LISTENER_PREFIX}{}.", self.listener.to_lowercase())
     }
 
-    /// What is set for a key, and under which name.
+    /// The value of a key, and the name under which it is set.
     fn find(&self, key: &str) -> Option<(String, &str)> {
         let prefix = self.prefix();
         let of_mechanism =
@@ -214,7 +215,7 @@ impl Names<'_> {
         }
     }
 
-    /// Those whose users have a password that can be verified as such.
+    /// The mechanisms whose users have a verifiable password.
     fn mechanisms_of_passwords(&self) -> Result<BTreeSet<Mechanism>, ConfigError> {
         let mechanisms = self.mechanisms()?;
         match mechanisms.contains(&Mechanism::OAuthBearer) {
@@ -238,7 +239,7 @@ impl Names<'_> {
         InvalidValue::new(&self.key_of_jaas(mechanism), NOT_SET, reason)
     }
 
-    /// A class that decides in place of the mechanism.
+    /// Checks the class that would decide instead of the mechanism.
     fn check_handler(&self, mechanism: Mechanism) -> Result<(), ConfigError> {
         let Some(class) = self.get(SaslKeys::server_callback_handler)?.filter(|class| !class.is_empty())
         else {
@@ -259,8 +260,8 @@ impl Names<'_> {
         format!("{}{}.{}", self.prefix(), mechanism.name().to_lowercase(), SaslKeys::jaas_config.name())
     }
 
-    /// The login module of a mechanism. Only the line that is for the mechanism must be of it: one for all may be of
-    /// another, and of connections to others.
+    /// The login module of a mechanism. Only a setting for this mechanism must name its module: a general
+    /// setting may be for another mechanism, or for outgoing connections.
     fn login_module(&self, mechanism: Mechanism) -> Result<Option<LoginModule>, ConfigError> {
         let Some((name, line)) = self.find(SaslKeys::jaas_config.name()) else { return Ok(None) };
         let fails = |reason: String| Err(InvalidValue::new(&name, "[hidden]", reason).into());

@@ -1,7 +1,7 @@
-//! A setting that the code reads, and the conversion of its value to a Rust type.
+//! A setting in the code, and the conversion of its value to a Rust type.
 //!
-//! A [`Setting`] is made by the declarations in `table/` only, and nothing else reads values. A reader that misspells a key does
-//! not compile.
+//! [`Setting`]s are created only by the declarations in `table/`, and values are read only through them. A
+//! misspelled key does not compile.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -10,8 +10,8 @@ use std::time::Duration;
 use super::key::Unit;
 use super::value::Value;
 
-/// The key of a setting, and the Rust type of its value. With `()` no code reads the value itself: settings of topics or groups
-/// inherit it, or it is passed on as text.
+/// The key of a setting, and the Rust type of its value. `()` means that no code reads the value: topics or
+/// groups inherit it, or it is passed on as text.
 pub struct Setting<T> {
     name: &'static str,
     read: fn(Option<&Value>, Unit) -> Option<T>,
@@ -27,7 +27,7 @@ impl<T> Setting<T> {
         self.name
     }
 
-    /// The Rust value of `value`, which may be null. A test reads every setting.
+    /// Reads `value`, which may be null. A test reads every setting.
     pub(super) fn read(self, value: Option<&Value>, unit: Unit) -> T {
         (self.read)(value, unit)
             .unwrap_or_else(|| panic!("{} is declared with a type that it has", self.name))
@@ -48,9 +48,10 @@ impl<T> fmt::Debug for Setting<T> {
     }
 }
 
-/// A Rust type that values are read as.
+/// A Rust type of setting values.
 pub(super) trait Typed: Sized {
-    /// None where the value is of another type, or null. Numbers stay within the bounds of the Rust type.
+    /// Converts a value; `None` if its type differs or it is null. Numbers are clamped to the range of the
+    /// Rust type.
     fn typed(value: Option<&Value>, unit: Unit) -> Option<Self>;
 }
 
@@ -134,7 +135,7 @@ impl Typed for Vec<PathBuf> {
     }
 }
 
-/// In the unit of the key; a negative one counts as none.
+/// Durations in the unit of the key. Negative values count as zero.
 impl Typed for Duration {
     fn typed(value: Option<&Value>, unit: Unit) -> Option<Self> {
         let number = u64::typed(value, unit)?;
@@ -147,7 +148,7 @@ impl Typed for Duration {
     }
 }
 
-/// None is Kafka's null.
+/// `None` is Kafka's null.
 impl<T: Typed> Typed for Option<T> {
     fn typed(value: Option<&Value>, unit: Unit) -> Option<Self> {
         match value {
@@ -157,7 +158,7 @@ impl<T: Typed> Typed for Option<T> {
     }
 }
 
-// What the tables make of values that mean "no limit" or "never".
+// Conversions of values that mean "no limit" or "never".
 
 pub(super) fn if_positive(size: usize) -> Option<usize> {
     Some(size).filter(|size| *size > 0)
@@ -171,7 +172,7 @@ pub(super) fn millis_unless_negative(ms: i64) -> Option<Duration> {
     unless_negative(ms).map(Duration::from_millis)
 }
 
-/// The largest number is never.
+/// `None` for the maximum value, which means never.
 pub(super) fn millis_unless_max(ms: i64) -> Option<Duration> {
     Some(ms).filter(|ms| *ms < i64::MAX).map(|ms| Duration::from_millis(u64::try_from(ms).unwrap_or(0)))
 }

@@ -10,7 +10,7 @@ use super::*;
 
 const GOLDEN: &str = include_str!("../tests/golden/config-answers.txt");
 
-/// The file of the Kafka broker that gave the answers.
+/// The file of the Kafka broker with the golden answers.
 const FILE: &str = "
 process.roles=broker,controller
 node.id=1
@@ -82,7 +82,7 @@ fn line(config: &DescribedConfig) -> Vec<String> {
     ]
 }
 
-/// Compares descriptions with Kafka's, apart from keys that Thalweg knows to differ or does not show.
+/// Compares descriptions with Kafka's, except for keys that Thalweg declares as different or does not show.
 fn compare(moment: &str, resource: &str, described: &[DescribedConfig]) {
     let mut compared = 0;
     for fields in golden("describe") {
@@ -239,7 +239,7 @@ fn alterations_of_brokers_are_checked() {
         set(true, "sasl.jaas.config", "x"),
         refused(42, "Cannot set sasl.jaas.config: it is read when the broker starts")
     );
-    // Kafka's tools set what Kafka knows; what has no effect here is stored, and named.
+    // Kafka's tools may set any key of Kafka; a key without effect here is stored, and a warning names it.
     let kerberos = "sasl.kerberos.min.time.before.relogin";
     let altered =
         config.alter_broker(true, &[alteration(AlterOp::Set, kerberos, Some("1000"))]).expect("stored");
@@ -587,7 +587,7 @@ fn assignors_are_named_by_their_names_or_by_kafkas_classes() {
     assert_eq!(of(&format!("{package}.RangeAssignor,{package}.UniformAssignor")), ["range", "uniform"]);
 }
 
-/// The bounds may have changed since the value was set: the rest of the dynamic settings must hold.
+/// The bounds may have changed since the value was set. All other dynamic settings must still apply.
 #[test]
 fn dynamic_values_beyond_the_bounds_of_the_file_are_replaced_by_the_bounds() {
     let file = format!("{FILE}group.consumer.max.assignment.interval.ms=2000\n");

@@ -1,4 +1,4 @@
-//! The configuration of one topic: its own overrides over the broker's defaults.
+//! The configuration of one topic: its overrides over the broker's defaults.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::topic_value::{CompressionType, TopicCompression};
 use super::value::Value;
 use super::values::Values;
 
-/// What the broker's configuration says about topics that say nothing themselves, by topic key.
+/// The broker's values for topics without overrides, by topic key.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TopicDefaults {
     values: Values,
@@ -25,19 +25,19 @@ impl TopicDefaults {
         Self { values: Values::new(table::topic_keys(), inherited) }
     }
 
-    /// The value that a topic inherits for a key, by a name from outside.
+    /// The value that a topic inherits for a key, by the key's name.
     pub fn value(&self, name: &str) -> Option<&Value> {
         self.values.named(name)
     }
 
-    /// The configuration of a topic with these overrides, and those that cannot be used: unknown or invalid ones, which
-    /// only a newer controller can have let through.
+    /// The configuration of a topic with these overrides, and errors for unknown or invalid overrides, which
+    /// only a newer controller can have accepted.
     pub fn apply(&self, overrides: &BTreeMap<String, String>) -> (EffectiveTopicConfig, Vec<ConfigError>) {
         let (merged, errors) = self.merge(overrides);
         (EffectiveTopicConfig::of(&merged), errors)
     }
 
-    /// Checks the overrides of a topic as a controller does before it writes them, in Kafka's order.
+    /// Checks the overrides of a topic before they are written, in Kafka's order.
     pub fn validate(&self, overrides: &BTreeMap<String, String>) -> Result<(), ConfigError> {
         if let Some(name) = overrides.keys().find(|name| table::topic_key(name).is_none()) {
             return Err(ConfigError::UnknownTopicKey { name: name.clone() });
@@ -57,7 +57,7 @@ impl TopicDefaults {
         Ok(())
     }
 
-    /// Checks the overrides of a request, where a value may be missing.
+    /// Checks the overrides of a request, in which a value may be missing.
     pub fn validate_request(&self, overrides: &BTreeMap<String, Option<String>>) -> Result<(), ConfigError> {
         let names: Vec<_> =
             overrides.iter().filter(|(_, value)| value.is_none()).map(|(name, _)| name.clone()).collect();
@@ -83,14 +83,14 @@ impl TopicDefaults {
 }
 
 impl<T> Setting<T> {
-    /// The value of a topic's setting in this text, as it was set at run time; `None` if the key's check refuses it.
+    /// Parses a topic setting that was set at run time; `None` if the key's check refuses it.
     pub fn parse_for_topic(self, text: &str) -> Option<T> {
         let key = table::topic_key(self.name())?;
         Some(self.read(Some(&Value::parse(key, text).ok()?), key.unit))
     }
 }
 
-/// The first of the broker's keys that has a value, in the topic key's unit.
+/// The value of the first set broker key, in the topic key's unit.
 fn inherited(key: &ConfigKey, broker: &Values) -> Option<Value> {
     let (value, factor) =
         key.falls_back.iter().find_map(|(name, factor)| Some((broker.named(name)?, factor)))?;
@@ -113,7 +113,8 @@ impl EffectiveTopicConfig {
         config
     }
 
-    /// The part for a partition's log. [`super::BrokerConfig::log_config`] adds the broker's own settings.
+    /// The topic's part of a partition's log settings. [`super::BrokerConfig::log_config`] adds the broker's
+    /// part.
     pub(super) fn log_config(&self) -> LogConfig {
         let by_default = LogConfig::default();
         LogConfig {
@@ -156,8 +157,8 @@ impl EffectiveTopicConfig {
         }
     }
 
-    /// The age at which a segment is closed: a compacted topic may not keep its newest records from compaction for
-    /// longer than `max.compaction.lag.ms`.
+    /// The age at which a segment is closed. A compacted topic must not keep its newest records from
+    /// compaction for longer than `max.compaction.lag.ms`.
     pub fn max_segment_ms(&self) -> i64 {
         match self.cleanup_policy.compact {
             true => self.segment_ms.min(self.max_compaction_lag_ms),

@@ -1,28 +1,28 @@
-//! Values of a topic's settings for which Rust has no type.
+//! Types of topic settings.
 
 use thalweg_log::CleanupPolicy;
 use thalweg_metadata::{BrokerId, PartitionIndex};
 use thalweg_record::TimestampType;
 
-/// `compression.type`; the levels are settings of their own.
+/// `compression.type`; the levels are separate settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CompressionType {
-    /// As the producer sent them.
+    /// The producer's codec, unchanged.
     Producer,
-    /// Without compression.
+    /// No compression.
     Uncompressed,
-    /// By gzip.
+    /// gzip compression.
     Gzip,
-    /// By snappy.
+    /// snappy compression.
     Snappy,
-    /// By lz4.
+    /// lz4 compression.
     Lz4,
-    /// By zstd.
+    /// zstd compression.
     Zstd,
 }
 
 impl CompressionType {
-    /// The key's check knows the names.
+    /// Parses a name that the key's check has accepted.
     pub(super) fn of(name: String) -> Self {
         match name.as_str() {
             "uncompressed" => Self::Uncompressed,
@@ -35,34 +35,34 @@ impl CompressionType {
     }
 }
 
-/// How batches are stored.
+/// Compression of stored batches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TopicCompression {
-    /// As the producer sent them.
+    /// The producer's codec, unchanged.
     Producer,
-    /// Without compression.
+    /// No compression.
     Uncompressed,
-    /// By gzip at this level; -1 is the codec's default.
+    /// gzip at this level; -1 is the codec's default.
     Gzip(i32),
-    /// By snappy.
+    /// snappy, which has no levels.
     Snappy,
-    /// By lz4 at this level.
+    /// lz4 at this level.
     Lz4(i32),
-    /// By zstd at this level.
+    /// zstd at this level.
     Zstd(i32),
 }
 
-/// The replicas of a topic whose copying is throttled.
+/// The throttled replicas of a topic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ThrottledReplicas {
-    /// Every one.
+    /// All replicas.
     All,
-    /// These: partition and broker, sorted.
+    /// These replicas by partition and broker, sorted.
     Some(Vec<(PartitionIndex, BrokerId)>),
 }
 
 impl ThrottledReplicas {
-    /// The key's check has read the entries.
+    /// Parses entries that the key's check has accepted.
     pub(super) fn of(entries: Vec<String>) -> Self {
         if entries.concat() == "*" {
             return Self::All;
@@ -76,7 +76,7 @@ impl ThrottledReplicas {
         Self::Some(replicas)
     }
 
-    /// Whether a broker's replica of a partition is among them.
+    /// True if a broker's replica of a partition is throttled.
     pub fn contains(&self, partition: PartitionIndex, broker: BrokerId) -> bool {
         match self {
             Self::All => true,

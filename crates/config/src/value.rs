@@ -1,21 +1,21 @@
-//! Values of configuration keys, printed as Kafka prints them.
+//! Values of configuration keys, printed as in Kafka.
 
 use std::fmt;
 
 /// A parsed value. Its `Display` is Kafka's `ConfigDef.convertToString`.
 #[derive(Clone, PartialEq)]
 pub enum Value {
-    /// Of a BOOLEAN key.
+    /// Value of a BOOLEAN key.
     Boolean(bool),
-    /// Of a SHORT, INT or LONG key, within its range.
+    /// Value of a SHORT, INT or LONG key, within its range.
     Integer(i64),
-    /// Of a DOUBLE key, never NaN.
+    /// Value of a DOUBLE key, never NaN.
     Double(f64),
-    /// Of a STRING or CLASS key.
+    /// Value of a STRING or CLASS key.
     Text(String),
-    /// Of a LIST key.
+    /// Value of a LIST key.
     List(Vec<String>),
-    /// Of a PASSWORD key.
+    /// Value of a PASSWORD key.
     Secret(String),
 }
 
@@ -38,7 +38,7 @@ impl fmt::Debug for Value {
     }
 }
 
-/// A number as Java's `Double.toString` writes it: `0.5`, `1.0`, `1.0E7`.
+/// A number in the format of Java's `Double.toString`: `0.5`, `1.0`, `1.0E7`.
 fn java_double(value: f64) -> String {
     let size = value.abs();
     if value.is_infinite() {

@@ -1,4 +1,4 @@
-//! The values of all keys of a table at one moment: every layer merged, parsed, and checked one by one.
+//! A snapshot of the values of all keys of a table: layers merged, values parsed and checked one by one.
 
 use std::collections::BTreeMap;
 
@@ -25,12 +25,12 @@ impl PartialEq for Values {
 }
 
 impl Values {
-    /// What `value` says of each key.
+    /// The values that `value` returns for each key.
     pub fn new(keys: Keys, value: impl FnMut(&&'static ConfigKey) -> Option<Value>) -> Self {
         Self { keys, parsed: keys.iter().map(value).collect() }
     }
 
-    /// Parses `properties`, with defaults for missing or invalid ones, and returns the errors.
+    /// Parses `properties`, uses defaults for missing or invalid values, and returns the errors.
     pub fn parse(
         keys: Keys,
         properties: &BTreeMap<String, String>,
@@ -50,23 +50,23 @@ impl Values {
         (values, errors)
     }
 
-    /// What a setting is.
+    /// The value of a setting in its Rust type.
     pub fn get<T>(&self, setting: Setting<T>) -> T {
         let at = self.position(setting.name()).expect("settings are read from the values of their table");
         setting.read(self.parsed[at].as_ref(), self.keys[at].unit)
     }
 
-    /// The value of a setting as its key has it; `None` when it is null.
+    /// The value of a setting in its key's type; `None` for null.
     pub fn raw<T>(&self, setting: Setting<T>) -> Option<&Value> {
         self.named(setting.name())
     }
 
-    /// The value of a key whose name came from elsewhere; `None` when it is null, or not in the table.
+    /// The value of a key by name; `None` if it is null or the key is not in the table.
     pub fn named(&self, name: &str) -> Option<&Value> {
         self.parsed[self.position(name)?].as_ref()
     }
 
-    /// Sets the value of a key of the table by its text.
+    /// Sets the value of a key of the table from text.
     pub fn set(&mut self, key: &ConfigKey, text: &str) -> Result<(), ConfigError> {
         let value = Value::parse(key, text)?;
         let at = self.position(key.name).expect("the key is of this table");

@@ -5,7 +5,7 @@ use std::net::Ipv6Addr;
 
 use crate::error::{BootstrapError, InvalidAddress, NoBootstrapServer};
 
-/// The brokers to connect to first, from a list with commas between.
+/// The bootstrap brokers in a comma-separated list.
 pub fn bootstrap_servers(list: &str) -> Result<Vec<String>, BootstrapError> {
     let mut servers = Vec::new();
     for server in list.split(',').map(str::trim).filter(|server| !server.is_empty()) {
@@ -15,8 +15,8 @@ pub fn bootstrap_servers(list: &str) -> Result<Vec<String>, BootstrapError> {
     if servers.is_empty() { Err(NoBootstrapServer.into()) } else { Ok(servers) }
 }
 
-/// Fails unless `address` is a host, a colon and a port. The host is a name, or an IP address; an IPv6 address may be
-/// in brackets.
+/// Checks that `address` is a host, a colon and a port. The host is a name or an IP address; an IPv6 address
+/// may be in brackets.
 pub(crate) fn check_address(address: &str) -> Result<(), InvalidAddress> {
     let parts = address.rsplit_once(':').filter(|(host, port)| {
         let inner = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
@@ -33,7 +33,7 @@ fn is_name(host: &str) -> bool {
     !host.is_empty() && host.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '.' | '_'))
 }
 
-/// Whether it is an address of version 6, perhaps with the interface that it is behind.
+/// True for an IPv6 address, with or without a zone.
 fn is_ipv6(host: &str) -> bool {
     let (address, _) = host.split_once('%').unwrap_or((host, ""));
     address.parse::<Ipv6Addr>().is_ok()

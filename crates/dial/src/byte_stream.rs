@@ -1,8 +1,8 @@
-//! What carries the bytes of a connection.
+//! The byte stream of a connection.
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// A stream of bytes in both directions.
+/// A bidirectional stream of bytes.
 pub trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin + ?Sized> ByteStream for S {}

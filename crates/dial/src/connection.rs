@@ -1,7 +1,7 @@
 //! A connection to a broker: typed requests, many in flight, answers in the order of the requests.
 //!
-//! One task per connection writes queued requests and reads answers. A request that times out closes the connection,
-//! as in Kafka's clients: its state at the broker is unknown.
+//! One task per connection writes queued requests and reads answers. A request that times out closes the
+//! connection, as in Kafka's clients, because the state of the request at the broker is unknown.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -30,22 +30,22 @@ use crate::stream::{Connector, write_all_vectored};
 use crate::throttle::Throttle;
 use crate::versions::ApiVersions;
 
-/// Frames that are gathered into one write.
+/// Maximum number of frames in one write.
 const WRITE_FRAMES_MAX: usize = 32;
 
-/// How one request differs from the connection's habits.
+/// Options of one request.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RequestOptions {
-    /// This version instead of the newest that both sides speak.
+    /// The version to send; `None` for the newest common version.
     pub version: Option<i16>,
-    /// This time for the answer instead of the connection's.
+    /// Time for the answer; `None` for the connection's request timeout.
     pub timeout: Option<Duration>,
 }
 
-/// A connection that is being opened.
+/// A future that opens a connection.
 pub type Connecting<'a> = Pin<Box<dyn Future<Output = Result<Connection, ClientError>> + Send + 'a>>;
 
-/// A connection to a broker. Clones share it; it ends when the last is gone.
+/// A connection to a broker. Clones share the connection; it ends when the last clone is dropped.
 #[derive(Clone, Debug)]
 pub struct Connection(Arc<Shared>);
 
@@ -71,24 +71,24 @@ impl Drop for Shared {
 #[derive(Debug, Default)]
 struct Link {
     waiting: Mutex<Waiting>,
-    /// Notified when there is a frame to write, and when the last handle is gone.
+    /// Notified when there is a frame to write, and when the last handle is dropped.
     queued: Notify,
     /// Notified when a handle closes the connection.
     abort: Notify,
 }
 
-/// Requests of a connection. Permits bound their number; a queue instead of a channel, which takes room for 32 at once,
-/// because most connections of a large host are idle.
+/// Requests of a connection. Permits limit their number. This is a queue and not a channel, which allocates
+/// room for 32 entries at once: most connections of a large host are idle.
 #[derive(Debug, Default)]
 struct Waiting {
-    /// Not written yet.
+    /// Requests not written yet.
     queue: VecDeque<Outgoing>,
-    /// Written and not answered yet.
+    /// Requests written and not answered yet.
     requests: VecDeque<InFlight>,
     closed: Option<CloseReason>,
-    /// Whether any request was answered.
+    /// True once any request was answered.
     answered: bool,
-    /// Whether the last handle is gone.
+    /// True once the last handle is dropped.
     is_abandoned: bool,
 }
 
@@ -96,7 +96,7 @@ struct Waiting {
 struct InFlight {
     correlation_id: i32,
     reply: oneshot::Sender<Bytes>,
-    /// None for the connection's own requests.
+    /// `None` for the connection's own requests.
     _permit: Option<OwnedSemaphorePermit>,
 }
 
@@ -109,18 +109,19 @@ struct Outgoing {
 #[derive(Debug)]
 enum Awaited {
     Answer(InFlight),
-    /// The write, of a request that is not answered.
+    /// The write of a request without an answer.
     Write(OwnedSemaphorePermit),
 }
 
 impl Connection {
-    /// Connects by TCP to `host:port` and exchanges versions.
+    /// Connects to `host:port` by TCP and exchanges versions.
     pub async fn connect(address: &str, options: &ConnectionOptions) -> Result<Connection, ClientError> {
         Connection::connect_by(&Connector::tcp(), address, options).await
     }
 
-    /// Connects by `connector` to `host:port` and exchanges versions. Boxed, because a handshake is large: in the memory of
-    /// the tasks that seldom connect, and in the code of each crate that would compile it.
+    /// Connects to `host:port` by `connector` and exchanges versions. The future is boxed, because a
+    /// handshake is large: both in tasks that rarely connect, and in the code of each crate that would
+    /// compile it.
     pub fn connect_by<'a>(
         connector: &'a Connector,
         address: &'a str,
@@ -136,7 +137,7 @@ impl Connection {
         })
     }
 
-    /// Uses an open stream to `peer`, and exchanges versions.
+    /// Exchanges versions with `peer` on an open stream.
     pub async fn start<S: ByteStream + 'static>(
         stream: S,
         peer: &str,
@@ -150,7 +151,7 @@ impl Connection {
         Ok(Connection::run(frames, writer, peer, negotiated, options))
     }
 
-    /// Uses an open stream to a broker with known versions that requires no authentication.
+    /// Starts a connection on an open stream to a broker with known versions that requires no authentication.
     pub fn start_with<S: ByteStream + 'static>(
         stream: S,
         peer: &str,
@@ -186,7 +187,7 @@ impl Connection {
         }))
     }
 
-    /// The other side, as it was named at the start.
+    /// The peer's name, as given at the start.
     pub fn peer(&self) -> &Arc<str> {
         &self.0.peer
     }
@@ -201,30 +202,30 @@ impl Connection {
         self.0.versions.pick::<R>(&self.0.peer)
     }
 
-    /// Whether the connection has ended.
+    /// True if the connection has ended.
     pub fn is_closed(&self) -> bool {
         self.0.link.waiting.lock().closed.is_some()
     }
 
-    /// Ends the connection; requests that wait fail.
+    /// Ends the connection; waiting requests fail.
     pub fn close(&self) {
         self.0.link.close(CloseReason::ByClient);
     }
 
-    /// Sends a request at the newest version that both sides speak, and waits for the answer.
+    /// Sends a request in the newest common version, and waits for the answer.
     ///
-    /// Errors in the answer itself are the caller's to look at. When the future is dropped, the request may have been
-    /// sent; its answer is passed over.
+    /// Errors in the answer itself are left to the caller. If the future is dropped, the request may have
+    /// been sent; its answer is then ignored.
     pub async fn send<R: Request>(&self, request: &R) -> Result<R::Response, ClientError> {
         self.send_with(request, RequestOptions::default()).await
     }
 
-    /// As [`Connection::send`], at `version`.
+    /// Like [`Connection::send`], in the given version.
     pub async fn send_at<R: Request>(&self, request: &R, version: i16) -> Result<R::Response, ClientError> {
         self.send_with(request, RequestOptions { version: Some(version), timeout: None }).await
     }
 
-    /// As [`Connection::send`], with a given version or timeout.
+    /// Like [`Connection::send`], with options.
     pub async fn send_with<R: Request>(
         &self,
         request: &R,
@@ -234,7 +235,7 @@ impl Connection {
         let version = self.version_for::<R>(options.version)?;
         let (frame, correlation_id) = self.encode(request, version)?;
         let timeout = options.timeout.unwrap_or(shared.options.request_timeout);
-        // A broker may hold a fetch back for what its timeout has beyond the usual.
+        // A broker may delay a Fetch by the part of the timeout beyond the usual one.
         let held = timeout.saturating_sub(shared.options.request_timeout);
         let held = if R::KEY == ApiKey::Fetch { held } else { Duration::ZERO };
         let _wait = shared.options.waits.as_ref().map(|waits| waits.answer(&shared.peer, R::KEY, held));
@@ -253,7 +254,7 @@ impl Connection {
         Ok(response)
     }
 
-    /// Sends a request that the broker does not answer: Produce with `acks=0`. Returns when it is queued.
+    /// Sends a request without an answer: Produce with `acks=0`. Returns when the request is queued.
     pub async fn send_unanswered<R: Request>(
         &self,
         request: &R,
@@ -324,7 +325,7 @@ impl Link {
         self.abort.notify_one();
     }
 
-    /// Takes frames to write. None when there will be no more.
+    /// Takes frames to write. Returns `None` once no more frames will follow.
     fn take_queued(&self, frames: &mut Vec<Bytes>, permits: &mut Vec<OwnedSemaphorePermit>) -> Option<()> {
         let mut waiting = self.waiting.lock();
         if waiting.queue.is_empty() && waiting.is_abandoned {
@@ -351,7 +352,7 @@ impl Link {
         };
         match oldest {
             Some(request) if request.correlation_id == received => {
-                // The caller may be gone.
+                // The caller may have stopped waiting.
                 let _ = request.reply.send(answer);
                 Ok(())
             }
@@ -363,7 +364,7 @@ impl Link {
     }
 }
 
-/// The task of a connection: writes and reads until one of them ends, then notifies all waiting requests.
+/// The task of a connection: writes and reads until either ends, then notifies all waiting requests.
 async fn drive<S: ByteStream>(
     mut frames: FrameReader<ReadHalf<S>>,
     mut writer: WriteHalf<S>,
@@ -399,9 +400,9 @@ async fn drive<S: ByteStream>(
         waiting.closed.get_or_insert(reason);
         (std::mem::take(&mut waiting.requests), std::mem::take(&mut waiting.queue))
     };
-    // Dropping the senders notifies the receivers; they find the reason in the link.
+    // Dropping the senders notifies the receivers, which read the reason from the link.
     drop(forgotten);
-    // The stream is about to be dropped; a peer that is gone already does not matter.
+    // The stream is about to be dropped; an error of a peer that has closed does not matter.
     let _ = writer.shutdown().await;
 }
 
@@ -414,7 +415,7 @@ async fn write_queued<W: AsyncWrite + Unpin + Send>(
     let mut permits = Vec::new();
     loop {
         if let Some(due) = renewal.as_mut().filter(|due| due.at <= Instant::now()) {
-            // Boxed, because it is rare.
+            // Boxed, because renewals are rare.
             if !Box::pin(due.renew(writer, link)).await? {
                 renewal = None;
             }
@@ -443,8 +444,8 @@ async fn write_queued<W: AsyncWrite + Unpin + Send>(
     }
 }
 
-/// Re-authentication (KIP-368). Until it is complete, nothing else is written: a broker accepts no other request in
-/// between. Answers to earlier requests arrive first.
+/// Re-authentication (KIP-368). Until it is complete, nothing else is written, because brokers accept no
+/// other request in between. Answers to earlier requests arrive first.
 struct Renewal {
     at: Instant,
     versions: ApiVersions,
@@ -453,7 +454,7 @@ struct Renewal {
 }
 
 impl Renewal {
-    /// Whether there will be another.
+    /// Authenticates again. Returns true if another renewal will follow.
     async fn renew<W: AsyncWrite + Unpin + Send>(
         &mut self,
         writer: &mut W,
@@ -471,7 +472,7 @@ impl Renewal {
     }
 }
 
-/// Requests of the connection itself, on a stream whose answers the other half of its task reads.
+/// The connection's own requests, on a stream whose answers are read by the other half of the task.
 struct BetweenRequests<'a, W> {
     writer: &'a mut W,
     link: &'a Link,
@@ -480,7 +481,7 @@ struct BetweenRequests<'a, W> {
 impl<W: AsyncWrite + Unpin + Send> Exchange for BetweenRequests<'_, W> {
     async fn ask(&mut self, frame: Bytes) -> Result<Bytes, CloseReason> {
         let (reply, answer) = oneshot::channel();
-        // Answers arrive in request order, so one number suffices for all of these.
+        // Answers arrive in request order, so one correlation id suffices for all these requests.
         let in_flight = InFlight { correlation_id: 0, reply, _permit: None };
         self.link.waiting.lock().requests.push_back(in_flight);
         self.writer.write_all(&frame).await?;

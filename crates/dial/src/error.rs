@@ -14,7 +14,7 @@ use thalweg_wire::{ApiKey, DecodeError, EncodeError, ErrorCode};
 pub use authentication::{AuthenticationFailed, AuthenticationFault, ScramFault};
 pub use tls::{TlsFailed, TlsFault};
 
-/// Why a request brought no answer.
+/// Why a request failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ClientError {
     /// An address is not `host:port`.
@@ -29,10 +29,10 @@ pub enum ClientError {
     /// TLS with the broker failed.
     #[error(transparent)]
     Tls(#[from] TlsFailed),
-    /// The other side does not behave like a broker at the start.
+    /// The peer does not behave like a broker in the handshake.
     #[error(transparent)]
     Handshake(#[from] HandshakeFailed),
-    /// The broker does not let this client in.
+    /// The broker rejects this client's authentication.
     #[error(transparent)]
     Authentication(#[from] AuthenticationFailed),
     /// The connection ended before the answer arrived.
@@ -41,13 +41,13 @@ pub enum ClientError {
     /// The answer did not arrive in time.
     #[error(transparent)]
     RequestTimedOut(#[from] RequestTimedOut),
-    /// The two sides speak no common version of the API.
+    /// The two sides have no common version of the API.
     #[error(transparent)]
     VersionMismatch(#[from] VersionMismatch),
-    /// The request cannot be written at the version.
+    /// The request cannot be encoded in this version.
     #[error(transparent)]
     Unencodable(#[from] UnencodableRequest),
-    /// The answer cannot be read.
+    /// The answer cannot be decoded.
     #[error(transparent)]
     Unreadable(#[from] UnreadableResponse),
     /// The broker answered with an error.
@@ -62,7 +62,7 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// Whether the same request may succeed later, perhaps at another broker.
+    /// True if the same request may succeed later, perhaps at another broker.
     pub fn is_retriable(&self) -> bool {
         match self {
             ClientError::ConnectFailed(_)
@@ -82,8 +82,8 @@ impl ClientError {
         }
     }
 
-    /// This error; with what is `right` instead, if the broker does not serve the request or its cluster has the feature
-    /// for it off.
+    /// This error, extended by the alternative `right` if the broker does not serve the request or the
+    /// request's feature is disabled in the cluster.
     pub fn if_unserved(self, what: String, right: &str) -> ClientError {
         let message = match &self {
             ClientError::VersionMismatch(mismatch) => format!("{mismatch}; {right}"),
@@ -95,7 +95,7 @@ impl ClientError {
         Refused { what, error_code: ErrorCode::UnsupportedVersion, message: Some(message) }.into()
     }
 
-    /// The error code of the broker's answer, when there was one.
+    /// The error code of the broker's answer; `None` without an answer.
     pub fn error_code(&self) -> Option<ErrorCode> {
         match self {
             ClientError::Refused(refused) => Some(refused.error_code),
@@ -108,7 +108,7 @@ impl ClientError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{address:?} is not a broker address: expected HOST:PORT, for example localhost:9092")]
 pub struct InvalidAddress {
-    /// The given text.
+    /// The text as given.
     pub address: String,
 }
 
@@ -116,9 +116,9 @@ pub struct InvalidAddress {
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("Cannot connect to {peer}: {source}")]
 pub struct ConnectFailed {
-    /// The `host:port`.
+    /// Address, `host:port`.
     pub peer: Arc<str>,
-    /// The last error.
+    /// Error of the last attempt.
     pub source: Arc<io::Error>,
 }
 
@@ -126,35 +126,35 @@ pub struct ConnectFailed {
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("Cannot connect to {peer} within {} ms", timeout.as_millis())]
 pub struct ConnectTimedOut {
-    /// The `host:port`.
+    /// Address, `host:port`.
     pub peer: Arc<str>,
-    /// The time allowed.
+    /// Connect timeout.
     pub timeout: Duration,
 }
 
-/// A connection was made, but the peer did not return its versions, which every broker does first.
+/// A connection was opened, but the peer did not return its versions, the first answer of every broker.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{peer} did not answer like a Kafka broker: {fault}")]
 pub struct HandshakeFailed {
-    /// The `host:port`.
+    /// Address, `host:port`.
     pub peer: Arc<str>,
-    /// What the peer did.
+    /// The peer's behaviour.
     pub fault: HandshakeFault,
 }
 
-/// The data received instead of a broker's versions.
+/// The peer's behaviour instead of returning its versions.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum HandshakeFault {
-    /// Nothing.
+    /// No answer within this time.
     #[error("no answer within {} ms", .0.as_millis())]
     NoAnswer(Duration),
-    /// The end of the connection. A broker that is about to stop does so too.
+    /// The peer closed the connection. A broker that is about to stop does so too.
     #[error("it closed the connection (a TLS listener does so)")]
     Closed,
     /// Bytes of another protocol.
     #[error("it speaks {0}")]
     Foreign(&'static str),
-    /// Another end.
+    /// The connection ended for another reason.
     #[error(transparent)]
     Other(CloseReason),
 }
@@ -163,7 +163,7 @@ impl From<CloseReason> for HandshakeFault {
     fn from(reason: CloseReason) -> HandshakeFault {
         match reason {
             CloseReason::ByPeer => HandshakeFault::Closed,
-            // The bytes in place of a frame's length.
+            // The bytes in the position of a frame's length.
             CloseReason::FrameLength { length, .. } => match &length.to_be_bytes() {
                 b"HTTP" => HandshakeFault::Foreign("HTTP"),
                 b"SSH-" => HandshakeFault::Foreign("SSH"),
@@ -177,32 +177,32 @@ impl From<CloseReason> for HandshakeFault {
     }
 }
 
-/// A connection ended.
+/// The connection ended.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("The connection to {peer} ended: {reason}")]
 pub struct ConnectionClosed {
-    /// The other side.
+    /// Address of the peer.
     pub peer: Arc<str>,
-    /// Why it ended.
+    /// The cause.
     pub reason: CloseReason,
 }
 
 /// Why a connection ended.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum CloseReason {
-    /// The peer closed it.
+    /// The peer closed the connection.
     #[error("the peer closed it")]
     ByPeer,
-    /// The peer closed it in place of the first answer.
+    /// The peer closed the connection instead of sending the first answer.
     #[error("the peer closed it without an answer (a SASL listener does so)")]
     AtOnce,
-    /// All handles of it are gone.
+    /// All handles were dropped.
     #[error("closed locally")]
     ByClient,
-    /// TLS ended it.
+    /// TLS failed.
     #[error("{0}")]
     Tls(TlsFault),
-    /// The peer limits sessions, and a further one could not be had.
+    /// The peer limits the session lifetime, and re-authentication failed.
     #[error("the session could not be renewed: {0}")]
     NotRenewed(Arc<str>),
     /// Reading or writing failed.
@@ -211,7 +211,7 @@ pub enum CloseReason {
     /// The peer announced a frame beyond the limit, or of negative length.
     #[error("the peer announced a frame of {length} bytes; the limit is {limit}")]
     FrameLength { length: i32, limit: usize },
-    /// An answer belongs to another request than the oldest one.
+    /// The answer does not belong to the oldest request.
     #[error("received the answer to request {received}; expected {expected:?}")]
     Correlation { received: i32, expected: Option<i32> },
     /// A request was not answered in time; later answers on this connection are unreliable.
@@ -223,7 +223,7 @@ impl From<io::Error> for CloseReason {
     fn from(error: io::Error) -> CloseReason {
         match TlsFault::of(&error) {
             Some(fault) => CloseReason::Tls(fault),
-            // A peer that ends TLS without saying goodbye has closed the connection, as Java's do.
+            // A peer that ends TLS without close_notify has closed the connection; Java's TLS does so.
             None if error.kind() == io::ErrorKind::UnexpectedEof => CloseReason::ByPeer,
             None => CloseReason::Io(Arc::new(error)),
         }
@@ -234,27 +234,27 @@ impl From<io::Error> for CloseReason {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{peer} did not answer {api:?} within {} ms", timeout.as_millis())]
 pub struct RequestTimedOut {
-    /// The other side.
+    /// Address of the peer.
     pub peer: Arc<str>,
-    /// The request.
+    /// API of the request.
     pub api: ApiKey,
-    /// The time allowed.
+    /// Request timeout.
     pub timeout: Duration,
 }
 
-/// The two sides speak no common version of an API.
+/// The two sides have no common version of an API.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", mismatch(self))]
 pub struct VersionMismatch {
-    /// The other side.
+    /// Address of the peer.
     pub peer: Arc<str>,
-    /// The API.
+    /// API of the request.
     pub api: ApiKey,
     /// First and last version that the caller can send.
     pub ours: (i16, i16),
-    /// First and last version that the peer serves; none when it serves none.
+    /// First and last version that the peer serves; `None` if it serves none.
     pub theirs: Option<(i16, i16)>,
-    /// Whether the peer serves the APIs of controllers for brokers, and no APIs for clients.
+    /// True if the peer serves the APIs of controllers for brokers, and no APIs for clients.
     pub is_controller: bool,
 }
 
@@ -273,39 +273,39 @@ fn mismatch(mismatch: &VersionMismatch) -> String {
     format!("{peer} serves {served}, where {} to {} can be sent", ours.0, ours.1)
 }
 
-/// A request cannot be written: a field is set that the version lacks.
+/// A request cannot be encoded: a field is set that the version lacks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("Cannot write {api:?} version {version} for {peer}: {source}")]
 pub struct UnencodableRequest {
-    /// The other side.
+    /// Address of the peer.
     pub peer: Arc<str>,
-    /// The request.
+    /// API of the request.
     pub api: ApiKey,
-    /// Its version.
+    /// Version of the request.
     pub version: i16,
-    /// The fault.
+    /// The encoding error.
     pub source: EncodeError,
 }
 
-/// An answer cannot be read.
+/// An answer cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("Cannot read the answer of {peer} to {api:?} version {version}: {source}")]
 pub struct UnreadableResponse {
-    /// The other side.
+    /// Address of the peer.
     pub peer: Arc<str>,
-    /// The request.
+    /// API of the request.
     pub api: ApiKey,
-    /// Its version.
+    /// Version of the request.
     pub version: i16,
-    /// The fault.
+    /// The decoding error.
     pub source: DecodeError,
 }
 
-/// The metadata has no such broker: it is down, or never existed.
+/// The metadata has no such broker, because it is down or never existed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("The cluster has no broker {id} at the moment")]
 pub struct BrokerUnknown {
-    /// The broker's id.
+    /// Broker id.
     pub id: i32,
 }
 
@@ -317,10 +317,10 @@ pub struct NoBootstrapServer;
 /// The bootstrap addresses cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BootstrapError {
-    /// It names none.
+    /// The list is empty.
     #[error(transparent)]
     NoBootstrapServer(#[from] NoBootstrapServer),
-    /// It names one that is no address.
+    /// An entry of the list is not an address.
     #[error(transparent)]
     InvalidAddress(#[from] InvalidAddress),
 }
@@ -331,13 +331,13 @@ pub enum BootstrapError {
 pub struct Refused {
     /// The request and its subject, as the beginning of a sentence.
     pub what: String,
-    /// The error.
+    /// The broker's error code.
     pub error_code: ErrorCode,
-    /// The broker's own words, when it sent some.
+    /// The broker's message, if the answer has one.
     pub message: Option<String>,
 }
 
-/// The broker's words, or ours for the codes that a mistake in a name brings.
+/// The broker's message, or our own for error codes that typically come from a misspelled name.
 fn explained(code: ErrorCode, message: Option<&str>) -> String {
     let words = message.or(match code {
         ErrorCode::UnknownTopicOrPartition => Some("there is no such topic or partition"),

@@ -1,15 +1,16 @@
 //! Splits a stream into frames.
 //!
-//! A frame is a slice of the buffer that it was read into. The buffer grows with the bytes that have arrived, not with the
-//! length that was announced; for the rest of a large frame it is read in large pieces, which halves the cost of receiving.
-//! A connection that carries little keeps a small buffer, so that thousands of idle ones are affordable.
+//! A frame is a slice of the buffer into which it was read. The buffer grows with the received bytes, not
+//! with the announced length. The rest of a large frame is read in large pieces, which halves the cost of
+//! receiving. A connection with little traffic keeps a small buffer, so that thousands of idle connections
+//! are affordable.
 
 use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use crate::error::CloseReason;
 
-/// The pieces in which a busy stream is read, and an idle one.
+/// Read sizes of a busy and of an idle stream.
 const READ_BYTES: usize = 64 << 10;
 const READ_BYTES_MIN: usize = 512;
 const GROW_BYTES: usize = 1 << 20;
@@ -21,12 +22,12 @@ pub struct FrameReader<R> {
     stream: R,
     buffer: BytesMut,
     frame_bytes_max: usize,
-    /// The piece to read next, from [`READ_BYTES_MIN`] to [`READ_BYTES`].
+    /// Size of the next read, from [`READ_BYTES_MIN`] to [`READ_BYTES`].
     read_bytes: usize,
 }
 
 impl<R: AsyncRead + Unpin> FrameReader<R> {
-    /// Reads from `stream`, and refuses frames of more than `frame_bytes_max`.
+    /// A reader of `stream` that rejects frames of more than `frame_bytes_max`.
     pub fn new(stream: R, frame_bytes_max: usize) -> FrameReader<R> {
         FrameReader { stream, buffer: BytesMut::new(), frame_bytes_max, read_bytes: READ_BYTES_MIN }
     }
@@ -36,7 +37,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         (self.stream, self.buffer)
     }
 
-    /// The next frame, without its length. Nothing is lost when the future is dropped. The end of the stream is
+    /// The next frame, without its length. Dropping the future loses no bytes. The end of the stream is
     /// [`CloseReason::ByPeer`].
     pub async fn next(&mut self) -> Result<Bytes, CloseReason> {
         loop {
@@ -52,7 +53,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         }
     }
 
-    /// A frame that is in the buffer already.
+    /// A frame that is already in the buffer.
     pub fn take(&mut self) -> Result<Option<Bytes>, CloseReason> {
         let Some(length) = self.announced()? else { return Ok(None) };
         if self.buffer.len() - LENGTH_LEN < length {
@@ -94,7 +95,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         if self.read_bytes == READ_BYTES_MIN { READ_BYTES_MIN } else { 4 * self.read_bytes }
     }
 
-    /// Reads in larger pieces when one was filled, in smaller ones when it was far too large.
+    /// Increases the read size after a full read, and decreases it after a nearly empty one.
     fn adapt(&mut self, read: usize) {
         if read >= self.read_bytes / 2 {
             self.read_bytes = (4 * self.read_bytes).min(READ_BYTES);

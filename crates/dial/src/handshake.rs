@@ -22,12 +22,12 @@ use crate::versions::{self, Answer, ApiVersions};
 pub struct Negotiated {
     /// The versions that the broker serves.
     pub versions: ApiVersions,
-    /// When this client must re-authenticate.
+    /// Time at which this client must re-authenticate.
     pub renew_at: Option<Instant>,
 }
 
 impl Negotiated {
-    /// Authenticates again on a stream without other readers and writers.
+    /// Re-authenticates on a stream without other readers and writers.
     pub async fn renew<R, W>(
         &mut self,
         frames: &mut FrameReader<R>,
@@ -70,7 +70,7 @@ where
     R: AsyncRead + Unpin + Send,
     W: AsyncWrite + Unpin + Send,
 {
-    // Part of connecting: a peer that is not a broker may never answer.
+    // Counted as part of connecting, because a peer that is not a broker may never answer.
     let timeout = options.connect_timeout.min(options.request_timeout);
     let mut alone = Alone { frames, writer };
     let versions = match tokio::time::timeout(timeout, ask_versions(&mut alone, peer, options)).await {

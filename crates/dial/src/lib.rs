@@ -1,11 +1,12 @@
-//! One connection to a node of a cluster, and what it takes to open it: addresses, TLS, SASL, the versions that both sides
-//! speak, typed requests, settings as text, retries. Clients, brokers and controllers use it; it knows no topics.
+//! A connection to a node of a cluster, with everything needed to open it: addresses, TLS, SASL, version
+//! negotiation, typed requests, settings as text, retries. Used by clients, brokers and controllers. Knows no
+//! topics.
 //!
-//! - [`Connection`] sends typed requests over any byte stream, many at a time, at the newest version both sides speak.
+//! - [`Connection`] sends typed requests over any byte stream, many at a time, in the newest common version.
 //! - [`Connector`] is the network seam: TCP, or a replacement by a test or simulation.
-//! - [`Security`] is TLS and SASL, by Kafka's settings; [`Properties`] are those settings as text, [`ConnectionOptions`] what
-//!   they say of connections.
-//! - [`Retry`] and [`Backoff`] pause between attempts; [`Waits`] says what is waited for.
+//! - [`Security`] is TLS and SASL by Kafka's settings; [`Properties`] are these settings as text, and
+//!   [`ConnectionOptions`] their values for connections.
+//! - [`Retry`] and [`Backoff`] pause between attempts; [`Waits`] reports pending waits and repeated failures.
 //!
 //! [`ClientError::is_retriable`] is true if a retry may succeed.
 

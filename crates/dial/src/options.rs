@@ -7,22 +7,24 @@ use crate::properties::{InvalidSetting, Properties};
 use crate::security::Security;
 use crate::waits::Waits;
 
-/// Limits and timeouts of a connection. The defaults are those of Kafka's clients, if they have one.
+/// Limits and timeouts of a connection. The defaults are those of Kafka's clients, where these have one.
 #[derive(Clone, Debug)]
 pub struct ConnectionOptions {
     /// `client.id`: the client's name in the broker's logs and quotas.
     pub client_id: String,
-    /// Time limit for connecting, and again for the exchange of versions; `socket.connection.setup.timeout.ms`.
+    /// Time limit for connecting, and again for the exchange of versions;
+    /// `socket.connection.setup.timeout.ms`.
     pub connect_timeout: Duration,
-    /// Time for an answer; `request.timeout.ms`. A request can have its own.
+    /// Time limit for an answer; `request.timeout.ms`. A request can override it.
     pub request_timeout: Duration,
-    /// Maximum number of requests in flight; further ones wait before they are sent.
+    /// Maximum number of requests in flight; further requests wait.
     pub in_flight_max: usize,
-    /// The largest answer that is read.
+    /// Maximum size of an answer.
     pub frame_bytes_max: usize,
-    /// `security.protocol` and its settings. A stream that is taken over is taken to be encrypted already.
+    /// `security.protocol` and its settings. A stream passed in by the caller is assumed to be encrypted
+    /// already.
     pub security: Security,
-    /// Where connections and their users report what they wait for, and what fails.
+    /// Receives reports of waits and failures of connections and their users.
     pub waits: Option<Waits>,
 }
 
@@ -52,15 +54,15 @@ impl ConnectionOptions {
         outcome
     }
 
-    /// Reports a failure that is retried.
+    /// Reports a failure that will be retried.
     pub fn failed(&self, subject: &str, error: &impl ToString) {
         if let Some(waits) = &self.waits {
             waits.failed(subject, error);
         }
     }
 
-    /// Takes the settings that producers and consumers share out of `properties`; `kind` names the client when it has
-    /// no `client.id`.
+    /// Takes the common settings of producers and consumers out of `properties`. `kind` names a client
+    /// without `client.id`.
     pub fn take(properties: &mut Properties, kind: &str) -> Result<ConnectionOptions, InvalidSetting> {
         let default = ConnectionOptions::default();
         Ok(ConnectionOptions {

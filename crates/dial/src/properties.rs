@@ -1,6 +1,6 @@
-//! Kafka's client settings: read from a file or a command line, taken one by one with their types and bounds.
+//! Kafka's client settings: read from a file or a command line, and taken one by one with types and bounds.
 //!
-//! The file format is that of `java.util.Properties`, as far as settings use it: `key=value`, `key: value` or `key
+//! The file format is the part of `java.util.Properties` that settings use: `key=value`, `key: value` or `key
 //! value`, comments with `#` or `!`, a backslash at the end of a continued line, and the escapes.
 
 mod librdkafka;
@@ -22,20 +22,20 @@ pub use thalweg_security::InvalidSetting;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not a setting: expected key=value")]
 pub struct InvalidProperty {
-    /// The given text.
+    /// The text as given.
     pub text: String,
 }
 
-/// Settings by name. Taking one removes it, so that unused ones remain.
+/// Settings by name. Taking a setting removes it, so that unused settings remain.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Properties {
     values: BTreeMap<String, String>,
-    /// Settings whose values are from config providers. Refusals and logs do not show the values, as Kafka's do: providers are for
-    /// secrets.
+    /// Settings whose values come from config providers. Error messages and logs hide these values, unlike
+    /// Kafka's: providers are for secrets.
     resolved: BTreeSet<String>,
 }
 
-/// Secrets are not shown.
+/// Hides secrets.
 impl fmt::Debug for Properties {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let is_hidden = |key: &str| is_secret(key) || self.resolved.contains(key);
@@ -51,7 +51,7 @@ impl Properties {
         Properties::default()
     }
 
-    /// The settings in the text of a properties file; of a key that is there twice, the last.
+    /// Parses the text of a properties file. The last of repeated keys wins.
     pub fn parse(text: &str) -> Properties {
         let mut properties = Properties::default();
         let mut lines = text.lines();
@@ -73,7 +73,7 @@ impl Properties {
         properties
     }
 
-    /// A line of a properties file with this setting, with any characters in the value.
+    /// A line of a properties file for this setting; the value may have any characters.
     pub fn line(key: &str, value: &str) -> String {
         let value = value.replace('\\', "\\\\").replace('\n', "\\n").replace('\r', "\\r");
         let before = if value.starts_with(char::is_whitespace) { "\\" } else { "" };
@@ -91,25 +91,25 @@ impl Properties {
         }
     }
 
-    /// Sets one.
+    /// Sets a setting.
     pub fn set(&mut self, key: &str, value: &str) {
         self.values.insert(key.to_owned(), value.to_owned());
         self.resolved.remove(key);
     }
 
-    /// Sets one that is not set.
+    /// Sets a setting unless it is set.
     pub fn set_default(&mut self, key: &str, value: &str) {
         self.values.entry(key.to_owned()).or_insert_with(|| value.to_owned());
     }
 
-    /// Changes the value of one, if it is set.
+    /// Changes the value of a setting, if it is set.
     pub(crate) fn change(&mut self, key: &str, change: impl FnOnce(&str) -> String) {
         if let Some(value) = self.values.get_mut(key) {
             *value = change(value);
         }
     }
 
-    /// Sets one that is not set, by the value of another one.
+    /// Sets a setting from the value of another one, unless it is set.
     pub(crate) fn set_default_from(&mut self, other: &str, key: &str, value: &str) {
         if !self.values.contains_key(key) {
             self.set_default(key, value);
@@ -119,7 +119,7 @@ impl Properties {
         }
     }
 
-    /// The value of one.
+    /// The value of a setting.
     pub fn get(&self, key: &str) -> Option<&str> {
         self.values.get(key).map(String::as_str)
     }
@@ -129,7 +129,7 @@ impl Properties {
         self.values.keys().map(String::as_str)
     }
 
-    /// Takes a text.
+    /// Takes a setting as text.
     pub fn take(&mut self, key: &str) -> Option<String> {
         self.values.remove(key)
     }
@@ -179,12 +179,12 @@ impl Properties {
         }
     }
 
-    /// A value that was taken and is wrong.
+    /// The error for a taken setting with an invalid value.
     pub fn invalid(&self, key: &str, value: &str, expected: impl Into<String>) -> InvalidSetting {
         self.without_secret(InvalidSetting::new(key, value, expected))
     }
 
-    /// The same, without a value that is from a config provider.
+    /// The error without its value if the value comes from a config provider.
     pub(crate) fn without_secret(&self, invalid: InvalidSetting) -> InvalidSetting {
         match self.resolved.contains(&invalid.key) {
             true => InvalidSetting { value: HIDDEN.to_owned(), ..invalid },
@@ -202,7 +202,7 @@ fn ends_in_odd_backslashes(line: &str) -> bool {
     line.bytes().rev().take_while(|&byte| byte == b'\\').count() % 2 == 1
 }
 
-/// Key and value, split at the first separator that is not escaped.
+/// A line's key and value, split at the first unescaped separator.
 fn split_line(line: &str) -> (&str, &str) {
     let mut escaped = false;
     let end = line.find(|c: char| {
@@ -216,10 +216,11 @@ fn split_line(line: &str) -> (&str, &str) {
     (&line[..end], value.trim_start())
 }
 
-/// `U+FFFD`, in place of an escape that is none.
+/// `U+FFFD`, which replaces an invalid escape.
 const REPLACEMENT: u16 = 0xfffd;
 
-/// The text without escapes. Those of characters are units of UTF-16, as in Java: two of them may make one character.
+/// The text without escapes. Character escapes are UTF-16 units, as in Java: two of them may form one
+/// character.
 fn unescape(text: &str) -> String {
     let mut units: Vec<u16> = Vec::with_capacity(text.len());
     let mut chars = text.chars();

@@ -1,4 +1,4 @@
-//! Whether and when a failed request is repeated. Pure.
+//! Retries of failed requests: whether, and after which pause. Pure.
 
 use std::time::Duration;
 
@@ -7,15 +7,16 @@ use tokio::time::Instant;
 
 use crate::error::ClientError;
 
-/// The pause after CONCURRENT_TRANSACTIONS: the markers of the last transaction are written within milliseconds, as a rule.
+/// Retry backoff for CONCURRENT_TRANSACTIONS: the markers of the last transaction are usually written within
+/// milliseconds.
 pub const CONCURRENT_TRANSACTIONS_BACKOFF: Duration = Duration::from_millis(20);
 
-/// `retry.backoff.max.ms` of Kafka's clients: the longest pause.
+/// `retry.backoff.max.ms` of Kafka's clients: the maximum pause.
 const BACKOFF_MAX: Duration = Duration::from_secs(1);
-/// After so long without a failure, pauses are short again.
+/// After this long without a failure, the pause is short again.
 const QUIET: Duration = Duration::from_secs(10);
 
-/// Pauses that grow from failure to failure: thousands of clients may wait for the same broker.
+/// Pauses that grow from failure to failure, because thousands of clients may retry at the same broker.
 #[derive(Clone, Copy, Debug)]
 pub struct Backoff {
     /// `retry.backoff.ms`.
@@ -42,22 +43,22 @@ impl Backoff {
     }
 }
 
-/// How long and at what intervals a request is retried.
+/// Backoff and time limit of a request's retries.
 #[derive(Clone, Copy, Debug)]
 pub struct Retry {
     backoff: Backoff,
     pub until: Instant,
-    /// Errors that pass, though they are final for other requests.
+    /// Error codes to retry although they are not retriable for other requests.
     pub also: &'static [ErrorCode],
 }
 
 impl Retry {
-    /// At this pace, for so long from now on.
+    /// Retries with this initial pause, for this time from now on.
     pub fn within(backoff: Duration, time: Duration) -> Retry {
         Retry { backoff: Backoff::new(backoff), until: Instant::now() + time, also: &[] }
     }
 
-    /// The pause before the request is sent again; none when its failure is final, or there is no time for another try.
+    /// The pause before the next attempt; `None` if the failure is final or no time is left.
     pub fn pause_after(&mut self, error: &ClientError) -> Option<Duration> {
         let code = error.error_code();
         let passes = error.is_retriable() || code.is_some_and(|code| self.also.contains(&code));
@@ -66,7 +67,7 @@ impl Retry {
     }
 }
 
-/// The pause after an error, where `configured` is the usual one.
+/// The pause after an error. `configured` is the usual pause.
 pub fn backoff_after(configured: Duration, error_code: Option<ErrorCode>) -> Duration {
     match error_code {
         Some(ErrorCode::ConcurrentTransactions) => configured.min(CONCURRENT_TRANSACTIONS_BACKOFF),

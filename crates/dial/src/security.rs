@@ -1,10 +1,10 @@
-//! Authentication of clients and brokers: `security.protocol` and its settings.
+//! Security of connections: `security.protocol` and its settings.
 //!
-//! [`Security`] is created once from Kafka's settings ([`Security::take`]), with every file read and checked, and is
-//! shared by all connections. TLS is between a stream and its frames ([`tls`]); SASL follows the first request on a
-//! connection ([`sasl`]), and again before a session's lifetime ends. Without either, nothing of this is on a
-//! connection's way. Names that librdkafka has for the same things are taken as well; where both are given, Kafka's
-//! count.
+//! [`Security`] is created once from Kafka's settings ([`Security::take`]), with every file read and checked,
+//! and is shared by all connections. TLS is between a stream and its frames ([`tls`]); SASL follows the first
+//! request on a connection ([`sasl`]), and again before a session's lifetime ends. A connection without
+//! either has no cost from this module. librdkafka's names of the settings are accepted too; if both names
+//! are set, Kafka's wins.
 
 mod librdkafka;
 pub(crate) mod sasl;
@@ -18,11 +18,11 @@ use crate::properties::{InvalidSetting, Properties};
 use sasl::Credentials;
 use tls::{Tls, TlsSession};
 
-/// The settings of what is trusted, besides the file.
+/// Settings of trusted certificates besides the file.
 const TRUSTED: [&str; 4] =
     ["ssl.truststore.certificates", "ssl.truststore.password", "ssl.ca.location", "ssl.ca.pem"];
 
-/// `security.protocol` and its settings. The default is PLAINTEXT. Clones share them.
+/// `security.protocol` and its settings. The default is PLAINTEXT. Clones share the settings.
 #[derive(Clone, Debug, Default)]
 pub struct Security(Option<Arc<Layers>>);
 
@@ -34,8 +34,8 @@ struct Layers {
 }
 
 impl Security {
-    /// Takes `security.protocol`, `ssl.` and `sasl.` settings out of `properties`, and reads the files that they
-    /// name. Settings of a layer that the protocol does not use remain.
+    /// Takes `security.protocol`, `ssl.` and `sasl.` settings out of `properties`, and reads the files that
+    /// they name. Settings of a layer that the protocol does not use remain.
     pub fn take(properties: &mut Properties) -> Result<Security, InvalidSetting> {
         Security::read(properties).map_err(|invalid| properties.without_secret(invalid))
     }
@@ -58,8 +58,8 @@ impl Security {
         Ok(Security(Some(Arc::new(Layers { protocol, tls, credentials }))))
     }
 
-    /// Takes the settings of TLS for a protocol other than Kafka's, whatever `security.protocol` says, and with `logs_in` the
-    /// login, if there is one. `trusted` is a file of certificates that takes the place of the trusted ones.
+    /// Takes the TLS settings for a protocol other than Kafka's, for any `security.protocol`; with `logs_in`
+    /// also the login, if there is one. `trusted` is a file that replaces the trusted certificates.
     pub fn take_https(
         properties: &mut Properties,
         trusted: Option<&str>,
@@ -81,7 +81,7 @@ impl Security {
         self.0.as_ref().map_or("PLAINTEXT", |layers| layers.protocol)
     }
 
-    /// Begins TLS on a stream to `address`, where the protocol has it.
+    /// Starts TLS on a stream to `address`, if the protocol uses TLS.
     pub async fn wrap(
         &self,
         stream: Box<dyn ByteStream>,
@@ -93,22 +93,22 @@ impl Security {
         }
     }
 
-    /// The user and the password, for a protocol that shows them as such; none with a token or without a login.
+    /// User and password for a protocol with plain passwords; `None` with a token or without a login.
     pub fn password(&self) -> Option<(&str, &str)> {
         self.credentials()?.as_password()
     }
 
-    /// The principal of a user with a password, as ACLs name it; none with a token or without a login.
+    /// The principal of a user with a password, in the form of ACLs; `None` with a token or without a login.
     pub fn principal(&self) -> Option<String> {
         Some(format!("User:{}", self.password()?.0))
     }
 
-    /// What the first handshake settled on; none before it, and without TLS.
+    /// The result of the first handshake; `None` before it, and without TLS.
     pub fn tls_session(&self) -> Option<&TlsSession> {
         self.tls()?.session.get()
     }
 
-    /// `sasl.mechanism`; none without SASL.
+    /// `sasl.mechanism`; `None` without SASL.
     pub fn mechanism(&self) -> Option<&'static str> {
         self.credentials().map(Credentials::mechanism)
     }
@@ -122,7 +122,7 @@ impl Security {
     }
 }
 
-/// Takes the first of `names` that is set, and returns its name too. The others are removed as well.
+/// Takes the first set one of `names`, and returns its name too. All other names are removed.
 fn take_first(properties: &mut Properties, names: &[&'static str]) -> Option<(&'static str, String)> {
     thalweg_security::take_first(&mut |key| properties.take(key), names)
 }

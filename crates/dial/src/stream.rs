@@ -15,7 +15,7 @@ use crate::options::ConnectionOptions;
 
 type Connecting = Pin<Box<dyn Future<Output = io::Result<Box<dyn ByteStream>>> + Send>>;
 
-/// Makes streams to addresses: [`Connector::tcp`], or anything else in tests and simulations.
+/// Opens streams to addresses: [`Connector::tcp`], or a replacement in tests and simulations.
 #[derive(Clone)]
 pub struct Connector(Arc<dyn Fn(String) -> Connecting + Send + Sync>);
 
@@ -32,7 +32,7 @@ impl Default for Connector {
 }
 
 impl Connector {
-    /// Connects by TCP, without Nagle's delay, to the first address of the host that answers.
+    /// Connects by TCP without Nagle's delay, to the first address of the host that answers.
     pub fn tcp() -> Connector {
         Connector::new(async |address: String| {
             let stream = TcpStream::connect(address).await?;
@@ -41,7 +41,7 @@ impl Connector {
         })
     }
 
-    /// Connects by `connect`, which is given `host:port`.
+    /// Connects by `connect`, which gets `host:port`.
     pub fn new<F, Fut>(connect: F) -> Connector
     where
         F: Fn(String) -> Fut + Send + Sync + 'static,
@@ -50,8 +50,8 @@ impl Connector {
         Connector(Arc::new(move |address| Box::pin(connect(address))))
     }
 
-    /// A stream to `address`, within the options' time limit, with TLS if configured. Without TLS the stream is
-    /// returned unchanged.
+    /// Opens a stream to `address` within the options' time limit, with TLS if configured. Without TLS the
+    /// stream is returned unchanged.
     pub async fn connect(
         &self,
         address: &str,
@@ -83,7 +83,7 @@ impl Connector {
     }
 }
 
-/// Writes all of `slices`, several at a time where the stream can.
+/// Writes all `slices`, several at a time if the stream supports it.
 pub async fn write_all_vectored<W: AsyncWrite + Unpin + ?Sized>(
     writer: &mut W,
     mut slices: &mut [IoSlice<'_>],

@@ -1,6 +1,6 @@
-//! Throttling by quotas (KIP-219): with an answer, a broker may say for how long it reads nothing more from the connection. A
-//! request that waits for that is late for a reason, and its timeout begins after it; else a throttled client would close its
-//! connection, and send again what the broker has.
+//! Throttling by quotas (KIP-219): an answer may carry the time for which the broker will not read from the
+//! connection. The timeout of a request during this time begins after it. Otherwise a throttled client would
+//! close its connection and send again requests that the broker already has.
 
 use std::any::Any;
 use std::time::Duration;
@@ -9,16 +9,17 @@ use parking_lot::Mutex;
 use thalweg_wire::request::{FetchResponse, ProduceResponse};
 use tokio::time::{Instant, timeout_at};
 
-/// The first versions whose throttled answers are sent at once; before, the broker held the answer itself back.
+/// The first versions whose throttled answers are sent at once; in earlier versions the broker delays the
+/// answer itself.
 const PRODUCE_FROM: i16 = 6;
 const FETCH_FROM: i16 = 8;
 
-/// Until when a broker does not read from a connection.
+/// Time until which a broker does not read from a connection.
 #[derive(Debug, Default)]
 pub struct Throttle(Mutex<Option<Instant>>);
 
 impl Throttle {
-    /// Takes note of an answer of this version.
+    /// Records the throttle time in an answer of this version.
     pub fn note(&self, response: &dyn Any, version: i16) {
         let ms = if let Some(produced) = response.downcast_ref::<ProduceResponse>() {
             if version >= PRODUCE_FROM { produced.throttle_time_ms } else { 0 }
@@ -34,17 +35,17 @@ impl Throttle {
         }
     }
 
-    /// Until when it is, if it is now.
+    /// The end of the throttling; `None` if the connection is not throttled now.
     pub fn until(&self) -> Option<Instant> {
         self.0.lock().filter(|until| *until > Instant::now())
     }
 
-    /// The time from which on a request, sent then, should be answered within its timeout.
+    /// The time from which the timeout of a request sent at `sent_at` counts.
     pub fn counts_from(&self, sent_at: Instant) -> Instant {
         self.0.lock().map_or(sent_at, |until| until.max(sent_at))
     }
 
-    /// The answer, unless it takes longer than `timeout` and what the broker throttles.
+    /// The answer; `None` if it takes longer than `timeout` plus the throttle time.
     pub async fn within<T>(&self, timeout: Duration, answer: impl Future<Output = T>) -> Option<T> {
         let mut answer = std::pin::pin!(answer);
         let mut deadline = Instant::now() + timeout;
@@ -80,7 +81,7 @@ mod tests {
         assert!(!waits(2).await, "it is over");
         throttle.note(&FetchResponse { throttle_time_ms: 2000, ..FetchResponse::default() }, FETCH_FROM);
         assert!(!waits(4).await);
-        // An answer that arrives meanwhile may say so, too.
+        // An answer that arrives meanwhile may extend the throttling.
         let late = async {
             tokio::time::sleep(SECOND / 2).await;
             throttle.note(&throttled, PRODUCE_FROM);

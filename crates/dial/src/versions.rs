@@ -1,7 +1,7 @@
 //! The APIs and versions of a broker, and their discovery.
 //!
-//! ApiVersions is asked at its newest version. A broker that does not know that version answers at version 0 with
-//! UNSUPPORTED_VERSION and its range (KIP-511), and is asked again within it.
+//! ApiVersions is first sent in its newest version. A broker that does not know that version answers in
+//! version 0 with UNSUPPORTED_VERSION and its range (KIP-511), and gets a second request within the range.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,13 +20,13 @@ pub struct ApiVersions {
 }
 
 impl ApiVersions {
-    /// Everything that this build can send: for a peer that is known to be of the same build.
+    /// All versions of this build, for a peer of the same build.
     pub fn ours() -> ApiVersions {
         let ranges = ApiKey::ALL.iter().map(|&key| (key as i16, key.versions())).collect();
         ApiVersions { ranges, features: BTreeMap::new() }
     }
 
-    /// The content of a response.
+    /// The versions in a response.
     pub fn from_response(response: &ApiVersionsResponse) -> ApiVersions {
         let keys = response.api_keys.iter();
         let features = response.finalized_features.iter();
@@ -51,7 +51,7 @@ impl ApiVersions {
         self.features.iter().map(|(name, level)| (name.as_str(), *level))
     }
 
-    /// The newest version that both sides speak and that is at most `limit`.
+    /// The newest common version, at most `limit`.
     pub fn newest(&self, key: ApiKey, limit: i16) -> Option<i16> {
         let (ours_min, ours_max) = key.versions();
         let (min, max) = self.range(key)?;
@@ -59,18 +59,18 @@ impl ApiVersions {
         (version >= ours_min.max(min)).then_some(version)
     }
 
-    /// As [`ApiVersions::newest`] without a limit; the error names `peer`.
+    /// Like [`ApiVersions::newest`] without a limit; the error names `peer`.
     pub fn pick<R: Request>(&self, peer: &Arc<str>) -> Result<i16, VersionMismatch> {
         self.newest(R::KEY, i16::MAX).ok_or_else(|| self.mismatch(peer, R::KEY, R::KEY.versions()))
     }
 
-    /// As [`ApiVersions::pick`]; fails when that is older than `from`.
+    /// Like [`ApiVersions::pick`]; fails if the version is older than `from`.
     pub fn pick_from<R: Request>(&self, peer: &Arc<str>, from: i16) -> Result<i16, VersionMismatch> {
         let newest = self.newest(R::KEY, i16::MAX).filter(|version| *version >= from);
         newest.ok_or_else(|| self.mismatch(peer, R::KEY, (from, R::KEY.versions().1)))
     }
 
-    /// Why no version of an API can be used.
+    /// The error if no version of an API can be used.
     pub fn mismatch(&self, peer: &Arc<str>, api: ApiKey, ours: (i16, i16)) -> VersionMismatch {
         VersionMismatch {
             peer: Arc::clone(peer),
@@ -81,7 +81,7 @@ impl ApiVersions {
         }
     }
 
-    /// The request that asks for versions, as it can be sent at `version`.
+    /// The ApiVersions request in the form of `version`.
     pub fn request(version: i16) -> ApiVersionsRequest {
         if version < 3 {
             return ApiVersionsRequest::default();
@@ -92,26 +92,26 @@ impl ApiVersions {
         }
     }
 
-    /// Whether these are the APIs of a KRaft controller: heartbeats of brokers, and no Metadata, with which every
-    /// client starts.
+    /// True for the APIs of a KRaft controller: heartbeats of brokers, but no Metadata, the first request of
+    /// every client.
     pub fn is_controller(&self) -> bool {
         self.range(ApiKey::BrokerHeartbeat).is_some() && self.range(ApiKey::Metadata).is_none()
     }
 }
 
-/// What an answer to ApiVersions means.
+/// The meaning of an answer to ApiVersions.
 pub(crate) enum Answer {
     /// The broker's versions.
     Versions(ApiVersions),
-    /// Ask again at this version.
+    /// The request has to be repeated in this version.
     AskAgain(i16),
 }
 
-/// Reads the answer to ApiVersions at `version` from a frame without its length.
+/// Decodes the answer to ApiVersions in `version` from a frame without its length.
 pub(crate) fn read_answer(frame: Bytes, version: i16, peer: &Arc<str>) -> Result<Answer, ClientError> {
     let unreadable =
         |source| UnreadableResponse { peer: Arc::clone(peer), api: ApiKey::ApiVersions, version, source };
-    // After the correlation id, which is all of this response's header, every version has the error code.
+    // The header of this response is only the correlation id; in every version the error code follows.
     let unsupported = ErrorCode::UnsupportedVersion.code().to_be_bytes();
     let fallback = version > 0 && frame.get(4..6) == Some(&unsupported[..]);
     let read_version = if fallback { 0 } else { version };
@@ -126,5 +126,5 @@ pub(crate) fn read_answer(frame: Bytes, version: i16, peer: &Arc<str>) -> Result
     Ok(Answer::Versions(ApiVersions::from_response(&response)))
 }
 
-/// The version at which a client asks first.
+/// The version of a client's first ApiVersions request.
 pub(crate) const FIRST_VERSION: i16 = ApiVersionsRequest::MAX_VERSION;

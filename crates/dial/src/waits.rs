@@ -1,7 +1,8 @@
-//! What the clients of a tool wait for, and what keeps failing: for a person who would otherwise look at a silent terminal.
+//! Pending waits and repeated failures of a tool's clients, for a user who would otherwise see a silent
+//! terminal.
 //!
-//! Connections, requests and retries report here, if the options of the connection ask for it. Nothing is done with it but to
-//! keep it: the tool decides when to say what.
+//! Connections, requests and retries report here, if the connection's options ask for it. The reports are
+//! only kept: the tool decides when to print them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,12 +12,12 @@ use parking_lot::Mutex;
 use thalweg_wire::ApiKey;
 use tokio::time::Instant;
 
-/// A failure that was not repeated for so long is over. Retries pause for less.
+/// A failure without a repetition for this long is over. Retries pause for less.
 const FAILURE_AGE: Duration = Duration::from_secs(4);
-/// Failures of so many subjects are kept.
+/// Maximum number of subjects whose failures are kept.
 const FAILURES_MAX: usize = 64;
 
-/// What is waited for. Clones share it.
+/// Reports of waits and failures. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Waits(Arc<Mutex<State>>);
 
@@ -46,16 +47,16 @@ struct Failure {
     last: Instant,
 }
 
-/// What a tool says about a wait.
+/// A tool's message about a wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Awaited {
-    /// Something has not happened yet, as the object of "waiting for".
+    /// A pending event, in a form that follows "waiting for".
     Pending(String),
-    /// Something has failed more than once, and is tried again. The last error.
+    /// The last error of a repeated failure that is being retried.
     Failing(String),
 }
 
-/// Something that is waited for until this is dropped.
+/// A wait that lasts until this value is dropped.
 #[derive(Debug)]
 pub struct Wait {
     waits: Waits,
@@ -69,7 +70,7 @@ impl Drop for Wait {
 }
 
 impl Waits {
-    /// What has been waited for, or has kept failing, for at least `patience`.
+    /// A wait or a repeated failure that has lasted for at least `patience`.
     pub fn longer_than(&self, patience: Duration) -> Option<Awaited> {
         let now = Instant::now();
         let state = self.0.lock();
@@ -87,17 +88,17 @@ impl Waits {
         }))
     }
 
-    /// The failure that keeps others waiting, if there is one.
+    /// The failure that causes waits, if there is one.
     pub fn trouble(&self) -> Option<String> {
         self.0.lock().failure(Instant::now(), Duration::ZERO).map(|failure| failure.text.clone())
     }
 
-    /// A connection that is being opened.
+    /// Begins a wait for a connection.
     pub fn connection(&self, peer: &str) -> Wait {
         self.begin(What::Connection(peer.into()), Duration::ZERO)
     }
 
-    /// An answer that the broker may hold back for a while.
+    /// Begins a wait for an answer that the broker may delay by `held`.
     pub(crate) fn answer(&self, peer: &Arc<str>, api: ApiKey, held: Duration) -> Wait {
         self.begin(What::Answer(Arc::clone(peer), api), held)
     }
@@ -110,7 +111,7 @@ impl Waits {
         Wait { waits: self.clone(), number }
     }
 
-    /// Something about `subject` failed, and is tried again.
+    /// Records a failure of `subject` that is being retried.
     pub(crate) fn failed(&self, subject: &str, error: &impl ToString) {
         let now = Instant::now();
         let mut state = self.0.lock();
@@ -126,7 +127,7 @@ impl Waits {
         }
     }
 
-    /// `subject` works.
+    /// Records that `subject` works.
     pub(crate) fn succeeded(&self, subject: &str) {
         self.0.lock().failures.remove(subject);
     }
@@ -136,7 +137,7 @@ impl State {
     /// The oldest failure that is not over and began at least `patience` ago.
     fn failure(&self, now: Instant, patience: Duration) -> Option<&Failure> {
         let lasting = self.failures.values().filter(|failure| {
-            // One that was not repeated, such as the end of an idle connection, keeps nobody waiting.
+            // A failure without a repetition, such as the end of an idle connection, causes no wait.
             failure.first + patience <= now
                 && failure.last + FAILURE_AGE > now
                 && failure.last > failure.first

@@ -28,11 +28,11 @@ pub enum Answer {
     TxnOffsetCommit(TxnOffsetCommitResponse),
     ConsumerHeartbeat(ConsumerGroupHeartbeatResponse),
     ConsumerDescribe(Vec<DescribedGroup>),
-    /// About share groups.
+    /// The answer to a request of a share group.
     Share(ShareAnswer),
-    /// About streams groups.
+    /// The answer to a request of a streams group.
     Streams(StreamsAnswer),
-    /// To a marker.
+    /// The answer to a transaction marker.
     TransactionEnded(Result<(), WriteError>),
 }
 
@@ -96,7 +96,7 @@ impl Failing for Answer {
     }
 }
 
-/// A join that is refused.
+/// The answer to a refused JoinGroup.
 pub(super) fn join_error(member_id: &str, error: MembershipError) -> JoinGroupResponse {
     JoinGroupResponse {
         error_code: error.code().code(),
@@ -105,7 +105,7 @@ pub(super) fn join_error(member_id: &str, error: MembershipError) -> JoinGroupRe
     }
 }
 
-/// A sync that is refused.
+/// The answer to a refused SyncGroup.
 pub(super) fn sync_error(error: MembershipError) -> SyncGroupResponse {
     SyncGroupResponse { error_code: error.code().code(), ..SyncGroupResponse::default() }
 }

@@ -1,5 +1,5 @@
-//! A group whose members agree on an assignment among themselves (`ClassicGroup`): its state, its members, and the
-//! counts used by [`join`], [`rebalance`], [`sync`] and [`leave`].
+//! A group whose members agree on an assignment among themselves (`ClassicGroup`): its state, its members,
+//! and the counts used by [`join`], [`rebalance`], [`sync`] and [`leave`].
 //!
 //! ```text
 //!            join                  all joined             leader's assignment written
@@ -10,7 +10,8 @@
 //!                       └──────────────── join of a new or changed member, leave, expiry ─┘
 //! ```
 //!
-//! Members are kept in the order in which they joined, so that the same events always lead to the same decisions.
+//! Members are kept in the order in which they joined, so that the same events always lead to the same
+//! decisions.
 
 mod join;
 mod leave;
@@ -40,8 +41,8 @@ use thalweg_wire::request::list_groups_response::ListedGroup;
 /// The protocol type of consumers.
 const CONSUMER: &str = "consumer";
 
-/// Maximum number of members per group that were given an id and have not rejoined with it. Kafka has no such limit;
-/// beyond it a join gets GROUP_MAX_SIZE_REACHED.
+/// Maximum number of members per group that were given an id and have not rejoined with it. A join beyond
+/// this limit gets GROUP_MAX_SIZE_REACHED. Kafka has no such limit.
 const PENDING_MEMBERS_MAX: usize = 16_384;
 
 /// The state of a group. A deleted group is not kept, so there is no `Dead`.
@@ -54,7 +55,7 @@ pub(super) enum GroupState {
 }
 
 impl GroupState {
-    /// Kafka's name of it.
+    /// Kafka's name of the state.
     pub(super) fn name(self) -> &'static str {
         match self {
             GroupState::Empty => "Empty",
@@ -74,14 +75,14 @@ impl fmt::Display for GroupState {
 /// The effect of the end of a join phase.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum JoinPhase {
-    /// Members that have not joined by then are removed.
+    /// Removes the members that have not joined by then.
     #[default]
     Rebalance,
     /// A group that was empty checks for more members, and waits again if some arrived.
     Initial { delay_ms: i32, remaining_ms: i32 },
 }
 
-/// The requests of a group's members that wait when the group goes.
+/// Waiting requests of the members of a group that is deleted or converted.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     /// Joins, with their members' ids.
@@ -94,9 +95,9 @@ pub(super) struct Waiting {
 pub(super) struct ClassicGroup {
     id: Arc<str>,
     state: GroupState,
-    /// Whether the join phase began in an empty group, which waits for more members however many have joined.
+    /// True if the join phase began in an empty group, which waits for more members however many have joined.
     was_empty: bool,
-    /// Wall clock; nothing, for a group that was written before this was.
+    /// Wall-clock time of the last state change; `None` if the group's record predates this field.
     state_since_ms: Option<i64>,
     protocol_type: Option<String>,
     protocol_name: Option<String>,
@@ -106,18 +107,18 @@ pub(super) struct ClassicGroup {
     next_place: u64,
     /// Ids of the static members, by their instance ids.
     static_members: HashMap<String, Arc<str>>,
-    /// Generated ids that have not rejoined yet (KIP-394), with their deadline.
+    /// Generated ids without a second join yet (KIP-394), with their deadlines.
     pending_members: HashMap<Arc<str>, Deadline>,
-    /// Members that have not requested the assignment of this generation.
+    /// Members without a SyncGroup in this generation.
     pending_sync: HashSet<Arc<str>>,
     awaiting_join: usize,
-    /// How many members follow each protocol.
+    /// Number of members that follow each protocol.
     supported_protocols: HashMap<String, usize>,
-    /// Whether this generation's assignment is on its way into the log: a generation has one.
+    /// True once this generation's only assignment is being written to the log.
     is_assigned: bool,
     /// The topics that all consumers of the group subscribe to, if known.
     subscribed_topics: Option<BTreeSet<String>>,
-    /// Whether someone joined since the initial rebalance began or was put off.
+    /// True if a member joined since the initial rebalance began or was last extended.
     new_member_added: bool,
     join_phase: JoinPhase,
     join_deadline: Deadline,
@@ -171,8 +172,8 @@ impl ClassicGroup {
         group
     }
 
-    /// A stable group of consumers, and their assignments by their metadata for the group's protocol: a consumer group
-    /// that becomes a classic one.
+    /// A stable classic group converted from a consumer group, with its members' assignments by their
+    /// metadata for the group's protocol.
     pub(super) fn of_consumers(
         id: Arc<str>,
         generation: i32,
@@ -194,7 +195,7 @@ impl ClassicGroup {
         group
     }
 
-    /// The group as it is written, with the assignment that its members are about to get.
+    /// The group's record with the assignment that its members are about to get.
     fn to_record(&self, mut assignment: impl FnMut(&Member) -> Bytes) -> CoordinatorRecord {
         let protocol = self.protocol_name.as_deref();
         let members =
@@ -210,12 +211,12 @@ impl ClassicGroup {
         CoordinatorRecord::GroupMetadata(GroupMetadataKey { group: self.id.to_string() }, Some(value))
     }
 
-    /// The group as it is written with the assignment that its members have.
+    /// The group's record with the current assignment of its members.
     pub(super) fn snapshot(&self) -> CoordinatorRecord {
         self.to_record(|member| member.assignment.clone())
     }
 
-    /// The record of a group that was just made and has no generation yet.
+    /// The record of a new group without a generation.
     pub(super) fn to_empty_record(&self) -> CoordinatorRecord {
         let value = GroupMetadataValue {
             protocol: None,
@@ -226,22 +227,21 @@ impl ClassicGroup {
         CoordinatorRecord::GroupMetadata(GroupMetadataKey { group: self.id.to_string() }, Some(value))
     }
 
-    /// The state of the group.
     pub(super) fn state(&self) -> GroupState {
         self.state
     }
 
-    /// The number of its generation.
+    /// The current generation.
     pub(super) fn generation(&self) -> i32 {
         self.generation
     }
 
-    /// The protocol of its generation.
+    /// The protocol of the current generation.
     pub(super) fn protocol_name(&self) -> Option<&str> {
         self.protocol_name.as_deref()
     }
 
-    /// How many members it has.
+    /// Number of members.
     pub(super) fn size(&self) -> usize {
         self.members.len()
     }
@@ -253,22 +253,22 @@ impl ClassicGroup {
         members
     }
 
-    /// Their ids, in that order.
+    /// Member ids in the order of joining.
     fn ids_in_order(&self) -> Vec<Arc<str>> {
         self.in_order().into_iter().map(|member| member.id.clone()).collect()
     }
 
-    /// Whether the group can be deleted once it has no offsets: it has no members, and none are joining.
+    /// True if the group can be deleted once it has no offsets: it has no members, and none are joining.
     pub(super) fn is_abandoned(&self) -> bool {
         self.state == GroupState::Empty && self.pending_members.is_empty()
     }
 
-    /// Whether it is a group of consumers.
+    /// True if the group is of consumers.
     pub(super) fn is_of_consumers(&self) -> bool {
         self.protocol_type.as_deref() == Some(CONSUMER)
     }
 
-    /// Whether its members read the topic. Consumers with an unknown subscription may read any.
+    /// True if members read the topic. Consumers with an unknown subscription may read any topic.
     pub(super) fn is_subscribed_to(&self, topic: &str) -> bool {
         match &self.subscribed_topics {
             Some(topics) => topics.contains(topic),
@@ -276,7 +276,7 @@ impl ClassicGroup {
         }
     }
 
-    /// From when an offset's retention counts; nothing, when offsets of the group do not expire now.
+    /// The time from which an offset's retention counts; `None` while offsets of the group do not expire.
     pub(super) fn retention_starts_ms(&self, commit_timestamp_ms: i64) -> Option<i64> {
         if self.protocol_type.is_none() {
             return Some(commit_timestamp_ms);
@@ -290,7 +290,7 @@ impl ClassicGroup {
         }
     }
 
-    /// The group in a list.
+    /// The group's entry in ListGroups.
     pub(super) fn list(&self) -> ListedGroup {
         ListedGroup {
             group_id: self.id.to_string(),
@@ -300,7 +300,7 @@ impl ClassicGroup {
         }
     }
 
-    /// The group in detail.
+    /// The group's entry in DescribeGroups.
     pub(super) fn describe(&self) -> DescribedGroup {
         let protocol = self.protocol_name.as_deref();
         let is_stable = self.state == GroupState::Stable;
@@ -315,7 +315,7 @@ impl ClassicGroup {
         }
     }
 
-    /// Checks that a request comes from the member it names: otherwise it is unknown or fenced.
+    /// Checks that a request comes from the member it names. Otherwise the member is unknown or fenced.
     pub(super) fn validate_member(&self, id: &str, instance_id: Option<&str>) -> Result<(), MembershipError> {
         if let Some(instance_id) = instance_id {
             match self.static_members.get(instance_id) {
@@ -327,7 +327,7 @@ impl ClassicGroup {
         if self.members.contains_key(id) { Ok(()) } else { Err(MembershipError::UnknownMember) }
     }
 
-    /// Whether this member may commit offsets.
+    /// Checks that this member may commit offsets.
     pub(super) fn validate_commit(
         &self,
         member_id: &str,
@@ -354,7 +354,7 @@ impl ClassicGroup {
         Ok(())
     }
 
-    /// A member is alive: its session starts over.
+    /// Restarts the session of a member.
     pub(super) fn touch(&mut self, timers: &mut Timers, now_ms: i64, id: &str) {
         let group = &self.id;
         if let Some(member) = self.members.get_mut(id) {
@@ -373,7 +373,8 @@ impl ClassicGroup {
         &mut self.refused_upgrades
     }
 
-    /// Starts the session of every member: the group was just loaded, and heartbeats went elsewhere before.
+    /// Starts the session of every member of a newly loaded group, whose heartbeats went to another broker
+    /// before.
     pub(super) fn start_sessions(&mut self, timers: &mut Timers, now_ms: i64) {
         for id in self.ids_in_order() {
             self.touch(timers, now_ms, &id);
@@ -389,7 +390,7 @@ impl ClassicGroup {
         }
     }
 
-    /// The members for which nothing would ever happen if they fell silent.
+    /// Members without any deadline, which would never be removed if they fell silent.
     #[cfg(test)]
     pub(super) fn without_deadline(&self) -> Vec<Arc<str>> {
         let ends = self.join_deadline.is_set();
@@ -418,7 +419,7 @@ impl ClassicGroup {
         waiting
     }
 
-    /// Adds a member to the books.
+    /// Adds a member and updates the counts.
     fn insert(&mut self, member: Member) {
         if let Some(instance_id) = &member.instance_id {
             self.static_members.insert(instance_id.clone(), member.id.clone());
@@ -454,7 +455,7 @@ impl ClassicGroup {
             cx.refuse_sync(ticket, MembershipError::UnknownMember);
         }
         if self.is_leader(id) {
-            // The join phase that follows finds another.
+            // The following join phase chooses another leader.
             self.leader = None;
         }
     }
@@ -483,7 +484,8 @@ impl ClassicGroup {
         self.state_since_ms = Some(wall_ms);
     }
 
-    /// The topics that all members together subscribe to; `None` unless all are consumers with a known subscription.
+    /// The topics that all members together subscribe to; `None` unless all are consumers with a known
+    /// subscription.
     fn topics_of_members(&self) -> Option<BTreeSet<String>> {
         if !self.is_of_consumers() {
             return None;

@@ -1,4 +1,4 @@
-//! Clients of requests.
+//! The client that sent a request.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -7,14 +7,14 @@ use std::sync::Arc;
 /// The sender of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientInfo {
-    /// The client id: the prefix of generated member ids.
+    /// The client id, used as prefix of generated member ids.
     pub client_id: String,
-    /// Its address, as Kafka writes it into the group's records: `/192.0.2.1`.
+    /// The client's address as in the group's records of Kafka: `/192.0.2.1`.
     pub client_host: String,
 }
 
 impl ClientInfo {
-    /// A client at an address, written as Java writes one.
+    /// A client and its address in Java's notation.
     pub fn new(client_id: Option<&str>, address: IpAddr) -> ClientInfo {
         let client_host = match address.to_canonical() {
             IpAddr::V4(address) => format!("/{address}"),
@@ -29,7 +29,7 @@ impl ClientInfo {
 
 type MayDescribe = dyn Fn(&str, usize) -> bool + Send + Sync;
 
-/// Which topics the sender of a request may describe: others do not match its regular expressions.
+/// The topics that the sender of a request may describe. Other topics do not match its regular expressions.
 #[derive(Clone)]
 pub struct TopicFilter(Arc<MayDescribe>);
 
@@ -40,12 +40,12 @@ impl fmt::Debug for TopicFilter {
 }
 
 impl TopicFilter {
-    /// A filter that asks this for a topic, with the number of expressions that match it.
+    /// A filter by `may_describe`, which gets a topic and the number of expressions that match it.
     pub fn new(may_describe: impl Fn(&str, usize) -> bool + Send + Sync + 'static) -> TopicFilter {
         TopicFilter(Arc::new(may_describe))
     }
 
-    /// Whether a topic may be described.
+    /// True if a topic may be described.
     pub(super) fn may_describe(&self, topic: &str, matching: usize) -> bool {
         (self.0)(topic, matching)
     }

@@ -1,22 +1,22 @@
-//! The settings that groups obey (Kafka's `GroupCoordinatorConfig`), in the units in which groups count.
+//! The settings of groups (Kafka's `GroupCoordinatorConfig`), in the units that groups use.
 
 use super::assignor::ServerAssignor;
 use std::time::Duration;
 use thalweg_config::{BrokerConfig, ConsumerGroupKeys, ShareGroupKeys, StreamsGroupKeys};
 use thalweg_record::Compression;
 
-/// How groups behave. Each field names the property it holds.
+/// Settings of all groups. Each field names the property it holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupConfig {
     /// `group.min.session.timeout.ms`.
     pub session_timeout_ms_min: i32,
     /// `group.max.session.timeout.ms`.
     pub session_timeout_ms_max: i32,
-    /// `group.initial.rebalance.delay.ms`: how long an empty group waits for more members before it rebalances.
+    /// `group.initial.rebalance.delay.ms`: time an empty group waits for more members before it rebalances.
     pub initial_rebalance_delay_ms: i32,
     /// `group.max.size`: members of one group.
     pub group_size_max: usize,
-    /// How long a new member may wait for its first rebalance without heartbeats. Not a property in Kafka either.
+    /// Maximum wait of a new member for its first rebalance without heartbeats. A constant in Kafka too.
     pub new_member_join_timeout_ms: i32,
     /// `offset.metadata.max.bytes`, which Kafka compares with UTF-16 units.
     pub offset_metadata_len_max: usize,
@@ -24,24 +24,24 @@ pub struct GroupConfig {
     pub offsets_retention_ms: i64,
     /// `offsets.retention.check.interval.ms`.
     pub offsets_retention_check_interval_ms: i64,
-    /// `offsets.commit.timeout.ms`: how long a write waits for its acknowledgement.
+    /// `offsets.commit.timeout.ms`: maximum wait of a write for its acknowledgement.
     pub commit_timeout_ms: i64,
     /// `offsets.topic.num.partitions`: partitions of `__consumer_offsets` until the topic exists.
     pub offsets_topic_partitions: i32,
     /// `offsets.topic.compression.codec`.
     pub offsets_topic_compression: Compression,
-    /// Groups of the consumer protocol.
+    /// Settings of groups of the consumer protocol.
     pub consumer: ConsumerGroupConfig,
-    /// Share groups.
+    /// Settings of share groups.
     pub share: ShareGroupConfig,
-    /// Streams groups.
+    /// Settings of streams groups.
     pub streams: StreamsGroupConfig,
 }
 
-/// How streams groups behave. Each field names the property it holds.
+/// Settings of streams groups. Each field names the property it holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamsGroupConfig {
-    /// What each group may have its own of.
+    /// Settings that a group may override.
     pub times: StreamsGroupTimes,
     /// `group.streams.max.size`: members of one group.
     pub group_size_max: usize,
@@ -54,21 +54,21 @@ pub struct StreamsGroupTimes {
     pub session_timeout_ms: i32,
     /// `group.streams.heartbeat.interval.ms`, or the group's `streams.heartbeat.interval.ms`.
     pub heartbeat_interval_ms: i32,
-    /// `group.streams.assignment.interval.ms`, or the group's `streams.assignment.interval.ms`: from one target
-    /// assignment to the next.
+    /// `group.streams.assignment.interval.ms`, or the group's `streams.assignment.interval.ms`: minimum time
+    /// between two target assignments.
     pub assignment_interval_ms: i32,
-    /// `group.streams.initial.rebalance.delay.ms`, or the group's `streams.initial.rebalance.delay.ms`: how long a new
-    /// group waits for more members.
+    /// `group.streams.initial.rebalance.delay.ms`, or the group's `streams.initial.rebalance.delay.ms`: time
+    /// a new group waits for more members.
     pub initial_rebalance_delay_ms: i32,
-    /// `group.streams.num.standby.replicas`, or the group's `streams.num.standby.replicas`: standby tasks for each task
-    /// with state.
+    /// `group.streams.num.standby.replicas`, or the group's `streams.num.standby.replicas`: standby tasks for
+    /// each task with state.
     pub standby_replicas: usize,
 }
 
-/// How share groups behave. Each field names the property it holds.
+/// Settings of share groups. Each field names the property it holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShareGroupConfig {
-    /// What each group may have its own of.
+    /// Settings that a group may override.
     pub times: ShareGroupTimes,
     /// `group.share.max.size`: members of one group.
     pub group_size_max: usize,
@@ -83,15 +83,15 @@ pub struct ShareGroupTimes {
     pub session_timeout_ms: i32,
     /// `group.share.heartbeat.interval.ms`, or the group's `share.heartbeat.interval.ms`.
     pub heartbeat_interval_ms: i32,
-    /// `group.share.assignment.interval.ms`, or the group's `share.assignment.interval.ms`: from one target assignment to
-    /// the next.
+    /// `group.share.assignment.interval.ms`, or the group's `share.assignment.interval.ms`: minimum time
+    /// between two target assignments.
     pub assignment_interval_ms: i32,
 }
 
-/// How consumer groups behave. Each field names the property it holds.
+/// Settings of consumer groups. Each field names the property it holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConsumerGroupConfig {
-    /// What each group may have its own of.
+    /// Settings that a group may override.
     pub times: ConsumerGroupTimes,
     /// `group.consumer.max.size`: members of one group.
     pub group_size_max: usize,
@@ -110,12 +110,12 @@ pub struct ConsumerGroupTimes {
     pub session_timeout_ms: i32,
     /// `group.consumer.heartbeat.interval.ms`, or the group's `consumer.heartbeat.interval.ms`.
     pub heartbeat_interval_ms: i32,
-    /// `group.consumer.assignment.interval.ms`, or the group's `consumer.assignment.interval.ms`: from one target
-    /// assignment to the next.
+    /// `group.consumer.assignment.interval.ms`, or the group's `consumer.assignment.interval.ms`: minimum
+    /// time between two target assignments.
     pub assignment_interval_ms: i32,
 }
 
-/// Which way groups with members may change their protocol.
+/// The directions in which a group with members may change its protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Migration {
     /// From classic to consumer.
@@ -125,12 +125,12 @@ pub struct Migration {
 }
 
 impl Migration {
-    /// Whether groups keep their protocol as long as they have members.
+    /// True if groups keep their protocol as long as they have members.
     pub fn is_off(self) -> bool {
         !self.upgrades && !self.downgrades
     }
 
-    /// A value of the property, in any case.
+    /// Parses a value of the property. Case does not matter.
     fn of_policy(policy: &str) -> Migration {
         let is = |name: &str| policy.eq_ignore_ascii_case(name);
         let both = is("bidirectional");
@@ -138,7 +138,7 @@ impl Migration {
     }
 }
 
-/// Kafka's coordinator has it as a constant.
+/// A constant of Kafka's coordinator.
 const NEW_MEMBER_JOIN_TIMEOUT_MS: i32 = 5 * 60 * 1_000;
 
 impl From<&BrokerConfig> for GroupConfig {

@@ -1,8 +1,8 @@
-//! A consumer group of KIP-848 (`ConsumerGroup`), which the coordinator assigns partitions to: its state, and how it
-//! follows from records.
+//! A consumer group of KIP-848 (`ConsumerGroup`), whose coordinator assigns partitions: its state, and the
+//! changes of state by records.
 //!
 //! ```text
-//! heartbeat ──► heartbeat    what the member says; a change raises the group epoch
+//! heartbeat ──► heartbeat    the member's description; a change raises the group epoch
 //!                 target     a target assignment for that epoch, by an assignor
 //!                 reconcile  the member's next step towards its target
 //!                    │
@@ -10,11 +10,11 @@
 //!                 records ──► the log ──► apply: the group's state, here and wherever the log is loaded
 //! ```
 //!
-//! A decision changes nothing but the group's deadlines: it returns records, and the group changes when they are in the
-//! log. So a group that is loaded is the same as one that has been there all the time. A heartbeat that changes nothing
-//! looks at its member only, and leaves no record.
+//! A decision changes nothing but the group's deadlines: it returns records, and the group changes when they
+//! are in the log. A loaded group therefore equals a group that was in memory all the time. A heartbeat
+//! without a change looks at its member only, and leaves no record.
 //!
-//! Members of the classic protocol may be in the group (`classic`), and the whole group may change its kind
+//! Members of the classic protocol may be in the group (`classic`), and the whole group may change its type
 //! (`migration`).
 
 mod apply;
@@ -58,13 +58,13 @@ pub(super) enum ConsumerGroupState {
     Empty,
     /// A new target assignment is due.
     Assigning,
-    /// Members are on their way to the target assignment.
+    /// Members are moving to the target assignment.
     Reconciling,
     Stable,
 }
 
 impl ConsumerGroupState {
-    /// Kafka's name of it.
+    /// Kafka's name of the state.
     pub(super) fn name(self) -> &'static str {
         match self {
             ConsumerGroupState::Empty => "Empty",
@@ -75,7 +75,7 @@ impl ConsumerGroupState {
     }
 }
 
-/// What a decision looks at besides the group.
+/// Inputs of a group decision besides the group.
 pub(super) type Scene<'a> = super::scene::Scene<'a, ConsumerGroupTimes>;
 
 /// A consumer group.
@@ -88,21 +88,23 @@ pub(super) struct ConsumerGroup {
     /// The subscribed regular expressions, with the number of their members.
     regexes: BTreeMap<Arc<str>, usize>,
     resolved: BTreeMap<Arc<str>, Resolved>,
-    /// How many members ask for each assignor.
+    /// Number of members that request each assignor.
     assignors: BTreeMap<String, usize>,
-    /// How many members use the classic protocol, and how many of them follow each of its protocols.
+    /// Number of members of the classic protocol, and number of these that follow each classic protocol.
     classic_members: usize,
     classic_protocols: BTreeMap<String, usize>,
-    /// Which member owns a partition, or has not revoked it.
+    /// The member that owns a partition or has yet to revoke it.
     owners: HashMap<Uuid, HashMap<i32, Arc<str>>>,
-    /// Whether a record of before Kafka 4.1 has to be deleted.
+    /// True if a record from before Kafka 4.1 has to be deleted.
     has_partition_metadata: bool,
-    /// The epoch since which the hash of the topics is right; nothing when it has to be computed again.
+    /// The epoch since which the hash of the topics is current; `None` when the hash has to be computed
+    /// again.
     hashed_at: Cell<Option<i32>>,
-    /// Whether its regular expressions are being looked up.
+    /// True while the group's regular expressions are being resolved.
     is_resolving: Cell<bool>,
     deadlines: Deadlines,
-    /// Until when the group does not become a classic one, by the monotonic clock: the records were too large.
+    /// Monotonic time until which the group stays a consumer group because the records of a downgrade were
+    /// too large.
     downgrade_refused_until_ms: Option<i64>,
 }
 
@@ -127,7 +129,6 @@ impl ConsumerGroup {
         }
     }
 
-    /// Its state.
     pub(super) fn state(&self) -> ConsumerGroupState {
         if self.modern.members.is_empty() {
             ConsumerGroupState::Empty
@@ -141,12 +142,12 @@ impl ConsumerGroup {
         }
     }
 
-    /// How many members it has.
+    /// Number of members.
     pub(super) fn size(&self) -> usize {
         self.modern.members.len()
     }
 
-    /// The group in a list.
+    /// The group's entry in ListGroups.
     pub(super) fn list(&self) -> ListedGroup {
         ListedGroup {
             group_id: self.modern.id.to_string(),
@@ -156,12 +157,12 @@ impl ConsumerGroup {
         }
     }
 
-    /// Whether members read the topic.
+    /// True if members read the topic.
     pub(super) fn is_subscribed_to(&self, topic: &str) -> bool {
         self.subscribers.contains_key(topic)
     }
 
-    /// All that follows from its records.
+    /// The whole state that follows from the group's records.
     #[cfg(test)]
     pub(super) fn picture(&self) -> String {
         let owners: BTreeMap<_, BTreeMap<_, _>> =
@@ -178,12 +179,12 @@ impl ConsumerGroup {
         format!("{epochs:?}\n{counts:?}\n{classic:?}\n{owners:?}\n{members:#?}")
     }
 
-    /// The topics have changed: the next heartbeat looks at them.
+    /// Marks the topics as changed: the next heartbeat reads them.
     pub(super) fn refresh_topics(&mut self) {
         self.hashed_at.set(None);
     }
 
-    /// The deadlines of its members.
+    /// Deadlines of the group's members.
     pub(super) fn deadlines(&mut self) -> &mut Deadlines {
         &mut self.deadlines
     }
@@ -229,7 +230,7 @@ impl ConsumerGroup {
         ConsumerRecord::PartitionMetadata(key, None).into()
     }
 
-    /// The record of a regular expression with its topics, or of one that is gone.
+    /// The record of a regular expression with its topics, or its tombstone.
     fn regex_record(
         &self,
         regex: &str,
@@ -242,7 +243,8 @@ impl ConsumerGroup {
         ConsumerRecord::RegularExpression(key, value).into()
     }
 
-    /// Tombstones for the targets of members whose own records are lost: their partitions would seem to be assigned.
+    /// Tombstones for the targets of members whose own records are lost: the partitions of these targets
+    /// would seem assigned.
     pub(super) fn stray_target_tombstones(&self) -> Vec<CoordinatorRecord> {
         let mut records = Vec::new();
         self.modern
@@ -256,14 +258,14 @@ impl ConsumerGroup {
         self.tombstones_with(|id| id, records);
     }
 
-    /// The same, where a member has another id by records that come before.
+    /// The records that delete the group after earlier records have renamed a member.
     fn tombstones_with<'a>(
         &'a self,
         renamed: impl Fn(&'a str) -> &'a str,
         records: &mut Vec<CoordinatorRecord>,
     ) {
         let ids = || self.modern.members.keys().map(|id| renamed(id));
-        // Kafka refuses another order on replay.
+        // Kafka rejects any other order on replay.
         records.extend(
             ids().map(|id| ConsumerRecord::Current(member::current_key(&self.modern.id, id), None).into()),
         );
@@ -281,7 +283,7 @@ impl ConsumerGroup {
         records.push(ConsumerRecord::Group(self.group_key(), None).into());
     }
 
-    /// What a member may commit.
+    /// The partitions that a member may commit.
     pub(super) fn commits<'a>(&'a self, commit: &Commit<'_>) -> Result<MayCommit<'a>, MembershipError> {
         if commit.is_of_no_member(self.modern.members.is_empty()) {
             return Ok(MayCommit::Any);
@@ -294,7 +296,7 @@ impl ConsumerGroup {
         commit.by_member(member.epoch, stale(member), assigned_at)
     }
 
-    /// Whether this member may read offsets.
+    /// Checks that this member may read offsets.
     pub(super) fn validate_fetch(&self, member_id: Option<&str>, epoch: i32) -> Result<(), MembershipError> {
         let member = |id: &str| self.modern.members.get(id).map(|member| (member.epoch, stale(member)));
         validate_fetch(member_id, epoch, member)

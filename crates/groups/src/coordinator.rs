@@ -1,5 +1,5 @@
-//! The broker's interface to the group coordinator. It makes no decisions about groups: it passes requests to their
-//! shards, and formats answers for each version.
+//! The broker's interface to the group coordinator. This layer makes no decisions about groups: it passes
+//! requests to the groups' shards, and formats answers for each version.
 
 mod admin;
 mod bounds;
@@ -29,8 +29,8 @@ use tokio::runtime::Handle;
 
 /// The group coordinator of this broker: a function for each API, and for elections and deletions.
 ///
-/// Requests are checked for their form and answered here; authorisation is the caller's. Each function formats its
-/// answer for the given version.
+/// Requests are checked for their form and answered here; authorization is left to the caller. Each function
+/// formats its answer for the given version.
 pub struct GroupCoordinator {
     shards: Shards<Shard>,
 }
@@ -54,33 +54,34 @@ impl GroupCoordinator {
         GroupCoordinator { shards: Shards::new(Arc::new(context), log, clock, disk) }
     }
 
-    /// The partition of `__consumer_offsets` that a group belongs to. The topic counts, and not the setting, which
-    /// may have been another when the topic was made.
+    /// The partition of `__consumer_offsets` that a group belongs to. The partition count is the topic's; the
+    /// setting may have changed since the topic was created.
     pub fn partition_for(&self, group_id: &str) -> PartitionIndex {
         let partitions = self.topics().offsets_partition_count();
         partition_for(group_id, partitions.unwrap_or(self.config().offsets_topic_partitions))
     }
 
-    /// This broker leads a partition of `__consumer_offsets`. Its groups are loaded in the background; until then
-    /// their requests get a retriable error.
+    /// Handles the election of this broker as leader of a partition of `__consumer_offsets`. The partition's
+    /// groups are loaded in the background; until then their requests get a retriable error.
     pub fn on_elected(&self, partition: PartitionIndex, leader_epoch: i32) {
         self.shards.elected(partition, leader_epoch);
     }
 
-    /// This broker no longer leads the partition, or not in this epoch: waiting requests are redirected. Without an
-    /// epoch, the partition is deleted.
+    /// Handles the loss of leadership of a partition, or of this epoch: waiting requests are redirected.
+    /// Without an epoch, the partition is deleted.
     pub fn on_resigned(&self, partition: PartitionIndex, leader_epoch: Option<i32>) {
         self.shards.resigned(partition, leader_epoch);
     }
 
-    /// Topics are gone: offsets that were committed for them go too.
+    /// Deletes the offsets committed for deleted topics.
     pub fn on_topics_deleted(&self, topics: &[DeletedTopic]) {
         for cell in self.shards.all() {
             cell.turn(|shard, _| shard.topics_deleted(topics));
         }
     }
 
-    /// A producer's transaction ends in a partition: the marker is written, and answered when it is acknowledged.
+    /// Ends a producer's transaction in a partition: writes the marker, and answers once the marker is
+    /// acknowledged.
     pub async fn complete_transaction(
         &self,
         partition: PartitionIndex,
@@ -97,16 +98,16 @@ impl GroupCoordinator {
         }
     }
 
-    /// Topics were created or deleted, or have other partitions or racks: groups that depend on them look at them again.
-    /// `are_some_new` says whether one was created.
+    /// Handles created and deleted topics and changed partitions or racks: the groups that depend on these
+    /// topics read them again. `are_some_new` is true if a topic was created.
     pub fn on_topics_changed(&self, topics: &[String], are_some_new: bool) {
         for cell in self.shards.all() {
             cell.turn(|shard, _| shard.topics_changed(topics, are_some_new));
         }
     }
 
-    /// Sets the times of consumer groups: the broker's, and those of groups that have their own. They take effect with the
-    /// next heartbeat of a member.
+    /// Sets the times of consumer groups: the broker's defaults, and those of groups with overrides. New
+    /// times take effect with the next heartbeat of a member.
     pub fn set_consumer_group_times(
         &self,
         default: ConsumerGroupTimes,
@@ -115,7 +116,7 @@ impl GroupCoordinator {
         self.shards.shared().set_times(default, by_group);
     }
 
-    /// The same, of share groups.
+    /// Sets the times of share groups in the same way.
     pub fn set_share_group_times(
         &self,
         default: ShareGroupTimes,
@@ -124,7 +125,7 @@ impl GroupCoordinator {
         self.shards.shared().set_share_times(default, by_group);
     }
 
-    /// The same, of streams groups.
+    /// Sets the times of streams groups in the same way.
     pub fn set_streams_group_times(
         &self,
         default: StreamsGroupTimes,
@@ -142,24 +143,24 @@ impl GroupCoordinator {
         &*self.shards.shared().topics
     }
 
-    /// Whether the groups of a partition are loaded.
+    /// True if the groups of a partition are loaded.
     pub fn is_loaded(&self, partition: PartitionIndex) -> bool {
         self.shards.is_loaded(partition)
     }
 
-    /// Runs what is due in all shards. [`GroupCoordinator::run`] calls it in time.
+    /// Runs due work in all shards. [`GroupCoordinator::run`] calls this function in time.
     pub fn tick(&self) {
         self.shards.tick();
     }
 
-    /// Runs due work in time, as long as it is polled.
+    /// Runs due work in time, as long as the future is polled.
     pub async fn run(&self) {
         loop {
             self.shards.sleep().await;
         }
     }
 
-    /// Lets every shard go: the broker stops.
+    /// Closes every shard when the broker stops.
     pub fn shutdown(&self) {
         self.shards.shutdown();
     }
@@ -174,7 +175,7 @@ impl GroupCoordinator {
         self.shards.load_figures()
     }
 
-    /// Looks at the acknowledged state of a group, without a turn.
+    /// Reads the acknowledged state of a group, without a turn.
     fn read<R>(
         &self,
         group_id: &str,

@@ -1,4 +1,4 @@
-//! When members of a group whose coordinator assigns have to be heard of, and what they have to be done with by then.
+//! Deadlines of the members of a group whose coordinator assigns: for heartbeats, revocation, join and sync.
 
 use super::timers::{Deadline, Timer, Timers, Watch};
 use std::sync::Arc;
@@ -7,28 +7,28 @@ use thalweg_hash::HashMap;
 /// A change of a member's deadlines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
-    /// It was heard of: its session lasts this long.
+    /// The member sent a heartbeat: its session lasts this long.
     Session(i32),
-    /// It has this long to revoke partitions, while it stays at this epoch.
+    /// The member has this long to revoke partitions, while it stays at this epoch.
     Revocation { epoch: i32, timeout_ms: i32 },
-    /// It has revoked them.
+    /// The member has revoked its partitions.
     Revoked,
-    /// It has this long to join again, from the first time that it was asked to.
+    /// The member has this long to join again, counted from the first request to do so.
     Join(i32),
-    /// It has joined, and has this long to ask for its assignment.
+    /// The member has joined, and has this long to request its assignment.
     Joined(i32),
-    /// It has asked.
+    /// The member has requested its assignment.
     Synced,
 }
 
-/// From one attempt to remove a member to the next.
+/// Interval between attempts to remove a member.
 const RETRY_MS: i64 = 500;
 
 #[derive(Debug, Default)]
 struct OfMember {
     session: Deadline,
     revocation: Deadline,
-    /// The epoch that the member is to leave.
+    /// The epoch that the member has to leave by the revocation deadline.
     revocation_epoch: i32,
     join: Deadline,
     joins: bool,
@@ -54,19 +54,19 @@ pub(super) struct Deadlines {
 }
 
 impl Deadlines {
-    /// Of a group without members.
+    /// The deadlines of a group without members.
     pub(super) fn new(group: Arc<str>) -> Deadlines {
         Deadlines { group, members: HashMap::default() }
     }
 
-    /// A member joins: it has deadlines from now on.
+    /// Adds a member, without deadlines yet.
     pub(super) fn add(&mut self, member: &Arc<str>) {
         if !self.members.contains_key(member) {
             self.members.insert(member.clone(), OfMember::default());
         }
     }
 
-    /// Changes a member's deadlines, if it is a member.
+    /// Changes the deadlines of a member; ignored for an unknown id.
     pub(super) fn change(&mut self, timers: &mut Timers, now_ms: i64, id: &Arc<str>, change: Change) {
         let Some(member) = self.members.get_mut(id) else { return };
         let group = &self.group;
@@ -94,7 +94,7 @@ impl Deadlines {
         }
     }
 
-    /// Whether a deadline of a member has passed. `epoch` is the member's.
+    /// True if a deadline of a member has passed. `epoch` is the member's current epoch.
     pub(super) fn is_over(&mut self, timers: &mut Timers, timer: Timer, now_ms: i64, epoch: i32) -> bool {
         let Timer::Member(_, id, watch) = &timer else { return false };
         let (id, watch) = (id.clone(), *watch);
@@ -106,21 +106,21 @@ impl Deadlines {
         is_over && (watch != Watch::Revocation || member.revocation_epoch == epoch)
     }
 
-    /// A member is about to be removed because a deadline is over. If that cannot be written, it is tried again.
+    /// Sets a deadline again before a member is removed, so that a failed write of the removal is retried.
     pub(super) fn retry(&mut self, timers: &mut Timers, now_ms: i64, id: &Arc<str>, watch: Watch) {
         let Some(member) = self.members.get_mut(id) else { return };
         let timer = Timer::Member(self.group.clone(), id.clone(), watch);
         timers.set(member.deadline(watch), now_ms.saturating_add(RETRY_MS), || timer);
     }
 
-    /// The members whose session never ends.
+    /// Members whose session never ends.
     #[cfg(test)]
     pub(super) fn without_session(&self) -> Vec<Arc<str>> {
         let members = self.members.iter().filter(|(_, member)| !member.session.is_set());
         members.map(|(id, _)| id.clone()).collect()
     }
 
-    /// A member is gone.
+    /// Removes a member and cancels its deadlines.
     pub(super) fn remove(&mut self, timers: &mut Timers, id: &str) {
         if let Some(mut member) = self.members.remove(id) {
             for deadline in [&mut member.session, &mut member.revocation, &mut member.join, &mut member.sync]
@@ -130,7 +130,7 @@ impl Deadlines {
         }
     }
 
-    /// The group is gone.
+    /// Removes all members and cancels their deadlines.
     pub(super) fn clear(&mut self, timers: &mut Timers) {
         let ids: Vec<Arc<str>> = self.members.keys().cloned().collect();
         for id in ids {

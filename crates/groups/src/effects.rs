@@ -20,7 +20,7 @@ pub(super) struct Context<'a> {
     pub(super) effects: Effects,
 }
 
-/// The decisions.
+/// Output of a group's decision.
 #[derive(Debug, Default)]
 pub(super) struct Effects {
     pub(super) answers: Vec<(Ticket, Answer)>,
@@ -28,16 +28,16 @@ pub(super) struct Effects {
     pub(super) write: Option<(CoordinatorRecord, Completion)>,
 }
 
-/// Runs when a group's record is acknowledged, or fails.
+/// Work to do when a group's record is acknowledged or fails.
 #[derive(Debug)]
 pub(super) enum Completion {
-    /// The group exists. If it cannot be written, the join that made it fails.
+    /// A new group. If its record cannot be written, the join that created the group fails.
     NewGroup { group: Arc<str>, ticket: Ticket },
-    /// The last member is gone.
+    /// A group that lost its last member.
     EmptyGroup { group: Arc<str> },
-    /// Sends the leader's assignment to the members, if it is still for their generation.
+    /// Sends the leader's assignment to the members, if the generation is still current.
     Assignment { group: Arc<str>, generation: i32, leader: Arc<str>, assignment: HashMap<String, Bytes> },
-    /// A static member returned under a new id, and replaces the old one.
+    /// Replaces a static member after its return under a new id.
     StaticMember(Box<StaticMember>),
 }
 
@@ -52,12 +52,12 @@ pub(super) struct StaticMember {
     pub(super) new_id: Arc<str>,
     /// The leader before the return.
     pub(super) leader: Option<Arc<str>>,
-    /// Its previous terms.
+    /// The member's previous terms.
     pub(super) terms: Terms,
 }
 
 impl Completion {
-    /// The group that it is about.
+    /// The group of the record.
     pub(super) fn group(&self) -> &Arc<str> {
         match self {
             Completion::NewGroup { group, .. }
@@ -94,7 +94,7 @@ impl Context<'_> {
         self.answer_sync(ticket, sync_error(error));
     }
 
-    /// The moment `timeout_ms` from now, by the clock of the timers.
+    /// The monotonic time `timeout_ms` from now.
     pub(super) fn after(&self, timeout_ms: i32) -> i64 {
         self.now.monotonic_ms.saturating_add(i64::from(timeout_ms.max(0)))
     }

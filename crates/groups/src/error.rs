@@ -3,7 +3,7 @@
 use thalweg_shard::{RequestError, Unavailable, WriteError};
 use thalweg_wire::ErrorCode;
 
-/// Why a member, or a client that wants to be one, is refused.
+/// Why the request of a member or a joining client is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum MembershipError {
     /// The group has no name.
@@ -18,13 +18,13 @@ pub(super) enum MembershipError {
     /// The group has no room for another member.
     #[error("The group is full")]
     GroupFull,
-    /// The member is to join again, with the id in the answer (KIP-394).
+    /// The member has to join again with the id in the answer (KIP-394).
     #[error("The member has to join with its new id")]
     MemberIdRequired,
     /// The group has no such member.
     #[error("The group has no such member")]
     UnknownMember,
-    /// Another member has taken the static member's place.
+    /// Another member has taken over the instance id.
     #[error("Another member has the instance id")]
     FencedInstance,
     /// A static member uses an id that was given to a dynamic one.
@@ -36,10 +36,10 @@ pub(super) enum MembershipError {
     /// The member of a consumer group is at another epoch.
     #[error("The member is at another epoch")]
     StaleEpoch,
-    /// A member of the consumer protocol commits by a version that has no member epoch.
+    /// A member of the consumer protocol commits by a version without member epochs.
     #[error("Members of the consumer protocol commit by version 9 or later")]
     OldCommit,
-    /// The group rebalances: the member is to join again.
+    /// The group rebalances: the member has to join again.
     #[error("The group rebalances")]
     RebalanceInProgress,
     /// The group did not get the request, or could not be written.
@@ -60,7 +60,7 @@ impl From<WriteError> for MembershipError {
 }
 
 impl MembershipError {
-    /// Kafka's code for it.
+    /// Kafka's error code.
     pub(super) fn code(self) -> ErrorCode {
         match self {
             MembershipError::InvalidGroupId => ErrorCode::InvalidGroupId,
@@ -83,10 +83,10 @@ impl MembershipError {
 /// Why an offset is not committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum CommitError {
-    /// Only members of the group may commit, in its generation.
+    /// The committer is not a member of the group in its generation.
     #[error(transparent)]
     Membership(#[from] MembershipError),
-    /// A member of a group that does not exist.
+    /// The commit names a member of a group that does not exist.
     #[error("The group does not exist")]
     UnknownGroup,
     /// The client's metadata for the offset is too long.
@@ -95,7 +95,7 @@ pub(super) enum CommitError {
 }
 
 impl CommitError {
-    /// Kafka's code for it.
+    /// Kafka's error code.
     pub(super) fn code(self) -> ErrorCode {
         match self {
             CommitError::Membership(error) => error.code(),
@@ -105,13 +105,13 @@ impl CommitError {
     }
 }
 
-/// Why a group, or its offsets, are not shown.
+/// Why a group or its offsets are not shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ViewError {
     /// The group did not get the request.
     #[error(transparent)]
     Request(#[from] RequestError),
-    /// The answer has no room for it.
+    /// The answer has no room for the group.
     #[error("The answer is full")]
     AnswerFull,
 }
@@ -123,7 +123,7 @@ impl From<Unavailable> for ViewError {
 }
 
 impl ViewError {
-    /// Kafka's code for it.
+    /// Kafka's error code.
     pub(super) fn code(self) -> ErrorCode {
         match self {
             ViewError::Request(error) => error.code(),

@@ -11,7 +11,7 @@ pub(super) enum HeartbeatError {
     /// A field of the request has no sensible value.
     #[error("{0}")]
     Invalid(&'static str),
-    /// The broker has no assignor of that name.
+    /// The broker has no assignor with this name.
     #[error("Assignor {asked} is not offered by this broker, which has: {offered}")]
     UnsupportedAssignor {
         /// The name in the request.
@@ -19,13 +19,12 @@ pub(super) enum HeartbeatError {
         /// The names in `group.consumer.assignors`.
         offered: String,
     },
-    /// There is no consumer group of that name, and the request makes none.
+    /// The group does not exist, and the request does not create it.
     #[error("There is no consumer group {0}")]
     NoGroup(String),
-    /// A classic group has the name, and may not become a consumer group.
+    /// A classic group has this name, and may not become a consumer group.
     #[error("Group {group} is a classic group and stays one: {reason}")]
     NotUpgraded {
-        /// The group.
         group: String,
         /// The setting, or the members' protocol, that prevents it.
         reason: &'static str,
@@ -33,7 +32,7 @@ pub(super) enum HeartbeatError {
     /// The group has `group.consumer.max.size` members.
     #[error("The group has {max} members, the most that group.consumer.max.size allows")]
     Full {
-        /// The setting.
+        /// Value of the setting.
         max: usize,
     },
     /// The group has no such member.
@@ -45,30 +44,28 @@ pub(super) enum HeartbeatError {
     /// Another member has the instance id.
     #[error("Member {owner} has taken over instance id {instance}")]
     FencedInstance {
-        /// The instance id.
         instance: String,
-        /// The member that has it.
+        /// The member that owns the instance id.
         owner: String,
     },
     /// Another member has the instance id, and has not left.
     #[error("Member {owner} has instance id {instance} and has not left the group")]
     UnreleasedInstance {
-        /// The instance id.
         instance: String,
-        /// The member that has it.
+        /// The member that owns the instance id.
         owner: String,
     },
-    /// The member's epoch is another.
+    /// The member is at another epoch.
     #[error(
         "The member is at epoch {actual}, not {received}: it has to give up its partitions and join again"
     )]
     FencedEpoch {
-        /// The request's.
+        /// Epoch in the request.
         received: i32,
-        /// The group's.
+        /// Current epoch of the member.
         actual: i32,
     },
-    /// The member's state is one that only a later version knows.
+    /// The member's state belongs to a later version.
     #[error("The member's state is unknown to this version: it has to give up its partitions and join again")]
     UnknownState,
     /// The regular expression cannot be compiled.
@@ -92,7 +89,7 @@ impl From<WriteError> for HeartbeatError {
 }
 
 impl HeartbeatError {
-    /// Kafka's code for it.
+    /// Kafka's error code.
     pub(super) fn code(&self) -> ErrorCode {
         match self {
             HeartbeatError::Invalid(_) => ErrorCode::InvalidRequest,
@@ -110,7 +107,7 @@ impl HeartbeatError {
         }
     }
 
-    /// The refusal.
+    /// The answer to the refused heartbeat.
     pub(super) fn response(&self) -> ConsumerGroupHeartbeatResponse {
         ConsumerGroupHeartbeatResponse {
             error_code: self.code().code(),

@@ -1,4 +1,4 @@
-//! A group of any kind.
+//! A group of any type.
 
 use super::classic::{ClassicGroup, GroupState, Waiting};
 use super::commits::{Commit, MayCommit};
@@ -14,11 +14,11 @@ use thalweg_wire::request::list_groups_response::ListedGroup;
 /// A group.
 #[derive(Debug)]
 pub(super) enum Group {
-    /// Its members agree on an assignment among themselves.
+    /// A group whose members agree on an assignment among themselves.
     Classic(Box<ClassicGroup>),
-    /// The coordinator assigns (KIP-848).
+    /// A group whose coordinator assigns (KIP-848).
     Consumer(Box<ConsumerGroup>),
-    /// Its members share partitions (KIP-932).
+    /// A group whose members share partitions (KIP-932).
     Share(Box<ShareGroup>),
     /// The instances of a Kafka Streams application (KIP-1071).
     Streams(Box<StreamsGroup>),
@@ -113,7 +113,7 @@ impl Group {
         }
     }
 
-    /// The deadlines of its members, where each has several.
+    /// Deadlines of the group's members, for group types that keep several per member.
     pub(super) fn deadlines(&mut self) -> Option<&mut Deadlines> {
         match self {
             Group::Consumer(group) => Some(group.deadlines()),
@@ -122,7 +122,7 @@ impl Group {
         }
     }
 
-    /// What a member may commit, in groups whose coordinator assigns and that commit offsets.
+    /// The partitions that a member may commit; `None` for classic and share groups.
     pub(super) fn commits<'a>(
         &'a self,
         commit: &Commit<'_>,
@@ -134,7 +134,7 @@ impl Group {
         }
     }
 
-    /// Whether this member may read offsets.
+    /// Checks that this member may read offsets.
     pub(super) fn validate_fetch(&self, member_id: Option<&str>, epoch: i32) -> Result<(), MembershipError> {
         match self {
             Group::Consumer(group) => group.validate_fetch(member_id, epoch),
@@ -143,7 +143,7 @@ impl Group {
         }
     }
 
-    /// Whether the topic matters for what its members are assigned.
+    /// True if the topic matters for the group's assignment.
     pub(super) fn depends_on(&self, topic: &str) -> bool {
         match self {
             Group::Streams(group) => group.requires(topic),
@@ -151,7 +151,7 @@ impl Group {
         }
     }
 
-    /// The topics have changed: the next heartbeat looks at them.
+    /// Marks the topics as changed: the next heartbeat reads them.
     pub(super) fn refresh_topics(&mut self) {
         match self {
             Group::Classic(_) => {}
@@ -161,7 +161,7 @@ impl Group {
         }
     }
 
-    /// Kafka's name of its state.
+    /// Kafka's name of the group's state.
     pub(super) fn state_name(&self) -> &'static str {
         match self {
             Group::Classic(group) => group.state().name(),
@@ -171,7 +171,7 @@ impl Group {
         }
     }
 
-    /// Kafka's name of its kind.
+    /// Kafka's name of the group type.
     pub(super) fn kind_name(&self) -> &'static str {
         match self {
             Group::Classic(_) => "classic",
@@ -181,7 +181,7 @@ impl Group {
         }
     }
 
-    /// How many members it has.
+    /// Number of members.
     pub(super) fn size(&self) -> usize {
         match self {
             Group::Classic(group) => group.size(),
@@ -191,7 +191,7 @@ impl Group {
         }
     }
 
-    /// Whether it has no members.
+    /// True if the group has no members.
     pub(super) fn is_empty(&self) -> bool {
         match self {
             Group::Classic(group) => group.state() == GroupState::Empty,
@@ -201,18 +201,18 @@ impl Group {
         }
     }
 
-    /// Whether it can be deleted once it has no offsets: it has no members, and none are joining.
+    /// True if the group can be deleted once it has no offsets: it has no members, and none are joining.
     pub(super) fn is_abandoned(&self) -> bool {
         match self {
             Group::Classic(group) => group.is_abandoned(),
             Group::Consumer(group) => group.size() == 0,
             Group::Streams(group) => group.size() == 0,
-            // It has its offsets at the share coordinator, until it is deleted.
+            // The offsets of a share group are kept by the share coordinator until the group is deleted.
             Group::Share(_) => false,
         }
     }
 
-    /// Whether it is known which topics its members read.
+    /// True if the topics of the group's members are known.
     pub(super) fn is_of_consumers(&self) -> bool {
         match self {
             Group::Classic(group) => group.is_of_consumers(),
@@ -221,7 +221,7 @@ impl Group {
         }
     }
 
-    /// Whether its members read the topic.
+    /// True if the group's members read the topic.
     pub(super) fn is_subscribed_to(&self, topic: &str) -> bool {
         match self {
             Group::Classic(group) => group.is_subscribed_to(topic),
@@ -231,7 +231,7 @@ impl Group {
         }
     }
 
-    /// From when an offset's retention counts; nothing, when offsets of the group do not expire now.
+    /// The time from which an offset's retention counts; `None` while offsets of the group do not expire.
     pub(super) fn retention_starts_ms(&self, commit_timestamp_ms: i64) -> Option<i64> {
         match self {
             Group::Classic(group) => group.retention_starts_ms(commit_timestamp_ms),
@@ -240,7 +240,7 @@ impl Group {
         }
     }
 
-    /// The group in a list.
+    /// The group's entry in ListGroups.
     pub(super) fn list(&self) -> ListedGroup {
         match self {
             Group::Classic(group) => group.list(),
@@ -250,7 +250,7 @@ impl Group {
         }
     }
 
-    /// The records that delete it.
+    /// The records that delete the group.
     pub(super) fn tombstones(&self, id: &str, records: &mut Vec<CoordinatorRecord>) {
         match self {
             Group::Classic(_) => records.push(CoordinatorRecord::group_tombstone(id)),
@@ -260,10 +260,10 @@ impl Group {
         }
     }
 
-    /// Tombstones for what is left of members whose own records are lost.
+    /// Tombstones for the targets of members whose own records are lost.
     pub(super) fn stray_target_tombstones(&self) -> Vec<CoordinatorRecord> {
         match self {
-            // It has one record with all of it.
+            // A classic group has a single record.
             Group::Classic(_) => Vec::new(),
             Group::Consumer(group) => group.stray_target_tombstones(),
             Group::Share(group) => group.stray_target_tombstones(),
@@ -271,7 +271,7 @@ impl Group {
         }
     }
 
-    /// The members for which nothing would ever happen if they fell silent.
+    /// Members without any deadline, which would never be removed if they fell silent.
     #[cfg(test)]
     pub(super) fn without_deadline(&mut self) -> Vec<std::sync::Arc<str>> {
         match self {
@@ -282,7 +282,7 @@ impl Group {
         }
     }
 
-    /// Drops its deadlines, and returns waiting requests, joins first.
+    /// Drops the group's deadlines, and returns waiting requests, joins first.
     pub(super) fn dissolve(&mut self, timers: &mut Timers) -> Waiting {
         match self {
             Group::Classic(group) => group.dissolve(timers),

@@ -1,23 +1,23 @@
-//! The coordinator of groups of consumers: members, epochs, assignments and committed offsets.
+//! The group coordinator: members, epochs, assignments and committed offsets.
 //!
-//! Behaves as Kafka's `org.apache.kafka.coordinator.group` does for the classic protocol and the consumer protocol of
-//! KIP-848, for share groups (KIP-932) and for streams groups (KIP-1071).
+//! Compatible with Kafka's `org.apache.kafka.coordinator.group` for the classic protocol, the consumer
+//! protocol of KIP-848, share groups (KIP-932) and streams groups (KIP-1071).
 //!
 //! ```text
 //! GroupCoordinator   requests in the form of each version; the driver below it is `thalweg_shard`
 //!   Shard            all groups and offsets of one partition of `__consumer_offsets`: pure, no clock, no I/O
 //!     ClassicGroup   one group's membership and generations
 //!     ConsumerGroup  the same of a group that the coordinator assigns partitions to
-//!       assignor     how it does so
+//!       assignor     the algorithms of these assignments
 //!     ShareGroup     the same of a group whose members share partitions
 //!     StreamsGroup   the same of the instances of a Kafka Streams application, which are assigned tasks
-//!     OffsetStore    what the groups committed
+//!     OffsetStore    the committed offsets of the groups
 //!     Timers         every deadline of the shard, in one queue
 //! ```
 //!
-//! A request becomes a call on the shard, which changes its state, and leaves behind a [`Write`] for the log. The
-//! driver appends it under the shard's lock, so the log has the order in which the shard decided, and passes the
-//! offset to the shard. An answer is released when all earlier writes are acknowledged; reads
+//! A request becomes a call on the shard, which changes its state and leaves behind a [`Write`] for the log.
+//! The driver appends the write under the shard's lock, so the log has the order of the shard's decisions,
+//! and passes the offset to the shard. An answer is released when all earlier writes are acknowledged; reads
 //! ([`GroupCoordinator::offset_fetch`], list, describe) see only the acknowledged state.
 
 mod answer;

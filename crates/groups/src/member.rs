@@ -1,4 +1,4 @@
-//! One member of a group (`ClassicGroupMember`).
+//! A member of a classic group (`ClassicGroupMember`).
 
 use super::client::ClientInfo;
 use super::timers::Deadline;
@@ -10,17 +10,17 @@ use thalweg_wire::group::group_metadata_value::MemberMetadata;
 use thalweg_wire::request::JoinGroupRequest;
 use thalweg_wire::request::describe_groups_response::DescribedGroupMember;
 
-/// A protocol that a member can follow, with its metadata for it.
+/// A protocol that a member supports, with the member's metadata for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Protocol {
     pub(super) name: String,
     pub(super) metadata: Bytes,
 }
 
-/// A member's parameters of its join.
+/// The parameters in a member's join.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Terms {
-    /// In the order of its preference, each name once.
+    /// In the order of preference, each name once.
     pub(super) protocols: Vec<Protocol>,
     pub(super) rebalance_timeout_ms: i32,
     pub(super) session_timeout_ms: i32,
@@ -51,14 +51,14 @@ impl Terms {
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) id: Arc<str>,
-    /// The name that stays when a static member restarts (KIP-345).
+    /// The name that a static member keeps across restarts (KIP-345).
     pub(super) instance_id: Option<String>,
     pub(super) client: ClientInfo,
     pub(super) terms: Terms,
     pub(super) assignment: Bytes,
-    /// Its place in the order of joining.
+    /// The member's place in the order of joining.
     pub(super) place: u64,
-    /// Whether it waits for its first rebalance.
+    /// True while the member waits for its first rebalance.
     pub(super) is_new: bool,
     pub(super) awaiting_join: Option<Ticket>,
     pub(super) awaiting_sync: Option<Ticket>,
@@ -66,7 +66,7 @@ pub(super) struct Member {
 }
 
 impl Member {
-    /// A member from its record: it supports only the chosen protocol.
+    /// A member from its record: only the chosen protocol is supported.
     pub(super) fn from_record(record: MemberMetadata, protocol: Option<&str>, place: u64) -> Member {
         let rebalance_timeout_ms = match record.rebalance_timeout {
             -1 => record.session_timeout,
@@ -91,7 +91,7 @@ impl Member {
         }
     }
 
-    /// The member as it is written, with the assignment it is about to get.
+    /// The member's record, with the assignment that the member is about to get.
     pub(super) fn to_record(&self, protocol: Option<&str>, assignment: Bytes) -> MemberMetadata {
         MemberMetadata {
             member_id: self.id.to_string(),
@@ -105,7 +105,7 @@ impl Member {
         }
     }
 
-    /// The member for DescribeGroups. Its metadata is included when the group is stable.
+    /// The member's entry in DescribeGroups. The metadata is included when the group is stable.
     pub(super) fn describe(&self, metadata: Bytes) -> DescribedGroupMember {
         DescribedGroupMember {
             member_id: self.id.to_string(),
@@ -117,18 +117,18 @@ impl Member {
         }
     }
 
-    /// Its metadata for a protocol; empty if it does not support it.
+    /// The member's metadata for a protocol; empty for an unsupported one.
     pub(super) fn metadata(&self, protocol: Option<&str>) -> Bytes {
         let name = protocol.unwrap_or_default();
         self.terms.protocols.iter().find(|p| p.name == name).map(|p| p.metadata.clone()).unwrap_or_default()
     }
 
-    /// The protocol that it prefers among those which everyone follows.
+    /// The member's preferred protocol among the protocols that all members follow.
     pub(super) fn vote(&self, candidates: &HashSet<&str>) -> Option<&str> {
         self.terms.protocols.iter().map(|p| p.name.as_str()).find(|name| candidates.contains(name))
     }
 
-    /// Whether it needs no heartbeat: it waits for the coordinator, and not for the first time.
+    /// True if the member needs no heartbeat because it waits for the coordinator, unless it is a new member.
     pub(super) fn is_alive_by_waiting(&self) -> bool {
         !self.is_new && (self.awaiting_join.is_some() || self.awaiting_sync.is_some())
     }

@@ -1,5 +1,5 @@
-//! The common part of consumer, share and streams groups, whose coordinator assigns (Kafka's `ModernGroup`): epochs, members
-//! and their targets, as they follow from records.
+//! The common part of consumer, share and streams groups, whose coordinator assigns (Kafka's `ModernGroup`):
+//! epochs, members and their targets, as derived from records.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,22 +7,22 @@ use std::sync::Arc;
 /// The epoch of a group, and of its target assignment, before the first member joins.
 const FIRST_EPOCH: i32 = 1;
 
-/// The common part of such a group. `M` is a member, `T` a member's part of the target assignment.
+/// A group of one of these types. `M` is a member, `T` a member's part of the target assignment.
 #[derive(Debug)]
 pub(super) struct ModernGroup<M, T> {
     pub(super) id: Arc<str>,
     pub(super) epoch: i32,
-    /// The hash of the subscribed topics, or of those of the topology.
+    /// The hash of the subscribed topics, or of the topology's topics.
     pub(super) metadata_hash: i64,
     /// The epoch of the target assignment.
     pub(super) target_epoch: i32,
-    /// When it was made, by the wall clock; 0 before the first.
+    /// Wall-clock time of the target assignment; 0 before the first.
     pub(super) target_made_ms: i64,
     pub(super) members: BTreeMap<Arc<str>, M>,
     pub(super) targets: BTreeMap<Arc<str>, Arc<T>>,
 }
 
-/// The target of a member, and the epoch that it is for.
+/// A member's target, and the epoch of the assignment.
 pub(super) struct Target<T> {
     pub(super) epoch: i32,
     pub(super) of_member: Arc<T>,
@@ -42,12 +42,12 @@ impl<M: Clone, T: Default> ModernGroup<M, T> {
         }
     }
 
-    /// Follows the record of the target assignment's epoch and time, or its tombstone.
+    /// Applies the record of the target assignment's epoch and time, or its tombstone.
     pub(super) fn follow_target(&mut self, value: Option<(i32, i64)>) {
         (self.target_epoch, self.target_made_ms) = value.unwrap_or((FIRST_EPOCH, 0));
     }
 
-    /// Follows the record of a member's target.
+    /// Applies the record of a member's target.
     pub(super) fn set_target(&mut self, id: String, target: T) {
         let id = match self.members.get_key_value(id.as_str()) {
             Some((id, _)) => id.clone(),
@@ -56,7 +56,7 @@ impl<M: Clone, T: Default> ModernGroup<M, T> {
         self.targets.insert(id, Arc::new(target));
     }
 
-    /// The member of this id, as it is or as a new one.
+    /// The member with this id, or a new one.
     pub(super) fn member_or_new(&self, id: String, new: impl FnOnce(Arc<str>) -> M) -> M {
         self.members.get(id.as_str()).cloned().unwrap_or_else(|| new(id.into()))
     }
@@ -66,13 +66,13 @@ impl<M: Clone, T: Default> ModernGroup<M, T> {
         self.targets.get(id).cloned().unwrap_or_default()
     }
 
-    /// The group epoch after the present one, above that of the target, too: the log may lack the record of that epoch, and
-    /// members would then wait for a target of an epoch that is never assigned.
+    /// The next group epoch. It exceeds the target epoch, too: the log may lack the record of that group
+    /// epoch, and members would wait for the target of an epoch that is never assigned.
     pub(super) fn next_epoch(&self) -> i32 {
         self.epoch.max(self.target_epoch) + 1
     }
 
-    /// Whether the target may be computed again, by the time of the last one and the interval between them.
+    /// True if a new target may be computed, by the time of the last one and the minimum interval.
     pub(super) fn is_target_due(&self, interval_ms: i32, now_ms: i64) -> bool {
         let made_ms = self.target_made_ms;
         made_ms == 0
@@ -82,7 +82,8 @@ impl<M: Clone, T: Default> ModernGroup<M, T> {
             || now_ms < made_ms
     }
 
-    /// Members with a target whose own records are lost: the target's partitions or tasks would seem to be assigned.
+    /// Members whose own records are lost, but not their targets: the partitions or tasks of these targets
+    /// would seem assigned.
     pub(super) fn lost_members(&self) -> impl Iterator<Item = &str> + Clone {
         self.targets.keys().filter(|id| !self.members.contains_key(*id)).map(|id| &**id)
     }

@@ -1,5 +1,5 @@
-//! The committed offsets of a shard's groups (`OffsetMetadataManager`): the latest offsets, those that readers may
-//! see, and those of transactions that have not ended.
+//! The committed offsets of a shard's groups (`OffsetMetadataManager`): the latest offsets, the offsets
+//! visible to readers, and the offsets of open transactions.
 
 mod transactions;
 
@@ -18,19 +18,19 @@ use transactions::Transactions;
 /// A committed offset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OffsetAndMetadata {
-    /// The next offset to be read.
+    /// The next offset to read.
     pub offset: i64,
-    /// The leader epoch of the last record that was read, or -1.
+    /// The leader epoch of the last record read, or -1.
     pub leader_epoch: i32,
     /// The committer's metadata, unchanged.
     pub metadata: String,
-    /// When it was committed.
+    /// Time of the commit.
     pub commit_timestamp_ms: i64,
-    /// When it expires, if the committer set it (before version 5 of the request).
+    /// Expiry time, if the committer set it (before version 5 of the request).
     pub expire_timestamp_ms: Option<i64>,
-    /// The topic's id at the time, or zero where it was not known.
+    /// The topic's id at the time of the commit; zero if unknown.
     pub topic_id: Uuid,
-    /// The offset of its record in `__consumer_offsets`.
+    /// Offset of the commit's record in `__consumer_offsets`.
     pub record_offset: i64,
 }
 
@@ -47,7 +47,7 @@ impl OffsetAndMetadata {
         }
     }
 
-    /// The record that commits it.
+    /// The record of this commit.
     pub(super) fn to_record(&self, group: &str, topic: &str, partition: PartitionIndex) -> CoordinatorRecord {
         let key =
             OffsetCommitKey { group: group.to_owned(), topic: topic.to_owned(), partition: partition.0 };
@@ -62,15 +62,17 @@ impl OffsetAndMetadata {
         CoordinatorRecord::OffsetCommit(key, Some(value))
     }
 
-    /// Whether it was committed for a topic that is gone. `id` is that of the topic that has the name now.
+    /// True if the offset was committed for a deleted topic. `id` is the id of the topic that has the name
+    /// now.
     ///
-    /// The topic existed when the offset was committed, in the metadata of the coordinator of that time. A coordinator
-    /// that has the offset has that metadata, or later one: it learned of its election behind it.
+    /// The topic existed at the time of the commit, in the coordinator's metadata of that time. A coordinator
+    /// that has loaded the offset has the same metadata or a later version, because its own election came
+    /// later.
     pub(super) fn outlives_its_topic(&self, id: Option<Uuid>) -> bool {
         if self.topic_id.is_zero() { id.is_none() } else { id != Some(self.topic_id) }
     }
 
-    /// Whether it has outlived its retention, which counts from `starts_ms`.
+    /// True if the offset has outlived its retention, which counts from `starts_ms`.
     fn is_expired(&self, starts_ms: i64, now_ms: i64, retention_ms: i64) -> bool {
         match self.expire_timestamp_ms {
             Some(at_ms) => now_ms >= at_ms,
@@ -79,7 +81,7 @@ impl OffsetAndMetadata {
     }
 }
 
-/// The state that a reader sees.
+/// The state visible to a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum View {
     /// The decided state.
@@ -91,7 +93,7 @@ pub(super) enum View {
 type Partitions = BTreeMap<PartitionIndex, Timed<OffsetAndMetadata>>;
 type Topics = BTreeMap<String, Partitions>;
 
-/// A change that the log has not acknowledged.
+/// A change without an acknowledgement from the log.
 #[derive(Debug)]
 struct Change {
     at: i64,
@@ -125,7 +127,7 @@ impl OffsetStore {
         }
     }
 
-    /// All that a group committed, by topic and partition.
+    /// All offsets that a group committed, by topic and partition.
     pub(super) fn of_group(
         &self,
         view: View,
@@ -142,12 +144,13 @@ impl OffsetStore {
         })
     }
 
-    /// Whether a transaction that has not ended commits an offset for the partition.
+    /// True if an open transaction commits an offset for the partition.
     pub(super) fn is_unstable(&self, group: &str, topic: &str, partition: PartitionIndex) -> bool {
         self.transactions.is_open_for(group, topic, partition)
     }
 
-    /// Sets or removes an offset. `at` is its record's offset, if readers must wait for its acknowledgement.
+    /// Sets or removes an offset. `at` is the offset of its record, if readers must wait for the record's
+    /// acknowledgement.
     pub(super) fn put(
         &mut self,
         group: &Arc<str>,
@@ -178,7 +181,7 @@ impl OffsetStore {
         }
     }
 
-    /// Lets readers see changes at or before this offset of the log.
+    /// Makes changes up to this offset of the log visible to readers.
     pub(super) fn acknowledge(&mut self, last_offset: i64) {
         while self.unacknowledged.front().is_some_and(|change| change.at <= last_offset) {
             let Change { group, topic, partition, .. } =
@@ -205,7 +208,7 @@ impl OffsetStore {
         }
     }
 
-    /// Tombstones for all that a group committed, those of open transactions too.
+    /// Tombstones for all offsets of a group, including those of open transactions.
     pub(super) fn tombstones_of(&self, group: &str) -> Vec<CoordinatorRecord> {
         let mut records: Vec<CoordinatorRecord> = self
             .of_group(View::Latest, group)
@@ -219,8 +222,9 @@ impl OffsetStore {
         records
     }
 
-    /// Adds tombstones for offsets of a group that are expired, or whose topic is gone. `starts_ms` returns the start of an
-    /// offset's retention, or that it is still needed; `id_of` returns the id of the topic that has a name now.
+    /// Adds tombstones for a group's offsets that are expired or whose topic is deleted. `starts_ms` returns
+    /// the start of an offset's retention, or `None` while the offset is needed; `id_of` returns the id of
+    /// the topic that has a name now.
     pub(super) fn expire(
         &self,
         group: &str,
@@ -244,12 +248,12 @@ impl OffsetStore {
         }
     }
 
-    /// Whether a group has no offsets, and no transaction commits one.
+    /// True if a group has no offsets and no open transaction commits one.
     pub(super) fn is_empty_for(&self, group: &str) -> bool {
         !self.transactions.is_group_open(group) && self.of_group(View::Latest, group).next().is_none()
     }
 
-    /// Tombstones for all offsets of a topic that is gone. Offsets of another topic of that name stay.
+    /// Tombstones for all offsets of a deleted topic. Offsets of another topic with that name stay.
     pub(super) fn tombstones_of_topic(&self, name: &str, id: Uuid) -> Vec<CoordinatorRecord> {
         let mut groups: Vec<&Arc<str>> = self.groups.keys().collect();
         groups.sort_unstable();
@@ -271,7 +275,7 @@ impl OffsetStore {
         records
     }
 
-    /// A transaction commits an offset: it counts when the transaction does.
+    /// Adds an offset to an open transaction. The offset takes effect when the transaction commits.
     pub(super) fn put_pending(
         &mut self,
         producer_id: i64,
@@ -283,19 +287,21 @@ impl OffsetStore {
         self.transactions.put(producer_id, group, topic, partition, value);
     }
 
-    /// An offset is gone for every transaction that would commit it.
+    /// Removes an offset from every open transaction that would commit it.
     pub(super) fn remove_pending(&mut self, group: &str, topic: &str, partition: PartitionIndex) {
         self.transactions.remove(group, topic, partition);
     }
 
-    /// Drops all pending offsets where records of the log are lost. The end of an open transaction may be among them, and a later
-    /// marker may belong to the producer's next transaction: it would commit offsets of an aborted one. Offsets that are too low
-    /// have records read twice; offsets that are too high have some never read.
+    /// Drops all pending offsets after records of the log were lost. The end of an open transaction may be
+    /// among the lost records, and a later marker may belong to the producer's next transaction: it would
+    /// commit offsets of an aborted transaction. Dropping is safer: offsets that are too low cause repeated
+    /// reads, offsets that are too high cause records that are never read.
     pub(super) fn forget_pending(&mut self) {
         self.transactions.clear();
     }
 
-    /// A transaction has ended. `at` is where the log has the marker, when readers must wait for that.
+    /// Ends a transaction. `at` is the offset of the marker, if readers must wait for the marker's
+    /// acknowledgement.
     pub(super) fn end_transaction(&mut self, producer_id: i64, outcome: TransactionOutcome, at: Option<i64>) {
         for (group, topic, partition, value) in self.transactions.end(producer_id) {
             let is_newer = self

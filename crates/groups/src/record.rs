@@ -4,9 +4,10 @@
 //! key    type i16 | the key message, version 0
 //! value  version i16 | the value message        a tombstone has none
 //! ```
-//! Type 0 and 1 are committed offsets (0 is only read), 2 is a classic group's metadata, and the types of
-//! [`ConsumerRecord`] are consumer groups', those of [`ShareGroupRecord`] share groups', those of
-//! [`StreamsGroupRecord`] streams groups'. Other types belong to later versions of Kafka; they are skipped.
+//! Types 0 and 1 are committed offsets (0 is only read), and type 2 is a classic group's metadata.
+//! [`ConsumerRecord`] has the types of consumer groups, [`ShareGroupRecord`] those of share groups,
+//! [`StreamsGroupRecord`] those of streams groups. Other types belong to later versions of Kafka and are
+//! skipped.
 
 mod consumer;
 mod share;
@@ -33,7 +34,7 @@ const OFFSET_COMMIT_VERSION: i16 = 4;
 /// The only version that can contain an expiry timestamp.
 const OFFSET_COMMIT_VERSION_WITH_EXPIRY: i16 = 1;
 
-/// A record of the group coordinator. Without a value it is a tombstone.
+/// A record of the group coordinator. A record without a value is a tombstone.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CoordinatorRecord {
     /// A committed offset.
@@ -79,7 +80,7 @@ impl CoordinatorRecord {
         CoordinatorRecord::GroupMetadata(GroupMetadataKey { group: group.to_owned() }, None)
     }
 
-    /// The group that the record is about.
+    /// The group of the record.
     pub fn group(&self) -> &str {
         match self {
             CoordinatorRecord::OffsetCommit(key, _) => &key.group,
@@ -90,11 +91,11 @@ impl CoordinatorRecord {
         }
     }
 
-    /// About how many bytes it takes in a batch.
+    /// Approximate size of the record in a batch.
     pub(super) fn size(&self) -> usize {
         const AROUND: usize = 32;
         let bytes = match self {
-            // Millions may expire together: their names say enough.
+            // Millions of offsets may expire together, so only the names are counted.
             CoordinatorRecord::OffsetCommit(key, None) => key.group.len() + key.topic.len(),
             CoordinatorRecord::GroupMetadata(key, None) => key.group.len(),
             other => {
@@ -104,7 +105,7 @@ impl CoordinatorRecord {
         AROUND + bytes
     }
 
-    /// The key and the value as bytes. Fails when a string is too long for the format.
+    /// Key and value as bytes. Fails if a string is too long for the format.
     pub fn encode(&self) -> Result<(Bytes, Option<Bytes>), EncodeError> {
         match self {
             CoordinatorRecord::OffsetCommit(key, value) => {
@@ -124,7 +125,7 @@ impl CoordinatorRecord {
         }
     }
 
-    /// Reads a record; nothing, when it is of a type that is not served.
+    /// Decodes a record; `None` for an unknown type.
     pub fn decode(
         key: Option<&[u8]>,
         value: Option<&[u8]>,
@@ -159,7 +160,7 @@ impl CoordinatorRecord {
     }
 }
 
-/// The records of groups of a kind, each with the type of its key. The value of each has version 0.
+/// The record types of one group type, each with the type number of its key. Values have version 0.
 macro_rules! group_records {
     (
         $(#[$doc:meta])*
@@ -174,28 +175,29 @@ macro_rules! group_records {
         }
 
         impl $name {
-            /// The group that the record is about.
+            /// The group of the record.
             pub fn group(&self) -> &str {
                 match self {
                     $($name::$variant(key, _) => &key.group_id,)*
                 }
             }
 
-            /// Whether it deletes what its key names.
+            /// True if the record deletes its key.
             pub fn is_tombstone(&self) -> bool {
                 match self {
                     $($name::$variant(_, value) => value.is_none(),)*
                 }
             }
 
-            /// The key and the value as bytes. Fails when a string is too long for the format.
+            /// Key and value as bytes. Fails if a string is too long for the format.
             pub fn encode(&self) -> Result<(Bytes, Option<Bytes>), EncodeError> {
                 match self {
                     $($name::$variant(key, value) => encoded($kind, key, value.as_ref()),)*
                 }
             }
 
-            /// Reads a record of this type, whose key continues in `key`; nothing, when the type is another kind's.
+            /// Decodes a record whose key continues in `key`; `None` if the type belongs to another group
+            /// type.
             pub(in super::super) fn decode(
                 kind: i16,
                 key: &mut Decoder,
@@ -211,7 +213,7 @@ macro_rules! group_records {
 }
 pub(super) use group_records;
 
-/// A message behind its type or version.
+/// A message preceded by its type or version.
 pub(super) fn prefixed<M: Message>(prefix: i16, message: &M, version: i16) -> Result<Bytes, EncodeError> {
     let body = message.to_bytes(version)?;
     let mut bytes = BytesMut::with_capacity(2 + body.len());
@@ -220,7 +222,7 @@ pub(super) fn prefixed<M: Message>(prefix: i16, message: &M, version: i16) -> Re
     Ok(bytes.freeze())
 }
 
-/// The key of a type of records and its value, of version 0 both, as bytes.
+/// Encoded key and value of a record type, both version 0.
 pub(super) fn encoded<K: Message, V: Message>(
     kind: i16,
     key: &K,
@@ -229,7 +231,7 @@ pub(super) fn encoded<K: Message, V: Message>(
     Ok((prefixed(kind, key, 0)?, prefixed_value(0, value)?))
 }
 
-/// A value behind its version; nothing, for a tombstone.
+/// A value preceded by its version; `None` for a tombstone.
 pub(super) fn prefixed_value<M: Message>(
     version: i16,
     value: Option<&M>,
@@ -237,7 +239,7 @@ pub(super) fn prefixed_value<M: Message>(
     value.map(|value| prefixed(version, value, version)).transpose()
 }
 
-/// A value behind its version.
+/// Decodes a value preceded by its version.
 pub(super) fn decode_value<M: Message>(value: Option<&[u8]>) -> Result<Option<M>, RecordDecodeError> {
     let Some(value) = value else { return Ok(None) };
     let mut d = Decoder::new(Bytes::copy_from_slice(value));

@@ -5,11 +5,11 @@ use super::topic_hashes::TopicHashes;
 use super::topics::Topics;
 use thalweg_shard::Moment;
 
-/// The scene. `T` has the times of groups of the kind.
+/// Inputs of a decision. `T` is the times of the group type.
 pub(super) struct Scene<'a, T> {
     pub(super) now: Moment,
     pub(super) config: &'a GroupConfig,
-    /// The group's.
+    /// The times of the group.
     pub(super) times: T,
     pub(super) topics: &'a dyn Topics,
     pub(super) hashes: &'a mut TopicHashes,

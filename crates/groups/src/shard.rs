@@ -1,8 +1,9 @@
-//! All groups and offsets of one partition of `__consumer_offsets`: a state machine without clock, I/O or waiting.
+//! All groups and offsets of one partition of `__consumer_offsets`: a state machine without clock, I/O or
+//! waiting.
 //!
-//! It is driven in turns (`thalweg_shard::Shard`). An answer with a write waits for its acknowledgement, and any other rests
-//! on all earlier writes. So clients never see a state that a failing broker could lose. Only reads are answered at once,
-//! from the acknowledged state.
+//! The shard is driven in turns (`thalweg_shard::Shard`). An answer with a write waits for the write's
+//! acknowledgement, and every other answer waits for all earlier writes. Clients therefore never see a state
+//! that a failing broker could lose. Only reads are answered at once, from the acknowledged state.
 
 mod admin;
 mod commit;
@@ -44,7 +45,7 @@ use thalweg_record::{DecompressBuffer, ProducerId};
 use thalweg_shard::{self, Answers, AppendAs, Basis, Cell, Moment, Piece, ReplayError, Ticket, WriteError};
 use tokio::runtime::Handle;
 
-/// A write that waits for its acknowledgement.
+/// A write without an acknowledgement yet.
 #[derive(Debug)]
 struct Pending {
     last_offset: i64,
@@ -53,24 +54,24 @@ struct Pending {
     completion: Option<Completion>,
 }
 
-/// What the shards of a broker share.
+/// Context shared by all shards of a broker.
 pub struct ShardContext {
-    /// The settings.
+    /// Settings of groups.
     pub config: GroupConfig,
     /// The cluster's topics.
     pub topics: Arc<dyn Topics>,
     times: RwLock<Times<ConsumerGroupTimes>>,
     share_times: RwLock<Times<ShareGroupTimes>>,
     streams_times: RwLock<Times<StreamsGroupTimes>>,
-    /// Where regular expressions are looked up.
+    /// Runs the resolution of regular expressions.
     background: Option<(Handle, Disk)>,
 }
 
-/// The times of groups of a kind.
+/// The times of one group type.
 #[derive(Debug)]
 struct Times<T> {
     default: T,
-    /// Of groups that have their own.
+    /// Times of groups with overrides.
     by_group: HashMap<String, T>,
 }
 
@@ -88,14 +89,14 @@ impl<T: Copy> Times<T> {
 }
 
 impl ShardContext {
-    /// With these settings, until others are set.
+    /// A context with the times of these settings, until other times are set.
     pub fn new(config: GroupConfig, topics: Arc<dyn Topics>) -> ShardContext {
         let (times, share_times) = (Times::all(config.consumer.times), Times::all(config.share.times));
         let streams_times = Times::all(config.streams.times);
         ShardContext { config, topics, times, share_times, streams_times, background: None }
     }
 
-    /// The same, and looks up regular expressions in the background.
+    /// The same context with background resolution of regular expressions.
     pub fn with_background(self, runtime: Handle, disk: Disk) -> ShardContext {
         ShardContext { background: Some((runtime, disk)), ..self }
     }
@@ -115,7 +116,7 @@ impl ShardContext {
         self.streams_times.read().of(group)
     }
 
-    /// Sets the times of consumer groups: the broker's, and those of groups that have their own.
+    /// Sets the times of consumer groups: the broker's defaults, and those of groups with overrides.
     pub(super) fn set_times(
         &self,
         default: ConsumerGroupTimes,
@@ -124,7 +125,7 @@ impl ShardContext {
         *self.times.write() = Times { default, by_group };
     }
 
-    /// The same, of share groups.
+    /// Sets the times of share groups in the same way.
     pub(super) fn set_share_times(
         &self,
         default: ShareGroupTimes,
@@ -133,7 +134,7 @@ impl ShardContext {
         *self.share_times.write() = Times { default, by_group };
     }
 
-    /// The same, of streams groups.
+    /// Sets the times of streams groups in the same way.
     pub(super) fn set_streams_times(
         &self,
         default: StreamsGroupTimes,
@@ -149,17 +150,17 @@ impl fmt::Debug for ShardContext {
     }
 }
 
-/// See the head of this module.
+/// A shard; see the head of this module.
 #[derive(Debug)]
 pub struct Shard {
     context: Arc<ShardContext>,
     groups: HashMap<Arc<str>, Timed<Group>>,
-    /// The hashes of topics that groups subscribe to.
+    /// Hashes of the subscribed topics.
     hashes: TopicHashes,
     /// The version of the newest metadata that added a topic.
     topics_added_at: i64,
     resolutions: Vec<Resolution>,
-    /// Groups made or removed by writes that are not acknowledged, in the order of the log.
+    /// Groups created or removed by unacknowledged writes, in the order of the log.
     unacknowledged_groups: VecDeque<(i64, Arc<str>)>,
     offsets: OffsetStore,
     timers: Timers,
@@ -167,9 +168,9 @@ pub struct Shard {
     pending: VecDeque<Pending>,
     answers: Answers<Answer>,
     next_cleanup_ms: i64,
-    /// Whether offsets have just expired: groups without offsets go next.
+    /// True if offsets have just expired: groups without offsets are removed next.
     removes_groups: bool,
-    /// Whether the log lacked records when it was loaded.
+    /// True if the log lacked records during loading.
     has_lost_records: bool,
 }
 
@@ -203,7 +204,7 @@ impl thalweg_shard::Shard for Shard {
             writes: VecDeque::new(),
             pending: VecDeque::new(),
             answers: Answers::default(),
-            // The first look for expired offsets is one interval away.
+            // Expired offsets are first removed after one interval.
             next_cleanup_ms: now.monotonic_ms.saturating_add(config.offsets_retention_check_interval_ms),
             removes_groups: false,
             has_lost_records: false,
@@ -225,7 +226,7 @@ impl thalweg_shard::Shard for Shard {
     }
 
     fn loaded(&mut self, _: Option<i64>, now: Moment) {
-        // Changes of topics are not passed to a shard that is loading.
+        // A loading shard is not informed of changed topics.
         self.topics_added_at = self.context.topics.version();
         self.start_sessions(now);
     }
@@ -257,7 +258,7 @@ impl thalweg_shard::Shard for Shard {
             runtime.spawn(async move {
                 let group = resolution.group.clone();
                 let looked_up = disk.spawn(move || resolution.look_up(&*topics)).await;
-                // Without a result it is tried again later.
+                // Without a result, the lookup is repeated later.
                 let (matches, version) = looked_up.unwrap_or_default();
                 cell.turn(|shard, now| shard.regexes_resolved(&group, matches, version, now));
             });
@@ -289,7 +290,7 @@ impl thalweg_shard::Shard for Shard {
         }
         if let Some(Completion::NewGroup { group, .. }) = &write.completion {
             let (group, mut replaced) = (group.clone(), write.replaced.take());
-            // It has no members, so no request waits.
+            // The replaced group has no members, so no request waits in it.
             if let Some(replaced) = &mut replaced {
                 replaced.dissolve(&mut self.timers);
             }
@@ -343,7 +344,7 @@ impl thalweg_shard::Shard for Shard {
     }
 
     fn unacknowledged(&mut self, last_offset: i64, error: WriteError, now: Moment) {
-        // Otherwise the medium has refused it, and the replicas may still get it.
+        // After other errors, the local medium has refused the write, but the replicas may still get it.
         if error == WriteError::TooFewReplicas {
             self.replicated(last_offset);
         }
@@ -369,39 +370,39 @@ impl thalweg_shard::Shard for Shard {
 }
 
 impl Shard {
-    /// How many deadlines are kept.
+    /// Number of pending deadlines.
     #[cfg(test)]
     pub(super) fn deadline_count(&self) -> usize {
         self.timers.len()
     }
 
-    /// The members of all groups for which nothing would ever happen if they fell silent.
+    /// Members of all groups without any deadline, which would never be removed if they fell silent.
     #[cfg(test)]
     pub(super) fn without_deadline(&mut self) -> Vec<Arc<str>> {
         let groups = self.groups.values_mut().filter_map(Timed::latest_mut);
         groups.flat_map(Group::without_deadline).collect()
     }
 
-    /// The kinds of all groups as they are decided, by their names.
+    /// Types of all groups by id, including unacknowledged decisions.
     #[cfg(test)]
     pub(super) fn kinds(&self) -> std::collections::BTreeMap<Arc<str>, &'static str> {
         let kind = |(id, slot): (&Arc<str>, &Timed<Group>)| Some((id.clone(), slot.latest()?.kind_name()));
         self.groups.iter().filter_map(kind).collect()
     }
 
-    /// The group as it is decided.
+    /// The group including unacknowledged decisions.
     fn group(&self, id: &str) -> Option<&Group> {
         self.groups.get(id).and_then(Timed::latest)
     }
 
-    /// Groups as readers may see them, by their ids.
+    /// Groups visible to readers, sorted by id.
     fn acknowledged_groups(&self) -> Vec<(&str, &Group)> {
         let mut groups: Vec<(&str, &Group)> = self.groups.iter().filter_map(visible_group).collect();
         groups.sort_unstable_by_key(|&(id, _)| id);
         groups
     }
 
-    /// Lets a classic group decide.
+    /// Runs a decision of a classic group.
     fn with_group<R>(
         &mut self,
         id: &str,
@@ -433,7 +434,7 @@ impl Shard {
         }
     }
 
-    /// Writes records from which the state follows, and answers when they are acknowledged.
+    /// Writes records that change the state once appended, and answers when they are acknowledged.
     fn write(
         &mut self,
         records: Vec<CoordinatorRecord>,
@@ -458,7 +459,7 @@ impl Shard {
         });
     }
 
-    /// Writes a group's records. What follows does so when they are in the log; at once, if there are none.
+    /// Writes a group's records and runs `after` once they are in the log; at once, if there are no records.
     fn write_group(
         &mut self,
         records: Vec<CoordinatorRecord>,
@@ -474,7 +475,7 @@ impl Shard {
         self.writes.back_mut().expect("it was just added").after = Some(after);
     }
 
-    /// The replicas have the log up to this offset: readers see it.
+    /// Makes the log up to this offset visible to readers, after its replication.
     fn replicated(&mut self, last_offset: i64) {
         self.offsets.acknowledge(last_offset);
         while self.unacknowledged_groups.front().is_some_and(|&(at, _)| at <= last_offset) {
@@ -488,7 +489,7 @@ impl Shard {
         }
     }
 
-    /// Gives answers that rest on all that was written before.
+    /// Gives answers that depend on all earlier writes.
     fn release_after_writes(&mut self, answers: Vec<(Ticket, Answer)>) {
         match self.writes.back_mut() {
             Some(write) => write.answers.extend(answers),
@@ -502,7 +503,7 @@ impl Shard {
         }
     }
 
-    /// Completes a group's record after its acknowledgement up to an offset, or its failure.
+    /// Completes a group's record after its acknowledgement up to an offset, or after its failure.
     fn complete(&mut self, completion: Completion, result: Result<i64, WriteError>, now: Moment) {
         let basis = result.map_or_else(Basis::failed, Basis::up_to);
         let result = result.map(|_| ());
@@ -546,12 +547,12 @@ impl Shard {
         }
     }
 
-    /// Removes a group that could not be written. The one that it took the place of is there again.
+    /// Removes a group that could not be written, and restores the group that it replaced.
     fn discard_group(&mut self, id: &str, replaced: Option<Group>, error: WriteError) {
         let Some(slot) = self.groups.get_mut(id) else { return };
         if let Some(mut group) = slot.set(replaced) {
             let mut waiting = group.dissolve(&mut self.timers);
-            // A member of a group that never was has no id.
+            // A member of a group that was never written has no id.
             waiting.joins.iter_mut().for_each(|(_, id)| *id = "".into());
             refuse_waiting(&mut self.answers, waiting, error.into(), Basis::failed(error));
         }

@@ -1,17 +1,18 @@
-//! A share group of KIP-932 (`ShareGroup`): several members may read one partition, each record goes to one of them.
+//! A share group of KIP-932 (`ShareGroup`): several members may read one partition, and each record goes to
+//! one of them.
 //!
 //! ```text
-//! heartbeat ──► heartbeat    what the member says; a change raises the group epoch
-//!                 target     a target assignment for that epoch, of the partitions whose state is initialized
-//!                 states     partitions whose state the share coordinator is to initialize
+//! heartbeat ──► heartbeat    the member's description; a change raises the group epoch
+//!                 target     a target assignment for that epoch, of the initialized partitions
+//!                 states     partitions whose state the share coordinator has to initialize
 //!                    │
 //!                    ▼
 //!                 records ──► the log ──► apply: the group's state, here and wherever the log is loaded
 //! ```
 //!
-//! As of a consumer group, a decision returns records, and the group changes when they are in the log. A member takes what
-//! its target gives it at once: nothing has to be revoked. A decision also returns what the share coordinator is to do;
-//! `thalweg_share_groups` has it done, and reports the outcome.
+//! As in a consumer group, a decision returns records, and the group changes when they are in the log. A
+//! member gets its target at once, because nothing has to be revoked. A decision also returns the work of the
+//! share coordinator; `thalweg_share_groups` has this work done and reports the outcome.
 
 mod answer;
 mod apply;
@@ -46,32 +47,34 @@ use thalweg_wire::request::list_groups_response::ListedGroup;
 /// Partitions by the id of their topic.
 pub type Partitions = BTreeMap<Uuid, BTreeSet<i32>>;
 
-/// Share partitions whose state is to be initialized, each at an offset, or at -1 where it is not known.
+/// Share partitions whose state has to be initialized, each at an offset, or at -1 if the offset is unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Initialization {
-    /// The group.
+    /// Group id.
     pub group: Arc<str>,
-    /// The epoch of the state: that of the group.
+    /// Epoch of the state, which is the group epoch.
     pub state_epoch: i32,
-    /// The partitions.
+    /// Start offsets by topic id and partition.
     pub offsets: BTreeMap<Uuid, BTreeMap<i32, i64>>,
 }
 
-/// What a decision looks at besides the group.
+/// Inputs of a group decision besides the group.
 pub(super) type ShareScene<'a> = super::scene::Scene<'a, ShareGroupTimes>;
 
 /// A share group.
 #[derive(Debug)]
 pub(super) struct ShareGroup {
     modern: ModernGroup<Member, Assignment>,
-    /// How many members subscribe to each topic.
+    /// Number of members that subscribe to each topic.
     subscribers: BTreeMap<String, usize>,
     states: States,
-    /// The epoch since which the hash of the topics is right; nothing when it has to be computed again.
+    /// The epoch since which the hash of the topics is current; `None` when the hash has to be computed
+    /// again.
     hashed_at: Cell<Option<i32>>,
-    /// Whether all that is subscribed to and initialized is assigned; nothing when it has to be looked at again.
+    /// True if all subscribed and initialized partitions are assigned; `None` when this has to be checked
+    /// again.
     is_assigned: Cell<Option<bool>>,
-    /// Whether all that is subscribed to is initialized, as far as is known.
+    /// True if all subscribed partitions are known to be initialized.
     is_initialized: Cell<bool>,
     sessions: HashMap<Arc<str>, Deadline>,
 }
@@ -90,17 +93,17 @@ impl ShareGroup {
         }
     }
 
-    /// Kafka's name of its state.
+    /// Kafka's name of the group's state.
     pub(super) fn state_name(&self) -> &'static str {
         if self.modern.members.is_empty() { "Empty" } else { "Stable" }
     }
 
-    /// How many members it has.
+    /// Number of members.
     pub(super) fn size(&self) -> usize {
         self.modern.members.len()
     }
 
-    /// The group in a list.
+    /// The group's entry in ListGroups.
     pub(super) fn list(&self) -> ListedGroup {
         ListedGroup {
             group_id: self.modern.id.to_string(),
@@ -110,12 +113,12 @@ impl ShareGroup {
         }
     }
 
-    /// Whether members read the topic.
+    /// True if members read the topic.
     pub(super) fn is_subscribed_to(&self, topic: &str) -> bool {
         self.subscribers.contains_key(topic)
     }
 
-    /// The topics have changed: the next heartbeat looks at them.
+    /// Marks the topics as changed: the next heartbeat reads them.
     pub(super) fn refresh_topics(&mut self) {
         self.hashed_at.set(None);
         self.is_assigned.set(None);
@@ -127,7 +130,7 @@ impl ShareGroup {
         self.states.initialized.iter().map(|(id, topic)| (*id, topic.partitions.clone())).collect()
     }
 
-    /// All that follows from its records.
+    /// The whole state that follows from the group's records.
     #[cfg(test)]
     pub(super) fn picture(&self) -> String {
         let epochs = (
@@ -165,7 +168,7 @@ impl ShareGroup {
         ShareGroupMetadataKey { group_id: self.modern.id.to_string() }
     }
 
-    /// The names of the subscribed topics, sorted, without a member and with another.
+    /// Sorted names of the subscribed topics, without the member `without` and including the member `with`.
     fn topics_with<'a>(&'a self, without: Option<&'a Member>, with: Option<&'a Member>) -> BTreeSet<&'a str> {
         let is_last = |topic: &str, count: usize| {
             count == 1 && without.is_some_and(|member| member.topics.contains(topic))
@@ -176,7 +179,8 @@ impl ShareGroup {
         names
     }
 
-    /// Tombstones for the targets of members whose own records are lost: their partitions would seem to be assigned.
+    /// Tombstones for the targets of members whose own records are lost: the partitions of these targets
+    /// would seem assigned.
     pub(super) fn stray_target_tombstones(&self) -> Vec<CoordinatorRecord> {
         let mut records = Vec::new();
         member_tombstones(&self.modern.id, self.modern.lost_members(), None, &mut records);

@@ -1,9 +1,9 @@
-//! A streams group of KIP-1071 (`StreamsGroup`): the instances of a Kafka Streams application, which the coordinator
-//! assigns tasks to.
+//! A streams group of KIP-1071 (`StreamsGroup`): the instances of a Kafka Streams application, to which the
+//! coordinator assigns tasks.
 //!
 //! ```text
-//! heartbeat ──► heartbeat    what the member says; a change raises the group epoch
-//!                 configure  the topology, fitted to the topics that exist; internal topics to be created
+//! heartbeat ──► heartbeat    the member's description; a change raises the group epoch
+//!                 configure  the topology, fitted to the existing topics; internal topics to create
 //!                 target     a target assignment for that epoch, by the assignor sticky
 //!                 reconcile  the member's next step towards its target
 //!                    │
@@ -11,18 +11,19 @@
 //!                 records ──► the log ──► apply: the group's state, here and wherever the log is loaded
 //! ```
 //!
-//! As of a consumer group, a decision returns records, and the group changes when they are in the log. What follows from
-//! the topics alone is kept beside the records: it is found again by the next heartbeat.
+//! As in a consumer group, a decision returns records, and the group changes when they are in the log. State
+//! that follows from the topics alone is not recorded: the next heartbeat computes it again.
 //!
-//! As in Kafka 4.3.1, there are no static members, warm-up tasks, sources by regular expression, or changes of a topology:
-//! requests with any of these are refused.
+//! As in Kafka 4.3.1, there are no static members, warm-up tasks, sources by regular expression, or changes
+//! of a topology: requests with any of these are refused.
 //!
-//! Kafka 4.3.1 answers with tasks only when a member joins, or the heartbeat changes them. If that answer is lost, the member
-//! does not learn of its tasks, which stay idle until the next change, or of those that it is to give up. Here a member
-//! that reports other tasks than it has is answered with them; Kafka Streams reports all its tasks after a failure.
+//! Kafka 4.3.1 answers with tasks only when a member joins or the heartbeat changes the tasks. If that answer
+//! is lost, the member does not learn of new tasks, which stay idle until the next change, or of tasks that
+//! it has to revoke. Here the answer has the tasks whenever the member reports other tasks than it has; Kafka
+//! Streams reports all its tasks after a failure.
 //!
-//! Kafka 4.3.1 fails on a member with an endpoint as long as a source topic is missing; here it gets the status, as others do.
-//! There are limits to the names of a topology, and to the number of its tasks.
+//! Kafka 4.3.1 fails on a member with an endpoint as long as a source topic is missing; here such a member
+//! gets the status like other members. The names in a topology and the number of its tasks are limited.
 
 mod answer;
 mod apply;
@@ -62,33 +63,34 @@ use thalweg_wire::group::*;
 use thalweg_wire::request::list_groups_response::ListedGroup;
 use topology::Topology;
 
-/// What an assignment follows, by its name in records: the number of standby tasks for each task with state.
+/// Name in records of the only setting on which an assignment depends: the number of standbys for each task
+/// with state.
 const STANDBY_REPLICAS: &str = "num.standby.replicas";
 
-/// What a decision looks at besides the group.
+/// Inputs of a group decision besides the group.
 pub(super) type StreamsScene<'a> = super::scene::Scene<'a, StreamsGroupTimes>;
 
 /// A streams group.
 #[derive(Debug)]
 pub(super) struct StreamsGroup {
     modern: ModernGroup<Member, Target>,
-    /// The epoch of the topology that was last found to fit its topics.
+    /// Epoch of the topology that was last validated against its topics.
     validated_epoch: i32,
-    /// What the last assignment followed.
+    /// Settings used by the last assignment.
     assignment_configs: BTreeMap<String, String>,
     topology: Option<Arc<Topology>>,
     owners: Owners,
     deadlines: Deadlines,
-    /// Until when a new group waits for more members.
+    /// Deadline of the initial delay of a new group.
     delay: Deadline,
-    /// The topology as it fits the topics with this hash; nothing when it has to be fitted.
+    /// The topology fitted to the topics with this hash; `None` when it has to be fitted.
     configured: RefCell<Option<(i64, Arc<Configured>)>>,
-    /// The hash of the topics when they were last looked at; nothing if they have changed since. As long as it is not the
-    /// one in the records, they are looked at again.
+    /// Hash of the topics when last read; `None` if the topics have changed since. While this hash differs
+    /// from the recorded one, the topics are read again.
     hashed: Cell<Option<i64>>,
-    /// How often the endpoints of members, or their partitions, have changed.
+    /// Number of changes of members' endpoints or of their partitions.
     endpoint_epoch: Cell<i32>,
-    /// The member that wants all to stop.
+    /// The member that requested the shutdown of the application.
     shutdown: RefCell<Option<Arc<str>>>,
 }
 
@@ -110,7 +112,7 @@ impl StreamsGroup {
         }
     }
 
-    /// Kafka's name of its state.
+    /// Kafka's name of the group's state.
     pub(super) fn state_name(&self) -> &'static str {
         let topology_epoch = self.topology.as_ref().map(|topology| topology.epoch);
         if self.modern.members.is_empty() {
@@ -127,12 +129,12 @@ impl StreamsGroup {
         }
     }
 
-    /// How many members it has.
+    /// Number of members.
     pub(super) fn size(&self) -> usize {
         self.modern.members.len()
     }
 
-    /// The group in a list.
+    /// The group's entry in ListGroups.
     pub(super) fn list(&self) -> ListedGroup {
         ListedGroup {
             group_id: self.modern.id.to_string(),
@@ -142,28 +144,28 @@ impl StreamsGroup {
         }
     }
 
-    /// Whether members read the topic.
+    /// True if members read the topic.
     pub(super) fn is_subscribed_to(&self, topic: &str) -> bool {
         let reads = |topology: &Arc<Topology>| topology.reader(topic).is_some();
         !self.modern.members.is_empty() && self.topology.as_ref().is_some_and(reads)
     }
 
-    /// Whether the topic has to be there, with the right number of partitions.
+    /// True if the topology requires the topic, with the right number of partitions.
     pub(super) fn requires(&self, topic: &str) -> bool {
         self.topology.as_ref().is_some_and(|topology| topology.requires(topic))
     }
 
-    /// The topics have changed: the next heartbeat looks at them.
+    /// Marks the topics as changed: the next heartbeat reads them.
     pub(super) fn refresh_topics(&mut self) {
         self.hashed.set(None);
     }
 
-    /// The deadlines of its members.
+    /// Deadlines of the group's members.
     pub(super) fn deadlines(&mut self) -> &mut Deadlines {
         &mut self.deadlines
     }
 
-    /// All that follows from its records.
+    /// The whole state that follows from the group's records.
     #[cfg(test)]
     pub(super) fn picture(&self) -> String {
         let epochs =
@@ -180,12 +182,12 @@ impl StreamsGroup {
         self.modern.members.get(id).ok_or_else(unknown)
     }
 
-    /// How many standbys the last assignment has given each task with state.
+    /// Number of standbys that the last assignment gave each task with state.
     fn followed_standbys(&self) -> Option<usize> {
         self.assignment_configs.get(STANDBY_REPLICAS)?.parse().ok()
     }
 
-    /// Whether the last assignment has followed this, and nothing else.
+    /// True if the last assignment used this number of standbys and no other setting.
     fn has_followed(&self, standbys: usize) -> bool {
         self.assignment_configs.len() == 1 && self.followed_standbys() == Some(standbys)
     }
@@ -216,7 +218,8 @@ impl StreamsGroup {
         StreamsGroupMetadataKey { group_id: self.modern.id.to_string() }
     }
 
-    /// Tombstones for the targets of members whose own records are lost: their tasks would seem to be assigned.
+    /// Tombstones for the targets of members whose own records are lost: the tasks of these targets would
+    /// seem assigned.
     pub(super) fn stray_target_tombstones(&self) -> Vec<CoordinatorRecord> {
         let mut records = Vec::new();
         member_tombstones(&self.modern.id, self.modern.lost_members(), None, &mut records);
@@ -233,7 +236,7 @@ impl StreamsGroup {
         records.push(StreamsGroupRecord::Topology(key, None).into());
     }
 
-    /// What a member may commit.
+    /// The partitions that a member may commit.
     pub(super) fn commits<'a>(&'a self, commit: &Commit<'_>) -> Result<MayCommit<'a>, MembershipError> {
         if commit.is_of_no_member(self.modern.members.is_empty()) {
             return Ok(MayCommit::Any);
@@ -249,7 +252,7 @@ impl StreamsGroup {
         commit.by_member(member.epoch, MembershipError::StaleEpoch, assigned_at)
     }
 
-    /// Whether this member may read offsets.
+    /// Checks that this member may read offsets.
     pub(super) fn validate_fetch(&self, member_id: Option<&str>, epoch: i32) -> Result<(), MembershipError> {
         let member =
             |id: &str| self.modern.members.get(id).map(|member| (member.epoch, MembershipError::StaleEpoch));

@@ -1,17 +1,17 @@
-//! The consumer's side of the classic protocol: what consumers say in the metadata that they join with, and the
-//! assignments that they get. Both are a version, and a message of that version.
+//! The embedded protocol of classic consumers: the metadata with which consumers join, and the assignments
+//! that they get. Both are a version, followed by a message of that version.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use thalweg_wire::data::{ConsumerProtocolAssignment, ConsumerProtocolSubscription};
 use thalweg_wire::{Decoder, Message};
 
-/// Maximum number of topics in a consumer's metadata. A name of two bytes needs a dozen times its size once decoded,
-/// under the lock of all groups of a partition.
+/// Maximum number of topics in a consumer's metadata. A name of two bytes needs a dozen times its size once
+/// decoded, under the lock of all groups of a partition.
 const TOPICS_MAX: usize = 100_000;
 
-/// The topics named in a consumer's metadata: a version, then the message. Only the fields of version 0 are read,
-/// with which every version begins. `None` if the bytes are another kind of message, or name too many topics: groups
-/// may carry any metadata.
+/// The topics named in a consumer's metadata: a version, then the message. Only the fields of version 0 are
+/// read, with which every version begins. `None` if the bytes are no such message or name too many topics:
+/// groups may carry any metadata.
 pub(super) fn subscribed_topics(metadata: &Bytes) -> Option<Vec<String>> {
     let mut d = Decoder::new(metadata.clone()).with_elements_max(TOPICS_MAX);
     if d.i16().ok()? < 0 {
@@ -25,12 +25,12 @@ pub(super) fn consumer_subscription(metadata: &Bytes) -> Option<ConsumerProtocol
     decoded(metadata)
 }
 
-/// A consumer's assignment; `None` if the bytes are another kind of message.
+/// A consumer's assignment; `None` if the bytes are no such message.
 pub(super) fn consumer_assignment(assignment: &Bytes) -> Option<ConsumerProtocolAssignment> {
     decoded(assignment)
 }
 
-/// A message of a later version is read as the latest that is known here: versions only add fields.
+/// Decodes a message. A later version is read as the latest known one, because versions only add fields.
 fn decoded<M: Message>(bytes: &Bytes) -> Option<M> {
     let mut d = Decoder::new(bytes.clone()).with_elements_max(TOPICS_MAX);
     let version = d.i16().ok().filter(|&version| version >= 0)?;
@@ -43,7 +43,7 @@ pub(super) fn encode_assignment(assignment: &ConsumerProtocolAssignment, metadat
     let version = version.clamp(0, ConsumerProtocolAssignment::MAX_VERSION);
     let mut bytes = BytesMut::new();
     bytes.put_i16(version);
-    // Names of topics are short.
+    // Topic names are short enough for the encoding to succeed.
     bytes.put_slice(&assignment.to_bytes(version).unwrap_or_default());
     bytes.freeze()
 }

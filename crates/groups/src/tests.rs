@@ -1,4 +1,4 @@
-//! Groups seen from outside, driven through the shard with a log in memory.
+//! Black-box tests of groups, driven through the shard with a log in memory.
 
 mod commits;
 mod consumer;

@@ -1,13 +1,14 @@
-//! A value with history: the decided state, and the state visible to readers until the log acknowledges the change.
+//! A value with history: the latest state, and the state visible to readers until the log acknowledges the
+//! change.
 
 use std::collections::VecDeque;
 
-/// A value that changes with writes to the log. Writers see the latest state; readers see the state before the first
-/// change that is not acknowledged.
+/// A value that changes with writes to the log. Writers see the latest state; readers see the state before
+/// the first unacknowledged change.
 #[derive(Debug)]
 pub(super) struct Timed<V> {
     latest: Option<V>,
-    /// The states before each change that is not acknowledged, oldest first. Usually there are none.
+    /// The states before each unacknowledged change, oldest first. Usually empty.
     #[expect(
         clippy::box_collection,
         reason = "one word instead of four, in each of perhaps millions of offsets"
@@ -22,17 +23,17 @@ impl<V> Default for Timed<V> {
 }
 
 impl<V> Timed<V> {
-    /// The state as it is decided.
+    /// The latest state.
     pub(super) fn latest(&self) -> Option<&V> {
         self.latest.as_ref()
     }
 
-    /// The state as it is decided, to be changed in ways that are no matter of the log.
+    /// The latest state, for changes that do not involve the log.
     pub(super) fn latest_mut(&mut self) -> Option<&mut V> {
         self.latest.as_mut()
     }
 
-    /// The state as it is acknowledged.
+    /// The acknowledged state.
     pub(super) fn acknowledged(&self) -> Option<&V> {
         match self.earlier.as_deref().and_then(VecDeque::front) {
             Some(earlier) => earlier.as_ref(),
@@ -40,23 +41,23 @@ impl<V> Timed<V> {
         }
     }
 
-    /// A change that needs no acknowledgement. Returns the state before it.
+    /// Changes the state without waiting for an acknowledgement. Returns the previous state.
     pub(super) fn set(&mut self, value: Option<V>) -> Option<V> {
         std::mem::replace(&mut self.latest, value)
     }
 
-    /// A change that readers see once [`Timed::acknowledge`] has been called for it.
+    /// Changes the state. Readers see the change after a call of [`Timed::acknowledge`].
     pub(super) fn change(&mut self, value: Option<V>) {
         let before = self.set(value);
         self.changed_from(before);
     }
 
-    /// The latest state replaced `before`, which readers continue to see.
+    /// Records that the latest state replaced `before`, which stays visible to readers.
     pub(super) fn changed_from(&mut self, before: Option<V>) {
         self.earlier.get_or_insert_default().push_back(before);
     }
 
-    /// The oldest change that was not acknowledged is.
+    /// Acknowledges the oldest unacknowledged change.
     pub(super) fn acknowledge(&mut self) {
         if let Some(earlier) = &mut self.earlier {
             earlier.pop_front();
@@ -66,7 +67,7 @@ impl<V> Timed<V> {
         }
     }
 
-    /// Whether nothing is left that anyone could see.
+    /// True if neither writers nor readers see a value.
     pub(super) fn is_gone(&self) -> bool {
         self.latest.is_none() && self.earlier.is_none()
     }

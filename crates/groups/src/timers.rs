@@ -1,27 +1,27 @@
 //! Every deadline of a shard, in one queue.
 //!
-//! A heartbeat moves its member's deadline forward and touches nothing else: the queue keeps the earlier moment, and
-//! then the entry is put back at its real deadline. So a heartbeat costs a store, and the queue is accessed about
-//! once per member and session timeout. Entries are removed with their owner, so the queue has at most as many as
-//! there are members and rebalances.
+//! A heartbeat moves its member's deadline forward and touches nothing else: the queue keeps the earlier
+//! time, at which the entry is put back with its real deadline. A heartbeat therefore costs one store, and
+//! the queue is accessed about once per member and session timeout. Entries are removed with their owner, so
+//! the queue has at most one entry per member and rebalance.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What a member is watched for.
+/// The event expected from a member before its deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Watch {
-    /// Its next heartbeat.
+    /// The next heartbeat.
     Session,
-    /// That it revokes what it has to.
+    /// The revocation of partitions or tasks.
     Revocation,
-    /// That a classic member joins again.
+    /// The next join of a classic member.
     Join,
-    /// That a classic member asks for its assignment.
+    /// The SyncGroup request of a classic member.
     Sync,
 }
 
-/// Whose deadline it is.
+/// The owner of a deadline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Timer {
     /// The end of a group's join phase.
@@ -30,15 +30,15 @@ pub(super) enum Timer {
     Sync(Arc<str>),
     /// A member's session, or the time for a pending member to rejoin with its id.
     Session(Arc<str>, Arc<str>),
-    /// A member of a group that has several deadlines.
+    /// A deadline of a member in a group that has several per member.
     Member(Arc<str>, Arc<str>, Watch),
     /// The session of a share group's member.
     Share(Arc<str>, Arc<str>),
-    /// The time in which a new streams group waits for more members.
+    /// The initial delay of a new streams group.
     Delay(Arc<str>),
 }
 
-/// A deadline, and its entry in the queue while it has one.
+/// A deadline, and its queue entry if it has one.
 #[derive(Debug, Default)]
 pub(super) struct Deadline {
     at_ms: i64,
@@ -48,7 +48,6 @@ pub(super) struct Deadline {
 /// Milliseconds, and a number that makes the entry unique.
 type Entry = (i64, u64);
 
-/// The queue.
 #[derive(Debug, Default)]
 pub(super) struct Timers {
     queue: BTreeMap<Entry, Timer>,
@@ -56,14 +55,14 @@ pub(super) struct Timers {
 }
 
 impl Deadline {
-    /// Whether it is ahead.
+    /// True if the deadline is pending.
     pub(super) fn is_set(&self) -> bool {
         self.entry.is_some()
     }
 }
 
 impl Timers {
-    /// Sets a deadline. `timer` is called for the owner only if it has no entry yet.
+    /// Sets a deadline. `timer` provides the owner, and is called only if the deadline has no entry yet.
     pub(super) fn set(&mut self, deadline: &mut Deadline, at_ms: i64, timer: impl FnOnce() -> Timer) {
         deadline.at_ms = at_ms;
         let timer = match deadline.entry {
@@ -74,25 +73,26 @@ impl Timers {
         deadline.entry = Some(self.insert(at_ms, timer));
     }
 
-    /// Forgets a deadline.
+    /// Cancels a deadline.
     pub(super) fn cancel(&mut self, deadline: &mut Deadline) {
         if let Some(entry) = deadline.entry.take() {
             self.queue.remove(&entry);
         }
     }
 
-    /// When to look again.
+    /// The time of the next queue entry.
     pub(super) fn next_ms(&self) -> Option<i64> {
         self.queue.keys().next().map(|&(at_ms, _)| at_ms)
     }
 
-    /// Takes a timer whose queued moment has passed. Its owner passes its deadline to [`Timers::is_due`].
+    /// Removes a timer whose queued time has passed. Its owner passes the deadline to [`Timers::is_due`].
     pub(super) fn pop(&mut self, now_ms: i64) -> Option<Timer> {
         let entry = self.queue.first_entry()?;
         if entry.key().0 > now_ms { None } else { Some(entry.remove()) }
     }
 
-    /// Whether the deadline of a popped timer has passed. If it was moved meanwhile, the timer is put back.
+    /// True if the deadline of a popped timer has passed. A deadline that was moved meanwhile is put back
+    /// into the queue.
     pub(super) fn is_due(&mut self, deadline: &mut Deadline, timer: Timer, now_ms: i64) -> bool {
         deadline.entry = None;
         if deadline.at_ms <= now_ms {
@@ -102,7 +102,7 @@ impl Timers {
         false
     }
 
-    /// How many deadlines are in the queue.
+    /// Number of queued deadlines.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.queue.len()

@@ -1,5 +1,5 @@
-//! The hash of a group's topics (`Utils.computeGroupHash`), which tells whether they have changed since the last
-//! assignment. It is the same as Kafka's, so that a group does not rebalance when its coordinator moves.
+//! The hash of a group's topics (`Utils.computeGroupHash`), which shows changes since the last assignment. It
+//! equals Kafka's hash, so that a group does not rebalance when its coordinator moves.
 //!
 //! ```text
 //! group  XXH3-64 of its topics' hashes (i64), in the order of their names
@@ -12,22 +12,22 @@ use super::topics::{TopicPlacement, Topics};
 use thalweg_hash::HashMap;
 use twox_hash::XxHash3_64;
 
-/// The hashes of topics that groups subscribe to, as they were last computed.
+/// Cached hashes of subscribed topics.
 #[derive(Debug, Default)]
 pub(super) struct TopicHashes {
     by_name: HashMap<String, Option<i64>>,
 }
 
-/// Topics whose hashes are kept. Beyond that all are forgotten, and computed again.
+/// Maximum number of cached hashes. At the limit the cache is cleared.
 const TOPICS_MAX: usize = 100_000;
 
 impl TopicHashes {
-    /// A topic has changed.
+    /// Drops the hash of a changed topic.
     pub(super) fn forget(&mut self, topic: &str) {
         self.by_name.remove(topic);
     }
 
-    /// The hash of the topics that exist; the names are sorted.
+    /// The combined hash of the topics that exist. `names` must be sorted.
     pub(super) fn of_group<'a>(&mut self, names: impl Iterator<Item = &'a str>, topics: &dyn Topics) -> i64 {
         let mut hashed = Vec::new();
         for name in names {

@@ -6,13 +6,13 @@ use thalweg_controller::HandleError;
 use thalweg_dial::ClientError;
 use thalweg_wire::{DecodeError, EncodeError, ErrorCode};
 
-/// A request was not answered.
+/// A failed request to the controller.
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {
-    /// It cannot be written in this version.
+    /// The request cannot be encoded in this version.
     #[error("a request to the controller cannot be written: {0}")]
     Encode(#[from] EncodeError),
-    /// The answer makes no sense.
+    /// The answer cannot be decoded.
     #[error("an answer of the controller cannot be read: {0}")]
     Decode(#[from] DecodeError),
     /// The controller did not answer.
@@ -21,22 +21,22 @@ pub enum LinkError {
     /// A node of the quorum did not answer.
     #[error(transparent)]
     Quorum(#[from] ClientError),
-    /// No node of the quorum was found to be the active controller.
+    /// No node of the quorum is known as the active controller.
     #[error("no active controller answers within {} ms; the last attempt: {last}", after.as_millis())]
     NoController {
-        /// How long was tried.
+        /// Duration of the search.
         after: Duration,
-        /// How it ended last.
+        /// Error of the last attempt.
         last: String,
     },
-    /// A node of the quorum does not return its cluster id.
+    /// A node of the quorum did not return its cluster id.
     #[error("{address} did not return its cluster id: {}", why_no_cluster_id(*code, message))]
     NoClusterId {
-        /// The node.
+        /// Address of the node.
         address: String,
-        /// Its answer.
+        /// Error code of the answer.
         code: ErrorCode,
-        /// Its words.
+        /// Message of the answer.
         message: String,
     },
 }
@@ -52,7 +52,7 @@ fn why_no_cluster_id(code: ErrorCode, message: &str) -> String {
 }
 
 impl LinkError {
-    /// Whether there was no controller that could answer, rather than one that would not.
+    /// True if no controller could answer, false if a controller refused.
     pub fn is_absence(&self) -> bool {
         match self {
             LinkError::NoController { .. }

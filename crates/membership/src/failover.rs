@@ -1,5 +1,5 @@
-//! A quorum in memory whose leader changes. The observer drops only uncommitted records; a stopping broker waits for
-//! the new leader.
+//! A simulated quorum with changing leaders. The observer drops only uncommitted records; a stopping broker
+//! waits for the new leader.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -28,7 +28,7 @@ use super::member::{Member, Wish};
 use super::observer::Observer;
 use super::*;
 
-/// A batch of the log of a node.
+/// A batch in the log of a node.
 #[derive(Clone)]
 struct Entry {
     base: i64,
@@ -50,19 +50,19 @@ struct Fake {
     epoch: i32,
     leader: usize,
     nodes: [Node; 3],
-    /// The offset that an observer asked for last.
+    /// The offset of an observer's last request.
     asked: i64,
-    /// How often an observer received a diverging epoch.
+    /// Number of diverging epochs that an observer received.
     diverged: usize,
-    /// The time a leader takes to answer a heartbeat.
+    /// The time that a leader takes to answer a heartbeat.
     beat_takes: Duration,
-    /// The heartbeats that each node has answered.
+    /// Number of answered heartbeats per node.
     beats: [usize; 3],
-    /// The node that lets brokers go, with its third answer.
+    /// The node that allows a broker's shutdown, with its third answer.
     lets_go: Option<usize>,
-    /// Whether leaders know no broker, and reject registrations.
+    /// True if leaders know no broker, and reject registrations.
     knows_nobody: bool,
-    /// The registrations that were refused.
+    /// Number of refused registrations.
     registrations: usize,
 }
 
@@ -91,7 +91,7 @@ fn is_leader(fake: &Fake, node: usize) -> bool {
     fake.leader == node && fake.nodes[node].is_up
 }
 
-/// The answer of a node to a Fetch as of now, and whether it is worth sending before the time is over.
+/// The answer of a node to a Fetch, and true if the answer must be sent before the wait ends.
 fn answer(fake: &mut Fake, node: usize, request: &FetchRequest) -> (FetchResponse, bool) {
     let asked = &request.topics[0].partitions[0];
     fake.asked = asked.fetch_offset;
@@ -240,7 +240,7 @@ impl ImageListener for Nothing {
     fn publish(&self, _: &Delta, _: Arc<Image>) {}
 }
 
-/// What the observer of a broker needs before it shows anything, and what a log has behind that.
+/// The records that a broker's observer needs before it publishes an image, and later records.
 fn beginning(options: &MembershipOptions) -> Vec<Entry> {
     let registration = RegisterBrokerRecord {
         broker_id: 9,
@@ -296,8 +296,9 @@ async fn what_a_new_leader_does_not_have_is_dropped_and_was_never_shown() {
     observer.abort();
 }
 
-/// A leader of one epoch fails, a second writes a record, fails too, and the first is elected again with more records of its
-/// first epoch: the record of the second lies before the end of that epoch.
+/// The leader of one epoch fails, a second leader writes a record and fails too, and the first is elected
+/// again with more records of its first epoch. The second leader's record then lies before the end of that
+/// epoch.
 #[tokio::test]
 async fn what_a_leader_in_between_has_written_is_dropped() {
     let options = MembershipOptions { node_id: BrokerId(9), ..MembershipOptions::default() };
@@ -360,7 +361,7 @@ async fn a_broker_that_leaves_waits_for_a_controller_that_was_just_elected() {
     let member = tokio::spawn(Member::new(link, options, progress).run(wished));
     let (done, mut left) = oneshot::channel();
     wishes.send((Wish::Leave, done)).await.expect("the member runs");
-    // The controller has heard the wish, and ends before others let it grant that.
+    // The controller has received the wish, and fails before it can allow the shutdown.
     assert!(tokio::time::timeout(Duration::from_secs(3), &mut left).await.is_err());
     let heard = {
         let mut fake = shared.lock();
@@ -368,8 +369,8 @@ async fn a_broker_that_leaves_waits_for_a_controller_that_was_just_elected() {
         assert!(fake.beats[1] > 0);
         Instant::now()
     };
-    // Another is elected shortly before the broker's session with the first expires, and its first answer arrives
-    // later.
+    // Another controller is elected shortly before the broker's session with the first one expires, and its
+    // first answer arrives later.
     tokio::time::sleep_until(heard + session - Duration::from_secs(2)).await;
     {
         let mut fake = shared.lock();

@@ -1,10 +1,10 @@
-//! The features of the cluster (KIP-584): the levels that this broker serves, and those it reports to controllers,
-//! which admit only brokers that support every finalized level.
+//! The features of the cluster (KIP-584): the levels that this broker serves, and the levels that it reports
+//! to controllers, which admit only brokers that support every finalized level.
 //!
-//! Served features are always reported. A feature that is not served is reported only if the cluster has it on
-//! already, because otherwise the broker would not be admitted. This broker then rejects requests that depend on it
-//! with a clear error, and logs it. If it is off, it stays off: a controller does not enable a feature that a
-//! registered broker does not support, so no data is lost by surprise.
+//! Served features are always reported. An unserved feature is reported only if it is already enabled in the
+//! cluster, because the broker would not be admitted otherwise. This broker then rejects requests that depend
+//! on the feature with a clear error, and logs them. A disabled feature stays disabled: a controller does not
+//! enable a feature that a registered broker does not support, so no data is lost by surprise.
 
 use std::collections::BTreeMap;
 use thalweg_metadata::feature::{
@@ -13,25 +13,25 @@ use thalweg_metadata::feature::{
 };
 use thalweg_metadata::{MetadataVersion, VersionRange};
 
-/// The highest level of `group.version` that is served: 1 with the consumer protocol (KIP-848).
+/// The highest served level of `group.version`: 1 with the consumer protocol (KIP-848).
 pub const GROUP_VERSION_SERVED: i16 = 1;
-/// The highest level of `share.version` that is served: 1 with share groups (KIP-932).
+/// The highest served level of `share.version`: 1 with share groups (KIP-932).
 pub const SHARE_VERSION_SERVED: i16 = 1;
-/// The highest level of `streams.version` that is served: 1 with streams groups (KIP-1071).
+/// The highest served level of `streams.version`: 1 with streams groups (KIP-1071).
 pub const STREAMS_VERSION_SERVED: i16 = 1;
 
-/// A feature, with the levels that are served.
+/// A feature and its served levels.
 #[derive(Clone, Copy, Debug)]
 pub struct Feature {
-    /// Its name.
+    /// Feature name.
     pub name: &'static str,
-    /// The first level.
+    /// Lowest served level.
     pub min: i16,
-    /// The last level.
+    /// Highest served level.
     pub max: i16,
 }
 
-/// Every feature that is served.
+/// All served features.
 pub fn supported() -> Vec<Feature> {
     let mut supported = vec![
         Feature {
@@ -41,7 +41,7 @@ pub fn supported() -> Vec<Feature> {
         },
         Feature { name: KRAFT_VERSION, min: 0, max: 1 },
         Feature { name: TRANSACTION_VERSION, min: 0, max: 2 },
-        // The controller's work (KIP-966): the broker only reports whether its last stop was clean.
+        // Implemented by the controller (KIP-966); the broker only reports whether its last stop was clean.
         Feature { name: ELIGIBLE_LEADER_REPLICAS_VERSION, min: 0, max: 1 },
     ];
     let protocols = PROTOCOLS.iter().filter(|protocol| protocol.served > 0);
@@ -49,14 +49,14 @@ pub fn supported() -> Vec<Feature> {
     supported
 }
 
-/// The same, in the form of a registration.
+/// The served features in the form of a registration.
 pub fn ranges() -> BTreeMap<String, VersionRange> {
     supported().into_iter().map(|f| (f.name.to_owned(), VersionRange { min: f.min, max: f.max })).collect()
 }
 
-/// The features of a new cluster of the embedded controller, besides its metadata version and `kraft.version`: those
-/// of Kafka's format that are served. New clusters begin with the latest metadata version, with which Kafka's format has
-/// every feature at its latest level.
+/// The features of a new cluster of the embedded controller, besides its metadata version and
+/// `kraft.version`: the served ones among those of Kafka's format. New clusters start with the latest
+/// metadata version, at which Kafka's format enables every feature at its latest level.
 pub fn of_new_clusters() -> BTreeMap<String, i16> {
     let others = [(TRANSACTION_VERSION, 2), (ELIGIBLE_LEADER_REPLICAS_VERSION, 1)];
     let protocols = PROTOCOLS.iter().map(|protocol| (protocol.name, protocol.served));
@@ -64,8 +64,8 @@ pub fn of_new_clusters() -> BTreeMap<String, i16> {
     features.map(|(name, level)| (name.to_owned(), level)).collect()
 }
 
-/// The feature of a group protocol: the level that is served, the one that Kafka 4.3 knows, and the effect on users of
-/// this broker where the cluster is above what is served.
+/// The feature of a group protocol: its served level, its level in Kafka 4.3, and the effect on users of this
+/// broker if the cluster has a higher level.
 struct Protocol {
     name: &'static str,
     served: i16,
@@ -94,15 +94,14 @@ const PROTOCOLS: [Protocol; 3] = [
     },
 ];
 
-/// The features that a broker reports to the controllers of a cluster.
+/// The features that a broker reports to its cluster's controllers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claims {
-    /// The ranges of its registration.
+    /// The ranges in the registration.
     pub ranges: BTreeMap<String, VersionRange>,
-    /// Each feature that the cluster has on and this broker does not serve: its name, its level, and the refused
-    /// requests.
+    /// Features enabled in the cluster but not served by this broker: name, level, and the refused requests.
     pub unserved: Vec<(String, i16, &'static str)>,
-    /// The features, with levels and the range that is supported, for which this broker cannot be admitted.
+    /// Features that prevent this broker's admission: name, level, and the supported range.
     pub beyond: Vec<(String, i16, VersionRange)>,
 }
 
@@ -134,7 +133,7 @@ impl Claims {
 mod tests {
     use super::*;
 
-    /// The features that Kafka 4.3 formats a cluster with.
+    /// The features of a cluster formatted by Kafka 4.3.
     const KAFKA_4_3: [(&str, i16); 7] = [
         (METADATA_VERSION, 30),
         (KRAFT_VERSION, 1),
@@ -147,7 +146,7 @@ mod tests {
 
     #[test]
     fn new_cluster_begins_as_kafka_formats_it_as_far_as_it_is_served() {
-        // The metadata version and the quorum's are the controller's.
+        // The controller sets the metadata version and the quorum's version.
         let own = [METADATA_VERSION, KRAFT_VERSION];
         let served = KAFKA_4_3.into_iter().filter(|(name, _)| ranges().contains_key(*name));
         let expected = served.filter(|(name, _)| !own.contains(name));

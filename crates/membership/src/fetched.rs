@@ -7,24 +7,24 @@ use thalweg_metadata::{Image, Loader, Provenance, ReplayError};
 use thalweg_record::{BatchError, DECOMPRESSED_BYTES_MAX_DEFAULT, DecompressBuffer};
 use thalweg_wire::data::voters_record::Voter;
 
-/// A snapshot cannot be read.
+/// Why a snapshot cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotFault {
-    /// Its bytes are no batches.
+    /// The bytes are not batches.
     #[error(transparent)]
     Bytes(#[from] BatchError),
     /// A batch is damaged, or contains unknown records.
     #[error(transparent)]
     Batch(#[from] MetadataBatchError),
-    /// Its records do not fit together.
+    /// The records contradict one another.
     #[error(transparent)]
     Replay(#[from] ReplayError),
-    /// It has no header or no footer.
+    /// The header or the footer is missing.
     #[error("it does not start with a header and end with a footer")]
     Incomplete,
 }
 
-/// The batches of a fetch. A torn one at the end is skipped; the next fetch returns it whole.
+/// The batches of a fetch. A torn batch at the end is skipped; the next fetch returns it whole.
 pub(super) fn batches_of(bytes: &[u8]) -> Result<Vec<MetadataBatch>, MetadataBatchError> {
     let mut buffer = DecompressBuffer::new(DECOMPRESSED_BYTES_MAX_DEFAULT);
     let mut read = Vec::new();
@@ -42,12 +42,12 @@ pub(super) fn batches_of(bytes: &[u8]) -> Result<Vec<MetadataBatch>, MetadataBat
     Ok(read)
 }
 
-/// The quorum's state, from the records in its log.
+/// State of the quorum, from control records in its log.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct QuorumNews {
     /// The level of `kraft.version`.
     pub kraft_version: Option<i16>,
-    /// Its voters.
+    /// The current voters.
     pub voters: Option<Vec<Voter>>,
 }
 

@@ -1,42 +1,43 @@
-//! Finds the leader of the quorum from answers (Kafka's `KafkaRaftClient` as an observer). Pure.
+//! Search for the leader of the quorum by answers (Kafka's `KafkaRaftClient` as an observer). Pure.
 //!
-//! Any node of the quorum can be asked: it returns the leader and its address. Answers of older epochs are ignored. A
-//! leader that does not answer is forgotten, and the configured servers are asked in turn.
+//! Any node of the quorum can be asked: it returns the leader and the leader's address. Answers of older
+//! epochs are ignored. A leader that does not answer is dropped, and the configured servers are asked in
+//! turn.
 
 use std::collections::BTreeMap;
 
 /// The active controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leader {
-    /// Its node id.
+    /// Node id of the controller.
     pub id: i32,
-    /// The quorum's epoch in which it leads.
+    /// Quorum epoch of its leadership.
     pub epoch: i32,
-    /// Where it listens: `host:port`.
+    /// Address of its listener: `host:port`.
     pub address: String,
 }
 
-/// The leader, from an answer.
+/// The leader according to an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LeaderInfo {
-    /// Its id; negative where there is none, or none is known.
+    /// Node id of the leader; negative if there is no known leader.
     pub leader_id: i32,
-    /// The epoch of the node that answered.
+    /// Epoch of the answering node.
     pub epoch: i32,
-    /// The address of the leader. Answers before version 17 of Fetch lack it.
+    /// Address of the leader. Answers before version 17 of Fetch lack it.
     pub address: Option<String>,
-    /// Whether the answering node acted as the leader.
+    /// True if the answering node acted as the leader.
     pub by_leader: bool,
 }
 
 /// The search for the leader.
 #[derive(Debug)]
 pub(super) struct LeaderSearch {
-    /// Addresses to ask: `host:port`. The configured ones first, then the voters in the log.
+    /// Addresses to ask: `host:port`. Configured servers first, then the voters in the log.
     servers: Vec<String>,
-    /// How many are configured.
+    /// Number of configured servers.
     configured: usize,
-    /// Where voters of a static quorum listen.
+    /// Addresses of the voters of a static quorum.
     voters: BTreeMap<i32, String>,
     next_server: usize,
     epoch: i32,
@@ -50,7 +51,7 @@ impl LeaderSearch {
         LeaderSearch { configured: servers.len(), servers, voters, next_server: 0, epoch: 0, leader: None }
     }
 
-    /// The log names these voters now: they are asked too, since the configured servers may have been replaced.
+    /// Adds the voters in the log, because the configured servers may have been replaced.
     pub fn learn(&mut self, voters: Vec<String>) {
         self.servers.truncate(self.configured);
         let fresh: Vec<String> = voters.into_iter().filter(|voter| !self.servers.contains(voter)).collect();
@@ -58,7 +59,7 @@ impl LeaderSearch {
         self.next_server %= self.servers.len();
     }
 
-    /// The leader, when it is known.
+    /// The leader, if known.
     pub fn leader(&self) -> Option<&Leader> {
         self.leader.as_ref()
     }
@@ -68,10 +69,10 @@ impl LeaderSearch {
         self.leader.as_ref().map_or(&self.servers[self.next_server], |leader| &leader.address)
     }
 
-    /// `asked` has answered.
+    /// Handles an answer of `asked`.
     pub fn on_answer(&mut self, asked: &str, info: &LeaderInfo) {
         if info.epoch < self.epoch {
-            // It has not heard of the present epoch, so it does not lead it.
+            // A node with an older epoch does not lead the current one.
             return self.failed(asked);
         }
         if info.epoch > self.epoch {
@@ -90,7 +91,7 @@ impl LeaderSearch {
         }
     }
 
-    /// `asked` has not answered, or is of no help.
+    /// Handles a missing or useless answer of `asked`.
     pub fn failed(&mut self, asked: &str) {
         if self.leader.as_ref().is_some_and(|leader| leader.address == asked) {
             self.leader = None;

@@ -1,13 +1,13 @@
-//! The broker as a member of its cluster: it observes the metadata log, registers, sends heartbeats, and shuts down
-//! cleanly.
+//! The broker as a member of its cluster: it observes the metadata log, registers, sends heartbeats, and
+//! shuts down cleanly.
 //!
-//! Two tasks: the observer fetches the log as any KRaft observer does and publishes images; the member registers and
-//! heartbeats. [`ControllerLink`] carries the requests of both, in this process or over the network, where `quorum`
-//! keeps the connections and `leader` decides which node is the active controller. The order of a start is Apache
-//! Kafka's: observe and register, wait until its own registration is in the image and the image has been applied,
-//! then ask to be unfenced.
+//! Two tasks: the observer fetches the log as any KRaft observer does and publishes images; the member
+//! registers and sends heartbeats. [`ControllerLink`] carries the requests of both, in this process or over
+//! the network, where `quorum` keeps the connections and `leader` finds the active controller. A start
+//! follows Kafka's order: observe and register, wait until the broker's own registration is in an applied
+//! image, then ask to be unfenced.
 //!
-//! Refuses: acting on the image; an [`ImageListener`] does.
+//! Refuses: acting on the image, which is left to an [`ImageListener`].
 
 mod error;
 #[cfg(test)]
@@ -50,35 +50,36 @@ use member::{Member, Wish};
 use observer::Observer;
 use thalweg_watch as watch;
 
-/// Acts on images. It is called in order, by one task, with every image; the next follows when the call has returned.
+/// Acts on images. Called by one task with every image, in order; the next call follows when the last one has
+/// returned.
 pub trait ImageListener: Send + Sync {
-    /// Called with a new image of the cluster. `delta` is the difference to the one before, which for the first call
-    /// is the empty image.
+    /// Handles a new image of the cluster. `delta` is the difference to the previous image, which is empty
+    /// before the first call.
     fn publish(&self, delta: &Delta, image: Arc<Image>);
 }
 
-/// The claims of a broker in its registration.
+/// The broker's data in its registration, and its timeouts.
 #[derive(Clone, Debug)]
 pub struct MembershipOptions {
-    /// Its id.
+    /// Broker id.
     pub node_id: BrokerId,
-    /// The id of its cluster.
+    /// Cluster id.
     pub cluster_id: String,
-    /// The id of this process.
+    /// Incarnation id of this process.
     pub incarnation_id: Uuid,
-    /// Its rack.
+    /// Rack of the broker.
     pub rack: Option<String>,
-    /// Where it can be reached, as advertised.
+    /// Advertised endpoints.
     pub endpoints: Vec<Endpoint>,
-    /// The features that it serves. Other features of the cluster are reported too if their refusal is implemented.
+    /// Served features. Other features of the cluster are reported too if their refusal is implemented.
     pub features: BTreeMap<String, VersionRange>,
-    /// The ids of its log directories.
+    /// Ids of the log directories.
     pub directories: Vec<Uuid>,
-    /// The epoch before, when the last stop was clean.
+    /// Broker epoch before the last stop, if that was clean.
     pub previous_broker_epoch: Option<i64>,
     /// `broker.heartbeat.interval.ms`.
     pub heartbeat_interval: Duration,
-    /// `broker.session.timeout.ms`: a broker that was not heard for so long is fenced.
+    /// `broker.session.timeout.ms`: time without heartbeats after which a broker is fenced.
     pub session_timeout: Duration,
     /// `initial.broker.registration.timeout.ms`.
     pub registration_timeout: Duration,
@@ -106,28 +107,28 @@ impl Default for MembershipOptions {
     }
 }
 
-/// The cluster rejects the broker.
+/// Why the broker could not join the cluster.
 #[derive(Debug, thiserror::Error)]
 pub enum JoinError {
     /// The controller refuses the registration.
     #[error("the controller refuses to register the broker: {code}{}", hint(*code))]
     Refused {
-        /// Why.
+        /// The controller's error code.
         code: ErrorCode,
     },
-    /// The cluster has features or levels that this version does not know.
+    /// The cluster has features or levels unknown to this version.
     #[error(
         "the controller refuses to register the broker: the cluster has {} finalized, which this version does not support",
         listed(features)
     )]
     Features {
-        /// Each with its level, and the range that is supported.
+        /// Features with their levels and the supported ranges.
         features: Vec<(String, i16, VersionRange)>,
     },
-    /// The controller gave no good answer in time.
+    /// The controller did not register the broker in time.
     #[error("the broker could not be registered within {} ms; the last answer was: {last}", after.as_millis())]
     Timeout {
-        /// How long was waited.
+        /// Duration of the attempt.
         after: Duration,
         /// The last error.
         last: String,
@@ -141,7 +142,7 @@ pub enum JoinError {
 }
 
 impl JoinError {
-    /// Whether the controllers belong to another cluster.
+    /// True if the controllers belong to another cluster.
     pub fn is_of_other_cluster(&self) -> bool {
         match self {
             JoinError::Refused { code } => *code == ErrorCode::InconsistentClusterId,
@@ -180,15 +181,15 @@ fn listed(features: &[(String, i16, VersionRange)]) -> String {
 
 /// State shared by the tasks.
 struct Progress {
-    /// The offset that was applied last, and acted on.
+    /// Offset of the last applied image, after its listener has returned.
     pub applied: watch::Sender<i64>,
-    /// The image that was published last.
+    /// The last published image.
     pub image: watch::Sender<Arc<Image>>,
-    /// Why the log is not followed any more.
+    /// Why the log is no longer followed.
     pub failed: watch::Sender<Option<Arc<ObserverError>>>,
     /// The log directories that have failed.
     pub offline: watch::Sender<Vec<Uuid>>,
-    /// Whether the broker wants others to lead, though it runs.
+    /// True if the running broker wants to be fenced, so that other brokers lead.
     pub withdrawn: watch::Sender<bool>,
 }
 
@@ -213,8 +214,8 @@ pub struct Membership {
 }
 
 impl Membership {
-    /// Joins: returns when the broker is registered, and an image that shows it has been published. It is still
-    /// fenced then.
+    /// Joins the cluster. Returns when the broker is registered and an image with the registration has been
+    /// published. The broker is still fenced then.
     pub async fn start(
         link: ControllerLink,
         options: MembershipOptions,
@@ -239,23 +240,23 @@ impl Membership {
         *self.epoch.borrow()
     }
 
-    /// The epochs of the registration: they change when the controllers have forgotten the broker.
+    /// The epochs of the registration, which changes when the controllers have lost it.
     pub fn epochs(&self) -> watch::Receiver<i64> {
         self.epoch.clone()
     }
 
-    /// The image that was published last.
+    /// The last published image.
     pub fn image(&self) -> Arc<Image> {
         self.progress.image.borrow().clone()
     }
 
-    /// The offset of the metadata log that was applied last.
+    /// The last applied offset of the metadata log.
     pub fn applied_offset(&self) -> i64 {
         *self.progress.applied.borrow()
     }
 
-    /// Asks to be unfenced, which lets clients see the broker and makes it lead; returns when it is, and the image
-    /// shows it.
+    /// Asks to be unfenced, which makes the broker visible to clients and lets it lead. Returns when the
+    /// image shows the broker unfenced.
     pub async fn unfence(&self) -> Result<(), JoinError> {
         let mut images = self.progress.image.subscribe();
         let node_id = self.node_id;
@@ -271,26 +272,27 @@ impl Membership {
         }
     }
 
-    /// Performs a controlled shutdown: leadership is moved away and clients learn of other brokers. Returns when the
-    /// controller allows it, or after a timeout.
+    /// Performs a controlled shutdown: leadership moves to other brokers, and clients learn of it. Returns
+    /// when the controller allows the shutdown, or after a timeout.
     pub async fn controlled_shutdown(&self) {
-        // A member that has ended has nothing to leave.
+        // A member that has ended needs no shutdown.
         let _ = self.wish(Wish::Leave).await;
     }
 
-    /// Reports failed log directories to the controller, which then elects other leaders for their partitions.
+    /// Reports failed log directories to the controller, which then elects other leaders for their
+    /// partitions.
     pub fn report_offline(&self, directories: Vec<Uuid>) {
         self.progress.offline.send_replace(directories);
     }
 
-    /// Asks the controller to fence the broker while `wanted`, so that others lead its partitions. Returns whether
-    /// this is a change.
+    /// Asks the controller to fence the broker while `wanted`, so that other brokers lead its partitions.
+    /// Returns true if this is a change.
     pub fn withdraw(&self, wanted: bool) -> bool {
         self.progress.withdrawn.send_if_modified(|withdrawn| std::mem::replace(withdrawn, wanted) != wanted)
     }
 
-    /// Waits until the metadata log cannot be followed any more, or another process has taken the broker's place: the
-    /// broker must not survive either.
+    /// Waits until the metadata log cannot be followed any more, or another process has taken the broker's
+    /// place. The broker must stop in either case.
     pub async fn failed(&self) -> Arc<ObserverError> {
         let mut failed = self.progress.failed.subscribe();
         let error = failed.wait_for(Option::is_some).await.ok().and_then(|error| error.clone());
@@ -305,7 +307,7 @@ impl Membership {
         let (observer, member) = (self.observer.keep(), self.member.keep());
         observer.abort();
         member.abort();
-        // The tasks may be in the middle of a publication, so wait for it.
+        // The tasks may be in the middle of a publication, so wait for its end.
         let _ = observer.await;
         let _ = member.await;
     }
@@ -317,7 +319,7 @@ impl Membership {
     }
 }
 
-/// A task that ends with a start that fails, or with a broker that is dropped without a stop.
+/// A task that is aborted if the start fails or the broker is dropped without a stop.
 struct AbortOnDrop(Option<JoinHandle<()>>);
 
 impl AbortOnDrop {

@@ -1,5 +1,5 @@
-//! The link to the active controller. The broker uses KRaft's requests only, as bytes, whether the controller is in
-//! this process or remote.
+//! The link to the active controller. The broker uses only KRaft's requests, as bytes, whether the controller
+//! is in this process or remote.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI16, AtomicI32, Ordering};
@@ -17,7 +17,7 @@ use super::fetched::QuorumNews;
 use super::quorum::{FETCH_WAIT, Quorum, QuorumOptions};
 use thalweg_watch as watch;
 
-/// How long a controller in this process may keep a Fetch waiting. A wait costs nothing there, and waking up does.
+/// Maximum wait of a Fetch at a controller in this process. Waiting is free there, waking up is not.
 const IN_PROCESS_FETCH_WAIT: Duration = Duration::from_secs(30);
 
 enum Way {
@@ -28,23 +28,23 @@ enum Way {
 struct Shared {
     way: Way,
     correlation_ids: AtomicI32,
-    /// The offset of the image that was published last.
+    /// The offset of the last published image.
     published: watch::Sender<i64>,
-    /// The level of `kraft.version` in the part of the log that has been applied.
+    /// The level of `kraft.version` in the applied part of the log.
     kraft_version: AtomicI16,
 }
 
-/// The way to the active controller. Cheap to clone.
+/// Access to the active controller. Cheap to clone.
 #[derive(Clone)]
 pub struct ControllerLink(Arc<Shared>);
 
 impl ControllerLink {
-    /// To the controller in this process.
+    /// A link to the controller in this process.
     pub fn in_process(controller: Arc<Controller>) -> ControllerLink {
         ControllerLink::by(Way::InProcess(controller))
     }
 
-    /// To the active controller of a quorum, over the network.
+    /// A link to the active controller of a quorum, over the network.
     pub fn to_quorum(options: QuorumOptions) -> ControllerLink {
         ControllerLink::by(Way::Network(Box::new(Quorum::new(options))))
     }
@@ -55,10 +55,11 @@ impl ControllerLink {
         ControllerLink(Arc::new(Shared { way, correlation_ids, published, kraft_version }))
     }
 
-    /// Sends a request with the broker's own rights and waits for the answer. Its effect is committed by then; the
-    /// broker's image may show it a moment later (see [`ControllerLink::image_changes`]).
+    /// Sends a request with the broker's own permissions and waits for the answer. The effect of the request
+    /// is committed by then; the broker's image may show it a moment later (see
+    /// [`ControllerLink::image_changes`]).
     ///
-    /// Over the network it is retried with the active controller until the timeout.
+    /// Over the network the request is retried with the active controller until the timeout.
     pub async fn send<R: Request>(&self, request: R, version: i16) -> Result<R::Response, LinkError> {
         match &self.0.way {
             Way::InProcess(controller) => self.call(controller, &request, version).await,
@@ -66,7 +67,7 @@ impl ControllerLink {
         }
     }
 
-    /// When the newest active controller was found; `None` if it is in this process.
+    /// The time at which the newest active controller was found; `None` if it is in this process.
     pub(super) fn elected(&self) -> Option<Instant> {
         match &self.0.way {
             Way::InProcess(_) => None,
@@ -74,7 +75,7 @@ impl ControllerLink {
         }
     }
 
-    /// Fetches the metadata log. Over the network this finds the active controller.
+    /// Fetches the metadata log. Over the network, this request finds the active controller.
     pub(super) async fn fetch(&self, request: FetchRequest) -> Result<FetchResponse, LinkError> {
         match &self.0.way {
             Way::InProcess(controller) => self.call(controller, &request, FetchRequest::MAX_VERSION).await,
@@ -95,7 +96,7 @@ impl ControllerLink {
         Ok(response)
     }
 
-    /// The id of the cluster that the controller belongs to.
+    /// The cluster id of the controller.
     pub async fn cluster_id(&self) -> Result<String, LinkError> {
         match &self.0.way {
             Way::InProcess(controller) => Ok(controller.cluster_id().to_owned()),
@@ -103,7 +104,8 @@ impl ControllerLink {
         }
     }
 
-    /// The versions of an API that the controller serves; while these are unknown, those of this build.
+    /// The versions of an API that the controller serves; while these are unknown, the versions of this
+    /// build.
     pub fn served(&self, api: ApiKey) -> Option<(i16, i16)> {
         match &self.0.way {
             Way::InProcess(_) => thalweg_controller::serves(api).then(|| api.versions()),
@@ -112,8 +114,8 @@ impl ControllerLink {
         }
     }
 
-    /// The finalized features of the cluster, as its controllers reported at connection. Empty for a controller in
-    /// this process, which has no more than the broker.
+    /// The finalized features of the cluster, as reported by its controllers at connection. Empty for a
+    /// controller in this process, which has the same features as the broker.
     pub(super) fn features(&self) -> Vec<(String, i16)> {
         match &self.0.way {
             Way::InProcess(_) => Vec::new(),
@@ -121,7 +123,7 @@ impl ControllerLink {
         }
     }
 
-    /// Whether a remote controller has reported no features so far.
+    /// True if remote controllers have reported no features so far.
     pub(super) fn tells_no_features(&self) -> bool {
         matches!(self.0.way, Way::Network(_)) && self.features().is_empty()
     }
@@ -134,7 +136,7 @@ impl ControllerLink {
         }
     }
 
-    /// The offset of each image after it was published. Offsets only rise.
+    /// The offset of each published image. Offsets only rise.
     pub fn image_changes(&self) -> watch::Receiver<i64> {
         self.0.published.subscribe()
     }
@@ -143,8 +145,8 @@ impl ControllerLink {
         self.0.published.send_replace(offset);
     }
 
-    /// The finalized level of `kraft.version`. It is in no image: the quorum keeps it in control records of its log
-    /// (KAFKA-18979).
+    /// The finalized level of `kraft.version`. Images lack it, because the quorum keeps it in control records
+    /// of its log (KAFKA-18979).
     pub fn kraft_version(&self) -> i16 {
         self.0.kraft_version.load(Ordering::Relaxed)
     }
@@ -159,8 +161,8 @@ impl ControllerLink {
         }
     }
 
-    /// The id for observing the log. A controller knows its own node as a voter, not as an observer, so the broker
-    /// beside it observes anonymously, as KRaft allows.
+    /// The replica id for observing the log. A controller treats its own node id as a voter, not an observer,
+    /// so the broker beside it observes anonymously, as KRaft allows.
     pub(super) fn replica_id(&self, broker: BrokerId) -> i32 {
         match &self.0.way {
             Way::InProcess(controller) if controller.node_id() == broker.0 => -1,
@@ -168,7 +170,7 @@ impl ControllerLink {
         }
     }
 
-    /// How long a Fetch may wait for something new.
+    /// Maximum wait of a Fetch for new records.
     pub(super) fn fetch_wait(&self) -> Duration {
         match &self.0.way {
             Way::InProcess(_) => IN_PROCESS_FETCH_WAIT,

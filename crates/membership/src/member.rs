@@ -15,17 +15,17 @@ use super::{ControllerLink, JoinError, MembershipOptions, ObserverError, Progres
 use crate::features::Claims;
 use thalweg_watch as watch;
 
-/// How long after a failure a request is tried again.
+/// Retry backoff for failed requests.
 const RETRY: Duration = Duration::from_millis(50);
-/// Delay before repeating a request that waits for others, if no notification arrives.
+/// Delay before repeating a request that depends on other brokers, if no notification arrives.
 const REPEAT: Duration = Duration::from_millis(10);
 
-/// How long a stopping broker tries to report it, even if the controller has been silent: the time a quorum takes to
-/// detect the loss of its leader and to elect another, by Kafka's defaults 2 s and 1 s. The new leader has not given
-/// the broker up, because every session restarts with it.
+/// Minimum time for which a stopping broker tries to report its shutdown, even to a silent controller: the
+/// time a quorum takes to detect the loss of its leader and to elect another, by Kafka's defaults 2 s and 1
+/// s. The new leader still counts the broker as alive, because it restarts every session.
 const LEAVE: Duration = Duration::from_secs(3);
 
-/// Wishes to the member.
+/// Requests to the member task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Wish {
     Unfence,
@@ -37,12 +37,12 @@ pub(super) struct Member {
     options: MembershipOptions,
     progress: Arc<Progress>,
     epoch: watch::Sender<i64>,
-    /// Whether the broker is to be fenced: until it is ready.
+    /// True until the broker is ready to be unfenced.
     want_fence: bool,
     logged_unserved: bool,
 }
 
-/// How a heartbeat was answered.
+/// The outcome of a heartbeat.
 enum Beat {
     Answered(BrokerHeartbeatResponse),
     /// The controller no longer knows this registration.
@@ -70,7 +70,7 @@ impl Member {
         self.options.registration_timeout
     }
 
-    /// Registers, trying again while an earlier process of this broker still has a session. Nothing is worth trying
+    /// Registers the broker, and retries while an earlier process of this broker still has a session. Stops
     /// once the metadata log cannot be followed.
     pub async fn register(&mut self, until: Instant) -> Result<(), JoinError> {
         let mut failed = self.progress.failed.subscribe();
@@ -121,8 +121,8 @@ impl Member {
         }
     }
 
-    /// The controller rejects a broker with these claims. This is final, unless the cluster's features were unknown
-    /// when they were made: it was starting, or features were enabled since.
+    /// Handles a controller's rejection of these claims. The rejection is final, unless the cluster's
+    /// features were unknown at the time: the controller was starting, or features have been enabled since.
     async fn unsupported(&self, claims: Claims) -> Result<String, JoinError> {
         let asked = self.link.ask_versions().await;
         if !claims.beyond.is_empty() {
@@ -138,18 +138,18 @@ impl Member {
         }
     }
 
-    /// The features to claim: by the image, or before the first one by the controllers.
+    /// The features to claim: by the image, or before the first image by the controllers.
     fn claims(&self) -> Claims {
         let image = self.progress.image.borrow().clone();
         let features = self.link.features();
         let of_image = image.features().iter();
         let of_controllers = features.iter().map(|(name, level)| (name.as_str(), *level));
-        // The quorum's own version is in no image.
+        // No image has the quorum's own version.
         let finalized: BTreeMap<&str, i16> = of_controllers.chain(of_image).collect();
         Claims::of(&self.options.features, finalized)
     }
 
-    /// Logs once which enabled features are not served.
+    /// Logs once the enabled features that are not served.
     fn log_unserved(&mut self, claims: &Claims) {
         if !std::mem::replace(&mut self.logged_unserved, true) {
             for (feature, level, refused) in &claims.unserved {
@@ -194,7 +194,8 @@ impl Member {
         }
     }
 
-    /// Beats, fenced, until the controller finds that the broker has seen its own registration.
+    /// Sends heartbeats of the fenced broker until the controller confirms that the broker has seen its own
+    /// registration.
     pub async fn catch_up(&mut self, until: Instant) -> Result<(), JoinError> {
         let started = Instant::now();
         let mut applied = self.progress.applied.subscribe();
@@ -217,7 +218,8 @@ impl Member {
                 Beat::Unknown => self.register(until).await?,
                 Beat::Failed(why) => last = why,
             }
-            // Records before the registration may be in its own batch or others: wait briefly for more.
+            // The records before the registration may be in the same batch or in others: wait briefly for
+            // more.
             let _ = tokio::time::timeout(REPEAT, applied.changed()).await;
         }
         Err(JoinError::Timeout { after: started.elapsed(), last })
@@ -228,8 +230,8 @@ impl Member {
             broker_id: self.options.node_id.0,
             broker_epoch: *self.epoch.borrow(),
             current_metadata_offset: *self.progress.applied.borrow(),
-            // Together with the wish to shut down, the controller would fence at once, without moving leadership
-            // first.
+            // Together with the request to shut down, the controller would fence at once, without moving
+            // leadership first.
             want_fence: self.want_fence || (!want_shut_down && *self.progress.withdrawn.borrow()),
             want_shut_down,
             offline_log_dirs: self.progress.offline.borrow().clone(),
@@ -246,7 +248,7 @@ impl Member {
         }
     }
 
-    /// Beats for as long as the broker lives, and fulfils wishes.
+    /// Sends heartbeats as long as the broker lives, and serves wishes.
     pub async fn run(mut self, mut wishes: mpsc::Receiver<(Wish, oneshot::Sender<()>)>) {
         let mut wait = self.options.heartbeat_interval;
         let mut offline = self.progress.offline.subscribe();
@@ -285,10 +287,10 @@ impl Member {
                     tokio::select! {
                         biased;
                         wish = wishes.recv() => match wish {
-                            // It registers for itself.
+                            // The unfencing includes the registration.
                             Some((Wish::Unfence, done)) => self.unfence(&mut contact, done).await,
-                            // The controller knows of no partitions that the broker leads, so there is nothing to
-                            // hand over.
+                            // The controller knows no partitions led by this broker, so there is no
+                            // leadership to move.
                             Some((Wish::Leave, done)) => {
                                 let _ = done.send(());
                                 return;
@@ -325,7 +327,7 @@ impl Member {
                 Beat::Answered(response) => {
                     contact.answered();
                     if !response.is_fenced {
-                        // The caller may be gone.
+                        // The caller may have stopped waiting.
                         let _ = done.send(());
                         return;
                     }
@@ -337,7 +339,8 @@ impl Member {
         }
     }
 
-    /// Asks to shut down until the controller agrees, or until no controller counts the broker as alive any more.
+    /// Asks to shut down until the controller agrees, or until no controller counts the broker as alive any
+    /// more.
     async fn leave(&mut self, mut contact: Contact) {
         let until = Instant::now() + self.options.controlled_shutdown_timeout;
         let at_least = Instant::now() + LEAVE;
@@ -366,8 +369,8 @@ impl Member {
         tracing::warn!("Controlled shutdown timed out");
     }
 
-    /// Waits until a controller that last heard of the broker at `heard` has expired its session, and each controller
-    /// elected since as well: a new one restarts the sessions of all brokers in its image.
+    /// Waits until the session has expired at a controller that last heard of the broker at `heard`, and at
+    /// each controller elected since: a new controller restarts the sessions of all brokers in its image.
     async fn given_up(&self, heard: Instant, at_least: Instant) {
         loop {
             let waits_since = self.link.elected().map_or(heard, |elected| elected.max(heard));
@@ -383,26 +386,26 @@ impl Member {
 /// Changes in an image that trigger an immediate heartbeat.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Seen {
-    /// Another process has registered in this one's place.
+    /// Another process has registered under this broker id.
     Replaced,
-    /// Another broker is shutting down. It may stop once all others have confirmed.
+    /// Another broker is shutting down. It may stop once all other brokers have confirmed.
     Leaving,
-    /// The controller has fenced the broker: it was not heard for too long, or wanted it.
+    /// The controller has fenced the broker, after missing heartbeats or on request.
     Fenced,
 }
 
 struct Watch {
     images: watch::Receiver<Arc<Image>>,
-    /// The brokers that are leaving, as the image before showed.
+    /// The leaving brokers in the previous image.
     leaving: BTreeSet<BrokerId>,
-    /// Whether the broker is fenced, as it is when it has registered.
+    /// True if the broker is fenced, as after registration.
     fenced: bool,
-    /// Whether the fencing was logged.
+    /// True if the fencing was logged.
     logged_fence: bool,
 }
 
 impl Watch {
-    /// Waits for an image that shows something. Nothing is lost when the future is dropped.
+    /// Waits for an image with a relevant change. Dropping the future loses no change.
     async fn next(&mut self, member: &Member) -> Seen {
         loop {
             if self.images.changed().await.is_err() {
@@ -438,11 +441,11 @@ impl Watch {
     }
 }
 
-/// The state of the contact with the controller.
+/// State of the contact with the controller.
 struct Contact {
-    /// When a heartbeat was answered last.
+    /// Time of the last answered heartbeat.
     heard: Instant,
-    /// Failed heartbeats since, logged once.
+    /// Number of failed heartbeats since, logged once.
     unanswered: u32,
 }
 

@@ -1,8 +1,9 @@
-//! Follows the metadata log as a KRaft observer (KIP-595, KIP-630): builds images from Fetch and FetchSnapshot.
+//! Follows the metadata log as a KRaft observer (KIP-595, KIP-630): builds images from Fetch and
+//! FetchSnapshot.
 //!
-//! Records are applied below the high watermark only, and published on batch boundaries outside transactions. The
-//! first image is published once everything that was committed when the observer began has been applied, and the
-//! registration of this process with it.
+//! Records are applied only below the high watermark, and published on batch boundaries outside transactions.
+//! The first image is published once all records that were committed at the observer's start, and the
+//! registration of this process, have been applied.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -24,15 +25,15 @@ use super::{ControllerLink, ImageListener, LinkError, MembershipOptions, Progres
 
 /// `controller.quorum.retry.backoff.ms`.
 const RETRY: Duration = Duration::from_millis(20);
-/// Number of consecutive failures after which they are logged: some seconds.
+/// Number of consecutive failures before a log line, a few seconds.
 const TOLD_FAILURES: u32 = 20;
-/// Bytes of one Fetch.
+/// Maximum bytes of one Fetch.
 const FETCH_BYTES_MAX: i32 = 8 * 1024 * 1024;
-/// Batches above the high watermark that are kept; beyond it they are dropped and fetched again.
+/// Maximum number of batches kept above the high watermark; further ones are dropped and fetched again.
 const TAIL_BATCHES_MAX: usize = 4096;
 
-/// The metadata log cannot be followed, or not by this process: the broker must stop, for it would diverge from its
-/// cluster.
+/// The metadata log cannot be followed by this process. The broker must stop, because it would diverge from
+/// its cluster.
 #[derive(Debug, thiserror::Error)]
 pub enum ObserverError {
     #[error("the metadata log cannot be read: {0}")]
@@ -53,11 +54,11 @@ pub enum ObserverError {
     Replaced { node_id: BrokerId },
 }
 
-/// Why a round brought nothing.
+/// Why a round failed.
 enum Fault {
-    /// The next one may.
+    /// The next round may succeed.
     Passing(String),
-    /// None ever will.
+    /// No further round can succeed.
     Fatal(ObserverError),
 }
 
@@ -82,13 +83,13 @@ pub(super) struct Observer {
     node_id: BrokerId,
     incarnation_id: Uuid,
     directory_id: Uuid,
-    /// The quorum's epoch.
+    /// Epoch of the quorum.
     epoch: i32,
     /// The next offset to fetch, and the epoch of the batch before it.
     next_offset: i64,
     last_epoch: i32,
     high_watermark: i64,
-    /// Fetched, and not known to be committed.
+    /// Fetched batches that are not known to be committed.
     tail: VecDeque<MetadataBatch>,
     loader: Loader,
     /// The last image passed to the listener.
@@ -124,7 +125,7 @@ impl Observer {
         }
     }
 
-    /// Lives until the log cannot be followed, or until it is aborted.
+    /// Runs until the log cannot be followed, or until aborted.
     pub async fn run(mut self) {
         let mut failures = 0u32;
         loop {
@@ -153,10 +154,10 @@ impl Observer {
         }
     }
 
-    /// Runs until everything available is applied.
+    /// Runs until all available records are applied.
     #[cfg(test)]
     pub async fn catch_up(&mut self) {
-        // The end of the log as it is now is known from a first answer, which does not wait while there is more.
+        // The first answer has the current end of the log; it does not wait while there are more records.
         loop {
             assert!(self.round().await.is_ok(), "the log can be followed");
             if self.high_watermark >= 0 && self.loader.offset() + 1 >= self.high_watermark {
@@ -228,14 +229,14 @@ impl Observer {
         }
     }
 
-    /// Accepts records and a high watermark, and applies committed records.
+    /// Accepts records and a high watermark, and applies the committed records.
     fn take(&mut self, data: PartitionData) -> Result<(), Fault> {
         let bytes = match data.records {
             Some(Records::Inline(bytes)) => bytes,
             _ => Bytes::new(),
         };
         for batch in fetched::batches_of(&bytes)? {
-            // The leader's log is not compacted, so a batch that does not follow is not for this offset.
+            // The leader's log is not compacted, so an earlier batch does not belong to this offset.
             if batch.last.offset < self.next_offset {
                 continue;
             }
@@ -283,8 +284,8 @@ impl Observer {
         }
     }
 
-    /// Whether the registration of this process is applied. Before that, a broker that had crashed would still lead
-    /// its old partitions: it would load its coordinators, and a moment later load them again.
+    /// True if the registration of this process is applied. Earlier images would show a crashed broker as
+    /// leader of its old partitions: it would load its coordinators, and load them again a moment later.
     fn is_registered(&self) -> bool {
         let registration = self.loader.pending().image().broker(self.node_id);
         registration.is_some_and(|broker| broker.incarnation_id == self.incarnation_id)
@@ -295,14 +296,14 @@ impl Observer {
         self.published = image.clone();
         self.listener.publish(delta, image.clone());
         let offset = image.offset();
-        // Receivers may report this offset at once.
+        // Receivers may report this offset immediately.
         self.progress.applied.send_replace(offset);
         self.progress.image.send_replace(image);
         self.link.set_published(offset);
     }
 
-    /// Drops records that the leader lacks: those behind the end of an epoch in its log, and those of later epochs, which may
-    /// lie before that end. Kafka: `ReplicatedLog.truncateToEndOffset`.
+    /// Drops records that the leader lacks: records after the end of an epoch in its log, and records of
+    /// later epochs, which may lie before that end. Kafka: `ReplicatedLog.truncateToEndOffset`.
     fn truncate(&mut self, epoch: i32, end_offset: i64) -> Result<(), Fault> {
         let (applied, applied_epoch) = (self.loader.offset(), self.loader.epoch());
         if end_offset <= applied || epoch < applied_epoch {

@@ -1,9 +1,10 @@
-//! Letters to other brokers, which collect: each broker gets one request at a time, and what waits meanwhile goes together
-//! with the next.
+//! Letters to other brokers. Each broker gets one request at a time; letters that arrive meanwhile share the
+//! next request.
 //!
-//! The task that finds the connection free sends for all that wait, so that no task runs while there is nothing to send.
+//! The task that finds the connection free sends all waiting letters, so that no task runs while there is
+//! nothing to send.
 //!
-//! Owns: the connections. Refuses: the content of requests, which is the [`Letter`]'s, and another attempt after a failure.
+//! Owns: the connections. Refuses: the content of requests, which belongs to the [`Letter`], and retries.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,22 +19,23 @@ use crate::peers::{PeerError, Peers};
 
 /// A part of a request to another broker.
 pub trait Letter: Send + Sync + Sized + 'static {
-    /// The name of the connection in the other broker's logs.
+    /// Name of the connection in the other broker's logs.
     const PURPOSE: &'static str;
-    /// What fails where the other broker does not answer, for log lines.
+    /// Message of the log line when the other broker does not answer.
     const FAILURE: &'static str;
-    /// Letters of different kinds do not wait for each other: the API, or nothing.
+    /// The kind of letters that share requests, usually the API. Letters of different kinds do not wait for
+    /// each other.
     type Kind: Copy + Ord + fmt::Debug + Send + Sync;
-    /// The letters in a request, as far as it matters for the next one.
+    /// Contents of a request, as far as they decide whether another letter fits.
     type Load: Default;
     /// The answer to a letter.
     type Answer: Send;
 
-    /// Its kind.
+    /// The kind of this letter.
     fn kind(&self) -> Self::Kind;
-    /// Puts it into a request, or returns false: it waits for the next request.
+    /// Adds the letter to a request. Returns false if it has to wait for the next request.
     fn join(&self, load: &mut Self::Load) -> bool;
-    /// Sends a request. There is an answer for each letter, in their order.
+    /// Sends a request. Returns an answer per letter, in order.
     fn send(
         connection: &Connection,
         broker: BrokerId,
@@ -41,12 +43,12 @@ pub trait Letter: Send + Sync + Sized + 'static {
     ) -> impl Future<Output = Result<Vec<Self::Answer>, PeerError>> + Send;
 }
 
-/// The other broker did not answer. Whether it has received the letter is not known.
+/// The other broker did not answer. It may or may not have received the letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the broker did not answer")]
 pub struct NoAnswer;
 
-/// See the head of this file.
+/// Queues of letters to other brokers; see the head of this file.
 pub struct Outbox<L: Letter> {
     peers: Arc<Peers>,
     queues: Mutex<Queues<L>>,
@@ -57,7 +59,7 @@ type Queues<L> = BTreeMap<(BrokerId, <L as Letter>::Kind), Arc<Queue<L>>>;
 /// Letters of one kind to one broker.
 struct Queue<L: Letter> {
     waiting: Mutex<Vec<Waiting<L>>>,
-    /// The task that has it sends for all that wait.
+    /// The task that holds the connection sends all waiting letters.
     connection: tokio::sync::Mutex<Option<Connection>>,
 }
 
@@ -73,7 +75,7 @@ impl<L: Letter> fmt::Debug for Outbox<L> {
 }
 
 impl<L: Letter> Outbox<L> {
-    /// No connections yet.
+    /// An outbox without connections.
     pub fn new(peers: Arc<Peers>) -> Outbox<L> {
         Outbox { peers, queues: Mutex::default() }
     }
@@ -87,7 +89,7 @@ impl<L: Letter> Outbox<L> {
         loop {
             match answered.try_recv() {
                 Ok(answer) => return answer,
-                // The task that sent it was dropped.
+                // The task that sent the letter was dropped.
                 Err(oneshot::error::TryRecvError::Closed) => return Err(NoAnswer),
                 Err(oneshot::error::TryRecvError::Empty) => {}
             }
@@ -110,7 +112,7 @@ impl<L: Letter> Outbox<L> {
         }
     }
 
-    /// A connection on which a request has failed, or is given up, is not used again.
+    /// Sends a request, and drops the connection after a failed or cancelled request.
     async fn send(
         &self,
         broker: BrokerId,
@@ -134,7 +136,7 @@ impl<L: Letter> Default for Queue<L> {
 }
 
 impl<L: Letter> Queue<L> {
-    /// The letters of the next request, at least one if any waits.
+    /// Takes the letters of the next request, at least one if any waits.
     fn take(&self) -> Vec<Waiting<L>> {
         let mut waiting = self.waiting.lock();
         let mut load = L::Load::default();

@@ -1,12 +1,13 @@
-//! Settings of connections to other nodes, whose files are read again for each connection: certificates change without a
-//! restart. What cannot be read is logged, and what was read before is used.
+//! Security settings of outgoing connections. Their files are read again for each connection, because
+//! certificates change without a restart. If files cannot be read, the error is logged, and the previous
+//! contents are used.
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use thalweg_dial::{InvalidSetting, Properties, Security};
 
-/// Security settings, and what was last read of their files. Clones share it.
+/// Security settings, and the last contents of their files. Clones share both.
 #[derive(Clone, Debug)]
 pub struct OutgoingSecurity {
     settings: Properties,
@@ -21,13 +22,13 @@ struct Last {
 }
 
 impl OutgoingSecurity {
-    /// Checks the settings, and reads their files.
+    /// Checks the settings and reads their files.
     pub fn new(settings: Properties) -> Result<OutgoingSecurity, InvalidSetting> {
         let security = Security::take(&mut settings.clone())?;
         Ok(OutgoingSecurity { settings, last: Arc::new(Mutex::new(Last { security, failure: None })) })
     }
 
-    /// For another connection.
+    /// The security of a new connection.
     pub async fn read(&self) -> Security {
         let earlier = self.last.lock().security.clone();
         if earlier.protocol() == Security::default().protocol() {
@@ -39,7 +40,7 @@ impl OutgoingSecurity {
         let mut last = self.last.lock();
         match read {
             Ok(security) => *last = Last { security, failure: None },
-            // Connections are tried again many times in a second.
+            // Connections are retried many times a second, so a repeated error is not logged.
             Err(error) if last.failure.as_ref() == Some(&error) => {}
             Err(error) => {
                 tracing::warn!(%error, "Failed to read the certificates of this node again, keeping the earlier ones");

@@ -1,7 +1,7 @@
 //! Connections to other brokers of the cluster, over the inter-broker listener.
 //!
-//! Owns: the addresses of brokers, by the latest image, and the security of connections. Refuses: the content of
-//! requests.
+//! Owns: the addresses of brokers from the latest image, and the security of connections. Refuses: the
+//! content of requests.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,41 +13,41 @@ use thalweg_dial::{
 };
 use thalweg_metadata::{BrokerId, Endpoint, ImageCell};
 
-/// A broker cannot be reached.
+/// Why a broker cannot be reached.
 #[derive(Debug, thiserror::Error)]
 pub enum PeerError {
-    /// It is not there, or it is fenced.
+    /// The broker does not exist or is fenced.
     #[error("the image has no live broker {broker} with the listener {listener}")]
     NoEndpoint {
-        /// The broker.
+        /// Broker id.
         broker: BrokerId,
-        /// The listener, by inter.broker.listener.name.
+        /// Listener name, from inter.broker.listener.name.
         listener: String,
     },
-    /// It has no listener of the default name, and none of the others can be used.
+    /// The broker has no listener of the default name, and its other listeners cannot be used.
     #[error(
         "broker {broker} has no listener {listener}, and cannot be reached by its other listeners; set \
          inter.broker.listener.name of this node, and the security of that listener: {error}"
     )]
     NoListener {
-        /// The broker.
+        /// Broker id.
         broker: BrokerId,
-        /// The name by default.
+        /// The default listener name.
         listener: String,
-        /// The failure of the last one.
+        /// Error of the last attempt.
         error: Box<PeerError>,
     },
-    /// It does not serve the required version.
+    /// The broker does not serve the required version.
     #[error("broker {broker} serves {api} only up to version {version}, which is too old for brokers")]
     TooOld {
-        /// The broker.
+        /// Broker id.
         broker: BrokerId,
-        /// The API.
+        /// API name.
         api: &'static str,
-        /// The newest version that both speak.
+        /// The newest common version.
         version: i16,
     },
-    /// It does not answer.
+    /// The broker does not answer.
     #[error(transparent)]
     Client(#[from] ClientError),
     /// The configured security does not allow a connection.
@@ -55,22 +55,23 @@ pub enum PeerError {
     Setting(#[from] InvalidSetting),
 }
 
-/// How other brokers are reached.
+/// Settings of connections to other brokers.
 #[derive(Debug)]
 pub struct PeerOptions {
-    /// `node.id`, which connections name.
+    /// `node.id`, which connections report.
     pub node_id: BrokerId,
     /// `inter.broker.listener.name`.
     pub listener: String,
-    /// Whether a broker without that listener is reached by one of its others, the first that answers.
+    /// True if a broker without that listener is reached by another one of its listeners, the first that
+    /// answers.
     pub or_any: bool,
-    /// How to speak to a listener, by the number of its security protocol. Plain text for those that are missing.
+    /// Security settings by the number of the listener's security protocol. Missing protocols use plain text.
     pub security: BTreeMap<i16, Properties>,
     /// `request.timeout.ms`, for requests of coordinators.
     pub request_timeout: Duration,
 }
 
-/// The way to other brokers.
+/// Opens connections to other brokers.
 #[derive(Debug)]
 pub struct Peers {
     options: PeerOptions,
@@ -79,7 +80,7 @@ pub struct Peers {
 }
 
 impl Peers {
-    /// No connections yet.
+    /// An instance without connections.
     pub fn new(options: PeerOptions, connector: Connector, image: Arc<ImageCell>) -> Peers {
         Peers { options, connector, image }
     }
@@ -89,8 +90,8 @@ impl Peers {
         self.options.request_timeout
     }
 
-    /// Connects to a broker. `purpose` names the connection in that broker's logs; `timeout` is for connecting, and for each
-    /// answer.
+    /// Connects to a broker. `purpose` names the connection in that broker's logs. `timeout` applies to
+    /// connecting and to each answer.
     pub async fn connect(
         &self,
         id: BrokerId,
@@ -134,8 +135,8 @@ impl Peers {
         Ok(Connection::connect_by(&self.connector, &address, &options).await?)
     }
 
-    /// The security settings for a listener with this protocol. Their files are read again for each connection, so
-    /// they can be renewed.
+    /// The security settings for a listener with this protocol. Their files are read again for each
+    /// connection, so certificates can be renewed.
     async fn security(&self, protocol: i16) -> Result<Security, InvalidSetting> {
         let Some(mut properties) = self.options.security.get(&protocol).cloned() else {
             return Ok(Security::default());

@@ -1,8 +1,8 @@
 //! Connections to remote controllers.
 //!
-//! The Fetch of the metadata log finds the active controller and notices when it is gone; all other requests follow
-//! it. A server answers the requests of one connection one after the other, so independent requests have separate
-//! connections: the log, heartbeats, partition changes, and everything else.
+//! The Fetch of the metadata log finds the active controller and detects its loss; all other requests follow
+//! it. A server answers the requests of one connection one after the other, so independent requests use
+//! separate connections: the log, heartbeats, partition changes, and all other requests.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -26,33 +26,34 @@ use super::leader::{Leader, LeaderInfo, LeaderSearch};
 use super::outgoing::OutgoingSecurity;
 use thalweg_watch as watch;
 
-/// How long after a failure a request is sent again.
+/// Retry backoff for failed requests.
 const RETRY: Duration = Duration::from_millis(50);
-/// How long the leader may keep a Fetch waiting (Kafka's `MAX_FETCH_WAIT_MS` of a raft client).
+/// Maximum wait of a Fetch at the leader (Kafka's `MAX_FETCH_WAIT_MS` of a raft client).
 pub(super) const FETCH_WAIT: Duration = Duration::from_millis(500);
-/// DescribeCluster asks for controllers.
+/// Endpoint type of controllers in DescribeCluster.
 const CONTROLLERS: i8 = 2;
 
 /// The addresses of the controllers, and time limits.
 #[derive(Clone, Debug)]
 pub struct QuorumOptions {
-    /// Where to ask for the active controller: `host:port`.
+    /// Addresses to ask for the active controller: `host:port`.
     pub servers: Vec<String>,
-    /// The listener of controllers that this node speaks to: the first of `controller.listener.names`.
+    /// The controller listener that this node uses: the first of `controller.listener.names`.
     pub listener: String,
-    /// Where the voters of a static quorum listen, by node id.
+    /// Addresses of the voters of a static quorum, by node id.
     pub voters: BTreeMap<i32, String>,
-    /// `controller.quorum.request.timeout.ms`: for a connection, and for a Fetch beyond the time that it may wait.
+    /// `controller.quorum.request.timeout.ms`: for a connection, and for a Fetch in addition to its maximum
+    /// wait.
     pub quorum_timeout: Duration,
-    /// For heartbeats and registrations, until another is sent.
+    /// Timeout of heartbeats and registrations, after which another one is sent.
     pub session_timeout: Duration,
-    /// `request.timeout.ms`: for everything else.
+    /// `request.timeout.ms`: for all other requests.
     pub request_timeout: Duration,
-    /// How this node names itself.
+    /// Client id of this node.
     pub client_id: String,
-    /// How connections are made.
+    /// Opens the connections.
     pub connector: Connector,
-    /// How they are protected.
+    /// Security of the connections.
     pub security: OutgoingSecurity,
 }
 
@@ -76,12 +77,12 @@ impl Channel {
     }
 }
 
-/// The way to the active controller of a quorum.
+/// Connections to the active controller of a quorum.
 pub(super) struct Quorum {
     options: QuorumOptions,
     search: Mutex<LeaderSearch>,
     leader: watch::Sender<Option<Leader>>,
-    /// The newest epoch of which a leader was found, and when it was.
+    /// The newest epoch with a known leader, and the time when the leader was found.
     elected: Mutex<Option<(i32, Instant)>>,
     /// The versions that the active controller serves, once known.
     versions: Mutex<Option<ApiVersions>>,
@@ -100,7 +101,7 @@ impl Quorum {
         }
     }
 
-    /// Adds the voters in the log. If no configured server is left, these are asked.
+    /// Adds the voters in the log, in case no configured server is left.
     pub fn learn(&self, voters: &[Voter]) {
         let endpoints = voters.iter().flat_map(|voter| &voter.endpoints);
         let reached = endpoints.filter(|endpoint| endpoint.name == self.options.listener);
@@ -109,12 +110,13 @@ impl Quorum {
             .learn(reached.map(|endpoint| host_and_port(&endpoint.host, endpoint.port)).collect());
     }
 
-    /// The versions of an API that the active controller serves; none while it is not known, or where it serves none.
+    /// The versions of an API that the active controller serves; `None` if the versions are unknown or the
+    /// API is not served.
     pub fn served(&self, api: ApiKey) -> Option<(i16, i16)> {
         self.versions.lock().as_ref()?.range(api)
     }
 
-    /// The finalized features, as reported by a controller.
+    /// The finalized features as reported by a controller.
     pub fn features(&self) -> Vec<(String, i16)> {
         let versions = self.versions.lock();
         let features = versions.iter().flat_map(ApiVersions::features);
@@ -132,12 +134,12 @@ impl Quorum {
         Ok(())
     }
 
-    /// When the newest active controller was found: the first time, not each time that it is found again.
+    /// The time when the newest active controller was first found.
     pub fn elected(&self) -> Option<Instant> {
         self.elected.lock().map(|(_, at)| at)
     }
 
-    /// Whether the versions of the active controller are known.
+    /// True if the versions of the active controller are known.
     pub fn is_known(&self) -> bool {
         self.versions.lock().is_some()
     }
@@ -177,7 +179,7 @@ impl Quorum {
         Ok(answered?)
     }
 
-    /// Sends a request to the active controller, and again to the next one where that has moved.
+    /// Sends a request to the active controller, and again to a newly elected one.
     pub async fn send<R: Request>(&self, request: &R, version: i16) -> Result<R::Response, LinkError> {
         let channel = Channel::of(R::KEY);
         let limit = match channel {
@@ -196,7 +198,7 @@ impl Quorum {
             let answered = tokio::select! {
                 biased;
                 answered = self.ask(channel, &leader.address, request, version, left) => answered,
-                // The answer of one that leads no longer is worth nothing.
+                // An answer of a former leader is invalid.
                 _ = changes.wait_for(|now| now.as_ref().is_none_or(|now| *now != leader)) => {
                     last = format!("{} leads no longer", leader.address);
                     continue;
@@ -217,7 +219,7 @@ impl Quorum {
         }
     }
 
-    /// The id of the quorum's cluster, from the next node, which need not be the leader.
+    /// The cluster id, from the next node to ask, which need not be the leader.
     pub async fn cluster_id(&self) -> Result<String, LinkError> {
         let address = self.search.lock().target().to_owned();
         let request = DescribeClusterRequest { endpoint_type: CONTROLLERS, ..Default::default() };
@@ -279,7 +281,7 @@ impl Quorum {
     }
 }
 
-/// The leader, from an answer to Fetch; `None` if it has no partition.
+/// The leader according to an answer to Fetch; `None` if the answer has no partition.
 fn leader_info(response: &FetchResponse) -> Option<LeaderInfo> {
     let data = response.responses.first()?.partitions.first()?;
     let leader_id = data.current_leader.leader_id;
@@ -292,7 +294,7 @@ fn leader_info(response: &FetchResponse) -> Option<LeaderInfo> {
     })
 }
 
-/// Whether the sender of an answer is not the active controller.
+/// True if the sender of an answer is not the active controller.
 fn is_not_controller(response: &dyn Any) -> bool {
     fn code<T: 'static>(response: &dyn Any, code: fn(&T) -> i16) -> Option<i16> {
         response.downcast_ref::<T>().map(code)

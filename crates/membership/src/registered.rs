@@ -8,7 +8,7 @@ use thalweg_metadata::BrokerId;
 pub struct RegisteredBroker {
     /// `node.id`.
     pub node_id: BrokerId,
-    /// The way to the controller.
+    /// Link to the controller.
     pub controller: ControllerLink,
     epoch: AtomicI64,
 }
@@ -25,7 +25,7 @@ impl RegisteredBroker {
         RegisteredBroker { node_id, controller, epoch: AtomicI64::new(-1) }
     }
 
-    /// The epoch of the registration; -1 before the first.
+    /// Broker epoch of the registration; -1 before the first.
     pub fn epoch(&self) -> i64 {
         self.epoch.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! A broker's side of the quorum against the embedded controller.
+//! Broker membership against the embedded controller.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -47,7 +47,7 @@ impl ConfigRules for AnyConfig {
     }
 }
 
-/// Checks that each delta makes the image out of the one before, and remembers the last.
+/// Checks that each delta turns the previous image into the next, and keeps all images.
 #[derive(Default)]
 struct Follower {
     seen: Mutex<Vec<Arc<Image>>>,
@@ -126,7 +126,7 @@ impl Node {
         assert_eq!(response.topics[0].error_code, 0, "{response:?}");
     }
 
-    /// Waits for an image of which something holds.
+    /// Waits for an image that satisfies `holds`.
     async fn until(&self, holds: impl Fn(&Image) -> bool) -> Arc<Image> {
         let mut changes = self.link.image_changes();
         let wait = async {
@@ -190,7 +190,7 @@ async fn the_first_image_after_a_crash_has_no_leaderships_of_the_previous_proces
     node.create("a", 1).await;
     node.until(|image| image.partition("a", PartitionIndex(0)).is_some_and(|p| p.leader == BrokerId(1)))
         .await;
-    // No leave is taken.
+    // A stop without a controlled shutdown.
     node.membership.stop().await;
     node.controller.shutdown().await;
 
@@ -300,12 +300,12 @@ async fn a_broker_of_another_cluster_is_refused() {
     let link = ControllerLink::in_process(Arc::new(controller));
     let wrong = MembershipOptions { cluster_id: "another".to_owned(), ..options() };
     let refused = Membership::start(link.clone(), wrong, Arc::new(Follower::default())).await;
-    // Whichever is answered first, the registration or the observer's Fetch.
+    // The answer to the registration or to the observer's Fetch may come first.
     assert!(refused.is_err_and(|error| error.is_of_other_cluster()));
     let mut old = options();
     old.features = BTreeMap::from([("metadata.version".to_owned(), VersionRange { min: 7, max: 29 })]);
     let refused = Membership::start(link, old, Arc::new(Follower::default())).await;
-    // The level is named if the image arrived before the answer.
+    // The error has the level if the image arrived before the answer.
     let unsupported = |error: JoinError| {
         matches!(
             error,

@@ -1,8 +1,8 @@
-//! Which connections are accepted, and when: by `max.connections`, `max.connection.creation.rate`,
-//! `max.connections.per.ip`, the quota of addresses, and the descriptors reserved for logs.
+//! Admission of connections by `max.connections`, `max.connection.creation.rate`, `max.connections.per.ip`,
+//! the quota of addresses, and the descriptors reserved for logs.
 //!
-//! The decisions are those of [`ConnectionQuotas`]. Here are the time, the wait for a slot, and the tasks of connections that
-//! are closed for others.
+//! [`ConnectionQuotas`] makes the decisions. This module owns the clock, the wait for a slot, and the tasks
+//! of connections that are closed in favour of new ones.
 
 use parking_lot::Mutex;
 use std::net::IpAddr;
@@ -18,15 +18,16 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-/// How many connections may wait to be closed because their address opened them too fast. Others are closed at once.
+/// Maximum number of connections whose closing is delayed because their address opened them too fast. Further
+/// ones are closed at once.
 const DELAYED_MAX: usize = 1_000;
 
-/// The connections that are open, and what limits them. Shared by all listeners.
+/// The open connections and their limits. Shared by all listeners.
 #[derive(Debug)]
 pub struct Connections {
     state: Mutex<State>,
     began: Instant,
-    /// A connection may fit that did not before.
+    /// Notified when a waiting connection may fit.
     freed: Notify,
     descriptors: Descriptors,
 }
@@ -42,7 +43,7 @@ struct State {
     figures: ConnectionFigures,
 }
 
-/// What is known of an open connection.
+/// An open connection.
 #[derive(Debug)]
 struct Slot {
     is_protected: bool,
@@ -53,22 +54,22 @@ struct Slot {
 /// Counts of connections since the start.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ConnectionFigures {
-    /// Admitted.
+    /// Admitted connections.
     pub admitted: u64,
-    /// Turned away: their address had too many, or there were too few descriptors.
+    /// Connections refused because their address had too many, or too few descriptors were left.
     pub refused: u64,
-    /// Turned away because their address opened connections too fast.
+    /// Connections refused because their address opened connections too fast.
     pub throttled: u64,
-    /// Closed for a connection of the listener between brokers, or because the limit was lowered.
+    /// Connections closed in favour of the listener between brokers, or because a limit was lowered.
     pub evicted: u64,
-    /// Ended for a reason.
+    /// Ends by reason.
     pub ends: Ends,
 }
 
 /// Why a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// The peer closed it, or the node stops.
+    /// The peer closed the connection, or the node stops.
     Regular,
     Idle,
     Slow,
@@ -78,24 +79,25 @@ pub(super) enum End {
     Io,
 }
 
-/// How many connections ended for a reason that an operator may want to know.
+/// Number of ended connections, by the reasons that matter to operators.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ends {
-    /// Without progress for `connections.max.idle.ms`.
+    /// Connections without progress for `connections.max.idle.ms`.
     pub idle: u64,
-    /// A request arrived too slowly while others waited for memory.
+    /// Connections with a request that arrived too slowly while other connections waited for memory.
     pub slow: u64,
-    /// The peer did not read its answers, and others needed the memory.
+    /// Connections whose peer did not read answers while other connections needed the memory.
     pub unread: u64,
-    /// The peer did not authenticate in time.
+    /// Connections whose peer did not authenticate in time.
     pub unproven: u64,
-    /// A request could not be served: not Kafka's protocol, too large, not allowed before authentication.
+    /// Connections with an unacceptable request: not Kafka's protocol, too large, or not allowed before
+    /// authentication.
     pub refused: u64,
-    /// The network failed.
+    /// Connections with a network error.
     pub io: u64,
 }
 
-/// Why a connection was turned away.
+/// Why a connection was refused.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Refused {
     #[error("max.connections.per.ip={max} are open from {ip}")]
@@ -117,7 +119,7 @@ pub(super) struct Admission {
     _descriptor: OpenConnection,
 }
 
-/// The time for which a connection is kept open that is turned away.
+/// The delay before a refused connection is closed.
 #[derive(Debug)]
 pub(super) struct Delay {
     pub length: Duration,
@@ -126,8 +128,8 @@ pub(super) struct Delay {
 }
 
 impl Connections {
-    /// None open. They take descriptors from this budget. `window` is that of client quotas, and `between_brokers` the
-    /// listener that the limits of the broker do not hold for.
+    /// No open connections. Connections take descriptors from `descriptors`. `window` is the window of client
+    /// quotas, and `between_brokers` the listener that is exempt from the broker's limits.
     pub fn new(
         window: Window,
         limits: ConnectionLimits,
@@ -145,7 +147,7 @@ impl Connections {
         Arc::new(Self { state: Mutex::new(state), began: Instant::now(), freed: Notify::new(), descriptors })
     }
 
-    /// Other limits from now on. Connections above a lower limit of the broker are closed.
+    /// Replaces the limits. Connections above a lower limit of the broker are closed.
     pub fn set_limits(&self, limits: ConnectionLimits) {
         let mut state = self.state.lock();
         state.quotas.set_limits(limits);
@@ -154,12 +156,12 @@ impl Connections {
         self.freed.notify_waiters();
     }
 
-    /// Other rates of addresses from now on.
+    /// Replaces the rates of addresses.
     pub fn set_ip_rates(&self, ip_rates: IpRates) {
         self.state.lock().quotas.set_ip_rates(ip_rates);
     }
 
-    /// How many connections are open.
+    /// Number of open connections.
     pub fn open(&self) -> usize {
         self.state.lock().quotas.open()
     }
@@ -169,17 +171,17 @@ impl Connections {
         self.state.lock().figures
     }
 
-    /// New connections per second over all listeners, without those between brokers.
+    /// New connections per second over all listeners, except those between brokers.
     pub fn per_second(&self) -> f64 {
         self.state.lock().quotas.per_second(self.now_ms())
     }
 
-    /// The listeners.
+    /// Figures per listener.
     pub fn listener_figures(&self) -> Vec<ListenerFigures> {
         self.state.lock().quotas.figures(self.now_ms())
     }
 
-    /// The rates of addresses that have a limit: as many as `max`, the highest.
+    /// The highest rates of addresses with a limit, at most `max`.
     pub fn ip_figures(&self, max: usize) -> Vec<(IpAddr, f64)> {
         self.state.lock().quotas.ip_figures(max, self.now_ms())
     }
@@ -192,13 +194,13 @@ impl Connections {
         u64::try_from(at.duration_since(self.began).as_micros()).unwrap_or(u64::MAX)
     }
 
-    /// Counts a new connection. Its listener accepts no other for this long.
+    /// Counts a new connection. Returns how long its listener must not accept another one.
     pub(super) fn arrive(&self, listener: &str) -> Duration {
         let pause_ms = self.state.lock().quotas.arrive(listener, self.now_ms());
         Duration::from_millis(u64::try_from(pause_ms).unwrap_or(0))
     }
 
-    /// Admits a connection that has arrived, as soon as there is a slot for it. `full` is called when it has to wait.
+    /// Admits a new connection as soon as there is a slot. `full` is called if the connection has to wait.
     pub(super) async fn admit(
         self: &Arc<Self>,
         listener: &str,
@@ -220,7 +222,7 @@ impl Connections {
         }
     }
 
-    /// None while there is no slot.
+    /// Admits or refuses a connection; `None` without a free slot.
     fn try_admit(self: &Arc<Self>, listener: &str, ip: IpAddr) -> Option<Result<Admission, Refused>> {
         let ip = ip.to_canonical();
         let mut state = self.state.lock();
@@ -275,7 +277,7 @@ impl Connections {
         Some(Delay { length, connections: Arc::clone(self), _descriptor: descriptor })
     }
 
-    /// A connection ended.
+    /// Counts the end of a connection.
     pub(super) fn ended(&self, end: End) {
         let ends = &mut self.state.lock().figures.ends;
         let count = match end {
@@ -290,7 +292,7 @@ impl Connections {
         *count += 1;
     }
 
-    /// The connection is served by this task.
+    /// Sets the task that serves a connection.
     pub(super) fn served_by(&self, id: u64, task: AbortHandle) {
         if let Some(slot) = self.state.lock().slots.get_mut(&id) {
             slot.task = Some(task);
@@ -299,7 +301,7 @@ impl Connections {
 }
 
 impl State {
-    /// Ends as many connections as there are too many, those first that were used least recently.
+    /// Ends the excess connections, least recently used first.
     fn end_excess(&mut self) {
         let excess = self.quotas.excess().saturating_sub(self.ending);
         if excess == 0 {
@@ -323,12 +325,12 @@ impl State {
 }
 
 impl Admission {
-    /// Its number.
+    /// Id of the connection.
     pub(super) fn id(&self) -> u64 {
         self.id
     }
 
-    /// The connection is in use.
+    /// Marks the connection as used.
     pub(super) fn touch(&self, now: Instant) {
         self.used_us.store(self.connections.us(now), Ordering::Relaxed);
     }

@@ -4,8 +4,8 @@ use std::collections::hash_map::Entry;
 use std::hash::Hash;
 use thalweg_hash::HashMap;
 
-/// Maximum size of an answer in memory, without the batches of a fetch. Kafka has no limit below 2 GiB; librdkafka
-/// accepts answers of up to 100 MB by default, and the metadata of two million partitions fits.
+/// Maximum size of an answer in memory, without the batches of a fetch. Kafka has no limit below 2 GiB;
+/// librdkafka accepts answers of up to 100 MB by default, enough for the metadata of two million partitions.
 pub const ANSWER_BYTES_MAX: usize = 128 * 1024 * 1024;
 
 /// The remaining size of an answer, for an API whose answer can be far larger than its request.
@@ -30,7 +30,7 @@ impl AnswerRoom {
                 true
             }
             None => {
-                // Smaller later parts must not get in after this one was refused.
+                // After a refusal, smaller later parts must be refused too.
                 self.left = 0;
                 false
             }

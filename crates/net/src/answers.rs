@@ -1,8 +1,8 @@
-//! The memory of answers that peers do not read, over all connections.
+//! The memory of answers that peers have not read, over all connections.
 //!
-//! Owns: its limit, and the choice of the connection to close when it is exceeded: the one whose answers use the most
-//! memory for the longest time. An answer counts once its connection has to wait to send it. Slices of files use no
-//! memory.
+//! Owns: the limit, and the choice of the connection to close at the limit: the one whose answers use the
+//! most memory for the longest time. An answer counts once its connection has to wait to send it. Slices of
+//! files use no memory.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -30,23 +30,23 @@ struct Waiting {
 }
 
 impl AnswerMemory {
-    /// Room for `max` bytes. A single connection's answers may always be as large as they are.
+    /// A budget of `max` bytes. The answers of a single connection may always exceed it.
     pub fn new(max: usize) -> Self {
         let answers = Answers { max, bytes: 0, next_id: 0, waiting: BTreeMap::new() };
         Self(Arc::new(Mutex::new(answers)))
     }
 
-    /// The most bytes that are held.
+    /// The budget in bytes.
     pub fn max(&self) -> usize {
         self.0.lock().max
     }
 
-    /// How many connections wait to send.
+    /// Number of connections that wait to send.
     pub fn waiting(&self) -> usize {
         self.0.lock().waiting.len()
     }
 
-    /// How many bytes are held.
+    /// Number of bytes held.
     pub fn used(&self) -> usize {
         self.0.lock().bytes
     }
@@ -89,7 +89,7 @@ impl Answers {
     }
 }
 
-/// The answers that a connection waits with.
+/// The answers that a connection is waiting to send.
 #[derive(Debug)]
 pub(super) struct HeldAnswers {
     memory: AnswerMemory,
@@ -103,7 +103,7 @@ impl HeldAnswers {
         self.memory.0.lock().set(self.id, bytes);
     }
 
-    /// Returns when the connection has to end, to make room for others.
+    /// Returns when the connection has to end, to make room for other connections.
     pub(super) async fn cut_off(&self) {
         self.cut_off.notified().await;
     }

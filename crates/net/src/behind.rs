@@ -1,14 +1,13 @@
-//! The requests behind the one that is served, for a handler that serves several together.
+//! The requests after the current one, for a handler that serves several together.
 
 use super::input::Input;
 use bytes::Bytes;
 
-/// The whole frames that have arrived behind the one that is handled. A handler may take some of them, and then owes an answer to
-/// each.
+/// The complete frames received after the current one. A handler that takes frames owes an answer for each.
 #[derive(Debug)]
 pub struct Behind<'a> {
     input: &'a mut Input,
-    /// How many may be taken yet.
+    /// Number of frames that may still be taken.
     room: usize,
 }
 
@@ -17,7 +16,7 @@ impl<'a> Behind<'a> {
         Behind { input, room }
     }
 
-    /// The next frame, where it lies.
+    /// The next frame, without taking it.
     pub fn peek(&self) -> Option<&[u8]> {
         if self.room == 0 { None } else { self.input.peek_frame() }
     }

@@ -1,4 +1,4 @@
-//! One connection: frames in, answers out, in the order of the requests.
+//! A connection: frames in, answers out, in the order of the requests.
 
 mod pending;
 
@@ -30,55 +30,55 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 /// Memory of frames over all connections, unless `queued.max.request.bytes` is set.
 const FRAME_MEMORY: usize = 512 * 1024 * 1024;
-/// The share of it for answers that peers do not read, and its minimum.
+/// The fraction of this memory for answers that peers do not read, and the minimum.
 const ANSWER_SHARE: usize = 4;
 const ANSWER_MEMORY_MIN: usize = 64 * 1024 * 1024;
-/// Answers that wait behind others are not counted while they are smaller.
+/// Size below which ready answers behind a pending one are not counted.
 const COUNTED_MIN: usize = 16 * 1024;
-/// An idle time that is never reached.
+/// An idle timeout that is never reached.
 const NEVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
-/// How many answers may wait on one connection before it is not read any further.
+/// Maximum number of pending answers of a connection. At the limit it is not read.
 const PENDING_MAX: usize = 64;
-/// How long one connection is read and served before the tasks of others get their turn, and the runtime looks for
-/// events. A peer that sends faster than it is read would otherwise keep its worker. To give way costs a busy connection
-/// some: another worker may take it over, with cold caches.
+/// Maximum time for which one connection is read and served before its task yields. A peer that sends faster
+/// than it is served would otherwise occupy its worker. Yielding is not free for a busy connection: another
+/// worker may take it over, with cold caches.
 const TURN_MAX: Duration = Duration::from_millis(10);
 /// Time for a peer to receive the last answers when the broker stops.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
-/// Time for a peer to read an answer that ends its connection, and to close.
+/// Time for a peer to read a final answer and to close.
 const LAST_ANSWER_READ: Duration = Duration::from_millis(500);
-/// How much of what such a peer still sends is dropped, and how much at once.
+/// Maximum number of further bytes of such a peer that are dropped, in total and at once.
 const DROPPED_MAX: usize = 64 * 1024;
 const DROPPED_AT_ONCE: usize = 4 * 1024;
-/// A connection that has been quiet for so long gives its buffer back.
+/// A connection that is quiet for this long releases its buffer.
 const QUIET: Duration = Duration::from_secs(1);
-/// A connection whose waits take so long gives its buffer back at once.
+/// A connection whose waits last this long releases its buffer at once.
 const LONG_WAIT: Duration = Duration::from_millis(50);
-/// Interval for trying a socket that reports no room: it reports room only when much of its buffer is free, which a
-/// slow reader may take long to achieve.
+/// Interval of writes to a socket that reports no room. Sockets report room only when much of their buffer is
+/// free, which a slow reader may take long to achieve.
 const TRY_UNASKED: Duration = Duration::from_secs(5);
-/// How soon a connection that waits for an answer tries again to read, where there was no memory.
+/// Retry interval for reading without memory, on a connection that waits for an answer.
 const READ_AGAIN: Duration = Duration::from_millis(100);
 
 /// Settings common to all connections of a listener.
 #[derive(Clone, Debug)]
 pub struct ConnectionSettings {
-    /// The largest frame, `socket.request.max.bytes`.
+    /// Maximum size of a frame, `socket.request.max.bytes`.
     pub frame_max: usize,
-    /// How long a connection may go without progress, `connections.max.idle.ms`.
+    /// Maximum time without progress, `connections.max.idle.ms`.
     pub idle_max: Duration,
-    /// The memory of frames.
+    /// Memory budget of frames.
     pub memory: FrameMemory,
-    /// The memory of answers that peers do not read.
+    /// Memory budget of answers that peers do not read.
     pub answers: AnswerMemory,
-    /// SO_SNDBUF, `socket.send.buffer.bytes`; None leaves it to the system.
+    /// SO_SNDBUF, `socket.send.buffer.bytes`; `None` for the system's default.
     pub send_buffer_bytes: Option<usize>,
-    /// Where requests and answers are counted.
+    /// Counts of requests and answers.
     pub flow: Flow,
 }
 
 impl ConnectionSettings {
-    /// From the settings of the network. Each call creates a separate memory budget.
+    /// Settings by the network settings. Each call creates a separate memory budget.
     pub fn of(network: &NetworkSettings) -> ConnectionSettings {
         let memory = network.queued_max_request_bytes.unwrap_or(FRAME_MEMORY);
         ConnectionSettings {
@@ -92,29 +92,30 @@ impl ConnectionSettings {
     }
 }
 
-/// The peer, and its listener.
+/// The peer of a connection, and the listener.
 #[derive(Debug)]
 pub struct Peer {
     /// The peer's address.
     pub address: SocketAddr,
     /// The name of the listener.
     pub listener: String,
-    /// What the TLS handshake found; None without TLS.
+    /// Result of the TLS handshake; `None` without TLS.
     pub tls: Option<Session>,
     /// Pauses reading from the peer.
     pub mute: Mute,
-    /// The library that it uses, once it has told.
+    /// The client's library, known after ApiVersions (KIP-511).
     pub software: OnceLock<Software>,
-    /// What is to end with the connection.
+    /// Values that are dropped when the connection ends.
     pub attached: Attached,
 }
 
-/// What a handler keeps with a connection. It is dropped with it, when no request of it is in progress any more.
+/// A handler's value attached to a connection. Dropped with the connection, once no request is in
+/// progress.
 #[derive(Debug, Default)]
 pub struct Attached(OnceLock<Box<dyn Any + Send + Sync>>);
 
 impl Attached {
-    /// What is kept, or what `make` returns from now on; `None` if something of another kind is kept.
+    /// The attached value, or the new value of `make`; `None` if a value of another type is attached.
     pub fn get_or_attach<T: Any + Send + Sync>(&self, make: impl FnOnce() -> T) -> Option<&T> {
         self.0.get_or_init(|| Box::new(make())).downcast_ref()
     }
@@ -123,14 +124,14 @@ impl Attached {
 /// A client's library (KIP-511).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Software {
-    /// Its name, such as `apache-kafka-java`.
+    /// Name, such as `apache-kafka-java`.
     pub name: String,
-    /// Its version.
+    /// Version of the library.
     pub version: String,
 }
 
 impl Peer {
-    /// The principal that TLS gives: the name of the client's certificate, or none.
+    /// The principal by TLS: the name of the client's certificate, or anonymous.
     pub fn principal(&self) -> Principal {
         self.tls.as_ref().map_or_else(Principal::anonymous, Session::principal)
     }
@@ -138,33 +139,33 @@ impl Peer {
 
 /// The answer to one request.
 pub enum Reply {
-    /// It is ready.
+    /// The answer is ready.
     Now(Frame),
     /// Available later; the connection serves no further request before.
     Later(Pin<Box<dyn Future<Output = Reply> + Send>>),
     /// Available later; the order of the request's effects is already fixed, so the connection reads on.
     Ordered(Pin<Box<dyn Future<Output = Reply> + Send>>),
-    /// The request wants no answer (Produce with acks=0).
+    /// The request has no answer (Produce with acks=0).
     Nothing,
     /// The request cannot be answered: the connection is closed.
     Close(String),
-    /// The answer is the last one: the connection is closed behind it.
+    /// The answer is the last one: the connection is closed after it.
     Last(Frame, String),
 }
 
-/// What a handler returns: the answer to the request, and those to the requests behind it that it served together with it.
+/// A handler's result: the answer to the request, and the answers to later requests served together with it.
 pub struct Replies {
-    /// To the request itself.
+    /// The answer to the request itself.
     pub first: Reply,
-    /// To those behind, in their order.
+    /// The answers to the later requests, in order.
     pub behind: Vec<ReplyBehind>,
 }
 
-/// The answer to a request that was taken from behind.
+/// The answer to a request taken from [`Behind`].
 pub struct ReplyBehind {
-    /// The request's length.
+    /// Length of the request's frame.
     pub frame_len: usize,
-    /// Its answer.
+    /// The answer to the request.
     pub reply: Reply,
 }
 
@@ -174,14 +175,14 @@ impl From<Reply> for Replies {
     }
 }
 
-/// What a peer may do that has not authenticated.
+/// The limits on a peer that has not authenticated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unproven {
-    /// The largest frame.
+    /// Maximum size of a frame.
     pub frame_max: usize,
-    /// The setting of that limit.
+    /// Name of the setting with that limit.
     pub setting: &'static str,
-    /// When the connection is closed.
+    /// Time at which the connection is closed.
     pub until: Instant,
 }
 
@@ -206,13 +207,13 @@ pub trait Handler: Clone + Send + 'static {
     /// Serves one request: a frame without its length.
     fn handle(&self, session: &mut Self::Session, frame: Bytes) -> Reply;
 
-    /// Serves one request, and with it those behind it that cost less together.
+    /// Serves a request together with later ones, if that costs less.
     fn handle_with(&self, session: &mut Self::Session, frame: Bytes, _: &mut Behind<'_>) -> Replies {
         self.handle(session, frame).into()
     }
 
-    /// The limits of a peer that has yet to authenticate. Asked for when a connection opens, and after each frame while
-    /// there are some.
+    /// The limits on a peer that has not authenticated; `None` afterwards. Called when a connection opens,
+    /// and after each frame while there are limits.
     fn unproven(&self, _: &Self::Session) -> Option<Unproven> {
         None
     }
@@ -245,7 +246,7 @@ pub(super) enum Disconnect {
 }
 
 impl Disconnect {
-    /// The reason, as figures count it.
+    /// The reason in the categories of the figures.
     pub(super) fn end(&self) -> End {
         match self {
             Disconnect::Closed | Disconnect::Stopping => End::Regular,
@@ -266,29 +267,29 @@ pub(super) struct Connection<H: Handler> {
     session: H::Session,
     settings: ConnectionSettings,
     input: Input,
-    /// When bytes were last read.
+    /// Time of the last read.
     read_at: Instant,
     output: Output,
     /// The answers in `output`, for figures.
     unsent: Unsent,
-    /// When the first of them was complete, if that is known.
+    /// Time at which the first of these answers was complete, if known.
     answered_at: Option<Instant>,
     pending: VecDeque<Pending>,
-    /// How much of `pending` is ready and in memory.
+    /// Bytes in memory of the ready answers in `pending`.
     ready_bytes: usize,
-    /// The answers that have to wait, as all connections count them.
+    /// The waiting answers as counted over all connections.
     held: Option<HeldAnswers>,
-    /// Whether there was no memory to read on while answers are awaited.
+    /// True if there was no memory to continue reading while answers are pending.
     is_starved: bool,
-    /// Since when others have not had their turn.
+    /// Start of the current turn on the worker.
     turn_began: Option<Instant>,
     /// The limits before authentication.
     unproven: Option<Unproven>,
-    /// The last answer is in `output`; why it is the last.
+    /// The reason for the end, once the last answer is in `output`.
     last: Option<String>,
     stop: Stop,
     alarm: Alarm,
-    /// Whether the last wait for bytes, and for an answer, took long.
+    /// True if the last wait for bytes, and for an answer, was long.
     waits_long: bool,
     answers_late: bool,
     admission: Admission,
@@ -371,7 +372,7 @@ impl<H: Handler> Connection<H> {
             return Err(Disconnect::Answered(reason));
         }
         if was_unproven && self.unproven.is_none() {
-            // Whatever comes next, the time to authenticate does not count any more.
+            // The peer has authenticated: the deadline for authentication no longer applies.
             return Ok(());
         }
         tokio::task::coop::consume_budget().await;
@@ -390,8 +391,9 @@ impl<H: Handler> Connection<H> {
         waited
     }
 
-    /// Waits for the peer to read the last answer and to close. kafka-python drops an answer that it reads together with
-    /// the end of the connection, and a close with unread bytes would make the system drop the answer on its way.
+    /// Waits until the peer has read the last answer and closes. kafka-python drops an answer that it reads
+    /// together with the end of the connection, and closing with unread bytes would make the system drop the
+    /// answer on its way.
     async fn linger(&mut self) {
         let Self { stream, stop, .. } = self;
         let closed = async {
@@ -424,14 +426,14 @@ impl<H: Handler> Connection<H> {
         Ok(())
     }
 
-    /// An answer is complete.
+    /// Adds a complete answer to the output.
     fn push(&mut self, place: Place, frame: Frame) {
         self.unsent.push(&self.settings.flow, place, frame.len());
         self.output.push(frame);
     }
 
-    /// Waits for a peer to read its answers, as long as it makes progress. This must not delay the broker's stop, nor
-    /// keep memory or locks that others need more.
+    /// Waits for the peer to read its answers, as long as it makes progress. The wait must neither delay the
+    /// broker's stop nor keep memory or locks that other connections need.
     async fn flush_slowly(&mut self) -> Result<(), Disconnect> {
         self.output.compact();
         self.hold(self.output.unsent_bytes() + self.ready_bytes);
@@ -480,15 +482,15 @@ impl<H: Handler> Connection<H> {
         }
     }
 
-    /// Serves the complete frames at hand, as long as the connection may read further: at least one, and no more once
-    /// it is late. `now` moves on.
+    /// Serves the received complete frames while the connection may read on: at least one, and no more after
+    /// `until`. Updates `now`.
     fn handle_frames(&mut self, now: &mut Instant, until: Instant) -> Result<(), Disconnect> {
         while self.reads_on() && *now < until {
             let Some(frame) = self.input.next_frame()? else { break };
             let place = Place::of(&frame);
             let waited = now.saturating_duration_since(self.read_at);
             self.settings.flow.received(place, frame.len(), waited);
-            // Those who have yet to authenticate are served one by one: each answer may change what they may do.
+            // Unauthenticated peers are served one request at a time: each answer may change their limits.
             let room = if self.unproven.is_some() { 0 } else { PENDING_MAX - 1 - self.pending.len() };
             let mut behind = Behind::new(&mut self.input, room);
             let Replies { first, behind } = self.handler.handle_with(&mut self.session, frame, &mut behind);
@@ -506,7 +508,7 @@ impl<H: Handler> Connection<H> {
         Ok(())
     }
 
-    /// Keeps the answer to a request for its turn.
+    /// Sends a reply, or queues it in its order.
     fn take_reply(&mut self, place: Place, reply: Reply, now: Instant) -> Result<(), Disconnect> {
         match reply {
             Reply::Now(frame) if self.pending.is_empty() => {
@@ -525,7 +527,7 @@ impl<H: Handler> Connection<H> {
             }
             Reply::Nothing => {}
             Reply::Close(reason) => return Err(Disconnect::Refused(reason)),
-            // Behind answers that are awaited, it has to wait for its turn.
+            // After pending answers, the last answer has to wait for its turn.
             last @ Reply::Last(..) => {
                 let answer = Box::pin(std::future::ready(last));
                 self.pending.push_back(Pending::Awaited { place, answer, reads_on: false });
@@ -553,9 +555,9 @@ impl<H: Handler> Connection<H> {
         }
     }
 
-    /// Waits for the next thing to happen: bytes, an answer, the end of patience, the end of the broker.
+    /// Waits for the next event: bytes, an answer, a timeout, the broker's stop.
     async fn wait(&mut self) -> Result<(), Disconnect> {
-        // It became ready while those before it were sent.
+        // This answer became ready while earlier answers were sent.
         if matches!(self.pending.front(), Some(Pending::Ready(..))) {
             return Ok(());
         }
@@ -603,8 +605,8 @@ impl<H: Handler> Connection<H> {
         }
     }
 
-    /// Waits for the end of a pause. Nothing is read, and the connection does not count as idle. Only a frame that has
-    /// arrived in part may not keep memory that others need.
+    /// Waits for the end of a pause. Nothing is read, and the connection does not count as idle. A partial
+    /// frame must not keep memory that other connections need.
     async fn wait_muted(&mut self, until: Instant) -> Result<(), Disconnect> {
         self.held = None;
         self.input.rest();
@@ -629,12 +631,13 @@ impl<H: Handler> Connection<H> {
     }
 
     async fn wait_for_bytes(&mut self) -> Result<(), Disconnect> {
-        // All received requests are answered. Do not wait for the rest of a partial frame, nor for further requests.
+        // All received requests are answered. Do not wait for the rest of a partial frame, nor for further
+        // requests.
         if self.stop.has_begun() {
             return Err(Disconnect::Stopping);
         }
         self.held = None;
-        // Most often more arrived already while the last frames were served.
+        // Often more bytes have arrived while the last frames were served.
         if self.input.has_memory() && self.read_with_room().await? {
             return Ok(());
         }
@@ -693,7 +696,7 @@ impl<H: Handler> Connection<H> {
                 self.last = Some(reason);
             }
         }
-        // An answer that was awaited may have proven who the peer is.
+        // A pending answer may have authenticated the peer.
         if self.unproven.is_some() {
             self.unproven = self.handler.unproven(&self.session);
             self.input.limit(self.unproven.map(|unproven| (unproven.frame_max, unproven.setting)));
@@ -715,7 +718,7 @@ impl<H: Handler> Connection<H> {
         }
     }
 
-    /// Reads available bytes, and returns whether there is something to do. Waits for memory if there is none; the
+    /// Reads available bytes. Returns false if no bytes are available. Waits if there is no memory; the
     /// connection does not count as idle meanwhile.
     async fn read_with_room(&mut self) -> Result<bool, Disconnect> {
         let read = self.read_now()?;
@@ -732,7 +735,7 @@ impl<H: Handler> Connection<H> {
     }
 }
 
-/// Returns when a connection has to end for the memory of the answers that it holds.
+/// Returns when a connection has to end because of the memory of its answers.
 async fn cut_off(held: &Option<HeldAnswers>) {
     match held {
         Some(held) => held.cut_off().await,
@@ -740,7 +743,7 @@ async fn cut_off(held: &Option<HeldAnswers>) {
     }
 }
 
-/// Notes whether a future was ever pending.
+/// Records if a future was ever pending.
 async fn noticing<T>(future: impl Future<Output = T>, was_pending: &mut bool) -> T {
     let mut future = pin!(future);
     poll_fn(|context| {

@@ -1,8 +1,8 @@
-//! Requests and answers as they pass: by API, how long a request waits in the connection's buffer, how long its answer takes
-//! to leave, and the sizes of both.
+//! Figures of requests and answers by API: time of a request in the connection's buffer, time to send its
+//! answer, and both sizes.
 //!
-//! A connection's task counts by relaxed additions, and takes the time once for each read and each flush, never for a
-//! request. Knows of a request only its first two bytes, the API's number.
+//! A connection's task counts by relaxed additions, and reads the clock once per read and per flush, never
+//! per request. Of a request, only the first two bytes are read, the API's number.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
@@ -10,9 +10,9 @@ use std::time::Duration;
 use thalweg_histogram::{Histogram, microseconds};
 use thalweg_wire::ApiKey;
 
-/// Numbers of APIs are below it.
+/// Exclusive upper bound of API numbers.
 const APIS: usize = 128;
-/// The place of what is no API.
+/// The slot of unknown APIs.
 const UNKNOWN: u8 = 127;
 
 /// The figures of all connections that share settings. Cheap to clone.
@@ -22,17 +22,17 @@ pub struct Flow(Arc<[OnceLock<Box<ApiFlow>>; APIS]>);
 /// The figures of one API.
 #[derive(Debug)]
 pub struct ApiFlow {
-    /// From the last read of the connection to the start of the handling.
+    /// Time from the last read of the connection to the start of handling.
     pub queued: Histogram,
-    /// From the complete answer until the peer's socket has taken all of it, with the answers before it.
+    /// Time from the complete answer until the peer's socket has taken it and all earlier answers.
     pub sending: Histogram,
-    /// Bytes of requests.
+    /// Sizes of requests in bytes.
     pub request_bytes: Histogram,
-    /// Bytes of answers, with records that are sent from files.
+    /// Sizes of answers in bytes, including records sent from files.
     pub response_bytes: Histogram,
 }
 
-/// Where the requests of an API are counted.
+/// The slot of an API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place(u8);
 
@@ -54,7 +54,7 @@ impl ApiFlow {
 }
 
 impl Place {
-    /// By the first bytes of a request.
+    /// The slot by the first bytes of a request.
     pub(super) fn of(frame: &[u8]) -> Place {
         let key = frame.first_chunk().and_then(|head| ApiKey::from_i16(i16::from_be_bytes(*head)));
         Place(key.and_then(|key| u8::try_from(key as i16).ok()).unwrap_or(UNKNOWN))
@@ -62,7 +62,7 @@ impl Place {
 }
 
 impl Flow {
-    /// The APIs that were asked for, by their number.
+    /// The APIs with requests so far, by number.
     pub fn apis(&self) -> impl Iterator<Item = (i16, &ApiFlow)> {
         (0..).zip(self.0.iter()).filter_map(|(key, api)| Some((key, &**api.get()?)))
     }
@@ -71,14 +71,14 @@ impl Flow {
         self.0[usize::from(place.0)].get_or_init(ApiFlow::new)
     }
 
-    /// A request is about to be handled that waited so long.
+    /// Counts a request that is about to be handled after waiting this long.
     pub(super) fn received(&self, place: Place, bytes: usize, waited: Duration) {
         let api = self.api(place);
         api.queued.record_time(waited);
         api.request_bytes.record(bytes as u64);
     }
 
-    /// An answer is complete.
+    /// Counts a complete answer.
     fn answered(&self, place: Place, bytes: usize) {
         self.api(place).response_bytes.record(bytes as u64);
     }
@@ -88,12 +88,12 @@ impl Flow {
     }
 }
 
-/// The answers of a connection that wait to be sent: how many of each API, in order.
+/// The unsent answers of a connection: a count per API, in order.
 #[derive(Debug, Default)]
 pub(super) struct Unsent(VecDeque<(Place, u64)>);
 
 impl Unsent {
-    /// An answer waits.
+    /// Adds an unsent answer.
     pub(super) fn push(&mut self, flow: &Flow, place: Place, bytes: usize) {
         flow.answered(place, bytes);
         match self.0.back_mut() {
@@ -102,7 +102,7 @@ impl Unsent {
         }
     }
 
-    /// All of them are sent, after this long.
+    /// Counts all unsent answers as sent after this long.
     pub(super) fn sent(&mut self, flow: &Flow, after: Duration) {
         let us = microseconds(after);
         self.0.drain(..).for_each(|(place, count)| flow.sent(place, count, us));

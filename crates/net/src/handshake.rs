@@ -1,5 +1,5 @@
-//! Handshakes of TLS: within the connection's own task, with a bound on their time, their bytes and how many compute at
-//! once; and the log of those that fail.
+//! TLS handshakes: within the connection's own task, with limits on time, bytes and concurrent computations;
+//! and the log of failed handshakes.
 
 use super::stream::Stream;
 use super::stream::tls::TlsStream as OwnStream;
@@ -21,24 +21,25 @@ use tokio::time::{Instant, sleep};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-/// How long a handshake may take.
+/// Maximum duration of a handshake.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(30);
-/// How many bytes a peer may send in it: chains of certificates have a few KiB.
+/// Maximum bytes from a peer in a handshake: certificate chains have a few KiB.
 const HANDSHAKE_BYTES_MAX: usize = 128 * 1024;
-/// The first byte of a handshake's record, and of a hello of SSL 2.
+/// The first byte of a handshake record, and of an SSL 2 hello.
 const HANDSHAKE: u8 = 0x16;
 const SSL2: u8 = 0x80;
-/// How many failed handshakes of a listener are logged in a while; the others are counted.
+/// Maximum number of failed handshakes of a listener logged per interval; further ones are counted.
 const LOGGED_MAX: u32 = 10;
 const LOGGED_WITHIN: Duration = Duration::from_secs(10);
 
-/// How many handshakes may compute at the same time, over all listeners. Each takes up to a millisecond of a worker, and
-/// established connections get theirs between them. Networks take turns: a flood from one waits for itself.
+/// Limits the handshakes that compute at the same time, over all listeners. Each takes up to a millisecond of
+/// a worker, and established connections are served in between. Networks take turns: a flood from one network
+/// delays only itself.
 #[derive(Clone, Debug)]
 pub struct HandshakeTurns(Arc<Places<IpAddr>>);
 
 impl Default for HandshakeTurns {
-    /// Half of the processors, which all listeners of the process share.
+    /// Half of the processors, shared by all listeners of the process.
     fn default() -> Self {
         static OF_PROCESS: LazyLock<HandshakeTurns> = LazyLock::new(|| {
             let processors = std::thread::available_parallelism().map_or(1, usize::from);
@@ -48,7 +49,7 @@ impl Default for HandshakeTurns {
     }
 }
 
-/// The TLS of a listener. Its settings may be replaced while it is served: connections that are open keep theirs.
+/// The TLS of a listener. Settings may be replaced at run time; open connections keep theirs.
 #[derive(Debug)]
 pub struct TlsListener {
     current: RwLock<Arc<ServerTls>>,
@@ -57,13 +58,13 @@ pub struct TlsListener {
     observer: OnceLock<Arc<dyn CertificateObserver>>,
 }
 
-/// Hears of clients that were turned away by their certificates.
+/// An observer of clients that were rejected because of their certificates.
 pub trait CertificateObserver: fmt::Debug + Send + Sync {
-    /// A client of this address was turned away.
+    /// A client at this address was rejected.
     fn turned_away(&self, listener: &str, address: SocketAddr, reason: &HandshakeFault);
 }
 
-/// Failed handshakes since a time, and how many of them were not logged.
+/// Failed handshakes in the current interval, and the number that was not logged.
 #[derive(Debug, Default)]
 struct Failures {
     since: Option<Instant>,
@@ -106,12 +107,12 @@ impl TlsListener {
         Arc::new(TlsListener { current, turns, failures, observer: OnceLock::new() })
     }
 
-    /// Lets an observer hear of clients that are turned away, from now on. The first one stays.
+    /// Registers an observer of rejected clients. Only the first observer is kept.
     pub fn observe(&self, observer: Arc<dyn CertificateObserver>) {
         self.observer.get_or_init(|| observer);
     }
 
-    /// How many handshakes failed, without those that the peer broke off.
+    /// Number of failed handshakes, without those that the peer aborted.
     pub fn failures(&self) -> u64 {
         self.failures.lock().total
     }
@@ -121,12 +122,12 @@ impl TlsListener {
         Arc::clone(&self.current.read())
     }
 
-    /// Other settings from now on.
+    /// Replaces the settings for new connections.
     pub fn replace(&self, tls: ServerTls) {
         *self.current.write() = Arc::new(tls);
     }
 
-    /// Makes the handshake of a new connection, unless the broker stops.
+    /// Performs the handshake of a new connection, unless the broker stops.
     pub(super) async fn accept(
         &self,
         stream: Stream,
@@ -151,7 +152,8 @@ impl TlsListener {
         Ok((Stream::Tls(Box::new(stream)), session))
     }
 
-    /// Makes the handshake of a connection that another stack than this crate's serves. A failure is logged as all are.
+    /// Performs the handshake of a connection outside this crate's connection stack. Failures are logged in
+    /// the same way.
     pub async fn accept_for(
         &self,
         listener: &str,
@@ -180,7 +182,7 @@ impl TlsListener {
         let network = network(address);
         let mut shaken = pin!(TlsAcceptor::from(tls.config()).accept(stream));
         let stream = loop {
-            // A turn is for the work at hand, and not for waiting.
+            // A turn covers computation only, not waiting.
             let turn = self.turns.0.take(&network).await;
             let advanced = poll_fn(|context| Poll::Ready(shaken.as_mut().poll(context))).await;
             drop(turn);
@@ -230,7 +232,7 @@ impl TlsListener {
 
     /// Logs a failed handshake, unless there are too many.
     pub(super) fn note(&self, listener: &str, address: SocketAddr, reason: &HandshakeEnd) {
-        // A scanner of ports, or a client that gave up.
+        // Typical for a port scanner, or for a client that gave up.
         if matches!(reason, HandshakeEnd::Closed | HandshakeEnd::Stopping | HandshakeEnd::Io(_)) {
             return tracing::debug!(listener, %address, %reason, "TLS handshake ended");
         }
@@ -259,7 +261,7 @@ impl TlsListener {
     }
 }
 
-/// Ends when the task is woken again, by whatever its last poll waits for.
+/// Returns when the task is woken again, by anything that its last poll waits for.
 async fn woken() {
     let mut is_again = false;
     poll_fn(|_| match std::mem::replace(&mut is_again, true) {

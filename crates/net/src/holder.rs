@@ -1,23 +1,23 @@
-//! Whose use of a limit is counted together: that of a principal, or of a network, where clients have not logged in.
+//! The holder of shares in a limit: a principal, or a network whose clients have not logged in.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 use thalweg_places::network;
 use thalweg_security::Principal;
 
-/// One of those who share a limit.
+/// A holder of shares in a limit.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Holder {
-    /// Has logged in.
+    /// A logged-in principal.
     Principal(Arc<Principal>),
-    /// An address of IPv4, or a site of IPv6, whose clients have not.
+    /// An IPv4 address or an IPv6 site, for clients without a login.
     Network(IpAddr),
-    /// The brokers that follow.
+    /// All follower brokers together.
     Brokers,
 }
 
 impl Holder {
-    /// That of a principal's client at an address.
+    /// The holder for a principal's client at an address.
     pub fn of(principal: &Arc<Principal>, address: IpAddr) -> Holder {
         if principal.is_anonymous() {
             return Holder::Network(network(address));

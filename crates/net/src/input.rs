@@ -1,8 +1,8 @@
 //! Input: frames cut from a buffer without a copy.
 //!
-//! Owns: the buffers of one connection and their share of the common memory (`memory`). Small frames are cut from a
-//! reused block; a larger frame gets its own buffer (`large`), which grows with the received bytes and is freed after
-//! the frame's last use.
+//! Owns: the buffers of one connection and their share of the common memory (`memory`). Small frames are cut
+//! from a reused block; a larger frame gets its own buffer (`large`), which grows with the received bytes and
+//! is freed after the frame's last use.
 
 use super::large::LargeFrame;
 use super::memory::{Charge, FrameMemory, Purpose};
@@ -13,18 +13,18 @@ use std::time::Duration;
 use thalweg_config::NetworkSettings;
 use tokio::time::Instant;
 
-/// The block of a quiet connection.
+/// Block size of a quiet connection.
 const BLOCK_SMALL: usize = 16 * 1024;
-/// The block of a connection whose reads fill a small one.
+/// Block size of a connection whose reads fill a small block.
 const BLOCK_LARGE: usize = 256 * 1024;
-/// A frame up to this size may have a block as large as itself, while there is memory enough.
+/// Maximum size of a frame that may get a block of its own size while there is enough memory.
 const BLOCK_MAX: usize = 2 * 1024 * 1024;
-/// The minimum size of a block.
+/// Minimum size of a block.
 const BLOCK_MIN: usize = 512;
-/// The length that precedes a frame.
+/// Size of a frame's length prefix.
 const LENGTH: usize = 4;
 
-/// A frame's length is not acceptable to this listener.
+/// A frame's length is outside the limits of the listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{}", described(*.length, *.max, .setting))]
 pub(super) struct FrameLength {
@@ -33,9 +33,9 @@ pub(super) struct FrameLength {
     pub(super) setting: &'static str,
 }
 
-/// The setting of a frame's size, unless the peer has yet to authenticate.
+/// The setting of the frame limit, after authentication.
 const FRAME_MAX: &str = NetworkSettings::request_max_bytes.name();
-/// What a TLS handshake begins with, read as a length: its record's type and the first byte of the version.
+/// The start of a TLS handshake, read as a length: record type and first byte of the version.
 const TLS_HELLO: i32 = 0x1603;
 
 fn described(length: i32, max: usize, setting: &str) -> String {
@@ -52,28 +52,28 @@ fn described(length: i32, max: usize, setting: &str) -> String {
 pub(super) enum Read {
     /// Number of received bytes; 0 at the end of the stream.
     Bytes(usize),
-    /// Other connections have all memory, or frames that are here have to be served first.
+    /// Other connections use all memory, or received frames have to be served first.
     NoRoom,
 }
 
-/// The bytes that arrived and are not handled yet.
+/// The received bytes that are not handled yet.
 #[derive(Debug)]
 pub(super) struct Input {
     memory: FrameMemory,
     frame_max: usize,
-    /// A lower limit, and its setting.
+    /// A lower limit, and the name of its setting.
     limit: Option<(usize, &'static str)>,
     block: Option<Block>,
     /// Blocks that contain frames in use.
     retired: Vec<Block>,
     large: Option<LargeFrame>,
-    /// Whether reads fill a small block.
+    /// True if reads fill a small block.
     is_busy: bool,
-    /// Since when the frame that is arriving has kept the connection waiting.
+    /// Time since which the connection waits for the rest of a frame.
     since: Option<Instant>,
 }
 
-/// A buffer, and its share of the common memory.
+/// A buffer, and its charge in the common memory.
 #[derive(Debug)]
 struct Block {
     buf: BytesMut,
@@ -85,23 +85,23 @@ impl Block {
         Block { buf: BytesMut::with_capacity(charge.bytes()), charge }
     }
 
-    /// How many bytes were allocated.
+    /// Number of allocated bytes.
     fn size(&self) -> usize {
         self.charge.bytes()
     }
 
-    /// How many bytes a read may bring.
+    /// Maximum number of bytes of the next read.
     fn free(&self) -> usize {
         self.buf.capacity() - self.buf.len()
     }
 
-    /// Whether no byte of it is in use.
+    /// True if no byte of the block is in use.
     fn is_unused(&mut self) -> bool {
         self.buf.is_empty() && self.reclaim()
     }
 
-    /// Moves its content to the front to make room at the end, unless a frame is in use there or there is too much to
-    /// move. Fails if it is full.
+    /// Moves the content to the front to make room at the end, unless a frame in use prevents it or there is
+    /// too much to move. Fails if the block is full.
     fn reclaim(&mut self) -> bool {
         let free = self.size() - self.buf.len();
         free > 0 && self.buf.try_reclaim(free)
@@ -114,12 +114,12 @@ impl Input {
         Self { memory, frame_max, limit: None, block: None, retired, large, is_busy: false, since: None }
     }
 
-    /// Sets a lower limit of frames and its setting, or removes it.
+    /// Sets a lower frame limit and the name of its setting, or removes it.
     pub(super) fn limit(&mut self, limit: Option<(usize, &'static str)>) {
         self.limit = limit;
     }
 
-    /// The next whole frame, without its length.
+    /// The next complete frame, without its length.
     pub(super) fn next_frame(&mut self) -> Result<Option<Bytes>, FrameLength> {
         if !self.has_frame() {
             return Ok(None);
@@ -134,7 +134,7 @@ impl Input {
         Ok(Some(block.buf.split_to(length).freeze()))
     }
 
-    /// The next frame if it is whole, without its length, and still where it arrived.
+    /// The next frame if it is complete and in the block, without its length and without taking it.
     pub(super) fn peek_frame(&self) -> Option<&[u8]> {
         if self.large.is_some() || !self.has_frame() {
             return None;
@@ -165,7 +165,7 @@ impl Input {
         self.announced().ok().flatten().map_or(0, |length| LENGTH + length)
     }
 
-    /// Whether [`Input::next_frame`] has a result: a complete frame, or an error.
+    /// True if [`Input::next_frame`] has a result: a complete frame, or an error.
     pub(super) fn has_frame(&self) -> bool {
         match &self.large {
             Some(large) => large.is_whole(),
@@ -175,7 +175,7 @@ impl Input {
         }
     }
 
-    /// Whether so much is buffered that some must be handled before more is read.
+    /// True if some buffered frames must be handled before the next read.
     pub(super) fn is_full(&self) -> bool {
         match &self.large {
             Some(large) => large.is_whole(),
@@ -183,7 +183,7 @@ impl Input {
         }
     }
 
-    /// Reads once.
+    /// Reads once from the stream.
     pub(super) fn try_read(&mut self, stream: &mut Stream) -> io::Result<Read> {
         if !self.has_room() {
             return Ok(Read::NoRoom);
@@ -205,7 +205,8 @@ impl Input {
             return large.has_room();
         }
         let (len, frame) = (self.buffered().len(), self.frame_len());
-        // With room for two, a read brings the next frame with the rest of this one, and both are answered at once.
+        // With room for two frames, a read includes the next frame with the rest of this one, and both are
+        // answered at once.
         let usual = if self.is_busy { BLOCK_LARGE.max((2 * frame).min(BLOCK_MAX)) } else { BLOCK_SMALL };
         let wanted = usual.max(frame).max(len + 1);
         if let Some(block) = &mut self.block
@@ -229,13 +230,13 @@ impl Input {
             return true;
         }
         let (bytes, purpose) = self.needed();
-        // Frames that are whole are served before more is read.
+        // Complete frames are served before the next read.
         let is_served_first = self.has_frame();
         let charge = if is_served_first { None } else { self.memory.try_take(bytes, purpose) };
         charge.map(|charge| self.take(charge, purpose)).is_some()
     }
 
-    /// Waits for the memory that the next read needs.
+    /// Waits for the memory of the next read.
     pub(super) async fn room(&mut self) {
         if let Some(large) = &mut self.large {
             return large.room(&self.memory).await;
@@ -245,8 +246,8 @@ impl Input {
         self.take(charge, purpose);
     }
 
-    /// The memory for the next read if the block has no room: a small block before the length of a frame is known,
-    /// then a buffer for the frame.
+    /// The memory for the next read if the block has no room: a small block until the length of a frame is
+    /// known, then a buffer for the frame.
     fn needed(&self) -> (usize, Purpose) {
         match self.frame_len() {
             0 => (BLOCK_SMALL, Purpose::Begin),
@@ -267,7 +268,7 @@ impl Input {
         length.min((2 * self.buffered().len()).max(BLOCK_SMALL))
     }
 
-    /// Moves the incomplete frame, which is all that is in the block, to its own buffer.
+    /// Moves the incomplete frame, the only content of the block, to its own buffer.
     fn begin_large(&mut self, charge: Charge) {
         let length = self.frame_len() - LENGTH;
         let Some(block) = &mut self.block else { return };
@@ -294,8 +295,8 @@ impl Input {
         }
     }
 
-    /// Records that the connection waits for more of a frame, `quiet` by now, and returns whether the frame is too
-    /// slow to keep its memory.
+    /// Records that the connection waits for the rest of a frame and has been `quiet` so far. Returns true if
+    /// the frame is too slow to keep its memory.
     pub(super) fn is_too_slow(&mut self, quiet: Duration) -> bool {
         let (charge, received) = match (&self.large, &self.block) {
             (Some(large), _) => (large.charge(), large.received()),
@@ -306,29 +307,30 @@ impl Input {
         charge.is_too_slow(received, since.elapsed(), quiet)
     }
 
-    /// Does not count time against a frame for which it waited in vain for memory.
+    /// Excludes the time of a wait for memory from the frame's time.
     pub(super) fn was_held_up(&mut self, since: Instant) {
         self.since = self.since.map(|began| began + since.elapsed());
     }
 
-    /// Whether a buffer could be released or shrunk.
+    /// True if a buffer could be released or shrunk.
     pub(super) fn has_memory(&self) -> bool {
         self.block.is_some() || self.large.is_some()
     }
 
-    /// Whether a frame has begun and is not whole.
+    /// True if a frame is incomplete.
     pub(super) fn is_arriving(&self) -> bool {
         self.large.is_some() || !self.buffered().is_empty()
     }
 
-    /// Before a wait: releases an empty block if others need memory.
+    /// Releases an empty block before a wait if other connections need memory.
     pub(super) fn yield_memory(&mut self) {
         if self.memory.is_tight() && self.buffered().is_empty() {
             self.release();
         }
     }
 
-    /// Before a wait that is expected to take long. A connection that fills its blocks keeps its own for a while.
+    /// Releases an empty block before a long wait. A connection that fills its blocks keeps its block for a
+    /// while.
     pub(super) fn rest_if_empty(&mut self) {
         if !self.is_busy && self.large.is_none() && self.buffered().is_empty() {
             self.release();
@@ -343,7 +345,7 @@ impl Input {
         }
     }
 
-    /// The connection is quiet: releases unused memory.
+    /// Releases unused memory of a quiet connection.
     pub(super) fn rest(&mut self) {
         if let Some(large) = &mut self.large {
             large.shrink();

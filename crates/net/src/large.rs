@@ -1,7 +1,7 @@
 //! A request that is too large for a connection's block, in its own buffer.
 //!
-//! The buffer grows with the received bytes: an announced length is no reason to allocate. Its share of the common
-//! memory is released when the last slice of the frame is dropped.
+//! The buffer grows with the received bytes: an announced length is no reason to allocate. The charge in the
+//! common memory is released when the last slice of the frame is dropped.
 
 use super::memory::{Charge, FrameMemory, Purpose};
 use super::stream::Stream;
@@ -9,12 +9,13 @@ use bytes::{BufMut, Bytes};
 use std::io;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
-/// The minimum growth of a buffer.
+/// Minimum growth of a buffer.
 const GROWTH_MIN: usize = 16 * 1024;
-/// From here on growing, which copies to memory that the system has yet to provide, takes long enough to hold up others.
+/// Growth from this size on copies to memory that the system has yet to provide, and takes long enough to
+/// delay other tasks.
 const GROWTH_LONG: usize = 4 * 1024 * 1024;
 
-/// A frame of which some bytes are missing.
+/// An incomplete frame.
 #[derive(Debug)]
 pub(super) struct LargeFrame {
     bytes: Vec<u8>,
@@ -22,7 +23,7 @@ pub(super) struct LargeFrame {
     charge: Charge,
 }
 
-/// A frame on its way through the broker.
+/// A complete frame in use by the broker.
 struct Charged {
     bytes: Vec<u8>,
     _charge: Charge,
@@ -35,7 +36,7 @@ impl AsRef<[u8]> for Charged {
 }
 
 impl LargeFrame {
-    /// A frame of `length` bytes that starts with these.
+    /// A frame of `length` bytes that starts with `begin`.
     pub(super) fn begin(charge: Charge, length: usize, begin: &[u8]) -> LargeFrame {
         let mut bytes = Vec::with_capacity(charge.bytes());
         bytes.extend_from_slice(begin);
@@ -58,7 +59,7 @@ impl LargeFrame {
         Bytes::from_owner(Charged { bytes: self.bytes, _charge: self.charge })
     }
 
-    /// How much more the buffer wants when it is full: as much again, up to the frame's length.
+    /// The growth of a full buffer: as much again, up to the frame's length.
     fn growth(&self) -> usize {
         let capacity = self.bytes.capacity();
         self.length.min((2 * capacity).max(GROWTH_MIN)).saturating_sub(capacity)
@@ -96,7 +97,7 @@ impl LargeFrame {
         let capacity = self.bytes.capacity() + growth;
         let bytes = &mut self.bytes;
         let mut grow = || bytes.reserve_exact(capacity - bytes.len());
-        // A runtime with one thread has no other for the tasks of others.
+        // A runtime with one thread cannot move its other tasks to another thread.
         if growth >= GROWTH_LONG && Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread {
             tokio::task::block_in_place(grow);
         } else {
@@ -104,7 +105,7 @@ impl LargeFrame {
         }
     }
 
-    /// Reads once. There is room.
+    /// Reads once from the stream. Requires room.
     pub(super) fn try_read(&mut self, stream: &mut Stream) -> io::Result<usize> {
         let room = self.bytes.capacity().min(self.length) - self.bytes.len();
         stream.try_read_buf(&mut (&mut self.bytes).limit(room))

@@ -1,14 +1,14 @@
 //! Listeners and connections.
 //!
-//! A connection is one task. It reads frames into one buffer, passes each to the APIs, and writes the answers in the
-//! order of the requests. Work is done inline: a frame that can be answered at once is answered before the next one
-//! is read, and the answers to all frames of a buffer are sent together.
+//! A connection is one task. It reads frames into one buffer, passes each to the APIs, and writes the answers
+//! in the order of the requests. Work is done inline: a request that can be answered at once is answered
+//! before the next frame is read, and the answers to all frames of a buffer are sent together.
 //!
-//! Limits: the size of a frame, the memory of frames from their first byte to the end of their use, the memory of
-//! answers that peers do not read, the number of connections in all and of one address, the answers that wait on one
-//! connection, the time without progress, what a peer may send, for how long, before it has authenticated, which is the
-//! handler's business, and of a TLS handshake its time and bytes and how many compute at once. Over TLS the same task
-//! encrypts and decrypts.
+//! Limits: the size of a frame; the memory of frames from their first byte to the end of their use; the
+//! memory of answers that peers do not read; the number of connections in total and per address; the pending
+//! answers of a connection; the time without progress; the frames and time of a peer before authentication,
+//! as set by the handler; and the time, bytes and concurrent computations of TLS handshakes. Over TLS the
+//! same task encrypts and decrypts.
 
 mod admission;
 pub mod answer_parts;

@@ -19,40 +19,40 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-/// How long the accept loop rests when the process is out of descriptors.
+/// Pause of the accept loop when the process is out of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// How often a listener logs that it cannot accept, or that it is full.
+/// Interval of log lines about a listener that cannot accept or is full.
 const NOTED_EVERY: Duration = Duration::from_secs(60);
 
 /// A listener could not be opened.
 #[derive(Debug, thiserror::Error)]
 #[error("listener {name} (listeners) cannot listen on {host}:{port}")]
 pub struct BindError {
-    /// The listener's name.
+    /// Listener name.
     pub name: String,
-    /// The host as configured; empty for all interfaces.
+    /// Host as configured; empty for all interfaces.
     pub host: String,
-    /// The port.
+    /// Configured port.
     pub port: u16,
-    /// The I/O error.
+    /// The system's error.
     pub source: io::Error,
 }
 
-/// A listener whose sockets are open and not served yet.
+/// A listener with open sockets that are not served yet.
 pub struct Listening {
-    /// Its name.
+    /// Listener name.
     pub name: String,
     sockets: Vec<Acceptor>,
     tls: Option<Arc<TlsListener>>,
 }
 
-/// A port of a simulated machine that is listened on, until this is dropped.
+/// A listening port of a simulated machine, closed when dropped.
 pub trait SimulatedListener: Send + Sync {
-    /// The address.
+    /// Address of the port.
     fn address(&self) -> SocketAddr;
 
-    /// The next new connection, and its address.
+    /// The next new connection, and the peer's address.
     fn poll_accept(
         &self,
         context: &mut Context<'_>,
@@ -84,17 +84,18 @@ impl Acceptor {
     }
 }
 
-/// How the sockets of a listener are opened.
+/// Options for opening the sockets of a listener.
 #[derive(Clone, Copy, Debug)]
 pub struct SocketOptions {
-    /// How many connections may wait to be accepted, `socket.listen.backlog.size`.
+    /// Maximum number of connections waiting to be accepted, `socket.listen.backlog.size`.
     pub backlog: i32,
-    /// SO_RCVBUF, `socket.receive.buffer.bytes`; None leaves it to the system.
+    /// SO_RCVBUF, `socket.receive.buffer.bytes`; `None` for the system's default.
     pub receive_buffer_bytes: Option<usize>,
 }
 
-/// Opens the sockets of a listener: one for each address of its host, on IPv4 and IPv6; an empty host means all
-/// interfaces of both families. Port 0 selects a free one, the same for all addresses. Must run inside a runtime.
+/// Opens the sockets of a listener: one per address of its host, on IPv4 and IPv6. An empty host means all
+/// interfaces of both families. Port 0 selects a free port, the same for all addresses. Must run inside a
+/// runtime.
 pub(super) fn bind(
     name: &str,
     host: &str,
@@ -111,7 +112,7 @@ pub(super) fn bind(
         }
         match open(address, options) {
             Ok(socket) => sockets.push(Acceptor::Tcp(socket)),
-            // A machine may lack one of the two families; it must not lack both.
+            // A machine may lack one of the two families, but not both.
             Err(source) if matches!(source.raw_os_error(), Some(97 | 99)) => failure = Some(source),
             Err(source) => return Err(error(source)),
         }
@@ -144,7 +145,7 @@ fn open(address: SocketAddr, options: SocketOptions) -> io::Result<TcpListener> 
     }
     socket.set_reuse_address(true)?;
     if let Some(bytes) = options.receive_buffer_bytes {
-        // Connections inherit it, and it must be known before they agree on a window.
+        // Connections inherit the size, which must be set before they agree on a window.
         socket.set_recv_buffer_size(bytes)?;
     }
     socket.bind(&address.into())?;
@@ -174,22 +175,22 @@ impl Listening {
         Listening { name: name.to_owned(), sockets: vec![Acceptor::Simulated(listener)], tls: None }
     }
 
-    /// The same listener, over TLS if there is any.
+    /// The same listener over TLS; `None` for no TLS.
     pub fn over(self, tls: Option<Arc<TlsListener>>) -> Listening {
         Listening { tls, ..self }
     }
 
-    /// The addresses that are listened on.
+    /// The addresses of the open sockets.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.sockets.iter().filter_map(|socket| socket.address().ok()).collect()
     }
 
-    /// The port, also if a free one was requested.
+    /// The port, including a selected free one.
     pub fn port(&self) -> u16 {
         self.addresses().first().map_or(0, SocketAddr::port)
     }
 
-    /// The open sockets, for serving them in another way.
+    /// The open sockets, for other servers.
     pub fn into_sockets(self) -> Vec<TcpListener> {
         let socket = |acceptor| match acceptor {
             Acceptor::Tcp(socket) => Some(socket),
@@ -198,8 +199,8 @@ impl Listening {
         self.sockets.into_iter().filter_map(socket).collect()
     }
 
-    /// Serves connections until `stopping` becomes true; then closes the sockets, lets connections finish the
-    /// requests that they have begun, and returns when the last has ended.
+    /// Serves connections until `stopping` becomes true. Then closes the sockets, lets connections finish the
+    /// requests that they have begun, and returns when the last connection has ended.
     pub async fn serve<H: Handler + Sync>(
         self,
         handler: H,
@@ -224,11 +225,12 @@ async fn accept<H: Handler + Sync>(socket: Acceptor, serving: Serving<H>) {
         tokio::select! {
             biased;
             () = stopped(&mut stopping) => break,
-            // Before the next is accepted: finished tasks must not pile up when connections arrive without a pause.
+            // Before the next accept, so that finished tasks do not pile up when connections arrive without a
+            // pause.
             Some(_) = connections.join_next() => {}
             accepted = socket.accept() => match accepted {
                 Ok((stream, address)) => {
-                    // Nothing else is accepted meanwhile: the system's queue holds what comes.
+                    // No connection is accepted meanwhile; the system's queue holds new ones.
                     admit(stream, address, &serving, &mut connections, &mut full_noted).await;
                 }
                 Err(error) => {
@@ -244,7 +246,7 @@ async fn accept<H: Handler + Sync>(socket: Acceptor, serving: Serving<H>) {
     while connections.join_next().await.is_some() {}
 }
 
-/// What repeats with every attempt is logged in one line a minute.
+/// Limits log lines about repeated failures to one per minute.
 fn is_due(noted: &mut Option<Instant>) -> bool {
     let is_due = noted.is_none_or(|noted| noted.elapsed() >= NOTED_EVERY);
     if is_due {
@@ -253,7 +255,7 @@ fn is_due(noted: &mut Option<Instant>) -> bool {
     is_due
 }
 
-/// Serves a connection that was accepted, once the rates and numbers of connections allow it, or closes it.
+/// Serves an accepted connection once the rates and limits allow it, or closes it.
 async fn admit<H: Handler + Sync>(
     mut stream: Stream,
     address: SocketAddr,
@@ -310,7 +312,7 @@ async fn admit<H: Handler + Sync>(
     limits.served_by(id, task);
 }
 
-/// Serves one connection, after its handshake where the listener has TLS.
+/// Serves one connection, after its handshake if the listener has TLS.
 async fn serve<H: Handler>(stream: Stream, address: SocketAddr, serving: Serving<H>, admission: Admission) {
     let Serving { handler, settings, mut stopping, name, tls, limits } = serving;
     let (stream, session) = match tls {
@@ -341,9 +343,9 @@ async fn serve<H: Handler>(stream: Stream, address: SocketAddr, serving: Serving
     }
 }
 
-/// A failure here makes a connection slower, not wrong.
+/// Sets socket options. A failure makes a connection slower, not wrong.
 fn tune(stream: &TcpStream, address: SocketAddr, settings: &ConnectionSettings) {
-    // Answers leave whole, so nothing is gained by waiting for more to send with them.
+    // Answers are sent whole, so waiting for more bytes gains nothing.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%address, %error, "Failed to set TCP_NODELAY");
     }
@@ -380,8 +382,8 @@ mod tests {
         let options = SocketOptions { backlog: config.network.listen_backlog, receive_buffer_bytes: None };
         let listening = bind("TEST", "127.0.0.1", 0, options).expect("a free port");
         let address = listening.addresses()[0];
-        // Nothing accepts. A connection that does not fit into the queue would be retried after a second. Some
-        // systems allow no more than 128.
+        // No task accepts. A connection that does not fit into the queue would be retried after a second.
+        // Some systems allow only 128.
         let connect = |_| std::net::TcpStream::connect_timeout(&address, Duration::from_millis(900));
         let waiting: Result<Vec<_>, _> = (0..120).map(connect).collect();
         assert_eq!(waiting.expect("all of them wait").len(), 120);

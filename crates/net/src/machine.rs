@@ -1,4 +1,4 @@
-//! The broker's machine: its clock, its disk, its network, its log.
+//! The broker's machine: clock, disk, network, loggers.
 
 use crate::Network;
 use std::sync::Arc;
@@ -6,16 +6,16 @@ use thalweg_config::Loggers;
 use thalweg_log::Clock;
 use thalweg_log::disk::Disk;
 
-/// Where time, disk and network enter a broker or a controller.
+/// The seam for time, disk and network of a broker or controller.
 #[derive(Clone, Debug)]
 pub struct Machine {
     /// The wall clock.
     pub clock: Clock,
-    /// Where the data directories are.
+    /// The disk with the data directories.
     pub disk: Disk,
-    /// How others are reached, and reach this node.
+    /// Listeners and outgoing connections of this node.
     pub network: Network,
-    /// The loggers of this process; none where their levels cannot be changed.
+    /// The loggers of this process; `None` if their levels cannot be changed.
     pub loggers: Option<Arc<Loggers>>,
 }
 

@@ -1,15 +1,17 @@
-//! The memory of requests, over all connections: from the first byte that is read to the end of the frame's last use.
+//! The memory of requests, over all connections: from the first received byte to the end of the frame's last
+//! use.
 //!
-//! Owns: the budget (`queued.max.request.bytes`), its charges, and the queue of waiters. A buffer is charged by its
-//! allocated size, not by its content. Refuses: knowing the content of a buffer.
+//! Owns: the budget (`queued.max.request.bytes`), its charges, and the queue of waiters. A buffer is charged
+//! by its allocated size, not by its content. Refuses: knowing the content of a buffer.
 //!
-//! Memory grows with the received bytes, so when the budget is used up many frames may be incomplete, and none could
-//! be completed. Three rules prevent this deadlock:
+//! Memory grows with the received bytes, so when the budget is used up, many frames may be incomplete and
+//! none could be completed. Three rules prevent this deadlock:
 //!
-//! - Part of the budget, as large as the largest frame, is the reserve. It completes one frame at a time: the one
-//!   that has waited longest. When that frame has been served, the next one gets the reserve.
-//! - Buffers that grow leave a share of the rest to connections that only start to read.
-//! - While a connection waits for memory, frames that arrive too slowly lose theirs ([`Charge::is_too_slow`]).
+//! - Part of the budget, as large as the largest frame, is the reserve. It completes one frame at a time, the
+//!   one that has waited longest. When that frame has been served, the next one gets the reserve.
+//! - Growing buffers leave a share of the rest to connections that start to read.
+//! - While a connection waits for memory, frames that arrive too slowly lose theirs
+//!   ([`Charge::is_too_slow`]).
 
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -18,16 +20,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// The part of the budget that growing buffers leave alone.
+/// Fraction of the budget that growing buffers leave free.
 const SMALL_SHARE: usize = 4;
-/// How long a frame may go without a byte while others wait for memory; the one that holds the reserve.
+/// Maximum time without a byte of a frame while other connections wait for memory; below, for the frame with
+/// the reserve.
 const STALL: Duration = Duration::from_secs(10);
 const RESERVE_STALL: Duration = Duration::from_secs(3);
-/// The time a frame may then take, whatever its size.
+/// Time for a frame of any size before its pace counts.
 const GRACE: Duration = Duration::from_secs(10);
-/// How many bytes of it have to arrive in each second after that.
+/// Minimum bytes of a frame per second after that time.
 const PACE: u64 = 64 * 1024;
-/// As [`PACE`], for the one frame that holds the reserve.
+/// Like [`PACE`], for the one frame with the reserve.
 const RESERVE_PACE: u64 = 1024 * 1024;
 
 /// The memory budget of requests. Cheap to clone.
@@ -36,24 +39,24 @@ pub struct FrameMemory(Arc<Pool>);
 
 #[derive(Debug)]
 struct Pool {
-    /// The whole budget.
+    /// The whole budget in bytes.
     budget: usize,
     /// The limit without the reserve.
     shared_max: usize,
-    /// The limit for buffers that grow.
+    /// The limit for growing buffers.
     growth_max: usize,
     state: Mutex<State>,
     /// Memory in use without the reserve. Changes under the lock of `state`.
     shared: AtomicUsize,
-    /// How many wait.
+    /// Number of waiting connections.
     waiting: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Memory in use of the reserve.
+    /// Bytes in use of the reserve.
     reserve: usize,
-    /// Whether some frame may use the reserve.
+    /// True while a frame may use the reserve.
     is_reserve_given: bool,
     beginning: VecDeque<Waiter>,
     growing: VecDeque<Waiter>,
@@ -68,15 +71,15 @@ struct Waiter {
 /// The purpose of a request for memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// To start reading.
+    /// Starts reading.
     Begin,
-    /// To read on in a frame that is larger than its buffer.
+    /// Continues a frame that is larger than its buffer.
     Grow,
 }
 
 impl FrameMemory {
-    /// A budget of `bytes` for frames of up to `frame_max`. A budget that is hardly larger than one frame may be
-    /// exceeded by at most a quarter, so that others can continue beside it.
+    /// A budget of `bytes` for frames of up to `frame_max`. A budget hardly larger than one frame may be
+    /// exceeded by at most a quarter, so that other connections can continue.
     pub fn new(bytes: usize, frame_max: usize) -> Self {
         let shared_max = bytes.saturating_sub(frame_max).max(bytes / 4).max(1);
         let growth_max = shared_max - shared_max / SMALL_SHARE;
@@ -84,38 +87,38 @@ impl FrameMemory {
         Self(Arc::new(Pool { budget: bytes, shared_max, growth_max, state, shared, waiting }))
     }
 
-    /// How many bytes are taken.
+    /// Number of bytes in use.
     pub fn used(&self) -> usize {
         self.0.state.lock().reserve + self.0.shared.load(Ordering::Relaxed)
     }
 
-    /// The most that is in use, but for a quarter where the budget is hardly larger than one frame.
+    /// The budget. Usage may exceed it by a quarter if it is hardly larger than one frame.
     pub fn max(&self) -> usize {
         self.0.budget
     }
 
-    /// How many connections wait for memory.
+    /// Number of connections that wait for memory.
     pub fn waiting(&self) -> usize {
         self.0.waiting.load(Ordering::Relaxed)
     }
 
-    /// Whether a connection waits for memory.
+    /// True if a connection waits for memory.
     pub(super) fn is_short(&self) -> bool {
         self.0.waiting.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether more than half is in use: then no buffers are kept in advance.
+    /// True if more than half is in use, so that no buffers are kept in advance.
     pub(super) fn is_tight(&self) -> bool {
         self.0.shared.load(Ordering::Relaxed) > self.0.shared_max / 2
     }
 
-    /// Takes memory to read faster, if more than half stays free.
+    /// Takes memory for faster reads, if more than half stays free.
     pub(super) fn take_ahead(&self, bytes: usize) -> Option<Charge> {
         let _state = self.0.state.lock();
         self.0.fits(bytes, self.0.shared_max / 2).then(|| self.charge(bytes))
     }
 
-    /// Takes memory if there is enough, and no other connection has waited longer.
+    /// Takes memory if there is enough and no other connection has waited longer.
     pub(super) fn try_take(&self, bytes: usize, purpose: Purpose) -> Option<Charge> {
         let mut state = self.0.state.lock();
         let fits = state.queue(purpose).is_empty() && self.0.fits(bytes, self.0.max(purpose));
@@ -131,7 +134,7 @@ impl FrameMemory {
         granted.await.expect("a waiter stays in its queue until it is granted or gone")
     }
 
-    /// Called under the lock.
+    /// Must be called under the lock.
     fn charge(&self, bytes: usize) -> Charge {
         self.0.shared.fetch_add(bytes, Ordering::Relaxed);
         Charge { memory: self.clone(), shared: bytes, reserve: 0, holds_reserve: false }
@@ -140,7 +143,7 @@ impl FrameMemory {
     /// Grants free memory to waiters.
     fn grant(&self) {
         loop {
-            // A charge that is no longer wanted is released, which takes the lock again.
+            // An unclaimed charge is released, which takes the lock again.
             let unclaimed = {
                 let mut state = self.0.state.lock();
                 let Some((waiter, charge)) = self.next_grant(&mut state) else { return };
@@ -197,7 +200,7 @@ impl Pool {
     }
 }
 
-/// Counts a connection among those that wait.
+/// Counts a connection as waiting.
 struct Waiting<'a>(&'a Pool);
 
 impl<'a> Waiting<'a> {
@@ -223,17 +226,17 @@ pub(super) struct Charge {
 }
 
 impl Charge {
-    /// How many bytes it covers.
+    /// Number of charged bytes.
     pub(super) fn bytes(&self) -> usize {
         self.shared + self.reserve
     }
 
-    /// Whether it belongs to the one frame that uses the reserve.
+    /// True if the charge belongs to the one frame with the reserve.
     pub(super) fn holds_reserve(&self) -> bool {
         self.holds_reserve
     }
 
-    /// Covers more, if there is enough. The frame that holds the reserve always gets it.
+    /// Extends the charge, if there is enough memory. The frame with the reserve always succeeds.
     pub(super) fn try_grow(&mut self, bytes: usize) -> bool {
         if self.holds_reserve {
             self.memory.0.state.lock().reserve += bytes;
@@ -244,22 +247,22 @@ impl Charge {
         more.map(|more| self.absorb(more)).is_some()
     }
 
-    /// Makes one charge of two.
+    /// Merges another charge into this one.
     pub(super) fn absorb(&mut self, mut more: Charge) {
         self.shared += std::mem::take(&mut more.shared);
         self.reserve += std::mem::take(&mut more.reserve);
         self.holds_reserve |= std::mem::take(&mut more.holds_reserve);
     }
 
-    /// Releases all but `bytes`.
+    /// Releases the shared memory beyond `bytes`.
     pub(super) fn shrink_to(&mut self, bytes: usize) {
         let shared = self.shared.saturating_sub(bytes);
         drop(Charge { memory: self.memory.clone(), shared, reserve: 0, holds_reserve: false });
         self.shared -= shared;
     }
 
-    /// Whether a frame of which `received` bytes arrived within `elapsed`, and none since `quiet`, is too slow to keep memory
-    /// that others wait for.
+    /// True if a frame is too slow to keep memory that other connections wait for. `received` bytes arrived
+    /// within `elapsed`, and none in the last `quiet`.
     pub(super) fn is_too_slow(&self, received: usize, elapsed: Duration, quiet: Duration) -> bool {
         if !self.memory.is_short() {
             return false;

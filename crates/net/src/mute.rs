@@ -1,4 +1,5 @@
-//! A pause in which a connection is not read: its client has exceeded a quota, and was told so in an answer (KIP-219).
+//! A pause in reading from a connection whose client has exceeded a quota and got the throttle time in an
+//! answer (KIP-219).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -8,7 +9,7 @@ use tokio::time::Instant;
 #[derive(Debug)]
 pub struct Mute {
     opened_at: Instant,
-    /// When the last pause ends, in microseconds after the opening; 0 without one.
+    /// End of the last pause, in microseconds since the opening; 0 without one.
     until_us: AtomicU64,
 }
 
@@ -20,19 +21,19 @@ impl Default for Mute {
 }
 
 impl Mute {
-    /// No request that comes after the current one is served for this long. Pauses do not add up: the longest counts.
+    /// Pauses the requests after the current one for this long. Pauses do not add up: the longest wins.
     pub fn pause(&self, length: Duration) {
         let until = self.opened_at.elapsed().saturating_add(length);
         let until_us = u64::try_from(until.as_micros()).unwrap_or(u64::MAX);
         self.until_us.fetch_max(until_us, Ordering::Relaxed);
     }
 
-    /// How long the pause lasts from now on.
+    /// Remaining length of the pause.
     pub fn left(&self) -> Duration {
         self.until().map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()))
     }
 
-    /// When the pause ends; `None` if there is none now.
+    /// End of the pause; `None` without a current pause.
     pub(super) fn until(&self) -> Option<Instant> {
         match self.until_us.load(Ordering::Relaxed) {
             0 => None,

@@ -1,4 +1,4 @@
-//! The network seam: the broker's listening sockets, and its connections to others.
+//! The network seam: the broker's listening sockets and outgoing connections.
 
 use super::listener::{self, BindError, Listening, SimulatedListener, SocketOptions};
 use std::fmt;
@@ -6,7 +6,7 @@ use std::io;
 use std::sync::Arc;
 use thalweg_dial::Connector;
 
-/// A network that a simulation makes up, as one machine in it sees it.
+/// A simulated network from the view of one machine.
 pub trait SimulatedNetwork: Send + Sync {
     /// Listens on a port of the machine; 0 selects a free one.
     fn listen(&self, host: &str, port: u16) -> io::Result<Box<dyn SimulatedListener>>;
@@ -26,17 +26,17 @@ impl fmt::Debug for Network {
 }
 
 impl Network {
-    /// TCP, by the kernel.
+    /// TCP by the kernel.
     pub fn tcp() -> Network {
         Network::default()
     }
 
-    /// A network that a simulation makes up: listeners by `simulated`, connections to others by `connector`.
+    /// A simulated network: listeners by `simulated`, outgoing connections by `connector`.
     pub fn simulated(simulated: Arc<dyn SimulatedNetwork>, connector: Connector) -> Network {
         Network { simulated: Some(simulated), connector }
     }
 
-    /// How connections to others are made.
+    /// Opens outgoing connections.
     pub fn connector(&self) -> &Connector {
         &self.connector
     }

@@ -1,5 +1,5 @@
-//! Output: bytes in memory by one gather write, batches in a file by sendfile, small ones by a read and the same write;
-//! over TLS, all packed into records.
+//! Output: bytes in memory by one gather write, large batches in a file by sendfile, small ones by a read and
+//! the same gather write. Over TLS everything is packed into records.
 
 use super::stream::tls::TlsStream;
 use super::stream::{self, Stream};
@@ -9,16 +9,16 @@ use std::io::{self, IoSlice};
 use thalweg_log::LogSlice;
 use thalweg_wire::Gap;
 
-/// The maximum number of buffers in one gather write.
+/// Maximum number of buffers in one gather write.
 const GATHER_MAX: usize = 64;
-/// How much in memory may wait for the peer; one answer may be larger.
+/// Maximum bytes in memory waiting for the peer; a single answer may be larger.
 pub(super) const HELD_MAX: usize = 1024 * 1024;
-/// Slices of files up to this size leave from memory: reading one costs less than the two further system calls that
-/// sendfile takes between head and tail of an answer.
+/// Maximum size of a file slice that is sent from memory: reading it costs less than the two additional
+/// system calls of sendfile between head and tail of an answer.
 const PACKED_SLICE_MAX: usize = 16 * 1024;
-/// The most that is packed for one write.
+/// Maximum bytes packed for one write.
 const PACKED_MAX: usize = 64 * 1024;
-/// Smaller buffers are not worth a copy to release their unused room.
+/// Size below which a buffer is not copied to release its unused room.
 const COMPACT_MIN: usize = 64 * 1024;
 
 /// A part of an answer.
@@ -56,12 +56,12 @@ impl Frame {
         Frame(vec![Segment::Bytes(head), Segment::Bytes(answer)])
     }
 
-    /// Number of its bytes, in memory and in files.
+    /// Number of bytes, in memory and in files.
     pub(super) fn len(&self) -> usize {
         self.0.iter().map(Segment::len).sum()
     }
 
-    /// Number of its bytes in memory.
+    /// Number of bytes in memory.
     pub(super) fn bytes_in_memory(&self) -> usize {
         let in_memory = |segment: &Segment| match segment {
             Segment::Bytes(bytes) => bytes.len(),
@@ -93,11 +93,11 @@ pub(super) struct Output {
     segments: VecDeque<Segment>,
     /// Bytes pushed since everything was sent; slices of files count as zero.
     pushed_bytes: usize,
-    /// The unsent part of these.
+    /// The unsent part of the pushed bytes.
     unsent_bytes: usize,
     /// Bytes that are encrypted and not sent.
     sealed_bytes: usize,
-    /// How many bytes the peer's socket took, of files as well. Wraps around.
+    /// Number of bytes taken by the peer's socket, including files. Wraps around.
     progress: u64,
 }
 
@@ -109,7 +109,7 @@ impl Output {
         self.segments.extend(frame.0);
     }
 
-    /// Whether so much waits that some must be sent before more is answered.
+    /// True if some output must be sent before further answers.
     pub(super) fn is_full(&self) -> bool {
         self.pushed_bytes >= HELD_MAX
     }
@@ -118,18 +118,18 @@ impl Output {
         self.segments.is_empty()
     }
 
-    /// How much in memory is not sent.
+    /// Number of unsent bytes in memory.
     pub(super) fn unsent_bytes(&self) -> usize {
         self.unsent_bytes + self.sealed_bytes
     }
 
-    /// How many bytes the socket took so far. Wraps around.
+    /// Number of bytes taken by the socket so far. Wraps around.
     pub(super) fn progress(&self) -> u64 {
         self.progress
     }
 
-    /// Sends as much as the socket accepts, and returns whether that is all. With `unasked` the socket is tried
-    /// although it did not report room: it does so only when much of its buffer is free.
+    /// Sends as much as the socket accepts. Returns true if everything was sent. `unasked` tries a socket
+    /// that did not report room, because sockets report it only when much of their buffer is free.
     pub(super) fn send(&mut self, stream: &mut Stream, unasked: bool) -> io::Result<bool> {
         let flushed = match stream {
             Stream::Tls(tls) => self.flush_sealed(tls, unasked),
@@ -166,7 +166,7 @@ impl Output {
         }
     }
 
-    /// Moves answers from the front into a buffer, until it is full.
+    /// Moves answers from the front into a buffer, until the buffer is full.
     fn take_into(&mut self, room: &mut [u8]) -> io::Result<usize> {
         let mut filled = 0;
         while filled < room.len() {
@@ -198,8 +198,8 @@ impl Output {
         Ok(filled)
     }
 
-    /// Keeps no more memory than the unsent bytes need: buffers have unused room at the end, and the front of the
-    /// first was sent.
+    /// Copies unsent bytes that occupy too much memory: buffers have unused room at the end, and the front of
+    /// the first one was sent.
     pub(super) fn compact(&mut self) {
         for segment in &mut self.segments {
             if let Segment::Bytes(bytes) = segment
@@ -210,7 +210,7 @@ impl Output {
         }
     }
 
-    /// Reads small slices at the front into one buffer, with the small buffers around them.
+    /// Reads small slices at the front into one buffer, together with the small buffers around them.
     fn pack(&mut self) -> io::Result<()> {
         let is_small = |segment: &&Segment| segment.len() <= PACKED_SLICE_MAX;
         let first_two = self.segments.iter().take(2).take_while(is_small);
@@ -252,7 +252,7 @@ impl Output {
                 }
                 (Some(Segment::Bytes(bytes)), _) if unasked => stream.send_unasked(bytes)?,
                 (Some(Segment::Bytes(bytes)), None) => stream.try_send(bytes, false)?,
-                // The head of a fetch answer waits in the kernel for the batches that follow it.
+                // The head of a fetch answer waits in the kernel for the following batches.
                 (Some(Segment::Bytes(bytes)), Some(Segment::File(_))) => stream.try_send(bytes, true)?,
                 (Some(Segment::Bytes(_)), Some(Segment::Bytes(_))) => self.send_gathered(stream)?,
             };

@@ -1,4 +1,4 @@
-//! Failures that clients repeat a few times a second, for as long as they last: each is logged once a minute.
+//! Failures that clients repeat several times a second: each is logged once a minute.
 
 use parking_lot::Mutex;
 use std::hash::Hash;
@@ -7,10 +7,10 @@ use thalweg_hash::HashMap;
 use tokio::time::Instant;
 
 const LOGGED_EVERY: Duration = Duration::from_secs(60);
-/// Failures that are remembered. Beyond that all are forgotten, and logged again where they go on.
+/// Maximum number of remembered failures. Beyond it, all are dropped, and logged again if they continue.
 const KEPT_MAX: usize = 10_000;
 
-/// The last failure of each thing that fails.
+/// The last failure per key.
 #[derive(Debug)]
 pub struct RepeatedFailures<K>(Mutex<HashMap<K, Failure>>);
 
@@ -18,7 +18,7 @@ pub struct RepeatedFailures<K>(Mutex<HashMap<K, Failure>>);
 struct Failure {
     logged_at: Instant,
     reason: String,
-    /// How often the thing has failed since that was logged.
+    /// Number of failures since the last log line.
     omitted: u64,
 }
 
@@ -29,8 +29,8 @@ impl<K> Default for RepeatedFailures<K> {
 }
 
 impl<K: Hash + Eq> RepeatedFailures<K> {
-    /// Records a failure. It is logged if it is new, has another reason than before, or lasts: with the number of
-    /// omitted ones.
+    /// Records a failure. Returns the number of omitted failures if this one has to be logged, because it is
+    /// new, has another reason, or persists.
     pub fn failed(&self, key: K, reason: &str, now: Instant) -> Option<u64> {
         let mut failures = self.0.lock();
         if let Some(before) = failures.get_mut(&key)
@@ -48,7 +48,7 @@ impl<K: Hash + Eq> RepeatedFailures<K> {
         Some(omitted)
     }
 
-    /// Records a success. Returns whether the previous attempts failed.
+    /// Records a success. Returns true if the previous attempt failed.
     pub fn succeeded(&self, key: &K) -> bool {
         self.0.lock().remove(key).is_some()
     }

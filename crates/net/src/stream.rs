@@ -1,7 +1,7 @@
 //! The other end of a connection: a socket, a simulated stream, or TLS over one of them.
 //!
-//! Owns: nonblocking reads and writes, and waiting for them. Files leave through a socket by sendfile; a simulated
-//! stream has no descriptor, so there they are read.
+//! Owns: nonblocking reads and writes, and waiting for readiness. Files are sent through a socket by
+//! sendfile. A simulated stream has no descriptor, so files are read into memory.
 
 pub(super) mod tls;
 
@@ -18,9 +18,9 @@ use tls::TlsStream;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
-/// A peer that sends less than this at a time is most often quiet afterwards.
+/// A peer that sends less than this at a time is usually quiet afterwards.
 const BULK_BYTES: usize = 16 * 1024;
-/// How much of a file is read at once where sendfile cannot be used.
+/// Size of a read from a file if sendfile cannot be used.
 const COPY_BYTES: usize = 64 * 1024;
 
 /// The broker's end of a connection in a simulated network.
@@ -34,7 +34,7 @@ pub trait SimulatedStream: Send + Sync {
     /// Ready when [`SimulatedStream::try_write`] has a result.
     fn poll_writable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
 
-    /// Sends as much as is taken without waiting.
+    /// Sends as many bytes as are accepted without waiting.
     fn try_write(&self, bytes: &[u8]) -> io::Result<usize>;
 }
 
@@ -62,7 +62,7 @@ impl Stream {
         }
     }
 
-    /// Reads once into the room that the buffer has. `Ok(0)` is the end of the stream.
+    /// Reads once into the buffer's room. `Ok(0)` is the end of the stream.
     pub(super) fn try_read_buf(&mut self, buffer: &mut impl BufMut) -> io::Result<usize> {
         match self {
             Stream::Tcp(socket) => read_tcp(socket, buffer),
@@ -85,7 +85,7 @@ impl Stream {
         }
     }
 
-    /// Sends as much as is taken; with `unasked` even if the socket did not report room.
+    /// Sends as much as is accepted; with `unasked` even if the socket did not report room.
     pub(super) fn try_write(&self, bytes: &[u8], unasked: bool) -> io::Result<usize> {
         match self {
             Stream::Tcp(socket) if unasked => {
@@ -97,16 +97,16 @@ impl Stream {
         }
     }
 
-    /// Ends the layer of TLS, if there is one.
+    /// Ends the TLS layer, if there is one.
     pub(super) fn close(&mut self) {
         if let Stream::Tls(stream) = self {
             stream.close();
         }
     }
 
-    /// Lets the end of the connection look to the peer as if it had never been accepted, as it does to the peers that
-    /// the system's queue holds when the listener closes. A client takes an orderly end before any answer for a
-    /// listener that does not speak its protocol, and gives up; after this it tries again.
+    /// Makes the end of the connection look as if it had never been accepted, like connections in the
+    /// system's queue when the listener closes. A client that sees an orderly end before any answer assumes a
+    /// listener of another protocol and gives up; after a reset it retries.
     pub(super) fn reset(&mut self) {
         match self {
             Stream::Tcp(socket) => {
@@ -127,7 +127,7 @@ impl Stream {
         }
     }
 
-    /// Sends bytes; with `more` the kernel may wait for more of them.
+    /// Sends bytes. With `more` the kernel may wait for further bytes.
     pub(super) fn try_send(&self, bytes: &Bytes, more: bool) -> io::Result<usize> {
         if bytes.is_empty() {
             return Ok(0);
@@ -142,7 +142,7 @@ impl Stream {
         }
     }
 
-    /// As [`Stream::try_send`], also where the socket did not report room.
+    /// Like [`Stream::try_send`], even if the socket did not report room.
     pub(super) fn send_unasked(&self, bytes: &Bytes) -> io::Result<usize> {
         match self {
             Stream::Tcp(_) if !bytes.is_empty() => self.try_write(bytes, true),
@@ -150,8 +150,8 @@ impl Stream {
         }
     }
 
-    /// Sends as much of the file as is accepted, and advances the slice. With `unasked` even if the socket did not
-    /// report room.
+    /// Sends as much of the file as is accepted, and advances the slice; with `unasked` even if the socket
+    /// did not report room.
     pub(super) fn try_send_slice(&self, slice: &mut LogSlice, unasked: bool) -> io::Result<()> {
         while slice.len > 0 {
             let sent = match (self, slice.file.descriptor()) {
@@ -174,8 +174,8 @@ impl Stream {
     }
 }
 
-/// Reads once. A small read that leaves room has emptied the socket: it counts as not readable until more arrives, so
-/// that the next attempt to read is no system call that finds nothing.
+/// Reads once. A small read that leaves room has emptied the socket: it is marked as not readable until more
+/// bytes arrive, which saves a system call without a result.
 fn read_tcp(socket: &TcpStream, buffer: &mut impl BufMut) -> io::Result<usize> {
     let emptied_below = buffer.chunk_mut().len().min(BULK_BYTES);
     let mut found = None;
@@ -187,13 +187,13 @@ fn read_tcp(socket: &TcpStream, buffer: &mut impl BufMut) -> io::Result<usize> {
     found.map_or(read, Ok)
 }
 
-/// TLS sends whole answers ([`TlsStream::write`]), and is not put over TLS.
+/// TLS sends whole answers ([`TlsStream::write`]), and is never layered over TLS.
 fn nested() -> io::Error {
     io::Error::other("bytes for a socket under TLS")
 }
 
-/// The error for a file that got shorter. The head announced these batches: continuing would shift every later byte of the
-/// stream. The log looks at the file before it is read again.
+/// The error for a file that has become shorter. The head announced these batches: continuing would shift
+/// every later byte of the stream. The log checks the file before the next read.
 pub(super) fn cut(slice: &LogSlice) -> io::Error {
     slice.file.note_short();
     io::Error::new(io::ErrorKind::UnexpectedEof, "a log segment was cut while it was sent")

@@ -1,5 +1,6 @@
-//! What a connection waits for besides its peer: the end of its patience, and of the broker. Both are registered once, not at each
-//! wait: of ten thousand quiet connections, each would find its neighbours in the lists of timers and of waiters in cold memory.
+//! Waits of a connection for other events than its peer's: its timeouts, and the broker's stop. Both are
+//! registered once and not at each wait: with ten thousand quiet connections, each registration would touch
+//! neighbours in the lists of timers and waiters in cold memory.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -7,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 use thalweg_watch as watch;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// A timer that is set again only when it has to go off earlier than it would, or has gone off. It may therefore go off early.
+/// A timer that is reset only if it has fired or has to fire earlier. It may therefore fire early.
 #[derive(Debug)]
 pub(super) struct Alarm(Pin<Box<Sleep>>);
 
@@ -16,7 +17,7 @@ impl Alarm {
         Alarm(Box::pin(sleep_until(at)))
     }
 
-    /// Goes off at this time, or earlier.
+    /// Fires at this time, or earlier.
     pub(super) fn by(&mut self, at: Instant) -> impl Future<Output = ()> {
         if self.0.is_elapsed() || at < self.0.deadline() {
             self.0.as_mut().reset(at);
@@ -29,7 +30,7 @@ impl Alarm {
 pub(super) struct Stop {
     receiver: watch::Receiver<bool>,
     stopped: Pin<Box<dyn Future<Output = ()> + Send>>,
-    /// The task that will be woken.
+    /// The waker of the registered task.
     registered: Option<Waker>,
     is_over: bool,
 }
@@ -41,18 +42,18 @@ impl Stop {
         Stop { receiver, stopped, registered: None, is_over: false }
     }
 
-    /// Whether the broker is stopping.
+    /// True if the broker is stopping.
     pub(super) fn has_begun(&self) -> bool {
         self.is_over || *self.receiver.borrow()
     }
 
-    /// Waits for it.
+    /// Waits for the stop.
     pub(super) fn begun(&mut self) -> Begun<'_> {
         Begun(self)
     }
 }
 
-/// See [`Stop::begun`].
+/// The future of [`Stop::begun`].
 pub(super) struct Begun<'a>(&'a mut Stop);
 
 impl Future for Begun<'_> {
@@ -73,7 +74,7 @@ impl Future for Begun<'_> {
     }
 }
 
-/// Completes when the broker stops. The value is not held over a wait.
+/// Completes when the broker stops. The value is not borrowed during a wait.
 pub(super) async fn stopped(stopping: &mut watch::Receiver<bool>) {
     while !*stopping.borrow_and_update() {
         if stopping.changed().await.is_err() {
@@ -96,7 +97,7 @@ mod tests {
         assert_eq!(start.elapsed(), 3 * second);
         alarm.by(start + 9 * second).await;
         assert_eq!(start.elapsed(), 9 * second);
-        // Set for a time before, it goes off then.
+        // A timer set for an earlier time fires then.
         drop(alarm.by(start + 11 * second));
         alarm.by(start + 20 * second).await;
         assert_eq!(start.elapsed(), 11 * second);

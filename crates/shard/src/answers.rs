@@ -1,14 +1,15 @@
-//! Answers on their way out of a shard. Each carries its basis, the part of the log without which it would be wrong, and is
-//! held back until the replicas have that part: the coordinator that is elected next knows it, too.
+//! Answers on their way out of a shard. Each carries its basis, the part of the log without which it would be
+//! wrong, and is held back until the replicas have that part. The next elected coordinator then knows the
+//! part too.
 //!
-//! Owns: the rule, and the answers that wait by it. Refuses: an answer without a basis. [`Answers::give`] and [`Acknowledged`]
-//! are the only ways out of a shard.
+//! Owns: this rule, and the held answers. Refuses: an answer without a basis. [`Answers::give`] and
+//! [`Acknowledged`] are the only ways out of a shard.
 
 use super::{Ticket, WriteError};
 use std::collections::VecDeque;
 use std::vec::Drain;
 
-/// The part of the log that an answer rests on.
+/// The part of the log on which an answer depends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Basis(Part);
 
@@ -20,15 +21,16 @@ enum Part {
 }
 
 impl Basis {
-    /// All that is loaded and written, with the writes of this turn: for answers from a shard's latest state.
+    /// The whole loaded and written log, including the writes of this turn: for answers from a shard's latest
+    /// state.
     pub const LATEST: Basis = Basis(Part::Whole);
 
-    /// The log up to this offset: for answers to a write, and from a state that is known to follow from a record.
+    /// The log up to this offset: for answers to a write, and from a state that follows from a known record.
     pub fn up_to(offset: i64) -> Basis {
         Basis(Part::UpTo(offset))
     }
 
-    /// Nothing: a failed write says nothing of the log.
+    /// No part: the failure of a write depends on no record.
     pub fn failed(_: WriteError) -> Basis {
         Basis(Part::Nothing)
     }
@@ -36,11 +38,11 @@ impl Basis {
 
 /// An answer of a shard.
 pub trait Failing: Send + 'static {
-    /// The answer to the same request when its write, or what it rests on, has failed.
+    /// The answer to the same request after its write or its basis has failed.
     fn failed(self, error: WriteError) -> Self;
 }
 
-/// The answers that a shard has given in a turn.
+/// The answers given by a shard in one turn.
 #[derive(Debug)]
 pub struct Answers<A>(Vec<(Ticket, A, Basis)>);
 
@@ -51,7 +53,7 @@ impl<A> Default for Answers<A> {
 }
 
 impl<A: Failing> Answers<A> {
-    /// Answers a request, once the replicas have what the answer rests on.
+    /// Answers a request once the replicas have the basis.
     pub fn give(&mut self, ticket: Ticket, answer: A, basis: Basis) {
         self.0.push((ticket, answer, basis));
     }
@@ -62,12 +64,12 @@ impl<A: Failing> Answers<A> {
     }
 }
 
-/// A value for a reader that has no ticket. It was made from state that the replicas have.
+/// A value for a reader without a ticket, made from replicated state.
 #[derive(Debug)]
 pub struct Acknowledged<T>(T);
 
 impl<T> Acknowledged<T> {
-    /// States that the value shows nothing that another coordinator may not know.
+    /// Asserts that the value shows only state that every later coordinator has.
     pub fn of(value: T) -> Acknowledged<T> {
         Acknowledged(value)
     }
@@ -78,42 +80,42 @@ impl<T> Acknowledged<T> {
     }
 }
 
-/// An answer that waits for the replicas.
+/// An answer waiting for the replicas.
 #[derive(Debug)]
 struct Waiting<A> {
     ticket: Ticket,
     answer: A,
-    /// The offset of the last record that it rests on.
+    /// The offset of the last record of its basis.
     rests_on: i64,
     expires_ms: i64,
 }
 
-/// The answers of a shard that wait, and those that may go out.
+/// The waiting and the released answers of a shard.
 #[derive(Debug)]
 pub struct HeldAnswers<A> {
-    /// In their order: an answer waits for those before it as well.
+    /// In order: an answer also waits for all earlier answers.
     waiting: VecDeque<Waiting<A>>,
     released: Vec<(Ticket, A)>,
-    /// The offset of the last record that is loaded or written.
+    /// The offset of the last loaded or written record.
     written_to: i64,
-    /// The offset of the last record that the replicas are known to have.
+    /// The offset of the last record known to be replicated.
     replicated_to: i64,
 }
 
 impl<A: Failing> HeldAnswers<A> {
-    /// Of a shard that has loaded the log up to an offset, of which the replicas have a part.
+    /// The answers of a shard that has loaded the log up to an offset, partly replicated.
     pub fn new(loaded_to: i64, replicated_to: i64) -> HeldAnswers<A> {
         let written_to = loaded_to.max(replicated_to);
         HeldAnswers { waiting: VecDeque::new(), released: Vec::new(), written_to, replicated_to }
     }
 
-    /// A write ends at this offset. It may not be on the replicas.
+    /// Records a write that ends at this offset and may not be replicated.
     pub fn written(&mut self, last_offset: i64) {
         self.written_to = last_offset;
     }
 
-    /// Takes what the shard has given since the last call; before its next write, which these answers do not rest on.
-    /// Those that have to wait fail at `expires_ms`.
+    /// Takes the answers given since the last call. Must be called before the shard's next write, on which
+    /// these answers do not depend. Waiting answers fail at `expires_ms`.
     pub fn take_in(&mut self, given: &mut Answers<A>, expires_ms: i64) {
         for (ticket, answer, Basis(part)) in given.0.drain(..) {
             let rests_on = match part {
@@ -129,7 +131,7 @@ impl<A: Failing> HeldAnswers<A> {
         }
     }
 
-    /// The replicas have the log up to an offset.
+    /// Releases answers after replication of the log up to an offset.
     pub fn acknowledged(&mut self, last_offset: i64) {
         self.replicated_to = self.replicated_to.max(last_offset);
         let may_go = |waiting: &mut Waiting<A>| waiting.rests_on <= self.replicated_to;
@@ -138,21 +140,21 @@ impl<A: Failing> HeldAnswers<A> {
         }
     }
 
-    /// The write that ended at an offset does not count.
+    /// Handles the failure of the write that ended at an offset.
     pub fn unacknowledged(&mut self, last_offset: i64, error: WriteError) {
         self.fail_while(error, |waiting| waiting.rests_on <= last_offset);
-        // Otherwise the medium has refused it, and the replicas may or may not get it.
+        // After other errors, the local medium has refused the write, and the replicas may or may not get it.
         if error == WriteError::TooFewReplicas {
             self.acknowledged(last_offset);
         }
     }
 
-    /// Fails the answers that have waited for too long.
+    /// Fails the answers that have waited too long.
     pub fn expire(&mut self, now_ms: i64) {
         self.fail_while(WriteError::TimedOut, |waiting| waiting.expires_ms <= now_ms);
     }
 
-    /// Fails all: the shard goes.
+    /// Fails all answers when the shard is unloaded.
     pub fn fail_all(&mut self, error: WriteError) {
         self.fail_while(error, |_| true);
     }
@@ -163,18 +165,18 @@ impl<A: Failing> HeldAnswers<A> {
         }
     }
 
-    /// When [`HeldAnswers::expire`] has something to do.
+    /// The time of the next work for [`HeldAnswers::expire`].
     pub fn next_deadline_ms(&self) -> i64 {
         self.waiting.front().map_or(i64::MAX, |first| first.expires_ms)
     }
 
-    /// Takes the answer to one request, if it may go out.
+    /// Takes the answer to one request, if it is released.
     pub fn take(&mut self, ticket: Ticket) -> Option<A> {
         let own = self.released.iter().position(|(released, _)| *released == ticket)?;
         Some(self.released.swap_remove(own).1)
     }
 
-    /// Takes all that may go out.
+    /// Takes all released answers.
     pub fn drain(&mut self) -> Drain<'_, (Ticket, A)> {
         self.released.drain(..)
     }
@@ -184,7 +186,7 @@ impl<A: Failing> HeldAnswers<A> {
 mod tests {
     use super::*;
 
-    /// An answer, and why it failed.
+    /// An answer, or the error that made it fail.
     #[derive(Debug, PartialEq)]
     struct Said(Option<WriteError>);
 

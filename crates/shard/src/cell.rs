@@ -1,4 +1,4 @@
-//! One shard with its lock: appends its writes under the lock, and sends its answers to waiting requests.
+//! A shard with its lock: appends its writes under the lock, and sends its answers to waiting requests.
 
 use super::answers::{Acknowledged, HeldAnswers};
 use super::driver::Driver;
@@ -15,7 +15,8 @@ use thalweg_record::{DecompressBuffer, Offset};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
-/// How many writes of a shard may wait for the replicas. While the replicas are away, each takes memory.
+/// Maximum number of writes of a shard that wait for the replicas. Each takes memory while the replicas are
+/// away.
 const AWAITED_MAX: usize = 1 << 16;
 
 /// A partition of a coordinator's topic in one leader epoch.
@@ -32,13 +33,13 @@ pub struct Cell<S: Shard> {
 enum State<S: Shard> {
     Loading,
     Active(Box<Active<S>>),
-    /// The log could not be read, and waiting does not help. Attempts go on all the same.
+    /// The log could not be read, and the cause is not temporary. Attempts continue all the same.
     Failed,
-    /// Another broker's, or another epoch's.
+    /// The shard belongs to another broker or another epoch.
     Gone,
 }
 
-/// How far a shard is.
+/// The loading state of a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
     Loading,
@@ -51,9 +52,9 @@ struct Active<S: Shard> {
     shard: S,
     held: HeldAnswers<S::Answer>,
     replies: Replies<S::Answer>,
-    /// Writes that are not acknowledged, in the order of the log.
+    /// Unacknowledged writes, in the order of the log.
     awaited: VecDeque<Appended>,
-    /// Whether a task waits for the first of them.
+    /// True if a task waits for the first of these writes.
     is_followed: bool,
 }
 
@@ -79,7 +80,7 @@ impl<S: Shard> Cell<S> {
         self.next_deadline_ms.load(Ordering::Acquire)
     }
 
-    /// How far the shard is.
+    /// The loading state of the shard.
     pub(super) fn progress(&self) -> Progress {
         match *self.state.lock() {
             State::Loading => Progress::Loading,
@@ -89,22 +90,23 @@ impl<S: Shard> Cell<S> {
         }
     }
 
-    /// Whether the shard is loaded, so that its pending work still matters.
+    /// True if the shard is loaded, so that its pending work still matters.
     pub fn is_active(&self) -> bool {
         matches!(*self.state.lock(), State::Active(_))
     }
 
-    /// Returns when the shard is unloaded. One task may wait.
+    /// Returns when the shard is unloaded. Only one task may wait.
     pub(super) async fn gone(&self) {
         self.gone.notified().await;
     }
 
-    /// Whether the shard is still to be loaded.
+    /// True if the shard has yet to be loaded.
     fn is_awaited(&self) -> bool {
         matches!(*self.state.lock(), State::Loading | State::Failed)
     }
 
-    /// Replays the log into a new shard, which serves from then on. Blocks. There may be another attempt after one that fails.
+    /// Replays the log into a new shard, which then starts serving. Blocks. A failed attempt may be followed
+    /// by another one.
     pub(super) fn load(self: &Arc<Cell<S>>) -> Result<(), ReplayError> {
         let begun = Instant::now();
         let (_, turn) = self.driver.turn();
@@ -164,7 +166,7 @@ impl<S: Shard> Cell<S> {
         }
     }
 
-    /// The log cannot be read: requests are redirected.
+    /// Redirects requests, because the log cannot be read.
     pub(super) fn fail(&self) {
         let mut state = self.state.lock();
         if matches!(*state, State::Loading) {
@@ -172,7 +174,7 @@ impl<S: Shard> Cell<S> {
         }
     }
 
-    /// The shard is unloaded.
+    /// Unloads the shard.
     pub(super) fn unload(&self) {
         self.next_deadline_ms.store(i64::MAX, Ordering::Release);
         self.gone.notify_one();
@@ -193,12 +195,13 @@ impl<S: Shard> Cell<S> {
         }
     }
 
-    /// Looks at the acknowledged state of the shard, without a turn.
+    /// Reads the acknowledged state of the shard, without a turn.
     pub fn read<R>(&self, read: impl FnOnce(&S) -> Acknowledged<R>) -> Result<R, Unavailable> {
         self.peek(|shard| read(shard).into_inner())
     }
 
-    /// Looks at the shard as it is. This is for figures, and for finding out what to ask: clients see nothing of it.
+    /// Reads the latest state of the shard, for figures and for preparing requests. Clients must not see the
+    /// result.
     pub fn peek<R>(&self, read: impl FnOnce(&S) -> R) -> Result<R, Unavailable> {
         match &*self.state.lock() {
             State::Active(active) => Ok(read(&active.shard)),
@@ -206,7 +209,7 @@ impl<S: Shard> Cell<S> {
         }
     }
 
-    /// A turn without an answer.
+    /// Runs a turn without an answer.
     pub fn turn(self: &Arc<Cell<S>>, change: impl FnOnce(&mut S, S::Turn)) {
         let mut state = self.state.lock();
         if let State::Active(active) = &mut *state {
@@ -217,7 +220,7 @@ impl<S: Shard> Cell<S> {
         }
     }
 
-    /// A turn for a request, and the wait for its answer.
+    /// Runs a turn for a request, and waits for its answer.
     pub(super) async fn ask(
         self: &Arc<Cell<S>>,
         ticket: Ticket,
@@ -244,7 +247,7 @@ impl<S: Shard> Cell<S> {
         receiver.await.map_err(|_| Unavailable::NotCoordinator)
     }
 
-    /// Appends the shard's writes, collects the answers, runs what is due, and passes on other effects.
+    /// Appends the shard's writes, collects the answers, runs due work, and passes on other effects.
     fn finish_turn(self: &Arc<Cell<S>>, active: &mut Active<S>, now: Moment, turn: S::Turn) {
         let Active { shard, held, awaited, is_followed, .. } = active;
         let expires_ms = now.monotonic_ms.saturating_add(S::answer_timeout_ms(&self.driver.shared));
@@ -298,7 +301,7 @@ impl<S: Shard> Cell<S> {
         self.driver.log.append(self.partition, self.leader_epoch, batch, append_as)
     }
 
-    /// Waits for the acknowledgement of one write after the other, while there are some.
+    /// Waits for the acknowledgements of writes, one after the other.
     async fn follow(self: Arc<Cell<S>>) {
         while let Some(first) = self.first_awaited() {
             let result = self.driver.log.acknowledgement(self.partition, self.leader_epoch, first).await;
@@ -313,7 +316,8 @@ impl<S: Shard> Cell<S> {
         active.awaited.front().copied()
     }
 
-    /// The first awaited write counts, and all before the offset; or it does not.
+    /// Handles the acknowledgement of the first awaited write and of all writes up to the offset, or its
+    /// failure.
     fn acknowledge(self: &Arc<Cell<S>>, first: Appended, result: Result<Offset, WriteError>) {
         let mut state = self.state.lock();
         let State::Active(active) = &mut *state else { return };
@@ -329,7 +333,7 @@ impl<S: Shard> Cell<S> {
                 active.shard.acknowledged(last_offset.0, turn);
                 active.held.acknowledged(last_offset.0);
             }
-            // The shard is about to be unloaded, which answers all.
+            // The shard is about to be unloaded, which answers all requests.
             Err(WriteError::NotLeader) => active.awaited.clear(),
             Err(error) => {
                 active.shard.unacknowledged(first.last_offset.0, error, turn);
@@ -342,7 +346,7 @@ impl<S: Shard> Cell<S> {
 }
 
 impl<S: Shard> State<S> {
-    /// Why it does not serve a request.
+    /// The error for a request in this state.
     fn error(&self) -> Unavailable {
         match self {
             State::Loading => Unavailable::Loading,
@@ -352,7 +356,7 @@ impl<S: Shard> State<S> {
     }
 }
 
-/// Sends answers to waiting requests, if they still wait.
+/// Sends released answers to requests that still wait.
 fn reply<A: Failing>(replies: &mut Replies<A>, held: &mut HeldAnswers<A>) {
     for (ticket, answer) in held.drain() {
         if let Some(sender) = replies.remove(&ticket) {

@@ -1,4 +1,4 @@
-//! What the cells of a coordinator share.
+//! State shared by the cells of a coordinator.
 
 use super::{CoordinatorLog, Moment, Shard};
 use std::sync::Arc;
@@ -13,9 +13,9 @@ pub(super) struct Driver<S: Shard> {
     pub(super) shared: S::Shared,
     pub(super) log: Arc<dyn CoordinatorLog>,
     pub(super) runtime: Handle,
-    /// Notifies the sleeper of a nearer deadline.
+    /// Notifies the sleeping task of an earlier deadline.
     pub(super) wake: Notify,
-    /// How long loads took.
+    /// Durations of loads.
     pub(super) loads: Histogram,
     pub(super) clock: Clock,
     pub(super) started: Instant,
@@ -27,7 +27,7 @@ impl<S: Shard> Driver<S> {
         Moment { wall_ms: self.clock.now_ms(), monotonic_ms }
     }
 
-    /// The time, and the context of a turn now.
+    /// The time, and the context of a turn at this time.
     pub(super) fn turn(&self) -> (Moment, S::Turn) {
         let now = self.now();
         (now, S::turn(&self.shared, now))

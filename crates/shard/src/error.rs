@@ -1,4 +1,4 @@
-//! Reasons why a shard does not answer, or its write does not count, and their mapping to Kafka's codes.
+//! Errors of shards and of their writes, and the mapping to Kafka's codes.
 
 use thalweg_replica::partition::{AckError, AppendError, RoleError};
 use thalweg_wire::ErrorCode;
@@ -6,16 +6,16 @@ use thalweg_wire::ErrorCode;
 /// Why no shard of this broker serves a request now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unavailable {
-    /// The shard is being loaded. The client asks again.
+    /// The shard is being loaded. The client retries.
     #[error("The coordinator is being loaded")]
     Loading,
-    /// Another broker coordinates, or none. The client looks for it.
+    /// Another broker coordinates, or none. The client looks up the coordinator again.
     #[error("This broker is not the coordinator")]
     NotCoordinator,
 }
 
 impl Unavailable {
-    /// Kafka's code for it.
+    /// Kafka's error code.
     pub fn code(self) -> ErrorCode {
         match self {
             Unavailable::Loading => ErrorCode::CoordinatorLoadInProgress,
@@ -24,16 +24,16 @@ impl Unavailable {
     }
 }
 
-/// Why a coordinator's write is not in the log, or does not count.
+/// Why a coordinator's write is not in the log, or not acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WriteError {
     /// Too few replicas are in sync.
     #[error("Too few replicas are in sync")]
     TooFewReplicas,
-    /// The replicas did not have it in time.
+    /// The replicas did not have the write in time.
     #[error("The replicas did not have it in time")]
     TimedOut,
-    /// Too many earlier ones wait for the replicas.
+    /// Too many earlier writes wait for the replicas.
     #[error("Too many earlier writes wait for the replicas")]
     TooManyWait,
     /// This broker no longer leads the partition.
@@ -42,24 +42,25 @@ pub enum WriteError {
     /// The log could not be written.
     #[error("The log could not be written")]
     Storage,
-    /// It is larger than a batch may be.
+    /// The write exceeds the maximum size of a batch.
     #[error("It is larger than a batch of the coordinator's topic may be (max.message.bytes)")]
     TooLarge,
-    /// A name in it is too long for the record's format.
+    /// A name in the write is too long for the record's format.
     #[error("A name is too long for the record's format")]
     Unencodable,
-    /// The log refuses it for another reason, as of its producer.
+    /// The log refuses the write for another reason, such as its producer.
     #[error("The log refused it: {0}")]
     Refused(ErrorCode),
 }
 
 impl WriteError {
-    /// Whether the size or the form of one record may be the cause, so that others of the batch can be written without it.
+    /// True if the size or the form of a single record may be the cause, so that the other records can be
+    /// written without it.
     pub fn is_of_one_record(self) -> bool {
         matches!(self, WriteError::TooLarge | WriteError::Unencodable | WriteError::Refused(_))
     }
 
-    /// Kafka's code for it (`CoordinatorOperationExceptionHelper`).
+    /// Kafka's error code (`CoordinatorOperationExceptionHelper`).
     pub fn code(self) -> ErrorCode {
         match self {
             WriteError::TooFewReplicas | WriteError::TimedOut | WriteError::TooManyWait => {
@@ -73,22 +74,22 @@ impl WriteError {
     }
 }
 
-/// Why a request has no answer of its shard.
+/// Why a request got no answer from its shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
-    /// No shard serves it now.
+    /// No shard serves the request now.
     #[error(transparent)]
     Unavailable(#[from] Unavailable),
-    /// Its write does not count.
+    /// The write of the request failed.
     #[error(transparent)]
     Write(#[from] WriteError),
-    /// The shard gave the answer of another request: a fault of ours.
+    /// The shard gave the answer to another request, which is a bug.
     #[error("The shard gave the answer of another request")]
     WrongAnswer,
 }
 
 impl RequestError {
-    /// Kafka's code for it.
+    /// Kafka's error code.
     pub fn code(self) -> ErrorCode {
         match self {
             RequestError::Unavailable(error) => error.code(),
@@ -103,7 +104,7 @@ impl From<&AppendError> for WriteError {
         use thalweg_log::AppendError as Log;
         match error {
             AppendError::TooFewReplicas => WriteError::TooFewReplicas,
-            // A coordinator is elected after its partition: a fault of ours.
+            // A coordinator is elected after its partition, so this is a bug.
             AppendError::Role(RoleError::UnknownEpoch) => WriteError::Refused(ErrorCode::UnknownServerError),
             AppendError::Role(_) => WriteError::NotLeader,
             AppendError::Log(
@@ -132,8 +133,8 @@ impl From<AckError> for WriteError {
 mod tests {
     use super::*;
 
-    /// As Kafka's `CoordinatorOperationExceptionHelper` and its transaction coordinator, which pass on what they do not
-    /// translate.
+    /// Like Kafka's `CoordinatorOperationExceptionHelper` and its transaction coordinator, which pass on
+    /// errors that they do not translate.
     #[test]
     fn refusals_for_the_producers_reasons_reach_the_client() {
         use thalweg_log::{

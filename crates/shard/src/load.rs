@@ -1,7 +1,7 @@
-//! Loading a shard: attempts follow one another until one succeeds, or the leader epoch is over.
+//! Loading of a shard: attempts follow until one succeeds or the leader epoch ends.
 //!
-//! Owns: the rests between attempts, and the log lines about failed ones. Refuses: resting with a permit, so that partitions
-//! that cannot be read hold up no others.
+//! Owns: the pauses between attempts, and the log lines about failed attempts. Refuses: pausing with a
+//! permit, so that unreadable partitions do not delay the loads of other partitions.
 
 use super::{Cell, ReplayError, Shard};
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use std::time::Duration;
 use thalweg_log::disk::Disk;
 use tokio::sync::Semaphore;
 
-/// The rest after the first failed attempt. Each further one is twice as long.
+/// The pause after the first failed attempt. Each further pause is twice as long.
 const REST_MIN: Duration = Duration::from_millis(100);
-/// The longest rest while the failure may pass at any moment.
+/// Maximum pause while the failure may end at any moment.
 const REST_MAX: Duration = Duration::from_secs(5);
-/// The longest rest after damage and the like. It lasts until another replica leads or the records are restored, and
-/// each attempt reads all that comes before it.
+/// Maximum pause after damage and similar failures. These last until another replica leads or the records are
+/// restored, and each attempt reads all earlier records.
 const DAMAGED_REST_MAX: Duration = Duration::from_secs(600);
 
 /// Loads a shard, with a permit for each attempt.
@@ -51,7 +51,7 @@ pub(super) async fn load<S: Shard>(cell: Arc<Cell<S>>, permits: Arc<Semaphore>, 
     }
 }
 
-/// Logs why an attempt has failed, unless that is known.
+/// Logs the reason of a failed attempt, unless it was logged before.
 fn report<S: Shard>(cell: &Cell<S>, error: &ReplayError, reported: &mut String) {
     let reason = error.to_string();
     if reason == *reported {

@@ -1,4 +1,4 @@
-//! The seam to the internal topics: the operations that a coordinator needs of a log.
+//! The seam to the internal topics: the log operations of a coordinator.
 
 use super::WriteError;
 use bytes::Bytes;
@@ -13,8 +13,8 @@ use thalweg_wire::DecodeError;
 
 /// The partitions of a coordinator's topic that this broker leads.
 pub trait CoordinatorLog: Send + Sync + 'static {
-    /// Appends one batch, as a leader does in `leader_epoch`. Runs inline and does not wait for replicas: the order
-    /// of calls is the order in the log. `batch` has base offset 0; the log stamps offsets and epoch.
+    /// Appends one batch as the leader of `leader_epoch`. Runs inline and does not wait for replicas: the
+    /// order of calls is the order in the log. `batch` has base offset 0; the log stamps offsets and epoch.
     fn append(
         &self,
         partition: PartitionIndex,
@@ -23,13 +23,13 @@ pub trait CoordinatorLog: Send + Sync + 'static {
         append_as: AppendAs,
     ) -> Result<Appended, WriteError>;
 
-    /// Maximum size of a batch in this partition. Larger ones need not be built.
+    /// Maximum size of a batch in this partition. Larger batches need not be built.
     fn batch_bytes_max(&self, _partition: PartitionIndex) -> usize {
         usize::MAX
     }
 
-    /// Waits until an append of this leader epoch counts, as long as this broker leads in it. Returns the offset before
-    /// which the replicas have all.
+    /// Waits until an append of this leader epoch is acknowledged, as long as this broker leads in it.
+    /// Returns the offset before which the replicas have the whole log.
     fn acknowledgement(
         &self,
         partition: PartitionIndex,
@@ -37,9 +37,10 @@ pub trait CoordinatorLog: Send + Sync + 'static {
         of: Appended,
     ) -> Pin<Box<dyn Future<Output = Result<Offset, WriteError>> + Send>>;
 
-    /// Reads the log from its start to its end, in order, as the leader of `leader_epoch`. Blocks; it is called on a blocking
-    /// thread. Stops when `each` fails, unless that is for damage which no other replica can mend: the damage is noted, and the
-    /// readable batches around it follow. Returns the end of the log, if not all of it is acknowledged.
+    /// Reads the whole log in order, as the leader of `leader_epoch`. Blocks, so it is called on a blocking
+    /// thread. Stops when `each` fails, except for damage that no other replica can repair: the damage is
+    /// recorded, and the readable batches around it follow. Returns the end of the log, if it is not fully
+    /// acknowledged.
     fn replay(
         &self,
         partition: PartitionIndex,
@@ -47,39 +48,39 @@ pub trait CoordinatorLog: Send + Sync + 'static {
         each: &mut dyn FnMut(Part<'_>) -> Result<(), ReplayError>,
     ) -> Result<Option<Appended>, ReplayError>;
 
-    /// Deletes the records before an offset, which the replicas have. Blocks.
+    /// Deletes replicated records before an offset. Blocks.
     fn delete_before(&self, partition: PartitionIndex, offset: i64) -> Result<(), DeleteError>;
 }
 
-/// A batch has its place in the log. It counts once the high watermark is past it, and it is on the medium if the flush
-/// policy asks for that.
+/// The position of a batch in the log. The batch is acknowledged once the high watermark is past it, and it
+/// is on the medium if the flush policy requires that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Appended {
-    /// The offset of its last record.
+    /// Offset of the batch's last record.
     pub last_offset: Offset,
-    /// Whether the replicas have it, as on a partition with one replica.
+    /// True if the replicas have the batch, as on a partition with one replica.
     pub is_replicated: bool,
-    /// Whether it is on the medium, or need not be.
+    /// True if the batch is on the medium, or need not be.
     pub is_flushed: bool,
 }
 
-/// A part of a log that is replayed.
+/// A part of a replayed log.
 #[derive(Clone, Debug)]
 pub enum Part<'a> {
-    /// Batches.
+    /// Readable batches.
     Piece(Piece<'a>),
-    /// Offsets with records that can be read nowhere any more.
+    /// Offsets of records that no replica can read any more.
     Lost(Range<Offset>),
 }
 
-/// A piece of a log that is replayed: whole batches, in their order.
+/// A piece of a replayed log: whole batches, in order.
 #[derive(Clone, Copy, Debug)]
 pub struct Piece<'a> {
-    /// The batches.
+    /// The encoded batches.
     pub bytes: &'a [u8],
-    /// The offset that they were read from: none of their records has a smaller one.
+    /// The offset of the read: no record has a smaller offset.
     pub from: Offset,
-    /// The offset before which all replicas have the log. Another leader may not know what is behind.
+    /// The offset before which all replicas have the log. Another leader may lack later records.
     pub acknowledged_before: Offset,
 }
 
@@ -90,7 +91,8 @@ impl Piece<'_> {
         Piece { bytes, from: Offset::ZERO, acknowledged_before: Offset(i64::MAX) }
     }
 
-    /// Whether the batches are those that were written. A bit that the medium has lost must not become a committed offset.
+    /// Checks that the batches are the written ones: a flipped bit on the medium must not become a committed
+    /// offset.
     pub(super) fn check(&self) -> Result<(), ReplayError> {
         let damaged =
             |offset: Offset, position, error| ReplayError::Damaged { offset: offset.0, position, error };
@@ -105,26 +107,26 @@ impl Piece<'_> {
         }
     }
 
-    /// The offset of a record that is not acknowledged yet.
+    /// The offset of the record if it is not acknowledged yet.
     pub fn unacknowledged(&self, offset: Offset) -> Option<i64> {
         (offset >= self.acknowledged_before).then_some(offset.0)
     }
 }
 
-/// The offsets that a load left out, for its log line.
+/// The offsets left out by a load, for its log line.
 #[derive(Debug, Default)]
 pub(super) struct LostOffsets {
-    /// The first of them.
+    /// The first ranges.
     ranges: Vec<Range<Offset>>,
-    /// How many ranges are not listed.
+    /// Number of ranges that are not listed.
     further: usize,
 }
 
-/// More ranges than these are counted.
+/// Maximum number of listed ranges; further ranges are only counted.
 const LOST_RANGES_MAX: usize = 20;
 
 impl LostOffsets {
-    /// Adds a range behind all others.
+    /// Adds a range after all other ranges.
     pub(super) fn add(&mut self, lost: Range<Offset>) {
         let is_listed = self.ranges.len() < LOST_RANGES_MAX;
         match self.ranges.last_mut() {
@@ -134,7 +136,7 @@ impl LostOffsets {
         }
     }
 
-    /// Whether nothing is lost.
+    /// True if no records are lost.
     pub(super) fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
@@ -153,86 +155,86 @@ impl fmt::Display for LostOffsets {
     }
 }
 
-/// Why a partition could not be loaded. Nothing of it is served then: offsets that are silently missing would send
-/// consumers back to the start. Only records that no replica has any more are left out, and not by every coordinator
-/// (`Shard::LOSS`).
+/// Why a partition could not be loaded. No part of it is served then: silently missing offsets would send
+/// consumers back to the start. Only records that no replica has any more are left out, and only by some
+/// coordinators (`Shard::LOSS`).
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
-    /// The partition is led elsewhere by now.
+    /// Another broker leads the partition by now.
     #[error("This broker no longer leads the partition")]
     NotLeader,
-    /// The log could not be read now.
+    /// The log cannot be read at the moment.
     #[error("The log could not be read: {reason}")]
     Read {
-        /// The log's error.
+        /// Error of the log.
         reason: String,
     },
-    /// Bytes that are no batch.
+    /// The bytes are not a batch.
     #[error(transparent)]
     Batch(#[from] BatchError),
-    /// A batch whose bytes have changed since they were written.
+    /// The bytes of a batch have changed since the write.
     #[error("The batch at offset {offset} is damaged: {error}")]
     Damaged {
-        /// Its base offset, or the first that it may have.
+        /// Base offset of the batch, or its lowest possible value.
         offset: i64,
-        /// Where it begins in the piece.
+        /// Position of the batch in the piece.
         position: usize,
-        /// The fault.
+        /// Cause.
         error: BatchError,
     },
-    /// Damage that the log itself has found, and logged.
+    /// Damage that the log itself has detected and logged.
     #[error("The log is damaged from offset {offset} on")]
     DamagedLog {
-        /// The offset that could not be read.
+        /// The unreadable offset.
         offset: i64,
     },
-    /// A batch whose records cannot be read.
+    /// The records of a batch cannot be read.
     #[error("The batch at offset {offset} cannot be read: {error}")]
     Records {
-        /// Its base offset.
+        /// Base offset of the batch.
         offset: i64,
-        /// The fault.
+        /// Cause.
         error: RecordError,
     },
-    /// A record that is no coordinator record.
+    /// A record is not a coordinator record.
     #[error("The record at offset {offset} cannot be read: {error}")]
     Record {
-        /// Its offset.
+        /// Offset of the record.
         offset: i64,
-        /// The fault.
+        /// Cause.
         error: RecordDecodeError,
     },
 }
 
 impl ReplayError {
-    /// Whether another attempt may soon succeed with nothing done about it: descriptors are free again, or the directory is
-    /// offline and another broker leads.
+    /// True if another attempt may soon succeed without intervention: descriptors become free, or the
+    /// directory is offline and another broker leads.
     pub(super) fn passes(&self) -> bool {
         matches!(self, ReplayError::Read { .. })
     }
 }
 
-/// A key or value in a format that Kafka does not write.
+/// A key or value in a format unknown to Kafka.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordDecodeError {
     /// A record without a key.
     #[error("it has no key")]
     NoKey,
-    /// The bytes are not the message.
+    /// The bytes cannot be decoded.
     #[error(transparent)]
     Decode(#[from] DecodeError),
-    /// A value of a version that is not known, from which nothing can be guessed.
+    /// A value of an unknown version.
     #[error("its value has unknown version {version}; the last known one is {max}")]
     ValueVersion {
-        /// The version found.
+        /// Version in the record.
         version: i16,
-        /// The last one known.
+        /// Last known version.
         max: i16,
     },
-    /// A transaction in a state that there is not.
+    /// An unknown transaction state.
     #[error("its value has transaction state {status}; expected 0 to 7")]
     TransactionStatus {
-        /// The state found.
+        /// State in the record.
         status: i8,
     },
 }

@@ -1,13 +1,13 @@
-//! Which partition a group or a transactional id belongs to: every broker of a cluster must agree with Kafka's.
+//! The partition of a group or transactional id, for which every broker of a cluster must agree with Kafka.
 
 use thalweg_metadata::PartitionIndex;
 
-/// The partition of a name: Java's `String.hashCode`, made positive as Kafka's `Utils.abs` does, modulo the number
-/// of partitions.
+/// The partition of a name: Java's `String.hashCode`, made positive as in Kafka's `Utils.abs`, modulo the
+/// partition count.
 pub fn partition_for(name: &str, partitions: i32) -> PartitionIndex {
     let hash =
         name.encode_utf16().fold(0i32, |hash, unit| hash.wrapping_mul(31).wrapping_add(i32::from(unit)));
-    // The one number without a positive counterpart counts as zero.
+    // The only number without a positive counterpart maps to zero.
     PartitionIndex(hash.checked_abs().unwrap_or(0) % partitions.max(1))
 }
 
@@ -17,7 +17,7 @@ mod tests {
 
     #[test]
     fn places_groups_as_java_does() {
-        // Taken from `Utils.abs("...".hashCode()) % 50` in Java.
+        // Values of `Utils.abs("...".hashCode()) % 50` in Java.
         assert_eq!(partition_for("", 50).0, 0);
         assert_eq!(partition_for("a", 50).0, 97 % 50);
         assert_eq!(partition_for("hello", 50).0, 99_162_322 % 50);
@@ -31,7 +31,7 @@ mod tests {
         assert_eq!(partition_for("polygenelubricants", 7).0, 0);
     }
 
-    /// The definition, by powers.
+    /// The definition by powers of 31.
     fn java(text: &str) -> i32 {
         let units: Vec<u16> = text.encode_utf16().collect();
         let mut hash = 0i64;

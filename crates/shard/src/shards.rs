@@ -1,5 +1,5 @@
-//! The driver: finds the shard of a partition, loads and unloads shards as this broker is elected and resigns, and sleeps
-//! until the next deadline. It decides nothing.
+//! The driver: finds the shard of a partition, loads and unloads shards at elections and resignations, and
+//! sleeps until the next deadline. Makes no decisions.
 
 use super::cell::Progress;
 use super::driver::Driver;
@@ -20,29 +20,29 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 
-/// Partitions that are loaded at the same time.
+/// Maximum number of concurrent loads.
 const LOADS_AT_ONCE: usize = 2;
 
-/// The longest sleep between looks at the deadlines, should there be none.
+/// Maximum sleep between checks of the deadlines.
 const SLEEP_MAX: Duration = Duration::from_secs(600);
 
-/// The partitions of a coordinator that this broker leads.
+/// Counts of a coordinator's partitions on this broker.
 #[derive(Clone, Debug)]
 pub struct LoadFigures {
-    /// How long loads took since the start, in microseconds.
+    /// Durations of loads since the start, in microseconds.
     pub loads: Snapshot,
-    /// Partitions that serve.
+    /// Serving partitions.
     pub active: usize,
-    /// Partitions that are being loaded, or wait for it.
+    /// Partitions that are loading or waiting for it.
     pub loading: usize,
-    /// Partitions whose log could not be read, for a reason that does not pass.
+    /// Partitions whose log could not be read for a lasting reason.
     pub failed: usize,
 }
 
-/// The shards that this broker leads.
+/// The shards led by this broker.
 pub struct Shards<S: Shard> {
     driver: Arc<Driver<S>>,
-    /// The disk that shards are loaded from.
+    /// Disk that runs the blocking loads.
     disk: Disk,
     cells: RwLock<BTreeMap<PartitionIndex, Arc<Cell<S>>>>,
     next_ticket: AtomicU64,
@@ -56,7 +56,7 @@ impl<S: Shard> fmt::Debug for Shards<S> {
 }
 
 impl<S: Shard> Shards<S> {
-    /// No shard yet. Must be called within a tokio runtime.
+    /// An instance without shards. Must be called within a tokio runtime.
     pub fn new(shared: S::Shared, log: Arc<dyn CoordinatorLog>, clock: Clock, disk: Disk) -> Shards<S> {
         let (runtime, wake, started) = (Handle::current(), Notify::new(), Instant::now());
         Shards {
@@ -81,12 +81,13 @@ impl<S: Shard> Shards<S> {
         &self.driver.shared
     }
 
-    /// The time for the shards.
+    /// The current time for shards.
     pub fn now(&self) -> Moment {
         self.driver.now()
     }
 
-    /// This broker leads a partition. It is loaded in the background; until then requests get a retriable error.
+    /// Handles the election of this broker as leader of a partition, which is loaded in the background. Until
+    /// then requests get a retriable error.
     pub fn elected(&self, partition: PartitionIndex, leader_epoch: i32) {
         let (cell, earlier) = {
             let mut cells = self.cells.write();
@@ -103,8 +104,8 @@ impl<S: Shard> Shards<S> {
         self.driver.runtime.spawn(load(cell, Arc::clone(&self.loads), self.disk.clone()));
     }
 
-    /// This broker no longer leads the partition, or not in this epoch: waiting requests are redirected. Without an
-    /// epoch, the partition is deleted.
+    /// Handles the loss of leadership of a partition, or of this epoch: waiting requests are redirected.
+    /// Without an epoch, the partition is deleted.
     pub fn resigned(&self, partition: PartitionIndex, leader_epoch: Option<i32>) {
         let is_over = |cell: &Arc<Cell<S>>| leader_epoch.is_none_or(|epoch| cell.leader_epoch() <= epoch);
         let cell = {
@@ -116,12 +117,12 @@ impl<S: Shard> Shards<S> {
         }
     }
 
-    /// Whether a partition is loaded.
+    /// True if a partition is loaded.
     pub fn is_loaded(&self, partition: PartitionIndex) -> bool {
         self.cell(partition).is_ok_and(|cell| cell.is_active())
     }
 
-    /// The state of the shards, and how long it took to load them.
+    /// Counts of shards by state, and durations of loads.
     pub fn load_figures(&self) -> LoadFigures {
         let mut figures =
             LoadFigures { loads: self.driver.loads.snapshot(), active: 0, loading: 0, failed: 0 };
@@ -141,7 +142,7 @@ impl<S: Shard> Shards<S> {
         self.driver.log.batch_bytes_max(partition)
     }
 
-    /// Runs what is due in all shards.
+    /// Runs due work in all shards.
     pub fn tick(&self) {
         let now_ms = self.now().monotonic_ms;
         for cell in self.all() {
@@ -151,7 +152,7 @@ impl<S: Shard> Shards<S> {
         }
     }
 
-    /// Sleeps until the next deadline and runs what is due, or until the shards need another check.
+    /// Sleeps until the next deadline and runs due work, or until the shards need another check.
     pub async fn sleep(&self) {
         let woken = self.driver.wake.notified();
         let next_ms = self.all().iter().map(|cell| cell.next_deadline_ms()).min();
@@ -164,30 +165,31 @@ impl<S: Shard> Shards<S> {
         }
     }
 
-    /// Lets every shard go: the broker stops.
+    /// Unloads every shard when the broker stops.
     pub fn shutdown(&self) {
         let cells = std::mem::take(&mut *self.cells.write());
         cells.into_values().for_each(|cell| cell.unload());
     }
 
-    /// All of them, by their partitions.
+    /// All cells, in the order of their partitions.
     pub fn all(&self) -> Vec<Arc<Cell<S>>> {
         self.cells.read().values().cloned().collect()
     }
 
-    /// The same, with their partitions.
+    /// All cells with their partitions.
     pub fn by_partition(&self) -> Vec<(PartitionIndex, Arc<Cell<S>>)> {
         self.cells.read().iter().map(|(partition, cell)| (*partition, Arc::clone(cell))).collect()
     }
 
-    /// Deletes the records of a partition before an offset: nothing that a shard keeps is in them.
+    /// Deletes the records of a partition before an offset, which no shard needs.
     pub async fn delete_before(&self, partition: PartitionIndex, offset: i64) -> Result<(), DeleteError> {
         let log = Arc::clone(&self.driver.log);
         let deleted = self.disk.spawn(move || log.delete_before(partition, offset));
         deleted.await.expect("deleting records does not panic")
     }
 
-    /// Reads each serving shard. Returns an error if a shard is not loaded; partitions led elsewhere are skipped.
+    /// Reads each serving shard. Returns an error if a shard is not loaded; partitions led elsewhere are
+    /// skipped.
     pub fn read_all<R>(&self, read: impl Fn(&S) -> Acknowledged<R>) -> Result<Vec<R>, Unavailable> {
         let seen = self.all().into_iter().map(|cell| cell.read(&read));
         seen.filter(|seen| !matches!(seen, Err(Unavailable::NotCoordinator))).collect()

@@ -1,9 +1,9 @@
-//! Share groups (KIP-932), but for their members and assignments, which `thalweg_groups` has beside those of other groups.
+//! Share groups (KIP-932), except for members and assignments, which are in `thalweg_groups`.
 //!
 //! ```text
-//! led_partitions   where a partition is led: sessions, records in flight, locks
-//! steps            requests that need a group and its states: the order of what each of both does
-//! states           the share coordinator, and the way to it: the states that survive
+//! led_partitions   the leader of a partition: sessions, records in flight, locks
+//! steps            requests that involve a group and its states: the order of steps on both sides
+//! states           the share coordinator and its clients: the persistent states
 //! ```
 
 mod led_partitions;

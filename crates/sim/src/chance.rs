@@ -8,7 +8,7 @@ use rand::{Rng, SeedableRng};
 pub struct Chance(SmallRng);
 
 impl Chance {
-    /// Random numbers from a seed, for one purpose: independent of those for other purposes.
+    /// A generator by seed and purpose. The numbers of different purposes are independent.
     pub fn new(seed: u64, purpose: u64) -> Chance {
         Chance(SmallRng::seed_from_u64(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ purpose))
     }
@@ -28,7 +28,7 @@ impl Chance {
         self.below(times) == 0
     }
 
-    /// One of these.
+    /// A random element.
     pub fn pick<'a, T>(&mut self, of: &'a [T]) -> &'a T {
         &of[usize::try_from(self.below(of.len() as u64)).expect("it is below a length")]
     }

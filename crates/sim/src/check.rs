@@ -1,5 +1,5 @@
-//! Final checks of a quiet cluster: every acknowledged record is at its acknowledged offset, each producer's records
-//! exist once and in order, reads match the log, and replicas are identical.
+//! Final checks of a quiet cluster: every acknowledged record is at its acknowledged offset, each producer's
+//! records exist once and in order, reads match the log, and replicas are identical.
 
 use crate::history::{Acknowledged, Known, Name};
 use std::collections::BTreeMap;
@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use thalweg_log::disk::MemoryDisk;
 use thalweg_record::{DecompressBuffer, batches, verify};
 
-/// The log of one replica: the bytes of its segments, one after the other.
+/// The log of one replica: the concatenated bytes of its segments.
 pub fn log_of(disk: &MemoryDisk, topic: &str, partition: i32) -> Vec<u8> {
     files_of(disk, topic, partition, "log")
 }
 
-/// The transaction indexes of one replica, one after the other. Replicas need not roll segments at the same offsets.
+/// The concatenated transaction indexes of one replica. Replicas need not roll segments at the same offsets.
 pub fn txn_indexes_of(disk: &MemoryDisk, topic: &str, partition: i32) -> Vec<u8> {
     files_of(disk, topic, partition, "txnindex")
 }
@@ -26,7 +26,7 @@ fn files_of(disk: &MemoryDisk, topic: &str, partition: i32, extension: &str) -> 
     disk.files().into_iter().filter(|(path, _)| is_one(path)).flat_map(|(_, bytes)| bytes).collect()
 }
 
-/// The records of a log, by their offsets.
+/// The records of a log by offset.
 fn records(partition: i32, log: &[u8]) -> Result<BTreeMap<i64, Name>, String> {
     let mut found = BTreeMap::new();
     let mut next = 0;
@@ -55,12 +55,12 @@ fn records(partition: i32, log: &[u8]) -> Result<BTreeMap<i64, Name>, String> {
     Ok(found)
 }
 
-/// Where the logs of a partition's replicas differ, named by their machines.
+/// Differences between the logs of a partition's replicas, with the names of the machines.
 pub fn differences(topic: &str, partition: i32, replicas: &[(String, Vec<u8>)]) -> Vec<String> {
     differences_in("logs", topic, partition, replicas)
 }
 
-/// Where the transaction indexes of a partition's replicas differ.
+/// Differences between the transaction indexes of a partition's replicas.
 pub fn index_differences(topic: &str, partition: i32, replicas: &[(String, Vec<u8>)]) -> Vec<String> {
     differences_in("transaction indexes", topic, partition, replicas)
 }
@@ -105,7 +105,7 @@ pub fn check(partition: i32, log: &[u8], known: &Known) -> Vec<String> {
     wrong
 }
 
-/// The batches of the first duplicated record.
+/// The two batches of the first duplicated record.
 fn batches_of_twice(log: &[u8], records: &BTreeMap<i64, Name>) -> Option<String> {
     let mut seen = BTreeMap::new();
     let (second, name) = records.iter().find(|(offset, name)| seen.insert(**name, **offset).is_some())?;
@@ -134,7 +134,8 @@ fn check_acknowledged(partition: i32, records: &BTreeMap<i64, Name>, known: &Kno
     None
 }
 
-/// Each producer's records are present once, in order, without a gap up to the last acknowledged one.
+/// Checks that each producer's records are present once, in order, without a gap up to the last acknowledged
+/// one.
 fn check_order(partition: i32, records: &BTreeMap<i64, Name>, known: &Known) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut next: BTreeMap<u32, u64> = BTreeMap::new();
@@ -185,7 +186,7 @@ mod tests {
         (0..).zip(numbers).flat_map(batch).collect()
     }
 
-    /// The history if the first two records were acknowledged, and the first was read.
+    /// A history in which the first two records were acknowledged and the first was read.
     fn known() -> Known {
         let acknowledged = Acknowledged { first: name(0), records: 2, offset: Some(0) };
         Known {

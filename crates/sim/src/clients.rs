@@ -1,5 +1,5 @@
-//! The clients of a simulation: idempotent producers with acks=all, and consumers that read everything; with them members of
-//! groups, and clients of transactions.
+//! The clients of a simulation: idempotent producers with acks=all, consumers that read everything, members
+//! of groups, and clients of transactions.
 
 use crate::chance::Chance;
 use crate::history::{Acknowledged, History, Name, TOPIC};
@@ -18,43 +18,43 @@ use thalweg_client::{
 use thalweg_record::{DecompressBuffer, Offset};
 use tokio::time::Instant;
 
-/// Timeout of clients' requests.
+/// Request timeout of clients.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
-/// A failed client retries after this.
+/// Retry backoff of a failed client.
 pub(crate) const AGAIN: Duration = Duration::from_millis(300);
 
-/// What the administrator and the members of the share group know of each other.
+/// State shared by the administrator and the members of the share group.
 #[derive(Debug, Default)]
 pub struct Attendance {
-    /// Members are to leave.
+    /// True while members have to leave.
     pub(crate) is_closed: AtomicBool,
-    /// How many members have not left.
+    /// Number of members that have not left.
     pub(crate) present: AtomicUsize,
 }
 
 /// State shared by all clients.
 #[derive(Clone)]
 pub struct Clients {
-    /// How they connect.
+    /// Opens the clients' connections.
     pub connector: Connector,
-    /// Where the brokers are.
+    /// Addresses of the brokers.
     pub bootstrap: Vec<String>,
-    /// How many partitions the topic has.
+    /// Partition count of the topic.
     pub partitions: i32,
-    /// Their history.
+    /// The clients' history.
     pub history: History,
     /// Set when producers must finish.
     pub ending: Arc<AtomicBool>,
     /// Number of producers that have not finished.
     pub producing: Arc<AtomicUsize>,
-    /// Whether the members of the share group are there.
+    /// Attendance of the share group's members.
     pub attendance: Arc<Attendance>,
-    /// The seed.
+    /// Seed of the run.
     pub seed: u64,
 }
 
 impl Clients {
-    /// Runs the plan's clients, as long as it is polled.
+    /// Runs the plan's clients, as long as the future is polled.
     pub async fn run(self, plan: &Plan) {
         let Plan { producers, consumers, members, transactional, crowd, .. } = *plan;
         let Plan { consumer_members, share_members, streams_members, .. } = *plan;
@@ -123,12 +123,12 @@ impl Clients {
         let config = ProducerConfig {
             linger,
             batch_bytes,
-            // A few batches: a producer that is faster than the network waits, and has no backlog of minutes when the
-            // cluster must come to rest.
+            // A few batches: a producer that is faster than the network waits, and has no backlog of minutes
+            // when the cluster must come to rest.
             buffer_bytes: 20 * batch_bytes,
             in_flight_max: usize::try_from(chance.between(1, 5)).unwrap_or(5),
             retry_backoff: Duration::from_millis(chance.between(10, 200)),
-            // Never give up: the outcome must be known in the end.
+            // Never give up: every outcome must be known at the end.
             delivery_timeout: Duration::from_secs(3600),
             max_block: Duration::from_secs(3600),
             metadata_max_age: Duration::from_secs(5),
@@ -193,8 +193,8 @@ impl Clients {
         .await;
     }
 
-    /// Reads all of a topic, repeatedly from the last position, as long as it is polled. `take` gets a partition's
-    /// records, and the next expected offset, which it advances.
+    /// Reads a whole topic, repeatedly from the last position, as long as the future is polled. `take` gets a
+    /// partition's records, and the next expected offset, which it advances.
     pub(crate) async fn read(
         &self,
         name: &str,
@@ -260,7 +260,7 @@ fn ended(history: &History, producer: u32, delivery: &Delivery<'_>) {
     let partition = delivery.partition;
     let mut offset = match delivery.result {
         Ok(offset) => (offset != Offset::NONE).then_some(offset.0),
-        // The producer was dropped with its process; the outcome of batches in flight is unknown.
+        // The producer was dropped with its process. The outcome of batches in flight is unknown.
         Err(DeliveryError::Closed(_)) => return,
         Err(error) => {
             let what = format!("partition {partition}: {} records were refused: {error}", delivery.records);

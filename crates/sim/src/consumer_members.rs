@@ -1,10 +1,11 @@
-//! Members of a group of the consumer protocol (KIP-848), which speak it themselves. Invariants: a partition has one owner
-//! at any moment; a new owner starts at the last acknowledged commit or later; in the end every partition has an owner.
+//! Members of a consumer protocol group (KIP-848), implemented without the client. Invariants: a partition
+//! has one owner at any moment; a new owner starts at the last acknowledged commit or later; in the end every
+//! partition has an owner.
 //!
-//! A member counts as the owner of a partition from its first acknowledged commit of it on, until it reports that it has
-//! given it up. It also gives up everything when its session may have ended: one session after the heartbeat before its
-//! last acknowledged commit. Heartbeats alone prove nothing, because a broker that was deposed without being told
-//! answers those that change nothing.
+//! A member counts as the owner of a partition from its first acknowledged commit on, until it reports that
+//! it has given the partition up. It also gives up all partitions when its session may have ended: one
+//! session timeout after the heartbeat before its last acknowledged commit. Heartbeats alone prove nothing,
+//! because a deposed broker that does not know of its successor still answers heartbeats without changes.
 
 use crate::chance::Chance;
 use crate::clients::{AGAIN, Clients};
@@ -24,22 +25,22 @@ use tokio::time::{Instant, timeout_at};
 
 /// `group.consumer.session.timeout.ms` of the brokers.
 pub(crate) const SESSION: Duration = Duration::from_secs(6);
-/// Longer than a member takes to give partitions up, which it does at the latest when its session ends.
+/// Longer than a member takes to give partitions up, which happens at the latest when its session ends.
 const REBALANCE_TIMEOUT_MS: i32 = 20_000;
-/// A member gives a partition up within this time.
+/// Maximum time until a member gives a partition up.
 const REVOKES_WITHIN: Duration = Duration::from_secs(3);
-/// The group of members that all use the consumer protocol.
+/// The group in which all members use the consumer protocol.
 const OWN_GROUP: &str = "balanced";
-/// The newest versions that name topics by their names.
+/// The newest versions that identify topics by name.
 const COMMIT_VERSION: i16 = 9;
 const FETCH_VERSION: i16 = 9;
 const LEAVES: i32 = -1;
 const LEAVES_FOR_A_WHILE: i32 = -2;
 
-/// A member is no longer one, or does not know: it begins again.
+/// The member is no longer in the group, or does not know: it starts again.
 struct Lost;
 
-/// One life of a member, from joining to leaving.
+/// The life of a member, from joining to leaving.
 struct Member<'a> {
     clients: &'a Clients,
     cluster: Cluster,
@@ -49,23 +50,23 @@ struct Member<'a> {
     by_regex: bool,
     epoch: i32,
     topic: Uuid,
-    /// What the coordinator has assigned.
+    /// Partitions assigned by the coordinator.
     assigned: BTreeSet<i32>,
-    /// The owned partitions, with their positions.
+    /// Owned partitions with their positions.
     owned: BTreeMap<i32, i64>,
-    /// When the coordinator asked for owned partitions.
+    /// Time of the coordinator's request to revoke partitions.
     asked_to_revoke: Option<Instant>,
-    /// Whether the next heartbeat says everything.
+    /// True if the next heartbeat has all fields.
     is_full: bool,
-    /// Whether the coordinator knows what it owns.
+    /// True if the coordinator knows the owned partitions.
     is_reported: bool,
-    /// When the session may be over, if it owns something.
+    /// Time at which the session may end while partitions are owned.
     ends: Instant,
 }
 
 impl Clients {
-    /// Joins, owns partitions and leaves repeatedly, as long as it is polled. Where classic members are in the same
-    /// group, nobody can tell when these have given a partition up.
+    /// Joins, owns partitions and leaves repeatedly, as long as the future is polled. If classic members
+    /// share the group, the time at which these give a partition up is unknown.
     pub(crate) async fn be_consumer_member(self, id: u32, mixes: bool) {
         let mut chance = Chance::new(self.seed, 5000 + u64::from(id));
         for life in 0.. {
@@ -89,7 +90,7 @@ impl Clients {
             let left = member.live(&mut chance).await;
             member.give_up(|_| true);
             if left.is_ok() {
-                // A killed member says nothing.
+                // A killed member sends nothing.
                 match (chance.below(3), &member.instance_id) {
                     (0, _) => {}
                     (1, Some(_)) => member.leave(LEAVES_FOR_A_WHILE).await,
@@ -102,13 +103,13 @@ impl Clients {
 }
 
 impl Member<'_> {
-    /// From joining to the moment at which it wants to leave.
+    /// Runs from joining until the member wants to leave.
     async fn live(&mut self, chance: &mut Chance) -> Result<(), Lost> {
         loop {
             match timeout_at(self.ends, self.round(chance)).await {
                 Ok(Ok(())) => {}
                 Ok(Err(lost)) => return Err(lost),
-                // Its session may be over. Without partitions that does not matter.
+                // The session may be over, which does not matter without partitions.
                 Err(_) if self.owned.is_empty() => {
                     self.is_full = true;
                     self.ends = Instant::now() + SESSION;
@@ -122,7 +123,7 @@ impl Member<'_> {
         }
     }
 
-    /// A heartbeat, and what follows from it.
+    /// Sends a heartbeat, and acts on the answer.
     async fn round(&mut self, chance: &mut Chance) -> Result<(), Lost> {
         tokio::time::sleep(Duration::from_millis(chance.between(100, 400))).await;
         self.revoke(chance);
@@ -179,7 +180,7 @@ impl Member<'_> {
         }
     }
 
-    /// Follows an answer. Returns whether the member is at an epoch of the group.
+    /// Handles an answer. Returns true if the member is at an epoch of the group.
     fn heard(&mut self, answer: ConsumerGroupHeartbeatResponse) -> Result<bool, Lost> {
         let code = ErrorCode::from_i16(answer.error_code).unwrap_or(ErrorCode::UnknownServerError);
         match code {
@@ -188,7 +189,7 @@ impl Member<'_> {
             | ErrorCode::CoordinatorNotAvailable
             | ErrorCode::NotCoordinator
             | ErrorCode::RequestTimedOut
-            // The member that had the instance id was killed, and its session is not over.
+            // The previous member with the instance id was killed, and its session is not over.
             | ErrorCode::UnreleasedInstanceId => {
                 self.is_full = true;
                 return Ok(false);
@@ -197,7 +198,7 @@ impl Member<'_> {
             | ErrorCode::UnknownMemberId
             | ErrorCode::FencedInstanceId
             | ErrorCode::GroupIdNotFound
-            // A broker that is starting does not know `group.version` yet.
+            // A starting broker does not know `group.version` yet.
             | ErrorCode::UnsupportedVersion => return Err(Lost),
             _ => {
                 let (owner, message) = (self.owner, &answer.error_message);
@@ -220,7 +221,7 @@ impl Member<'_> {
         Ok(true)
     }
 
-    /// Gives up what it was asked for, some time later.
+    /// Gives up the requested partitions, some time later.
     fn revoke(&mut self, chance: &mut Chance) {
         let Some(asked) = self.asked_to_revoke else { return };
         if chance.one_in(3) || asked.elapsed() > REVOKES_WITHIN {
@@ -241,7 +242,7 @@ impl Member<'_> {
         });
     }
 
-    /// Advances and commits, and begins with new partitions.
+    /// Advances and commits positions, and starts new partitions.
     async fn work(
         &mut self,
         connection: &Connection,
@@ -273,7 +274,7 @@ impl Member<'_> {
         if !self.commit(connection, &positions).await? {
             return Ok(());
         }
-        // The session of the heartbeat before is one of the coordinator's.
+        // The session of the previous heartbeat belongs to this coordinator.
         self.ends = sent + SESSION;
         if Instant::now() >= self.ends {
             return Err(Lost);
@@ -284,7 +285,7 @@ impl Member<'_> {
         Ok(())
     }
 
-    /// The commit of a position was acknowledged: the member owns the partition.
+    /// Handles an acknowledged commit: the member owns the partition.
     fn own(&mut self, partition: i32, position: i64, before: &BTreeMap<i32, i64>) {
         let (owner, history) = (self.owner, &self.clients.history);
         let least = before.get(&partition).copied().unwrap_or(0);
@@ -310,7 +311,7 @@ impl Member<'_> {
         }
     }
 
-    /// The committed offsets of partitions, if the coordinator has them for this member.
+    /// The committed offsets of partitions, if the coordinator returns them to this member.
     async fn fetch(&self, connection: &Connection, partitions: &[i32]) -> Option<BTreeMap<i32, i64>> {
         let topic = OffsetFetchRequestTopics {
             name: TOPIC.to_owned(),
@@ -331,8 +332,8 @@ impl Member<'_> {
         Some(found.map(|found| (found.partition_index, found.committed_offset.max(0))).collect())
     }
 
-    /// Returns whether all positions are committed. A commit without an answer may still arrive, as long as there is a
-    /// member of this id at this epoch: the member begins again, under another id.
+    /// Commits positions. Returns true if all are committed. A commit without an answer may still arrive as
+    /// long as a member with this id and epoch exists, so the member starts again under another id.
     async fn commit(&self, connection: &Connection, positions: &BTreeMap<i32, i64>) -> Result<bool, Lost> {
         let partition = |(&partition_index, &committed_offset)| OffsetCommitRequestPartition {
             partition_index,
@@ -355,7 +356,7 @@ impl Member<'_> {
         let answer = connection.send_at(&request, COMMIT_VERSION).await.map_err(|_| Lost)?;
         let mut codes =
             answer.topics.iter().flat_map(|topic| &topic.partitions).map(|found| found.error_code);
-        // An error may be one of the log: the records may be there nevertheless.
+        // After an error of the log, the records may be written all the same.
         let certain = [ErrorCode::None, ErrorCode::StaleMemberEpoch, ErrorCode::NotCoordinator];
         let is_certain = |code| certain.iter().any(|known| known.code() == code);
         if codes.clone().any(|code| !is_certain(code)) {

@@ -1,12 +1,12 @@
-//! A trial of a single broker whose disk fails one call, or fills up: load, the fault, the end of the process, a start, the
-//! audit.
+//! A trial of a single broker whose disk fails one call or fills up: load, fault, end of the process,
+//! restart, audit.
 //!
-//! A broker with its controller runs on a disk in memory with two log directories, through several lives: each is loaded, and
-//! ends by a clean stop, by SIGKILL or by a loss of power. A run without a failure counts the calls to the disk. A run with one
-//! fails the call of a number, lets the life go on to its end, and starts the broker again. Then every acknowledged record that
-//! has not expired must be there, once, at its offset, and every partition must take records. Failures of which the log says
-//! nothing are counted. A run with a full directory frees it before the life ends: the partitions of the other one must not
-//! notice.
+//! A broker with its controller runs on an in-memory disk with two log directories, through several lives.
+//! Each life has load, and ends by a clean stop, by SIGKILL or by a loss of power. A run without a failure
+//! counts the calls to the disk. A run with a failure fails one of these calls, completes the life, and
+//! starts the broker again. Then every acknowledged, unexpired record must exist once, at its offset, and
+//! every partition must take records. Failures without a log line are counted. A run with a full directory
+//! frees it before the life ends: the partitions of the other directory must not be affected.
 
 mod audit;
 mod books;
@@ -34,76 +34,76 @@ const NODE: MachineId = 0;
 const CLIENTS: MachineId = 1;
 const NAMES: [&str; 2] = ["b1", "clients"];
 
-/// The lives of the broker before the last one, which is audited.
+/// Number of lives before the audited one.
 const LIVES: usize = 3;
-/// A life whose load takes longer than this is ended.
+/// Time limit for the load of a life.
 const LOAD_MS_MAX: u64 = 20_000;
-/// The same of the look whether every partition takes records.
+/// Time limit for checking that every partition takes records.
 const PROBE_MS_MAX: u64 = 60_000;
-/// A clean stop may take this long.
+/// Time limit for a clean stop.
 const STOP_MS_MAX: u64 = 15_000;
-/// The last life must serve within this time, and be audited.
+/// Time limits for the start of the last life and for its audit.
 const START_MS_MAX: u64 = 30_000;
 const AUDIT_MS_MAX: u64 = 60_000;
-/// How long a process that ended stays down.
+/// Time until a process is restarted.
 const DOWN_MS: u64 = 200;
 
-/// How a life of the broker ends.
+/// The end of a life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// The process is stopped, and closes its logs.
+    /// The process is stopped and closes its logs.
     Stop,
-    /// SIGKILL: what was written stays.
+    /// SIGKILL: written data stays.
     Kill,
-    /// A loss of power: what was not synced may be lost.
+    /// A loss of power: unsynced data may be lost.
     PowerLoss,
 }
 
 /// The call that fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FailedCall {
-    /// Its number, from 0 on.
+    /// Call number, from 0.
     pub number: usize,
-    /// Its error.
+    /// The returned error.
     pub error: CallError,
-    /// Whether half of it is done nevertheless.
+    /// True if half of the call takes effect.
     pub half: bool,
-    /// How the life ends in which it happens.
+    /// The end of the life with the failed call.
     pub ending: Ending,
 }
 
-/// A call of a run.
+/// A disk call of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MadeCall {
-    /// Its kind.
+    /// Kind of call.
     pub call: Call,
-    /// The file.
+    /// File of the call.
     pub path: PathBuf,
-    /// In which life of the broker, from 0 on.
+    /// Life of the broker, from 0.
     pub life: usize,
 }
 
-/// A log directory that fills up in a life.
+/// A log directory that fills up during a life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FullDir {
-    /// The life.
+    /// Life of the broker, from 0.
     pub life: usize,
-    /// Which directory.
+    /// Index of the directory.
     pub dir: usize,
-    /// How long after the load began.
+    /// Time since the start of the load.
     pub after_ms: u64,
-    /// The bytes that it has room for then.
+    /// Free bytes from then on.
     pub room: u64,
-    /// How long it is full.
+    /// Duration in milliseconds.
     pub for_ms: u64,
 }
 
-/// A trial.
+/// The settings of a trial.
 #[derive(Clone, Copy, Debug)]
 pub struct Trial {
-    /// Everything random follows from it.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// Whether each record is synced before it is acknowledged: power may be lost then.
+    /// True if each record is synced before it is acknowledged, so that power may be lost.
     pub flushes: bool,
     /// The call that fails, if any.
     pub failed: Option<FailedCall>,
@@ -114,26 +114,26 @@ pub struct Trial {
 /// The outcome of a trial.
 #[derive(Clone, Debug, Default)]
 pub struct TrialOutcome {
-    /// Violations of what was promised.
+    /// Violated guarantees.
     pub violations: Vec<String>,
     /// All calls of the lives before the audited one.
     pub calls: Vec<MadeCall>,
     /// The call that failed.
     pub failed: Option<MadeCall>,
-    /// Whether the call changes the disk, and the log says nothing of its failure.
+    /// True if the failed call changes the disk and no log line reports the failure.
     pub is_silent: bool,
-    /// The lines in the log since it failed, from INFO up.
+    /// Log lines since the failure, from INFO up.
     pub lines: Vec<String>,
-    /// How many records were acknowledged.
+    /// Number of acknowledged records.
     pub acknowledged: u64,
 }
 
-/// The calls so far, and the one that fails.
+/// The calls so far, and the failing one.
 struct Watch {
     calls: Vec<MadeCall>,
     life: usize,
     failing: Option<FailedCall>,
-    /// After a half call of a write, the rest of it fails.
+    /// True if the rest of a half-done write has to fail.
     rest_fails: bool,
     failed: Option<MadeCall>,
     lines: Lines,
@@ -151,7 +151,7 @@ struct Running {
 }
 
 impl FailedCall {
-    /// A failure of a call, drawn from a seed: an error that this kind of call can have.
+    /// A failure of a call by seed: an error that this kind of call can have.
     pub fn draw(seed: u64, number: usize, made: &MadeCall, flushes: bool) -> FailedCall {
         use CallError::{Denied, InputOutput, NoSpace, TooManyOpen};
         let mut chance = Chance::new(seed ^ (number as u64).wrapping_mul(0x0100_0000_01b3), 10);
@@ -166,7 +166,7 @@ impl FailedCall {
             Call::Read => &[InputOutput],
         };
         let endings = [Ending::Kill, Ending::Kill, Ending::Stop, Ending::PowerLoss];
-        // Power may be lost only where everything acknowledged is synced.
+        // Power may be lost only if all acknowledged records are synced.
         let endings = if flushes { &endings[..] } else { &endings[..3] };
         let half = matches!(made.call, Call::Write | Call::Remove) && chance.one_in(3);
         FailedCall { number, error: *chance.pick(errors), half, ending: *chance.pick(endings) }
@@ -174,12 +174,13 @@ impl FailedCall {
 }
 
 impl Trial {
-    /// The trial of a seed without a failure. In every second one records are synced before they are acknowledged.
+    /// The trial of a seed without a failure. In every second trial, records are synced before they are
+    /// acknowledged.
     pub fn of(seed: u64) -> Trial {
         Trial { seed, flushes: seed % 2 == 1, failed: None, full: None }
     }
 
-    /// The same, in which a directory fills up.
+    /// The same trial with a directory that fills up.
     pub fn with_full_dir(self) -> Trial {
         let mut chance = Chance::new(self.seed, 11);
         let below = |end: usize, chance: &mut Chance| usize::try_from(chance.below(end as u64)).unwrap_or(0);
@@ -193,13 +194,13 @@ impl Trial {
         Trial { full: Some(full), ..self }
     }
 
-    /// The same, in which a call of the whole run fails.
+    /// The same trial with a failed call; `whole` is the outcome without a failure.
     pub fn failing(self, number: usize, whole: &TrialOutcome) -> Trial {
         let failed = whole.calls.get(number);
         Trial { failed: failed.map(|made| FailedCall::draw(self.seed, number, made, self.flushes)), ..self }
     }
 
-    /// Runs it.
+    /// Runs the trial.
     pub fn run(self) -> TrialOutcome {
         thalweg_ids::seed_ids_of_this_thread(Some(self.seed));
         thalweg_hash::seed_maps_of_this_thread(Some(self.seed));
@@ -217,7 +218,7 @@ impl Trial {
 }
 
 impl MadeCall {
-    /// What it does to which kind of file, without offsets and ids.
+    /// Kind of the call and its file, without offsets and ids.
     pub fn class(&self) -> String {
         let name = self.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let parent =
@@ -300,7 +301,7 @@ impl Running {
         self.audit();
     }
 
-    /// One life of the broker: start, load, end.
+    /// Runs a life of the broker: start, load, end.
     fn live(&mut self, life: usize) {
         let load = Load::new(self.network.connector(CLIENTS), Arc::clone(&self.books), self.trial.seed, life);
         self.start();
@@ -340,7 +341,7 @@ impl Running {
         self.end(ending);
     }
 
-    /// Fills the directory when it is time, and frees it again.
+    /// Fills the directory at its time, and frees it again.
     fn fill(&self, full: &FullDir, at_ms: u64) {
         let (disk, dir) = (&self.node.disk, Path::new(DIRS[full.dir]));
         if (full.after_ms..full.after_ms + TICK_MS).contains(&at_ms) {
@@ -351,7 +352,8 @@ impl Running {
         }
     }
 
-    /// What the partitions of the other directory refused while one was full. A broker that has ended has refused nothing.
+    /// Reports refusals by partitions of the other directory while one was full. A broker that has ended has
+    /// refused nothing.
     fn refused_elsewhere(&self, full: FullDir) {
         let mut books = self.books.lock();
         let refused = std::mem::take(&mut books.refused);
@@ -371,7 +373,7 @@ impl Running {
         }
     }
 
-    /// Every partition takes records, or has no leader, because its directory is off line.
+    /// Checks that every partition takes records, or has no leader because its directory is offline.
     fn probe(&mut self) {
         let load =
             Load::new(self.network.connector(CLIENTS), Arc::clone(&self.books), self.trial.seed, LIVES);
@@ -381,7 +383,7 @@ impl Running {
             self.step();
         }
         if self.node.ended().is_some() {
-            // What it refused before it ended is no fault.
+            // Refusals before the end of the broker are no violation.
             self.books.lock().stuck.clear();
         }
         self.clients.kill();
@@ -409,7 +411,7 @@ impl Running {
         }
     }
 
-    /// The last life, on a disk that works.
+    /// Runs the last life, on a working disk.
     fn audit(&mut self) {
         self.start();
         if !self.serves(START_MS_MAX) {
@@ -437,7 +439,7 @@ impl Running {
         self.node.start_node(self.now_ms, &properties);
     }
 
-    /// Whether the broker serves in time.
+    /// Waits until the broker serves. Returns false after the time limit.
     fn serves(&mut self, within_ms: u64) -> bool {
         let until_ms = self.now_ms + within_ms;
         while self.now_ms < until_ms {
@@ -459,7 +461,7 @@ impl Running {
         self.clients.run_until(self.now_ms);
     }
 
-    /// The reason why a process ended is the last that it says.
+    /// Logs the reason why a process ended, as its last line.
     fn note_end(&self) {
         if let Some(Ended::Failed(why)) = self.node.ended() {
             tracing::error!(why, "Process ended");
@@ -488,7 +490,7 @@ impl Running {
     }
 }
 
-/// Whether a call changes the disk. The failure of another may have no consequence.
+/// True if a call changes the disk. The failure of any other call may have no consequence.
 fn changes(call: Call) -> bool {
     !matches!(call, Call::Open | Call::Read | Call::List | Call::Stat | Call::Allocate)
 }

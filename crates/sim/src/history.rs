@@ -1,4 +1,4 @@
-//! The history seen by the clients of a simulation: sent records, acknowledged offsets, and reads.
+//! The history from the clients' view: sent records, acknowledged offsets, and reads.
 
 use crate::ledger::Ledger;
 use crate::network::Network;
@@ -11,18 +11,18 @@ use std::sync::Arc;
 
 /// The topic of all clients.
 pub const TOPIC: &str = "events";
-/// The group of the members of the classic protocol.
+/// The group of members of the classic protocol.
 pub(crate) const GROUP: &str = "readers";
 
-/// The owner of a partition: a member, and which of its lives.
+/// The owner of a partition: member and life.
 pub(crate) type Owner = (u32, u32);
 
-/// The identity of a record, from its value: the producer, and the record's number for the partition.
+/// The identity of a record in its value: the producer, and the number of the record in the partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name {
-    /// The producer.
+    /// Producer number.
     pub producer: u32,
-    /// From 0 on, for each producer and partition.
+    /// Record number from 0, per producer and partition.
     pub number: u64,
 }
 
@@ -34,7 +34,7 @@ impl Name {
         value
     }
 
-    /// Parses a value; `None` if it is not one of ours.
+    /// Parses a value; `None` if no simulated producer wrote it.
     pub fn of_value(value: &[u8], partition: i32) -> Option<Name> {
         let text = std::str::from_utf8(value).ok()?;
         let mut parts = text.split(' ');
@@ -45,14 +45,14 @@ impl Name {
     }
 }
 
-/// A run of records that was acknowledged.
+/// A run of acknowledged records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Acknowledged {
     /// The first record.
     pub first: Name,
-    /// How many.
+    /// Number of records.
     pub records: u64,
-    /// The offset of the first; none where the broker only knew that it has them.
+    /// Offset of the first record; `None` if the broker only confirmed that it has the records.
     pub offset: Option<i64>,
 }
 
@@ -63,23 +63,23 @@ pub struct History(Arc<Mutex<Known>>);
 /// The recorded events.
 #[derive(Default)]
 pub struct Known {
-    /// By partition.
+    /// Acknowledged records by partition.
     pub acknowledged: BTreeMap<i32, Vec<Acknowledged>>,
-    /// How many records were sent, by partition and producer.
+    /// Number of sent records by partition and producer.
     pub sent: BTreeMap<(i32, u32), u64>,
     /// The record read at each offset, by partition.
     pub read: BTreeMap<i32, BTreeMap<i64, Name>>,
-    /// The acknowledged commits of the group, by partition.
+    /// Acknowledged commits of the classic group, by partition.
     pub committed: BTreeMap<i32, i64>,
-    /// The same, of the group of the consumer protocol.
+    /// Acknowledged commits of the consumer protocol group, by partition.
     pub consumer_committed: BTreeMap<i32, i64>,
-    /// The members of the consumer protocol that own partitions.
+    /// Owners of partitions in the consumer protocol group.
     pub(crate) owners: BTreeMap<i32, Owner>,
-    /// Transactions.
+    /// History of the transactions.
     pub ledger: Ledger,
-    /// The share group.
+    /// History of the share group.
     pub(crate) queue: ShareLedger,
-    /// The streams group.
+    /// History of the streams group.
     pub(crate) streams: StreamsLedger,
     /// Violations of invariants.
     pub violations: Vec<String>,
@@ -91,7 +91,7 @@ impl Known {
         if group == GROUP { &mut self.committed } else { &mut self.consumer_committed }
     }
 
-    /// A member has given up a partition.
+    /// Records that a member has given up a partition.
     pub(crate) fn disown(&mut self, partition: i32, owner: Owner) {
         if self.owners.get(&partition) == Some(&owner) {
             self.owners.remove(&partition);
@@ -111,7 +111,7 @@ impl History {
         self.0.lock().violations.push(what);
     }
 
-    /// A record was read.
+    /// Records a read record.
     pub fn read(&self, partition: i32, offset: i64, value: Option<&[u8]>) {
         let Some(name) = value.and_then(|value| Name::of_value(value, partition)) else {
             return self.violation(format!(

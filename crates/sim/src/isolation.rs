@@ -1,19 +1,19 @@
-//! What consumers of committed records see on a replica, at every bound: a model of Kafka's consumer applied to the answers
-//! of the product, compared with what all batches of the log say. Invariant: a record of an aborted transaction is never
-//! shown, and every other one is.
+//! READ_COMMITTED on a replica, for reads of every length: a model of Kafka's consumer applied to the
+//! product's answers, compared with all batches of the log. Invariant: a consumer never sees a record of an
+//! aborted transaction, and sees all other records.
 
 use std::collections::{BTreeMap, BTreeSet};
 use thalweg_log::AbortedTransaction;
 use thalweg_record::{Batch, ControlRecordType, DecompressBuffer, Offset, ProducerId, batches};
 use thalweg_replica::partition::{FetchFrom, Isolation, Partition, Reader};
 
-/// Reads begin with every so many batches; each of them ends at every batch behind.
+/// Number of batches between the starts of reads. From each start, one read ends after each later batch.
 const STEP: usize = 32;
 
 /// Base offsets of data batches.
 type Batches = BTreeSet<i64>;
 
-/// Whether a batch is a marker that aborts.
+/// True if a batch is an abort marker.
 fn aborts(batch: &Batch<'_>) -> bool {
     let mut buffer = DecompressBuffer::default();
     let Ok(mut records) = batch.records(&mut buffer) else { return false };
@@ -41,8 +41,8 @@ fn committed(log: &[Batch<'_>]) -> Batches {
     shown
 }
 
-/// The data batches of an answer that a consumer shows: a producer counts as aborted from the first offset of its aborted
-/// transaction to its next marker that aborts.
+/// The data batches of an answer that a consumer returns: a producer counts as aborted from the first offset
+/// of its aborted transaction to its next abort marker.
 fn shown(answer: &[Batch<'_>], mut aborted: Vec<AbortedTransaction>) -> Batches {
     aborted.sort_by_key(|transaction| std::cmp::Reverse(transaction.first_offset));
     let mut hidden = BTreeSet::new();
@@ -63,7 +63,7 @@ fn shown(answer: &[Batch<'_>], mut aborted: Vec<AbortedTransaction>) -> Batches 
     shown
 }
 
-/// Reads committed records of a replica, whose log is given. Returns the first fault.
+/// Reads committed records of a replica with the given log. Returns the first violation.
 pub fn check(replica: &Partition, log: &[u8]) -> Option<String> {
     let log: Vec<_> = batches(log).map_while(Result::ok).collect();
     let committed = committed(&log);
@@ -93,7 +93,7 @@ pub fn check(replica: &Partition, log: &[u8]) -> Option<String> {
     None
 }
 
-/// What one read of at most so many bytes shows, and where it ends.
+/// The visible batches of one read of at most `max_bytes`, and the end of the read.
 fn read(replica: &Partition, offset: Offset, max_bytes: usize) -> Result<Option<(Offset, Batches)>, String> {
     let from = FetchFrom {
         offset,

@@ -1,21 +1,21 @@
-//! The history of transactions: their outcomes, and the records returned to a reader of committed records. Invariant:
-//! each record of a committed transaction appears once and in order, of an aborted one none, and one with an unknown
-//! outcome appears in all of its partitions or in none.
+//! The history of transactions: their outcomes, and the records returned to a reader of committed records.
+//! Invariant: each record of a committed transaction appears once and in order, no record of an aborted one
+//! appears, and a transaction with an unknown outcome appears in all of its partitions or in none.
 
 use std::collections::BTreeMap;
 
 /// The topic of all transactions.
 pub const LEDGER: &str = "ledger";
 
-/// A transaction: the producer, and the number of its transaction.
+/// The id of a transaction: producer, and number of the transaction.
 pub type Id = (u32, u64);
 
-/// The identity of a transaction's record, from its value.
+/// The identity of a transaction's record in its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Entry {
-    /// The transaction.
+    /// Id of the transaction.
     pub id: Id,
-    /// From 0 on, for each transaction and partition.
+    /// Record number from 0, per transaction and partition.
     pub number: u64,
 }
 
@@ -28,7 +28,7 @@ impl Entry {
         value
     }
 
-    /// Parses a value; `None` if it is not one of ours.
+    /// Parses a value; `None` if no simulated producer wrote it.
     fn of_value(value: &[u8], partition: i32) -> Option<Entry> {
         let text = std::str::from_utf8(value).ok()?;
         let mut parts = text.split(' ');
@@ -47,23 +47,23 @@ pub enum Fate {
     NotCommitted,
     /// A commit was requested, without an answer.
     Unknown,
-    /// The coordinator has confirmed it.
+    /// The coordinator has confirmed the commit.
     Committed,
 }
 
-/// A transaction.
+/// A transaction and its acknowledged records.
 #[derive(Clone, Debug, Hash)]
 pub struct Transaction {
-    /// Its outcome.
+    /// Outcome of the transaction.
     pub fate: Fate,
-    /// How many records were acknowledged, by partition.
+    /// Number of acknowledged records by partition.
     pub records: BTreeMap<i32, u64>,
 }
 
 /// The recorded events.
 #[derive(Debug, Default, Hash)]
 pub struct Ledger {
-    /// All transactions.
+    /// All transactions by id.
     pub transactions: BTreeMap<Id, Transaction>,
     /// The record read at each offset, by partition.
     read: BTreeMap<i32, BTreeMap<i64, Entry>>,
@@ -72,7 +72,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// A record was read. Returns a fault, if any.
+    /// Records a read record. Returns a violation, if any.
     pub fn read(&mut self, partition: i32, offset: i64, value: Option<&[u8]>) -> Option<String> {
         let Some(entry) = value.and_then(|value| Entry::of_value(value, partition)) else {
             return Some(format!("{LEDGER}-{partition}: the record read at offset {offset} was never sent"));
@@ -82,12 +82,12 @@ impl Ledger {
         Some(format!("{LEDGER}-{partition}: offset {offset} was read as {other:?}, then as {entry:?}"))
     }
 
-    /// How many transactions are known to be committed.
+    /// Number of transactions known to be committed.
     pub fn committed(&self) -> u64 {
         self.transactions.values().filter(|transaction| transaction.fate == Fate::Committed).count() as u64
     }
 
-    /// The faults; missing records count only if everything was read.
+    /// The violations. Missing records count only if everything was read.
     pub fn check(&self, all_is_read: bool) -> Vec<String> {
         let mut wrong = Vec::new();
         let mut found: BTreeMap<Id, BTreeMap<i32, u64>> = BTreeMap::new();
@@ -133,7 +133,8 @@ mod tests {
 
     const FATES: [Fate; 3] = [Fate::NotCommitted, Fate::Unknown, Fate::Committed];
 
-    /// One transaction with two records in partition 0 and one in partition 1, of which these were read.
+    /// The violations for one transaction with two records in partition 0 and one in partition 1, of which
+    /// these were read.
     fn wrong(fate: Fate, read: &[(i32, u64)]) -> Vec<String> {
         let transaction = Transaction { fate, records: BTreeMap::from([(0, 2), (1, 1)]) };
         let mut ledger =

@@ -1,9 +1,9 @@
 //! The deterministic simulation: three brokers, a controller and clients in one thread, from a seed.
 //!
-//! The product itself runs: brokers and controller are started as by `thalweg serve`, and the clients are those of
-//! `thalweg-client`. Only time, disk and network are replaced: clocks that the simulation advances, disks in memory
-//! that lose unsynced data at a power failure, a network that delays, holds and resets. The same seed always gives
-//! the same run, so what one run finds is found again.
+//! The product itself runs: brokers and controller are started as by `thalweg serve`, and the clients are
+//! those of `thalweg-client`. Only time, disk and network are replaced: clocks that the simulation advances,
+//! in-memory disks that lose unsynced data at a power failure, a network that delays, holds and resets. The
+//! same seed always gives the same run, so every finding is reproducible.
 //!
 //! [`run`] runs a seed; `cargo run --release -p thalweg-sim -- --seeds 0..1000` runs many.
 

@@ -1,7 +1,8 @@
-//! A simulated machine: its disk, its clocks, and the process that runs on it.
+//! A simulated machine: its disk, its clocks, and its process.
 //!
-//! A process has its own runtime with one thread and a paused clock, which the simulation advances tick by tick. So a
-//! process can be killed between two ticks with all its tasks, or be paused while time continues.
+//! A process has its own runtime with one thread and a paused clock, which the simulation advances tick by
+//! tick. A process can therefore be killed between two ticks with all its tasks, or be paused while time
+//! continues.
 
 use crate::network::{MachineId, Network};
 use parking_lot::Mutex;
@@ -21,12 +22,12 @@ use tokio::time::Instant;
 /// The start time of a simulation, in milliseconds since 1970.
 const BEGINS_MS: i64 = 1_800_000_000_000;
 
-/// How a process ended.
+/// The end of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// On request.
+    /// The process stopped on request.
     Stopped,
-    /// Failed, for this reason.
+    /// The process failed for this reason.
     Failed(String),
 }
 
@@ -37,16 +38,16 @@ struct Seen {
     ended: Option<Ended>,
 }
 
-/// A machine.
+/// A machine and its process, if one runs.
 pub struct SimMachine {
-    /// Its name in the network.
+    /// Name in the network.
     pub name: String,
-    /// Its disk.
+    /// Disk of the machine.
     pub disk: Arc<MemoryDisk>,
     id: MachineId,
     network: Network,
     clock: Clock,
-    /// How far the wall clock is off.
+    /// Offset of the wall clock from the true time.
     clock_off_ms: i64,
     process: Option<Process>,
     held_until_ms: u64,
@@ -54,14 +55,14 @@ pub struct SimMachine {
 
 struct Process {
     runtime: Runtime,
-    /// Both mean the same moment.
+    /// Start of the process by the runtime's clock and by simulated time.
     began: (Instant, u64),
     seen: Arc<Mutex<Seen>>,
     stop: Option<oneshot::Sender<()>>,
 }
 
 impl SimMachine {
-    /// A machine on which nothing runs, with an empty disk.
+    /// A machine without a process, with an empty disk.
     pub fn new(id: MachineId, name: &str, network: &Network) -> SimMachine {
         let clock = Clock::manual(BEGINS_MS);
         SimMachine {
@@ -76,7 +77,7 @@ impl SimMachine {
         }
     }
 
-    /// Whether a process runs.
+    /// True if a process runs.
     pub fn is_running(&self) -> bool {
         self.process.as_ref().is_some_and(|process| process.seen.lock().ended.is_none())
     }
@@ -86,12 +87,12 @@ impl SimMachine {
         self.process.as_ref()?.seen.lock().broker.clone()
     }
 
-    /// How the process ended, once it has.
+    /// The end of the process, once it has ended.
     pub fn ended(&self) -> Option<Ended> {
         self.process.as_ref()?.seen.lock().ended.clone()
     }
 
-    /// Starts a broker, or a controller, by the properties.
+    /// Starts a broker, a controller or both, by the properties.
     pub fn start_node(&mut self, now_ms: u64, properties: &ServerProperties) {
         let machine = Machine {
             clock: self.clock.clone(),
@@ -141,7 +142,7 @@ impl SimMachine {
         }
     }
 
-    /// Whether the process was asked to stop, and has not ended yet.
+    /// True if the process was asked to stop and has not ended yet.
     pub fn is_stopping(&self) -> bool {
         self.is_running() && self.process.as_ref().is_some_and(|process| process.stop.is_none())
     }
@@ -151,7 +152,7 @@ impl SimMachine {
         self.end(true);
     }
 
-    /// The machine loses power; `draw` decides which unsynced data survives.
+    /// Cuts the machine's power. `draw` decides which unsynced data survives.
     pub fn lose_power(&mut self, draw: Draw<'_>) {
         self.end(false);
         self.disk.lose_power(draw);
@@ -165,18 +166,18 @@ impl SimMachine {
 
     fn end(&mut self, has_power: bool) {
         let Some(process) = self.process.take() else { return };
-        // First, so that dropped tasks cannot reach disk or network.
+        // The disk and network end first, so that dropped tasks cannot reach them.
         self.disk.end_process();
         self.network.end_process(self.id, has_power);
         drop(process);
     }
 
-    /// Pauses the process until then, unnoticed.
+    /// Pauses the process until this time, without its knowledge.
     pub fn hold_until(&mut self, until_ms: u64) {
         self.held_until_ms = until_ms;
     }
 
-    /// Whether the process is paused.
+    /// True if the process is paused.
     pub fn is_held(&self, now_ms: u64) -> bool {
         now_ms < self.held_until_ms
     }
@@ -201,7 +202,7 @@ impl SimMachine {
         let was_held = std::mem::take(&mut self.held_until_ms) != 0;
         process.runtime.block_on(async {
             if was_held {
-                // All the elapsed time passes at once.
+                // The elapsed time passes in one step.
                 tokio::time::advance(target.saturating_duration_since(Instant::now())).await;
             }
             tokio::time::sleep_until(target).await;

@@ -1,4 +1,4 @@
-//! Runs seeds of the simulation, several at once, and prints those that found something.
+//! Runs seeds of the simulation, several at once, and prints seeds with violations.
 
 use clap::Parser;
 use parking_lot::Mutex;
@@ -9,9 +9,9 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use thalweg_sim::{FailedCall, MadeCall, Outcome, Plan, Trial, TrialOutcome, run_plan};
 
-/// Runs a cluster in simulation, once for each seed, and checks that no acknowledged record is lost, that groups of
-/// each protocol (classic, consumer, share, streams) keep their promises, and that the cluster recovers after the last
-/// fault. Exits with 1 if a seed fails a check.
+/// Runs a cluster in simulation, once for each seed, and checks that no acknowledged record is lost, that
+/// groups of each protocol (classic, consumer, share, streams) keep their promises, and that the cluster
+/// recovers after the last fault. Exits with 1 if a seed fails a check.
 #[derive(Parser)]
 #[command(name = "thalweg-sim", version)]
 struct Arguments {
@@ -27,13 +27,15 @@ struct Arguments {
     /// In place of a cluster, a single broker of which one log directory fills up.
     #[arg(long)]
     full_dir: bool,
-    /// In place of a cluster, a single broker whose disk fails one call: one run for every call of a seed's first run.
+    /// In place of a cluster, a single broker whose disk fails one call: one run for every call of a seed's
+    /// first run.
     #[arg(long)]
     failing_calls: bool,
     /// Of the calls that may fail, only every Nth.
     #[arg(long, default_value_t = 1, requires = "failing_calls")]
     every: usize,
-    /// Of the calls that may fail, only those of a kind and file whose name contains this, as "Rename log/" does.
+    /// Of the calls that may fail, only those of a kind and file whose name contains this, as "Rename log/"
+    /// does.
     #[arg(long, default_value = "", requires = "failing_calls")]
     class: String,
     /// Only the call of this number.
@@ -101,7 +103,7 @@ fn main() -> ExitCode {
     if found == 0 && restless == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Fails the calls to the disk, one in each run.
+/// Fails disk calls, one per run.
 fn fail_calls(arguments: &Arguments) -> ExitCode {
     let (mut runs, mut found) = (0, 0);
     let kinds: Mutex<BTreeMap<String, usize>> = Mutex::default();
@@ -154,7 +156,7 @@ fn fail_calls(arguments: &Arguments) -> ExitCode {
     if found == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Fills a log directory of a single broker, in one run for each seed.
+/// Fills a log directory of a single broker, in one run per seed.
 fn fill_dirs(arguments: &Arguments) -> ExitCode {
     let mut found = 0;
     for seed in arguments.seeds.clone() {
@@ -172,7 +174,7 @@ fn fill_dirs(arguments: &Arguments) -> ExitCode {
     if found == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// A violation without its numbers.
+/// A violation without its numbers, for grouping.
 fn kind_of(what: &str) -> String {
     what.chars().filter(|letter| !letter.is_ascii_digit()).take(90).collect::<String>().replace('\n', " ")
 }
@@ -237,7 +239,7 @@ fn print(outcome: &Outcome) {
     }
 }
 
-/// A closed output does not matter: the exit code has the result.
+/// Errors of a closed output are ignored: the exit code has the result.
 fn say(line: &str) {
     let _ = writeln!(std::io::stdout().lock(), "{line}");
 }

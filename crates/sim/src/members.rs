@@ -1,5 +1,5 @@
-//! Members of a consumer group: each reads its share and commits its position. Invariant: the new owner of a
-//! partition starts at the last acknowledged commit or later, never before it.
+//! Members of a consumer group: each reads its partitions and commits its position. Invariant: the new owner
+//! of a partition starts at the last acknowledged commit or later, never before it.
 
 use crate::chance::Chance;
 use crate::clients::{AGAIN, Clients};
@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use thalweg_client::{Cluster, Consumer, ConsumerConfig, ConsumerError, OffsetReset, Polled, TopicPartition};
 
-/// The shortest session that brokers allow.
+/// The shortest session timeout that brokers allow.
 const SESSION: Duration = Duration::from_secs(6);
 
 impl Clients {
-    /// Joins, reads and leaves repeatedly, as long as it is polled.
+    /// Joins, reads and leaves repeatedly, as long as the future is polled.
     pub(crate) async fn be_member(self, id: u32) {
         let mut chance = Chance::new(self.seed, 2000 + u64::from(id));
         loop {
@@ -24,8 +24,8 @@ impl Clients {
         }
     }
 
-    /// From joining to leaving. A commit with unknown outcome also ends it: as long as a member with this name and
-    /// generation exists, that commit may still arrive.
+    /// Runs from joining to leaving. A commit with unknown outcome also ends the membership: as long as a
+    /// member with this name and generation exists, the commit may still arrive.
     async fn be_member_once(
         &self,
         id: u32,
@@ -66,7 +66,7 @@ impl Clients {
         // A commit for partitions that now belong to another member must have been refused.
         self.check_positions(id, consumer, &before, "has committed");
         for (partition, position) in positions(consumer) {
-            // Another may have continued from there before this answer arrived.
+            // Another member may have continued from this position before this answer arrived.
             self.history.with(|known| {
                 let committed = known.committed.entry(partition).or_default();
                 *committed = position.max(*committed);

@@ -1,9 +1,9 @@
 //! The simulated network: machines, ports, connections, and their faults.
 //!
 //! Owns: every byte between two machines. Like TCP, a connection keeps its order; different connections have
-//! different delays. A cut in one direction holds data until it is healed, like TCP's retransmission; a process that
-//! ends resets its connections, and a machine without power is silent. Has no clock; [`Network::advance`] sets the
-//! time.
+//! different delays. A cut in one direction holds data until it is healed, like TCP's retransmission. A
+//! process that ends resets its connections, and a machine without power is silent. Has no clock;
+//! [`Network::advance`] sets the time.
 
 mod stream;
 
@@ -25,23 +25,23 @@ use stream::{Machine, Port};
 /// Maximum number of bytes in flight in one direction of a connection before the sender waits.
 const WINDOW_BYTES: usize = 128 * 1024;
 
-/// A machine of the network, by its place in the list of names.
+/// A machine of the network: its index in the list of names.
 pub type MachineId = usize;
 
 /// Delays of messages.
 #[derive(Clone, Copy, Debug)]
 pub struct Delays {
-    /// The minimum; one tick or more.
+    /// Minimum delay, at least one tick.
     pub least_ms: u64,
-    /// The usual maximum.
+    /// Usual maximum delay.
     pub usual_ms: u64,
-    /// One message in this many takes long.
+    /// One message in this many has a long delay.
     pub long_one_in: u32,
-    /// The maximum of those.
+    /// Maximum of the long delays.
     pub long_ms: u64,
 }
 
-/// The network that all machines share. Cheap to clone.
+/// The network shared by all machines. Cheap to clone.
 #[derive(Clone)]
 pub struct Network(Arc<Mutex<State>>);
 
@@ -51,12 +51,12 @@ struct State {
     delays: Delays,
     names: Vec<String>,
     has_power: Vec<bool>,
-    /// Directions that nothing passes.
+    /// Blocked directions.
     cuts: BTreeSet<(MachineId, MachineId)>,
     ports: BTreeMap<(MachineId, u16), Listener>,
     connections: BTreeMap<u64, Connection>,
     opened: u64,
-    /// When the first message of a direction arrives.
+    /// Arrival time of the first message of each direction.
     due: BTreeSet<(u64, u64, Side)>,
     history: DefaultHasher,
     delivered: u64,
@@ -92,7 +92,7 @@ struct Half {
     coming_bytes: usize,
     inbox: VecDeque<u8>,
     reader: Option<Waker>,
-    /// The other end's, when it waits for room here.
+    /// Waker of the other end, while it waits for room here.
     writer: Option<Waker>,
 }
 
@@ -103,7 +103,7 @@ enum Phase {
     /// No more data will arrive.
     Ended,
     Reset,
-    /// Its process has let it go, or has ended.
+    /// The process has dropped the end, or has ended.
     Gone,
 }
 
@@ -148,7 +148,7 @@ impl Connection {
 }
 
 impl Network {
-    /// A network of these machines, in which every delay follows from the seed.
+    /// A network of these machines. The seed determines every delay.
     pub fn new(seed: u64, names: &[&str], delays: Delays) -> Network {
         Network(Arc::new(Mutex::new(State {
             seed,
@@ -173,7 +173,7 @@ impl Network {
         BrokerNetwork::simulated(Arc::new(here), self.connector(machine))
     }
 
-    /// How a client on a machine connects.
+    /// Opens connections of a client on a machine.
     pub fn connector(&self, machine: MachineId) -> Connector {
         let network = self.clone();
         Connector::new(move |address: String| {
@@ -186,7 +186,7 @@ impl Network {
         })
     }
 
-    /// Delivers messages that are due.
+    /// Delivers due messages.
     pub fn advance(&self, now_ms: u64) {
         let mut wakers = Vec::new();
         {
@@ -208,7 +208,7 @@ impl Network {
         self.0.lock().cuts.insert((from, to));
     }
 
-    /// Removes all cuts; held messages arrive with a delay.
+    /// Removes all cuts. Held messages arrive with a delay.
     pub fn heal(&self) {
         let mut state = self.0.lock();
         state.cuts.clear();
@@ -229,7 +229,7 @@ impl Network {
         }
     }
 
-    /// Resets a connection, chosen by `draw` among those that are open.
+    /// Resets an open connection chosen by `draw`.
     pub fn reset_one(&self, draw: impl FnOnce(usize) -> usize) {
         let mut wakers = Vec::new();
         {
@@ -254,8 +254,8 @@ impl Network {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// The process on a machine ends: its ports close and its connections are reset. Without power the other side
-    /// hears nothing of that until the machine is up again and is sent something.
+    /// Ends the process on a machine: its ports close and its connections are reset. Without power, the other
+    /// side notices only when it sends data after the machine is up again.
     pub fn end_process(&self, machine: MachineId, has_power: bool) {
         let mut state = self.0.lock();
         state.has_power[machine] = has_power;
@@ -279,22 +279,22 @@ impl Network {
         }
     }
 
-    /// A machine has its power back.
+    /// Restores the power of a machine.
     pub fn power_on(&self, machine: MachineId) {
         self.0.lock().has_power[machine] = true;
     }
 
-    /// A hash of all deliveries so far: equal for two identical runs.
+    /// A hash of all deliveries so far, equal for identical runs.
     pub fn history(&self) -> u64 {
         self.0.lock().history.finish()
     }
 
-    /// How many messages were delivered.
+    /// Number of delivered messages.
     pub fn delivered(&self) -> u64 {
         self.0.lock().delivered
     }
 
-    /// Starts recording every message, as a line of text.
+    /// Starts recording every message as a line of text.
     pub fn keep_trace(&self) {
         self.0.lock().trace = Some(Vec::new());
     }
@@ -350,7 +350,7 @@ impl State {
         }
     }
 
-    /// The first message of a direction arrives, unless it is held.
+    /// Delivers the first message of a direction, unless it is held by a cut.
     fn arrive(&mut self, id: u64, to: Side, wakers: &mut Vec<Waker>) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let (from, machine) = (connection.machine(to.other()), connection.machine(to));
@@ -428,7 +428,7 @@ impl State {
                 wakers.extend(other.writer.take());
                 wakers.extend(connection.half(to).writer.take());
             }
-            // The receiver is gone.
+            // The receiver no longer exists.
             Message::Bytes(_) if matches!(half.phase, Phase::Gone) => {
                 self.send(id, to.other(), Message::Reset);
             }
@@ -448,7 +448,7 @@ impl State {
         }
     }
 
-    /// Removes a connection whose ends are both closed, without data in flight.
+    /// Removes a connection once both ends are closed and no data is in flight.
     fn forget_if_over(&mut self, id: u64) {
         let over = self.connections.get(&id).is_some_and(|connection| {
             let over = |half: &Half| half.phase == Phase::Gone && half.coming.is_empty();
@@ -465,7 +465,7 @@ fn address_of(machine: MachineId, port: u16) -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, last)), port)
 }
 
-/// A result, or a registered waker.
+/// The result, or a registered waker.
 fn or_wait<T>(ready: Option<T>, place: &mut Option<Waker>, waker: &Waker) -> Poll<T> {
     match ready {
         Some(value) => Poll::Ready(value),

@@ -1,5 +1,5 @@
-//! The operator of a simulated cluster: moves replicas and leaders, changes how many replicas must be in sync, and elects a
-//! leader where the controller must not.
+//! The operator of a simulated cluster: moves replicas and leaders, changes `min.insync.replicas`, and elects
+//! a leader where the controller must not.
 
 use crate::chance::Chance;
 use crate::history::TOPIC;
@@ -20,9 +20,9 @@ use thalweg_wire::request::{
 
 /// The operator's polling interval.
 const LOOK: Duration = Duration::from_millis(100);
-/// Kafka's kind of resource that a topic is.
+/// Kafka's resource type of topics.
 const OF_TOPIC: i8 = 2;
-/// Kafka's kind of election that allows a replica which is not in sync.
+/// Kafka's election type that allows replicas outside the in-sync set.
 const UNCLEAN: i8 = 1;
 
 /// An operator's task.
@@ -30,12 +30,12 @@ const UNCLEAN: i8 = 1;
 pub enum Task {
     /// Elects the preferred leaders.
     ElectPreferred,
-    /// A partition is to have these replicas, the preferred leader first.
+    /// Reassigns a partition to these replicas, the preferred leader first.
     Reassign(i32, Vec<i32>),
-    /// `min.insync.replicas` of the topic.
+    /// Sets `min.insync.replicas` of the topic.
     MinInsync(u8),
-    /// An unclean election in a partition of any topic. The replicas are put into this order first, because the first
-    /// live one is elected: a replica known to be empty is last.
+    /// An unclean election in a partition of any topic. First the replicas are put into this order, because
+    /// the first live replica is elected: a replica known to be empty is last.
     ElectUnclean(String, i32, Vec<i32>),
 }
 
@@ -67,7 +67,7 @@ pub struct Tasks(Arc<Mutex<Queue>>);
 #[derive(Default)]
 struct Queue {
     waiting: VecDeque<Task>,
-    /// Whether one is running.
+    /// True while a task is running.
     busy: bool,
 }
 
@@ -77,7 +77,7 @@ impl Tasks {
         self.0.lock().waiting.push_back(task);
     }
 
-    /// Whether no task is pending or running.
+    /// True if no task is pending or running.
     pub fn are_done(&self) -> bool {
         let queue = self.0.lock();
         queue.waiting.is_empty() && !queue.busy
@@ -90,7 +90,7 @@ impl Tasks {
         next
     }
 
-    /// Runs the tasks one at a time, as long as it is polled. Failed ones are not retried.
+    /// Runs the tasks one at a time, as long as the future is polled. Failed tasks are not retried.
     pub async fn work(self, connector: Connector, bootstrap: Vec<String>) {
         loop {
             tokio::time::sleep(LOOK).await;

@@ -1,19 +1,19 @@
-//! How a producer's transactions look. Owns: their size, place and outcome. Refuses: producing.
+//! The shape of a producer's transactions. Owns: size, partition and outcome. Refuses: producing.
 
 use crate::chance::Chance;
 
 /// The kind of a producer's transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pace {
-    /// Several batches in any partitions; one in four is aborted.
+    /// Several batches in any partitions; one transaction in four is aborted.
     Usual,
-    /// One batch in the first partition; two in three are aborted. A follower that was away for a second fetches many of
-    /// them at once, of which some overlap and others do not.
+    /// One batch in the first partition; two transactions in three are aborted. A follower that was away for
+    /// a second fetches many of them at once, some of them overlapping.
     Hasty,
 }
 
 impl Pace {
-    /// How many batches a transaction has.
+    /// Number of batches of a transaction.
     pub(crate) fn batches(self, chance: &mut Chance) -> u64 {
         match self {
             Pace::Usual => chance.between(1, 4),
@@ -29,7 +29,7 @@ impl Pace {
         }
     }
 
-    /// Whether a transaction is committed.
+    /// True if a transaction is committed.
     pub(crate) fn commits(self, chance: &mut Chance) -> bool {
         match self {
             Pace::Usual => !chance.one_in(4),

@@ -1,4 +1,5 @@
-//! Detects panics of a simulation's thread: a runtime catches the panic of a task, but it must not go unnoticed.
+//! Detects panics of a simulation's thread: a runtime catches the panic of a task, which must not go
+//! unnoticed.
 
 use std::cell::RefCell;
 use std::sync::Once;
@@ -7,7 +8,7 @@ thread_local! {
     static PANICS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Starts recording panics, in all threads that call this.
+/// Starts recording panics in all threads that call this function.
 pub fn watch() {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -20,7 +21,7 @@ pub fn watch() {
     PANICS.with_borrow_mut(Vec::clear);
 }
 
-/// Whether a panic was recorded in this thread.
+/// True if a panic was recorded in this thread.
 pub fn happened() -> bool {
     PANICS.with_borrow(|panics| !panics.is_empty())
 }

@@ -1,4 +1,4 @@
-//! The plan of a run: its size, its network, its kinds of faults, all derived from the seed.
+//! The plan of a run: its size, its network and its kinds of faults, all derived from the seed.
 
 use crate::chance::Chance;
 use crate::history::TOPIC;
@@ -6,18 +6,19 @@ use crate::ledger::LEDGER;
 use crate::network::Delays;
 use crate::streams_topology::Shape;
 
-/// Length of a simulation step. No message is faster, so events on two machines within a step are independent.
+/// Length of a simulation step. No message is faster, so events on two machines within a step are
+/// independent.
 pub const TICK_MS: u64 = 4;
 
-/// The kinds of faults. Not every run has all of them: a rare order of two kinds is found sooner if others do not
-/// interfere.
+/// The kinds of faults. A run may lack some of them: a rare order of two kinds is found sooner if other
+/// faults do not interfere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Connections are reset.
     Resets,
-    /// Nothing passes between a machine and others, in both directions or in one.
+    /// Traffic between a machine and other machines is blocked, in one or both directions.
     Cuts,
-    /// Processes are killed and started again.
+    /// Processes are killed and restarted.
     Kills,
     /// Brokers are stopped cleanly and restarted.
     Stops,
@@ -39,12 +40,13 @@ pub enum Kind {
     HeldController,
     /// A log directory fills up, and has room again later.
     FullDisks,
-    /// The transaction coordinator stops, and the next one soon after; the third is cut off from both meanwhile, in sync.
+    /// The transaction coordinator stops, and the next one soon after. Meanwhile the third broker is cut off
+    /// from both, but still in sync.
     Successions,
 }
 
 impl Kind {
-    /// The kinds that every run chooses from.
+    /// The kinds from which every run chooses.
     pub const USUAL: [Kind; 9] = [
         Kind::Resets,
         Kind::Cuts,
@@ -56,61 +58,62 @@ impl Kind {
         Kind::SlowDisks,
         Kind::Operator,
     ];
-    /// Kinds added in half of the runs. They use separate random numbers, so that other runs do not change.
+    /// Kinds added in half of the runs, with separate random numbers, so that the other runs stay the same.
     pub const OF_LOST_REPLICAS: [Kind; 3] = [Kind::Replacements, Kind::Blackouts, Kind::HeldController];
 }
 
 /// The plan of a run.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Partitions of the topic, three replicas each.
+    /// Partition count of the topic, with three replicas each.
     pub partitions: i32,
-    /// Producers.
+    /// Number of producers.
     pub producers: u32,
-    /// Consumers.
+    /// Number of consumers.
     pub consumers: u32,
-    /// Members of a group, by the classic protocol.
+    /// Members of a group of the classic protocol.
     pub members: u32,
-    /// Members of a group by the consumer protocol. Half of the runs have none, so that these runs do not change.
+    /// Members of a group of the consumer protocol; none in half of the runs, which thereby stay the same.
     pub consumer_members: u32,
-    /// Members of a share group. Half of the runs have none, so that these runs do not change.
+    /// Members of a share group; none in half of the runs, which thereby stay the same.
     pub share_members: u32,
-    /// Members of a streams group. Half of the runs have none, so that these runs do not change.
+    /// Members of a streams group; none in half of the runs, which thereby stay the same.
     pub streams_members: u32,
-    /// Partitions of the streams group's repartition topic, or 0 for as many as the topic has.
+    /// Partition count of the streams group's repartition topic; 0 for the partition count of the topic.
     pub repartitions: i32,
-    /// Whether members of both protocols are in the same group.
+    /// True if members of both protocols are in the same group.
     pub mixes: bool,
-    /// Producers of transactions, to their own topic. Most runs have none, so that these runs do not change.
+    /// Producers of transactions to their own topic; none in most runs, which thereby stay the same.
     pub transactional: u32,
-    /// More of them, with short transactions that are often aborted, so that a follower that catches up fetches several in
-    /// one answer. Most runs have none, so that these runs do not change.
+    /// Further producers of short transactions that are often aborted, so that a follower that catches up
+    /// fetches several in one answer; none in most runs, which thereby stay the same.
     pub crowd: u32,
-    /// Replicas of each partition of that topic.
+    /// Replicas of each partition of the transactions' topic.
     pub ledger_replicas: i16,
     /// Delays of messages.
     pub delays: Delays,
     /// Duration of the faults.
     pub faults_ms: u64,
-    /// The longest time between two faults.
+    /// Maximum time between two faults.
     pub pause_ms_max: u64,
-    /// The kinds of faults.
+    /// Kinds of faults.
     pub kinds: Vec<Kind>,
-    /// Whether every record is synced before it is acknowledged: power may fail anywhere and at any time then.
+    /// True if every record is synced before it is acknowledged, so that power may fail anywhere and at any
+    /// time.
     pub flushes: bool,
-    /// Whether the cluster keeps eligible leader replicas.
+    /// True if the cluster keeps eligible leader replicas.
     pub elr: bool,
-    /// Whether the controller moves leaders back to where they are preferred.
+    /// True if the controller moves leadership back to the preferred leaders.
     pub rebalances: bool,
     /// `internal.segment.bytes` of the topic.
     pub segment_bytes: u32,
-    /// How many log directories each broker has.
+    /// Number of log directories per broker.
     pub dirs: usize,
-    /// Whether there is a topic whose partitions have one replica each.
+    /// True if there is a topic whose partitions have one replica each.
     pub has_lone_topic: bool,
-    /// Whether every message is kept, to compare two runs.
+    /// True if every message is recorded, to compare two runs.
     pub keeps_trace: bool,
-    /// Whether syncs do nothing: a broken machine, which the check must find.
+    /// True if syncs do nothing: a broken machine, which the check must detect.
     pub syncs_lie: bool,
 }
 
@@ -128,7 +131,7 @@ impl Plan {
         let mut losses = Chance::new(seed, 4);
         let elr = losses.one_in(2);
         if losses.one_in(2) {
-            // With fewer others they coincide more often.
+            // With fewer other kinds, these kinds coincide more often.
             kinds.truncate(usize::try_from(losses.below(9)).unwrap_or(0));
             let draws = losses.between(1, 4);
             kinds.extend((0..draws).map(|_| *losses.pick(&Kind::OF_LOST_REPLICAS)));
@@ -172,12 +175,12 @@ impl Plan {
             keeps_trace: false,
             syncs_lie: false,
         };
-        // No seed that found something has this remainder.
+        // No seed with a known finding has this remainder.
         if seed % 16 == 13 { plan.of_successions() } else { plan }
     }
 
-    /// The same with one transaction coordinator after the other. The partitions of transactions have one replica, so that
-    /// their records are there where the coordinator's may be lost.
+    /// The same plan with one transaction coordinator after the other. The transactions' topic has one
+    /// replica, so that its records are kept even if the coordinator's records are lost.
     #[must_use]
     pub fn of_successions(self) -> Plan {
         Plan {
@@ -197,8 +200,8 @@ impl Plan {
         }
     }
 
-    /// The plan of a seed in which disks fill up: alone in half of the runs, which then check that writing goes on, or with a
-    /// few other faults.
+    /// The plan of a seed with full disks: as the only kind of fault in half of the runs, which then check
+    /// that writes continue, or with a few other kinds.
     pub fn with_full_disks(seed: u64) -> Plan {
         let mut chance = Chance::new(seed, 8);
         let mut kinds = vec![Kind::FullDisks];
@@ -219,7 +222,7 @@ impl Plan {
         }
     }
 
-    /// The log directories of each broker.
+    /// Paths of the log directories of each broker.
     pub fn dirs(&self) -> Vec<String> {
         match self.dirs {
             1 => vec!["/data".to_owned()],
@@ -227,7 +230,7 @@ impl Plan {
         }
     }
 
-    /// Whether members of both protocols are in one group.
+    /// True if members of both protocols are in one group.
     pub fn is_mixed(&self) -> bool {
         self.mixes && self.members > 0
     }
@@ -237,12 +240,12 @@ impl Plan {
         Shape { partitions: self.partitions, repartitions: self.repartitions }
     }
 
-    /// The topics of all clients, without those that the streams group has created.
+    /// The topics of all clients, without internal topics of the streams group.
     pub fn topics(&self) -> impl Iterator<Item = &'static str> {
         [TOPIC].into_iter().chain(self.has_transactions().then_some(LEDGER))
     }
 
-    /// Whether there are producers of transactions.
+    /// True if there are producers of transactions.
     pub fn has_transactions(&self) -> bool {
         self.transactional + self.crowd > 0
     }

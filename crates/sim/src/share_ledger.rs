@@ -1,26 +1,27 @@
-//! The history of a share group: what its members acquired, and what became of it. Invariants: two members never have the
-//! same record at once; nothing is delivered again once it was accepted or rejected and that was acknowledged; a lock is
-//! not taken away before its time; in the end every record is settled, and none is given up without enough deliveries.
+//! The history of a share group: acquired records and their outcomes. Invariants: two members never have the
+//! same record at once; a record whose acceptance or rejection was acknowledged is not delivered again; a
+//! lock is not taken away before its time; in the end every record is settled, and none is given up without
+//! enough deliveries.
 //!
-//! A delivery alone proves little, because a broker that was deposed without being told gives out what it has in memory.
-//! An acknowledged change proves it all, if the epoch of the leader has not changed and the lock has not ended: it was
-//! written under that epoch, so the member has had the record from the answer that brought it to the request that changed
-//! it. Otherwise the change may be of a record behind the group's start, which is acknowledged without more ado. When the
-//! group's offset is set, a leader that still has sessions of members learns of it by its next write: until one is
-//! acknowledged, nothing is proved.
+//! A delivery alone proves little, because a deposed broker that does not know of its successor delivers from
+//! memory. An acknowledged change proves ownership if the leader epoch has not changed and the lock has not
+//! expired: the change was written under that epoch, so the member has had the record from the answer that
+//! delivered it to the request that changed it. Otherwise the change may be of a record before the group's
+//! start offset, which is acknowledged without a check. If the group's offset is set, a leader that still has
+//! sessions of members learns of it by its next write: until a write is acknowledged, no change is proof.
 
 use std::collections::BTreeMap;
 use tokio::time::Instant;
 
 /// `group.share.delivery.count.limit` of the brokers.
 pub(crate) const DELIVERIES_MAX: i16 = 10;
-/// How many violations of one kind are worth reporting.
+/// Maximum number of reported violations of one kind.
 const REPORTED_MAX: usize = 3;
 
-/// A session of a member: the member, which of its lives, and which of its sessions.
+/// A session of a member: member, life, and number of the session.
 pub(crate) type Holder = (u32, u32, u64);
 
-/// What a member says of records.
+/// A member's verdict on records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Verdict {
     Accept,
@@ -29,7 +30,7 @@ pub(crate) enum Verdict {
 }
 
 impl Verdict {
-    /// Kafka's type of acknowledgements.
+    /// Kafka's type code of the acknowledgement.
     pub(crate) fn code(self) -> i8 {
         match self {
             Verdict::Accept => 1,
@@ -46,11 +47,11 @@ impl Verdict {
 /// The outcome of a request to settle records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Settled {
-    /// It is acknowledged.
+    /// The request is acknowledged.
     Acknowledged,
     /// The member did not have the records.
     NotAcquired,
-    /// It was not taken at all.
+    /// The request was not accepted.
     NotTaken,
     /// Unknown: no answer, or an error of the coordinator.
     Unknown,
@@ -62,11 +63,12 @@ pub(crate) struct Held {
     pub(crate) partition: i32,
     pub(crate) first: i64,
     pub(crate) last: i64,
-    /// When the answer arrived that brought them.
+    /// Arrival time of the answer with the records.
     pub(crate) received: Instant,
-    /// Until then no other member may have them: the lock was taken after the request was sent.
+    /// Time until which no other member may have the records: the lock was acquired after the request was
+    /// sent.
     pub(crate) locked_until: Instant,
-    /// The newest epoch of the partition's leader that any broker knew when the request was sent.
+    /// The newest leader epoch known to any broker when the request was sent.
     pub(crate) leader_epoch: i32,
 }
 
@@ -81,28 +83,28 @@ struct Claim {
 
 #[derive(Debug, Default)]
 struct Record {
-    /// The highest delivery count that was seen.
+    /// The highest delivery count in any answer.
     deliveries: i16,
-    /// How many answers had been lost by then.
+    /// Number of lost answers at that time.
     lost: u64,
     claims: Vec<Claim>,
-    /// Requests to settle it that may have been written.
+    /// Number of requests to settle the record that may have been written.
     finals: u32,
 }
 
 #[derive(Debug, Default)]
 struct Partition {
-    /// The group begins here.
+    /// Start offset of the group.
     start: i64,
-    /// The group's offset was set, and nothing has been written since.
+    /// True if the group's offset was set, and no write has been acknowledged since.
     is_outdated: bool,
-    /// When something was written.
+    /// Time of the first acknowledged write since then.
     fresh_from: Option<Instant>,
     records: BTreeMap<i64, Record>,
-    /// Fetches without an answer: each may have delivered something.
+    /// Fetches without an answer, each of which may have delivered records.
     lost: u64,
     leader_epoch: i32,
-    /// Everything up to here is settled, as the group's coordinator describes it.
+    /// Offset up to which the coordinator describes all records as settled.
     described: i64,
     acknowledged: u64,
 }
@@ -114,7 +116,7 @@ pub(crate) struct ShareLedger {
 }
 
 impl Partition {
-    /// Whether the leader knew where the group begins when this answer arrived.
+    /// True if the leader knew the group's start offset when this answer arrived.
     fn is_fresh(&self, received: Instant) -> bool {
         !self.is_outdated && self.fresh_from.is_none_or(|from| received > from)
     }
@@ -125,40 +127,40 @@ impl ShareLedger {
         self.partitions.entry(partition).or_default()
     }
 
-    /// Some broker knows this epoch of the leader.
+    /// Records a leader epoch known to some broker.
     pub(crate) fn knows_epoch(&mut self, partition: i32, leader_epoch: i32) {
         let known = &mut self.partition(partition).leader_epoch;
         *known = leader_epoch.max(*known);
     }
 
-    /// The newest epoch of the leader.
+    /// The newest leader epoch.
     pub(crate) fn leader_epoch(&mut self, partition: i32) -> i32 {
         self.partition(partition).leader_epoch
     }
 
-    /// A fetch had no answer.
+    /// Records a fetch without an answer.
     pub(crate) fn lost_answer(&mut self, partition: i32) {
         self.partition(partition).lost += 1;
     }
 
-    /// The group begins at `start` again: its offset was set while it had no members.
+    /// Resets the group to `start`: its offset was set while it had no members.
     pub(crate) fn begin_again(&mut self, partition: i32, start: i64) {
         let known = self.partition(partition);
         let Partition { leader_epoch, acknowledged, .. } = *known;
         *known = Partition { start, is_outdated: true, leader_epoch, acknowledged, ..Partition::default() };
     }
 
-    /// The coordinator describes everything up to here as settled.
+    /// Records that the coordinator describes all records up to here as settled.
     pub(crate) fn describes(&mut self, partition: i32, settled: i64) {
         self.partition(partition).described = settled;
     }
 
-    /// Up to where everything is settled.
+    /// The offset up to which all records are settled.
     pub(crate) fn described(&self, partition: i32) -> i64 {
         self.partitions.get(&partition).map_or(0, |known| known.described)
     }
 
-    /// A member has acquired records, `count` being how often they were delivered.
+    /// Records an acquisition; `count` is the delivery count.
     pub(crate) fn acquired(&mut self, holder: Holder, held: Held, count: i16) -> Option<String> {
         let Held { partition, first, last, .. } = held;
         tracing::debug!(?holder, partition, first, last, count, "Acquired");
@@ -172,7 +174,7 @@ impl ShareLedger {
             .then(|| format!("partition {partition}: {first} to {last} were delivered {count} times"))
     }
 
-    /// A member is about to say something of records.
+    /// Records that a member is about to send a verdict on records.
     pub(crate) fn settles(&mut self, held: &Held, verdict: Verdict) {
         let known = self.partition(held.partition);
         for offset in held.first.max(known.start)..=held.last {
@@ -180,7 +182,7 @@ impl ShareLedger {
         }
     }
 
-    /// What came of a request that settles records, which was sent at `sent`.
+    /// Records the outcome of a request to settle records that was sent at `sent`.
     pub(crate) fn settled(
         &mut self,
         holder: Holder,
@@ -254,7 +256,7 @@ impl ShareLedger {
         told.take(REPORTED_MAX).collect()
     }
 
-    /// How many records were settled or released, with an answer.
+    /// Number of records that were settled or released with an answer.
     pub(crate) fn acknowledged(&self) -> u64 {
         self.partitions.values().map(|known| known.acknowledged).sum()
     }
@@ -272,7 +274,7 @@ impl std::hash::Hash for ShareLedger {
     }
 }
 
-/// Why two acknowledged changes of one record cannot both be right.
+/// Why two acknowledged changes of one record contradict each other.
 fn conflict(one: &Claim, other: &Claim) -> Option<String> {
     let (first, second) = if one.to <= other.to { (one, other) } else { (other, one) };
     if second.from < first.to {
@@ -300,7 +302,7 @@ mod tests {
         Held { partition: 0, first: 5, last: 5, received, locked_until: received + LOCK, leader_epoch: 0 }
     }
 
-    /// A member got a record and settled it with an answer; the times are in milliseconds.
+    /// A member gets a record and settles it with an answer. Times are in milliseconds.
     fn settles(
         ledger: &mut ShareLedger,
         began: Instant,
@@ -328,7 +330,7 @@ mod tests {
             for newer in [0, 1] {
                 let mut ledger = ShareLedger::default();
                 assert_eq!(settles(&mut ledger, began, A, first, verdict), [""; 0]);
-                // Another leader acknowledges what is behind the start.
+                // Another leader acknowledges changes before the start offset.
                 ledger.knows_epoch(0, newer);
                 let wrong = settles(&mut ledger, began, B, second, Verdict::Accept);
                 assert_eq!(!wrong.is_empty(), is_wrong && newer == 0, "{second:?} {verdict:?}: {wrong:?}");

@@ -1,8 +1,8 @@
-//! Members of a share group (KIP-932), which speak the protocol themselves: they acquire records, accept, release and reject
-//! them, forget some, and die. What they must never see is in `share_ledger`.
+//! Members of a share group (KIP-932), implemented without the client: they acquire records, accept, release
+//! and reject them, forget some, and die. `share_ledger` has the invariants.
 //!
-//! An administrator lets all members leave from time to time, and sets the group's offsets: from there on everything is
-//! delivered again.
+//! From time to time, an administrator makes all members leave and sets the group's offsets, from which all
+//! records are delivered again.
 
 use crate::chance::Chance;
 use crate::clients::{AGAIN, Clients};
@@ -27,34 +27,34 @@ use thalweg_wire::request::{
 use thalweg_wire::{ErrorCode, Records, Uuid};
 use tokio::time::Instant;
 
-/// The group.
+/// Group id.
 pub(crate) const QUEUE: &str = "queue";
 /// `group.share.session.timeout.ms` of the brokers.
 pub(crate) const SESSION: Duration = Duration::from_secs(6);
 /// `group.share.record.lock.duration.ms` of the brokers.
 pub(crate) const LOCK: Duration = Duration::from_secs(3);
-/// The interval of heartbeats.
+/// Heartbeat interval.
 const BEAT: Duration = Duration::from_millis(500);
-/// The longest wait of a fetch.
+/// Maximum wait of a fetch.
 const WAIT_MS_MAX: u64 = 400;
-/// A request whose answer was lost has taken effect by then, or never will.
+/// Time after which a request with a lost answer has taken effect or never will.
 const OVER: Duration = Duration::from_secs(15);
 const LEAVES: i32 = -1;
 
-/// A member is no longer one: it begins again.
+/// The member is no longer in the group: it starts again.
 struct Lost;
 
 /// The outcome of a request to set the group's offsets.
 enum Setting {
     Done,
     Refused,
-    /// Nobody has joined yet, as far as was written.
+    /// No acknowledged member yet.
     NoGroup,
-    /// There was no answer, or some partitions failed. It may still arrive.
+    /// No answer, or some partitions failed. The request may still arrive.
     Unknown,
 }
 
-/// A session with a leader. It is over with its connection.
+/// A session with a leader, which ends with its connection.
 struct Session {
     number: u64,
     connection: Connection,
@@ -64,7 +64,7 @@ struct Session {
 }
 
 impl Session {
-    /// Holds records. Those that it held before, and whose lock has ended unnoticed, are held again.
+    /// Adds acquired records, which replace records whose lock has expired unnoticed.
     fn hold(&mut self, held: Held) {
         let before = std::mem::take(&mut self.held);
         for old in before {
@@ -83,13 +83,13 @@ impl Session {
     }
 }
 
-/// Something said of records in a request.
+/// The verdict on records in a request.
 struct Said {
     held: Held,
     verdict: Verdict,
 }
 
-/// One life of a member.
+/// The life of a member.
 struct Member<'a> {
     clients: &'a Clients,
     cluster: Cluster,
@@ -98,20 +98,22 @@ struct Member<'a> {
     epoch: i32,
     topic: Uuid,
     assigned: BTreeSet<i32>,
-    /// Whether the next heartbeat says everything, and so gets the assignment: an answer with it may have been lost.
+    /// True if the next heartbeat has all fields, which requests the assignment: an answer with it may have
+    /// been lost.
     is_full: bool,
     next_beat: Instant,
     next_look: Instant,
     sessions: BTreeMap<i32, Session>,
-    /// How many sessions there were.
+    /// Number of sessions so far.
     count: u64,
 }
 
 impl Clients {
-    /// Joins, consumes and leaves repeatedly, as long as it is polled.
+    /// Joins, consumes and leaves repeatedly, as long as the future is polled.
     pub(crate) async fn be_share_member(self, id: u32) {
         let mut chance = Chance::new(self.seed, 6000 + u64::from(id));
-        // One that has stopped without a word keeps its connections, and its records as long as their locks last.
+        // A member that stopped without leaving keeps its connections, and its records until their locks
+        // expire.
         let mut silent = None;
         for life in 0.. {
             while self.attendance.is_closed.load(Ordering::SeqCst) {
@@ -138,8 +140,8 @@ impl Clients {
                     biased;
                     ended = &mut living => ended,
                     () = self.ends() => {
-                        // A leader with such a session learns by its next write that the group was set to another
-                        // offset, as in Kafka: in the end there may be none.
+                        // A leader with such a session learns only by its next write that the group's offset
+                        // was set, as in Kafka. In the end there may be no further write.
                         drop(silent.take());
                         living.await
                     }
@@ -180,7 +182,7 @@ impl Clients {
     async fn describe_queue(&self) {
         let admin = Admin::new(self.cluster("share-administrator").await);
         let admin = admin.with_timeout(Duration::from_secs(3));
-        // The start offset that is written stays before the last records that were settled; the lag counts them.
+        // The written start offset may stay before the last settled records; the lag includes them.
         let ends: BTreeMap<i32, i64> =
             (0..self.partitions).map(|partition| (partition, self.end_of(partition))).collect();
         let Ok(described) = admin.list_share_group_offsets(QUEUE).await else { return };
@@ -192,7 +194,7 @@ impl Clients {
         }
     }
 
-    /// The end of what was read of a partition.
+    /// The end of the records read from a partition.
     fn end_of(&self, partition: i32) -> i64 {
         self.history.with(|known| {
             let last = known.read.get(&partition).and_then(|read| read.last_key_value());
@@ -200,7 +202,7 @@ impl Clients {
         })
     }
 
-    /// Waits until the group has no members, and lets it begin elsewhere.
+    /// Waits until the group has no members, and sets its offsets.
     async fn begin_queue_again(&self, chance: &mut Chance) {
         self.attendance.is_closed.store(true, Ordering::SeqCst);
         while self.attendance.present.load(Ordering::SeqCst) > 0 {
@@ -313,7 +315,7 @@ impl Member<'_> {
             ErrorCode::FencedMemberEpoch
             | ErrorCode::UnknownMemberId
             | ErrorCode::GroupIdNotFound
-            // A broker that is starting does not know `share.version` yet.
+            // A starting broker does not know `share.version` yet.
             | ErrorCode::UnsupportedVersion => return Err(Lost),
             code => {
                 self.violation(&format!("a heartbeat got {code:?}: {:?}", answer.error_message));
@@ -364,13 +366,13 @@ impl Member<'_> {
         self.cluster.metadata().leader(TOPIC, partition)
     }
 
-    /// The leaders of assigned partitions, and of those of before.
+    /// The leaders of the assigned partitions, and leaders with a session.
     fn leaders(&self) -> BTreeSet<i32> {
         let leaders = self.assigned.iter().filter_map(|&partition| self.leader_of(partition));
         leaders.chain(self.sessions.keys().copied()).collect()
     }
 
-    /// One request to a leader, and what follows from it.
+    /// Sends one request to a leader, and handles the answer.
     async fn consume(&mut self, leader: i32, chance: &mut Chance) {
         let mut session = match self.sessions.remove(&leader) {
             Some(session) => session,
@@ -401,7 +403,7 @@ impl Member<'_> {
         }
     }
 
-    /// What becomes of held records: some are kept for a while, and some forgotten.
+    /// Decides on the held records: some are kept for a while, and some forgotten.
     fn decide(&self, session: &mut Session, chance: &mut Chance) -> Vec<Said> {
         let is_ending = self.clients.ending.load(Ordering::SeqCst);
         let (mut said, mut kept) = (Vec::new(), Vec::new());
@@ -416,7 +418,7 @@ impl Member<'_> {
                     continue;
                 }
             };
-            // A part of it now, and the rest later.
+            // A part of the records now, and the rest later.
             let len = u64::try_from(held.last - held.first + 1).unwrap_or(1);
             let some = i64::try_from(chance.between(1, len)).unwrap_or(1);
             let last = if chance.one_in(2) { held.last } else { held.first + some - 1 };
@@ -426,12 +428,12 @@ impl Member<'_> {
             }
         }
         session.held = kept;
-        // A request names offsets in their order.
+        // A request lists offsets in order.
         said.sort_by_key(|said: &Said| (said.held.partition, said.held.first));
         said
     }
 
-    /// Settles records alone. Returns whether the session goes on.
+    /// Sends acknowledgements without fetching. Returns true if the session continues.
     async fn acknowledge(&mut self, session: &mut Session, holder: Holder, said: Vec<Said>) -> bool {
         let partitions: BTreeSet<i32> = said.iter().map(|said| said.held.partition).collect();
         let partitions = partitions.into_iter().map(|partition_index| {
@@ -468,7 +470,7 @@ impl Member<'_> {
         true
     }
 
-    /// Acquires records, with what is said of others. Returns whether the session goes on.
+    /// Fetches records, with acknowledgements of others. Returns true if the session continues.
     async fn fetch(
         &mut self,
         leader: i32,
@@ -538,7 +540,7 @@ impl Member<'_> {
             max_wait_ms: number(chance, WAIT_MS_MAX),
             min_bytes: 1,
             max_bytes: number(chance, 40_000),
-            // Everything is to be settled soon then.
+            // In the end, all records have to be settled soon.
             max_records: if is_ending { 500 } else { number(chance, 60) },
             batch_size: number(chance, 30),
             share_acquire_mode: i8::from(chance.one_in(3)),
@@ -548,7 +550,7 @@ impl Member<'_> {
         }
     }
 
-    /// Whether the request as a whole was taken. Otherwise the session is over.
+    /// True if the whole request was accepted. Otherwise the session is over.
     fn is_taken(&self, code: i16) -> bool {
         match ErrorCode::from_i16(code).unwrap_or(ErrorCode::UnknownServerError) {
             ErrorCode::None => true,
@@ -567,8 +569,8 @@ impl Member<'_> {
     }
 
     fn all(&self, holder: Holder, said: &[Said], sent: Instant, outcome: Settled) {
-        // All acknowledgements of a partition take effect, or none: one that comes too late, or that a leader gave out
-        // before it knew of the group's new offset, takes the others with it.
+        // All acknowledgements of a partition take effect, or none: a late one, or one of a leader that does
+        // not know the group's new offset, makes the rest fail.
         let locked_until = said.iter().map(|said| said.held.locked_until).min();
         let leader_epoch = said.iter().map(|said| said.held.leader_epoch).min();
         let received = said.iter().map(|said| said.held.received).min();
@@ -587,7 +589,7 @@ impl Member<'_> {
         }
     }
 
-    /// What came of the acknowledgements of each partition.
+    /// Handles the results of the acknowledgements of each partition.
     fn learn(&self, holder: Holder, said: &[Said], sent: Instant, codes: &BTreeMap<i32, i16>) {
         for one in said.chunk_by(|one, next| one.held.partition == next.held.partition) {
             let partition = one[0].held.partition;
@@ -595,7 +597,8 @@ impl Member<'_> {
             let outcome = match code {
                 Some(ErrorCode::None) => Settled::Acknowledged,
                 Some(ErrorCode::InvalidRecordState | ErrorCode::InvalidRequest) => Settled::NotAcquired,
-                // The leader is another one, or the state is being written by another, or not at all.
+                // Another leader was elected, another leader writes the state, or the state cannot be
+                // written.
                 Some(
                     ErrorCode::NotLeaderOrFollower
                     | ErrorCode::FencedLeaderEpoch
@@ -612,7 +615,7 @@ impl Member<'_> {
         }
     }
 
-    /// Takes what was acquired of a partition.
+    /// Handles the acquired records of a partition.
     fn take(
         &mut self,
         session: &mut Session,
@@ -668,7 +671,7 @@ impl Member<'_> {
     }
 }
 
-/// The offsets of the records in a batch of batches.
+/// The offsets of the records in consecutive batches.
 fn offsets(bytes: &[u8]) -> Result<BTreeSet<i64>, String> {
     let mut found = BTreeSet::new();
     let mut buffer = DecompressBuffer::default();

@@ -41,7 +41,7 @@ use thalweg_wire::request::{
 
 /// The machine of the controller.
 pub const CONTROLLER: MachineId = 0;
-/// How many brokers there are: machines 1 to 3.
+/// Number of brokers: machines 1 to 3.
 pub const BROKERS: usize = 3;
 /// The machine of all clients.
 const CLIENTS: MachineId = 4;
@@ -49,52 +49,52 @@ const CLIENTS: MachineId = 4;
 const LONE_TOPIC: &str = "lone";
 const NAMES: [&str; 5] = ["controller", "b1", "b2", "b3", "clients"];
 
-/// The cluster must recover within this time after the last fault.
+/// Time limit for the cluster's recovery after the last fault.
 const QUIET_WITHIN_MS: u64 = 90_000;
-/// How long a failed process stays down.
+/// Time until a failed process is restarted.
 const DOWN_MS: u64 = 1_000;
 
 /// The outcome of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// The seed.
+    /// Seed of the run.
     pub seed: u64,
-    /// A hash of the history: the same for the same seed.
+    /// A hash of the history, equal for equal seeds.
     pub digest: u64,
     /// Violations of invariants.
     pub violations: Vec<String>,
-    /// The reason why the cluster was not at rest in time after the last fault, if any: this is no data loss, and
-    /// replicas are not compared then.
+    /// Why the cluster was not at rest in time after the last fault, which is no data loss. Replicas are not
+    /// compared then.
     pub unrest: Option<String>,
-    /// How many records were acknowledged.
+    /// Number of acknowledged records.
     pub acknowledged: u64,
-    /// How many records were read.
+    /// Number of read records.
     pub read: u64,
-    /// How many transactions were committed.
+    /// Number of committed transactions.
     pub committed: u64,
-    /// How many records members of the share group settled or released, with an answer.
+    /// Number of records that members of the share group settled or released with an answer.
     pub settled: u64,
-    /// How many commits of tasks were acknowledged to members of the streams group.
+    /// Number of commits acknowledged to members of the streams group.
     pub streamed: u64,
-    /// How many messages were delivered.
+    /// Number of delivered messages.
     pub messages: u64,
-    /// How many faults there were.
+    /// Number of faults.
     pub faults: u64,
-    /// Every message, where the plan wants them kept.
+    /// Every message, if the plan records them.
     pub trace: Vec<String>,
-    /// How long it was, in simulated time.
+    /// Duration in simulated time.
     pub simulated: Duration,
 }
 
 /// A cluster in simulation.
 pub struct Simulation {
-    /// The machines: the controller's, the brokers', the clients'.
+    /// The machines: controller, brokers, clients.
     pub machines: Vec<SimMachine>,
-    /// The network between them.
+    /// The network between the machines.
     pub network: Network,
-    /// The time since the beginning.
+    /// Simulated time since the start.
     pub now_ms: u64,
-    /// When a machine's process is to be started.
+    /// Start time of each machine's process, if a start is pending.
     pub starts: Vec<Option<u64>>,
     /// The operator's tasks.
     pub tasks: Tasks,
@@ -102,7 +102,7 @@ pub struct Simulation {
     history: History,
     clients: Clients,
     unrest: Option<String>,
-    /// The offsets of the images whose leaders the history knows.
+    /// The offsets of the images whose leaders are recorded in the history.
     images: [i64; BROKERS],
 }
 
@@ -111,7 +111,7 @@ pub fn run(seed: u64) -> Outcome {
     run_plan(seed, Plan::of(seed))
 }
 
-/// Runs a seed with a plan of the caller's.
+/// Runs a seed with a given plan.
 pub fn run_plan(seed: u64, plan: Plan) -> Outcome {
     thalweg_ids::seed_ids_of_this_thread(Some(seed));
     thalweg_hash::seed_maps_of_this_thread(Some(seed));
@@ -119,7 +119,7 @@ pub fn run_plan(seed: u64, plan: Plan) -> Outcome {
     let mut simulation = Simulation::new(seed, plan);
     let faults = simulation.run(seed);
     let outcome = simulation.outcome(seed, faults);
-    // Tasks are dropped while their ids still follow from the seed, and none of it reaches the next run.
+    // Drop all tasks while their ids still follow from the seed, so that nothing reaches the next run.
     drop(simulation);
     thalweg_ids::seed_ids_of_this_thread(None);
     thalweg_hash::seed_maps_of_this_thread(None);
@@ -161,7 +161,8 @@ impl Simulation {
         }
     }
 
-    /// Waits until the cluster is at rest; longer, as long as a share group settles records, of which one member may have many.
+    /// Waits until the cluster is at rest. The wait is extended while a share group settles records, because
+    /// one member may have many.
     fn comes_to_rest(&mut self) -> bool {
         let partitions = self.plan.partitions;
         let settled = |simulation: &Simulation| -> i64 {
@@ -217,7 +218,7 @@ impl Simulation {
         self.history.with(|known| known.violations.is_empty()) && !panics::happened()
     }
 
-    /// Whether the condition held in time.
+    /// Waits for a condition. Returns false if it did not hold in time.
     fn wait_until(&mut self, within_ms: u64, holds: impl Fn(&Simulation) -> bool) -> bool {
         let until_ms = self.now_ms + within_ms;
         while self.now_ms < until_ms {
@@ -232,7 +233,7 @@ impl Simulation {
         false
     }
 
-    /// One tick: delivers due messages, then every machine runs up to the new time.
+    /// One tick: delivers due messages, and then runs every machine up to the new time.
     fn step(&mut self) {
         self.now_ms += TICK_MS;
         self.network.advance(self.now_ms);
@@ -259,7 +260,7 @@ impl Simulation {
         }
     }
 
-    /// Notes the newest leader epochs that any broker knows.
+    /// Records the newest leader epochs known to any broker.
     fn note_leaders(&mut self) {
         for id in 1..=BROKERS {
             let Some(broker) = self.machines[id].broker() else { continue };
@@ -313,10 +314,10 @@ impl Simulation {
         offsets.windows(2).any(|pair| pair[0] != pair[1]).then(|| format!("images are at {offsets:?}"))
     }
 
-    /// The operator's last step, in partitions whose only in-sync replica was on the disk that was replaced. That replica may
-    /// have acknowledged alone, so the controller elects none of the others; the operator knows that all were in sync when
-    /// the disk was replaced. Where the controller must always know a second replica, it gets no help. Returns whether there
-    /// is such a partition.
+    /// The operator's last step, in partitions whose only in-sync replica was on the replaced disk. That
+    /// replica may have acknowledged records alone, so the controller elects no other replica; the operator
+    /// knows that all replicas were in sync when the disk was replaced. If the controller must always know a
+    /// second replica, it gets no help. Returns true if there is such a partition.
     fn elect_unclean(&self, replaced: Option<MachineId>) -> bool {
         let replaced = replaced.and_then(|id| i32::try_from(id).ok()).map(BrokerId);
         let broker = (1..=BROKERS).find_map(|id| self.machines[id].broker());
@@ -403,7 +404,7 @@ impl Simulation {
         None
     }
 
-    /// Why the streams group is not at rest, or its internal topics are not what they are to be.
+    /// Why the streams group is not at rest, or its internal topics are wrong.
     fn streams_unrest(&self) -> Option<String> {
         let shape = self.plan.shape();
         let unrest =
@@ -428,7 +429,7 @@ impl Simulation {
         None
     }
 
-    /// The common log end and high watermark of a partition's replicas, or why they differ.
+    /// The common log end and high watermark of a partition's replicas, or their difference.
     fn end_of(&self, topic: &str, partition: i32) -> Result<i64, String> {
         let mut ends = Vec::new();
         for (id, _) in self.replicas(topic, partition) {
@@ -446,7 +447,7 @@ impl Simulation {
         }
     }
 
-    /// The machines that hold a partition by the image of some broker, with their names.
+    /// The machines with a replica of a partition by some broker's image, with their names.
     fn replicas(&self, topic: &str, partition: i32) -> Vec<(MachineId, String)> {
         let image = (1..=BROKERS).find_map(|id| self.machines[id].broker()).map(|broker| broker.image());
         let registration = image.and_then(|image| image.partition(topic, PartitionIndex(partition)).cloned());
@@ -464,7 +465,8 @@ impl Simulation {
         MachineId::try_from(newest.leader.0).ok()
     }
 
-    /// Checks the disks of all replicas, and the reads; if the cluster is not at rest, only the leaders' disks.
+    /// Checks the disks of all replicas and the reads. If the cluster is not at rest, only the leaders' disks
+    /// are checked.
     fn check(&self) {
         let mut wrong = Vec::new();
         for partition in 0..self.plan.partitions {
@@ -479,7 +481,7 @@ impl Simulation {
                     wrong.extend(self.check_isolation(partition));
                 }
             }
-            // Without a leader it is unknown which replica is right.
+            // Without a leader, the correct replica is unknown.
             if let Some(leader) = self.leader(TOPIC, partition) {
                 let log = log(leader, TOPIC);
                 wrong.extend(self.history.with(|known| check::check(partition, &log, known)));
@@ -495,7 +497,8 @@ impl Simulation {
         wrong.into_iter().for_each(|what| self.history.violation(what));
     }
 
-    /// Compares the transaction indexes of a partition's replicas, and reads committed records from each.
+    /// Compares the transaction indexes of a partition's replicas, and reads committed records from each
+    /// replica.
     fn check_isolation(&self, partition: i32) -> Vec<String> {
         let mut wrong = Vec::new();
         let mut indexes = Vec::new();
@@ -574,7 +577,7 @@ fn properties(id: MachineId, plan: &Plan) -> ServerProperties {
     set(LogSettings::initial_task_delay.name(), "500");
     set(LogSettings::retention_ms.name(), "-1");
     if plan.flushes {
-        // Also the topics of the cluster itself.
+        // Includes the internal topics.
         set(LogSettings::flush_interval_messages.name(), "1");
     }
     set(GroupSettings::offsets_topic_partitions.name(), "1");
@@ -607,7 +610,7 @@ fn properties(id: MachineId, plan: &Plan) -> ServerProperties {
     properties
 }
 
-/// The work on the clients' machine: creates topics, then runs the clients.
+/// The program of the clients' machine: creates topics, then runs the clients.
 async fn clients(clients: Clients, plan: Plan, tasks: Tasks) {
     create_topics(&clients.connector, &clients.bootstrap, &plan).await;
     let operator = tasks.work(clients.connector.clone(), clients.bootstrap.clone());
@@ -660,9 +663,9 @@ async fn create_topics(connector: &Connector, bootstrap: &[String], plan: &Plan)
     }
 }
 
-/// The share group reads everything. A broker that knows the topic knows this, too.
+/// Makes the share group read from the start. A broker that knows the topic knows this setting, too.
 fn reads_from_the_beginning() -> IncrementalAlterConfigsRequest {
-    /// Kafka's kind of resource that a group is.
+    /// Kafka's resource type of groups.
     const OF_GROUP: i8 = 32;
     let config = AlterableConfig {
         name: EffectiveGroupConfig::share_auto_offset_reset.name().to_owned(),

@@ -1,26 +1,26 @@
-//! The history of a streams group: the tasks that its members own, and what they have committed. Invariants: a task is
-//! active with one member at any moment; a new owner starts at the last acknowledged commit or later; no commit is
-//! acknowledged of a member that another has replaced; epochs never go back.
+//! The history of a streams group: owned tasks and commits. Invariants: a task is active with one member at
+//! any moment; a new owner starts at the last acknowledged commit or later; no commit of a replaced member is
+//! acknowledged; epochs never decrease.
 //!
-//! A member owns a task as a member of a consumer group owns a partition (`consumer_members`): from its first acknowledged
-//! commit on, until it is about to report that it has given the task up, or its session may be over. Standby tasks are not
-//! committed, so they are checked in the group's descriptions.
+//! A member owns a task as a member of a consumer group owns a partition (`consumer_members`): from its first
+//! acknowledged commit on, until it is about to report that it has given the task up, or its session may be
+//! over. Standby tasks have no commits, so they are checked in the group's descriptions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// The name of the only state in which nothing is to be done.
+/// Name of the only state without pending work.
 const STABLE: &str = "Stable";
 
-/// A member, and which of its lives.
+/// A member and its life.
 pub(crate) type Owner = (u32, u32);
 
 /// A task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Task {
-    /// The place of its subtopology in the topology.
+    /// Index of the subtopology in the topology.
     pub(crate) subtopology: usize,
-    /// Its partition.
+    /// Partition of the task.
     pub(crate) partition: i32,
 }
 
@@ -35,13 +35,13 @@ impl fmt::Display for Task {
 pub(crate) struct DescribedMember {
     pub(crate) id: String,
     pub(crate) epoch: i32,
-    /// Members of a process share its disk.
+    /// Process id. Members of a process share its disk.
     pub(crate) process: String,
     pub(crate) active: BTreeSet<Task>,
     pub(crate) standby: BTreeSet<Task>,
 }
 
-/// A group as its coordinator describes it.
+/// A group as described by its coordinator.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Description {
     pub(crate) state: String,
@@ -51,7 +51,7 @@ pub(crate) struct Description {
 }
 
 impl Description {
-    /// What no coordinator may describe, whether it still is the coordinator or not.
+    /// Violations that no coordinator may describe, not even a former one.
     fn wrong(&self) -> Vec<String> {
         let mut wrong = Vec::new();
         let (mut active, mut of_processes) = (BTreeSet::new(), BTreeSet::new());
@@ -74,7 +74,7 @@ impl Description {
         wrong
     }
 
-    /// How many processes have a copy of a task's state.
+    /// Number of processes with a copy of a task's state.
     fn standbys(&self, task: Task) -> usize {
         self.members.iter().filter(|member| member.standby.contains(&task)).count()
     }
@@ -104,12 +104,12 @@ pub(crate) fn member_id((id, life): Owner) -> String {
 }
 
 impl StreamsLedger {
-    /// The highest epoch of any member: those that join from now on get this one or a later one.
+    /// The highest epoch of any member: members that join from now on get this epoch or a later one.
     pub(crate) fn epoch(&self) -> i32 {
         self.epoch
     }
 
-    /// How many commits were acknowledged.
+    /// Number of acknowledged commits.
     pub(crate) fn commits(&self) -> u64 {
         self.commits
     }
@@ -119,20 +119,20 @@ impl StreamsLedger {
         self.committed.clone()
     }
 
-    /// The member that has committed last for each task.
+    /// The member with the last commit of each task.
     pub(crate) fn last(&self) -> BTreeMap<Task, Owner> {
         self.last.clone()
     }
 
-    /// A heartbeat was answered with `epoch`. `least` is the lowest that is possible: that of the request, or, for a member
-    /// that joins, the highest epoch known when the request was sent.
+    /// Records a heartbeat answered with `epoch`. `least` is the lowest possible epoch: that of the request,
+    /// or, for a joining member, the highest epoch known when the request was sent.
     pub(crate) fn heard(&mut self, owner: Owner, least: i32, epoch: i32) -> Option<String> {
         self.epoch = epoch.max(self.epoch);
         (epoch < least).then(|| format!("member {owner:?} got epoch {epoch} after epoch {least}"))
     }
 
-    /// The commit of a position was acknowledged: the member owns the task. `before` are the acknowledged commits from
-    /// before the member asked for its position.
+    /// Records an acknowledged commit of a position: the member owns the task. `before` are the acknowledged
+    /// commits from before the member requested its position.
     pub(crate) fn owns(
         &mut self,
         owner: Owner,
@@ -157,29 +157,30 @@ impl StreamsLedger {
         wrong
     }
 
-    /// A member has given up a task.
+    /// Records that a member has given up a task.
     pub(crate) fn gives_up(&mut self, owner: Owner, task: Task) {
         if self.owners.get(&task) == Some(&owner) {
             self.owners.remove(&task);
         }
     }
 
-    /// A commit was acknowledged of a member that was paused for longer than its session. `last` were the members that had
-    /// committed last when it was sent. The member may still be one, unless another has had the task since.
+    /// Checks an acknowledged commit of a member that was paused for longer than its session. `last` are the
+    /// members with the last commits when it was sent. The member may still be in the group, unless another
+    /// member has had the task since.
     pub(crate) fn late_commit(owner: Owner, task: Task, last: &BTreeMap<Task, Owner>) -> Option<String> {
         let other = last.get(&task).filter(|other| **other != owner)?;
         Some(format!("{task}: a late commit of member {owner:?} was taken, although {other:?} has it"))
     }
 
-    /// The coordinator describes the group.
+    /// Records the coordinator's description of the group.
     pub(crate) fn describes(&mut self, described: Description) -> Vec<String> {
         let wrong = described.wrong();
         self.described = described;
         wrong
     }
 
-    /// Why a group with these tasks is not at rest. `standbys` are the copies of a task's state, where there are enough
-    /// processes.
+    /// Why a group with these tasks is not at rest. `standbys` is the number of copies of a task's state, if
+    /// there are enough processes.
     pub(crate) fn unrest(
         &self,
         mut tasks: impl Iterator<Item = (Task, bool)>,

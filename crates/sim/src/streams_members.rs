@@ -1,7 +1,7 @@
-//! Members of a streams group (KIP-1071), which speak the protocol themselves: they join with a topology whose internal topics
-//! the broker creates, own tasks, commit, and give tasks up. Some leave and join again, some die without a word, and some
-//! are paused for longer than their session, and then commit as if nothing had happened. What must never happen is in
-//! `streams_ledger`.
+//! Members of a streams group (KIP-1071), implemented without the client: they join with a topology whose
+//! internal topics the broker creates, own tasks, commit, and give tasks up. Some leave and join again, some
+//! die without leaving, and some are paused for longer than their session and then commit as if nothing had
+//! happened. `streams_ledger` has the invariants.
 
 use crate::chance::Chance;
 use crate::clients::{AGAIN, Clients};
@@ -26,53 +26,54 @@ use tokio::time::{Instant, timeout_at};
 pub(crate) const SESSION: Duration = Duration::from_secs(6);
 /// `group.streams.num.standby.replicas` of the brokers.
 pub(crate) const STANDBYS: usize = 1;
-/// Longer than a member takes to give tasks up, which it does at the latest when its session ends.
+/// Longer than a member takes to give tasks up, which happens at the latest when its session ends.
 const REBALANCE_TIMEOUT_MS: i32 = 20_000;
-/// A member gives a task up within this time.
+/// Maximum time until a member gives a task up.
 const REVOKES_WITHIN: Duration = Duration::from_secs(3);
-/// The longest pause of a process.
+/// Maximum pause of a process.
 const PAUSE_MS_MAX: u64 = 12_000;
-/// The newest versions that name topics by their names.
+/// The newest versions that identify topics by name.
 const COMMIT_VERSION: i16 = 9;
 const FETCH_VERSION: i16 = 9;
 const LEAVES: i32 = -1;
 /// An epoch that no group reaches here.
 const FAR_EPOCH: i32 = 1_000_000;
 
-/// A member is no longer one, or does not know: it begins again, under another id.
+/// The member is no longer in the group, or does not know: it starts again under another id.
 struct Lost;
 
-/// One life of a member, under one id.
+/// The life of a member under one id.
 struct Member<'a> {
     clients: &'a Clients,
     cluster: Cluster,
     owner: Owner,
     shape: Shape,
     epoch: i32,
-    /// The highest epoch that any member had before this one joined.
+    /// The highest epoch of any member before this one joined.
     joined_after: i32,
-    /// The active tasks that the coordinator has assigned. Each with the highest epoch at which the member did not have it.
+    /// Active tasks assigned by the coordinator, each with the highest epoch at which the member did not have
+    /// it.
     assigned: BTreeMap<Task, i32>,
-    /// The standby tasks that the coordinator has assigned.
+    /// Standby tasks assigned by the coordinator.
     assigned_standby: BTreeSet<Task>,
-    /// The owned active tasks, with their positions.
+    /// Owned active tasks with their positions.
     owned: BTreeMap<Task, i64>,
-    /// The standby tasks that it has not given up.
+    /// Standby tasks that are not given up.
     standby: BTreeSet<Task>,
-    /// When the coordinator asked for tasks.
+    /// Time of the coordinator's request to revoke tasks.
     asked_to_revoke: Option<Instant>,
-    /// Whether the next heartbeat says everything.
+    /// True if the next heartbeat has all fields.
     is_full: bool,
-    /// Whether the coordinator knows what it owns.
+    /// True if the coordinator knows the owned tasks.
     is_reported: bool,
-    /// Whether a heartbeat was not answered, and may still arrive.
+    /// True if a heartbeat without an answer may still arrive.
     is_in_doubt: bool,
-    /// When the session may be over, if it owns something.
+    /// Time at which the session may end while tasks are owned.
     ends: Instant,
 }
 
 impl Clients {
-    /// Joins, owns tasks and leaves repeatedly, as long as it is polled.
+    /// Joins, owns tasks and leaves repeatedly, as long as the future is polled.
     pub(crate) async fn be_streams_member(self, id: u32, shape: Shape) {
         let mut chance = Chance::new(self.seed, 7000 + u64::from(id));
         for life in 0.. {
@@ -95,7 +96,7 @@ impl Clients {
             };
             let ended = member.live(&mut chance).await;
             member.give_up(|_| true);
-            // A killed member says nothing.
+            // A killed member sends nothing.
             if ended.is_ok() && !chance.one_in(3) {
                 member.leave().await;
             }
@@ -103,7 +104,7 @@ impl Clients {
         }
     }
 
-    /// Describes the group again and again.
+    /// Describes the group repeatedly.
     pub(crate) async fn watch_streams(self) {
         let cluster = self.cluster("streams-administrator").await;
         loop {
@@ -132,12 +133,12 @@ impl Member<'_> {
         self.clients.history.with(|known| work(&mut known.streams))
     }
 
-    /// From joining to the moment at which it wants to leave.
+    /// Runs from joining until the member wants to leave.
     async fn live(&mut self, chance: &mut Chance) -> Result<(), Lost> {
         loop {
             match timeout_at(self.ends, self.round(chance)).await {
                 Ok(outcome) => outcome?,
-                // Its session may be over. Without tasks that does not matter.
+                // The session may be over, which does not matter without tasks.
                 Err(_) if self.owned.is_empty() => {
                     (self.is_full, self.is_in_doubt) = (true, true);
                     self.ends = Instant::now() + SESSION;
@@ -156,7 +157,7 @@ impl Member<'_> {
         }
     }
 
-    /// A heartbeat, and what follows from it.
+    /// Sends a heartbeat, and acts on the answer.
     async fn round(&mut self, chance: &mut Chance) -> Result<(), Lost> {
         tokio::time::sleep(Duration::from_millis(chance.between(100, 400))).await;
         self.revoke(chance);
@@ -184,7 +185,7 @@ impl Member<'_> {
     fn heartbeat(&self) -> StreamsGroupHeartbeatRequest {
         let (joins, says_all) = (self.epoch == 0, self.is_full || self.epoch == 0);
         let reports = says_all || !self.is_reported;
-        // Members with the same number share a disk.
+        // Members of the same process share a disk.
         let process = format!("process-{}", self.owner.0 / 2);
         StreamsGroupHeartbeatRequest {
             rebalance_timeout_ms: if says_all { REBALANCE_TIMEOUT_MS } else { -1 },
@@ -207,7 +208,7 @@ impl Member<'_> {
         }
     }
 
-    /// Follows an answer. Returns whether the member is at an epoch of the group.
+    /// Handles an answer. Returns true if the member is at an epoch of the group.
     fn heard(&mut self, least: i32, answer: StreamsGroupHeartbeatResponse) -> Result<bool, Lost> {
         let code = ErrorCode::from_i16(answer.error_code).unwrap_or(ErrorCode::UnknownServerError);
         tracing::debug!(owner = ?self.owner, ?answer, "Heartbeat");
@@ -220,7 +221,7 @@ impl Member<'_> {
                 (self.is_full, self.is_in_doubt) = (true, true);
                 return Ok(false);
             }
-            // It joins again under its id, unless a heartbeat of before may still arrive.
+            // The member joins again under its id, unless an earlier heartbeat may still arrive.
             ErrorCode::FencedMemberEpoch | ErrorCode::UnknownMemberId if !self.is_in_doubt => {
                 tracing::info!(owner = ?self.owner, ?code, "Member was fenced");
                 self.begin_again();
@@ -229,7 +230,7 @@ impl Member<'_> {
             ErrorCode::FencedMemberEpoch
             | ErrorCode::UnknownMemberId
             | ErrorCode::GroupIdNotFound
-            // A broker that is starting does not know `streams.version` yet.
+            // A starting broker does not know `streams.version` yet.
             | ErrorCode::UnsupportedVersion => return Err(Lost),
             _ => {
                 let (owner, message) = (self.owner, &answer.error_message);
@@ -264,7 +265,7 @@ impl Member<'_> {
         Ok(true)
     }
 
-    /// All assigned tasks exist, each in one role.
+    /// Checks that all assigned tasks exist, each in one role.
     fn check_roles(&self) {
         let known: BTreeMap<Task, bool> = self.shape.tasks().collect();
         for task in self.assigned.keys().chain(&self.assigned_standby) {
@@ -279,7 +280,7 @@ impl Member<'_> {
         }
     }
 
-    /// Gives up what it was asked for, some time later.
+    /// Gives up the requested tasks, some time later.
     fn revoke(&mut self, chance: &mut Chance) {
         let Some(asked) = self.asked_to_revoke else { return };
         if chance.one_in(3) || asked.elapsed() > REVOKES_WITHIN {
@@ -302,7 +303,7 @@ impl Member<'_> {
         });
     }
 
-    /// Has nothing, and joins under its id.
+    /// Drops all tasks, and joins again under the same id.
     fn begin_again(&mut self) {
         self.give_up(|_| true);
         self.standby.clear();
@@ -312,7 +313,7 @@ impl Member<'_> {
         (self.epoch, self.is_full) = (0, true);
     }
 
-    /// Leaves for good. Returns whether that was answered.
+    /// Leaves for good. Returns true if the request was answered.
     async fn leave(&self) -> bool {
         let Some(connection) = self.coordinator().await else { return false };
         match connection.send(&self.farewell(LEAVES)).await {
@@ -324,7 +325,7 @@ impl Member<'_> {
         }
     }
 
-    /// Leaves, and joins under the same id. In between it may commit nothing.
+    /// Leaves, and joins under the same id. In between, commits of the member must be refused.
     async fn leave_and_return(&mut self, chance: &mut Chance) -> Result<(), Lost> {
         let (had, epoch) = (self.owned.clone(), self.epoch);
         self.give_up(|_| true);
@@ -343,8 +344,8 @@ impl Member<'_> {
         Ok(())
     }
 
-    /// The process is paused. When its session may be over others may have its tasks, which it only finds out later: first it
-    /// commits what it had.
+    /// Pauses the process. When its session may be over, other members may have its tasks. The member learns
+    /// this only later, and first commits its old positions.
     async fn pause(&mut self, chance: &mut Chance) -> Result<(), Lost> {
         let until = Instant::now() + Duration::from_millis(chance.between(1_000, PAUSE_MS_MAX));
         let had = self.owned.clone();
@@ -369,7 +370,7 @@ impl Member<'_> {
         Ok(())
     }
 
-    /// Advances and commits, and begins with new tasks.
+    /// Advances and commits positions, and starts new tasks.
     async fn work(
         &mut self,
         connection: &Connection,
@@ -396,7 +397,7 @@ impl Member<'_> {
         if !self.commit(connection, self.epoch, &positions).await? {
             return Ok(());
         }
-        // The session of the heartbeat before is one of the coordinator's.
+        // The session of the previous heartbeat belongs to this coordinator.
         self.ends = sent + SESSION;
         if Instant::now() >= self.ends {
             return Err(Lost);
@@ -411,7 +412,7 @@ impl Member<'_> {
         if chance.one_in(10) { self.commit_wrongly(connection, chance).await } else { Ok(()) }
     }
 
-    /// How far a task gets. Nothing is written to the repartition topic: its offsets are as good as any.
+    /// The next position of a task. The repartition topic has no records, so any offset is valid.
     fn advance(&self, task: Task, position: i64, chance: &mut Chance) -> i64 {
         if source(task) != TOPIC {
             return i64::try_from(chance.below(50)).unwrap_or(0);
@@ -424,14 +425,15 @@ impl Member<'_> {
         if most == 0 { 0 } else { i64::try_from(chance.between(1, most)).unwrap_or(0) }
     }
 
-    /// Commits the position of a task at an epoch at which the member did not have it, or that is still to come.
+    /// Commits the position of a task at an epoch at which the member did not have the task, or at a future
+    /// epoch.
     async fn commit_wrongly(&self, connection: &Connection, chance: &mut Chance) -> Result<(), Lost> {
         let owned: Vec<(Task, i64)> = self.owned.iter().map(|(&task, &position)| (task, position)).collect();
         if owned.is_empty() {
             return Ok(());
         }
         let (task, position) = *chance.pick(&owned);
-        // At that epoch it may have got the task, one heartbeat later.
+        // The member may have got the task at that epoch, one heartbeat later.
         let not_at = self.assigned.get(&task).map_or(0, |not_at| not_at - 1);
         let epoch = if not_at < 1 || chance.one_in(4) { FAR_EPOCH } else { not_at };
         if self.commit(connection, epoch, &BTreeMap::from([(task, position)])).await? {
@@ -441,7 +443,7 @@ impl Member<'_> {
         Ok(())
     }
 
-    /// The committed offsets of tasks, if the coordinator has them for this member.
+    /// The committed offsets of tasks, if the coordinator returns them to this member.
     async fn fetch(&self, connection: &Connection, tasks: &[Task]) -> Option<BTreeMap<Task, i64>> {
         let topic = |of_one: &[Task]| OffsetFetchRequestTopics {
             name: source(of_one[0]).to_owned(),
@@ -468,8 +470,8 @@ impl Member<'_> {
         Some(found)
     }
 
-    /// Returns whether all positions are committed. A commit without an answer may still arrive, as long as there is a
-    /// member of this id at this epoch: the member begins again, under another id.
+    /// Commits positions. Returns true if all are committed. A commit without an answer may still arrive as
+    /// long as a member with this id and epoch exists, so the member starts again under another id.
     async fn commit(
         &self,
         connection: &Connection,
@@ -497,13 +499,13 @@ impl Member<'_> {
         let answer = connection.send_at(&request, COMMIT_VERSION).await.map_err(|_| Lost)?;
         let mut codes =
             answer.topics.iter().flat_map(|topic| &topic.partitions).map(|found| found.error_code);
-        // An error may be one of the log: the records may be there nevertheless.
+        // After an error of the log, the records may be written all the same.
         let certain = [
             ErrorCode::None,
             ErrorCode::StaleMemberEpoch,
             ErrorCode::UnknownMemberId,
             ErrorCode::NotCoordinator,
-            // A broker that is starting does not know all topics yet.
+            // A starting broker does not know all topics yet.
             ErrorCode::UnknownTopicOrPartition,
         ];
         let is_certain = |code| certain.iter().any(|known| known.code() == code);
@@ -514,7 +516,7 @@ impl Member<'_> {
     }
 }
 
-/// Whether tasks read the same topic.
+/// True if both tasks read the same topic.
 fn are_of_one(one: &Task, other: &Task) -> bool {
     one.subtopology == other.subtopology
 }

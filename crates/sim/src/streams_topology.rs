@@ -1,4 +1,4 @@
-//! The topology of the simulated streams group, and the group as its coordinator describes it.
+//! The topology of the simulated streams group, and the group as described by its coordinator.
 //!
 //! ```text
 //! events ──► 0 splits ──► counts-repartition ──► 1 counts ──► counts-changelog
@@ -13,7 +13,7 @@ use thalweg_wire::request::streams_group_heartbeat_request::{
     KeyValue, Subtopology, TaskIds, TopicInfo, Topology,
 };
 
-/// The group.
+/// Group id.
 pub(crate) const COUNTS: &str = "counts";
 /// The topic from the first subtopology to the second.
 pub(crate) const REPARTITION: &str = "counts-repartition";
@@ -27,19 +27,19 @@ const STATEFUL: usize = 1;
 /// The shape of the group's topology.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
-    /// The partitions of the source topic.
+    /// Partition count of the source topic.
     pub(crate) partitions: i32,
-    /// The partitions of the repartition topic, or 0 for as many as the source topic has.
+    /// Partition count of the repartition topic; 0 for that of the source topic.
     pub(crate) repartitions: i32,
 }
 
 impl Shape {
-    /// The number of partitions that the internal topics are to have.
+    /// The expected partition count of the internal topics.
     pub(crate) fn internal_partitions(self) -> i32 {
         if self.repartitions == 0 { self.partitions } else { self.repartitions }
     }
 
-    /// All tasks, and whether they have state.
+    /// All tasks, with true for tasks with state.
     pub(crate) fn tasks(self) -> impl Iterator<Item = (Task, bool)> {
         let counts = [self.partitions, self.internal_partitions()];
         counts.into_iter().enumerate().flat_map(|(subtopology, count)| {
@@ -47,7 +47,7 @@ impl Shape {
         })
     }
 
-    /// The topology as a member sends it.
+    /// The topology in the form of a request.
     pub(crate) fn topology(self) -> Topology {
         let names = |name: &str| vec![name.to_owned()];
         let split = Subtopology {
@@ -79,12 +79,12 @@ fn internal(name: &str, partitions: i32, cleanup: &str) -> TopicInfo {
     }
 }
 
-/// The topic of a task's input.
+/// The input topic of a task.
 pub(crate) fn source(task: Task) -> &'static str {
     SOURCES[task.subtopology]
 }
 
-/// Tasks as a request has them.
+/// Tasks in the form of a request.
 pub(crate) fn ids(tasks: impl Iterator<Item = Task>) -> Vec<TaskIds> {
     let mut by_id: BTreeMap<usize, Vec<i32>> = BTreeMap::new();
     for task in tasks {
@@ -95,17 +95,17 @@ pub(crate) fn ids(tasks: impl Iterator<Item = Task>) -> Vec<TaskIds> {
     ids.collect()
 }
 
-/// Tasks of an answer, by the ids of their subtopologies.
+/// Tasks of an answer, by subtopology id.
 pub(crate) fn tasks(ids: impl Iterator<Item = (String, Vec<i32>)>) -> BTreeSet<Task> {
     let of_one = |(id, partitions): (String, Vec<i32>)| {
-        // An unknown id leads to tasks that nothing expects.
+        // An unknown id results in tasks that fail the checks.
         let subtopology = id.parse().unwrap_or(usize::MAX);
         partitions.into_iter().map(move |partition| Task { subtopology, partition })
     };
     ids.flat_map(of_one).collect()
 }
 
-/// The group as it is described.
+/// The group of an answer.
 pub(crate) fn description(group: described::DescribedGroup) -> Description {
     let all =
         |ids: Vec<described::TaskIds>| tasks(ids.into_iter().map(|ids| (ids.subtopology_id, ids.partitions)));

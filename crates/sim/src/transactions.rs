@@ -1,5 +1,5 @@
-//! Clients of transactions: producers that write to several partitions and commit, abort, or disappear, and a reader
-//! of committed records. They behave like clients of transaction.version 2 (KIP-890).
+//! Clients of transactions: producers that write to several partitions and commit, abort or disappear, and a
+//! reader of committed records. All behave like clients of transaction.version 2 (KIP-890).
 
 use crate::chance::Chance;
 use crate::clients::{AGAIN, Clients};
@@ -16,14 +16,15 @@ use thalweg_wire::request::produce_request::{PartitionProduceData, TopicProduceD
 use thalweg_wire::request::{EndTxnRequest, InitProducerIdRequest, ProduceRequest};
 use thalweg_wire::{ErrorCode, Records, Request};
 
-/// The coordinator aborts transactions that are open for this long.
+/// Time after which the coordinator aborts open transactions.
 const TRANSACTION_TIMEOUT_MS: i32 = 10_000;
-/// The newest Produce that names topics by their names; it adds partitions to transactions as it writes to them.
+/// The newest version of Produce that identifies topics by name. Produce adds partitions to transactions
+/// implicitly.
 const PRODUCE_VERSION: i16 = 12;
-/// EndTxn that answers with the epoch of the next transaction.
+/// EndTxn version whose answer has the epoch of the next transaction.
 const END_VERSION: i16 = 5;
 
-/// The producer was fenced, or its transaction has ended without it: it restarts.
+/// The producer was fenced, or its transaction has been aborted: it restarts.
 struct Lost;
 
 struct Transactional {
@@ -33,12 +34,12 @@ struct Transactional {
     producer_id: i64,
     epoch: i16,
     pace: Pace,
-    /// Of the next record of each partition.
+    /// Sequence of the next record of each partition.
     sequences: BTreeMap<i32, i32>,
 }
 
 impl Clients {
-    /// One transaction after the other.
+    /// Runs one transaction after the other.
     pub(crate) async fn transact(self, id: u32, pace: Pace) {
         let mut chance = Chance::new(self.seed, 3000 + u64::from(id));
         let name = format!("transactional-{id}");
@@ -56,7 +57,7 @@ impl Clients {
             number += 1;
             tokio::time::sleep(Duration::from_millis(chance.below(300))).await;
         }
-        // Its open transaction is aborted.
+        // Aborts the open transaction.
         producer.begin().await;
         self.producing.fetch_sub(1, Ordering::SeqCst);
     }
@@ -93,7 +94,7 @@ impl Transactional {
         }
     }
 
-    /// Starts under its id, like a restarted process: the open transaction is aborted.
+    /// Starts under its id like a restarted process, which aborts the open transaction.
     async fn begin(&mut self) {
         let request = InitProducerIdRequest {
             transactional_id: Some(self.name.clone()),
@@ -145,7 +146,7 @@ impl Transactional {
         self.clients.history.with(|known| work(known.ledger.transactions.entry(id).or_insert_with(none)))
     }
 
-    /// Writes one batch, again and again until it is acknowledged.
+    /// Writes one batch, and retries until it is acknowledged.
     async fn produce(&mut self, partition: i32, values: Vec<Vec<u8>>) -> Result<(), Lost> {
         let base_sequence = self.sequences.get(&partition).copied().unwrap_or(0);
         let mut builder = BatchBuilder::new(BatchOptions {
@@ -182,7 +183,7 @@ impl Transactional {
         Ok(())
     }
 
-    /// Nothing where no leader is known.
+    /// Sends a batch to the partition's leader; `None` without a known leader.
     async fn try_to_produce(&self, partition: i32, batch: &Bytes) -> Result<Option<ErrorCode>, ClientError> {
         let Some(leader) = self.cluster.metadata().leader(LEDGER, partition) else { return Ok(None) };
         let leader = self.cluster.broker(leader).await?;
@@ -203,7 +204,7 @@ impl Transactional {
         Ok(partition.and_then(|partition| ErrorCode::from_i16(partition.error_code)))
     }
 
-    /// Has the transaction decided, again and again until that is answered.
+    /// Ends the transaction, and retries until the request is answered.
     async fn end(&mut self, commits: bool) -> Result<(), Lost> {
         let request = EndTxnRequest {
             transactional_id: self.name.clone(),
@@ -227,7 +228,8 @@ impl Transactional {
     }
 }
 
-/// Whether an answer means that the transaction has ended without its producer: it took too long, or another has the id.
+/// True if an answer means that the transaction has ended without its producer: it timed out, or another
+/// producer has the id.
 fn is_lost(code: ErrorCode) -> bool {
     matches!(
         code,

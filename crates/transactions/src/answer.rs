@@ -6,9 +6,9 @@ use thalweg_shard::{Failing, WriteError};
 /// A producer id and the epoch in which it may write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Producer {
-    /// The id; -1 if there is none to return.
+    /// Producer id; -1 if there is none to return.
     pub id: i64,
-    /// The epoch; -1 if there is none to return.
+    /// Producer epoch; -1 if there is none to return.
     pub epoch: i16,
 }
 
@@ -17,19 +17,19 @@ impl Producer {
     pub const NONE: Producer = Producer { id: -1, epoch: -1 };
 }
 
-/// What is known of partitions that were asked about: a result for each, in their order, or one for all.
+/// The result of verification: one per partition, in the order of the request, or one for all.
 pub type Verified = Result<Vec<Result<(), TransactionError>>, TransactionError>;
 
 /// A shard's answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// To InitProducerId and EndTxn: the producer that the client continues with.
+    /// The answer to InitProducerId and EndTxn: the producer with which the client continues.
     Producer(Result<Producer, TransactionError>),
-    /// To AddPartitionsToTxn and AddOffsetsToTxn.
+    /// The answer to AddPartitionsToTxn and AddOffsetsToTxn.
     Added(Result<(), TransactionError>),
-    /// To AddPartitionsToTxn that only asks.
+    /// The answer to AddPartitionsToTxn that only verifies.
     Verified(Verified),
-    /// The request needs a new producer id: repeat it with one.
+    /// The request needs a new producer id: the caller repeats it with one.
     NeedsProducerId,
 }
 
@@ -39,7 +39,7 @@ impl Failing for Answer {
             Answer::Producer(_) => Answer::Producer(Err(error.into())),
             Answer::Added(_) => Answer::Added(Err(error.into())),
             Answer::Verified(_) => Answer::Verified(Err(error.into())),
-            // The request is repeated, and answered then.
+            // The caller repeats the request, whose second answer then fails.
             Answer::NeedsProducerId => Answer::NeedsProducerId,
         }
     }

@@ -1,15 +1,15 @@
-//! The settings that transactions obey (Kafka's `TransactionStateManagerConfig` and `TransactionLogConfig`), in the units in
-//! which transactions count.
+//! The settings of transactions (Kafka's `TransactionStateManagerConfig` and `TransactionLogConfig`), in the
+//! units that the coordinator uses.
 
 use std::time::Duration;
 use thalweg_config::BrokerConfig;
 
-/// How transactions behave. Each field names the property it holds.
+/// Settings of transactions. Each field names the property it holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransactionConfig {
     /// `transaction.max.timeout.ms`.
     pub timeout_ms_max: i32,
-    /// `request.timeout.ms`: how long a write waits for the replicas.
+    /// `request.timeout.ms`: maximum wait of a write for the replicas.
     pub write_timeout_ms: i64,
     /// `transactional.id.expiration.ms`.
     pub id_expiration_ms: i64,

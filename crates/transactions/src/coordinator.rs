@@ -1,5 +1,5 @@
-//! The broker's interface to the transaction coordinator. It makes no decisions about transactions: it passes
-//! requests to the shards of their ids, and gets producer ids for them.
+//! The broker's interface to the transaction coordinator. This layer makes no decisions about transactions:
+//! it passes requests to the shards of their ids, and gets producer ids for them.
 
 use super::answer::{Answer, Producer, Verified};
 use super::config::TransactionConfig;
@@ -24,14 +24,14 @@ use tokio::sync::Notify;
 /// A producer's flags for two-phase commits (KIP-939).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TwoPhaseCommit {
-    /// An external system ends its transactions, without a time limit.
+    /// An external system ends the producer's transactions, without a time limit.
     pub begins: bool,
-    /// It wants to continue a prepared transaction.
+    /// The producer requests to continue a prepared transaction.
     pub keeps: bool,
 }
 
-/// The transaction coordinator of this broker: a function for each API, independent of versions, which `api` handles;
-/// and for elections.
+/// The transaction coordinator of this broker: a function for each API, independent of versions, which `api`
+/// handles; and functions for elections.
 pub struct TransactionCoordinator {
     shards: Shards<Shard>,
 }
@@ -62,34 +62,34 @@ impl TransactionCoordinator {
         partition_for(id, cluster.state_partition_count().unwrap_or(config.state_topic_partitions))
     }
 
-    /// The same for the id of a request, which may be empty.
+    /// The partition for the id of a request, which may be empty.
     fn partition(&self, id: &str) -> Result<PartitionIndex, TransactionError> {
         if id.is_empty() { Err(TransactionError::EmptyId) } else { Ok(self.partition_for(id)) }
     }
 
-    /// The markers that wait to be sent.
+    /// Markers waiting to be sent.
     pub(super) fn marker_queue(&self) -> &Arc<MarkerQueue> {
         &self.shards.shared().markers
     }
 
-    /// This broker leads a partition of `__transaction_state`. Its ids are loaded in the background; until then their
-    /// requests get a retriable error.
+    /// Handles the election of this broker as leader of a partition of `__transaction_state`. The partition's
+    /// ids are loaded in the background; until then their requests get a retriable error.
     pub fn on_elected(&self, partition: PartitionIndex, leader_epoch: i32) {
         self.shards.elected(partition, leader_epoch);
     }
 
-    /// This broker no longer leads the partition, or not in this epoch: waiting requests are redirected. Without an
-    /// epoch, the partition is deleted.
+    /// Handles the loss of leadership of a partition, or of this epoch: waiting requests are redirected.
+    /// Without an epoch, the partition is deleted.
     pub fn on_resigned(&self, partition: PartitionIndex, leader_epoch: Option<i32>) {
         self.shards.resigned(partition, leader_epoch);
     }
 
-    /// Whether the ids of a partition are loaded.
+    /// True if the ids of a partition are loaded.
     pub fn is_loaded(&self, partition: PartitionIndex) -> bool {
         self.shards.is_loaded(partition)
     }
 
-    /// Runs due work in time, as long as it is polled. `new_id` returns a new producer id.
+    /// Runs due work in time, as long as the future is polled. `new_id` returns a new producer id.
     pub async fn run<I, F>(&self, new_id: I)
     where
         I: Fn() -> F,
@@ -104,8 +104,8 @@ impl TransactionCoordinator {
                 }
             }
         };
-        // Timed-out transactions whose producers have used up their epochs: each is aborted under a new producer id. Failures
-        // are found again at the next check. The controller may take its time, and deadlines come meanwhile.
+        // Aborts timed-out transactions whose producers have used up their epochs, each under a new producer
+        // id. The next check repeats failures. The controller may be slow, so timers run separately.
         let aborting = async {
             loop {
                 wanted.notified().await;
@@ -123,12 +123,12 @@ impl TransactionCoordinator {
         join(aborting, keeping_time).await;
     }
 
-    /// Lets every shard go: the broker stops.
+    /// Closes every shard when the broker stops.
     pub fn shutdown(&self) {
         self.shards.shutdown();
     }
 
-    /// InitProducerId with a transactional id: the producer that may write under it from now on.
+    /// InitProducerId with a transactional id: the producer that may write under the id from now on.
     pub async fn init_producer_id<F>(
         &self,
         mut request: InitRequest,
@@ -164,7 +164,7 @@ impl TransactionCoordinator {
         Ok(producer)
     }
 
-    /// AddPartitionsToTxn and AddOffsetsToTxn: the transaction writes to these partitions, which exist.
+    /// AddPartitionsToTxn and AddOffsetsToTxn: adds these existing partitions to the transaction.
     pub async fn add_partitions(
         &self,
         id: &str,
@@ -181,7 +181,7 @@ impl TransactionCoordinator {
         }
     }
 
-    /// AddPartitionsToTxn that only asks.
+    /// AddPartitionsToTxn that only verifies.
     pub async fn verify_partitions(&self, id: &str, producer: Producer, partitions: &Partitions) -> Verified {
         let asked = self.shards.ask(self.partition(id)?, |shard, ticket, _| {
             shard.verify_partitions(id, producer, partitions, ticket);
@@ -192,7 +192,7 @@ impl TransactionCoordinator {
         }
     }
 
-    /// EndTxn. Returns the producer that the client continues with, if its version expects it.
+    /// EndTxn. Returns the producer with which the client continues, if the request version has it.
     pub async fn end_transaction<F>(
         &self,
         request: EndRequest,
@@ -207,7 +207,7 @@ impl TransactionCoordinator {
         .await
     }
 
-    /// DescribeTransactions, one id.
+    /// DescribeTransactions for one id.
     pub fn describe(&self, id: &str) -> Described {
         let described = self
             .partition(id)
@@ -232,23 +232,23 @@ impl TransactionCoordinator {
         self.shards.load_figures()
     }
 
-    /// The transactions that this broker coordinates.
+    /// Counts of the transactions that this broker coordinates.
     pub fn figures(&self) -> TransactionFigures {
         let now = self.shards.now();
         let mut figures = TransactionFigures::default();
         for cell in self.shards.all() {
-            // One that is not loaded has none yet.
+            // A loading shard has no transactions yet.
             let _ = cell.peek(|shard| shard.count_into(&mut figures, now));
         }
         figures
     }
 
-    /// The partition of `__consumer_offsets`, as one that a transaction writes to.
+    /// A partition of `__consumer_offsets` as a partition of a transaction.
     pub fn offsets_partition(partition: PartitionIndex) -> Partitions {
         Partitions::from([(Arc::from(thalweg_metadata::topic_name::OFFSETS), partition)])
     }
 
-    /// Passes a request to the shard of a partition that may need a producer id, which is got when it does.
+    /// Passes a request to the shard of a partition, and repeats it with a new producer id if one is needed.
     async fn ask_with_id<F>(
         &self,
         partition: PartitionIndex,

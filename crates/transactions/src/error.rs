@@ -1,4 +1,4 @@
-//! Reasons why the coordinator of transactions refuses a request, or a marker is not written, and their mapping to
+//! Reasons why the transaction coordinator refuses a request or a marker is not written, and their mapping to
 //! Kafka's codes.
 
 use thalweg_replica::partition::{AckError, AppendError};
@@ -11,7 +11,7 @@ pub enum TransactionError {
     /// The transactional id is empty.
     #[error("The transactional id is empty")]
     EmptyId,
-    /// The timeout exceeds `transaction.max.timeout.ms`, or is none.
+    /// The timeout exceeds `transaction.max.timeout.ms` or is not positive.
     #[error("The transaction timeout is out of bounds")]
     InvalidTimeout,
     /// The broker does not allow two-phase commits (KIP-939).
@@ -26,16 +26,16 @@ pub enum TransactionError {
     /// Another producer has taken over the transactional id.
     #[error("Another producer uses the transactional id")]
     Fenced,
-    /// The last change of the transaction is not complete. The producer asks again.
+    /// The last change of the transaction is not complete. The producer retries.
     #[error("The last change of the transaction is not complete")]
     Busy,
-    /// The transaction is in a state from which it cannot end like this.
+    /// The state of the transaction does not allow this end.
     #[error("The transaction is in another state")]
     InvalidState,
     /// The partition does not belong to the transaction.
     #[error("The partition was not added to the transaction")]
     PartitionNotAdded,
-    /// It needs a producer id, and there is none.
+    /// The request needs a producer id, and none is available.
     #[error(transparent)]
     NoProducerIds(#[from] NoProducerIds),
     /// The shard did not get the request, or could not be written.
@@ -56,7 +56,7 @@ impl From<WriteError> for TransactionError {
 }
 
 impl TransactionError {
-    /// Kafka's code for it.
+    /// Kafka's error code.
     pub fn code(self) -> ErrorCode {
         match self {
             TransactionError::EmptyId => ErrorCode::InvalidRequest,
@@ -74,31 +74,31 @@ impl TransactionError {
     }
 }
 
-/// The controller has not given this broker producer ids. The reason is logged where it happens.
+/// The controller has not given this broker producer ids. The cause is logged where it occurs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("The controller gave no producer ids")]
 pub struct NoProducerIds;
 
 impl NoProducerIds {
-    /// Kafka's code for it: the client asks again.
+    /// Kafka's error code, which makes the client retry.
     pub fn code(self) -> ErrorCode {
         ErrorCode::CoordinatorLoadInProgress
     }
 }
 
-/// Why a partition has no guard for a batch of a transaction.
+/// Why a partition has no guard for a transactional batch.
 #[derive(Debug, thiserror::Error)]
 pub enum VerificationError {
     /// The partition would refuse the batch.
     #[error(transparent)]
     Append(#[from] AppendError),
-    /// The answer of the transaction's coordinator, here or elsewhere, in the form for this client.
+    /// The transaction coordinator's error, as returned to this client.
     #[error("{0}")]
     Coordinator(ErrorCode),
 }
 
 impl VerificationError {
-    /// Kafka's code for it.
+    /// Kafka's error code.
     pub fn code(&self) -> ErrorCode {
         match self {
             VerificationError::Append(error) => error.code(),
@@ -107,31 +107,31 @@ impl VerificationError {
     }
 }
 
-/// Why a marker is not written, or is not known to be on the replicas.
+/// Why a marker is not written, or not known to be replicated.
 #[derive(Debug, thiserror::Error)]
 pub enum MarkerError {
-    /// No replica of the partition is here.
+    /// This broker has no replica of the partition.
     #[error("The partition is not here")]
     UnknownPartition,
-    /// The log has no producer without an id.
+    /// Producer ids in a log are never negative.
     #[error("A producer has no negative id")]
     NegativeProducerId,
-    /// The partition of groups refuses it.
+    /// The partition of the group coordinator refuses the marker.
     #[error(transparent)]
     Groups(#[from] RequestError),
-    /// The groups did not answer in time.
+    /// The group coordinator did not answer in time.
     #[error("The groups did not answer in time")]
     TimedOut,
-    /// The partition refuses it.
+    /// The partition refuses the marker.
     #[error(transparent)]
     Append(#[from] AppendError),
-    /// The replicas do not have it.
+    /// The marker was not replicated.
     #[error(transparent)]
     Ack(#[from] AckError),
 }
 
 impl MarkerError {
-    /// Kafka's code for it.
+    /// Kafka's error code.
     pub fn code(&self) -> ErrorCode {
         match self {
             MarkerError::UnknownPartition => ErrorCode::UnknownTopicOrPartition,

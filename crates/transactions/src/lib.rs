@@ -1,22 +1,22 @@
-//! The coordinator of transactions: the producer of a transactional id, the partitions of its transaction, and its
-//! end in all of them.
+//! The transaction coordinator: the producer of a transactional id, the partitions of its transaction, and
+//! the end of the transaction in all of them.
 //!
-//! Behaves as Kafka's `TransactionCoordinator`, with both of its protocols: that of KIP-98, in which the producer
-//! names its partitions first, and that of KIP-890 (transaction.version 2), in which the leaders do, and each
+//! Compatible with Kafka's `TransactionCoordinator` and both of its protocols: KIP-98, in which the producer
+//! names its partitions first, and KIP-890 (transaction.version 2), in which the leaders do and each
 //! transaction has its own epoch.
 //!
 //! ```text
 //! TransactionCoordinator   requests, and producer ids for them; the driver below it is `thalweg_shard`
-//!   Shard                  all transactional ids of one partition of `__transaction_state`: pure, no clock, no I/O
-//!     TransactionMetadata  one id: its producer, its state, its partitions; and each of its next states
-//! markers                  brings the markers that end a transaction to the leaders of its partitions
-//! Verifier                 asks the coordinator, for a leader, whether a transaction may write to its partitions
+//!   Shard                  all transactional ids of one partition of `__transaction_state`; no clock, no I/O
+//!     TransactionMetadata  one id: its producer, its state, its partitions, and every transition
+//! markers                  sends the markers that end a transaction to the leaders of its partitions
+//! Verifier                 a leader's query whether a transaction may write to its partitions
 //! ```
 //!
-//! A change is decided, written to the log, and applied when the log acknowledges it. Meanwhile the id is busy, and
-//! every other request for it gets a retriable error (CONCURRENT_TRANSACTIONS). The end of a transaction is two
-//! changes: the decision, after which nothing can stop it and the client is answered, and the completion, once all
-//! markers are in their partitions. A newly elected coordinator completes decided transactions.
+//! A change is decided, written to the log, and applied when the log acknowledges it. Meanwhile the id is
+//! busy, and every other request for it gets a retriable error (CONCURRENT_TRANSACTIONS). The end of a
+//! transaction has two changes: the decision, which is final and answers the client, and the completion, once
+//! all markers are in their partitions. A newly elected coordinator completes decided transactions.
 
 mod answer;
 mod config;

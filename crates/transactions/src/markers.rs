@@ -1,9 +1,10 @@
-//! Markers: the control records that end a transaction in a partition. This broker's coordinator sends them to the
-//! leaders of its transactions' partitions, here or elsewhere, and this broker's partitions accept those of any
-//! coordinator (Kafka's `TransactionMarkerChannelManager`).
+//! Markers: the control records that end a transaction in a partition. This broker's coordinator sends
+//! markers to the leaders of its transactions' partitions, here or remote; this broker's partitions accept
+//! markers of any coordinator (Kafka's `TransactionMarkerChannelManager`).
 //!
-//! Owns: the delivery of a marker to its partition. Failed ones are retried, with the current leader, as long as its
-//! coordinator is elected. One request is in flight to each broker, with all markers collected meanwhile.
+//! Owns: the delivery of a marker to its partition. A failed delivery is retried, with the current leader, as
+//! long as the marker's coordinator is elected. One request is in flight to each broker, with all markers
+//! collected meanwhile.
 
 use super::coordinator::TransactionCoordinator;
 use super::error::MarkerError;
@@ -27,12 +28,12 @@ use thalweg_wire::request::{WriteTxnMarkersRequest, WriteTxnMarkersResponse};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-/// How long markers rest after a failure.
+/// Retry backoff for markers.
 const RETRY: Duration = Duration::from_millis(50);
-/// Markers in one request.
+/// Maximum number of markers per request.
 const MARKERS_AT_ONCE: usize = 1000;
 
-/// Writes the markers of any coordinator into the partitions that are led here.
+/// Writes markers of any coordinator into the partitions led here.
 #[derive(Debug)]
 pub struct MarkerWriter {
     partitions: Arc<Partitions>,
@@ -41,13 +42,13 @@ pub struct MarkerWriter {
 }
 
 impl MarkerWriter {
-    /// Writes into these partitions, and notifies these groups.
+    /// A writer for these partitions, which notifies these groups.
     pub fn new(partitions: Arc<Partitions>, groups: Arc<GroupCoordinator>, clock: Clock) -> MarkerWriter {
         MarkerWriter { partitions, groups, clock }
     }
 
-    /// Writes a marker into a partition that is led here, and waits until the replicas that count have it. The groups whose
-    /// offsets the transaction commits learn of it.
+    /// Writes a marker into a partition led here, and waits until the in-sync replicas have it. The groups
+    /// whose offsets the transaction commits are notified.
     pub async fn write(
         &self,
         marker: Marker,
@@ -99,17 +100,17 @@ impl MarkerWriter {
 /// The destination of a partition's marker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Destination {
-    /// The partition is led here.
+    /// This broker leads the partition.
     Here,
     /// Another broker leads it.
     Broker(BrokerId),
-    /// No leader at the moment.
+    /// The partition has no leader at the moment.
     Nobody,
-    /// It does not exist, and needs no marker.
+    /// The partition does not exist, and needs no marker.
     Nowhere,
 }
 
-/// Sends the markers of this broker's coordinators.
+/// Sends the markers of this broker's coordinator.
 #[derive(Debug)]
 pub struct MarkerSender {
     node_id: BrokerId,
@@ -121,7 +122,7 @@ pub struct MarkerSender {
 }
 
 impl MarkerSender {
-    /// Sends orders to `writer` for partitions that this node leads, to its peers for others.
+    /// A sender that uses `writer` for partitions led by this node, and peers for all other partitions.
     pub fn new(
         node_id: BrokerId,
         transactions: &TransactionCoordinator,
@@ -133,7 +134,7 @@ impl MarkerSender {
         MarkerSender { node_id, image, peers, writer, queue, outbox }
     }
 
-    /// Sends for as long as it is polled.
+    /// Sends markers as long as the future is polled.
     pub async fn run(self: Arc<Self>) {
         let queue = Arc::clone(&self.queue);
         let mut tasks = JoinSet::new();
@@ -213,7 +214,7 @@ async fn write_here(sender: Arc<MarkerSender>, sending: Sending) {
     }
 }
 
-/// Sends to another broker. Without an answer, another one may lead by the next attempt.
+/// Sends to another broker. Without an answer, the next attempt uses the then current leader.
 async fn send_elsewhere(sender: Arc<MarkerSender>, id: BrokerId, sending: Sending) {
     let again = match sender.outbox.ask(id, sending.clone()).await {
         Ok(results) => sending.settle(results),
@@ -230,7 +231,7 @@ impl Letter for Sending {
     type Kind = ();
     /// The number of markers.
     type Load = usize;
-    /// The results of the partitions; none if the transaction is another coordinator's by now.
+    /// Results per partition; empty if another coordinator has taken over the transaction.
     type Answer = Vec<PartitionResult>;
 
     fn kind(&self) {}
@@ -283,7 +284,7 @@ fn by_topic(partitions: &TopicPartitions) -> Vec<WritableTxnMarkerTopic> {
     topics.collect()
 }
 
-/// A broker's answer for one marker's partitions. Missing ones are retried.
+/// A broker's results for one marker's partitions. Missing results are retried.
 fn results(sending: &Sending, response: &WriteTxnMarkersResponse) -> Vec<PartitionResult> {
     let id = sending.order.producer_id;
     let markers = response.markers.iter().filter(|marker| marker.producer_id == id);

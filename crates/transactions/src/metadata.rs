@@ -1,7 +1,7 @@
-//! One transactional id: its state, and all transitions (Kafka's `TransactionMetadata`).
+//! The state of one transactional id, and all transitions (Kafka's `TransactionMetadata`).
 //!
-//! Owns: how producer id, epoch, partitions and times change from one state to the next. Refuses: deciding whether a
-//! request may have the change; that is the shard's.
+//! Owns: the change of producer id, epoch, partitions and times from one state to the next. Refuses: the
+//! decision whether a request may make the change, which belongs to the shard.
 
 use super::error::TransactionError;
 use super::state::{Outcome, TransactionState};
@@ -22,31 +22,31 @@ pub type Partitions = BTreeSet<(Arc<str>, PartitionIndex)>;
 /// The state of a transactional id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransactionMetadata {
-    /// The producer that may write.
+    /// Id of the producer that may write.
     pub producer_id: i64,
-    /// The one before the last change.
+    /// Producer id before the last change.
     pub previous_producer_id: i64,
-    /// The one that follows when the transaction has ended, because the epochs of this one are used up.
+    /// Producer id after the end of the transaction, if the epochs of the current id are used up.
     pub next_producer_id: i64,
-    /// The epoch in which it may write.
+    /// Epoch in which the producer may write.
     pub producer_epoch: i16,
-    /// The epoch before, by which a repeated request is known. It is not in the log.
+    /// Previous epoch, which identifies a repeated request. Not in the log.
     pub last_producer_epoch: i16,
     /// The transaction timeout.
     pub timeout_ms: i32,
     pub state: TransactionState,
-    /// Where the transaction has written, and no marker is yet.
+    /// Partitions of the transaction without a marker yet.
     pub partitions: Partitions,
-    /// When the transaction began; -1 when there was none.
+    /// Start of the transaction; -1 without one.
     pub start_ms: i64,
-    /// When this was written.
+    /// Time of the last write.
     pub last_update_ms: i64,
-    /// The level of transaction.version by which the client acts.
+    /// The client's level of transaction.version.
     pub client_version: i16,
 }
 
 impl TransactionMetadata {
-    /// An unused id.
+    /// An id without transactions.
     pub fn new(producer_id: i64, timeout_ms: i32, now_ms: i64) -> TransactionMetadata {
         TransactionMetadata {
             producer_id,
@@ -63,22 +63,22 @@ impl TransactionMetadata {
         }
     }
 
-    /// Whether the producer has no epoch left for another transaction.
+    /// True if the producer has no epoch left for another transaction.
     pub fn is_epoch_exhausted(&self) -> bool {
         is_exhausted(self.producer_epoch)
     }
 
-    /// Whether an external system ends its transactions, without a time limit (KIP-939).
+    /// True if an external system ends the transactions, without a time limit (KIP-939).
     pub fn is_two_phase_commit(&self) -> bool {
         self.timeout_ms == i32::MAX
     }
 
-    /// When the transaction has taken too long.
+    /// The time at which the transaction times out.
     pub fn deadline_ms(&self) -> i64 {
         self.start_ms.saturating_add(i64::from(self.timeout_ms))
     }
 
-    /// The producer that the client continues with after the transaction.
+    /// The producer with which the client continues after the transaction.
     pub fn producer_after_end(&self) -> (i64, i16) {
         if self.client_version >= EPOCH_PER_TRANSACTION && self.next_producer_id != NO_PRODUCER_ID {
             (self.next_producer_id, 0)
@@ -91,8 +91,8 @@ impl TransactionMetadata {
         TransactionMetadata { state, previous_producer_id: self.producer_id, ..self.clone() }
     }
 
-    /// A producer starts, in the next epoch. One that names its current epoch continues; a repeated request gets the
-    /// same answer (KIP-360); one that names another epoch is fenced.
+    /// Starts a producer in the next epoch. A producer that names its current epoch continues; a repeated
+    /// request gets the same answer (KIP-360); a producer that names another epoch is fenced.
     pub fn initialised(
         &self,
         timeout_ms: i32,
@@ -118,7 +118,7 @@ impl TransactionMetadata {
         })
     }
 
-    /// A producer starts under a new id, because the epochs of the old one are used up.
+    /// Starts a producer under a new id, because the epochs of the old one are used up.
     pub fn rotated(
         &self,
         producer_id: i64,
@@ -138,7 +138,7 @@ impl TransactionMetadata {
         }
     }
 
-    /// Adds partitions to the transaction; the first ones start it.
+    /// Adds partitions to the transaction; the first partitions start it.
     pub fn with_partitions(
         &self,
         added: &Partitions,
@@ -154,7 +154,8 @@ impl TransactionMetadata {
         }
     }
 
-    /// Decides the end of the transaction. `is_empty` means that none had started: an abort still raises the epoch.
+    /// Decides the end of the transaction. `is_empty` is true if none has started: an abort still raises the
+    /// epoch.
     pub fn decided(
         &self,
         outcome: Outcome,
@@ -175,7 +176,7 @@ impl TransactionMetadata {
         }
     }
 
-    /// The same in the next epoch, which the producer does not know: it can write no more.
+    /// The same state in the next epoch. The producer does not know that epoch, so it can no longer write.
     pub fn fenced(self) -> TransactionMetadata {
         TransactionMetadata {
             producer_epoch: self.producer_epoch.saturating_add(1),
@@ -184,7 +185,7 @@ impl TransactionMetadata {
         }
     }
 
-    /// All markers are written.
+    /// The state once all markers are written.
     pub fn completed(&self, now_ms: i64) -> TransactionMetadata {
         let (producer_id, producer_epoch) = self.producer_after_end();
         let state = match self.state {
@@ -202,7 +203,7 @@ impl TransactionMetadata {
     }
 }
 
-/// Whether an epoch is the last that a producer may get: the next one is reserved for fencing.
+/// True if an epoch is the last one for a producer: the next one is reserved for fencing.
 pub fn is_exhausted(epoch: i16) -> bool {
     epoch >= i16::MAX - 1
 }

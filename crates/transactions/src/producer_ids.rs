@@ -7,7 +7,7 @@ use thalweg_wire::request::AllocateProducerIdsRequest;
 use thalweg_wire::{ErrorCode, Message};
 use tokio::sync::Mutex;
 
-/// The ids that this broker may give out.
+/// Producer ids that this broker may assign.
 #[derive(Debug)]
 pub struct ProducerIds {
     broker: Arc<RegisteredBroker>,
@@ -22,7 +22,7 @@ struct Block {
 }
 
 impl ProducerIds {
-    /// Starts without a block: one is requested when needed.
+    /// Starts without a block; the first request allocates one.
     pub fn new(broker: Arc<RegisteredBroker>) -> ProducerIds {
         ProducerIds { broker, block: Mutex::default() }
     }

@@ -18,12 +18,12 @@ use thalweg_wire::{Decoder, EncodeError, Message};
 
 const TRANSACTION_LOG: i16 = 0;
 
-/// A record of the log. Without metadata it is a tombstone.
+/// A record of the log. A record without metadata is a tombstone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransactionRecord {
     /// The transactional id.
     pub id: String,
-    /// Its new state.
+    /// The id's new state; `None` for a tombstone.
     pub metadata: Option<TransactionMetadata>,
 }
 
@@ -32,7 +32,7 @@ pub fn encode_key(id: &str) -> Result<Bytes, EncodeError> {
     prefixed(TRANSACTION_LOG, &TransactionLogKey { transactional_id: id.to_owned() }, 0)
 }
 
-/// The value, by the cluster's level of transaction.version.
+/// The value, encoded by the cluster's level of transaction.version.
 pub fn encode_value(metadata: &TransactionMetadata, transaction_version: i16) -> Result<Bytes, EncodeError> {
     let version = i16::from(transaction_version >= 1);
     let has_transaction = metadata.state != TransactionState::Empty;
@@ -54,7 +54,7 @@ pub fn encode_value(metadata: &TransactionMetadata, transaction_version: i16) ->
     prefixed(version, &value, version)
 }
 
-/// Reads a record; nothing, when its key or its value are of a kind that is not known, which Kafka passes over too.
+/// Decodes a record; `None` for an unknown type of key or value, which Kafka skips too.
 pub fn decode(
     key: Option<&[u8]>,
     value: Option<&[u8]>,

@@ -1,11 +1,12 @@
-//! All transactional ids of one partition of `__transaction_state`: a state machine without clock, I/O or waiting.
+//! All transactional ids of one partition of `__transaction_state`: a state machine without clock, I/O or
+//! waiting.
 //!
-//! It is driven in turns (`thalweg_shard::Shard`). Besides writes and answers, a turn produces the markers to be sent
-//! ([`Shard::take_orders`]) and the ids that wait for a producer id ([`Shard::take_needing_ids`]).
+//! The shard is driven in turns (`thalweg_shard::Shard`). Besides writes and answers, a turn produces markers
+//! to send ([`Shard::take_orders`]) and ids that wait for a producer id ([`Shard::take_needing_ids`]).
 //!
-//! An id changes when its record is acknowledged, and has at most one pending change. What was loaded may not be acknowledged
-//! yet: each answer rests on the record that the id's state follows from, and waits for it. So neither an answer nor a state
-//! seen by the next request is lost with a failing broker.
+//! An id changes when its record is acknowledged, and has at most one pending change. Loaded records may not
+//! be acknowledged yet: each answer waits for the acknowledgement of the record from which the id's state
+//! follows. A failing broker therefore loses neither an answer nor a state seen by the next request.
 
 mod admin;
 mod context;
@@ -39,22 +40,22 @@ use thalweg_shard::{
     self, Answers, AppendAs, BATCH_BYTES, Basis, Cell, Moment, Piece, ReplayError, Ticket, WriteError,
 };
 
-/// How long a completion that could not be written rests.
+/// Retry backoff for a completion that could not be written.
 const RETRY_MS: i64 = 100;
 
 /// The context of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
-    /// When.
+    /// Time of the turn.
     pub now: Moment,
     /// The cluster's level of transaction.version.
     pub transaction_version: i16,
 }
 
-/// Records to be appended as one batch: keys with values, or without one to forget an id.
+/// Records to append as one batch: keys with values, or tombstones that delete ids.
 #[derive(Debug)]
 pub struct Write {
-    /// The records, at least one.
+    /// At least one record.
     pub records: Vec<(Bytes, Option<Bytes>)>,
     change: Change,
     answer: Option<(Ticket, Answer)>,
@@ -63,13 +64,13 @@ pub struct Write {
 /// The effect of an acknowledged write.
 #[derive(Debug)]
 enum Change {
-    /// An id changes to its next state.
+    /// Moves an id to its next state.
     To { id: Arc<str>, target: Box<TransactionMetadata> },
-    /// Ids expire.
+    /// Deletes expired ids.
     Forget(Vec<Arc<str>>),
 }
 
-/// A write that waits for its acknowledgement.
+/// A write without an acknowledgement yet.
 #[derive(Debug)]
 struct Pending {
     last_offset: i64,
@@ -80,9 +81,10 @@ struct Pending {
 #[derive(Debug)]
 struct Entry {
     current: TransactionMetadata,
-    /// The offset of the record that the state follows from. An id whose first record is not acknowledged has none.
+    /// The offset of the record from which the state follows; `None` until the id's first record is
+    /// acknowledged.
     at: Option<i64>,
-    /// The state of the pending change.
+    /// The state after the pending change.
     pending: Option<TransactionState>,
 }
 
@@ -97,37 +99,37 @@ impl Entry {
 pub struct MarkerOrder {
     /// The transactional id.
     pub id: Arc<str>,
-    /// The producer whose transaction ends.
+    /// Producer id of the transaction.
     pub producer_id: i64,
-    /// The epoch that the marker has.
+    /// Producer epoch of the marker.
     pub producer_epoch: i16,
-    /// The epoch of the coordinator, by which partitions refuse one that was replaced.
+    /// Coordinator epoch, by which partitions refuse a replaced coordinator.
     pub coordinator_epoch: i32,
-    /// How it ends.
+    /// Commit or abort.
     pub outcome: Outcome,
-    /// The level of transaction.version by which the transaction was made.
+    /// The level of transaction.version of the transaction.
     pub transaction_version: i16,
-    /// Where.
+    /// Partitions that get the marker.
     pub partitions: Vec<(Arc<str>, PartitionIndex)>,
 }
 
-/// See the head of this module.
+/// A shard; see the head of this module.
 #[derive(Debug)]
 pub struct Shard {
     config: Arc<TransactionConfig>,
-    /// The leader epoch of the partition.
+    /// Leader epoch of the partition.
     coordinator_epoch: i32,
     entries: HashMap<Arc<str>, Entry>,
-    /// The offset of the last record by which an id was forgotten.
+    /// The offset of the last tombstone.
     forgotten_at: i64,
-    /// Transactions by the moment at which they have taken too long.
+    /// Open transactions by timeout.
     ongoing: BTreeSet<(i64, Arc<str>)>,
     writes: VecDeque<Write>,
-    /// Writes that are not acknowledged, in the order of the log.
+    /// Unacknowledged writes, in the order of the log.
     pending: VecDeque<Pending>,
-    /// The last record of the log that was loaded, until it is acknowledged.
+    /// The offset of the last loaded record, until it is acknowledged.
     take_up_at: Option<i64>,
-    /// Completions that could not be written, and when they are written again.
+    /// Completions that could not be written, with the times of their retries.
     retries: VecDeque<(i64, Arc<str>)>,
     answers: Answers<Answer>,
     orders: Vec<MarkerOrder>,
@@ -139,8 +141,8 @@ pub struct Shard {
 impl thalweg_shard::Shard for Shard {
     const KEEPS: &'static str = "transactional ids";
     const TOPIC: &'static str = TRANSACTIONS;
-    // A lost record may be a decision whose markers are written in part, or the epoch that fences a producer: the state before it
-    // would abort what was committed elsewhere.
+    // A lost record may be a decision whose markers are partly written, or the epoch that fences a producer.
+    // The state before it could abort a transaction that is committed in other partitions.
     const LOSS: Option<&'static str> = None;
     type Shared = ShardContext;
     type Turn = Turn;
@@ -166,7 +168,7 @@ impl thalweg_shard::Shard for Shard {
 
     fn loaded(&mut self, unacknowledged_to: Option<i64>, turn: Turn) {
         match unacknowledged_to {
-            // A decision that another coordinator may not know must not reach the partitions yet.
+            // The decision may be unknown to the next coordinator, so it must not reach the partitions yet.
             Some(at) => self.take_up_at = Some(at),
             None => self.take_up(turn),
         }
@@ -251,7 +253,7 @@ impl thalweg_shard::Shard for Shard {
 }
 
 impl Shard {
-    /// A shard without ids, of the leader of this epoch.
+    /// A shard without ids for this leader epoch.
     pub(super) fn of(config: Arc<TransactionConfig>, coordinator_epoch: i32, now: Moment) -> Shard {
         let next_timeout_check_ms = now.monotonic_ms.saturating_add(config.abort_timed_out_interval_ms);
         let next_expiry_check_ms = now.monotonic_ms.saturating_add(config.remove_expired_interval_ms);
@@ -279,20 +281,21 @@ impl Shard {
         self.entries.get(id).map(|entry| &entry.current)
     }
 
-    /// An id with its state, and what an answer about it rests on.
+    /// An id with its state, and the basis of answers about it.
     fn find(&self, id: &str) -> (Basis, Option<(&Arc<str>, &Entry)>) {
         let found = self.entries.get_key_value(id);
-        // An id that is not there rests on its tombstone. One without a record is busy, whatever becomes of its write.
+        // A missing id depends on the last tombstone. An id without a record is busy until its write
+        // ends.
         let at = found.map_or(self.forgotten_at, |(_, entry)| entry.at.unwrap_or(self.forgotten_at));
         (Basis::up_to(at), found)
     }
 
-    /// The markers to be sent. [`Shard::markers_written`] reports their outcome.
+    /// The markers to send. [`Shard::markers_written`] reports their outcome.
     pub fn take_orders(&mut self) -> Vec<MarkerOrder> {
         std::mem::take(&mut self.orders)
     }
 
-    /// The ids whose transactions took too long and whose producers have no epoch left: each wants
+    /// The ids with a timed-out transaction whose producers have no epoch left: each needs
     /// [`Shard::abort_timed_out`] with a new producer id.
     pub fn take_needing_ids(&mut self) -> Vec<Arc<str>> {
         std::mem::take(&mut self.needing_ids)
@@ -302,7 +305,7 @@ impl Shard {
         self.answers.give(ticket, answer, basis);
     }
 
-    /// Writes the next state of an id, which is busy until that is acknowledged.
+    /// Writes the next state of an id, which is busy until the write is acknowledged.
     fn change(
         &mut self,
         id: &Arc<str>,
@@ -325,14 +328,15 @@ impl Shard {
         self.writes.push_back(Write { records: vec![record], change, answer });
     }
 
-    /// The replicas have the log up to this offset. Once that is all that was loaded, what it decided goes on.
+    /// Handles replication of the log up to this offset. Once all loaded records are replicated, loaded
+    /// decisions continue.
     fn replicated(&mut self, last_offset: i64, turn: Turn) {
         if self.take_up_at.take_if(|at| *at <= last_offset).is_some() {
             self.take_up(turn);
         }
     }
 
-    /// An id has no pending change any more. One that no record tells of is not there.
+    /// Ends the pending change of an id. An id without a record is removed.
     fn end_pending(&mut self, id: &Arc<str>) {
         let Some(entry) = self.entries.get_mut(id) else { return };
         entry.pending = None;
@@ -341,7 +345,7 @@ impl Shard {
         }
     }
 
-    /// Applies an acknowledged write, which ends at an offset.
+    /// Applies a write that is acknowledged up to an offset.
     fn happens(&mut self, write: Write, last_offset: i64, turn: Turn) {
         if let Some((ticket, answer)) = write.answer {
             self.answer(ticket, answer, Basis::up_to(last_offset));
@@ -370,7 +374,7 @@ impl Shard {
             Change::To { id, target } => {
                 if matches!(target.state, TransactionState::CompleteCommit | TransactionState::CompleteAbort)
                 {
-                    // All partitions have the marker; only the log does not have it yet.
+                    // All partitions have the marker; only the log lacks the completion.
                     self.retries.push_back((turn.now.monotonic_ms.saturating_add(RETRY_MS), id));
                     return;
                 }
@@ -384,7 +388,7 @@ impl Shard {
         }
     }
 
-    /// Puts an id into its next state.
+    /// Moves an id to its next state.
     fn replace(&mut self, id: &Arc<str>, target: TransactionMetadata) {
         let entry = self.entries.get_mut(id).expect("what changes is there");
         let before = std::mem::replace(&mut entry.current, target);

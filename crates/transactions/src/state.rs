@@ -1,28 +1,28 @@
-//! The states of a transactional id, with the numbers and names that Kafka gives them.
+//! The states of a transactional id, with Kafka's numbers and names.
 
 /// The state of a transactional id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum TransactionState {
-    /// It has a producer, and no transaction since.
+    /// The id has a producer without a transaction since.
     Empty,
     /// Partitions were added to a transaction.
     Ongoing,
-    /// It is decided that the transaction commits.
+    /// The commit of the transaction is decided.
     PrepareCommit,
-    /// It is decided that the transaction aborts.
+    /// The abort of the transaction is decided.
     PrepareAbort,
-    /// All partitions have the commit.
+    /// All partitions have the commit marker.
     CompleteCommit,
-    /// All partitions have the abort.
+    /// All partitions have the abort marker.
     CompleteAbort,
-    /// The id is about to be forgotten.
+    /// The id is about to be deleted.
     Dead,
-    /// Another producer takes over the id, and the transaction of the previous one will be aborted.
+    /// Another producer takes over the id, and the previous producer's transaction will be aborted.
     PrepareEpochFence,
 }
 
 impl TransactionState {
-    /// All of them, by their numbers.
+    /// All states, in the order of their numbers.
     pub const ALL: [TransactionState; 8] = [
         TransactionState::Empty,
         TransactionState::Ongoing,
@@ -44,7 +44,7 @@ impl TransactionState {
         TransactionState::ALL.get(usize::try_from(id).ok()?).copied()
     }
 
-    /// Its name for users.
+    /// Kafka's name of the state.
     pub fn name(self) -> &'static str {
         match self {
             TransactionState::Empty => "Empty",
@@ -58,17 +58,17 @@ impl TransactionState {
         }
     }
 
-    /// The state that users call so.
+    /// The state with this name.
     pub fn from_name(name: &str) -> Option<TransactionState> {
         TransactionState::ALL.into_iter().find(|state| state.name() == name)
     }
 
-    /// Whether a transaction is decided and has not ended everywhere.
+    /// True if a transaction is decided and not yet complete.
     pub fn is_prepared(self) -> bool {
         matches!(self, TransactionState::PrepareCommit | TransactionState::PrepareAbort)
     }
 
-    /// Whether there is no transaction, so that the id may expire.
+    /// True if the id has no transaction and may expire.
     pub fn is_idle(self) -> bool {
         matches!(
             self,
@@ -77,17 +77,17 @@ impl TransactionState {
     }
 }
 
-/// How a transaction ends.
+/// The outcome of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Its writes count.
+    /// The transaction's writes take effect.
     Commit,
-    /// Its writes are discarded.
+    /// The transaction's writes are discarded.
     Abort,
 }
 
 impl Outcome {
-    /// The state in which it is decided.
+    /// The state after the decision.
     pub fn prepared(self) -> TransactionState {
         match self {
             Outcome::Commit => TransactionState::PrepareCommit,

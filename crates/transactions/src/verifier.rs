@@ -1,10 +1,12 @@
 //! A leader's check before the first batch of a transaction: it verifies that its partition belongs to the
 //! transaction, or adds it (KIP-890; Kafka's `AddPartitionsToTxnManager`).
 //!
-//! Otherwise a delayed batch could arrive after its transaction has ended, and would start one that never ends. Only
-//! the first batch of a transaction in a partition asks; later ones find it open.
+//! Without this check, a delayed batch could arrive after the end of its transaction and start a transaction
+//! that never ends. Only the first batch of a transaction in a partition is verified; for later batches the
+//! transaction is open.
 //!
-//! Each remote coordinator gets one request at a time, with all verifications collected meanwhile ([`Outbox`]).
+//! Each remote coordinator gets one request at a time, with all verifications collected meanwhile
+//! ([`Outbox`]).
 
 use super::answer::Producer;
 use super::coordinator::TransactionCoordinator;
@@ -28,22 +30,22 @@ use thalweg_wire::request::add_partitions_to_txn_request::{
 use thalweg_wire::request::add_partitions_to_txn_response::AddPartitionsToTxnTopicResult;
 use thalweg_wire::request::{AddPartitionsToTxnRequest, AddPartitionsToTxnResponse};
 
-/// The first version of AddPartitionsToTxn that is between brokers.
+/// The first version of AddPartitionsToTxn for brokers.
 const BETWEEN_BROKERS: i16 = 4;
 
-/// What the request's version allows a leader to do, and to return.
+/// The action and errors that the request's version allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verification {
-    /// Verification; the client does not know TRANSACTION_ABORTABLE.
+    /// Verify the partition. The client does not know TRANSACTION_ABORTABLE.
     Older,
-    /// It asks.
+    /// Verify the partition.
     Asks,
-    /// It adds the partition, since the client has not (transaction.version 2).
+    /// Add the partition, because the client has not (transaction.version 2).
     Adds,
 }
 
 impl Verification {
-    /// By the version of a Produce request.
+    /// Verification for this version of Produce.
     pub fn of_produce(version: i16) -> Verification {
         match version {
             12.. => Verification::Adds,
@@ -52,7 +54,7 @@ impl Verification {
         }
     }
 
-    /// By the version of a TxnOffsetCommit request.
+    /// Verification for this version of TxnOffsetCommit.
     pub fn of_offset_commit(version: i16) -> Verification {
         match version {
             5.. => Verification::Adds,
@@ -74,11 +76,11 @@ impl Verification {
 /// A partition with the guard of the batch to verify, or an error.
 pub type Guarded = (Arc<Partition>, Result<VerificationGuard, VerificationError>);
 
-/// A coordinator's answer, with a code for each partition, or one for all. The codes are Kafka's because most
+/// A coordinator's answer: a code per partition, or one for all. The codes are Kafka's because most
 /// coordinators are other brokers.
 type Answer = Result<Vec<ErrorCode>, ErrorCode>;
 
-/// The question about one transaction to the coordinator elsewhere.
+/// The question about one transaction to a remote coordinator.
 struct Question {
     id: String,
     producer: Producer,
@@ -86,12 +88,12 @@ struct Question {
     verify_only: bool,
 }
 
-/// See the head of this file.
+/// Verification of transactions by leaders; see the head of this file.
 pub struct Verifier {
     node_id: BrokerId,
     image: Arc<ImageCell>,
     transactions: Arc<TransactionCoordinator>,
-    /// The questions for coordinators elsewhere.
+    /// Questions for remote coordinators.
     outbox: Outbox<Question>,
     /// `transaction.partition.verification.enable`, read for each batch.
     is_enabled: AtomicBool,
@@ -103,7 +105,7 @@ impl std::fmt::Debug for Verifier {
     }
 }
 
-/// Starts the verification of a producer's batches, each with its first sequence. Does not wait.
+/// Starts the verification of a producer's batches, each given by its first sequence. Does not wait.
 pub fn begin(
     producer: Producer,
     batches: impl IntoIterator<Item = (Arc<Partition>, i32)>,
@@ -121,13 +123,13 @@ pub fn begin(
     batches.into_iter().map(guard).collect()
 }
 
-/// Whether the coordinator must be asked.
+/// True if the coordinator must be asked.
 pub fn must_ask(guarded: &[Guarded]) -> bool {
     guarded.iter().any(|(_, guard)| guard.as_ref().is_ok_and(|guard| *guard != VerificationGuard::NONE))
 }
 
 impl Verifier {
-    /// Asks `transactions` where this node coordinates, and its peers elsewhere. Not enabled.
+    /// Asks `transactions` for ids of this node, and peers for all other ids. Initially disabled.
     pub fn new(
         node_id: BrokerId,
         image: Arc<ImageCell>,
@@ -143,12 +145,12 @@ impl Verifier {
         self.is_enabled.store(is_enabled, Ordering::Relaxed);
     }
 
-    /// Whether a partition refuses a transaction that was not verified.
+    /// True if partitions refuse unverified transactions.
     pub fn is_enabled(&self) -> bool {
         self.is_enabled.load(Ordering::Relaxed)
     }
 
-    /// Asks the coordinator about the partitions that have guards. Rejected ones lose their guard.
+    /// Asks the coordinator about the partitions with guards. Rejected partitions lose their guard.
     pub async fn ask(
         &self,
         id: &str,
@@ -215,7 +217,7 @@ impl Letter for Question {
     const PURPOSE: &'static str = "txn-verification";
     const FAILURE: &'static str = "Failed to verify transactions";
     type Kind = ();
-    /// The ids: a request has one question of each.
+    /// Transactional ids: a request has at most one question about each.
     type Load = HashSet<String>;
     type Answer = Answer;
 
@@ -282,7 +284,7 @@ fn answer(Question { id, partitions, .. }: &Question, response: &AddPartitionsTo
             };
             Ok(partitions.iter().map(of).collect())
         }
-        // Clients need not know about the permissions of brokers.
+        // Clients need not know about brokers' permissions.
         ErrorCode::ClusterAuthorizationFailed => Err(ErrorCode::InvalidTxnState),
         error => Err(error),
     }

@@ -1,6 +1,8 @@
-//! Keys of access control: who decides, and by which rules beside the ACLs of the metadata log; delegation tokens.
+//! Keys of access control: the authorizer, its rules besides the ACLs of the metadata log, and delegation
+//! tokens.
 //!
-//! The keys of Kafka's `StandardAuthorizer` are its own, not the broker's; here they are declared like all others.
+//! Kafka declares the keys of `StandardAuthorizer` in the authorizer; here they are declared like all other
+//! keys.
 
 use std::time::Duration;
 
@@ -11,11 +13,11 @@ use super::super::key::Support::Served;
 use super::super::setting::SecretText;
 use super::declare::settings;
 
-/// The only authorizer that there is.
+/// The only supported authorizer.
 pub const STANDARD_AUTHORIZER_CLASS: &str = "org.apache.kafka.metadata.authorizer.StandardAuthorizer";
 
 settings! {
-    /// Whether requests are authorized.
+    /// The authorizer class.
     AccessSettings, ACCESS "Access control";
 
     "authorizer.class.name": String = "", NOT_NULL, Low, ReadOnly, Served => has_authorizer: bool = is_named,
@@ -23,7 +25,7 @@ settings! {
 }
 
 settings! {
-    /// What holds whatever the ACLs say.
+    /// Rules with priority over ACLs.
     StandardAuthorizerSettings, STANDARD_AUTHORIZER "StandardAuthorizer";
 
     "super.users": String = "", SUPER_USERS, Medium, ReadOnly, Served => super_users: Vec<Principal> = principals,

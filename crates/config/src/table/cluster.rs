@@ -38,7 +38,7 @@ family! { PROVIDERS "Values from elsewhere";
 }
 
 settings! {
-    /// The way to the controllers, and the controller in this process.
+    /// Connections to the controllers, and the controller in this process.
     ControllerSettings, CONTROLLERS "Controllers";
 
     "controller.listener.names": List = "CONTROLLER", FILLED_LIST, High, ReadOnly, Served => listener_names: Vec<String>,
@@ -166,7 +166,7 @@ settings! {
         "Whether an empty follower skips records in tiered storage.";
 }
 
-/// The one of Kafka's two selectors that does something; the other is that of a broker without one.
+/// The effective one of Kafka's two selectors; the other equals no selector.
 pub(crate) const RACK_AWARE_SELECTOR: &str = "org.apache.kafka.common.replica.RackAwareReplicaSelector";
 
 fn is_rack_aware(selector: Option<String>) -> bool {

@@ -57,7 +57,7 @@ settings! {
 }
 
 settings! {
-    /// What consumer groups follow.
+    /// Settings of consumer groups.
     ConsumerGroupKeys, CONSUMER_GROUP_KEYS "Consumer groups of the new protocol";
 
     "group.consumer.session.timeout.ms": Int[Ms] = "45000", at_least(1), Medium, ReadOnly, Served => session_timeout_ms: i32,
@@ -92,7 +92,7 @@ settings! {
 }
 
 settings! {
-    /// What share groups follow.
+    /// Settings of share groups.
     ShareGroupKeys, SHARE_GROUPS "Share groups";
 
     "group.share.session.timeout.ms": Int[Ms] = "45000", at_least(1), Medium, ReadOnly, Served => session_timeout_ms: i32,
@@ -189,7 +189,7 @@ settings! {
 }
 
 settings! {
-    /// What streams groups follow.
+    /// Settings of streams groups.
     StreamsGroupKeys, STREAMS_GROUP_KEYS "Streams groups";
 
     "group.streams.session.timeout.ms": Int[Ms] = "45000", at_least(1), Medium, ReadOnly, Served => session_timeout_ms: i32,

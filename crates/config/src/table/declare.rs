@@ -1,4 +1,4 @@
-//! How settings are declared: a family of keys at a time, a line or two per key.
+//! The declaration of settings: a family of keys at a time, a line or two per key.
 //!
 //! ```text
 //! settings! {
@@ -10,21 +10,23 @@
 //! }
 //! ```
 //!
-//! An entry is the key, its type, its unit if it has one, its default (`null` for none), its check, its importance, when it may
-//! change, what Thalweg does with it, and its documentation. Extras may follow: the methods of
+//! An entry is the key, its type, its unit if it has one, its default (`null` for none), its check, its
+//! importance, its update mode, its support, and its documentation. Extras may follow: the methods of
 //! [`ConfigKey`](crate::ConfigKey).
 //!
-//! After the arrow comes what the code reads: a field and its Rust type. Where the type does not say how the value is
-//! converted, a function follows: `=> voters: Vec<Voter> = voters`. The entry above declares
+//! The arrow is followed by the field and Rust type for the code. If the type alone does not determine the
+//! conversion, a function follows: `=> voters: Vec<Voter> = voters`. The entry above declares
 //!
-//! - a line of `NETWORK`, the facts about the key: checks, descriptions, warnings and documentation go through the table;
-//! - `request_timeout`, a field of `NetworkSettings`, which is made with `NetworkSettings::from(&values)`;
-//! - `NetworkSettings::request_timeout`, the [`Setting`](crate::Setting): the key, for errors and for settings that inherit it.
+//! - a line of `NETWORK`, the facts about the key: checks, descriptions, warnings and documentation use the
+//!   table;
+//! - `request_timeout`, a field of `NetworkSettings`, which is created by `NetworkSettings::from(&values)`;
+//! - `NetworkSettings::request_timeout`, the [`Setting`](crate::Setting): the key, for errors and for
+//!   settings that inherit it.
 //!
-//! An arrow to a name without a type makes only the last of these. `names!` is for families where every arrow is such a one,
-//! `family!` for those that no code reads.
+//! An arrow to a name without a type declares only the `Setting`. `names!` is for families in which every
+//! arrow has this form, `family!` for families that no code reads.
 
-/// A family of keys, its struct of values, and its settings.
+/// Declares a family of keys, its struct of values, and its settings.
 macro_rules! settings {
     ($(#[$about:meta])* $settings:ident, $($family:tt)*) => {
         $crate::table::declare::fields! { $(#[$about])* $settings, $($family)* }
@@ -33,7 +35,7 @@ macro_rules! settings {
     };
 }
 
-/// A family of keys and its settings, without values.
+/// Declares a family of keys and its settings, without values.
 macro_rules! names {
     ($(#[$about:meta])* $settings:ident, $($family:tt)*) => {
         $(#[$about])*
@@ -44,7 +46,7 @@ macro_rules! names {
     };
 }
 
-/// A family of keys.
+/// Declares a family of keys.
 macro_rules! family {
     ($family:ident $title:literal; $(
         $name:literal : $type:ident $([$unit:ident])? = $default:tt, $check:expr, $importance:ident, $mode:ident,
@@ -74,7 +76,7 @@ macro_rules! family {
     };
 }
 
-/// The struct of a family's values.
+/// Declares the struct of a family's values.
 macro_rules! fields {
     ($(#[$about:meta])* $settings:ident, $family:ident $title:literal; $(
         $name:literal : $type:ident $([$unit:ident])? = $default:tt, $check:expr, $importance:ident, $mode:ident,
@@ -98,7 +100,7 @@ macro_rules! fields {
     };
 }
 
-/// The settings of a family.
+/// Declares the settings of a family.
 macro_rules! handles {
     ($settings:ident, $family:ident $title:literal; $(
         $name:literal : $type:ident $([$unit:ident])? = $default:tt, $check:expr, $importance:ident, $mode:ident,

@@ -1,5 +1,5 @@
-//! Keys of groups (KIP-848, KIP-932, KIP-1071) with the broker keys that they fall back to, and of subscriptions to
-//! clients' metrics (KIP-714).
+//! Keys of groups (KIP-848, KIP-932, KIP-1071) with the broker keys on which they fall back, and keys of
+//! client metrics subscriptions (KIP-714).
 //!
 //! Facts are compared with Kafka in `table::tests`.
 
@@ -10,7 +10,7 @@ use super::declare::settings;
 use super::{ConsumerGroupKeys, ShareGroupKeys, StreamsGroupKeys};
 
 settings! {
-    /// Every setting of a group, resolved: its own, else the broker's.
+    /// Every setting of a group, resolved: the group's override, otherwise the broker's value.
     EffectiveGroupConfig, GROUP_KEYS "Group configuration";
 
     "consumer.session.timeout.ms": Int[Ms] = "45000", at_least(1), Medium, ClusterWide, Served => consumer_session_timeout_ms: i32,
@@ -77,7 +77,7 @@ settings! {
 }
 
 settings! {
-    /// The settings of a subscription to clients' metrics.
+    /// The settings of a client metrics subscription.
     ClientMetricsSettings, CLIENT_METRICS_KEYS "Subscriptions to clients' metrics";
 
     "interval.ms": Int[Ms] = "300000", ANY, Medium, ClusterWide, Served => interval_ms: i32,

@@ -15,7 +15,7 @@ use super::declare::settings;
 use super::reason::{CLEANER_BUFFERS, CLEANER_LOAD, CORDON, DIRS};
 
 settings! {
-    /// Data directories, and the work on logs that is not a topic's own.
+    /// Data directories, and broker-wide work on logs.
     LogSettings, LOG "Log";
 
     "log.dirs": List = null, FILLED_LIST_OR_NULL, High, ReadOnly, Served => dirs: Option<Vec<PathBuf>>,
@@ -86,7 +86,7 @@ settings! {
 }
 
 settings! {
-    /// Compaction, as far as it is not a topic's own.
+    /// Broker-wide settings of compaction.
     CleanerSettings, CLEANER "Log cleaner";
 
     "log.cleaner.enable": Boolean = "true", ANY, Medium, ReadOnly, Served => enable: bool,
@@ -113,7 +113,7 @@ settings! {
         "The maximum time before a record is compacted.";
 }
 
-/// A number that is none counts as one.
+/// Negative values count as 1. Zero is raised to 1 where the setting is used.
 fn move_threads(threads: Option<i64>) -> Option<usize> {
     threads.map(|threads| usize::try_from(threads).unwrap_or(1))
 }

@@ -1,4 +1,5 @@
-//! Keys of metrics: the bound on their number, and where they are sent. Kafka has none of them: it leaves metrics to Java's JMX.
+//! Keys of metrics: the limit on their number, and the receivers. Kafka has no such keys: it leaves metrics
+//! to Java's JMX.
 
 use std::fmt;
 use std::time::Duration;
@@ -32,7 +33,7 @@ settings! {
         differs = "Kafka has no such key.";
 }
 
-/// The headers of requests to a receiver of OTLP. They may be secret.
+/// HTTP headers of requests to an OTLP receiver, which may be secret.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct OtlpHeaders(pub Vec<(String, String)>);
 

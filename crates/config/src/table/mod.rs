@@ -1,7 +1,7 @@
-//! The table of every configuration key of Kafka 4.3, each declared once: `declare` says how.
+//! The table of all configuration keys of Kafka 4.3, each declared once in the format of `declare`.
 //!
-//! Everything else about configuration is derived from here: parsing, checks, the typed settings, DescribeConfigs,
-//! AlterConfigs, warnings, the documentation.
+//! Everything else about configuration is derived from this table: parsing, checks, the typed settings,
+//! DescribeConfigs, AlterConfigs, warnings, the documentation.
 
 mod access;
 mod cluster;
@@ -43,12 +43,12 @@ pub use sasl::SaslKeys;
 pub use topic::EffectiveTopicConfig;
 pub use unserved::{TieredStorageKeys, TlsKeys};
 
-/// Keys that belong together, under a title for the documentation.
+/// Related keys, under a title for the documentation.
 #[derive(Debug)]
 pub struct Family {
-    /// The title.
+    /// Title in the documentation.
     pub title: &'static str,
-    /// The keys, in the order in which they are best read.
+    /// Keys in reading order.
     pub keys: &'static [ConfigKey],
 }
 
@@ -92,16 +92,16 @@ pub const BROKER_FAMILIES: &[Family] = &[
 /// The families of a topic's keys.
 pub const TOPIC_FAMILIES: &[Family] = &[topic::TOPIC_KEYS];
 
-/// The keys of a group.
+/// The family of a group's keys.
 pub const GROUP_FAMILY: &Family = &group::GROUP_KEYS;
 
-/// The keys of a subscription to clients' metrics.
+/// The family of keys of a client metrics subscription.
 pub const CLIENT_METRICS_FAMILY: &Family = &group::CLIENT_METRICS_KEYS;
 
-/// The keys of SASL.
+/// The family of SASL keys.
 pub const SASL_FAMILY: &Family = &sasl::SASL_KEYS;
 
-/// The keys of TLS that a listener may have for itself.
+/// The TLS keys that a listener may set for itself.
 pub fn listener_tls_keys() -> impl Iterator<Item = &'static ConfigKey> {
     let families = [&unserved::TLS_KEYS, &own::REVOCATION];
     families.into_iter().flat_map(|family| family.keys).filter(|key| key.is_of_listeners())
@@ -135,27 +135,27 @@ pub fn group_keys() -> &'static [&'static ConfigKey] {
     &GROUP_KEYS
 }
 
-/// Every key of a subscription to clients' metrics, by name.
+/// Every key of a client metrics subscription, by name.
 pub fn client_metrics_keys() -> &'static [&'static ConfigKey] {
     &CLIENT_METRICS_KEYS
 }
 
-/// The broker's key of this name.
+/// The broker key with this name.
 pub fn broker_key(name: &str) -> Option<&'static ConfigKey> {
     find(broker_keys(), name)
 }
 
-/// The topic's key of this name.
+/// The topic key with this name.
 pub fn topic_key(name: &str) -> Option<&'static ConfigKey> {
     find(topic_keys(), name)
 }
 
-/// The group's key of this name.
+/// The group key with this name.
 pub fn group_key(name: &str) -> Option<&'static ConfigKey> {
     find(group_keys(), name)
 }
 
-/// The key of a subscription to clients' metrics of this name.
+/// The key with this name of a client metrics subscription.
 pub fn client_metrics_key(name: &str) -> Option<&'static ConfigKey> {
     find(client_metrics_keys(), name)
 }
@@ -164,22 +164,23 @@ fn find(keys: &[&'static ConfigKey], name: &str) -> Option<&'static ConfigKey> {
     keys.binary_search_by(|key| key.name.cmp(name)).ok().map(|at| keys[at])
 }
 
-/// What a setting for one listener begins with.
+/// Prefix of a setting for one listener.
 pub(crate) const LISTENER_PREFIX: &str = "listener.name.";
 
-/// The listener and the key of a setting for one listener: `listener.name.NAME.KEY`, the name in small letters.
+/// The listener and the key of a setting for one listener: `listener.name.NAME.KEY`, with the name in lower
+/// case.
 pub fn listener_key(name: &str) -> Option<(&str, &'static ConfigKey)> {
     let (listener, key) = name.strip_prefix(LISTENER_PREFIX)?.split_once('.')?;
     Some((listener, broker_key(key).filter(|key| key.is_of_listeners())?))
 }
 
-/// The key of a broker's setting: of all, or of a single listener.
+/// The key of a broker setting, for all listeners or for a single one.
 pub fn settable_key(name: &str) -> Option<&'static ConfigKey> {
     broker_key(name).or_else(|| Some(listener_key(name)?.1))
 }
 
-/// The broker's keys of which the first that is set counts: `name` and its equals in other units, best first. They are those
-/// that one key of topics follows.
+/// The broker keys of which the first set one applies: `name` and its synonyms in other units, by descending
+/// priority. A topic key falls back on exactly these keys.
 pub fn broker_synonyms(name: &str) -> Vec<&str> {
     let followed = topic_keys().iter().map(|key| key.falls_back);
     let mut followed = followed.filter(|keys| keys.iter().any(|(known, _)| *known == name));

@@ -16,7 +16,7 @@ use super::declare::settings;
 use super::reason::{BOUNDED_BY_BYTES, EARLY, NO_JAVA, ONE_POOL, PURGATORY, SETUP, UNSTABLE};
 
 settings! {
-    /// Where the broker listens, as it was written; resolved by [`Listeners`](crate::Listeners).
+    /// The addresses of the broker, as text; resolved by [`Listeners`](crate::Listeners).
     ListenerSettings, LISTENERS "Listeners";
 
     "listeners": List = "PLAINTEXT://localhost:9092", FILLED_LIST, High, ReadOnly, Served => listeners: Vec<String>,
@@ -102,7 +102,7 @@ settings! {
 }
 
 settings! {
-    /// Creation of topics. Their defaults are in the topic configuration.
+    /// Creation of topics. Default topic settings are in the topic configuration.
     TopicSettings, TOPICS "Topics";
 
     "num.partitions": Int = "1", at_least(1), Medium, ReadOnly, Served => num_partitions: i32,

@@ -1,6 +1,7 @@
 //! Thalweg's own keys, without a counterpart in Kafka.
 //!
-//! One entry per key, as in the tables of Kafka's keys. A key is added here only where Kafka has none: `table::tests` checks it.
+//! One entry per key, as in the tables of Kafka's keys. Kafka must not have the key; `table::tests` checks
+//! this.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -95,7 +96,7 @@ family! { REVOCATION "Revoked certificates";
 }
 
 names! {
-    /// What producers' batches are held to.
+    /// Validation of producers' batches.
     ProduceKeys, PRODUCE "Producers' batches";
 
     "thalweg.produce.validation": String = "records", PRODUCE_VALIDATION, Medium, ClusterWide, Served => validation,
@@ -166,7 +167,7 @@ impl AuditKind {
     pub const ALL: [AuditKind; 4] =
         [AuditKind::Denied, AuditKind::Allowed, AuditKind::Logins, AuditKind::Administration];
 
-    /// Its name in `thalweg.audit.events`.
+    /// The name in `thalweg.audit.events`.
     pub const fn name(self) -> &'static str {
         match self {
             AuditKind::Denied => "denied",
@@ -188,7 +189,7 @@ fn file(path: Option<String>) -> Option<PathBuf> {
 
 pub(super) const PRODUCE_VALIDATION: Check = one_of(&["records", "header"]);
 
-/// `USER:PASSWORD` for a schema registry.
+/// A `USER:PASSWORD` for a schema registry.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RegistryUser(pub String);
 

@@ -1,4 +1,4 @@
-//! Why keys have no effect, or are not supported, for warnings and the documentation.
+//! Reasons why keys have no effect or are not supported, for warnings and the documentation.
 
 pub(super) const ONE_POOL: &str = "one worker thread per core replaces all of Kafka's thread pools";
 pub(super) const BOUNDED_BY_BYTES: &str = "queued requests are limited by size, see queued.max.request.bytes";

@@ -11,7 +11,8 @@ use super::declare::names;
 use super::reason::{KERBEROS, NO_JAVA, TOKEN_REQUESTS};
 
 names! {
-    /// Read for a listener and a mechanism (`sasl.rs`), or as text for connections to other nodes (`outgoing.rs`).
+    /// Read per listener and mechanism (`sasl.rs`), or as text for connections to other nodes
+    /// (`outgoing.rs`).
     SaslKeys, SASL_KEYS "SASL";
 
     "sasl.enabled.mechanisms": List = "GSSAPI", LIST, Medium, PerBroker, Startup => enabled_mechanisms: Vec<String>,
@@ -116,7 +117,7 @@ names! {
         "The issuer that a token must name; none accepts every issuer whose keys are known.";
 }
 
-/// Bytes that are allowed at least: a frame of nothing but a header.
+/// Raises a limit to at least 64 bytes, the size of a frame with only a header.
 fn positive(bytes: usize) -> usize {
     bytes.max(64)
 }

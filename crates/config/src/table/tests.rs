@@ -11,7 +11,7 @@ fn golden(kind: &str) -> Vec<Vec<&'static str>> {
     lines.filter(|fields: &Vec<&str>| fields[0] == kind).collect()
 }
 
-/// A golden line of a key, with our facts.
+/// The golden line of a key with our facts.
 fn facts(key: &ConfigKey, fourth: String) -> Vec<String> {
     let importance = format!("{:?}", key.importance).to_uppercase();
     let visibility = if key.internal { "internal" } else { "public" };
@@ -38,7 +38,7 @@ fn every_broker_key_of_kafka_is_in_the_table() {
         }
         if key.differs.is_some() {
             assert_ne!(ours, theirs, "{} does not differ", key.name);
-            // Default and update mode may differ, with the reason in the table; nothing else may.
+            // Default and update mode may differ, with a reason in the table; all other facts must be equal.
             for at in [2, 3] {
                 ours[at].clone_from(&theirs[at]);
             }

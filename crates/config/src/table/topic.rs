@@ -1,4 +1,4 @@
-//! Keys of topics, with the broker keys that each falls back to, in order, and the factor to its unit.
+//! Keys of topics, with the broker keys on which they fall back, in order, and the factors to their units.
 //!
 //! Facts are compared with Kafka in `table::tests`.
 
@@ -15,8 +15,8 @@ use super::reason::TIERED;
 use super::{CleanerSettings, LogSettings, ProduceKeys, TieredStorageKeys, TopicSettings};
 
 settings! {
-    /// Every setting of a topic, resolved. Times are milliseconds as i64, because they are compared with timestamps of
-    /// records; `i64::MAX` stands for never.
+    /// Every setting of a topic, resolved. Times are milliseconds as i64 for comparison with record
+    /// timestamps; `i64::MAX` means never.
     EffectiveTopicConfig, TOPIC_KEYS "Topic configuration";
 
     "cleanup.policy": List = "delete", list_of(&["compact", "delete"]), Medium, ClusterWide, Served => cleanup_policy: CleanupPolicy = cleanup_policy,

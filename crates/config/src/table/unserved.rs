@@ -1,5 +1,5 @@
-//! Keys of what Thalweg does not serve: named, so that a file that sets them is answered with the reason. Those of TLS that
-//! bear on connections to other nodes have their effect there.
+//! Keys that Thalweg does not serve, declared so that a file with such a key gets a warning with the reason.
+//! TLS keys for connections to other nodes take effect there.
 //!
 //! An entry per key; `table::declare` documents the format.
 //! Facts are compared with Kafka in `table::tests`.
@@ -34,7 +34,7 @@ family! { METRIC_KEYS "Metrics";
 }
 
 names! {
-    /// What topics follow.
+    /// Settings of tiered storage.
     TieredStorageKeys, TIERED_STORAGE "Tiered storage";
 
     "remote.log.storage.system.enable": Boolean = "false", ANY, Medium, ReadOnly, Unserved(TIERED),
@@ -102,7 +102,8 @@ names! {
 }
 
 names! {
-    /// Settings of TLS that are read by their own name; the others go to listeners and connections as text.
+    /// TLS settings that are read by name; all other TLS settings are passed to listeners and connections as
+    /// text.
     TlsKeys, TLS_KEYS "TLS";
 
     "ssl.keystore.type": String = "JKS", ANY, Medium, PerBroker, Listener,

@@ -8,44 +8,44 @@ use thalweg_wire::ErrorCode;
 
 use super::CloseReason;
 
-/// A broker does not let a client in.
+/// A broker rejects a client's authentication.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{peer} rejects this client by {mechanism}: {fault}")]
 pub struct AuthenticationFailed {
-    /// The other side.
+    /// Address of the peer.
     pub peer: Arc<str>,
     /// `sasl.mechanism`.
     pub mechanism: &'static str,
-    /// Why.
+    /// The cause.
     pub fault: AuthenticationFault,
 }
 
-/// Why a broker does not let a client in.
+/// Why a broker rejects a client's authentication.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum AuthenticationFault {
     /// The listener has no SASL.
     #[error("this listener does not use SASL (expected security.protocol=PLAINTEXT or SSL)")]
     NoSasl,
-    /// The listener has other mechanisms.
+    /// The listener does not support the mechanism; it supports these.
     #[error("this listener supports {} (sasl.mechanism)", .0.join(", "))]
     Mechanism(Vec<String>),
-    /// User or password are wrong, as a rule.
+    /// User or password are usually wrong.
     #[error(
         "{message} ({error_code}; user and password are those of sasl.jaas.config or sasl.username, sasl.password)"
     )]
     Refused {
-        /// The broker's words.
+        /// The broker's message.
         message: String,
-        /// Its code.
+        /// The broker's error code.
         error_code: ErrorCode,
     },
     /// The exchange violates SCRAM, or the broker does not know the password.
     #[error(transparent)]
     Scram(#[from] ScramFault),
-    /// There is no token to show: its file, and why.
+    /// The token cannot be read: its file, and the cause.
     #[error("the token cannot be read from {0}")]
     Token(String),
-    /// The broker asks for more messages than the mechanism has.
+    /// The broker requests more messages than the mechanism has.
     #[error("it continues beyond the mechanism's messages")]
     Rounds,
     /// The connection ended meanwhile.
@@ -57,7 +57,7 @@ pub enum AuthenticationFault {
 }
 
 impl AuthenticationFault {
-    /// Whether the same exchange may go better later.
+    /// True if the same exchange may succeed later.
     pub fn is_retriable(&self) -> bool {
         matches!(self, AuthenticationFault::Ended(_) | AuthenticationFault::NoAnswer(_))
     }

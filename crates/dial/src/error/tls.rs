@@ -5,20 +5,20 @@ use std::sync::Arc;
 
 use rustls::{AlertDescription, CertificateError};
 
-/// TLS with a broker could not be begun, or was ended by it.
+/// TLS with a broker could not be started, or the broker ended it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("TLS with {peer} failed: {fault}")]
 pub struct TlsFailed {
-    /// The other side.
+    /// Address of the peer.
     pub peer: Arc<str>,
-    /// Why.
+    /// The cause.
     pub fault: TlsFault,
 }
 
 /// Why TLS failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TlsFault {
-    /// The certificate leads to none that is trusted.
+    /// The certificate chain leads to no trusted certificate.
     #[error(
         "the broker's certificate is signed by none that is trusted here; ssl.truststore.location has to name the \
          certificate of who signed it"
@@ -31,33 +31,33 @@ pub enum TlsFault {
         presented(.names)
     )]
     Name {
-        /// How the broker was addressed.
+        /// The host in the broker's address.
         host: String,
-        /// Its names.
+        /// The names in the certificate.
         names: Vec<String>,
     },
-    /// The certificate, or one that it leads to, has expired.
+    /// The certificate, or one in its chain, has expired.
     #[error("the broker's certificate has expired, or the clock of this machine is wrong")]
     Expired,
-    /// The certificate, or one that it leads to, is not valid yet.
+    /// The certificate, or one in its chain, is not valid yet.
     #[error("the broker's certificate is not valid yet, or the clock of this machine is wrong")]
     NotValidYet,
     /// The certificate was revoked.
     #[error("the broker's certificate was revoked (ssl.crl.location)")]
     Revoked,
-    /// No list says whether it was.
+    /// No revocation list of the certificate's authority is configured.
     #[error("ssl.crl.location has no revocation list of the authority that signed the broker's certificate")]
     NoRevocationList,
-    /// The list is too old.
+    /// The revocation list has expired.
     #[error("the revocation list in ssl.crl.location has expired, or the clock of this machine is wrong")]
     ExpiredRevocationList,
-    /// Something else about the certificate.
+    /// Another error of the certificate.
     #[error("the broker's certificate cannot be accepted: {0}")]
     Certificate(String),
     /// The broker requires a client certificate.
     #[error("the broker requires a client certificate (ssl.keystore.location), or rejects the presented one")]
     ClientCertificate,
-    /// The two sides have nothing in common.
+    /// The two sides have no common protocol version or cipher.
     #[error("the two sides have no protocol version or cipher in common ({0})")]
     NothingInCommon(String),
     /// The other side does not speak TLS.
@@ -66,10 +66,10 @@ pub enum TlsFault {
     /// The other side closed the connection.
     #[error("the peer closed the connection in the handshake (a listener without TLS does so)")]
     Closed,
-    /// The address names no host that a certificate can be for.
+    /// The host in the address is no valid name for a certificate.
     #[error("{0:?} is not a host name")]
     HostName(String),
-    /// Another end.
+    /// Another error.
     #[error("{0}")]
     Other(String),
 }
@@ -79,12 +79,12 @@ fn presented(names: &[String]) -> String {
 }
 
 impl TlsFault {
-    /// Whether the same handshake may go better later.
+    /// True if the same handshake may succeed later.
     pub fn is_retriable(&self) -> bool {
         matches!(self, TlsFault::Closed | TlsFault::Other(_))
     }
 
-    /// What an error of a stream means, where it is one of TLS.
+    /// The TLS fault in an error of a stream, if there is one.
     pub fn of(error: &io::Error) -> Option<TlsFault> {
         let error: &rustls::Error = error.get_ref()?.downcast_ref()?;
         Some(match error {

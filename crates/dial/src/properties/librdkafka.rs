@@ -1,10 +1,10 @@
-//! Settings under librdkafka's names: those that mean what a setting of Kafka's clients means take its name, and those that
-//! only another client can follow are set aside. TLS and SASL are not here: the settings of
-//! [`Security`](crate::Security) are known by both names.
+//! Settings under librdkafka's names: a setting with an equivalent in Kafka's clients is renamed, and a
+//! setting for other clients only is set aside. TLS and SASL are not included: [`Security`](crate::Security)
+//! accepts both names of its settings.
 
 use super::{InvalidSetting, Properties};
 
-/// librdkafka's names, and Kafka's for the same.
+/// librdkafka's names, and Kafka's equivalents.
 const NAMES: [(&str, &str); 12] = [
     ("metadata.broker.list", "bootstrap.servers"),
     ("queue.buffering.max.ms", "linger.ms"),
@@ -20,13 +20,13 @@ const NAMES: [(&str, &str); 12] = [
     ("topic.metadata.refresh.interval.ms", "metadata.max.age.ms"),
 ];
 
-/// The same, in KiB.
+/// The same for settings in KiB.
 const NAMES_KIB: [(&str, &str, u64); 2] = [
     ("queue.buffering.max.kbytes", "buffer.memory", u64::MAX),
     ("queued.max.messages.kbytes", "fetch.max.bytes", i32::MAX as u64),
 ];
 
-/// Words of librdkafka's for `auto.offset.reset`.
+/// librdkafka's values of `auto.offset.reset`.
 const RESETS: [(&str, &str); 5] = [
     ("smallest", "earliest"),
     ("beginning", "earliest"),
@@ -35,8 +35,8 @@ const RESETS: [(&str, &str); 5] = [
     ("error", "none"),
 ];
 
-/// Settings of librdkafka's machinery and of Java's, which this client does without: they change how the work is done, not what
-/// is done.
+/// Settings of the internals of librdkafka and Java's client that this client ignores: they change the way of
+/// working, not the result.
 const WITHOUT_EFFECT: &str = "\
     api.version.fallback.ms api.version.request api.version.request.timeout.ms batch.num.messages broker.address.family \
     broker.address.ttl broker.version.fallback client.dns.lookup connections.max.idle.ms coordinator.query.interval.ms debug \
@@ -52,7 +52,7 @@ const WITHOUT_EFFECT: &str = "\
     topic.metadata.propagation.max.ms topic.metadata.refresh.fast.cnt topic.metadata.refresh.fast.interval.ms \
     topic.metadata.refresh.sparse";
 
-/// What does here what some of them did.
+/// Settings here that replace some of these.
 const INSTEAD: [(&str, &str); 4] = [
     ("batch.num.messages", "batch.size"),
     ("queue.buffering.max.messages", "buffer.memory"),
@@ -61,10 +61,10 @@ const INSTEAD: [(&str, &str); 4] = [
 ];
 
 impl Properties {
-    /// Gives settings under librdkafka's names those of Kafka's clients; where both are given, Kafka's count. Takes those that
-    /// only other clients can follow, and gives their names, each with the setting that does what it did, if there is one.
+    /// Renames settings from librdkafka's names to Kafka's; if both are set, Kafka's wins. Takes settings for
+    /// other clients only, and returns their names, each with the replacement if there is one.
     pub fn rename_librdkafka(&mut self) -> Result<Vec<(&'static str, Option<&'static str>)>, InvalidSetting> {
-        // Keys would go to other partitions.
+        // Other partitioners would send keys to other partitions.
         self.take_choice("partitioner", (), &[("murmur2_random", ()), ("murmur2", ())])?;
         let mut unused = Vec::new();
         for key in WITHOUT_EFFECT.split_whitespace() {
@@ -93,7 +93,7 @@ impl Properties {
         Ok(unused)
     }
 
-    /// -1 is the codec's own level, and snappy has none.
+    /// -1 is the codec's default level, and snappy has no levels.
     fn set_level(&mut self, level: &str) {
         let codec = self.get("compression.type").unwrap_or("none").trim().to_owned();
         if level.trim() != "-1" && matches!(&*codec, "gzip" | "lz4" | "zstd") {

@@ -1,8 +1,9 @@
-//! Kafka's config providers: a value says `${provider:key}` or `${provider:path:key}`, and stands for what the provider has
-//! there (KIP-297, KIP-421; `ConfigTransformer`).
+//! Kafka's config providers: `${provider:key}` or `${provider:path:key}` in a value is replaced by the
+//! provider's value (KIP-297, KIP-421; `ConfigTransformer`).
 //!
-//! Served are those that come with Kafka: environment variables, properties files, directories of files. Kafka leaves a
-//! placeholder without a value as it is, and it becomes the password or the name of a directory; here it is refused.
+//! Supported are the providers that come with Kafka: environment variables, properties files, directories of
+//! files. Kafka leaves a placeholder without a value unchanged, so that it becomes the password or the
+//! directory name; here it is an error.
 
 use super::Properties;
 use regex::{Captures, Regex};
@@ -11,28 +12,28 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::LazyLock;
 
 const PROVIDERS: &str = "config.providers";
-/// The package of the classes.
+/// Package of the provider classes.
 const PACKAGE: &str = "org.apache.kafka.common.config.provider.";
 
-/// A placeholder of Kafka's form, or what looks like one.
+/// A placeholder in Kafka's syntax, or a similar text.
 static PLACEHOLDER: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"\$\{(?:(?<provider>[^}:]*):(?:(?<path>[^}:]*):)?)?(?<key>[^}]*)\}")
         .expect("a valid expression")
 });
 
-/// A placeholder that has no value, or a provider that there is not.
+/// A placeholder without a value, or an unknown provider.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{setting}: {reason}")]
 pub struct UnresolvedSetting {
-    /// The setting with the placeholder, or the one of the provider.
+    /// The setting with the placeholder, or the setting of the provider.
     pub setting: String,
-    /// The fault, and the remedy.
+    /// Error and remedy.
     pub reason: String,
 }
 
-/// A way to values elsewhere.
+/// A source of values.
 enum Provider {
-    /// `EnvVarConfigProvider`: those variables whose whole name matches.
+    /// `EnvVarConfigProvider`: the variables whose whole name matches.
     Variables(Regex),
     /// `FileConfigProvider`.
     File(AllowedPaths),
@@ -40,11 +41,11 @@ enum Provider {
     Directory(AllowedPaths),
 }
 
-/// `allowed.paths`: all paths where it is not set or empty, and none where it has nothing but commas.
+/// `allowed.paths`: all paths if unset or empty, and none if it has only commas.
 struct AllowedPaths(Option<Vec<PathBuf>>);
 
 impl Properties {
-    /// Puts the values of providers in place of placeholders. The settings of providers are not needed any more.
+    /// Replaces placeholders by the providers' values, and removes the settings of providers.
     pub fn resolve(mut self) -> Result<Properties, UnresolvedSetting> {
         self.resolved.extend(resolve(&mut self.values)?);
         self.values.retain(|key, _| !is_provider_setting(key));
@@ -52,13 +53,13 @@ impl Properties {
     }
 }
 
-/// Whether a setting names providers, or is one of theirs.
+/// True if a setting names providers or belongs to one.
 pub fn is_provider_setting(key: &str) -> bool {
     key.strip_prefix(PROVIDERS).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
-/// Puts the values of providers, which `config.providers` names, in place of placeholders. Returns the settings that had some:
-/// their values may be secrets, whatever the names of the settings.
+/// Replaces placeholders by values of the providers in `config.providers`. Returns the settings that had
+/// placeholders: their values may be secrets, even under harmless names.
 pub fn resolve(settings: &mut BTreeMap<String, String>) -> Result<BTreeSet<String>, UnresolvedSetting> {
     if !settings.contains_key(PROVIDERS) && !settings.values().any(|value| value.contains("${")) {
         return Ok(BTreeSet::new());
@@ -112,7 +113,7 @@ fn provider(name: &str, settings: &BTreeMap<String, String>) -> Result<Provider,
     }
 }
 
-/// The text with values in place of its placeholders. Values are not looked at again.
+/// The text with its placeholders replaced. Placeholders inside the values stay unchanged.
 fn replace(text: &str, providers: &BTreeMap<String, Provider>) -> Result<String, String> {
     let (mut replaced, mut end) = (String::new(), 0);
     for found in PLACEHOLDER.captures_iter(text) {
@@ -144,7 +145,7 @@ fn value_of(placeholder: &Captures<'_>, providers: &BTreeMap<String, Provider>) 
             let value = Properties::parse(&text).take(key);
             value.ok_or_else(|| format!("{} has no property {key}", path.display()))
         }
-        // Not a path that may lead out of the directory.
+        // A path could lead out of the directory.
         Provider::Directory(_) if Path::new(key).file_name() != Some(key.as_ref()) => {
             Err(format!("{key} is not the name of a file"))
         }
@@ -161,7 +162,7 @@ impl AllowedPaths {
         if text.is_empty() {
             return Ok(AllowedPaths(None));
         }
-        // Java's `split` drops the empty texts at the end; others are paths that are not absolute.
+        // Java's `split` drops trailing empty texts; other empty texts are relative paths.
         let listed = text.trim_end_matches(',');
         let paths = (!listed.is_empty()).then(|| listed.split(',')).into_iter().flatten().map(|path| {
             let path = without_dots(Path::new(path));
@@ -190,7 +191,7 @@ impl AllowedPaths {
     }
 }
 
-/// The path without `.` and `..`, as the text says.
+/// The path without `.` and `..`, resolved by text only.
 fn without_dots(path: &Path) -> PathBuf {
     let mut normal = PathBuf::new();
     for component in path.components() {
@@ -209,7 +210,7 @@ fn without_dots(path: &Path) -> PathBuf {
 mod tests {
     use super::*;
 
-    /// The value of `key` in the text of a properties file, or why there is none.
+    /// The value of `key` in the text of a properties file, or the error.
     fn resolved(text: &str) -> Result<String, String> {
         let resolved = Properties::parse(text).resolve().map_err(|error| error.to_string())?;
         Ok(resolved.get("key").expect("it was there").to_owned())
@@ -224,7 +225,7 @@ mod tests {
 
     #[test]
     fn variables_are_values() {
-        // Cargo sets it for tests.
+        // Cargo sets this variable for tests.
         let name = std::env::var("CARGO_PKG_NAME").expect("set");
         let text = of("env", "EnvVarConfigProvider", "a ${env:CARGO_PKG_NAME}, ${other::CARGO_PKG_NAME} z");
         assert_eq!(resolved(&text), Ok(format!("a {name}, {name} z")));
@@ -250,7 +251,7 @@ mod tests {
         std::fs::write(dir.path().join("token"), "of two\nlines\n").expect("written");
         let of_file = of("file", "FileConfigProvider", &format!("${{file:{}:password}}", file.display()));
         let of_dir = of("dir", "DirectoryConfigProvider", &format!("<${{dir:{path}:token}}>"));
-        // What is behind a placeholder is not looked at again.
+        // Placeholders inside the values stay unchanged.
         assert_eq!(resolved(&of_file), Ok("a=b ${env:HOME}".to_owned()));
         assert_eq!(resolved(&of_dir), Ok("<of two\nlines\n>".to_owned()));
         let allowed =
@@ -265,7 +266,7 @@ mod tests {
                 format!("config.providers.{name}.param.allowed.paths: /nowhere does not exist")
             );
         }
-        // As `String.split` of Java takes the list apart.
+        // Java's `String.split` splits the list in the same way.
         for (paths, is_read) in [("", true), (",", false), (",,", false), ("/proc,", false), ("/,,", true)] {
             assert_eq!(resolved(&format!("{of_dir}{}", allowed("dir", paths))).is_ok(), is_read, "{paths}");
         }

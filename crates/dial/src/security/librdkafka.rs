@@ -1,5 +1,5 @@
-//! The same security under librdkafka's names, for users of that library: the content named by Kafka's settings is
-//! passed on as read, so that both clients trust and present the same certificates.
+//! The same security settings under librdkafka's names, for users of that library. The contents of files are
+//! passed on, so that both clients trust and present the same certificates.
 
 use rustls::pki_types::PrivateKeyDer;
 
@@ -9,7 +9,7 @@ use thalweg_security::tls::CRL_LOCATION;
 use super::Security;
 
 impl Security {
-    /// librdkafka's properties. They hold secrets.
+    /// librdkafka's properties, which contain secrets.
     pub fn librdkafka(&self) -> Vec<(&'static str, String)> {
         let mut properties = vec![("security.protocol", self.protocol().to_owned())];
         if let Some(tls) = self.tls() {
@@ -18,7 +18,7 @@ impl Security {
             };
             match &tls.trusted {
                 Some(trusted) => properties.push(("ssl.ca.pem", certificates(trusted))),
-                // Its bundled OpenSSL does not know the system's trusted certificates.
+                // The OpenSSL bundled with librdkafka does not know the system's trusted certificates.
                 None => properties.push(("ssl.ca.location", "probe".to_owned())),
             }
             if let Some((chain, key)) = &tls.identity {

@@ -1,9 +1,10 @@
-//! SASL: SaslHandshake names the mechanism, SaslAuthenticate carries its messages (KIP-152). PLAIN sends the password and
-//! belongs behind TLS; SCRAM does not send it. When the broker limits a session's lifetime (KIP-368), the exchange is repeated
-//! on the same connection before that ends, between other requests.
+//! SASL: SaslHandshake names the mechanism, SaslAuthenticate carries its messages (KIP-152). PLAIN sends the
+//! password and belongs behind TLS; SCRAM does not send it. If the broker limits the session lifetime
+//! (KIP-368), the exchange is repeated on the same connection before the session ends, between other
+//! requests.
 //!
-//! The token of OAUTHBEARER is read from a file at each authentication, so that another program can renew it. Requests to an
-//! identity provider, and GSSAPI, which needs Kerberos' libraries, are refused by name.
+//! The token of OAUTHBEARER is read from a file at each authentication, so that another program can renew it.
+//! Requests to an identity provider, and GSSAPI, which needs Kerberos libraries, are refused by name.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -29,28 +30,28 @@ use crate::versions::ApiVersions;
 const JAAS: &str = "sasl.jaas.config";
 const TOKEN_URL: &str = "sasl.oauthbearer.token.endpoint.url";
 const MECHANISMS: &str = "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER";
-/// Size limit of a token's file.
+/// Maximum size of a token file.
 const TOKEN_BYTES_MAX: usize = 256 * 1024;
-/// Java classes by which Kafka's clients read a token; their settings are not needed here.
+/// Java classes that read a token in Kafka's clients; not needed here.
 const TOKEN_CLASSES: [&str; 3] =
     ["sasl.login.callback.handler.class", "sasl.oauthbearer.jwt.retriever.class", "sasl.login.class"];
 /// Random bytes of a nonce.
 const NONCE_LEN: usize = 24;
 /// The first version of SaslHandshake after which messages are sent in SaslAuthenticate, not raw.
 const HANDSHAKE_VERSION: i16 = 1;
-/// Messages of an exchange. SCRAM has two.
+/// Maximum number of messages in an exchange. SCRAM has two.
 const ROUNDS_MAX: usize = 4;
 /// A broker accepts no second exchange within a second.
 const RENEWAL_MIN: Duration = Duration::from_secs(1);
 
-/// A user with a password, and the mechanism that proves it.
+/// The login: user and password, or a token file, with the mechanism.
 pub(crate) struct Credentials {
     mechanism: Mechanism,
     user: String,
     password: String,
-    /// Whether they are the id and the HMAC of a delegation token.
+    /// True if user and password are the id and the HMAC of a delegation token.
     by_token: bool,
-    /// The file of OAUTHBEARER's token.
+    /// The file with OAUTHBEARER's token.
     token_file: Option<PathBuf>,
 }
 
@@ -63,13 +64,13 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// Sends a frame, and gives the frame that answers it.
+/// Sends a frame and returns the frame of the answer.
 pub(crate) trait Exchange {
     fn ask(&mut self, frame: Bytes) -> impl Future<Output = Result<Bytes, CloseReason>> + Send;
 }
 
 impl Credentials {
-    /// Takes `sasl.mechanism` and the user with the password.
+    /// Takes `sasl.mechanism` and the login.
     pub(super) fn take(properties: &mut Properties) -> Result<Credentials, InvalidSetting> {
         let mechanism = take_mechanism(properties)?;
         if mechanism == Mechanism::OAuthBearer {
@@ -111,13 +112,13 @@ impl Credentials {
         &self.password
     }
 
-    /// User and password, unless they are of a token.
+    /// User and password, unless they belong to a token.
     pub(super) fn as_password(&self) -> Option<(&str, &str)> {
         let is_password = self.token_file.is_none() && !self.by_token;
         is_password.then_some((self.user.as_str(), self.password.as_str()))
     }
 
-    /// The first message, and the state for further ones.
+    /// The first message, and the state for further messages.
     fn begin(&self) -> Result<(Option<scram::Client>, Vec<u8>), AuthenticationFault> {
         if let Some(file) = &self.token_file {
             let token = read_token(file)?;
@@ -153,7 +154,7 @@ fn take_token(properties: &mut Properties) -> Result<Credentials, InvalidSetting
     for class in TOKEN_CLASSES {
         properties.take(class);
     }
-    // The line names the login module, and nothing that is needed.
+    // The line names the login module, whose options are not needed.
     if let Some(line) = properties.take(JAAS).filter(|line| !line.trim().is_empty()) {
         let expected = format!("{} required;", Mechanism::OAuthBearer.login_module());
         let is_of = jaas::parse(&line).is_ok_and(|module| Mechanism::OAuthBearer.is_of(&module.class));
@@ -211,8 +212,8 @@ fn of_module(mut module: LoginModule, mechanism: Mechanism) -> Result<Credential
     }
 }
 
-/// Authenticates on a connection whose other side serves `versions`. Gives the time after which it has to be done again,
-/// where the broker limits that.
+/// Authenticates on a connection whose peer serves `versions`. Returns the time until re-authentication, if
+/// the broker limits the session lifetime.
 pub(crate) async fn authenticate(
     credentials: &Credentials,
     exchange: &mut impl Exchange,
@@ -251,7 +252,7 @@ pub(crate) async fn authenticate(
             return Err(failed(AuthenticationFault::Refused { message, error_code }).into());
         }
         let next = match &mut scram {
-            // A reason for the refusal, which follows.
+            // The broker's reason, which precedes the refusal.
             None if mechanism == Mechanism::OAuthBearer.name() && !answer.auth_bytes.is_empty() => {
                 Some(oauth::MORE.to_vec())
             }
@@ -266,7 +267,7 @@ pub(crate) async fn authenticate(
     Err(failed(AuthenticationFault::Rounds).into())
 }
 
-/// The time to the next exchange: well before the session ends, as Kafka's clients do it.
+/// Time until the next exchange: well before the session ends, as in Kafka's clients.
 fn renew_after(session_lifetime_ms: i64) -> Option<Duration> {
     let lifetime = u64::try_from(session_lifetime_ms).ok().filter(|&ms| ms > 0)?;
     Some(Duration::from_millis(lifetime.saturating_mul(85) / 100).max(RENEWAL_MIN))

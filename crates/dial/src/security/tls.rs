@@ -1,8 +1,8 @@
-//! TLS 1.2 and 1.3 by rustls, from Kafka's `ssl.` settings; and errors of handshakes, in terms of those settings.
+//! TLS 1.2 and 1.3 by rustls, from Kafka's `ssl.` settings, and handshake errors in terms of these settings.
 //!
-//! The broker's certificate must lead to a trusted one, or be one: brokers often show a certificate that signs itself, and Java
-//! takes that too. The name is checked apart from it, since Kafka lets it be left out
-//! (`ssl.endpoint.identification.algorithm=`).
+//! The broker's certificate must lead to a trusted one or be trusted itself: brokers often present a
+//! self-signed certificate, and Java accepts it too. The host name is checked separately, because Kafka's
+//! setting can disable that check (`ssl.endpoint.identification.algorithm=`).
 
 use std::fmt;
 use std::io;
@@ -25,10 +25,10 @@ use crate::properties::Properties;
 
 const HOST_CHECK: &str = "ssl.endpoint.identification.algorithm";
 
-/// How streams are wrapped.
+/// TLS settings of a client.
 pub(crate) struct Tls {
     config: Arc<ClientConfig>,
-    /// None where the system's certificates are trusted.
+    /// `None` if the system's certificates are trusted.
     pub(super) trusted: Option<Vec<CertificateDer<'static>>>,
     pub(super) identity: Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>,
     pub(super) check_host: bool,
@@ -37,12 +37,12 @@ pub(crate) struct Tls {
     pub(super) session: OnceLock<TlsSession>,
 }
 
-/// What a handshake settled on.
+/// The result of a handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsSession {
-    /// As `ssl.enabled.protocols` names it: `TLSv1.3` or `TLSv1.2`.
+    /// The version in the notation of `ssl.enabled.protocols`: `TLSv1.3` or `TLSv1.2`.
     pub version: &'static str,
-    /// As `ssl.cipher.suites` names it.
+    /// The cipher suite in the notation of `ssl.cipher.suites`.
     pub cipher_suite: String,
 }
 
@@ -78,7 +78,7 @@ impl Tls {
             None => true,
             Some(name) => match name.trim().to_ascii_lowercase().as_str() {
                 "https" => true,
-                // librdkafka's word for it.
+                // librdkafka's value for no check.
                 "" | "none" => false,
                 _ => {
                     return Err(InvalidSetting::new(
@@ -114,7 +114,7 @@ impl Tls {
         })
     }
 
-    /// Begins TLS on a stream to `address`.
+    /// Starts TLS on a stream to `address`.
     pub(crate) async fn wrap(
         &self,
         stream: Box<dyn ByteStream>,

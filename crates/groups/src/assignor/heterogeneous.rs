@@ -1,9 +1,10 @@
-//! The uniform assignor where members subscribe to different topics: members keep what they subscribe to, partitions
-//! without an owner go to the subscriber with the fewest, then partitions move from the subscriber with the most to the
-//! one with the fewest, topic by topic, until no move helps.
+//! The uniform assignor where members subscribe to different topics: members keep the partitions they
+//! subscribe to, partitions without an owner go to the subscriber with the fewest, then partitions move from
+//! the subscriber with the most to the subscriber with the fewest, topic by topic, until no move helps.
 //!
-//! As with Kafka's, the subscribers of any one topic end up at most one partition apart, as far as those with more have
-//! a partition of that topic to give. Ties are decided by the order of member ids, and so may differ from Kafka's.
+//! As in Kafka, the subscribers of a topic end up at most one partition apart, as far as the larger members
+//! have a partition of that topic to give. Ties are decided by the order of member ids, and may differ from
+//! Kafka's.
 
 use super::owners::{NOBODY, Owners};
 use super::{Assignment, GroupSpec};
@@ -12,14 +13,14 @@ use std::sync::Arc;
 use thalweg_hash::HashMap;
 use thalweg_wire::Uuid;
 
-/// How often all topics are balanced, at the most. One round suffices where the subscribers of a topic all have the same
-/// subscriptions, and another finds that nothing is left to do.
+/// Maximum number of rounds over all topics. One round suffices if the subscribers of a topic all have the
+/// same subscriptions; a second round then finds nothing to move.
 const ROUNDS_MAX: usize = 16;
 
 /// A subscribed topic.
 struct Topic {
     partitions: i32,
-    /// The indexes of its subscribers.
+    /// Indexes of the subscribing members.
     subscribers: Vec<usize>,
 }
 
@@ -38,9 +39,9 @@ pub(super) fn assign(spec: &GroupSpec<'_>) -> BTreeMap<Arc<str>, Assignment> {
         let subscribed = subscribed.map(|(topic, partitions)| (*topic, partitions.clone())).collect();
         sharing.sizes[index] = sharing.owners.claim(index, &subscribed).len();
     }
-    // The position of a topic among the owners is that among all topics by id.
+    // `topics` and the owners have the same order: all topics by id.
     let mut topics: Vec<(usize, Topic)> = topics.into_values().enumerate().collect();
-    // Those with the fewest subscribers first: the others can make up for their loads.
+    // Topics with the fewest subscribers first: the members of larger topics can balance the loads later.
     topics.sort_by_key(|(_, topic)| topic.subscribers.len());
     for (position, topic) in &topics {
         sharing.hand_out(*position, topic);
@@ -56,12 +57,12 @@ pub(super) fn assign(spec: &GroupSpec<'_>) -> BTreeMap<Arc<str>, Assignment> {
 
 struct Sharing {
     owners: Owners,
-    /// How many partitions each member owns.
+    /// Number of partitions of each member.
     sizes: Vec<usize>,
 }
 
 impl Sharing {
-    /// Members by how many partitions they own.
+    /// Members in the order of their partition counts.
     fn by_size(&self, members: impl Iterator<Item = usize>) -> BTreeSet<(usize, usize)> {
         members.map(|member| (self.sizes[member], member)).collect()
     }
@@ -77,8 +78,8 @@ impl Sharing {
         }
     }
 
-    /// Moves partitions of a topic to the subscriber with the fewest, from the one with the most that has one to give, until
-    /// they are at most one apart. Returns whether any moved.
+    /// Moves partitions of a topic from the subscriber with the most that has one to give to the subscriber
+    /// with the fewest, until the two are at most one partition apart. Returns true if any partition moved.
     fn balance(&mut self, position: usize, topic: &Topic) -> bool {
         let mut held: HashMap<usize, Vec<usize>> = HashMap::default();
         for (partition, owner) in self.owners.of(position).iter().enumerate() {

@@ -1,21 +1,25 @@
-//! The server's assignors of partitions: who of a group's members reads what. Pure: a group in, an assignment out.
+//! The server's assignors, which distribute partitions over the members of a group. Pure: a group in, an
+//! assignment out.
 //!
-//! They decide as Kafka 4.3.1's do (`org.apache.kafka.coordinator.group.assignor`). Where Kafka's result depends on the
-//! order of a hash map, the order of ids takes its place, so that the same group always gets the same assignment.
+//! The assignors decide as Kafka 4.3.1's do (`org.apache.kafka.coordinator.group.assignor`). Where Kafka's
+//! result depends on the order of a hash map, ids are used in order, so that the same group always gets the
+//! same assignment.
 //!
 //! ```text
-//! uniform   balance first, then as few moves as possible; two ways, by whether all members subscribe to the same topics
+//! uniform   balance first, then as few moves as possible; for equal and for different subscriptions
 //! range     a contiguous range of each topic for each member, in the order of instance ids and member ids
 //! simple    for share groups: several members may read one partition
 //! sticky    for streams groups: tasks and the standbys of their state
 //! ```
 //!
-//! Racks are not part of a group here: Kafka 4.3.1 collects the racks of members and replicas, and none of its assignors
-//! reads them. A change of racks still makes Kafka compute the assignment again, which is up to the group.
+//! Racks are not part of a group here: Kafka 4.3.1 collects the racks of members and replicas, but none of
+//! its assignors reads them. In Kafka a change of racks still starts a new assignment; that decision is left
+//! to the group.
 //!
-//! What a caller may rely on: every member is in the result, with an empty assignment if it gets nothing; no topic has
-//! an empty set of partitions; topics that are not in [`GroupSpec::topics`] are not assigned. The current assignment may
-//! be anything: unknown topics and partitions are dropped, and of several owners the first keeps a partition.
+//! Guarantees for callers: every member is in the result, with an empty assignment if it gets nothing; no
+//! topic has an empty set of partitions; topics outside [`GroupSpec::topics`] are not assigned. The current
+//! assignment may be anything: unknown topics and partitions are dropped, and of several owners the first
+//! keeps a partition.
 
 mod heterogeneous;
 mod owners;
@@ -38,43 +42,44 @@ pub use sticky::{
 /// Partitions by the id of their topic.
 pub type Assignment = BTreeMap<Uuid, BTreeSet<i32>>;
 
-/// What an assignor knows of a member.
+/// An assignor's view of a member.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct MemberSpec {
     /// The instance id of a static member.
     pub instance_id: Option<Arc<str>>,
-    /// The ids of the topics that it subscribes to.
+    /// Ids of the subscribed topics.
     pub topics: Arc<BTreeSet<Uuid>>,
-    /// Its current target assignment.
+    /// The member's current target assignment.
     pub assigned: Assignment,
 }
 
-/// What an assignor knows of a topic.
+/// An assignor's view of a topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TopicSpec {
-    /// The number of its partitions.
+    /// Partition count of the topic.
     pub partitions: i32,
 }
 
-/// A group whose partitions are to be assigned.
+/// The group and topics of one assignment.
 #[derive(Clone, Copy, Debug)]
 pub struct GroupSpec<'a> {
-    /// Its members by id.
+    /// The group's members by id.
     pub members: &'a BTreeMap<Arc<str>, MemberSpec>,
-    /// Whether all members subscribe to the same topics. The caller knows it from its counts of subscribers.
+    /// True if all members subscribe to the same topics, which the caller knows from its counts of
+    /// subscribers.
     pub homogeneous: bool,
-    /// The topics that exist, at least those that a member subscribes to.
+    /// Existing topics, at least those with a subscriber.
     pub topics: &'a BTreeMap<Uuid, TopicSpec>,
 }
 
 impl GroupSpec<'_> {
-    /// The topics of a subscription that exist, with their partition counts.
+    /// The existing topics of a subscription, with their partition counts.
     fn existing<'t>(&'t self, subscribed: &'t BTreeSet<Uuid>) -> impl Iterator<Item = (Uuid, i32)> + 't {
         subscribed.iter().filter_map(|id| self.topics.get(id).map(|topic| (*id, topic.partitions)))
     }
 }
 
-/// An assignor that members of a consumer group may ask for by name (`group.consumer.assignors`).
+/// An assignor that members of a consumer group may request by name (`group.consumer.assignors`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ServerAssignor {
     /// Kafka's `UniformAssignor`, the default.
@@ -84,7 +89,7 @@ pub enum ServerAssignor {
 }
 
 impl ServerAssignor {
-    /// All, the default first.
+    /// All assignors, the default first.
     pub const ALL: [ServerAssignor; 2] = [ServerAssignor::Uniform, ServerAssignor::Range];
 
     /// The name in requests, records and settings.
@@ -95,7 +100,7 @@ impl ServerAssignor {
         }
     }
 
-    /// The assignor of that name. Names are case-sensitive, as in Kafka.
+    /// The assignor with this name. Names are case-sensitive, as in Kafka.
     pub fn by_name(name: &str) -> Option<ServerAssignor> {
         ServerAssignor::ALL.into_iter().find(|assignor| assignor.name() == name)
     }

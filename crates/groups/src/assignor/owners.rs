@@ -1,11 +1,11 @@
-//! Who owns each partition, while an assignment with one owner per partition is worked out.
+//! The owner of each partition while an assignor computes an assignment with one owner per partition.
 
 use super::{Assignment, GroupSpec};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use thalweg_wire::Uuid;
 
-/// The owner of a partition that has none. Members are numbered in the order of their ids.
+/// Marks a partition without an owner. Members are numbered in the order of their ids.
 pub(super) const NOBODY: usize = usize::MAX;
 
 /// The owners of all partitions of some topics.
@@ -15,7 +15,7 @@ pub(super) struct Owners {
 }
 
 impl Owners {
-    /// Nobody owns anything of these topics, which come in the order of their ids.
+    /// Owners of these topics, sorted by id; no partition has an owner yet.
     pub(super) fn new(topics: impl Iterator<Item = (Uuid, i32)>) -> Owners {
         let unowned = |count: i32| vec![NOBODY; usize::try_from(count).unwrap_or(0)];
         Owners { topics: topics.map(|(id, count)| (id, unowned(count))).collect() }
@@ -26,7 +26,7 @@ impl Owners {
         self.topics.iter().map(|(_, owners)| owners.len()).sum()
     }
 
-    /// Where a topic stands.
+    /// Index of a topic, if it is known.
     pub(super) fn position(&self, topic: Uuid) -> Option<usize> {
         self.topics.binary_search_by_key(&topic, |(id, _)| *id).ok()
     }
@@ -36,8 +36,8 @@ impl Owners {
         &mut self.topics[topic].1
     }
 
-    /// Takes over a member's assignment as far as its partitions exist and have no owner. Returns the partitions taken,
-    /// by the position of their topic.
+    /// Takes over a member's assignment as far as its partitions exist and have no owner. Returns the
+    /// partitions taken, by the position of their topic.
     pub(super) fn claim(&mut self, member: usize, assigned: &Assignment) -> Vec<(usize, i32)> {
         let mut claimed = Vec::new();
         for (id, partitions) in assigned {
@@ -53,7 +53,7 @@ impl Owners {
         claimed
     }
 
-    /// The partitions that nobody owns, in the order of topics and numbers.
+    /// The partitions without an owner, in the order of topics and numbers.
     pub(super) fn unowned(&self) -> Vec<(usize, i32)> {
         let mut unowned = Vec::new();
         for (topic, (_, owners)) in self.topics.iter().enumerate() {

@@ -1,19 +1,21 @@
-//! The range assignor (Kafka's `RangeAssignor`): each topic's partitions in contiguous ranges, in the order of its
-//! subscribers. Topics with equally many partitions and subscribers are assigned alike, so that members can join them.
+//! The range assignor (Kafka's `RangeAssignor`): each topic's partitions in contiguous ranges, in the order
+//! of its subscribers. Topics with equally many partitions and subscribers are assigned alike, so that
+//! members can join them.
 //!
-//! The current assignment does not matter; static members come first, by their instance ids, and so keep theirs.
+//! The current assignment does not matter. Static members come first, by instance id, and so keep their
+//! partitions.
 
 use super::{Assignment, GroupSpec, MemberSpec};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use thalweg_wire::Uuid;
 
-/// How much of a topic has been given out.
+/// Progress through one topic's partitions.
 struct Ranges {
     partitions: i32,
     subscribers: i32,
     next: i32,
-    /// How many of the next subscribers get one partition more.
+    /// Number of next subscribers that get one partition more.
     extras: Option<i32>,
 }
 

@@ -1,12 +1,13 @@
-//! The assignor of share groups (Kafka's `SimpleAssignor`, named `simple`): a partition may have several readers.
+//! The assignor of share groups (Kafka's `SimpleAssignor`, named `simple`): a partition may have several
+//! readers.
 //!
-//! With fewer partitions than members, each partition gets as many readers as it takes to occupy every member; otherwise
-//! one. Members differ by one partition at most, and keep as many as that allows. Where members subscribe to different
-//! topics, this holds topic by topic.
+//! With fewer partitions than members, each partition gets enough readers to occupy every member; otherwise
+//! one reader. Members differ by one partition at most, and keep as many partitions as that allows. If
+//! members subscribe to different topics, this balance holds per topic.
 //!
-//! Two differences from Kafka, which assigns nothing more once a single partition found no further reader, and never
-//! takes away a topic that lost its last subscriber: here every assignable partition has a reader as long as anyone
-//! subscribes to it, and no member keeps a topic that it does not subscribe to.
+//! Two differences from Kafka, which assigns nothing more once a single partition found no further reader,
+//! and never takes away a topic that lost its last subscriber: here every assignable partition of a
+//! subscribed topic has a reader, and no member keeps a topic outside its subscription.
 
 use super::{Assignment, GroupSpec};
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,8 +17,8 @@ use thalweg_wire::Uuid;
 /// The name of the only assignor of share groups.
 pub const NAME: &str = "simple";
 
-/// The new assignment of each member of a share group. Only partitions that are `assignable` are assigned: those whose
-/// share state is initialised.
+/// The new assignment of each member of a share group. `assignable` is true for partitions whose share state
+/// is initialised; no other partition is assigned.
 pub fn assign_shared(
     spec: &GroupSpec<'_>,
     assignable: impl Fn(Uuid, i32) -> bool,
@@ -45,22 +46,23 @@ pub fn assign_shared(
     spec.members.keys().cloned().zip(assigned).collect()
 }
 
-/// Partitions and the members among which they are shared. Both are numbered by their places here.
+/// Partitions and the members among which they are shared. Partitions and members are numbered by their index
+/// here.
 struct Pool<'a> {
     partitions: &'a [(Uuid, i32)],
-    /// The indexes of the members in the group.
+    /// Group-wide indexes of the pool's members.
     members: Vec<usize>,
     /// The readers of each partition.
     readers: Vec<BTreeSet<usize>>,
-    /// How many partitions each member reads.
+    /// Number of partitions of each member.
     sizes: Vec<usize>,
-    /// How many readers a partition is to have.
+    /// Target number of readers per partition.
     sharing: usize,
 }
 
 impl<'a> Pool<'a> {
-    /// Every member keeps its part of `partitions`, which are in order, up to its quota; every partition its readers, up
-    /// to their quota.
+    /// Keeps the current assignment: each member's part of `partitions`, which are in order, up to its quota,
+    /// and each partition's readers up to their quota.
     fn new(partitions: &'a [(Uuid, i32)], members: Vec<usize>, spec: &GroupSpec<'_>) -> Pool<'a> {
         let sharing = if partitions.is_empty() { 0 } else { members.len().div_ceil(partitions.len()) };
         let readers = vec![BTreeSet::new(); partitions.len()];
@@ -84,15 +86,15 @@ impl<'a> Pool<'a> {
         pool
     }
 
-    /// How many partitions a member is to have: the quotas of all add up to all partitions with all their readers.
+    /// Target number of partitions of a member: all quotas add up to all partitions with all their readers.
     fn quota(&self, member: usize) -> usize {
         let up_to =
             |members: usize| (self.sharing * self.partitions.len() * members).div_ceil(self.members.len());
         up_to(member + 1) - up_to(member)
     }
 
-    /// Gives each partition the readers that it lacks, from the members below their quotas in turn, and writes down all
-    /// readers. A partition that all of these read already is content with fewer.
+    /// Gives each partition its missing readers, from the members below their quotas in turn, and writes down
+    /// all readers. A partition that all these members read already stays with fewer readers.
     fn assign(mut self, assigned: &mut [Assignment]) {
         let wants_more = |member: &usize| self.sizes[*member] < self.quota(*member);
         let mut unfilled: Vec<usize> = (0..self.members.len()).filter(wants_more).collect();

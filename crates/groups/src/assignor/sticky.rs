@@ -1,11 +1,11 @@
-//! The assignor of streams groups (Kafka's `StickyTaskAssignor`, named `sticky`): who processes a task, and who keeps
-//! copies of its state.
+//! The assignor of streams groups (Kafka's `StickyTaskAssignor`, named `sticky`): it chooses the member that
+//! processes a task and the members that keep copies of its state.
 //!
-//! Active tasks stay with their member up to its share, then go to a member that has a standby of them, then to the
-//! member with the fewest tasks of the process with the lowest load. Standbys never share a process with the active task
-//! or with one another, and prefer the members that have the state already.
+//! Active tasks stay with their member up to its share, then go to a member that has a standby of them, then
+//! to the member with the fewest tasks of the process with the lowest load. Standbys never share a process
+//! with the active task or with one another, and prefer the members that have the state already.
 //!
-//! As Kafka 4.3.1's, it reads no racks and no client tags, and warms nothing up.
+//! Like Kafka 4.3.1's, this assignor reads no racks and no client tags, and has no warm-up tasks.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,43 +18,43 @@ pub const NAME: &str = "sticky";
 /// Tasks by the id of their subtopology: the partitions.
 pub type Tasks = BTreeMap<Arc<str>, BTreeSet<i32>>;
 
-/// What the assignor knows of a member.
+/// The assignor's view of a member.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct TaskMemberSpec {
-    /// The process that it runs in. Members of a process share its disk.
+    /// The member's process. Members of a process share its disk.
     pub process_id: Arc<str>,
-    /// The active tasks of its current target.
+    /// Active tasks of the member's current target.
     pub active: Tasks,
-    /// The standby tasks of its current target.
+    /// Standby tasks of the member's current target.
     pub standby: Tasks,
 }
 
-/// What the assignor knows of a subtopology.
+/// The assignor's view of a subtopology.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SubtopologySpec {
-    /// The number of its tasks: the most partitions of an input topic.
+    /// Number of tasks: the largest partition count of an input topic.
     pub tasks: i32,
-    /// Whether it has state, so that standbys make sense.
+    /// True if the subtopology has state, so that standbys make sense.
     pub is_stateful: bool,
 }
 
-/// A group whose tasks are to be assigned.
+/// The group and topology of one assignment.
 #[derive(Clone, Copy, Debug)]
 pub struct TaskGroupSpec<'a> {
-    /// Its members by id.
+    /// The group's members by id.
     pub members: &'a BTreeMap<Arc<str>, TaskMemberSpec>,
-    /// Its subtopologies by id.
+    /// The group's subtopologies by id.
     pub subtopologies: &'a BTreeMap<Arc<str>, SubtopologySpec>,
-    /// How many standbys each task with state is to have.
+    /// Number of standbys for each task with state.
     pub standby_replicas: usize,
 }
 
 /// The tasks of a member.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct TaskAssignment {
-    /// Those that it processes.
+    /// Tasks that the member processes.
     pub active: Tasks,
-    /// Those whose state it copies.
+    /// Tasks whose state the member copies.
     pub standby: Tasks,
 }
 
@@ -95,7 +95,7 @@ impl PartialEq for Load {
 
 impl Eq for Load {}
 
-/// The most tasks of a member, so that what is left suffices for the others.
+/// The maximum number of tasks per member, so that the remaining tasks suffice for the other members.
 struct Quota {
     tasks: usize,
     members: usize,
@@ -106,7 +106,7 @@ impl Quota {
         if self.members == 0 { 0 } else { self.tasks.div_ceil(self.members) }
     }
 
-    /// A member has now this many tasks. With its quota full it no longer counts.
+    /// Records a member's new task count. A member with a full quota no longer counts.
     fn filled(&mut self, count: usize) {
         if count == self.per_member() {
             self.members -= 1;
@@ -117,9 +117,9 @@ impl Quota {
 
 struct Process {
     members: u64,
-    /// How many tasks its members have.
+    /// Number of tasks of the process's members.
     count: u64,
-    /// Its members by their number of tasks.
+    /// The process's members by their number of tasks.
     by_count: BTreeSet<(usize, usize)>,
     tasks: HashSet<usize>,
 }
@@ -136,7 +136,7 @@ struct Builder {
     stateful: Vec<bool>,
     /// The process of each member.
     process_of: Vec<usize>,
-    /// How many tasks each member has.
+    /// Number of tasks of each member.
     counts: Vec<usize>,
     processes: Vec<Process>,
     by_load: BTreeSet<(Load, usize)>,
@@ -193,7 +193,7 @@ impl Builder {
         builder
     }
 
-    /// The numbers of those tasks that exist.
+    /// Numbers of the tasks that exist.
     fn numbers(&self, tasks: &Tasks) -> Vec<usize> {
         let tasks =
             tasks.iter().flat_map(|(id, partitions)| partitions.iter().map(move |index| (id, *index)));
@@ -203,7 +203,7 @@ impl Builder {
         tasks.filter_map(number).collect()
     }
 
-    /// Gives a task to a member.
+    /// Assigns a task to a member.
     fn give(&mut self, member: usize, task: usize) {
         let process = &mut self.processes[self.process_of[member]];
         self.by_load.remove(&(process.load(), self.process_of[member]));
@@ -226,14 +226,14 @@ impl Builder {
         self.processes[self.process_of[member]].tasks.contains(&task)
     }
 
-    /// The least loaded of the members that had a standby of the task and whose process lacks it.
+    /// The least loaded member among those that had a standby of the task and whose process lacks it.
     fn best_standby(&self, task: usize) -> Option<usize> {
         let had = self.was_standby.get(&task)?.iter().copied();
         let load = |member: &usize| (self.processes[self.process_of[*member]].load(), self.counts[*member]);
         had.filter(|member| !self.has_task(*member, task)).min_by_key(load)
     }
 
-    /// The member with the fewest tasks of the least loaded process without the task.
+    /// The member with the fewest tasks in the least loaded process without the task.
     fn least_loaded(&self, task: usize) -> Option<usize> {
         let processes = self.by_load.iter().map(|(_, process)| &self.processes[*process]);
         let process = processes.into_iter().find(|process| !process.tasks.contains(&task))?;
@@ -241,7 +241,7 @@ impl Builder {
     }
 
     fn assign_active(&mut self) {
-        // Partition by partition: the same partitions of several subtopologies are often with the same member.
+        // Partition by partition: equal partitions of several subtopologies often belong to the same member.
         let mut by_partition: Vec<usize> = (0..self.tasks.len()).collect();
         by_partition.sort_by_key(|task| self.tasks[*task].1);
         for task in &by_partition {
@@ -276,7 +276,8 @@ impl Builder {
         let mut by_partition: Vec<usize> =
             (0..self.tasks.len()).filter(|task| self.stateful[*task]).collect();
         by_partition.sort_by_key(|task| self.tasks[*task].1);
-        // The last first: active tasks are given in the other order, so members lacking active tasks come first here.
+        // In reverse: active tasks were assigned in the other direction, so the members that lack active
+        // tasks come first here.
         for task in by_partition.into_iter().rev() {
             for replica in 0..spec.standby_replicas {
                 let was_active = self.was_active.get(&task).copied();

@@ -1,4 +1,4 @@
-//! Assignments of small groups, and the properties of assignments of random ones.
+//! Assignments of small groups, and properties of assignments of random groups.
 
 mod kafka;
 mod properties;

@@ -1,12 +1,13 @@
-//! The uniform assignor where all members subscribe to the same topics (Kafka's `UniformHomogeneousAssignmentBuilder`):
-//! the sizes of any two assignments differ by one at most, and as many partitions as possible stay.
+//! The uniform assignor where all members subscribe to the same topics (Kafka's
+//! `UniformHomogeneousAssignmentBuilder`): the sizes of any two assignments differ by one at most, and as
+//! many partitions as possible stay.
 
 use super::owners::{NOBODY, Owners};
 use super::{Assignment, GroupSpec};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// How many members still get one partition more than the others.
+/// Quota of the remaining members: `minimum` partitions, and one more for `extras` of the members.
 struct Quotas {
     minimum: usize,
     extras: usize,
@@ -41,12 +42,14 @@ pub(super) fn assign(spec: &GroupSpec<'_>) -> BTreeMap<Arc<str>, Assignment> {
 }
 
 impl Quotas {
-    /// How many of its partitions the next member keeps, and how many it still gets. `members_left` counts it too.
+    /// Number of partitions that the next member keeps, and number that it still gets. `members_left`
+    /// includes it.
     fn take(&mut self, owned: usize, members_left: usize) -> (usize, usize) {
         let may_have_extra = self.extras > 0;
         let quota = self.minimum + usize::from(may_have_extra);
         let kept = owned.min(quota);
-        // The extra partition is left to a member that already has it, unless all that are left are needed.
+        // The extra partition is reserved for a member that already has it, unless every remaining member
+        // must take one.
         if may_have_extra && kept < quota && members_left > self.extras {
             return (kept, quota - 1 - kept);
         }

@@ -39,7 +39,7 @@ impl Joining<'_> {
 }
 
 impl ClassicGroup {
-    /// A JoinGroup request.
+    /// Handles a JoinGroup request.
     pub(in super::super) fn join(&mut self, cx: &mut Context<'_>, joining: &Joining<'_>) {
         let member_id = joining.request.member_id.as_str();
         if !self.accepts(member_id, cx.config) {
@@ -54,7 +54,7 @@ impl ClassicGroup {
         }
     }
 
-    /// Whether there is room. During a rebalance, slots are assigned in order of arrival.
+    /// True if the group has room. During a rebalance, slots are assigned in order of arrival.
     fn accepts(&self, member_id: &str, config: &GroupConfig) -> bool {
         match self.state {
             GroupState::Empty => true,
@@ -68,7 +68,7 @@ impl ClassicGroup {
         }
     }
 
-    /// Whether the joiner follows the group's kind of protocol, and one that everyone in it follows.
+    /// True if the joining member has the group's protocol type and a protocol that every member follows.
     fn supports(&self, request: &JoinGroupRequest) -> bool {
         if self.state == GroupState::Empty {
             return !request.protocol_type.is_empty() && !request.protocols.is_empty();
@@ -116,24 +116,24 @@ impl ClassicGroup {
         let terms = Terms::of(request);
         let is_unchanged = self.members[id].terms.protocols == terms.protocols;
         match self.state {
-            // It missed the answer: send it again. Only the leader gets the list of members.
+            // The member missed the answer: send the answer again. Only the leader gets the list of members.
             GroupState::CompletingRebalance if is_unchanged => {
                 cx.answer_join(ticket, self.join_response(id, self.is_leader(id)));
             }
             GroupState::Stable if is_unchanged && !self.is_leader(id) => {
                 cx.answer_join(ticket, self.join_response(id, false));
             }
-            // A leader that rejoins wants to reassign.
+            // A leader that rejoins requests a new assignment.
             GroupState::PreparingRebalance | GroupState::CompletingRebalance | GroupState::Stable => {
                 self.update(cx, id, terms, ticket);
                 self.rebalance_or_complete_join(cx);
             }
-            // A group without members has none to validate.
+            // An empty group knows no member id.
             GroupState::Empty => cx.refuse_join(ticket, id, MembershipError::UnknownMember),
         }
     }
 
-    /// A new member is in, and waits for the rebalance.
+    /// Adds a new member, which waits for the rebalance.
     fn add(&mut self, cx: &mut Context<'_>, joining: &Joining<'_>, id: Arc<str>) {
         let Joining { request, client, ticket, .. } = *joining;
         let mut session = self.pending_members.remove(&id).unwrap_or_default();
@@ -160,7 +160,8 @@ impl ClassicGroup {
         self.rebalance_or_complete_join(cx);
     }
 
-    /// A member rejoins. If it already waits, its earlier request, whose connection is gone, gets a retriable error.
+    /// Handles a rejoin. If an earlier request of the member still waits, its connection was lost: it gets a
+    /// retriable error.
     fn update(&mut self, cx: &mut Context<'_>, id: &str, terms: Terms, ticket: Ticket) {
         if let Some(earlier) = self.take_join_ticket(id) {
             cx.refuse_join(earlier, id, MembershipError::RebalanceInProgress);
@@ -179,8 +180,8 @@ impl ClassicGroup {
         self.count_protocols(&after, true);
     }
 
-    /// A static member returns under a new id: it replaces the old one, which is fenced. A stable group whose
-    /// protocol does not change stays stable (KIP-345).
+    /// Handles the return of a static member under a new id: the new id replaces the old one, which is
+    /// fenced. A stable group whose protocol does not change stays stable (KIP-345).
     fn return_static(
         &mut self,
         cx: &mut Context<'_>,
@@ -216,7 +217,7 @@ impl ClassicGroup {
         }
     }
 
-    /// The new id of a returned static member was written, or not.
+    /// Completes the return of a static member after the write of its new id, or its failure.
     pub(in super::super) fn static_member_returned(
         &mut self,
         cx: &mut Context<'_>,
@@ -236,7 +237,7 @@ impl ClassicGroup {
                 self.touch(cx.timers, cx.now.monotonic_ms, &old_id);
                 cx.refuse_join(ticket, "", error.into());
             }
-            // If a rebalance started meanwhile, it waits like the others.
+            // If a rebalance started meanwhile, the member waits like the others.
             Ok(()) if self.state != GroupState::Stable => {}
             Ok(()) => {
                 self.take_join_ticket(&new_id);
@@ -245,7 +246,8 @@ impl ClassicGroup {
                     let skip_assignment = is_leader;
                     JoinGroupResponse { skip_assignment, ..self.join_response(&new_id, is_leader) }
                 } else {
-                    // A former leader must not learn that it leads: it would assign, and wait for all to join.
+                    // A former leader must not learn that it leads: it would assign, and wait for all to
+                    // join.
                     let leader = leader.as_deref().unwrap_or_default().to_owned();
                     JoinGroupResponse { leader, ..self.join_response(&new_id, false) }
                 };
@@ -254,7 +256,7 @@ impl ClassicGroup {
         }
     }
 
-    /// Gives a static member another id. Requests that wait under the old one are fenced.
+    /// Renames a static member. Requests that wait under the old id are fenced.
     fn rename_static(
         &mut self,
         cx: &mut Context<'_>,
@@ -281,7 +283,7 @@ impl ClassicGroup {
         self.members.insert(new_id.clone(), member);
     }
 
-    /// A join that cannot be answered as it should, since the group could not be written.
+    /// Fails a join because the group could not be written.
     pub(in super::super) fn fail_join(&mut self, cx: &mut Context<'_>, ticket: Ticket, error: WriteError) {
         let waiting = self.members.values().find(|m| m.awaiting_join == Some(ticket)).map(|m| m.id.clone());
         if let Some(id) = waiting {
@@ -321,7 +323,8 @@ impl ClassicGroup {
         }
     }
 
-    /// The protocol that most members prefer among those that all follow; the earliest member's choice, in a tie.
+    /// The protocol that most members prefer among the protocols that all follow; in a tie, the earliest
+    /// member's choice.
     pub(super) fn select_protocol(&self) -> Option<String> {
         let size = self.members.len();
         let candidates: HashSet<&str> = self

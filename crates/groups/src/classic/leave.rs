@@ -1,4 +1,4 @@
-//! Leaving: by request, or by silence.
+//! Leaving: by request, or by session expiry.
 
 use super::super::effects::Context;
 use super::super::error::MembershipError;
@@ -9,7 +9,7 @@ use thalweg_wire::request::leave_group_request::MemberIdentity;
 use thalweg_wire::request::leave_group_response::MemberResponse;
 
 impl ClassicGroup {
-    /// A LeaveGroup request: each member is answered for itself, and the group rebalances once.
+    /// Handles a LeaveGroup request: each member gets its own result, and the group rebalances once.
     pub(in super::super) fn leave(
         &mut self,
         cx: &mut Context<'_>,
@@ -40,7 +40,7 @@ impl ClassicGroup {
         let instance_id = member.group_instance_id.as_deref();
         let reason = member.reason.as_deref().unwrap_or("not provided");
         let id = if member.member_id.is_empty() {
-            // An administrator removes a static member by the name that it keeps.
+            // An administrator removes a static member by its instance id.
             let known = instance_id.and_then(|instance_id| self.static_members.get(instance_id));
             known.cloned().ok_or(MembershipError::UnknownMember)?
         } else {
@@ -54,7 +54,7 @@ impl ClassicGroup {
         Ok(())
     }
 
-    /// The session of a member, or the deadline of a generated id, has expired.
+    /// Handles the expiry of a member's session or of a generated id.
     pub(in super::super) fn session_over(&mut self, cx: &mut Context<'_>, id: &str, timer: Timer) {
         let now_ms = cx.now.monotonic_ms;
         if let Some(deadline) = self.pending_members.get_mut(id) {

@@ -7,7 +7,8 @@ use super::{ClassicGroup, GroupState, JoinPhase};
 use std::sync::Arc;
 
 impl ClassicGroup {
-    /// A member joined, changed or left: start a rebalance, or check whether the current one is complete.
+    /// Starts a rebalance after a member joined, changed or left, or checks whether the current one is
+    /// complete.
     pub(super) fn rebalance_or_complete_join(&mut self, cx: &mut Context<'_>) {
         match self.state {
             GroupState::PreparingRebalance => self.complete_join_if_all_joined(cx),
@@ -17,8 +18,8 @@ impl ClassicGroup {
         }
     }
 
-    /// Starts a rebalance. An empty group waits a while for more members, so that a starting fleet does not rebalance
-    /// once per member; a group with members waits until all have rejoined.
+    /// Starts a rebalance. An empty group waits a while for more members, so that a starting fleet does not
+    /// rebalance once per member; a group with members waits until all have rejoined.
     pub(in super::super) fn prepare_rebalance(&mut self, cx: &mut Context<'_>) {
         if self.state == GroupState::CompletingRebalance {
             self.reset_assignment(cx, MembershipError::RebalanceInProgress);
@@ -39,7 +40,7 @@ impl ClassicGroup {
         }
     }
 
-    /// Ends the join phase if all members have joined. The initial phase ends only by its time.
+    /// Ends the join phase if all members have joined. The initial phase ends only by its deadline.
     pub(super) fn complete_join_if_all_joined(&mut self, cx: &mut Context<'_>) {
         if self.state == GroupState::PreparingRebalance && !self.was_empty && self.all_joined() {
             self.complete_join(cx);
@@ -53,7 +54,7 @@ impl ClassicGroup {
         }
     }
 
-    /// The time of the join phase is over.
+    /// Handles the deadline of the join phase.
     pub(in super::super) fn join_phase_over(&mut self, cx: &mut Context<'_>, timer: Timer) {
         if !cx.timers.is_due(&mut self.join_deadline, timer, cx.now.monotonic_ms)
             || self.state != GroupState::PreparingRebalance
@@ -85,7 +86,7 @@ impl ClassicGroup {
             self.remove(cx, &id);
         }
         if !self.has_joined_leader() && !self.members.is_empty() {
-            // Static members keep their places until their sessions end, but none of them is here to lead.
+            // Static members stay until their sessions end, but none of them has joined and can lead.
             tracing::info!(group = %self.id, "Group could not rebalance because no member joined");
             self.wait_for_joins(cx, self.rebalance_timeout_ms(), JoinPhase::Rebalance);
             return;
@@ -109,8 +110,8 @@ impl ClassicGroup {
         cx.timers.set(&mut self.sync_deadline, at_ms, || Timer::Sync(self.id.clone()));
     }
 
-    /// Whether the leader has joined. Otherwise the first joined member becomes the leader; without any, there is
-    /// none.
+    /// True if the leader has joined. Otherwise the first joined member becomes the leader; without a joined
+    /// member the group has no leader.
     fn has_joined_leader(&mut self) -> bool {
         let has_joined =
             |id: &Arc<str>| self.members.get(id).is_some_and(|member| member.awaiting_join.is_some());
@@ -128,7 +129,7 @@ impl ClassicGroup {
     }
 
     fn start_generation(&mut self, cx: &Context<'_>) {
-        // After the largest generation the first one follows, because no client accepts a negative one.
+        // Generations wrap to 0 after the largest one: clients reject negative generations.
         self.generation = self.generation.checked_add(1).unwrap_or(0);
         self.protocol_name = if self.members.is_empty() { None } else { self.select_protocol() };
         self.subscribed_topics = self.topics_of_members();

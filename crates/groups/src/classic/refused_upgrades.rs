@@ -1,12 +1,12 @@
-//! Conversions of a classic group to a consumer group whose records were larger than a batch. To make those records costs
-//! as much as the group has members, and the clients ask again at once, so that a conversion is put off: for the group, or
-//! for the one member whose own records are too large.
+//! Conversions of a classic group to a consumer group whose records were larger than a batch. The cost of
+//! building these records grows with the group, and clients retry at once. A failed conversion is therefore
+//! delayed, for the group or for the one member whose own records are too large.
 
-/// So many members are put off one by one. If more have records that are too large, the group is put off: otherwise a
-/// client could have them made with each request, by another member id each time.
+/// Maximum number of members with a delay of their own. Beyond it, the whole group is delayed: otherwise a
+/// client could force a conversion with each request by sending new member ids.
 const MEMBERS_MAX: usize = 16;
 
-/// Conversions that are put off. Times are of the monotonic clock, in milliseconds.
+/// Delayed conversions. Times are of the monotonic clock, in milliseconds.
 #[derive(Debug, Default)]
 pub(in super::super) struct RefusedUpgrades {
     until_ms: Option<i64>,
@@ -14,19 +14,19 @@ pub(in super::super) struct RefusedUpgrades {
 }
 
 impl RefusedUpgrades {
-    /// Whether a join of this member does not convert the group yet.
+    /// True if a join of this member must not convert the group yet.
     pub(in super::super) fn has(&self, member: &str, now_ms: i64) -> bool {
         let of_member = self.by_member.iter().filter(|(id, _)| id == member).map(|(_, until_ms)| *until_ms);
         of_member.chain(self.until_ms).any(|until_ms| now_ms < until_ms)
     }
 
-    /// Puts off the conversion for all members.
+    /// Delays the conversion for all members.
     pub(in super::super) fn put_off(&mut self, until_ms: i64) {
         self.until_ms = Some(until_ms);
         self.by_member.clear();
     }
 
-    /// Puts off the conversion for this member alone. Returns false if too many members are put off already.
+    /// Delays the conversion for this member alone. Returns false if too many members are delayed already.
     pub(in super::super) fn put_off_by(&mut self, member: &str, until_ms: i64, now_ms: i64) -> bool {
         self.by_member.retain(|(id, until_ms)| now_ms < *until_ms && id != member);
         let has_room = self.by_member.len() < MEMBERS_MAX;

@@ -1,4 +1,5 @@
-//! Syncs: the leader sends the assignment of a generation, the other members wait for theirs. And heartbeats.
+//! SyncGroup and Heartbeat: the leader sends the assignment of a generation, and the other members wait for
+//! their parts.
 
 use super::super::effects::{Completion, Context};
 use super::super::error::MembershipError;
@@ -11,7 +12,7 @@ use thalweg_shard::{Ticket, WriteError};
 use thalweg_wire::request::{HeartbeatRequest, SyncGroupRequest, SyncGroupResponse};
 
 impl ClassicGroup {
-    /// A SyncGroup request.
+    /// Handles a SyncGroup request.
     pub(in super::super) fn sync(
         &mut self,
         cx: &mut Context<'_>,
@@ -34,7 +35,7 @@ impl ClassicGroup {
             GroupState::CompletingRebalance => {
                 let member = self.members.get_mut(id).expect("whoever syncs was validated");
                 if let Some(earlier) = member.awaiting_sync.replace(ticket) {
-                    // Its sender has gone, or it would not have asked again.
+                    // A second request of the member means that the connection of the first is lost.
                     cx.refuse_sync(earlier, MembershipError::RebalanceInProgress);
                 }
                 self.has_synced(cx, id);
@@ -50,7 +51,7 @@ impl ClassicGroup {
         if request.generation_id != self.generation {
             return Err(MembershipError::IllegalGeneration);
         }
-        // Before version 5 neither is named.
+        // Before version 5 a request has neither field.
         let differs = |theirs: &Option<String>, ours: &Option<String>| {
             theirs.is_some() && ours.is_some() && theirs != ours
         };
@@ -62,8 +63,8 @@ impl ClassicGroup {
         Ok(())
     }
 
-    /// Writes the leader's assignment; members get it when it is acknowledged. Members without an entry get an empty
-    /// assignment; entries of non-members are ignored.
+    /// Writes the leader's assignment; members get it when it is acknowledged. Members without an entry get
+    /// an empty assignment; entries of non-members are ignored.
     fn write_assignment(&mut self, cx: &mut Context<'_>, given: &HashMap<String, Bytes>) {
         let mut assignment = HashMap::default();
         for id in self.members.keys() {
@@ -79,7 +80,8 @@ impl ClassicGroup {
         cx.effects.write = Some((record, Completion::Assignment { group, generation, leader, assignment }));
     }
 
-    /// The assignment is written, or is not. It means nothing any more when another rebalance has begun.
+    /// Handles the acknowledgement or failure of an assignment. The result is ignored if another rebalance
+    /// has begun.
     pub(in super::super) fn assignment_written(
         &mut self,
         cx: &mut Context<'_>,
@@ -115,7 +117,7 @@ impl ClassicGroup {
         self.propagate(cx, Err(error));
     }
 
-    /// Answers all waiting syncs. Waiting members sent no heartbeats, so their sessions restart.
+    /// Answers all waiting syncs. Their members sent no heartbeats while waiting, so their sessions restart.
     fn propagate(&mut self, cx: &mut Context<'_>, result: Result<(), MembershipError>) {
         for id in self.ids_in_order() {
             let member = self.members.get_mut(&id).expect("it was just listed");
@@ -163,7 +165,7 @@ impl ClassicGroup {
         self.prepare_rebalance(cx);
     }
 
-    /// A Heartbeat request.
+    /// Handles a Heartbeat request.
     pub(in super::super) fn heartbeat(
         &mut self,
         cx: &mut Context<'_>,

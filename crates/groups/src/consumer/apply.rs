@@ -1,7 +1,7 @@
-//! A group follows its records, whether they were just written or are being loaded.
+//! Changes of a group by its records, whether newly written or loaded.
 //!
-//! Tombstones may come in any order, and for what is not there: a log that was compacted does not have all that was
-//! written.
+//! Tombstones may come in any order, and for missing keys: a compacted log does not have all records that
+//! were written.
 
 use super::super::member_epoch::LEAVING;
 use super::super::record::ConsumerRecord;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use thalweg_wire::group::consumer_group_target_assignment_member_value::TopicPartition;
 
 impl ConsumerGroup {
-    /// The group follows a record that is about it. Returns whether the group still exists.
+    /// Applies one of the group's records. Returns false if the group is deleted.
     pub(in super::super) fn apply(&mut self, record: ConsumerRecord, timers: &mut Timers) -> bool {
         match record {
             ConsumerRecord::Group(_, None) => return false,
@@ -68,7 +68,7 @@ impl ConsumerGroup {
         true
     }
 
-    /// Puts a member in place of the one with its id, if there is one.
+    /// Inserts a member, or replaces the member with its id.
     pub(super) fn put(&mut self, member: Member) {
         let id = member.id.clone();
         self.deadlines.add(&id);
@@ -105,7 +105,7 @@ impl ConsumerGroup {
         self.deadlines.remove(timers, id);
     }
 
-    /// Takes a member out of all counts.
+    /// Removes a member from all counts.
     fn discount(&mut self, member: &Member) {
         self.count_subscription(member, false);
         if let Some(assignor) = &member.assignor {
@@ -128,8 +128,8 @@ impl ConsumerGroup {
         }
     }
 
-    /// Another member may have a partition by now: a log that was compacted has its record before the one by which this
-    /// member gave it up.
+    /// Removes a member's ownership. Partitions of another member are kept: in a compacted log, the record of
+    /// the new owner may come before the record by which this member gave up the partition.
     fn disown(&mut self, id: &Arc<str>, owned: &Owned) {
         for (topic, partitions) in owned {
             let Some(owners) = self.owners.get_mut(topic) else { continue };

@@ -1,9 +1,10 @@
-//! Members of the classic protocol in a consumer group: what they see is a classic group that rebalances by itself.
+//! Members of the classic protocol in a consumer group. To them the group is a classic group that rebalances
+//! automatically.
 //!
 //! ```text
-//! JoinGroup   what the member says and owns, as a heartbeat has it; the answer has its epoch as the generation
-//! SyncGroup   its assigned partitions
-//! Heartbeat   REBALANCE_IN_PROGRESS when it has to revoke, or there is more for it
+//! JoinGroup   description and owned partitions, as in a heartbeat; the generation is the member epoch
+//! SyncGroup   the assigned partitions
+//! Heartbeat   REBALANCE_IN_PROGRESS when the member has to revoke, or gets more partitions
 //! ```
 
 use super::super::classic::Joining;
@@ -33,20 +34,21 @@ use thalweg_wire::request::{
 /// The protocol type of consumers.
 const CONSUMER: &str = "consumer";
 
-/// What follows from a join.
+/// The outcome of a join.
 pub(in super::super) struct Joined {
     pub(in super::super) records: Vec<CoordinatorRecord>,
     pub(in super::super) response: JoinGroupResponse,
     pub(in super::super) changes: Vec<(Arc<str>, Change)>,
-    /// The group that is left, if the joining member replaced the last one of the consumer protocol.
+    /// The classic group that remains if the joining member replaced the last member of the consumer
+    /// protocol.
     pub(in super::super) downgrade: Option<Downgrade>,
 }
 
-/// An answer, and the changes of the member's deadlines that go with it.
+/// An answer, and the changes of the member's deadlines.
 pub(in super::super) type Answered<R> = (Result<R, MembershipError>, Vec<(Arc<str>, Change)>);
 
 impl ConsumerGroup {
-    /// A JoinGroup request. `new_id` is for a member that has none.
+    /// Handles a JoinGroup request. `new_id` is for a member without an id.
     pub(in super::super) fn join_classic(
         &self,
         scene: &mut Scene<'_>,
@@ -110,14 +112,14 @@ impl ConsumerGroup {
         Ok(Joined { records, response, changes, downgrade })
     }
 
-    /// Whether the joiner is a consumer, and follows a protocol that all classic members follow.
+    /// True if the joining member is a consumer and has a protocol that all classic members follow.
     fn supports(&self, request: &JoinGroupRequest) -> bool {
         let followers = |name: &str| self.classic_protocols.get(name).copied().unwrap_or(0);
         request.protocol_type == CONSUMER
             && request.protocols.iter().any(|protocol| followers(&protocol.name) == self.classic_members)
     }
 
-    /// The member that joins, and the id of the static member that it replaces.
+    /// The joining member, and the id of the static member that it replaces.
     fn joining_member<'a>(
         &'a self,
         request: &JoinGroupRequest,
@@ -150,7 +152,7 @@ impl ConsumerGroup {
         if *member.id == *id { Ok(member) } else { Err(MembershipError::FencedInstance) }
     }
 
-    /// A SyncGroup request.
+    /// Handles a SyncGroup request.
     pub(in super::super) fn sync_classic(
         &self,
         request: &SyncGroupRequest,
@@ -185,7 +187,7 @@ impl ConsumerGroup {
         (Ok(response), changes.into_iter().map(|change| (member.id.clone(), change)).collect())
     }
 
-    /// A Heartbeat request.
+    /// Handles a Heartbeat request.
     pub(in super::super) fn heartbeat_classic(&self, request: &HeartbeatRequest) -> Answered<()> {
         let sender = self.classic_sender(&request.member_id, request.group_instance_id.as_deref());
         let (member, classic) = match sender.and_then(|member| Ok((member, protocols_of(member)?))) {
@@ -209,7 +211,7 @@ impl ConsumerGroup {
         (Ok(()), vec![session])
     }
 
-    /// Whether a partition that the member is to get is still another's.
+    /// True if another member still owns a partition of the member's target.
     fn waits_for_others(&self, member: &Member) -> bool {
         let target = self.modern.target_of(&member.id);
         target.iter().any(|(topic, partitions)| {
@@ -221,7 +223,8 @@ impl ConsumerGroup {
         })
     }
 
-    /// A LeaveGroup request: an administrator may also remove members of the consumer protocol by it.
+    /// Handles a LeaveGroup request, by which an administrator may also remove members of the consumer
+    /// protocol.
     pub(in super::super) fn leave_classic(
         &self,
         scene: &mut Scene<'_>,
@@ -258,7 +261,7 @@ fn protocols_of(member: &Member) -> Result<&ClassicMember, MembershipError> {
     member.classic.as_deref().ok_or(MembershipError::UnknownMember)
 }
 
-/// The member as its join describes it. The metadata is copied: a slice would keep the whole frame in memory.
+/// The member as described by its join. The metadata is copied: a slice would keep the whole frame in memory.
 fn said_by_join(before: &Member, joining: &Joining<'_>) -> Option<Member> {
     let request = joining.request;
     let subscription = consumer_subscription(&request.protocols.first()?.metadata)?;
@@ -285,7 +288,7 @@ fn said_by_join(before: &Member, joining: &Joining<'_>) -> Option<Member> {
     Some(member)
 }
 
-/// The partitions that the member says it owns.
+/// The owned partitions in a member's metadata.
 fn reported(metadata: &Bytes, topics: &dyn Topics) -> Vec<TopicPartitions> {
     let subscription = consumer_subscription(metadata).unwrap_or_default();
     let owned = subscription.owned_partitions.into_iter();
@@ -297,13 +300,13 @@ fn reported(metadata: &Bytes, topics: &dyn Topics) -> Vec<TopicPartitions> {
         .collect()
 }
 
-/// An assignment as a consumer of the classic protocol reads it.
+/// An assignment in the format of the classic protocol.
 fn assignment(assigned: &Owned, metadata: &Bytes, topics: &dyn Topics) -> Bytes {
     let named = assigned.iter().map(|(topic, partitions)| (*topic, partitions.keys().copied().collect()));
     consumer_assignment_of(named, metadata, topics)
 }
 
-/// The same, of any partitions.
+/// The same format for any partitions.
 pub(super) fn consumer_assignment_of(
     assigned: impl Iterator<Item = (thalweg_wire::Uuid, Vec<i32>)>,
     metadata: &Bytes,
@@ -314,7 +317,7 @@ pub(super) fn consumer_assignment_of(
     encode_assignment(&ConsumerProtocolAssignment { assigned_partitions, user_data: None }, metadata)
 }
 
-/// A join fails for the reasons of a heartbeat.
+/// Maps a heartbeat error to the error of a join.
 fn refusal(error: HeartbeatError) -> MembershipError {
     match error {
         HeartbeatError::Full { .. } => MembershipError::GroupFull,

@@ -1,4 +1,4 @@
-//! A consumer group in detail, for ConsumerGroupDescribe.
+//! The details of a consumer group, for ConsumerGroupDescribe.
 
 use super::super::assignor::ServerAssignor;
 use super::super::topics::Topics;
@@ -10,12 +10,12 @@ use thalweg_wire::request::consumer_group_describe_response::{
     Assignment, DescribedGroup, Member as DescribedMember, TopicPartitions,
 };
 
-/// A member of the classic protocol, and one of the consumer protocol.
+/// Member types in the answer (KIP-848).
 const CLASSIC: i8 = 0;
 const CONSUMER: i8 = 1;
 
 impl ConsumerGroup {
-    /// The group. `assignor` is the broker's default; topics that no longer exist are left out.
+    /// The group's entry. `assignor` is the broker's default; deleted topics are left out.
     pub(in super::super) fn describe(&self, assignor: ServerAssignor, topics: &dyn Topics) -> DescribedGroup {
         let wanted = self.assignors.iter().max_by_key(|(_, count)| **count);
         DescribedGroup {

@@ -1,4 +1,4 @@
-//! A heartbeat: a member joins, changes, and comes closer to its target.
+//! A heartbeat: a member joins, changes, or moves towards its target.
 
 use super::super::assignor::Assignment;
 use super::super::client::ClientInfo;
@@ -21,13 +21,13 @@ use thalweg_wire::request::consumer_group_heartbeat_response::{
 };
 use thalweg_wire::request::{ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse};
 
-/// A heartbeat that is not a farewell.
+/// A heartbeat of a member that is not leaving.
 pub(in super::super) struct Beat<'a> {
     pub(in super::super) client: &'a ClientInfo,
     pub(in super::super) request: &'a ConsumerGroupHeartbeatRequest,
 }
 
-/// What follows from a request.
+/// The outcome of a request.
 pub(in super::super) struct Decision<R> {
     pub(in super::super) records: Vec<CoordinatorRecord>,
     pub(in super::super) response: R,
@@ -35,7 +35,7 @@ pub(in super::super) struct Decision<R> {
     pub(in super::super) changes: Vec<(Arc<str>, Change)>,
 }
 
-/// The partitions that a member says it has.
+/// The owned partitions in a request.
 pub(super) type Reported<'a> = &'a [TopicPartitions];
 
 /// A member after its step.
@@ -44,17 +44,17 @@ pub(super) struct Step<'a> {
     pub(super) change: Option<Change>,
 }
 
-/// How a member's regular expression changed.
+/// The change of a member's regular expression.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RegexChange {
     Same,
-    /// It is not resolved yet: the group rebalances when it is.
+    /// The new expression is not resolved yet: the group rebalances once it is.
     Unresolved,
     Resolved,
 }
 
 impl ConsumerGroup {
-    /// A heartbeat of a member, or of one that joins.
+    /// Handles a heartbeat of a member or of a joining member.
     pub(in super::super) fn heartbeat(
         &self,
         scene: &mut Scene<'_>,
@@ -93,7 +93,7 @@ impl ConsumerGroup {
         Ok(Decision { records, response, changes: changes.collect() })
     }
 
-    /// The dynamic member that a heartbeat is from, or a new one.
+    /// The dynamic member of a heartbeat, or a new one.
     fn dynamic_member<'a>(&'a self, beat: &Beat<'_>) -> Result<Cow<'a, Member>, HeartbeatError> {
         let epoch = beat.request.member_epoch;
         let Ok(member) = self.member(&beat.request.member_id) else {
@@ -107,7 +107,7 @@ impl ConsumerGroup {
         Ok(Cow::Borrowed(member))
     }
 
-    /// The static member that a heartbeat is from, or a new one, and the id of the one that it replaces.
+    /// The static member of a heartbeat, or a new one, and the id of the member that it replaces.
     fn static_member_of<'a>(
         &'a self,
         beat: &Beat<'_>,
@@ -136,7 +136,7 @@ impl ConsumerGroup {
         Ok((Cow::Owned(member), Some(&existing.id)))
     }
 
-    /// A static member returns under another id: it takes over the place of the old one.
+    /// Replaces a static member that returns under another id.
     pub(super) fn replace(&self, old: &Member, id: &str, records: &mut Vec<CoordinatorRecord>) -> Member {
         tracing::info!(group = %self.modern.id, old = %old.id, new = id, "Static member returns");
         let member = Member { id: id.into(), epoch: 0, previous_epoch: 0, ..old.clone() };
@@ -147,7 +147,7 @@ impl ConsumerGroup {
         member
     }
 
-    /// A member that is now `after` takes its next step.
+    /// Advances a member, now described by `after`, by one step.
     pub(super) fn advance<'a>(
         &self,
         scene: &mut Scene<'_>,
@@ -201,14 +201,14 @@ impl ConsumerGroup {
         Ok(Step { member: Cow::Owned(member), change })
     }
 
-    /// Whether a member owns a partition. One that is replaced leaves it to its successor.
+    /// True if another member owns a partition. A replaced member leaves its partitions to its successor.
     fn is_owned_by_another(&self, topic: Uuid, partition: i32, replaced: Option<&str>) -> bool {
         let owner = self.owners.get(&topic).and_then(|partitions| partitions.get(&partition));
         owner.is_some_and(|owner| replaced != Some(&**owner))
     }
 
-    /// Writes what the member says, and raises the group epoch if that, or the topics, need another assignment. Returns
-    /// the epoch, and whether the member subscribes to something else.
+    /// Writes the member's description, and raises the group epoch if the description or the topics need
+    /// another assignment. Returns the epoch, and true if the member's subscription changed.
     pub(super) fn subscribe(
         &self,
         scene: &mut Scene<'_>,
@@ -244,12 +244,12 @@ impl ConsumerGroup {
         Ok((epoch, topics_changed || regex != RegexChange::Same))
     }
 
-    /// Whether the topics have to be looked at again: they have changed, or what was found was not written.
+    /// True if the topics have to be read again: the topics have changed, or the last result was not written.
     fn are_topics_stale(&self) -> bool {
         self.hashed_at.get().is_none_or(|at| self.modern.epoch < at)
     }
 
-    /// Forgets the topics of a regular expression that nobody subscribes to any more, and checks a new one.
+    /// Deletes the topics of a regular expression without subscribers, and checks a new expression.
     fn change_regex(
         &self,
         before: &Member,
@@ -274,7 +274,7 @@ impl ConsumerGroup {
     }
 }
 
-/// The member as the request describes it; nothing, if that is as before.
+/// The member as described by the request; `None` if nothing changed.
 fn updated(member: &Member, beat: &Beat<'_>) -> Option<Member> {
     let request = beat.request;
     let differs = |new: &Option<String>, old: Option<&str>| new.is_some() && new.as_deref() != old;
@@ -316,8 +316,8 @@ fn updated(member: &Member, beat: &Beat<'_>) -> Option<Member> {
     Some(member)
 }
 
-/// Checks the epoch of a request. One epoch back is accepted, because the answer with the new one may be lost, if the
-/// member has nothing that it has not been assigned.
+/// Checks the epoch of a request. The previous epoch is also valid if the request names only assigned
+/// partitions, because the answer with the new epoch may be lost.
 fn validate_epoch(member: &Member, request: &ConsumerGroupHeartbeatRequest) -> Result<(), HeartbeatError> {
     let (received, actual) = (request.member_epoch, member.epoch);
     let is_assigned = |topic: &TopicPartitions| {

@@ -1,4 +1,4 @@
-//! Members leave, or are taken for dead.
+//! Members that leave or expire.
 
 use super::super::deadlines::Change;
 use super::super::heartbeat_error::HeartbeatError;
@@ -13,15 +13,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use thalweg_wire::request::{ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse};
 
-/// What follows from the end of members.
+/// The outcome of the removal of members.
 pub(in super::super) struct Removal {
     pub(in super::super) records: Vec<CoordinatorRecord>,
-    /// The group that is left, if it becomes a classic one.
+    /// The remaining group, if it becomes a classic one.
     pub(in super::super) downgrade: Option<Downgrade>,
 }
 
 impl ConsumerGroup {
-    /// A member says that it leaves: for good, or as a static member for a while.
+    /// Handles the heartbeat of a leaving member: for good, or as a static member for a while.
     pub(in super::super) fn leave(
         &self,
         scene: &mut Scene<'_>,
@@ -53,7 +53,7 @@ impl ConsumerGroup {
         Ok((self.remove_members(scene, &[member]), response))
     }
 
-    /// The deadline of a member is over: it is taken for dead, unless the deadline has moved.
+    /// Handles a member's deadline: the member is removed unless the deadline has moved.
     pub(in super::super) fn deadline_over(
         &mut self,
         scene: &mut Scene<'_>,
@@ -78,7 +78,7 @@ impl ConsumerGroup {
         Some(self.remove_members(scene, &[member]))
     }
 
-    /// The deadlines of the members of a group that was just loaded, as if all were heard of now.
+    /// Deadlines of the members of a newly loaded group, as if all had just sent a heartbeat.
     pub(in super::super) fn deadlines_at_start(&self, session_timeout_ms: i32) -> Vec<(Arc<str>, Change)> {
         let mut changes = Vec::new();
         for member in self.modern.members.values() {
@@ -91,8 +91,8 @@ impl ConsumerGroup {
         changes
     }
 
-    /// Removes members: the others get their partitions, and if all that are left use the classic protocol, the group may
-    /// become a classic one.
+    /// Removes members. The other members get their partitions, and the group may become a classic one if all
+    /// remaining members use the classic protocol.
     pub(super) fn remove_members(&self, scene: &mut Scene<'_>, members: &[&Member]) -> Removal {
         if members.is_empty() {
             return Removal { records: Vec::new(), downgrade: None };
@@ -119,7 +119,7 @@ impl ConsumerGroup {
     }
 }
 
-/// A static member that is away. It keeps its partitions, and may commit them with any epoch.
+/// An absent static member. It keeps its partitions, and may commit them with any epoch.
 fn away(member: &Member) -> Member {
     let mut assigned = Owned::clone(&member.assigned);
     for epoch in assigned.values_mut().flat_map(|partitions| partitions.values_mut()) {

@@ -1,4 +1,4 @@
-//! One member of a consumer group (`ConsumerGroupMember`), and its records.
+//! A member of a consumer group (`ConsumerGroupMember`), and its records.
 
 use super::super::assignor::Assignment;
 use super::super::client::ClientInfo;
@@ -13,16 +13,16 @@ use thalweg_wire::group::consumer_group_member_metadata_value::{ClassicMemberMet
 use thalweg_wire::group::consumer_group_target_assignment_member_value::TopicPartition;
 use thalweg_wire::group::*;
 
-/// How far a member is from its target assignment.
+/// A member's distance from its target assignment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum MemberState {
-    /// It owns its target at its epoch.
+    /// The member owns its target at its epoch.
     Stable,
-    /// It has to revoke partitions before it gets to the next epoch.
+    /// The member has to revoke partitions before it moves to the next epoch.
     UnrevokedPartitions,
-    /// It waits for partitions that others still own.
+    /// The member waits for partitions that other members still own.
     UnreleasedPartitions,
-    /// A state of a later version: the member is made to join again.
+    /// A state of a later version: the member has to join again.
     Unknown,
 }
 
@@ -53,11 +53,11 @@ pub(in super::super) type Owned = BTreeMap<Uuid, BTreeMap<i32, i32>>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in super::super) struct ClassicMember {
     pub(super) session_timeout_ms: i32,
-    /// In the order of its preference: the name, and the metadata.
+    /// Names and metadata, in the order of preference.
     pub(super) protocols: Vec<(String, Bytes)>,
 }
 
-/// A member. A change makes a new one, so that large parts are shared.
+/// A member. Every change makes a new value that shares the large, unchanged parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in super::super) struct Member {
     pub(super) id: Arc<str>,
@@ -69,18 +69,18 @@ pub(in super::super) struct Member {
     pub(super) rebalance_timeout_ms: i32,
     pub(super) client: ClientInfo,
     pub(super) topics: Arc<BTreeSet<String>>,
-    /// As the record has it: null, or empty for none.
+    /// The record's value: null, or empty for none.
     pub(super) regex: Option<Arc<str>>,
     pub(super) assignor: Option<String>,
-    /// What it may use.
+    /// Partitions that the member may use.
     pub(super) assigned: Arc<Owned>,
-    /// What it has to give up.
+    /// Partitions that the member has to revoke.
     pub(super) revoking: Arc<Owned>,
     pub(super) classic: Option<Arc<ClassicMember>>,
 }
 
 impl Member {
-    /// A member that has said nothing yet.
+    /// A member without a description.
     pub(super) fn new(id: Arc<str>) -> Member {
         Member {
             id,
@@ -100,23 +100,23 @@ impl Member {
         }
     }
 
-    /// The regular expression that it subscribes to.
+    /// The subscribed regular expression.
     pub(super) fn regex(&self) -> Option<&str> {
         self.regex.as_deref().filter(|regex| !regex.is_empty())
     }
 
-    /// Whether it has reached its target at this epoch.
+    /// True if the member has reached its target at this epoch.
     pub(super) fn is_reconciled_to(&self, epoch: i32) -> bool {
         self.state == MemberState::Stable && self.epoch == epoch
     }
 
-    /// Moves to an epoch, and remembers the one before.
+    /// Moves to an epoch, and remembers the previous one.
     pub(super) fn move_to_epoch(&mut self, epoch: i32) {
         self.previous_epoch = self.epoch;
         self.epoch = epoch;
     }
 
-    /// Whether what it says about itself is the same.
+    /// True if both members have the same description.
     pub(super) fn says_the_same(&self, other: &Member) -> bool {
         self.instance_id == other.instance_id
             && self.rack_id == other.rack_id
@@ -129,7 +129,7 @@ impl Member {
             && self.id == other.id
     }
 
-    /// What the member says about itself, as it is written.
+    /// The record of the member's description.
     pub(super) fn to_record(&self, group: &str) -> CoordinatorRecord {
         let classic = self.classic.as_ref().map(|classic| ClassicMemberMetadata {
             session_timeout_ms: classic.session_timeout_ms,
@@ -153,7 +153,7 @@ impl Member {
         ConsumerRecord::Member(member_key(group, &self.id), Some(value)).into()
     }
 
-    /// What a record says about the member.
+    /// Takes over the description in a record.
     pub(super) fn say(&mut self, value: ConsumerGroupMemberMetadataValue) {
         self.instance_id = value.instance_id.map(Arc::from);
         self.rack_id = value.rack_id;
@@ -168,7 +168,7 @@ impl Member {
         });
     }
 
-    /// Epoch, state and partitions, as they are written.
+    /// The record of the member's epoch, state and partitions.
     pub(super) fn to_current_record(&self, group: &str) -> CoordinatorRecord {
         let value = ConsumerGroupCurrentMemberAssignmentValue {
             member_epoch: self.epoch,
@@ -180,7 +180,7 @@ impl Member {
         ConsumerRecord::Current(current_key(group, &self.id), Some(value)).into()
     }
 
-    /// Epoch, state and partitions of a record.
+    /// Takes over epoch, state and partitions of a record.
     pub(super) fn own(&mut self, value: ConsumerGroupCurrentMemberAssignmentValue) {
         self.epoch = value.member_epoch;
         self.previous_epoch = value.previous_member_epoch;
@@ -206,7 +206,7 @@ fn to_owned_partitions(owned: &Owned) -> Vec<OwnedPartitions> {
     owned.iter().map(topic).collect()
 }
 
-/// Records before Kafka 4.3 have no epochs: the member's counts then.
+/// Records before Kafka 4.3 have no assignment epochs; the member's epoch is used instead.
 fn from_owned_partitions(topics: Vec<OwnedPartitions>, member_epoch: i32) -> Owned {
     let topic = |topic: OwnedPartitions| {
         let epochs = topic.assignment_epochs.filter(|epochs| epochs.len() == topic.partitions.len());
@@ -219,12 +219,12 @@ fn from_owned_partitions(topics: Vec<OwnedPartitions>, member_epoch: i32) -> Own
     topics.into_iter().map(topic).collect()
 }
 
-/// The key of what a member says about itself.
+/// The key of a member's description.
 pub(super) fn member_key(group: &str, member: &str) -> ConsumerGroupMemberMetadataKey {
     ConsumerGroupMemberMetadataKey { group_id: group.to_owned(), member_id: member.to_owned() }
 }
 
-/// The key of what a member owns.
+/// The key of a member's owned partitions.
 pub(super) fn current_key(group: &str, member: &str) -> ConsumerGroupCurrentMemberAssignmentKey {
     ConsumerGroupCurrentMemberAssignmentKey { group_id: group.to_owned(), member_id: member.to_owned() }
 }
@@ -234,7 +234,7 @@ pub(super) fn target_key(group: &str, member: &str) -> ConsumerGroupTargetAssign
     ConsumerGroupTargetAssignmentMemberKey { group_id: group.to_owned(), member_id: member.to_owned() }
 }
 
-/// A member's target, as it is written.
+/// The record of a member's target.
 pub(super) fn target_record(group: &str, member: &str, target: &Assignment) -> CoordinatorRecord {
     let topic = |(topic_id, partitions): (&Uuid, &BTreeSet<i32>)| TopicPartition {
         topic_id: *topic_id,
@@ -245,7 +245,7 @@ pub(super) fn target_record(group: &str, member: &str, target: &Assignment) -> C
     ConsumerRecord::TargetMember(target_key(group, member), Some(value)).into()
 }
 
-/// The tombstones of a member. Their order is Kafka's, which refuses others on replay.
+/// The tombstones of a member, in Kafka's order: Kafka rejects any other order on replay.
 pub(super) fn member_tombstones(group: &str, member: &str, records: &mut Vec<CoordinatorRecord>) {
     records.push(ConsumerRecord::Current(current_key(group, member), None).into());
     records.push(ConsumerRecord::TargetMember(target_key(group, member), None).into());

@@ -1,6 +1,6 @@
-//! Groups change their kind while their members run (`group.consumer.migration.policy`): a classic group of consumers
-//! becomes a consumer group when a member of the consumer protocol joins, and a consumer group becomes a classic one when
-//! the last of them leaves.
+//! Conversion of groups with running members (`group.consumer.migration.policy`): a classic group of
+//! consumers becomes a consumer group when a member of the consumer protocol joins, and a consumer group
+//! becomes a classic one when its last member of the consumer protocol leaves.
 
 use super::super::classic::ClassicGroup;
 use super::super::deadlines::Change;
@@ -18,16 +18,16 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use thalweg_shard::WriteError;
 
-/// A consumer group becomes a classic one.
+/// The conversion of a consumer group to a classic one.
 #[derive(Debug)]
 pub(in super::super) struct Downgrade {
     pub(in super::super) group: Box<ClassicGroup>,
-    /// Whether its members have to agree on another assignment.
+    /// True if the members have to agree on another assignment.
     pub(in super::super) rebalances: bool,
 }
 
 impl ConsumerGroup {
-    /// Whether the group becomes a classic one without these members.
+    /// True if the group becomes a classic one without these members.
     pub(super) fn is_classic_without(&self, scene: &Scene<'_>, leaving: &[&Member]) -> bool {
         let left = self.modern.members.len() - leaving.len();
         let classic = leaving.iter().filter(|member| member.classic.is_some()).count();
@@ -37,7 +37,7 @@ impl ConsumerGroup {
             && self.may_downgrade(scene)
     }
 
-    /// Whether the group becomes a classic one if a classic member takes the place of this one.
+    /// True if the group becomes a classic one when a classic member replaces this member.
     pub(super) fn is_classic_with_another(&self, scene: &Scene<'_>, replaced: &Member) -> bool {
         replaced.classic.is_none()
             && self.classic_members == self.modern.members.len() - 1
@@ -50,13 +50,13 @@ impl ConsumerGroup {
         scene.config.consumer.migration.downgrades && !is_refused
     }
 
-    /// The records of the group as a classic one were larger than a batch. Until this time members leave it as a consumer
-    /// group, so that a member that is dead does not keep its partitions.
+    /// Delays the downgrade, whose records were larger than a batch. Until this time, the group stays a
+    /// consumer group when members leave, so that an expired member does not keep its partitions.
     pub(in super::super) fn refuse_downgrade_until(&mut self, monotonic_ms: i64) {
         self.downgrade_refused_until_ms = Some(monotonic_ms);
     }
 
-    /// The members that are left agree among themselves from now on, and on another assignment first.
+    /// The remaining members form a classic group, which starts with a rebalance.
     pub(super) fn downgrade_without(&self, scene: &Scene<'_>, leaving: &[&Member]) -> Removal {
         let mut records = Vec::new();
         self.tombstones(&mut records);
@@ -67,7 +67,7 @@ impl ConsumerGroup {
         Removal { records, downgrade: Some(Downgrade { group: Box::new(group), rebalances: true }) }
     }
 
-    /// A classic member takes the place of the last one of the consumer protocol.
+    /// A classic member replaces the last member of the consumer protocol.
     #[expect(clippy::too_many_arguments, reason = "a join, and all that it has found out so far")]
     pub(super) fn join_and_downgrade(
         &self,
@@ -97,7 +97,7 @@ impl ConsumerGroup {
         Ok((member.clone(), Downgrade { group: Box::new(group), rebalances }))
     }
 
-    /// A classic group of members that all use the classic protocol, each with the id whose target it gets.
+    /// A classic group of members that all use the classic protocol, each with the id of its target.
     fn to_classic<'a>(
         &self,
         scene: &Scene<'_>,
@@ -122,8 +122,8 @@ impl ConsumerGroup {
         )
     }
 
-    /// The consumer group that a classic group becomes when this member joins. Its members keep what they have, and join
-    /// again.
+    /// The consumer group that replaces a classic group when this member joins. Its members keep their
+    /// partitions, and join again.
     pub(in super::super) fn of_classic(
         classic: &ClassicGroup,
         id: &Arc<str>,
@@ -165,7 +165,7 @@ impl ConsumerGroup {
         Ok(group)
     }
 
-    /// The records that make the group.
+    /// The records that create the group.
     pub(in super::super) fn to_records(&self, records: &mut Vec<CoordinatorRecord>) {
         records.extend(self.modern.members.values().map(|member| member.to_record(&self.modern.id)));
         records.push(self.epoch_record(self.modern.epoch, self.modern.metadata_hash));
@@ -179,7 +179,7 @@ impl ConsumerGroup {
         records.extend(self.modern.members.values().map(|member| member.to_current_record(&self.modern.id)));
     }
 
-    /// The sessions of the classic members, which start with the group.
+    /// The initial sessions of the group's classic members.
     pub(in super::super) fn classic_sessions(&self) -> Vec<(Arc<str>, Change)> {
         let session = |member: &Member| {
             let classic = member.classic.as_ref()?;
@@ -226,7 +226,7 @@ fn of_classic(
         member.terms.protocols.iter().map(|p| (p.name.clone(), p.metadata.clone())).collect();
     let metadata = match group.protocol_name() {
         Some(name) => member.metadata(Some(name)),
-        // The group has not had a generation yet.
+        // The group has no generation yet.
         None => protocols.first().map(|(_, metadata)| metadata.clone()).unwrap_or_default(),
     };
     let subscription = consumer_subscription(&metadata).ok_or(MALFORMED)?;

@@ -1,4 +1,4 @@
-//! Brings a member closer to its target assignment, one step with each heartbeat (`CurrentAssignmentBuilder`).
+//! Moves a member towards its target assignment, one step with each heartbeat (`CurrentAssignmentBuilder`).
 //!
 //! ```text
 //!             to be revoked                   revoked, all others free
@@ -18,22 +18,22 @@ use std::sync::Arc;
 use thalweg_wire::Uuid;
 use thalweg_wire::request::consumer_group_heartbeat_request::TopicPartitions;
 
-/// What a member's step depends on.
+/// Inputs of a member's step.
 pub(super) struct Reconciliation<'a> {
     pub(super) target_epoch: i32,
     pub(super) target: &'a Assignment,
-    /// Whether the member subscribes to a topic.
+    /// True if the member subscribes to a topic.
     pub(super) subscribes: &'a dyn Fn(Uuid) -> bool,
-    /// Whether that has just changed.
+    /// True if the member's subscription has just changed.
     pub(super) subscription_changed: bool,
-    /// Whether any member owns a partition.
+    /// True if any member owns a partition.
     pub(super) is_owned: &'a dyn Fn(Uuid, i32) -> bool,
-    /// The partitions that the member reports, if it does.
+    /// The partitions that the member reports, if the request has them.
     pub(super) reported: Option<&'a [TopicPartitions]>,
 }
 
 impl Reconciliation<'_> {
-    /// The member after its step; nothing, if it stays as it is.
+    /// The member after its step; `None` if nothing changes.
     pub(super) fn step(&self, member: &Member) -> Result<Option<Member>, HeartbeatError> {
         Ok(match member.state {
             MemberState::Stable if member.epoch != self.target_epoch => self.next(member, member.epoch),
@@ -52,7 +52,7 @@ impl Reconciliation<'_> {
         })
     }
 
-    /// Whether the member reports one of these partitions. One that reports nothing may have them all.
+    /// True if the member reports one of these partitions. Without a report, the member may have all of them.
     fn still_has(&self, revoking: &Owned) -> bool {
         let Some(reported) = self.reported else { return true };
         reported.iter().any(|topic| {
@@ -61,7 +61,7 @@ impl Reconciliation<'_> {
         })
     }
 
-    /// Takes the partitions of topics away that the member no longer subscribes to.
+    /// Takes away the partitions of topics to which the member no longer subscribes.
     fn without_unsubscribed(&self, member: &Member) -> Option<Member> {
         let (kept, dropped): (Owned, Owned) = member
             .assigned
@@ -85,7 +85,7 @@ impl Reconciliation<'_> {
         Some(next)
     }
 
-    /// The next step towards the target. `epoch` is the one at which the member stays if it has to revoke first.
+    /// The next step towards the target. A member that has to revoke first stays at `epoch`.
     fn next(&self, member: &Member, epoch: i32) -> Option<Member> {
         let (mut assigned, mut revoking, mut added) = (Owned::new(), Owned::new(), Assignment::new());
         let mut waits = false;
@@ -101,7 +101,7 @@ impl Reconciliation<'_> {
                 if member.assigned.get(&topic).is_some_and(|assigned| assigned.contains_key(&partition)) {
                     continue;
                 }
-                // What the member itself is revoking is its own still, and free for it.
+                // The member still owns the partitions that it is revoking, so they are free for it.
                 let is_own = member.revoking.get(&topic).is_some_and(|own| own.contains_key(&partition));
                 if (self.is_owned)(topic, partition) && !is_own {
                     waits = true;
@@ -125,7 +125,7 @@ impl Reconciliation<'_> {
             next.revoking = Arc::default();
         }
         next.assigned = Arc::new(assigned);
-        // A member that still waits would be written again and again.
+        // Without a change there is nothing to write: a waiting member repeats the same step.
         (next != *member).then_some(next)
     }
 }

@@ -1,4 +1,5 @@
-//! The topics that match a group's regular expressions: when they are looked up again, and what follows.
+//! The topics that match a group's regular expressions: when the expressions are resolved again, and the
+//! effects.
 
 use super::super::record::CoordinatorRecord;
 use super::super::regex::Refresh;
@@ -11,8 +12,8 @@ use thalweg_wire::group::ConsumerGroupRegularExpressionValue;
 pub(in super::super) type Matches = BTreeMap<Arc<str>, BTreeSet<Arc<str>>>;
 
 impl ConsumerGroup {
-    /// The expressions to look up now, if it is time. `topics_added_at` is the version of the newest metadata that added a
-    /// topic.
+    /// The expressions to resolve now, if a resolution is due. `topics_added_at` is the version of the newest
+    /// metadata that added a topic.
     pub(in super::super) fn start_resolution(
         &self,
         now_ms: i64,
@@ -36,7 +37,7 @@ impl ConsumerGroup {
         is_due.then(|| self.regexes.keys().cloned().collect())
     }
 
-    /// The expressions were looked up in the metadata of this version: the group rebalances if that makes a difference.
+    /// Ends a resolution against the metadata of this version: the group rebalances if the topics changed.
     pub(in super::super) fn end_resolution(
         &self,
         scene: &mut Scene<'_>,
@@ -48,7 +49,7 @@ impl ConsumerGroup {
         let mut differs = false;
         let mut after = self.resolved.clone();
         for (regex, topics) in matches {
-            // Its members may be gone.
+            // The expression may have lost its members meanwhile.
             if !self.regexes.contains_key(&regex) {
                 continue;
             }

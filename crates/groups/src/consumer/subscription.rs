@@ -1,4 +1,4 @@
-//! Which topics the members of a group subscribe to, by name and by regular expression.
+//! The topics to which a group's members subscribe, by name and by regular expression.
 
 use super::super::topics::Topics;
 use super::ConsumerGroup;
@@ -7,12 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use thalweg_wire::Uuid;
 
-/// Who subscribes to a topic.
+/// Number of subscribers of a topic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Subscribers {
-    /// Members that name it.
+    /// Members that name the topic.
     pub(super) by_name: usize,
-    /// Regular expressions that match it.
+    /// Regular expressions that match the topic.
     pub(super) by_regex: usize,
 }
 
@@ -26,14 +26,14 @@ impl Subscribers {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in super::super) struct Resolved {
     pub(super) topics: BTreeSet<String>,
-    /// The version of the metadata in which they were looked up.
+    /// Version of the metadata against which the expression was resolved.
     pub(super) version: i64,
-    /// When, by the wall clock.
+    /// Wall-clock time of the resolution.
     pub(super) timestamp_ms: i64,
 }
 
 impl ConsumerGroup {
-    /// The names of the subscribed topics, sorted, without some members and with another.
+    /// Sorted names of the subscribed topics, without the members `without` and including the member `with`.
     pub(super) fn topics_with<'a>(
         &'a self,
         without: &[&'a Member],
@@ -68,21 +68,21 @@ impl ConsumerGroup {
         names
     }
 
-    /// Whether a member subscribes to a topic.
+    /// True if a member subscribes to a topic.
     pub(super) fn subscribes(&self, member: &Member, topic: &str) -> bool {
         let is_matched =
             |regex| self.resolved.get(regex).is_some_and(|r: &Resolved| r.topics.contains(topic));
         member.topics.contains(topic) || member.regex().is_some_and(is_matched)
     }
 
-    /// The ids of the topics that a member subscribes to, as far as they exist.
+    /// Ids of the existing topics to which a member subscribes.
     pub(super) fn topic_ids(&self, member: &Member, topics: &dyn Topics) -> BTreeSet<Uuid> {
         let resolved = member.regex().and_then(|regex| self.resolved.get(regex));
         let names = member.topics.iter().chain(resolved.iter().flat_map(|resolved| &resolved.topics));
         names.filter_map(|name| topics.id(name)).collect()
     }
 
-    /// Counts a member's subscription, or no longer.
+    /// Adds a member's subscription to the counts, or removes it.
     pub(super) fn count_subscription(&mut self, member: &Member, add: bool) {
         for topic in &*member.topics {
             self.count_topic(topic, add, |subscribers| &mut subscribers.by_name);
@@ -92,7 +92,7 @@ impl ConsumerGroup {
         }
     }
 
-    /// Sets the topics that match a regular expression, or forgets them.
+    /// Sets or removes the topics that match a regular expression.
     pub(super) fn set_resolved(&mut self, regex: Arc<str>, resolved: Option<Resolved>) {
         let before = self.resolved.remove(&regex);
         for topic in before.iter().flat_map(|resolved| &resolved.topics) {
@@ -122,7 +122,7 @@ impl ConsumerGroup {
     }
 }
 
-/// Counts one more, or one less.
+/// Adds one to a count, or subtracts one.
 pub(super) fn count<K: Ord + Clone>(counts: &mut BTreeMap<K, usize>, key: &K, add: bool) {
     match counts.get_mut(key) {
         Some(count) if add => *count += 1,

@@ -1,4 +1,5 @@
-//! The target assignment: computed for a group epoch by one of the server's assignors (`TargetAssignmentBuilder`).
+//! The target assignment: computed for a group epoch by one of the server's assignors
+//! (`TargetAssignmentBuilder`).
 
 use super::super::assignor::{Assignment, GroupSpec, MemberSpec, ServerAssignor, TopicSpec};
 use super::super::modern::Target;
@@ -10,9 +11,10 @@ use std::sync::Arc;
 use thalweg_wire::Uuid;
 
 impl ConsumerGroup {
-    /// The target of a member at this group epoch. The assignment is computed if it is for an earlier epoch and
-    /// `group.consumer.assignment.interval.ms` have passed since; until then members go towards the last one. `member` is
-    /// the member as it will be, and `replaces` the id that its instance id had.
+    /// The target of a member at this group epoch. A new assignment is computed if the last one is for an
+    /// earlier epoch and `group.consumer.assignment.interval.ms` have passed since; until then members move
+    /// towards the last one. `member` is the member after the change; `replaces` is the previous member id of
+    /// its instance id.
     pub(super) fn target(
         &self,
         scene: &Scene<'_>,
@@ -88,7 +90,7 @@ impl ConsumerGroup {
         Arc::new(assigned.remove(&member.id).unwrap_or_default())
     }
 
-    /// The assignor that most members ask for, or the broker's first.
+    /// The assignor that most members request, or the broker's first.
     fn assignor(&self, scene: &Scene<'_>, member: &Member) -> ServerAssignor {
         let mut counts: BTreeMap<&str, usize> =
             self.assignors.iter().map(|(name, count)| (name.as_str(), *count)).collect();
@@ -108,10 +110,10 @@ impl ConsumerGroup {
     }
 }
 
-/// What a member subscribes to: topics, and a regular expression.
+/// A member's subscription: topics, and a regular expression.
 type Names<'a> = (Arc<BTreeSet<String>>, Option<&'a str>);
 
-/// The topic ids of members. Most members of a group subscribe to the same topics, and share them.
+/// Subscribed topic ids of members. Most members of a group have the same subscription and share one set.
 struct Subscriptions<'a> {
     group: &'a ConsumerGroup,
     scene: &'a Scene<'a>,

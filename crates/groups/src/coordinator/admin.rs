@@ -15,7 +15,7 @@ use thalweg_wire::request::{
     ListGroupsRequest, ListGroupsResponse,
 };
 
-/// Groups that are deleted under one hold of a shard's lock.
+/// Groups deleted under one hold of a shard's lock.
 const DELETED_AT_ONCE: usize = 500;
 
 impl GroupCoordinator {
@@ -32,7 +32,7 @@ impl GroupCoordinator {
         }
     }
 
-    /// DescribeGroups, versions 0 to 6. Which operations a client may do on a group is not known here.
+    /// DescribeGroups, versions 0 to 6. Authorized operations are added by the caller.
     pub async fn describe_groups(
         &self,
         request: DescribeGroupsRequest,
@@ -42,7 +42,7 @@ impl GroupCoordinator {
         let describe = |id: &String| {
             let described = self.read(id, |shard| Acknowledged::of(shard.describe_group(id, version)));
             let described = described.map_err(ViewError::from);
-            // The answer is full: a group is described completely or not at all.
+            // A full answer omits whole groups: a group is described completely or not at all.
             let described = described.and_then(|group| match room.take(answer_bytes(&group)) {
                 true => Ok(group),
                 false => Err(ViewError::AnswerFull),

@@ -1,5 +1,5 @@
-//! Keeps large requests from delaying others: locks are held for a bounded time, and writes that could not succeed
-//! are not built.
+//! Keeps large requests from delaying other requests: locks are held for a bounded time, and writes that
+//! cannot succeed are not built.
 
 use super::GroupCoordinator;
 use thalweg_hash::HashSet;
@@ -12,27 +12,27 @@ use thalweg_wire::request::txn_offset_commit_request::TxnOffsetCommitRequestTopi
 
 /// Entries of a request processed under one hold of a shard's lock.
 pub(super) const ENTRIES_AT_ONCE: usize = 10_000;
-/// Minimum size of a committed offset in a batch, without its names and its metadata.
+/// Minimum size of a committed offset in a batch, without names and metadata.
 const OFFSET_RECORD_BYTES: usize = 32;
-/// How many times smaller compression may make a batch of offsets, so that it is worth trying.
+/// Best compression ratio assumed for a batch of offsets; above it a write is not tried.
 const COMPRESSED_AT_BEST: usize = 16;
 
-/// The fewest bytes in which offsets can be written: names of the group and of the topic, and metadata of these lengths.
+/// Minimum bytes of an offset record for these names of group and topic and this metadata.
 fn record_bytes(group: &str, topic: &str, metadata: Option<&str>, metadata_max: usize) -> usize {
-    // Metadata that is too long is refused, and not written.
+    // Metadata that exceeds the limit is refused, so it is not written.
     let metadata = metadata.map_or(0, str::len);
     if metadata > metadata_max { 0 } else { OFFSET_RECORD_BYTES + group.len() + topic.len() + metadata }
 }
 
 impl GroupCoordinator {
-    /// Whether the offsets of a group exceed a batch of its partition in any case.
+    /// True if the offsets of a group exceed a batch of its partition even when compressed.
     pub(super) fn is_beyond_a_batch(&self, group: &str, topics: &[OffsetCommitRequestTopic]) -> bool {
         self.are_beyond_a_batch(group, topics, |topic| {
             (&topic.name, topic.partitions.iter().map(|partition| partition.committed_metadata.as_deref()))
         })
     }
 
-    /// The same of offsets that a transaction commits.
+    /// The same check for the offsets that a transaction commits.
     pub(super) fn is_beyond_a_transactional_batch(
         &self,
         group: &str,
@@ -43,7 +43,8 @@ impl GroupCoordinator {
         })
     }
 
-    /// `offsets` is a topic's name, and the metadata of each of its offsets.
+    /// The same check for any request. `offsets` returns a topic's name and the metadata of each of its
+    /// offsets.
     fn are_beyond_a_batch<'a, T, M: Iterator<Item = Option<&'a str>>>(
         &self,
         group: &str,
@@ -84,7 +85,8 @@ pub(super) fn merge_repeated(topics: &mut Vec<OffsetFetchRequestTopics>) {
     }
 }
 
-/// The topics of an OffsetFetch in pieces of at most [`ENTRIES_AT_ONCE`] partitions. A topic may be spread over several.
+/// The topics of an OffsetFetch in pieces of at most [`ENTRIES_AT_ONCE`] partitions. A topic may span several
+/// pieces.
 pub(super) fn pieces(topics: Vec<OffsetFetchRequestTopics>) -> Vec<Vec<OffsetFetchRequestTopics>> {
     let count: usize = topics.iter().map(|topic| 1 + topic.partition_indexes.len()).sum();
     if count <= ENTRIES_AT_ONCE {
@@ -114,7 +116,7 @@ pub(super) fn pieces(topics: Vec<OffsetFetchRequestTopics>) -> Vec<Vec<OffsetFet
     pieces
 }
 
-/// Puts the answer to a piece behind those of the pieces before.
+/// Appends the answer of a piece to the answers of earlier pieces.
 pub(super) fn join_pieces(
     answered: &mut Vec<OffsetFetchResponseTopics>,
     mut more: Vec<OffsetFetchResponseTopics>,

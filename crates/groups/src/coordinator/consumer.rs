@@ -1,4 +1,5 @@
-//! ConsumerGroupHeartbeat and ConsumerGroupDescribe: checks the form of a request, before its group is asked.
+//! ConsumerGroupHeartbeat and ConsumerGroupDescribe: validates the form of a request before passing it to the
+//! group.
 
 use super::super::answer::Answer;
 use super::super::client::{ClientInfo, TopicFilter};
@@ -15,12 +16,12 @@ use thalweg_wire::request::{
 };
 use thalweg_wire::{ErrorCode, Uuid};
 
-/// The most topics that a member may name, and partitions that it may report. Kafka has no such limit; a member's
-/// subscription is kept, and compared with each heartbeat that has one.
+/// Maximum number of topics that a member may name, and of partitions that it may report. Kafka has no such
+/// limit; here the group keeps each subscription, and compares it on each heartbeat that has one.
 const NAMES_MAX: usize = 100_000;
 
 impl GroupCoordinator {
-    /// ConsumerGroupHeartbeat, versions 0 and 1. From version 1 on members make their own ids.
+    /// ConsumerGroupHeartbeat, versions 0 and 1. Since version 1 members generate their own ids.
     pub async fn consumer_group_heartbeat(
         &self,
         client: &ClientInfo,
@@ -31,7 +32,7 @@ impl GroupCoordinator {
         if let Err(error) = self.validate(&request, version) {
             return error.response();
         }
-        // Version 0: the member learns its id by the answer.
+        // Version 0: the member gets its id from the answer.
         if request.member_id.is_empty() && request.member_epoch == 0 {
             request.member_id = Uuid::random().to_string();
         }
@@ -94,7 +95,7 @@ impl GroupCoordinator {
         }
     }
 
-    /// ConsumerGroupDescribe, versions 0 and 1. Which operations a client may do on a group is not known here.
+    /// ConsumerGroupDescribe, versions 0 and 1. Authorized operations are added by the caller.
     pub async fn consumer_group_describe(
         &self,
         request: ConsumerGroupDescribeRequest,

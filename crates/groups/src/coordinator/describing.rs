@@ -1,4 +1,4 @@
-//! Groups in detail, one after the other: of any kind whose members a separate API describes.
+//! Describes groups one after the other, for group types with a describe API of their own.
 
 use super::super::answer::Answer;
 use super::super::error::ViewError;
@@ -11,18 +11,18 @@ use thalweg_wire::ErrorCode;
 
 /// A group in an answer.
 pub(super) trait Described: Sized {
-    /// A group that is not shown.
+    /// A group with an error instead of its description.
     fn refused(group_id: String, error: ErrorCode) -> Self;
 
     /// The groups of a shard's answer.
     fn of(answer: Answer) -> Option<Vec<Self>>;
 
-    /// Its size in an answer, with its members.
+    /// Size of the group in an answer, including members.
     fn bytes(&self) -> usize;
 }
 
 impl GroupCoordinator {
-    /// Describes groups. `request` asks the shard of a group for it.
+    /// Describes groups. `request` passes group ids to their shard.
     pub(super) async fn describe_each<G: Described>(
         &self,
         ids: Vec<String>,
@@ -47,7 +47,7 @@ impl GroupCoordinator {
                 Err(error) => Err(error.into()),
             };
             groups.push(match described {
-                // The answer is full: a group is described completely or not at all.
+                // A full answer omits whole groups: a group is described completely or not at all.
                 Ok(group) if room.take(group.bytes()) => group,
                 Ok(_) => G::refused(id, ViewError::AnswerFull.code()),
                 Err(failed) => G::refused(id, failed.code()),

@@ -14,9 +14,10 @@ use thalweg_wire::request::{
 };
 use thalweg_wire::{ErrorCode, Uuid};
 
-/// Maximum number of protocols of a member. Kafka has no such limit; clients offer one per configured assignor.
+/// Maximum number of protocols of a member. Kafka has no such limit; clients offer one per configured
+/// assignor.
 const PROTOCOLS_MAX: usize = 1_000;
-/// Members that leave under one hold of a shard's lock.
+/// Members removed under one hold of a shard's lock.
 const LEAVING_AT_ONCE: usize = 1_000;
 
 impl GroupCoordinator {
@@ -62,7 +63,7 @@ impl GroupCoordinator {
 
     /// SyncGroup, versions 0 to 5.
     pub async fn sync_group(&self, mut request: SyncGroupRequest, version: i16) -> SyncGroupResponse {
-        // Processed under a lock, so keep one entry per member: the last one.
+        // The assignments are processed under a lock, so keep one entry per member: the last one.
         let given = std::mem::take(&mut request.assignments);
         let given: HashMap<String, Bytes> =
             given.into_iter().map(|given| (given.member_id, given.assignment)).collect();
@@ -84,8 +85,8 @@ impl GroupCoordinator {
         response
     }
 
-    /// Heartbeat, versions 0 to 4. While the group is being loaded every heartbeat is fine: members must not think
-    /// that they are out.
+    /// Heartbeat, versions 0 to 4. While the group is being loaded every heartbeat succeeds, because members
+    /// must not conclude that they were removed.
     pub async fn heartbeat(&self, request: HeartbeatRequest, _version: i16) -> HeartbeatResponse {
         let error = if request.group_id.is_empty() {
             MembershipError::InvalidGroupId
@@ -102,7 +103,8 @@ impl GroupCoordinator {
         HeartbeatResponse { error_code: error.code().code(), ..HeartbeatResponse::default() }
     }
 
-    /// LeaveGroup, versions 0 to 5. Before version 3 one member leaves, and its error is the response's.
+    /// LeaveGroup, versions 0 to 5. Before version 3 one member leaves, and the member's error is the error
+    /// of the response.
     pub async fn leave_group(&self, mut request: LeaveGroupRequest, version: i16) -> LeaveGroupResponse {
         if version < 3 {
             let member_id = std::mem::take(&mut request.member_id);

@@ -1,5 +1,5 @@
-//! OffsetCommit, TxnOffsetCommit, OffsetFetch and OffsetDelete: resolves topics by name or id, and answers for
-//! missing ones without the group.
+//! OffsetCommit, TxnOffsetCommit, OffsetFetch and OffsetDelete: resolves topics by name or id, and answers
+//! for missing topics without the group.
 
 use super::super::answer::Answer;
 use super::super::client::ClientInfo;
@@ -32,7 +32,7 @@ use thalweg_wire::request::{
 };
 use thalweg_wire::{ErrorCode, Uuid};
 
-/// From this version on, topics are named by their ids.
+/// First version that identifies topics by id.
 const COMMIT_BY_TOPIC_ID: i16 = 10;
 const FETCH_BY_TOPIC_ID: i16 = 10;
 
@@ -81,7 +81,7 @@ impl GroupCoordinator {
         response
     }
 
-    /// The part of a topic's commits that exists, with name and id; the rest is refused.
+    /// The part of a topic's commits whose partitions exist, with name and id; the rest is refused.
     fn known_parts(
         &self,
         mut topic: OffsetCommitRequestTopic,
@@ -114,8 +114,8 @@ impl GroupCoordinator {
         if topic.partitions.is_empty() { None } else { Some(topic) }
     }
 
-    /// TxnOffsetCommit, versions 0 to 5. The log decides whether the transaction may commit; `guard` proves that its
-    /// coordinator was asked.
+    /// TxnOffsetCommit, versions 0 to 5. The log decides whether the transaction may commit; `guard` proves
+    /// that the transaction coordinator has verified the transaction.
     pub async fn txn_offset_commit(
         &self,
         mut request: TxnOffsetCommitRequest,
@@ -195,7 +195,7 @@ impl GroupCoordinator {
         let group = OffsetFetchRequestGroup { group_id: request.group_id, topics, ..Default::default() };
         let group = self.fetch_group(group, require_stable, version, &mut AnswerRoom::default()).await;
         OffsetFetchResponse {
-            // Version 1 has room for it only in the partitions.
+            // Version 1 has an error field only in the partitions.
             error_code: if version >= 2 { group.error_code } else { ErrorCode::None.code() },
             topics: group.topics.into_iter().map(single_group_topic).collect(),
             ..OffsetFetchResponse::default()
@@ -246,7 +246,7 @@ impl GroupCoordinator {
                 for topic in &mut group.topics {
                     topic.topic_id = self.topics().id(&topic.name).unwrap_or_default();
                 }
-                // A topic that is gone has no id by which it could be named.
+                // A deleted topic has no id to report.
                 group.topics.retain(|topic| !topic.topic_id.is_zero());
             }
             group.topics.extend(unknown);
@@ -257,7 +257,7 @@ impl GroupCoordinator {
         group
     }
 
-    /// The requested offsets of a group, or all.
+    /// The requested offsets of a group, or all of its offsets.
     async fn fetch_in_pieces(
         &self,
         mut request: OffsetFetchRequestGroup,
@@ -324,7 +324,7 @@ impl GroupCoordinator {
             topic.partitions.retain(|partition| {
                 let partition_index = partition.partition_index;
                 if self.topics().has_partition(&topic.name, PartitionIndex(partition_index)) {
-                    // A repeated partition is not processed again: that happens under a lock.
+                    // Skip a repeated partition: partitions are processed under a lock.
                     return seen.insert(partition_index);
                 }
                 let error_code = ErrorCode::UnknownTopicOrPartition.code();

@@ -1,4 +1,4 @@
-//! Share groups, as far as their group knows them: the share coordinator's part follows in `thalweg_share_groups`.
+//! The group coordinator's part of share groups; the share coordinator's part is in `thalweg_share_groups`.
 
 use super::super::answer::Answer;
 use super::super::client::ClientInfo;
@@ -19,12 +19,12 @@ use thalweg_wire::request::{
 };
 use thalweg_wire::{ErrorCode, Uuid};
 
-/// The most topics that a member may name. Kafka has no such limit; a member's subscription is kept, and compared with
-/// each heartbeat that has one.
+/// Maximum number of topics that a member may name. Kafka has no such limit; here the group keeps each
+/// subscription, and compares it on each heartbeat that has one.
 const NAMES_MAX: usize = 100_000;
 
 impl GroupCoordinator {
-    /// ShareGroupHeartbeat, version 1: the answer, and what the share coordinator is to do.
+    /// ShareGroupHeartbeat, version 1: the answer, and the work for the share coordinator.
     pub async fn share_heartbeat(
         &self,
         client: &ClientInfo,
@@ -43,7 +43,7 @@ impl GroupCoordinator {
         }
     }
 
-    /// ShareGroupDescribe, version 1. Which operations a client may do on a group is not known here.
+    /// ShareGroupDescribe, version 1. Authorized operations are added by the caller.
     pub async fn share_group_describe(
         &self,
         request: ShareGroupDescribeRequest,
@@ -52,12 +52,12 @@ impl GroupCoordinator {
         ShareGroupDescribeResponse { groups, ..Default::default() }
     }
 
-    /// Whether the name is a share group's. Unknown while the group's records are being loaded.
+    /// True if the name belongs to a share group. Unavailable while the group's records are being loaded.
     pub fn is_share_group(&self, id: &str) -> Result<bool, Unavailable> {
         self.shards.cell(self.partition_for(id))?.peek(|shard| shard.is_share_group(id))
     }
 
-    /// The share partitions of a group that are initialized.
+    /// The initialized share partitions of a group.
     pub async fn initialized_share_partitions(&self, id: &str) -> Result<Partitions, RequestError> {
         let asked = self.ask_share(id, |shard, ticket, _| shard.show_initialized(id, ticket));
         match asked.await? {
@@ -66,7 +66,7 @@ impl GroupCoordinator {
         }
     }
 
-    /// AlterShareGroupOffsets: what is to be answered, and initialized.
+    /// AlterShareGroupOffsets: the answer, and the partitions to initialize.
     pub async fn alter_share_offsets(
         &self,
         id: &str,
@@ -81,7 +81,7 @@ impl GroupCoordinator {
         }
     }
 
-    /// DeleteShareGroupOffsets: what is to be refused, and deleted.
+    /// DeleteShareGroupOffsets: the refused topics, and the states to delete.
     pub async fn delete_share_offsets(
         &self,
         id: &str,
@@ -96,7 +96,7 @@ impl GroupCoordinator {
         }
     }
 
-    /// The states of topics were deleted.
+    /// Records that the share coordinator has deleted the states of topics.
     pub async fn share_offsets_deleted(&self, id: &str, topics: &BTreeSet<Uuid>) -> Result<(), RequestError> {
         let asked = self.ask_share(id, |shard, ticket, now| {
             shard.share_offsets_deleted(id, topics, ticket, now);
@@ -104,7 +104,7 @@ impl GroupCoordinator {
         noted(asked.await?)
     }
 
-    /// A share group is to be deleted: the states that go first.
+    /// Prepares the deletion of a share group: the states that have to be deleted first.
     pub async fn delete_share_states(&self, id: &str) -> Result<Partitions, ShareGroupError> {
         let asked = self.ask_share(id, |shard, ticket, now| shard.delete_share_states(id, ticket, now));
         match asked.await? {
@@ -113,7 +113,7 @@ impl GroupCoordinator {
         }
     }
 
-    /// The share coordinator has initialized partitions, or has not.
+    /// Records that the share coordinator has initialized partitions, or failed to.
     pub async fn share_states_answered(
         &self,
         id: &str,

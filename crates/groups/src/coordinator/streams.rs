@@ -1,4 +1,5 @@
-//! StreamsGroupHeartbeat and StreamsGroupDescribe: checks the form of a request, before its group is asked.
+//! StreamsGroupHeartbeat and StreamsGroupDescribe: validates the form of a request before passing it to the
+//! group.
 
 use super::super::answer::Answer;
 use super::super::client::ClientInfo;
@@ -17,11 +18,12 @@ use thalweg_wire::request::{
     StreamsGroupHeartbeatResponse,
 };
 
-/// The most names of a topology, and tasks that a member may report. Kafka has no such limit; a topology is kept.
+/// Maximum number of names in a topology and of tasks that a member may report. Kafka has no such limit; here
+/// the topology is kept.
 const NAMES_MAX: usize = 100_000;
 
 impl GroupCoordinator {
-    /// StreamsGroupHeartbeat, version 0: the answer, and internal topics to be created.
+    /// StreamsGroupHeartbeat, version 0: the answer, and the internal topics to create.
     pub async fn streams_group_heartbeat(
         &self,
         client: &ClientInfo,
@@ -41,7 +43,7 @@ impl GroupCoordinator {
         (error.response(), Vec::new())
     }
 
-    /// StreamsGroupDescribe, version 0. Which operations a client may do on a group is not known here.
+    /// StreamsGroupDescribe, version 0. Authorized operations are added by the caller.
     pub async fn streams_group_describe(
         &self,
         request: StreamsGroupDescribeRequest,
@@ -100,7 +102,7 @@ fn validate(request: &StreamsGroupHeartbeatRequest) -> Result<(), StreamsGroupEr
     Ok(())
 }
 
-/// What Kafka 4.3 does not support either.
+/// Refuses the fields that Kafka 4.3 does not support either.
 fn refuse_unsupported(request: &StreamsGroupHeartbeatRequest) -> Result<(), StreamsGroupError> {
     if request.instance_id.is_some() {
         return invalid("Static membership is not yet supported.");
@@ -136,7 +138,7 @@ fn validate_topology(topology: &Topology) -> Result<(), StreamsGroupError> {
     Ok(())
 }
 
-/// How many names a subtopology has.
+/// Number of names in a subtopology.
 fn names(subtopology: &sent::Subtopology) -> usize {
     let internal = subtopology.state_changelog_topics.iter().chain(&subtopology.repartition_source_topics);
     let internal = internal.map(|topic| 1 + topic.topic_configs.len()).sum::<usize>();

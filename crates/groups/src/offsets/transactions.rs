@@ -1,4 +1,4 @@
-//! Offsets that transactions commit, until these end.
+//! Offsets in open transactions.
 
 use super::OffsetAndMetadata;
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,12 +6,12 @@ use std::sync::Arc;
 use thalweg_hash::HashMap;
 use thalweg_metadata::PartitionIndex;
 
-/// How a transaction ended.
+/// The outcome of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransactionOutcome {
-    /// Its writes count.
+    /// The transaction's writes take effect.
     Commit,
-    /// Its writes are discarded.
+    /// The transaction's writes are discarded.
     Abort,
 }
 
@@ -23,7 +23,7 @@ type Producers = BTreeMap<PartitionIndex, BTreeSet<i64>>;
 pub(super) struct Transactions {
     /// The pending commits of each producer's transaction.
     pending: HashMap<i64, Pending>,
-    /// Which producers' transactions commit an offset for a partition: group, topic, partition.
+    /// Producers whose transactions commit an offset for a partition, by group, topic and partition.
     open: HashMap<Arc<str>, BTreeMap<String, Producers>>,
 }
 
@@ -42,7 +42,7 @@ impl Transactions {
         topics.entry(topic.to_owned()).or_default().entry(partition).or_default().insert(producer_id);
     }
 
-    /// Whether a transaction commits an offset of the group.
+    /// True if an open transaction commits an offset of the group.
     pub(super) fn is_group_open(&self, group: &str) -> bool {
         self.open.contains_key(group)
     }
@@ -54,14 +54,14 @@ impl Transactions {
             .is_some_and(|partitions| partitions.contains_key(&partition))
     }
 
-    /// The partitions of a group for which offsets are pending.
+    /// The partitions of a group with pending offsets.
     pub(super) fn open_of(&self, group: &str) -> impl Iterator<Item = (&str, PartitionIndex)> {
         self.open.get(group).into_iter().flatten().flat_map(|(topic, partitions)| {
             partitions.keys().map(move |&partition| (topic.as_str(), partition))
         })
     }
 
-    /// Groups and partitions for which offsets of a topic are pending that satisfy `is_wanted`.
+    /// Groups and partitions with pending offsets of a topic that satisfy `is_wanted`.
     pub(super) fn open_for_topic(
         &self,
         name: &str,
@@ -113,7 +113,7 @@ impl Transactions {
         pending.into_iter().map(|((group, topic, partition), value)| (group, topic, partition, value))
     }
 
-    /// Forgets the pending commits of all transactions.
+    /// Drops the pending commits of all transactions.
     pub(super) fn clear(&mut self) {
         self.pending.clear();
         self.open.clear();

@@ -7,17 +7,17 @@ use thalweg_wire::group::*;
 use thalweg_wire::{Decoder, EncodeError, Message};
 
 group_records! {
-    /// A part of a consumer group. Without a value it is a tombstone.
+    /// A part of a consumer group. A record without a value is a tombstone.
     ConsumerRecord {
         /// The group epoch, and a hash of the subscribed topics.
         Group = 3 (ConsumerGroupMetadataKey, ConsumerGroupMetadataValue),
-        /// The subscribed topics, as Kafka wrote them before 4.1. Read for its existence only, so that it is deleted.
+        /// The subscribed topics, which Kafka wrote before 4.1. Read only so that the record can be deleted.
         PartitionMetadata = 4 (ConsumerGroupPartitionMetadataKey, ConsumerGroupPartitionMetadataValue),
-        /// What a member has said about itself.
+        /// A member's description of itself.
         Member = 5 (ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataValue),
         /// The epoch of the target assignment.
         Target = 6 (ConsumerGroupTargetAssignmentMetadataKey, ConsumerGroupTargetAssignmentMetadataValue),
-        /// The partitions that a member is to own.
+        /// The target partitions of a member.
         TargetMember = 7 (ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue),
         /// The partitions that a member owns, and its epoch.
         Current = 8 (ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue),
@@ -27,7 +27,7 @@ group_records! {
 }
 
 impl ConsumerRecord {
-    /// The member that the record is about, if it is about one.
+    /// The member of the record, if the record belongs to one.
     pub fn member(&self) -> Option<&str> {
         match self {
             ConsumerRecord::Member(key, _) => Some(&key.member_id),

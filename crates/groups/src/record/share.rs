@@ -7,19 +7,19 @@ use thalweg_wire::group::*;
 use thalweg_wire::{Decoder, EncodeError, Message};
 
 group_records! {
-    /// A part of a share group. Without a value it is a tombstone.
+    /// A part of a share group. A record without a value is a tombstone.
     ShareGroupRecord {
-        /// What a member has said about itself.
+        /// A member's description of itself.
         Member = 10 (ShareGroupMemberMetadataKey, ShareGroupMemberMetadataValue),
         /// The group epoch, and a hash of the subscribed topics.
         Group = 11 (ShareGroupMetadataKey, ShareGroupMetadataValue),
         /// The epoch of the target assignment.
         Target = 12 (ShareGroupTargetAssignmentMetadataKey, ShareGroupTargetAssignmentMetadataValue),
-        /// The partitions that a member is to read.
+        /// The target partitions of a member.
         TargetMember = 13 (ShareGroupTargetAssignmentMemberKey, ShareGroupTargetAssignmentMemberValue),
         /// The partitions that a member reads, and its epoch.
         Current = 14 (ShareGroupCurrentMemberAssignmentKey, ShareGroupCurrentMemberAssignmentValue),
-        /// The share partitions whose state is there, or comes or goes.
+        /// The share partitions whose state is initialized, initializing or being deleted.
         States = 15 (ShareGroupStatePartitionMetadataKey, ShareGroupStatePartitionMetadataValue),
     }
 }

@@ -7,20 +7,20 @@ use thalweg_wire::group::*;
 use thalweg_wire::{Decoder, EncodeError, Message};
 
 group_records! {
-    /// A part of a streams group. Without a value it is a tombstone.
+    /// A part of a streams group. A record without a value is a tombstone.
     StreamsGroupRecord {
-        /// The group epoch, a hash of the topics, the epoch of the topology that they fit, and what the last assignment
-        /// followed.
+        /// The group epoch, a hash of the topics, the epoch of the validated topology, and the settings of
+        /// the last assignment.
         Group = 17 (StreamsGroupMetadataKey, StreamsGroupMetadataValue),
-        /// What a member has said about itself.
+        /// A member's description of itself.
         Member = 19 (StreamsGroupMemberMetadataKey, StreamsGroupMemberMetadataValue),
         /// The epoch of the target assignment.
         Target = 20 (StreamsGroupTargetAssignmentMetadataKey, StreamsGroupTargetAssignmentMetadataValue),
-        /// The tasks that a member is to have.
+        /// The target tasks of a member.
         TargetMember = 21 (StreamsGroupTargetAssignmentMemberKey, StreamsGroupTargetAssignmentMemberValue),
         /// The tasks that a member has, and its epoch.
         Current = 22 (StreamsGroupCurrentMemberAssignmentKey, StreamsGroupCurrentMemberAssignmentValue),
-        /// What the application computes.
+        /// The application's topology.
         Topology = 23 (StreamsGroupTopologyKey, StreamsGroupTopologyValue),
     }
 }

@@ -1,14 +1,17 @@
-//! Subscriptions by regular expression (KIP-848): which topics a pattern matches.
+//! Subscriptions by regular expression (KIP-848): the topics that match a pattern.
 //!
-//! Patterns have the syntax of RE2/J, as in Kafka (`org.apache.kafka.coordinator.group.modern.consumer.TopicRegexResolver`);
-//! `syntax` translates them for the `regex` crate. A pattern must match a whole topic name. Topic names are ASCII, so
-//! classes that differ beyond it make no difference.
+//! Patterns have the syntax of RE2/J, as in Kafka
+//! (`org.apache.kafka.coordinator.group.modern.consumer.TopicRegexResolver`); `syntax` translates patterns
+//! for the `regex` crate. A pattern must match a whole topic name. Topic names are ASCII, so differences
+//! between classes beyond ASCII do not matter.
 //!
-//! Checking a pattern is for the request that brings it. Resolving patterns looks at every topic of the cluster and is
-//! for the blocking pool: [`resolve`] is pure, with the topics and the authorisation passed in. [`Refresh`] decides when.
+//! A pattern is checked by the request that introduces it. Resolving patterns reads every topic of the
+//! cluster and runs on the blocking pool: [`resolve`] is pure, with the topics and the authorization passed
+//! in. [`Refresh`] decides when.
 //!
-//! Differences from Kafka: a pattern is limited to [`PATTERN_BYTES_MAX`] bytes and its program to [`PROGRAM_BYTES_MAX`],
-//! where Kafka compiles any; `\p{...}` knows more names; and an unmatched `)` is called that, not an internal error.
+//! Differences from Kafka: a pattern is limited to [`PATTERN_BYTES_MAX`] bytes and its program to
+//! [`PROGRAM_BYTES_MAX`], where Kafka has no limit; `\p{...}` accepts more names; and an unmatched `)` is
+//! reported as such, not as an internal error.
 
 mod refresh;
 mod syntax;
@@ -28,17 +31,17 @@ pub const PROGRAM_BYTES_MAX: usize = 1 << 20;
 /// Maximum depth of groups in a pattern.
 const DEPTH_MAX: u32 = 250;
 
-/// A pattern that is not valid. The text is Kafka's; the error code is INVALID_REGULAR_EXPRESSION.
+/// An invalid pattern. The text is Kafka's; the error code is INVALID_REGULAR_EXPRESSION.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("SubscribedTopicRegex `{pattern}` is not a valid regular expression: {reason}.")]
 pub struct InvalidRegex {
-    /// The pattern, cut after some length.
+    /// The pattern, truncated.
     pub pattern: String,
-    /// What is wrong, in the words of RE2/J.
+    /// RE2/J's description of the error.
     pub reason: String,
 }
 
-/// Checks a pattern of a member.
+/// Checks a member's pattern.
 pub fn validate(pattern: &str) -> Result<(), InvalidRegex> {
     compile(pattern).map(|_| ())
 }
@@ -61,9 +64,9 @@ fn compile(pattern: &str) -> Result<Regex, InvalidRegex> {
     })
 }
 
-/// The topics that each pattern matches and the asker may describe. `may_describe` is asked once for each matched topic,
-/// with the number of patterns that match it, as Kafka's authorizer is. Patterns that are not valid match nothing: they
-/// were checked when a member brought them, but the records of a log may hold any.
+/// The topics that match each pattern and that the client may describe. `may_describe` is called once for
+/// each matched topic, with the number of matching patterns, like Kafka's authorizer. Invalid patterns match
+/// nothing: patterns are validated when a member sends them, but records of a log may hold any.
 pub fn resolve<'t>(
     patterns: &BTreeSet<Arc<str>>,
     topics: impl Iterator<Item = &'t str>,

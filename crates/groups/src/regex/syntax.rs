@@ -1,12 +1,13 @@
-//! The syntax of RE2/J, translated into that of the `regex` crate.
+//! The syntax of RE2/J, translated to the syntax of the `regex` crate.
 //!
-//! Both descend from RE2, and differ in details that patterns of topics do use: RE2/J has `\Q...\E` and octal escapes, and
-//! takes `{` and `[` literally where they begin nothing; it has no intersection of classes, no `{,n}` and no flag `x`, and
-//! refuses `a**`. So the pattern is parsed as RE2/J does it, with its errors, and written out with every literal escaped.
+//! Both descend from RE2, and differ in details that topic patterns do use: RE2/J has `\Q...\E` and octal
+//! escapes, and treats `{` and `[` as literals where they begin nothing; it has no intersection of classes,
+//! no `{,n}` and no flag `x`, and rejects `a**`. The pattern is therefore parsed by the rules of RE2/J, with
+//! its errors, and written out with every literal escaped.
 
 use regex::escape;
 
-/// Why a pattern is not valid.
+/// Why a pattern is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SyntaxError {
     CharacterRange,
@@ -43,13 +44,13 @@ impl SyntaxError {
     }
 }
 
-/// The largest count of a repetition.
+/// Maximum count of a repetition.
 const REPEAT_MAX: u32 = 1000;
 const POSIX: [&str; 14] = [
     "alnum", "alpha", "ascii", "blank", "cntrl", "digit", "graph", "lower", "print", "punct", "space",
     "upper", "word", "xdigit",
 ];
-/// A class without members, for what matches no character.
+/// A class that matches no character.
 const NOTHING: &str = r"[^\s\S]";
 
 /// The pattern in the syntax of the `regex` crate.
@@ -62,10 +63,10 @@ pub(super) fn translate(pattern: &str) -> Result<String, SyntaxError> {
     if parser.depth > 0 { Err(SyntaxError::MissingParenthesis) } else { Ok(parser.out) }
 }
 
-/// What stands before the next item.
+/// The item before the current position.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Operand {
-    /// Nothing that can be repeated.
+    /// No item that can be repeated.
     None,
     Plain,
     /// A repetition, which cannot be repeated.
@@ -156,7 +157,7 @@ impl<'p> Parser<'p> {
         let after = &self.rest[1..];
         let number = |text: &str| {
             let is_number = text.bytes().all(|byte| byte.is_ascii_digit()) && !text.is_empty();
-            // Numbers with leading zeros are none.
+            // Digits with a leading zero are not a number.
             (is_number && (text.len() == 1 || !text.starts_with('0')))
                 .then(|| text.parse().unwrap_or(u32::MAX))
         };
@@ -236,7 +237,7 @@ impl<'p> Parser<'p> {
         if self.take(r"\Q") {
             let (quoted, rest) = self.rest.split_once(r"\E").unwrap_or((self.rest, ""));
             self.rest = rest;
-            // Empty quotes are nothing at all: what stands before them is what a repetition repeats.
+            // Empty quotes are no item: a following repetition applies to the item before the quotes.
             if !quoted.is_empty() {
                 self.operand(&escape(quoted));
             }
@@ -283,7 +284,7 @@ impl<'p> Parser<'p> {
         if regex::Regex::new(&class).is_err() { Err(SyntaxError::CharacterRange) } else { Ok(Some(class)) }
     }
 
-    /// A character after a backslash. It may be a surrogate, which no text holds.
+    /// A character after a backslash. It may be a surrogate, which does not occur in text.
     fn escaped(&mut self) -> Result<u32, SyntaxError> {
         self.pop();
         let escaped = self.pop().ok_or(SyntaxError::TrailingBackslash)?;
@@ -303,7 +304,7 @@ impl<'p> Parser<'p> {
         }
     }
 
-    /// Up to two more digits.
+    /// Reads up to two more octal digits.
     fn octal(&mut self, mut value: u32) -> u32 {
         for _ in 0..2 {
             let Some(digit) = self.peek().and_then(|next| next.to_digit(8)) else { break };
@@ -331,7 +332,7 @@ impl<'p> Parser<'p> {
         if value > u32::from(char::MAX) { Err(SyntaxError::Escape) } else { Ok(value) }
     }
 
-    /// What follows `[`.
+    /// Parses a class after its `[`.
     fn class(&mut self) -> Result<String, SyntaxError> {
         let is_negated = self.take("^");
         let mut members = String::new();
@@ -341,7 +342,7 @@ impl<'p> Parser<'p> {
             if self.rest.starts_with("[:")
                 && let Some(end) = self.rest.find(":]")
             {
-                // In `[[:]`, both marks share the colon: that is a name, too, and none that exists.
+                // In `[[:]`, both marks share the colon. RE2/J parses a class name here too, an unknown one.
                 let name = self.rest.get(2..end).ok_or(SyntaxError::CharacterRange)?;
                 if !POSIX.contains(&name.strip_prefix('^').unwrap_or(name)) {
                     return Err(SyntaxError::CharacterRange);
@@ -375,7 +376,7 @@ impl<'p> Parser<'p> {
         if high < low {
             return Err(SyntaxError::CharacterRange);
         }
-        // Without surrogates, which no text holds.
+        // Surrogates are excluded, because text cannot contain them.
         let low = if (0xd800..0xe000).contains(&low) { 0xe000 } else { low };
         let high = if (0xd800..0xe000).contains(&high) { 0xd7ff } else { high };
         if low <= high {

@@ -22,7 +22,7 @@ const TOPICS: [&str; 14] = [
     "{",
 ];
 
-/// Patterns that common clients send, details of the syntax, and patterns that are not valid.
+/// Patterns of common clients, details of the syntax, and invalid patterns.
 const PATTERNS: &[&str] = &[
     "",
     "a",
@@ -225,7 +225,7 @@ const PATTERNS: &[&str] = &[
     "[0-9a-zA-Z._-]+",
 ];
 
-/// RE2/J's descriptions of errors, or the matching ones of the topics.
+/// RE2/J's error, or a digit per topic: 1 for a match.
 fn answer(pattern: &str) -> String {
     match compile(pattern) {
         Ok(regex) => TOPICS.map(|topic| if regex.is_match(topic) { '1' } else { '0' }).iter().collect(),
@@ -334,7 +334,7 @@ fn patterns_are_resolved_when_something_changed_or_time_passed() {
 #[test]
 fn patterns_mean_what_they_mean_to_re2j() {
     let Some(classpath) = std::env::var("KAFKA_CLASSPATH").ok().filter(|path| !path.is_empty()) else {
-        // Not by `eprintln!`, which the test harness swallows where a test passes.
+        // Not `eprintln!`: the test harness swallows its output when a test passes.
         let how = "set KAFKA_CLASSPATH=\"$(compat/kafka-jars/fetch)\" to run it";
         writeln!(std::io::stderr(), "SKIPPED: comparison with RE2/J: {how}").expect("stderr takes a line");
         return;

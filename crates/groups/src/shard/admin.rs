@@ -13,23 +13,23 @@ use thalweg_wire::request::describe_groups_response::DescribedGroup;
 use thalweg_wire::request::list_groups_response::ListedGroup;
 use thalweg_wire::{ErrorCode, Uuid};
 
-/// Tombstones in one batch, when many things go at once.
+/// Maximum number of tombstones per batch in bulk deletions.
 const TOMBSTONES_PER_BATCH: usize = 1_000;
-/// The bytes of their keys and values. The topic may allow less; then the batch is divided.
+/// Maximum size of their keys and values. A batch beyond the topic's limit is divided further.
 const TOMBSTONE_BATCH_BYTES: usize = 512 * 1024;
 
-/// The names of the states of groups.
+/// Group state names, for filters.
 const STATES: [&str; 7] =
     ["Empty", "PreparingRebalance", "CompletingRebalance", "NotReady", "Assigning", "Reconciling", "Stable"];
-/// The names of their kinds.
+/// Group type names, for filters.
 const KINDS: [&str; 4] = ["classic", "consumer", "share", "streams"];
 
 impl Shard {
-    /// The groups in one of these states and of one of these types; all of them, where a list is empty.
+    /// The groups in one of these states and of one of these types. An empty list matches all.
     pub fn list_groups(&self, states: &[String], types: &[String]) -> Vec<ListedGroup> {
-        // There are few names, and as many of them in a request as a client likes.
+        // The number of known names is small; a request may have any number of names.
         let named = |names: &[&'static str], wanted: &[String]| -> Vec<&'static str> {
-            // Kafka's clients say NotReady, and its coordinator not_ready.
+            // Kafka's clients send NotReady, while its coordinator uses not_ready.
             let wanted: Vec<String> = wanted.iter().map(|name| name.trim().replace('_', "")).collect();
             let is_wanted = |name: &str| wanted.iter().any(|wanted| wanted.eq_ignore_ascii_case(name));
             names.iter().copied().filter(|name| wanted.is_empty() || is_wanted(name)).collect()
@@ -41,7 +41,7 @@ impl Shard {
         groups.map(|(_, group)| group.list()).collect()
     }
 
-    /// A group in detail. One that does not exist is `Dead`, and from version 6 on an error too.
+    /// The details of a group. A missing group is `Dead`, and from version 6 an error too.
     pub fn describe_group(&self, id: &str, version: i16) -> DescribedGroup {
         let what = match self.groups.get(id).and_then(Timed::acknowledged) {
             Some(Group::Classic(group)) => return group.describe(),
@@ -60,7 +60,7 @@ impl Shard {
         DescribedGroup { error_code: ErrorCode::GroupIdNotFound.code(), error_message, ..dead }
     }
 
-    /// A DeleteGroups request for groups of this shard. A group without members is deleted, with its offsets.
+    /// Handles DeleteGroups for groups of this shard. A group without members is deleted, with its offsets.
     pub fn delete_groups(&mut self, ids: &[String], ticket: Ticket) {
         let mut records = Vec::new();
         let mut results = Vec::with_capacity(ids.len());
@@ -79,7 +79,7 @@ impl Shard {
         self.write(records, None, vec![(ticket, Answer::DeleteGroups(results))]);
     }
 
-    /// Topics were deleted: delete their committed offsets.
+    /// Deletes the committed offsets of deleted topics.
     pub fn topics_deleted(&mut self, topics: &[DeletedTopic]) {
         let records =
             topics.iter().flat_map(|topic| self.offsets.tombstones_of_topic(&topic.name, topic.id)).collect();
@@ -89,8 +89,9 @@ impl Shard {
         self.write_tombstones(states);
     }
 
-    /// Writes records that no request waits for, as tombstones, in batches of bounded size. Each record counts without the
-    /// others: one that cannot be written keeps none of them from the log, and is tried again when offsets expire.
+    /// Writes tombstones without a waiting request, in batches of bounded size. Each record is independent: a
+    /// record that cannot be written does not affect the other records, and is tried again when offsets
+    /// expire.
     pub(super) fn write_tombstones(&mut self, records: Vec<CoordinatorRecord>) {
         let (mut batch, mut bytes) = (Vec::new(), 0);
         for record in records {

@@ -34,7 +34,7 @@ use thalweg_wire::request::{
 use thalweg_wire::{ErrorCode, Uuid};
 
 impl Shard {
-    /// An OffsetCommit request, whose topics all have their names, and their ids where they are known.
+    /// Handles an OffsetCommit request. All topics have names, and ids where known.
     pub fn commit_offsets(
         &mut self,
         request: &OffsetCommitRequest,
@@ -104,14 +104,14 @@ impl Shard {
         });
         match validated {
             Some((result, _)) => result.map_err(CommitError::Membership),
-            // A consumer without a group makes one to keep its offsets.
+            // A consumer without a group creates one to keep its offsets.
             None if generation < 0 => Ok(()),
             None if version >= 9 => Err(CommitError::UnknownGroup),
             None => Err(MembershipError::IllegalGeneration.into()),
         }
     }
 
-    /// A TxnOffsetCommit request. The offsets count when the transaction commits.
+    /// Handles a TxnOffsetCommit request. The offsets take effect when the transaction commits.
     pub fn commit_transactional_offsets(
         &mut self,
         request: &TxnOffsetCommitRequest,
@@ -162,7 +162,7 @@ impl Shard {
         group: &Group,
         request: &TxnOffsetCommitRequest,
     ) -> Result<(), MembershipError> {
-        // Producers know no member epochs, only generations.
+        // Producers have no member epochs, only generations.
         let of_producer = |error| match error {
             MembershipError::StaleEpoch => MembershipError::IllegalGeneration,
             error => error,
@@ -185,7 +185,7 @@ impl Shard {
         Ok(())
     }
 
-    /// The marker of a transaction is in the log that is replayed.
+    /// Ends a transaction whose marker is in the replayed log.
     pub(super) fn end_replayed_transaction(
         &mut self,
         producer_id: ProducerId,
@@ -195,8 +195,8 @@ impl Shard {
         self.offsets.end_transaction(producer_id.0, outcome, at);
     }
 
-    /// Ends a transaction: its marker is written, and its commits count from there on. The answer follows the
-    /// acknowledgement of the marker.
+    /// Ends a transaction: writes its marker, from which on the transaction's commits take effect. The answer
+    /// follows the acknowledgement of the marker.
     pub fn complete_transaction(
         &mut self,
         producer_id: ProducerId,
@@ -223,8 +223,9 @@ impl Shard {
         metadata.is_some_and(is_too_long).then_some(CommitError::MetadataTooLarge)
     }
 
-    /// An OffsetFetch request for one group: answered at once, from the acknowledged state. Nothing, if its sender's
-    /// membership refuses it: that may not be acknowledged, and the request is to be made with a ticket.
+    /// Handles OffsetFetch for one group, at once and from the acknowledged state. Returns `None` if the
+    /// sender's membership fails the check: that membership may be unacknowledged, so the request is repeated
+    /// with a ticket.
     pub(in super::super) fn show_offsets(
         &self,
         request: &OffsetFetchRequestGroup,
@@ -240,8 +241,8 @@ impl Shard {
         self.offsets_of(request, View::Acknowledged)
     }
 
-    /// The same request, answered when the commits before it are acknowledged. If it is to be stable, it wants nothing that
-    /// could still change: offsets of open transactions are UNSTABLE_OFFSET_COMMIT.
+    /// Handles OffsetFetch after the acknowledgement of all earlier commits. If `is_stable`, offsets of open
+    /// transactions get UNSTABLE_OFFSET_COMMIT, because they could still change.
     pub fn fetch_offsets_after_writes(
         &mut self,
         request: &OffsetFetchRequestGroup,
@@ -308,7 +309,7 @@ impl Shard {
         OffsetFetchResponseGroup { group_id: group.to_owned(), topics, error_code: ErrorCode::None.code() }
     }
 
-    /// An OffsetDelete request for topics and partitions that exist. Offsets of topics that members read stay.
+    /// Handles OffsetDelete for existing topics and partitions. Offsets of topics that members read are kept.
     pub fn delete_offsets(&mut self, request: &OffsetDeleteRequest, ticket: Ticket) {
         let id = request.group_id.as_str();
         let mut records = Vec::new();
@@ -394,8 +395,8 @@ fn fetched(partition: PartitionIndex, value: &OffsetAndMetadata) -> OffsetFetchR
     }
 }
 
-/// Whether an offset belongs to the requested topic, and not to an earlier one of the same name. An id that is not known is
-/// zero.
+/// True if an offset belongs to the requested topic, and not to an earlier topic of the same name. An unknown
+/// id is zero.
 fn is_same_topic(committed: Uuid, wanted: Uuid) -> bool {
     committed.is_zero() || wanted.is_zero() || committed == wanted
 }

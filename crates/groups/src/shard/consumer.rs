@@ -1,4 +1,4 @@
-//! Consumer groups: heartbeats, requests of classic members, deadlines, and the records that the groups follow.
+//! Consumer groups: heartbeats, requests of classic members, deadlines, and records.
 
 use super::super::answer::{Answer, join_error, sync_error};
 use super::super::assignor::ServerAssignor;
@@ -27,11 +27,11 @@ use thalweg_wire::request::{
     LeaveGroupRequest, LeaveGroupResponse, SyncGroupRequest,
 };
 
-/// How long a group whose conversion was larger than a batch is not converted again.
+/// Delay before a group whose conversion exceeded a batch is converted again.
 const CONVERSION_RETRY_MS: i64 = 60_000;
 
 impl Shard {
-    /// A ConsumerGroupHeartbeat request, in which a member that joins has an id.
+    /// Handles a ConsumerGroupHeartbeat request, in which a joining member has an id.
     pub fn consumer_heartbeat(
         &mut self,
         client: &ClientInfo,
@@ -128,18 +128,18 @@ impl Shard {
         Ok((records, after, response))
     }
 
-    /// All that follows from the records of a consumer group.
+    /// The whole state that follows from a consumer group's records.
     #[cfg(test)]
     pub(in super::super) fn consumer_picture(&self, id: &str) -> Option<String> {
         self.group(id).and_then(Group::consumer).map(ConsumerGroup::picture)
     }
 
-    /// Whether the name is a consumer group's.
+    /// True if the name belongs to a consumer group.
     pub(super) fn is_consumer_group(&self, id: &str) -> bool {
         self.group(id).is_some_and(|group| group.consumer().is_some())
     }
 
-    /// A consumer group, and what its decisions look at.
+    /// A consumer group and the inputs of its decisions.
     fn consumer_group(&mut self, id: &str, now: Moment) -> Option<(Arc<str>, &ConsumerGroup, Scene<'_>)> {
         let (id, slot) = self.groups.get_key_value(id)?;
         let group = slot.latest()?.consumer()?;
@@ -148,7 +148,7 @@ impl Shard {
         Some((id.clone(), group, Scene { now, config, times, topics, hashes }))
     }
 
-    /// What follows when a group's records are in the log, and the group has followed them.
+    /// Runs the effects of a group's records once the log and the group have them.
     pub(super) fn after_write(&mut self, after: After, now: Moment) {
         match after {
             After::Changes(id, changes) => {
@@ -178,7 +178,7 @@ impl Shard {
             }
             After::Downgrade(id, downgrade) => {
                 tracing::info!(group = %id, "Converted the consumer group to a classic group");
-                // The record has the metadata of one protocol only; this group has all.
+                // The record has the metadata of one protocol only; the group in memory has all.
                 self.groups.entry(id.clone()).or_default().set(Some(Group::Classic(downgrade.group)));
                 let decided = self.with_group(&id, now, |group, cx| {
                     group.start_sessions(cx.timers, cx.now.monotonic_ms);
@@ -193,7 +193,8 @@ impl Shard {
         }
     }
 
-    /// The records of a decision could not be written. Its member was heard of all the same: the session goes on.
+    /// Runs the effects of records that could not be written. The member did send a heartbeat, so its session
+    /// continues.
     pub(super) fn after_refusal(
         &mut self,
         after: After,
@@ -205,7 +206,8 @@ impl Shard {
         let compression = self.context.config.offsets_topic_compression;
         match after {
             After::Upgrade(id, _, _, member) if error == WriteError::TooLarge => {
-                // The subscription of one member is no reason to refuse the others.
+                // The size of one member's subscription must not keep other members from converting the
+                // group.
                 if write.is_too_large_without(&member, batch_bytes_max, compression, now) {
                     self.put_off_conversion(&id, now);
                 } else {
@@ -223,8 +225,8 @@ impl Shard {
         }
     }
 
-    /// The records of a group's conversion are larger than a batch, which its clients cannot know: they ask again at
-    /// once. For a while those records are not made again.
+    /// Delays the conversion of a group whose records exceeded a batch. Clients cannot know the cause and
+    /// retry at once; until the delay ends, these records are not built again.
     fn put_off_conversion(&mut self, id: &str, now: Moment) {
         let until_ms = now.monotonic_ms.saturating_add(CONVERSION_RETRY_MS);
         let (stays, members) = match self.groups.get_mut(id).and_then(Timed::latest_mut) {
@@ -245,8 +247,8 @@ impl Shard {
         );
     }
 
-    /// The records of a group's conversion are larger than a batch by those of the member that joins, which asks again at
-    /// once. For a while its joins do not convert the group.
+    /// Delays the conversion by one member whose own records made the write exceed a batch. The member
+    /// retries at once; until the delay ends, its joins do not convert the group.
     fn put_off_conversion_by(&mut self, member: &str, id: &str, now: Moment) {
         let until_ms = now.monotonic_ms.saturating_add(CONVERSION_RETRY_MS);
         let Some(Group::Classic(group)) = self.groups.get_mut(id).and_then(Timed::latest_mut) else { return };
@@ -261,7 +263,8 @@ impl Shard {
         );
     }
 
-    /// A group follows a record. `at` is where the log acknowledges it, when readers must wait for that.
+    /// Applies a record of a consumer group. `at` is the offset whose acknowledgement readers must wait for,
+    /// if any.
     pub(super) fn apply_consumer(&mut self, record: ConsumerRecord, at: Option<i64>) {
         let is_there = self.is_consumer_group(record.group());
         if !is_there {
@@ -278,7 +281,7 @@ impl Shard {
         }
     }
 
-    /// Makes a consumer group. Another group of the name is left behind by a log that was compacted.
+    /// Creates a consumer group. Another group with this name is a leftover of a compacted log.
     fn make_consumer_group(&mut self, id: &str, at: Option<i64>) {
         if self.group(id).is_some() {
             self.remove_group(id, at);
@@ -286,7 +289,8 @@ impl Shard {
         self.place_group(id, at, |id| ConsumerGroup::new(id).into());
     }
 
-    /// The log is replayed: members have a whole session to be heard of, and the whole time to revoke partitions.
+    /// Starts deadlines after the replay of the log: members have a whole session and the whole time to
+    /// revoke partitions.
     pub(super) fn start_consumer_sessions(&mut self, id: &str, now: Moment) {
         let has_lost_records = self.has_lost_records;
         let Some((id, group, scene)) = self.consumer_group(id, now) else { return };
@@ -295,7 +299,7 @@ impl Shard {
         self.after_write(After::Changes(id, changes), now);
     }
 
-    /// A deadline of a member is over.
+    /// Handles the deadline of a member.
     pub(super) fn consumer_deadline_over(&mut self, id: &str, timer: Timer, now: Moment) {
         let context = Arc::clone(&self.context);
         let scene = &mut Scene {
@@ -313,7 +317,7 @@ impl Shard {
         }
     }
 
-    /// Topics have changed: groups that subscribe to them look at them again with their next heartbeat.
+    /// Handles changed topics: subscribed groups read them again on their next heartbeat.
     pub fn topics_changed(&mut self, topics: &[String], are_some_new: bool) {
         if are_some_new {
             self.topics_added_at = self.context.topics.version();
@@ -328,7 +332,7 @@ impl Shard {
         }
     }
 
-    /// The regular expressions of a group were looked up in the metadata of this version.
+    /// Handles the result of resolving a group's regular expressions against the metadata of this version.
     pub(in super::super) fn regexes_resolved(
         &mut self,
         id: &str,
@@ -341,12 +345,12 @@ impl Shard {
         self.write_group(records, After::Changes(id, Vec::new()), Vec::new(), now);
     }
 
-    /// The regular expressions that are to be looked up.
+    /// The regular expressions to resolve.
     pub(in super::super) fn take_resolutions(&mut self) -> Vec<Resolution> {
         std::mem::take(&mut self.resolutions)
     }
 
-    /// Consumer groups in detail, as they are when all that was decided is acknowledged.
+    /// Describes consumer groups after the acknowledgement of all decisions so far.
     pub fn describe_consumer_groups(&mut self, ids: &[String], ticket: Ticket) {
         let (config, topics) = (&self.context.config.consumer, &*self.context.topics);
         let assignor = config.assignors.first().copied().unwrap_or(ServerAssignor::Uniform);
@@ -365,7 +369,7 @@ impl Shard {
         self.release_after_writes(vec![(ticket, Answer::ConsumerDescribe(described))]);
     }
 
-    /// A JoinGroup request to a consumer group.
+    /// Handles JoinGroup to a consumer group.
     pub(super) fn join_consumer_group(&mut self, joining: &Joining<'_>, now: Moment) {
         let request = joining.request;
         let (id, group, mut scene) =
@@ -386,7 +390,7 @@ impl Shard {
         }
     }
 
-    /// A SyncGroup request to a consumer group.
+    /// Handles SyncGroup to a consumer group.
     pub(super) fn sync_consumer_group(&mut self, request: &SyncGroupRequest, ticket: Ticket, now: Moment) {
         let (id, group, scene) = self.consumer_group(&request.group_id, now).expect("it is a consumer group");
         let (result, changes) = group.sync_classic(request, scene.topics);
@@ -395,7 +399,7 @@ impl Shard {
         self.release_after_writes(vec![(ticket, answer)]);
     }
 
-    /// A Heartbeat request to a consumer group.
+    /// Handles Heartbeat to a consumer group.
     pub(super) fn heartbeat_consumer_group(
         &mut self,
         request: &HeartbeatRequest,
@@ -410,7 +414,7 @@ impl Shard {
         self.release_after_writes(vec![(ticket, Answer::Heartbeat(response))]);
     }
 
-    /// A LeaveGroup request to a consumer group.
+    /// Handles LeaveGroup to a consumer group.
     pub(super) fn leave_consumer_group(&mut self, request: &LeaveGroupRequest, ticket: Ticket, now: Moment) {
         let (id, group, mut scene) =
             self.consumer_group(&request.group_id, now).expect("it is a consumer group");
@@ -421,7 +425,7 @@ impl Shard {
     }
 }
 
-/// Regular expressions of a group to be looked up, by the permissions of one of its members.
+/// Regular expressions of a group to resolve, with the permissions of one of its members.
 #[derive(Debug)]
 pub(in super::super) struct Resolution {
     pub(in super::super) group: Arc<str>,
@@ -430,7 +434,8 @@ pub(in super::super) struct Resolution {
 }
 
 impl Resolution {
-    /// Looks at every topic: it is not for the shard's lock. Returns the version of the metadata, too.
+    /// Matches every topic name, so it must not run under the shard's lock. Returns the version of the
+    /// metadata, too.
     pub(in super::super) fn look_up(&self, topics: &dyn Topics) -> (Matches, i64) {
         let version = topics.version();
         let names = topics.names();

@@ -7,17 +7,17 @@ use std::sync::Arc;
 use thalweg_shard::{Moment, WriteError};
 
 impl Shard {
-    /// When [`Shard::expire_one`] has something to do, by the clock of the timers.
+    /// The monotonic time of the next work for [`Shard::expire_one`].
     pub(super) fn nearest_deadline_ms(&self) -> i64 {
         let write_ms = self.pending.front().map(|pending| pending.expires_ms);
         let timer_ms = self.timers.next_ms();
-        // At once, behind the writes of the turn that expired offsets.
+        // Groups are removed at once, after the writes of the turn that expired offsets.
         let groups_ms = self.removes_groups.then_some(i64::MIN);
         [write_ms, timer_ms, groups_ms].into_iter().flatten().fold(self.next_cleanup_ms, i64::min)
     }
 
-    /// Processes one due deadline, and returns whether there was one. This is a turn: its writes come before the
-    /// next.
+    /// Processes one due deadline. Returns false if there was none. This is a turn: its writes come before
+    /// the next turn.
     pub(super) fn expire_one(&mut self, now: Moment) -> bool {
         let is_over = |pending: &mut Pending| pending.expires_ms <= now.monotonic_ms;
         if let Some(pending) = self.pending.pop_front_if(is_over) {
@@ -78,8 +78,8 @@ impl Shard {
         }
     }
 
-    /// Removes offsets that are expired or whose topic is gone, and the states of share groups for such topics. What could
-    /// not be removed before, because it could not be written or the shard was loading, is removed now.
+    /// Removes offsets that are expired or whose topic is deleted, and the share group states of deleted
+    /// topics. This includes earlier removals that failed or were missed while the shard was loading.
     fn expire_offsets(&mut self, now: Moment) {
         let topics = &self.context.topics;
         let mut records = Vec::new();
@@ -108,8 +108,8 @@ impl Shard {
         self.write_tombstones(records);
     }
 
-    /// Removes groups without members and offsets. The tombstones of the offsets are in the log already: no offset is left
-    /// without its group.
+    /// Removes groups without members and offsets. The tombstones of the offsets are in the log already, so
+    /// no offset remains without its group.
     fn remove_empty_groups(&mut self) {
         let mut records = Vec::new();
         for id in self.group_ids() {

@@ -1,20 +1,20 @@
-//! Figures of groups for metrics.
+//! Counts of groups for metrics.
 
 use super::super::kind::Group;
 use super::super::offsets::View;
 use super::Shard;
 use thalweg_metadata::PartitionIndex;
 
-/// A group at one moment.
+/// A snapshot of a group.
 #[derive(Clone, Debug)]
 pub struct GroupFigures {
-    /// Its id.
+    /// Group id.
     pub id: String,
-    /// Kafka's name of its state.
+    /// Kafka's name of the group's state.
     pub state: &'static str,
-    /// Its members.
+    /// Number of members.
     pub members: usize,
-    /// Its committed offsets: topic, partition, offset.
+    /// Committed offsets: topic, partition, offset.
     pub committed: Vec<(String, PartitionIndex, i64)>,
 }
 

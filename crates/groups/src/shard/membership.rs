@@ -20,7 +20,8 @@ use thalweg_wire::request::{
 use thalweg_wire::{ErrorCode, Uuid};
 
 impl Shard {
-    /// A JoinGroup request. `unique` becomes part of a generated member id. The answer may take a whole rebalance.
+    /// Handles JoinGroup. `unique` becomes part of a generated member id. The answer may take a whole
+    /// rebalance.
     pub fn join_group(
         &mut self,
         client: &ClientInfo,
@@ -41,7 +42,7 @@ impl Shard {
                 let refusal = join_error("", MembershipError::InconsistentProtocol);
                 return self.release_after_writes(vec![(ticket, Answer::JoinGroup(refusal))]);
             }
-            // A group of another kind without members gives its name to the classic one.
+            // A group of another type without members is replaced by the classic group.
             Some(_) | None => true,
         };
         if is_new && !request.member_id.is_empty() {
@@ -70,14 +71,14 @@ impl Shard {
         if replaced.is_some()
             && let Some(write) = self.writes.back_mut()
         {
-            // One batch: the group is of one kind or of the other.
+            // One batch, so that the group is always of exactly one type.
             tombstones.append(&mut write.records);
             (write.records, write.replaced) = (tombstones, replaced);
         }
     }
 
-    /// A SyncGroup request with its assignments, by member. The answer follows the acknowledgement of the leader's
-    /// assignment.
+    /// Handles SyncGroup with its assignments by member. The answer follows the acknowledgement of the
+    /// leader's assignment.
     pub fn sync_group(
         &mut self,
         request: &SyncGroupRequest,
@@ -97,7 +98,7 @@ impl Shard {
         }
     }
 
-    /// A Heartbeat request.
+    /// Handles Heartbeat.
     pub fn heartbeat(&mut self, request: &HeartbeatRequest, ticket: Ticket, now: Moment) {
         if self.is_consumer_group(&request.group_id) {
             return self.heartbeat_consumer_group(request, ticket, now);
@@ -109,7 +110,7 @@ impl Shard {
         self.release_after_writes(vec![(ticket, Answer::Heartbeat(response))]);
     }
 
-    /// A LeaveGroup request, in the form of version 3 and later.
+    /// Handles LeaveGroup, in the form of version 3 and later.
     pub fn leave_group(&mut self, request: &LeaveGroupRequest, ticket: Ticket, now: Moment) {
         if self.is_consumer_group(&request.group_id) {
             return self.leave_consumer_group(request, ticket, now);

@@ -1,4 +1,4 @@
-//! Replays the log: all of it when the shard is loaded, one record at a time as it is written.
+//! Replays the log: the whole log when the shard is loaded, one record at a time as it is written.
 
 use super::super::classic::ClassicGroup;
 use super::super::effects::Effects;
@@ -66,11 +66,12 @@ impl Shard {
         Ok(())
     }
 
-    /// The log is replayed: members have a whole session to be heard of. Groups that grew too large under another
-    /// setting rebalance, so that their consumers can commit before some are turned away.
+    /// Starts sessions after the replay: members have a whole session timeout to send a heartbeat. Groups
+    /// that exceed a reduced maximum size rebalance, so that their consumers can commit before some are
+    /// rejected.
     ///
-    /// Where records were lost, no member is believed: its subscription or assignment may be an older one that the member would
-    /// never send again. All sessions are over, and the members join again.
+    /// If records were lost, no member's state is trusted: its subscription or assignment may be an older one
+    /// that the member would never send again. All sessions then end, and the members join again.
     pub(super) fn start_sessions(&mut self, now: Moment) {
         let are_over = self.has_lost_records;
         let mut ids: Vec<Arc<str>> = self.groups.keys().cloned().collect();
@@ -97,7 +98,7 @@ impl Shard {
         }
     }
 
-    /// The state follows a record. `at` is where the log acknowledges it, when readers must wait for that.
+    /// Applies a record to the state. `at` is the offset whose acknowledgement readers must wait for, if any.
     pub(super) fn apply(
         &mut self,
         record: CoordinatorRecord,
@@ -139,7 +140,7 @@ impl Shard {
         }
     }
 
-    /// The group that an offset is committed for; one without members is made, if there is none.
+    /// The group of a committed offset; a group without members is created if it is missing.
     fn make_group(&mut self, id: &str, at: Option<i64>, wall_ms: i64) -> Arc<str> {
         match self.groups.get_key_value(id) {
             Some((id, slot)) if slot.latest().is_some() => id.clone(),
@@ -147,7 +148,7 @@ impl Shard {
         }
     }
 
-    /// Puts a group in its place. `at` is where the log acknowledges it, when readers must wait for that.
+    /// Inserts a group. `at` is the offset whose acknowledgement readers must wait for, if any.
     pub(super) fn place_group(
         &mut self,
         id: &str,
@@ -176,7 +177,7 @@ impl Shard {
         let slot = self.groups.get_mut(id).expect("it was just found");
         let Some(group) = slot.latest_mut() else { return };
         let (waiting, basis) = (group.dissolve(&mut self.timers), at.map_or(Basis::LATEST, Basis::up_to));
-        // A group with members goes only when it becomes one of another kind, which they join again.
+        // A group with members is removed only by a change of its type; the members join the new group.
         refuse_waiting(&mut self.answers, waiting, MembershipError::RebalanceInProgress, basis);
         match at {
             Some(at) => {

@@ -1,4 +1,4 @@
-//! Share groups: heartbeats, sessions, offsets, and the records that the groups follow.
+//! Share groups: heartbeats, sessions, offsets, and records.
 
 use super::super::answer::Answer;
 use super::super::client::ClientInfo;
@@ -19,7 +19,7 @@ use thalweg_wire::request::{ShareGroupHeartbeatRequest, ShareGroupHeartbeatRespo
 use thalweg_wire::{ErrorCode, Uuid};
 
 impl Shard {
-    /// A ShareGroupHeartbeat request.
+    /// Handles a ShareGroupHeartbeat request.
     pub(in super::super) fn share_heartbeat(
         &mut self,
         client: &ClientInfo,
@@ -79,7 +79,7 @@ impl Shard {
         ShareScene { now, config, times: self.context.share_times(id), topics, hashes: &mut self.hashes }
     }
 
-    /// A share group, and what its decisions look at.
+    /// A share group and the inputs of its decisions.
     fn share_group(
         &mut self,
         id: &str,
@@ -94,23 +94,23 @@ impl Shard {
         Ok((id.clone(), group, ShareScene { now, config, times, topics, hashes }))
     }
 
-    /// Whether the name is a share group's.
+    /// True if the name belongs to a share group.
     pub(in super::super) fn is_share_group(&self, id: &str) -> bool {
         self.group(id).is_some_and(|group| group.share().is_some())
     }
 
-    /// All that follows from the records of a share group.
+    /// The whole state that follows from a share group's records.
     #[cfg(test)]
     pub(in super::super) fn share_picture(&self, id: &str) -> Option<String> {
         self.group(id).and_then(Group::share).map(ShareGroup::picture)
     }
 
-    /// The share partitions of a group that are initialized; none, if it is no share group.
+    /// The initialized share partitions of a group; none for other group types.
     pub(in super::super) fn initialized_share_partitions(&self, id: &str) -> Partitions {
         self.group(id).and_then(Group::share).map(ShareGroup::initialized).unwrap_or_default()
     }
 
-    /// Answers with the same.
+    /// Answers with the initialized share partitions.
     pub(in super::super) fn show_initialized(&mut self, id: &str, ticket: Ticket) {
         let initialized = self.initialized_share_partitions(id);
         self.answer_share(ShareAnswer::Initialized(Ok(initialized)), ticket);
@@ -124,7 +124,7 @@ impl Shard {
         self.write(records, None, vec![(ticket, Answer::Share(answer))]);
     }
 
-    /// A member of a share group was heard of.
+    /// Restarts the session of a share group's member.
     pub(super) fn begin_share_session(&mut self, id: &str, member: &Arc<str>, now: Moment) {
         let at_ms = self.share_session_end(id, now);
         let group = self.groups.get_mut(id).and_then(Timed::latest_mut).and_then(Group::share_mut);
@@ -133,7 +133,7 @@ impl Shard {
         }
     }
 
-    /// The log is replayed: members have a whole session to be heard of.
+    /// Starts sessions after the replay of the log: members have a whole session timeout.
     pub(super) fn start_share_sessions(&mut self, id: &str, now: Moment) {
         let at_ms = if self.has_lost_records { now.monotonic_ms } else { self.share_session_end(id, now) };
         let group = self.groups.get_mut(id).and_then(Timed::latest_mut).and_then(Group::share_mut);
@@ -142,13 +142,13 @@ impl Shard {
         }
     }
 
-    /// When a session ends that begins now.
+    /// The end of a session that begins now.
     fn share_session_end(&self, id: &str, now: Moment) -> i64 {
         let timeout_ms = self.context.share_times(id).session_timeout_ms;
         now.monotonic_ms.saturating_add(i64::from(timeout_ms.max(0)))
     }
 
-    /// The session of a member is over.
+    /// Handles the end of a member's session.
     pub(super) fn share_session_over(&mut self, id: &str, timer: Timer, now: Moment) {
         let context = Arc::clone(&self.context);
         let scene = &mut ShareScene {
@@ -163,7 +163,8 @@ impl Shard {
         self.write(records.unwrap_or_default(), None, Vec::new());
     }
 
-    /// A group follows a record. `at` is where the log acknowledges it, when readers must wait for that.
+    /// Applies a record of a share group. `at` is the offset whose acknowledgement readers must wait for, if
+    /// any.
     pub(super) fn apply_share(&mut self, record: ShareGroupRecord, at: Option<i64>, wall_ms: i64) {
         if !self.is_share_group(record.group()) {
             if record.is_tombstone() {
@@ -179,7 +180,7 @@ impl Shard {
         }
     }
 
-    /// Makes a share group. Another group of the name is left behind by a log that was compacted.
+    /// Creates a share group. Another group with this name is a leftover of a compacted log.
     fn make_share_group(&mut self, id: &str, at: Option<i64>) {
         if self.group(id).is_some() {
             self.remove_group(id, None);
@@ -187,7 +188,7 @@ impl Shard {
         self.place_group(id, at, |id| ShareGroup::new(id).into());
     }
 
-    /// Share groups in detail, as they are when all that was decided is acknowledged.
+    /// Describes share groups after the acknowledgement of all decisions so far.
     pub(in super::super) fn describe_share_groups(&mut self, ids: &[String], ticket: Ticket) {
         let topics = &*self.context.topics;
         let describe = |id: &String| match self.group(id) {
@@ -209,7 +210,7 @@ impl Shard {
         self.answer_share(ShareAnswer::Described(described), ticket);
     }
 
-    /// An AlterShareGroupOffsets request.
+    /// Handles an AlterShareGroupOffsets request.
     pub(in super::super) fn alter_share_offsets(
         &mut self,
         id: &str,
@@ -227,7 +228,7 @@ impl Shard {
         self.write_share(records, ShareAnswer::Altered(altered), ticket);
     }
 
-    /// A DeleteShareGroupOffsets request.
+    /// Handles a DeleteShareGroupOffsets request.
     pub(in super::super) fn delete_share_offsets(
         &mut self,
         id: &str,
@@ -241,7 +242,7 @@ impl Shard {
         self.write_share(records, ShareAnswer::DeletedOffsets(deleted), ticket);
     }
 
-    /// The states of topics were deleted at the share coordinator.
+    /// Records that the share coordinator has deleted the states of topics.
     pub(in super::super) fn share_offsets_deleted(
         &mut self,
         id: &str,
@@ -256,7 +257,7 @@ impl Shard {
         self.write_share(records, ShareAnswer::Noted(Ok(())), ticket);
     }
 
-    /// A share group is about to be deleted.
+    /// Prepares the deletion of a share group.
     pub(in super::super) fn delete_share_states(&mut self, id: &str, ticket: Ticket, now: Moment) {
         let deleted =
             self.share_group(id, now).and_then(|(_, group, scene)| group.delete_states(scene.topics));
@@ -264,7 +265,7 @@ impl Shard {
         self.write_share(records, ShareAnswer::DeletedStates(states), ticket);
     }
 
-    /// The share coordinator has initialized partitions, or has not.
+    /// Records that the share coordinator has initialized partitions, or failed to.
     pub(in super::super) fn share_states_answered(
         &mut self,
         id: &str,
@@ -281,7 +282,7 @@ impl Shard {
         self.write_share(records, ShareAnswer::Noted(Ok(())), ticket);
     }
 
-    /// The records by which share groups forget the states of topics that are gone.
+    /// The records that remove the states of deleted topics from share groups.
     pub(super) fn share_states_of_deleted(&self, is_gone: impl Fn(Uuid) -> bool) -> Vec<CoordinatorRecord> {
         let mut ids: Vec<&Arc<str>> =
             self.groups.iter().filter(|(_, slot)| is_share(slot)).map(|(id, _)| id).collect();

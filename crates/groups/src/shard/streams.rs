@@ -1,4 +1,4 @@
-//! Streams groups: heartbeats, deadlines, and the records that the groups follow.
+//! Streams groups: heartbeats, deadlines, and records.
 
 use super::super::answer::Answer;
 use super::super::classic::GroupState;
@@ -18,7 +18,7 @@ use thalweg_wire::request::StreamsGroupHeartbeatRequest;
 use thalweg_wire::request::streams_group_describe_response::DescribedGroup;
 
 impl Shard {
-    /// A StreamsGroupHeartbeat request.
+    /// Handles a StreamsGroupHeartbeat request.
     pub(in super::super) fn streams_heartbeat(
         &mut self,
         client: &ClientInfo,
@@ -67,7 +67,7 @@ impl Shard {
                 let decision = StreamsGroup::new(id.clone()).heartbeat(scene, &beat)?;
                 (id, Vec::new(), decision)
             }
-            // A classic group without members gives its name to the new one.
+            // A classic group without members is replaced by the new group.
             Some((id, Group::Classic(classic)))
                 if request.member_epoch == 0 && classic.state() == GroupState::Empty =>
             {
@@ -98,18 +98,18 @@ impl Shard {
         Ok((records, After::Changes(id.into(), Vec::new()), answer))
     }
 
-    /// Whether the name is a streams group's.
+    /// True if the name belongs to a streams group.
     pub(super) fn is_streams_group(&self, id: &str) -> bool {
         self.group(id).is_some_and(|group| group.streams().is_some())
     }
 
-    /// All that follows from the records of a streams group.
+    /// The whole state that follows from a streams group's records.
     #[cfg(test)]
     pub(in super::super) fn streams_picture(&self, id: &str) -> Option<String> {
         self.group(id).and_then(Group::streams).map(StreamsGroup::picture)
     }
 
-    /// A new group waits for more members.
+    /// Starts the initial delay of a new group.
     pub(super) fn begin_delay(&mut self, id: &str, delay_ms: i32, now: Moment) {
         let at_ms = now.monotonic_ms.saturating_add(i64::from(delay_ms));
         let group = self.groups.get_mut(id).and_then(Timed::latest_mut).and_then(Group::streams_mut);
@@ -118,12 +118,12 @@ impl Shard {
         }
     }
 
-    /// A deadline of a member is over.
+    /// Handles the deadline of a member.
     pub(super) fn streams_deadline_over(&mut self, id: &str, timer: Timer, now: Moment) {
         self.streams_due(id, now, |group, scene, timers| group.deadline_over(scene, timers, timer));
     }
 
-    /// A new group has waited for more members.
+    /// Ends the initial delay of a new group.
     pub(super) fn streams_delay_over(&mut self, id: &str, timer: Timer, now: Moment) {
         self.streams_due(id, now, |group, scene, timers| Some(group.delay_over(scene, timers, timer)));
     }
@@ -147,7 +147,8 @@ impl Shard {
         self.write(records.unwrap_or_default(), None, Vec::new());
     }
 
-    /// The log is replayed: members have a whole session to be heard of, and the whole time to give up tasks.
+    /// Starts deadlines after the replay of the log: members have a whole session and the whole time to
+    /// revoke tasks.
     pub(super) fn start_streams_deadlines(&mut self, id: &str, now: Moment) {
         let session_timeout_ms = self.context.streams_times(id).session_timeout_ms;
         let timeout_ms = if self.has_lost_records { 0 } else { session_timeout_ms };
@@ -157,14 +158,15 @@ impl Shard {
         }
     }
 
-    /// A group follows a record. `at` is where the log acknowledges it, when readers must wait for that.
+    /// Applies a record of a streams group. `at` is the offset whose acknowledgement readers must wait for,
+    /// if any.
     pub(super) fn apply_streams(&mut self, record: StreamsGroupRecord, at: Option<i64>) {
         let id = record.group().to_owned();
         if !self.is_streams_group(&id) {
             if record.is_tombstone() {
                 return;
             }
-            // Another group of the name has only offsets, or is left behind by a log that was compacted.
+            // Another group with this name has only offsets, or is a leftover of a compacted log.
             if self.group(&id).is_some() {
                 self.remove_group(&id, at);
             }
@@ -177,7 +179,7 @@ impl Shard {
         }
     }
 
-    /// Streams groups in detail, as they are when all that was decided is acknowledged.
+    /// Describes streams groups after the acknowledgement of all decisions so far.
     pub(in super::super) fn describe_streams_groups(&mut self, ids: &[String], ticket: Ticket) {
         let not_found = |id: &String, what| DescribedGroup {
             group_id: id.clone(),

@@ -18,61 +18,62 @@ use thalweg_shard::{AppendAs, BATCH_BYTES, Moment, Ticket, WriteError};
 /// The producer of a transactional write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TransactionalProducer {
-    /// The producer.
+    /// Producer id of the transaction.
     pub id: ProducerId,
-    /// Its epoch.
+    /// Producer epoch of the transaction.
     pub epoch: ProducerEpoch,
     /// Proof of verification by the transaction's coordinator; `None` if verification is off.
     pub guard: Option<VerificationGuard>,
 }
 
-/// A transaction ends, by the word of its coordinator.
+/// The end of a transaction, as ordered by its coordinator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EndOfTransaction {
-    /// How.
+    /// Commit or abort.
     pub outcome: TransactionOutcome,
-    /// The epoch of the transaction's coordinator.
+    /// Epoch of the transaction coordinator.
     pub coordinator_epoch: i32,
-    /// The level of transaction.version by which the transaction was made.
+    /// The level of transaction.version of the transaction.
     pub transaction_version: i16,
 }
 
-/// What follows when records of a consumer group are in the log.
+/// Work to do once a group's records are in the log.
 #[derive(Debug)]
 pub(super) enum After {
-    /// Deadlines of members change.
+    /// Changes deadlines of members.
     Changes(Arc<str>, Vec<(Arc<str>, Change)>),
-    /// The same after a heartbeat, by whose permissions the group's regular expressions are looked up if it is time.
+    /// Changes deadlines after a heartbeat, and resolves the group's regular expressions if due, with the
+    /// sender's permissions.
     Beat(Arc<str>, Vec<(Arc<str>, Change)>, TopicFilter),
-    /// The same after a heartbeat of this member, which makes a consumer group of a classic one.
+    /// The same after a heartbeat of this member, which converts a classic group to a consumer group.
     Upgrade(Arc<str>, Vec<(Arc<str>, Change)>, TopicFilter, String),
-    /// Deadlines of members change, and a new streams group waits for more members.
+    /// Changes deadlines of members, and starts the initial delay of a new streams group.
     Delay(Arc<str>, Vec<(Arc<str>, Change)>, i32),
-    /// The session of a share group's member begins again.
+    /// Restarts the session of a share group's member.
     ShareSession(Arc<str>, Arc<str>),
-    /// The group is a classic one.
+    /// Replaces the group by a classic group.
     Downgrade(Arc<str>, Downgrade),
 }
 
-/// Records to be appended as one batch.
+/// Records to append as one batch.
 #[derive(Debug)]
 pub struct Write {
-    /// The records, at least one unless there is a marker.
+    /// At least one record unless there is a marker.
     pub records: Vec<CoordinatorRecord>,
-    /// The producer on whose transaction's behalf they are written.
+    /// The producer in whose transaction the records are written.
     pub producer: Option<TransactionalProducer>,
-    /// In place of records: the marker that ends the producer's transaction.
+    /// Written instead of records: the marker that ends the producer's transaction.
     pub marker: Option<EndOfTransaction>,
     pub(super) answers: Vec<(Ticket, Answer)>,
     pub(super) completion: Option<Completion>,
-    /// The group without members, of another kind, that a new group takes the place of.
+    /// The group without members, of another type, that the new group replaces.
     pub(super) replaced: Option<Group>,
-    /// What follows at once when the records are in the log.
+    /// Work to do as soon as the records are in the log.
     pub(super) after: Option<After>,
-    /// Whether the state follows from the records once they are written. Records of a group's membership describe
-    /// a state that it has already.
+    /// True if the state is derived from the records once they are written. False for classic group
+    /// membership, whose records describe the group's current state.
     pub(super) is_applied: bool,
-    /// Whether each record counts without the others, and a write that is too large is divided.
+    /// True if each record is independent, so that a write beyond the limit may be divided.
     pub(super) is_divisible: bool,
 }
 
@@ -94,7 +95,8 @@ impl Write {
         [first, self]
     }
 
-    /// Whether the records that are not of this member alone are larger than a batch, too. Those of the member are gone then.
+    /// True if the other members' records alone are also larger than a batch. In that case the member's
+    /// records are removed from the write.
     pub(super) fn is_too_large_without(
         &mut self,
         member: &str,
@@ -109,7 +111,7 @@ impl Write {
         self.batch(compression, now).map_or(true, |(batch, _)| batch.len() > batch_bytes_max)
     }
 
-    /// The batch, and how the partition is to judge it.
+    /// The batch, and the checks that the partition applies to it.
     pub(super) fn batch(
         &self,
         compression: Compression,
@@ -119,7 +121,7 @@ impl Write {
         let mut append_as = AppendAs::default();
         if let Some(producer) = self.producer {
             let (producer_id, producer_epoch) = (producer.id, producer.epoch);
-            // As Kafka's coordinators, each batch of which is the first: their sequences are not compared.
+            // Like Kafka's coordinators, every batch has sequence 0; their sequences are not compared.
             let base_sequence = 0;
             options =
                 BatchOptions { producer_id, producer_epoch, base_sequence, transactional: true, ..options };

@@ -6,27 +6,27 @@ use thalweg_shard::WriteError;
 use thalweg_wire::request::ShareGroupHeartbeatResponse;
 use thalweg_wire::request::share_group_describe_response::DescribedGroup;
 
-/// An answer.
+/// The answer to a request about a share group.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ShareAnswer {
-    /// To a heartbeat, with what the share coordinator is to do.
+    /// The answer to a heartbeat, and the work of the share coordinator.
     Heartbeat(ShareGroupHeartbeatResponse, Option<Initialization>),
-    /// The share partitions that are initialized.
+    /// The initialized share partitions.
     Initialized(Result<Partitions, WriteError>),
-    /// Groups in detail.
+    /// Group descriptions.
     Described(Vec<DescribedGroup>),
-    /// Offsets are to be set.
+    /// The offsets to set.
     Altered(Result<Altered, ShareGroupError>),
-    /// Offsets are to be deleted.
+    /// The offsets to delete.
     DeletedOffsets(Result<DeletedOffsets, ShareGroupError>),
-    /// A group is to be deleted: these states go first.
+    /// The states to delete before the group.
     DeletedStates(Result<Partitions, ShareGroupError>),
-    /// An outcome is written down.
+    /// An outcome was recorded.
     Noted(Result<(), WriteError>),
 }
 
 impl ShareAnswer {
-    /// The answer to the same request when its write failed.
+    /// The answer to the same request after its write failed.
     pub(in super::super) fn failed(self, error: WriteError) -> ShareAnswer {
         match self {
             ShareAnswer::Heartbeat(..) => {

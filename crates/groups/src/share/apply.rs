@@ -1,7 +1,7 @@
-//! A share group follows its records, whether they were just written or are being loaded.
+//! Changes of a share group by its records, whether newly written or loaded.
 //!
-//! Tombstones may come in any order, and for what is not there: a log that was compacted does not have all that was
-//! written.
+//! Tombstones may come in any order, and for missing keys: a compacted log does not have all records that
+//! were written.
 
 use super::super::member_epoch::LEAVING;
 use super::super::timers::Timers;
@@ -11,7 +11,7 @@ use super::{ShareGroup, ShareGroupRecord};
 use std::sync::Arc;
 
 impl ShareGroup {
-    /// The group follows a record that is about it. Returns whether the group still exists.
+    /// Applies one of the group's records. Returns false if the group is deleted.
     pub(in super::super) fn apply(
         &mut self,
         record: ShareGroupRecord,

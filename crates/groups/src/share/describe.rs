@@ -1,4 +1,4 @@
-//! A share group in detail, for ShareGroupDescribe.
+//! The details of a share group, for ShareGroupDescribe.
 
 use super::super::assignor::SIMPLE;
 use super::super::topics::Topics;
@@ -11,7 +11,7 @@ use thalweg_wire::request::share_group_describe_response::{
 };
 
 impl ShareGroup {
-    /// The group. Topics that no longer exist are left out.
+    /// The group's entry. Deleted topics are left out.
     pub(in super::super) fn describe(&self, topics: &dyn Topics) -> DescribedGroup {
         DescribedGroup {
             group_id: self.modern.id.to_string(),

@@ -4,35 +4,35 @@ use thalweg_shard::{RequestError, Unavailable, WriteError};
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::ShareGroupHeartbeatResponse;
 
-/// Why a request is refused.
+/// Why a request of a share group is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ShareGroupError {
     /// A field of the request has no sensible value.
     #[error("{0}")]
     Invalid(&'static str),
-    /// There is no group of that name, and the request makes none.
+    /// The group does not exist, and the request does not create it.
     #[error("Share group {0} not found.")]
     NoGroup(String),
-    /// The name is another kind of group's.
+    /// The name belongs to a group of another type.
     #[error("Group {0} is not a share group.")]
     OtherKind(String),
     /// The group has `group.share.max.size` members.
     #[error("The share group has {max} members, the most that group.share.max.size allows")]
     Full {
-        /// The setting.
+        /// Value of the setting.
         max: usize,
     },
     /// The group has no such member.
     #[error("The group has no member {0}")]
     UnknownMember(String),
-    /// The member's epoch is another.
+    /// The member is at another epoch.
     #[error(
         "The member is at epoch {actual}, not {received}: it has to give up its partitions and join again"
     )]
     FencedEpoch {
-        /// The request's.
+        /// Epoch in the request.
         received: i32,
-        /// The group's.
+        /// Current epoch of the member.
         actual: i32,
     },
     /// The group has members.
@@ -56,7 +56,7 @@ impl From<WriteError> for ShareGroupError {
 }
 
 impl ShareGroupError {
-    /// Kafka's code for it.
+    /// Kafka's error code.
     pub fn code(&self) -> ErrorCode {
         match self {
             ShareGroupError::Invalid(_) => ErrorCode::InvalidRequest,
@@ -69,7 +69,7 @@ impl ShareGroupError {
         }
     }
 
-    /// The refusal of a heartbeat.
+    /// The answer to the refused heartbeat.
     pub(in super::super) fn response(&self) -> ShareGroupHeartbeatResponse {
         ShareGroupHeartbeatResponse {
             error_code: self.code().code(),

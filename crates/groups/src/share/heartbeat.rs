@@ -1,4 +1,5 @@
-//! A heartbeat of a share group's member: it joins, changes, gets its partitions, leaves, or is taken for dead.
+//! A heartbeat of a share group's member: the member joins, changes, gets its partitions or leaves. Also
+//! session expiry.
 
 use super::super::client::ClientInfo;
 use super::super::member_epoch::LEAVING;
@@ -18,27 +19,27 @@ use thalweg_wire::request::share_group_heartbeat_response::{
 };
 use thalweg_wire::request::{ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse};
 
-/// From one attempt to remove a member to the next.
+/// Interval between attempts to remove a member.
 const RETRY_MS: i64 = 500;
 
-/// A heartbeat that is not a farewell.
+/// A heartbeat of a member that is not leaving.
 pub(in super::super) struct Beat<'a> {
     pub(in super::super) client: &'a ClientInfo,
     pub(in super::super) request: &'a ShareGroupHeartbeatRequest,
 }
 
-/// What follows from a heartbeat.
+/// The outcome of a heartbeat.
 pub(in super::super) struct Decision {
     pub(in super::super) records: Vec<CoordinatorRecord>,
     pub(in super::super) response: ShareGroupHeartbeatResponse,
-    /// The member, whose session begins again once the records are written.
+    /// The member whose session restarts once the records are written.
     pub(in super::super) member: Arc<str>,
-    /// What the share coordinator is to do once the records are acknowledged.
+    /// Work for the share coordinator once the records are acknowledged.
     pub(in super::super) initialization: Option<Initialization>,
 }
 
 impl ShareGroup {
-    /// A heartbeat of a member, or of one that joins.
+    /// Handles a heartbeat of a member or of a joining member.
     pub(in super::super) fn heartbeat(
         &self,
         scene: &mut ShareScene<'_>,
@@ -74,7 +75,7 @@ impl ShareGroup {
         let target = self.target(scene, epoch, &after, &mut records);
         let mut member = after;
         if bumps || !member.is_reconciled_to(target.epoch) {
-            // Not by the names of the topics: one may have been deleted, and made again, since.
+            // Topic names would be ambiguous: a topic may have been deleted and created again since.
             let subscribed: BTreeSet<Uuid> =
                 member.topics.iter().filter_map(|name| scene.topics.id(name)).collect();
             let assigned = filtered(&target.of_member, |topic| subscribed.contains(&topic));
@@ -108,7 +109,7 @@ impl ShareGroup {
             }
             None => return Err(ShareGroupError::UnknownMember(id.to_owned())),
         };
-        // One epoch back is accepted, because the answer with the new one may be lost.
+        // The previous epoch is also valid, because the answer with the new epoch may be lost.
         let is_one_back = received < member.epoch && received == member.previous_epoch;
         if received == 0 || received == member.epoch || is_one_back {
             Ok(Cow::Borrowed(member))
@@ -117,7 +118,7 @@ impl ShareGroup {
         }
     }
 
-    /// Writes down the partitions whose state is missing, and returns them.
+    /// Records the partitions whose state is missing, and returns them.
     fn initialize(
         &self,
         scene: &ShareScene<'_>,
@@ -134,7 +135,7 @@ impl ShareGroup {
         let retry_ms = scene.config.share.initialize_retry_ms;
         let missing = self.states.missing(names.into_iter(), scene.topics, scene.now.wall_ms, retry_ms);
         if missing.is_empty() {
-            // As long as something is being initialized, it may have to be asked for again.
+            // An initialization in progress may have to be requested again.
             self.is_initialized.set(self.states.initializing.is_empty());
             return None;
         }
@@ -146,7 +147,7 @@ impl ShareGroup {
         Some(Initialization { group, state_epoch: epoch, offsets })
     }
 
-    /// A member leaves for good.
+    /// Handles the heartbeat of a leaving member.
     pub(in super::super) fn leave(
         &self,
         scene: &mut ShareScene<'_>,
@@ -170,14 +171,14 @@ impl ShareGroup {
         records
     }
 
-    /// A member was heard of: its session lasts until `at_ms`.
+    /// Restarts a member's session, which lasts until `at_ms`.
     pub(in super::super) fn touch(&mut self, timers: &mut Timers, id: &Arc<str>, at_ms: i64) {
         if let Some(session) = self.sessions.get_mut(id) {
             timers.set(session, at_ms, || Timer::Share(self.modern.id.clone(), id.clone()));
         }
     }
 
-    /// All members were just heard of: the group was loaded.
+    /// Starts the sessions of all members of a newly loaded group.
     pub(in super::super) fn touch_all(&mut self, timers: &mut Timers, at_ms: i64) {
         let ids: Vec<Arc<str>> = self.modern.members.keys().cloned().collect();
         for id in ids {
@@ -185,7 +186,7 @@ impl ShareGroup {
         }
     }
 
-    /// The deadline of a member is over: it is taken for dead, unless the deadline has moved.
+    /// Handles a member's deadline: the member is removed unless the deadline has moved.
     pub(in super::super) fn session_over(
         &mut self,
         scene: &mut ShareScene<'_>,
@@ -197,21 +198,21 @@ impl ShareGroup {
         if !timers.is_due(self.sessions.get_mut(&id)?, timer, now_ms) {
             return None;
         }
-        // If the removal cannot be written, it is tried again.
+        // A failed write of the removal is retried.
         self.touch(timers, &id, now_ms.saturating_add(RETRY_MS));
         let member = self.modern.members.get(&id)?;
         tracing::info!(group = %self.modern.id, member = %id, epoch = member.epoch, "Member of a share group failed to send a heartbeat");
         Some(self.without(scene, member))
     }
 
-    /// The members whose session never ends.
+    /// Members whose session never ends.
     #[cfg(test)]
     pub(in super::super) fn without_session(&self) -> Vec<Arc<str>> {
         let has_session = |id: &Arc<str>| self.sessions.get(id).is_some_and(Deadline::is_set);
         self.modern.members.keys().filter(|id| !has_session(id)).cloned().collect()
     }
 
-    /// The group is gone.
+    /// Cancels all sessions of a removed group.
     pub(in super::super) fn forget_sessions(&mut self, timers: &mut Timers) {
         for (_, mut session) in self.sessions.drain() {
             timers.cancel(&mut session);
@@ -219,7 +220,7 @@ impl ShareGroup {
     }
 }
 
-/// The member as the request describes it; nothing, if that is as before.
+/// The member as described by the request; `None` if nothing changed.
 fn updated(member: &Member, beat: &Beat<'_>) -> Option<Member> {
     let request = beat.request;
     let topics = request.subscribed_topic_names.as_ref().filter(|names| {

@@ -1,4 +1,4 @@
-//! One member of a share group (`ShareGroupMember`), and its records.
+//! A member of a share group (`ShareGroupMember`), and its records.
 
 use super::super::assignor::Assignment;
 use super::super::client::ClientInfo;
@@ -11,26 +11,26 @@ use thalweg_wire::group::share_group_current_member_assignment_value::TopicParti
 use thalweg_wire::group::share_group_target_assignment_member_value::TopicPartition;
 use thalweg_wire::group::*;
 
-/// A member that has what its target gives it. Members of share groups are in no other state.
+/// A member that has its target partitions. Members of share groups have no other state.
 const STABLE: i8 = 0;
 
-/// A member. A change makes a new one, so that large parts are shared.
+/// A member. Every change makes a new value that shares the large, unchanged parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Member {
     pub(super) id: Arc<str>,
     pub(super) epoch: i32,
     pub(super) previous_epoch: i32,
-    /// As the record has it.
+    /// State code of the record.
     pub(super) state: i8,
     pub(super) rack_id: Option<String>,
     pub(super) client: ClientInfo,
     pub(super) topics: Arc<BTreeSet<String>>,
-    /// What it reads.
+    /// Partitions that the member reads.
     pub(super) assigned: Arc<Assignment>,
 }
 
 impl Member {
-    /// A member that has said nothing yet.
+    /// A member without a description.
     pub(super) fn new(id: Arc<str>) -> Member {
         Member {
             id,
@@ -44,12 +44,12 @@ impl Member {
         }
     }
 
-    /// Whether it has reached its target at this epoch.
+    /// True if the member has reached its target at this epoch.
     pub(super) fn is_reconciled_to(&self, epoch: i32) -> bool {
         self.state == STABLE && self.epoch == epoch
     }
 
-    /// The member at the epoch of a target, with what that gives it.
+    /// The member at the epoch of a target, with the target's partitions.
     pub(super) fn at_target(&self, epoch: i32, assigned: Arc<Assignment>) -> Member {
         if epoch == self.epoch {
             return Member { assigned, ..self.clone() };
@@ -57,7 +57,7 @@ impl Member {
         Member { epoch, previous_epoch: self.epoch, state: STABLE, assigned, ..self.clone() }
     }
 
-    /// What the member says about itself, as it is written.
+    /// The record of the member's description.
     pub(super) fn to_record(&self, group: &str) -> CoordinatorRecord {
         let value = ShareGroupMemberMetadataValue {
             rack_id: self.rack_id.clone(),
@@ -68,14 +68,14 @@ impl Member {
         ShareGroupRecord::Member(member_key(group, &self.id), Some(value)).into()
     }
 
-    /// What a record says about the member.
+    /// Takes over the description in a record.
     pub(super) fn say(&mut self, value: ShareGroupMemberMetadataValue) {
         self.rack_id = value.rack_id;
         self.client = ClientInfo { client_id: value.client_id, client_host: value.client_host };
         self.topics = Arc::new(value.subscribed_topic_names.into_iter().collect());
     }
 
-    /// Epoch and partitions, as they are written.
+    /// The record of the member's epoch and partitions.
     pub(super) fn to_current_record(&self, group: &str) -> CoordinatorRecord {
         let topic = |(topic_id, partitions): (&Uuid, &BTreeSet<i32>)| TopicPartitions {
             topic_id: *topic_id,
@@ -90,7 +90,7 @@ impl Member {
         ShareGroupRecord::Current(current_key(group, &self.id), Some(value)).into()
     }
 
-    /// Epoch and partitions of a record.
+    /// Takes over epoch and partitions of a record.
     pub(super) fn own(&mut self, value: ShareGroupCurrentMemberAssignmentValue) {
         self.epoch = value.member_epoch;
         self.previous_epoch = value.previous_member_epoch;
@@ -112,7 +112,7 @@ fn target_key(group: &str, member: &str) -> ShareGroupTargetAssignmentMemberKey 
     ShareGroupTargetAssignmentMemberKey { group_id: group.to_owned(), member_id: member.to_owned() }
 }
 
-/// A member's target, as it is written.
+/// The record of a member's target.
 pub(super) fn target_record(group: &str, member: &str, target: &Assignment) -> CoordinatorRecord {
     let topic = |(topic_id, partitions): (&Uuid, &BTreeSet<i32>)| TopicPartition {
         topic_id: *topic_id,
@@ -123,14 +123,14 @@ pub(super) fn target_record(group: &str, member: &str, target: &Assignment) -> C
     ShareGroupRecord::TargetMember(target_key(group, member), Some(value)).into()
 }
 
-/// A target as a record has it.
+/// The target in a record.
 pub(super) fn target_of(value: ShareGroupTargetAssignmentMemberValue) -> Assignment {
     let topic = |topic: TopicPartition| (topic.topic_id, topic.partitions.into_iter().collect());
     value.topic_partitions.into_iter().map(topic).collect()
 }
 
-/// The tombstones of members. Their order is Kafka's, which refuses others on replay; `between` come before what the
-/// members have said about themselves.
+/// The tombstones of members, in Kafka's order: Kafka rejects any other order on replay. `between` precedes
+/// the tombstones of the members' descriptions.
 pub(super) fn member_tombstones<'a>(
     group: &str,
     members: impl Iterator<Item = &'a str> + Clone,
@@ -146,7 +146,7 @@ pub(super) fn member_tombstones<'a>(
     records.extend(members.map(member));
 }
 
-/// Partitions by topic, without topics that `keeps` refuses. Shares what has none of them.
+/// Partitions by topic, without topics that `keeps` rejects. Shares the allocation if no topic is removed.
 pub(super) fn filtered(target: &Arc<Assignment>, keeps: impl Fn(Uuid) -> bool) -> Arc<Assignment> {
     if target.keys().all(|topic| keeps(*topic)) {
         return Arc::clone(target);

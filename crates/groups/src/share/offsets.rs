@@ -1,5 +1,5 @@
-//! Setting and deleting the offsets of a share group without members, and deleting the group: which states the share
-//! coordinator has to change, and what is written down before and after.
+//! Setting and deleting the offsets of a share group without members, and deleting the group: the states that
+//! the share coordinator has to change, and the records before and after.
 
 use super::super::record::CoordinatorRecord;
 use super::super::topics::Topics;
@@ -14,21 +14,21 @@ use thalweg_wire::request::alter_share_group_offsets_response::{
 use thalweg_wire::request::delete_share_group_offsets_response::DeleteShareGroupOffsetsResponseTopic;
 use thalweg_wire::{ErrorCode, Uuid};
 
-/// What follows from a request to set offsets.
+/// The outcome of a request to set offsets.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Altered {
     /// The answer, if all states are initialized.
     pub topics: Vec<AlterShareGroupOffsetsResponseTopic>,
-    /// The states to be initialized.
+    /// The states to initialize.
     pub initialization: Initialization,
 }
 
-/// What follows from a request to delete the offsets of topics.
+/// The outcome of a request to delete the offsets of topics.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeletedOffsets {
     /// Topics without offsets.
     pub refused: Vec<DeleteShareGroupOffsetsResponseTopic>,
-    /// The states to be deleted.
+    /// The states to delete.
     pub states: Partitions,
 }
 
@@ -40,13 +40,13 @@ impl ShareGroup {
         if self.modern.members.is_empty() { Ok(()) } else { Err(ShareGroupError::NotEmpty) }
     }
 
-    /// The states that the group has, or may have.
+    /// The states that the group has or may have.
     fn known_states(&self, topics: &dyn Topics) -> Partitions {
         let mut known = self.initialized();
         for (id, topic) in &self.states.initializing {
             known.entry(*id).or_default().extend(&topic.partitions);
         }
-        // A deletion that failed is repeated.
+        // A failed deletion is repeated.
         for id in &self.states.deleting {
             if let Some(count) = topics.partition_count(*id) {
                 known.entry(*id).or_default().extend(0..count);
@@ -55,7 +55,7 @@ impl ShareGroup {
         known
     }
 
-    /// Sets offsets: the states begin again there.
+    /// Sets offsets, at which the states start again.
     pub(in super::super) fn alter_offsets(
         &self,
         scene: &ShareScene<'_>,
@@ -74,7 +74,7 @@ impl ShareGroup {
                 let mut answer =
                     AlterShareGroupOffsetsResponsePartition { partition_index, ..Default::default() };
                 match id {
-                    // As Kafka, which takes a negative index to the share coordinator, to be refused there.
+                    // Like Kafka, which forwards a negative index to the share coordinator for refusal.
                     Some(id) if partition_index < count => {
                         offsets.entry(id).or_default().insert(partition_index, asked.start_offset);
                     }
@@ -105,7 +105,7 @@ impl ShareGroup {
         Ok((records, Altered { topics: answered, initialization }))
     }
 
-    /// Deletes the offsets of topics: their states are to go.
+    /// Deletes the offsets of topics by deleting their states.
     pub(in super::super) fn delete_offsets(
         &self,
         scene: &ShareScene<'_>,
@@ -136,14 +136,14 @@ impl ShareGroup {
             }
         }
         let records = match self.states == States::default() {
-            // A group that never had a state.
+            // The group never had a state.
             true => Vec::new(),
             false => vec![next.to_record(&self.modern.id, scene.topics)],
         };
         Ok((records, DeletedOffsets { refused, states }))
     }
 
-    /// The states of topics were deleted.
+    /// Records the deletion of the states of topics.
     pub(in super::super) fn offsets_deleted(
         &self,
         topics: &BTreeSet<Uuid>,
@@ -154,7 +154,7 @@ impl ShareGroup {
         vec![next.to_record(&self.modern.id, all)]
     }
 
-    /// The group is about to be deleted: all states are to go first.
+    /// Prepares the deletion of the group, before which all states are deleted.
     pub(in super::super) fn delete_states(
         &self,
         topics: &dyn Topics,
@@ -168,7 +168,7 @@ impl ShareGroup {
         Ok((vec![deleting.to_record(&self.modern.id, topics)], states))
     }
 
-    /// Partitions were initialized, or could not be.
+    /// Records that partitions were initialized, or failed to be.
     pub(in super::super) fn states_answered(
         &self,
         partitions: &Partitions,
@@ -188,7 +188,7 @@ impl ShareGroup {
         if next == self.states { Vec::new() } else { vec![next.to_record(&self.modern.id, topics)] }
     }
 
-    /// Topics are gone; their states go at the share coordinator too.
+    /// Removes deleted topics, whose states the share coordinator deletes too.
     pub(in super::super) fn topics_deleted(
         &self,
         gone: impl Fn(Uuid) -> bool,

@@ -1,9 +1,10 @@
-//! Which share partitions of a group have a state at the share coordinator (`ShareGroupStatePartitionMetadataInfo`).
+//! The share partitions of a group with a state at the share coordinator
+//! (`ShareGroupStatePartitionMetadataInfo`).
 //!
-//! A group assigns a partition only once its state is initialized. A topic that members subscribe to is written down as
-//! initializing first; then the share coordinator is asked; then the outcome is written down. What was not answered in
-//! `group.share.initialize.retry.interval.ms`, as after a crash, is asked for again. Topics whose state is being deleted
-//! are written down too, so that a deletion that failed can be repeated.
+//! A group assigns a partition only once the partition's state is initialized. A subscribed topic is first
+//! recorded as initializing; then the share coordinator is asked; then the outcome is recorded. A request
+//! without an answer for `group.share.initialize.retry.interval.ms`, as after a crash, is repeated. Topics
+//! whose state is being deleted are recorded too, so that a failed deletion can be repeated.
 
 use super::super::record::CoordinatorRecord;
 use super::super::record::ShareGroupRecord;
@@ -13,7 +14,7 @@ use thalweg_wire::Uuid;
 use thalweg_wire::group::share_group_state_partition_metadata_value::{TopicInfo, TopicPartitionsInfo};
 use thalweg_wire::group::{ShareGroupStatePartitionMetadataKey, ShareGroupStatePartitionMetadataValue};
 
-/// The name in a record of a topic that is gone. Kafka's.
+/// Kafka's name of a deleted topic in records.
 pub(super) const UNKNOWN: &str = "<UNKNOWN>";
 
 /// Partitions of one topic.
@@ -21,14 +22,14 @@ pub(super) const UNKNOWN: &str = "<UNKNOWN>";
 pub(super) struct OfTopic {
     pub(super) name: String,
     pub(super) partitions: BTreeSet<i32>,
-    /// When the record was applied, by the wall clock.
+    /// Wall-clock time at which the record was applied.
     pub(super) at_ms: i64,
 }
 
 /// Partitions by their topic.
 pub(super) type ByTopic = BTreeMap<Uuid, OfTopic>;
 
-/// See the head of this file.
+/// The states of a group; see the head of this file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct States {
     pub(super) initializing: ByTopic,
@@ -36,7 +37,7 @@ pub(super) struct States {
     pub(super) deleting: BTreeSet<Uuid>,
 }
 
-/// Both together. The later name and time count.
+/// The union of two maps. The later name and time win.
 pub(super) fn union(one: &ByTopic, other: &ByTopic) -> ByTopic {
     let mut all = one.clone();
     for (topic, more) in other {
@@ -66,7 +67,7 @@ impl States {
         }
     }
 
-    /// The record of the states of a group.
+    /// The record of a group's states.
     pub(super) fn to_record(&self, group: &str, topics: &dyn Topics) -> CoordinatorRecord {
         let partitions = |(topic_id, topic): (&Uuid, &OfTopic)| TopicPartitionsInfo {
             topic_id: *topic_id,
@@ -85,12 +86,12 @@ impl States {
         ShareGroupRecord::States(key(group), Some(value)).into()
     }
 
-    /// Whether the state of a partition is initialized.
+    /// True if the state of a partition is initialized.
     pub(super) fn is_initialized(&self, topic: Uuid, partition: i32) -> bool {
         self.initialized.get(&topic).is_some_and(|topic| topic.partitions.contains(&partition))
     }
 
-    /// The partitions of these topics that are neither initialized nor, lately, being initialized.
+    /// The partitions of these topics that are neither initialized nor were recently being initialized.
     pub(super) fn missing<'a>(
         &self,
         names: impl Iterator<Item = &'a str>,
@@ -102,7 +103,7 @@ impl States {
         for name in names {
             let Some(id) = topics.id(name) else { continue };
             let Some(count) = topics.partition_count(id) else { continue };
-            // The clock may have been set back.
+            // A time in the future means that the clock was set back.
             let is_lately = |at_ms: i64| (0..retry_ms).contains(&now_ms.saturating_sub(at_ms));
             let fresh = self.initializing.get(&id).filter(|topic| is_lately(topic.at_ms));
             let known = [self.initialized.get(&id), fresh];
@@ -115,14 +116,14 @@ impl States {
         missing
     }
 
-    /// With more partitions to be initialized. A topic that was being deleted is not any more.
+    /// The states with more partitions to initialize. A topic that was being deleted no longer is.
     pub(super) fn initializing(&self, more: &ByTopic) -> States {
         let initializing = union(&self.initializing, more);
         let deleting = self.deleting.iter().copied().filter(|topic| !initializing.contains_key(topic));
         States { deleting: deleting.collect(), initializing, initialized: self.initialized.clone() }
     }
 
-    /// After the share coordinator has initialized partitions.
+    /// The states after the share coordinator has initialized partitions.
     pub(super) fn initialized(&self, done: &ByTopic) -> States {
         States {
             initializing: without(&self.initializing, done),
@@ -131,12 +132,12 @@ impl States {
         }
     }
 
-    /// After partitions could not be initialized.
+    /// The states after the initialization of partitions failed.
     pub(super) fn failed(&self, failed: &ByTopic) -> States {
         States { initializing: without(&self.initializing, failed), ..self.clone() }
     }
 
-    /// After topics are gone; none, if that changes nothing.
+    /// The states without deleted topics; `None` if nothing changes.
     pub(super) fn without_topics(&self, gone: impl Fn(Uuid) -> bool) -> Option<States> {
         let mut states = self.clone();
         states.initializing.retain(|topic, _| !gone(*topic));
@@ -161,7 +162,7 @@ fn key(group: &str) -> ShareGroupStatePartitionMetadataKey {
     ShareGroupStatePartitionMetadataKey { group_id: group.to_owned() }
 }
 
-/// The record that a group has no states any more.
+/// The tombstone of a group's states.
 pub(super) fn tombstone(group: &str) -> CoordinatorRecord {
     ShareGroupRecord::States(key(group), None).into()
 }

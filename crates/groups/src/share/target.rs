@@ -12,9 +12,9 @@ use thalweg_wire::Uuid;
 use thalweg_wire::group::{ShareGroupTargetAssignmentMetadataKey, ShareGroupTargetAssignmentMetadataValue};
 
 impl ShareGroup {
-    /// The target of a member at this group epoch. The assignment is computed if it is for an earlier epoch and
-    /// `group.share.assignment.interval.ms` have passed since; until then members go towards the last one. `member` is the
-    /// member as it will be.
+    /// The target of a member at this group epoch. A new assignment is computed if the last one is for an
+    /// earlier epoch and `group.share.assignment.interval.ms` have passed since; until then members move
+    /// towards the last one. `member` is the member after the change.
     pub(super) fn target(
         &self,
         scene: &ShareScene<'_>,
@@ -37,7 +37,7 @@ impl ShareGroup {
         member: &Member,
         records: &mut Vec<CoordinatorRecord>,
     ) -> Arc<Assignment> {
-        // Most members of a group subscribe to the same topics, and share them.
+        // Most members of a group have the same subscription and share one set.
         let mut known: BTreeMap<Arc<BTreeSet<String>>, Arc<BTreeSet<Uuid>>> = BTreeMap::new();
         let mut members: BTreeMap<Arc<str>, MemberSpec> = BTreeMap::new();
         let others = self.modern.members.values().filter(|other| other.id != member.id);
@@ -72,8 +72,8 @@ impl ShareGroup {
         Arc::new(assigned.remove(&member.id).unwrap_or_default())
     }
 
-    /// Whether a subscribed topic has partitions that are initialized and assigned to no one, or the reverse. A topic that is
-    /// gone can have partitions that are still noted as initialized: they are no one's.
+    /// True if a subscribed topic has an initialized partition without a member, or an assigned one that is
+    /// not initialized. A deleted topic may still have partitions recorded as initialized; these are ignored.
     pub(super) fn lacks_assignment(&self, topics: &dyn Topics) -> bool {
         let is_assigned = self.is_assigned.get().unwrap_or_else(|| {
             let mut assigned = Partitions::new();

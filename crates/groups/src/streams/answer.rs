@@ -6,22 +6,22 @@ use thalweg_wire::request::StreamsGroupHeartbeatResponse;
 use thalweg_wire::request::create_topics_request::CreatableTopic;
 use thalweg_wire::request::streams_group_describe_response::DescribedGroup;
 
-/// An answer.
+/// The answer to a request about a streams group.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StreamsAnswer {
-    /// To a heartbeat, with internal topics to be created.
+    /// The answer to a heartbeat, and the internal topics to create.
     Heartbeat(Box<StreamsGroupHeartbeatResponse>, Vec<CreatableTopic>),
-    /// Groups in detail.
+    /// Group descriptions.
     Described(Vec<DescribedGroup>),
 }
 
 impl StreamsAnswer {
-    /// The refusal of a heartbeat.
+    /// The answer to a refused heartbeat.
     pub(in super::super) fn refused(error: &StreamsGroupError) -> StreamsAnswer {
         StreamsAnswer::Heartbeat(Box::new(error.response()), Vec::new())
     }
 
-    /// The answer to the same request when its write failed.
+    /// The answer to the same request after its write failed.
     pub(in super::super) fn failed(self, error: WriteError) -> StreamsAnswer {
         match self {
             StreamsAnswer::Heartbeat(..) => StreamsAnswer::refused(&error.into()),

@@ -1,9 +1,9 @@
-//! Fits a topology to the topics that exist (`InternalTopicManager`): how many tasks its subtopologies have, how many
-//! partitions its internal topics are to have, and what is missing or wrong.
+//! Fits a topology to the existing topics (`InternalTopicManager`): the number of tasks of its subtopologies,
+//! the number of partitions of its internal topics, and missing or unsuitable topics.
 //!
 //! ```text
-//! repartition topics   as many partitions as their writer reads, unless the topology says how many
-//! copartitioned topics all the same number; repartition topics follow the others
+//! repartition topics   as many partitions as their writer reads, unless the topology sets the number
+//! copartitioned topics all the same number; repartition topics adapt to the other topics
 //! changelog topics     a partition for each task
 //! ```
 
@@ -17,12 +17,12 @@ use thalweg_hash::HashMap;
 use thalweg_wire::group::streams_group_topology_value::{CopartitionGroup, Subtopology, TopicInfo};
 use thalweg_wire::request::create_topics_request::{CreatableTopic, CreatableTopicConfig};
 
-/// The most tasks of a group. Kafka has no such limit; each has its place in an assignment.
+/// Maximum number of tasks of a group. Kafka has no such limit; here each task has an entry in an assignment.
 const TASKS_MAX: i64 = 1_000_000;
-/// Topics that a message names before it counts the others.
+/// Number of topics that a message names before it counts the rest.
 const NAMED_MAX: usize = 3;
 
-/// What members are to know about their group or topology, by its code.
+/// Status of a group or topology in an answer, by its code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Status {
     StaleTopology = 0,
@@ -33,21 +33,21 @@ pub(super) enum Status {
     AssignmentDelayed = 5,
 }
 
-/// A topology, as it fits the topics of one moment.
+/// A topology fitted to the topics at one time.
 #[derive(Debug, Default)]
 pub(super) struct Configured {
-    /// The tasks of each subtopology; none when topics do not fit.
+    /// The tasks of each subtopology; empty if the topics do not fit.
     pub(super) subtopologies: BTreeMap<Arc<str>, SubtopologySpec>,
     /// The number of partitions of each internal topic.
     pub(super) partitions: HashMap<String, i32>,
-    /// Why there are no tasks yet.
+    /// Why the group has no tasks yet.
     pub(super) problem: Option<(Status, String)>,
-    /// Internal topics to be created.
+    /// Internal topics to create.
     pub(super) missing: Vec<CreatableTopic>,
 }
 
 impl Configured {
-    /// Whether its tasks can be assigned.
+    /// True if the topology's tasks can be assigned.
     pub(super) fn is_ready(&self) -> bool {
         self.problem.is_none()
     }
@@ -55,9 +55,9 @@ impl Configured {
 
 /// Why a topology does not fit.
 enum Misfit {
-    /// Other topics may make it fit.
+    /// The topology could fit other topics.
     Topics(Status, String),
-    /// None would.
+    /// The topology cannot fit any topics.
     Topology(StreamsGroupError),
 }
 
@@ -126,7 +126,7 @@ fn fit(topology: &Topology, topics: &dyn Topics) -> Result<Configured, Misfit> {
     Ok(Configured { subtopologies, partitions, problem, missing })
 }
 
-/// The partitions of topics: those that exist, and those that are decided.
+/// Partition counts of topics, existing or decided.
 struct Counts<'a> {
     topics: &'a dyn Topics,
     decided: HashMap<String, i32>,
@@ -143,8 +143,8 @@ impl Counts<'_> {
     }
 }
 
-/// The partitions of the repartition topics, by what their writers read. A chain of subtopologies is followed as far as
-/// counts become known.
+/// Partition counts of the repartition topics, derived from the topics that their writers read. A chain of
+/// subtopologies is followed as far as counts become known.
 fn repartition_counts(topology: &Topology, counts: &Counts<'_>) -> Result<HashMap<String, i32>, Misfit> {
     let all = topology.subtopologies.values();
     let mut decided: HashMap<&str, i32> = HashMap::default();
@@ -196,7 +196,7 @@ fn copartition(topology: &Topology, counts: &mut Counts<'_>) -> Result<(), Misfi
         topics.map(|topic| topic.name.as_str()).collect()
     };
     let (fixed, flexible) = (names(true), names(false));
-    // The partitions of fixed topics do not change.
+    // Fixed topics keep their partition counts.
     let mut of_fixed = BTreeSet::new();
     for topic in &fixed {
         of_fixed.insert(counts.known(topic)?);
@@ -229,7 +229,7 @@ fn copartition(topology: &Topology, counts: &mut Counts<'_>) -> Result<(), Misfi
     Ok(())
 }
 
-/// The topics of a group, which the topology has by their positions.
+/// The topics of a copartition group, which the topology stores by position.
 fn copartitioned<'a>(
     subtopology: &'a Subtopology,
     group: &CopartitionGroup,
@@ -278,7 +278,7 @@ fn different(topics: &[&str], counts: &Counts<'_>) -> Result<Misfit, Misfit> {
     Ok(Misfit::Topics(Status::IncorrectlyPartitionedTopics, detail))
 }
 
-/// The partitions of the internal topics, and those that do not exist.
+/// Partition counts of the internal topics, and the internal topics that do not exist.
 fn internal_topics(
     topology: &Topology,
     counts: &Counts<'_>,
@@ -317,7 +317,7 @@ fn internal_topics(
 }
 
 fn creatable(topic: &TopicInfo, num_partitions: i32) -> CreatableTopic {
-    // A name of Kafka's counts once, and its last value.
+    // Repeated configuration names are sent once, with the last value.
     let configs: BTreeMap<&str, &str> =
         topic.topic_configs.iter().map(|config| (config.key.as_str(), config.value.as_str())).collect();
     let config = |(name, value): (&str, &str)| CreatableTopicConfig {
@@ -333,7 +333,7 @@ fn creatable(topic: &TopicInfo, num_partitions: i32) -> CreatableTopic {
     }
 }
 
-/// The first topics of a list, and how many more there are.
+/// The first topics of a list, and the number of further topics.
 fn summary(topics: &[&str]) -> String {
     let named = topics[..topics.len().min(NAMED_MAX)].join(", ");
     match topics.len().saturating_sub(NAMED_MAX) {

@@ -1,4 +1,4 @@
-//! A streams group in detail, for StreamsGroupDescribe.
+//! The details of a streams group, for StreamsGroupDescribe.
 
 use super::StreamsGroup;
 use super::configure::Configured;
@@ -13,7 +13,7 @@ use thalweg_wire::request::streams_group_describe_response::{
 };
 
 impl StreamsGroup {
-    /// The group. Numbers of partitions that the topology leaves open are shown once they are decided.
+    /// The group's entry. Partition counts that the topology leaves open are shown once decided.
     pub(in super::super) fn describe(&self) -> DescribedGroup {
         let configured = self.configured.borrow();
         let configured = configured.as_ref().map(|(_, configured)| &**configured);

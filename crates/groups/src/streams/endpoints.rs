@@ -1,5 +1,5 @@
-//! Which partitions can be queried where (interactive queries): for each member with an endpoint, the partitions of its
-//! tasks.
+//! The partitions that can be queried at each endpoint (interactive queries): for each member with an
+//! endpoint, the partitions of its tasks.
 
 use super::super::topics::Topics;
 use super::StreamsGroup;
@@ -11,7 +11,7 @@ use thalweg_wire::request::streams_group_heartbeat_response::{
 };
 
 impl StreamsGroup {
-    /// The endpoints of all members, that of `member` as it will be.
+    /// The endpoints of all members, including `member` after its change.
     pub(super) fn endpoints(
         &self,
         member: &Member,
@@ -40,7 +40,8 @@ fn of_member(member: &Member, topology: &Topology, topics: &dyn Topics) -> Optio
     Some(answer)
 }
 
-/// The partitions of a subtopology's topics, by its tasks. A topic with fewer partitions has as many as there are.
+/// The partitions of a subtopology's topics for these tasks. For a topic with fewer partitions, the existing
+/// ones.
 fn put_partitions(
     topology: &Topology,
     subtopology: &str,

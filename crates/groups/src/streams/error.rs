@@ -4,44 +4,43 @@ use thalweg_shard::{RequestError, Unavailable, WriteError};
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::StreamsGroupHeartbeatResponse;
 
-/// Why a request is refused.
+/// Why a request of a streams group is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(in super::super) enum StreamsGroupError {
     /// A field of the request has no sensible value.
     #[error("{0}")]
     Invalid(String),
-    /// The topology cannot be processed, whatever topics there are.
+    /// The topology is invalid for any topics.
     #[error("{0}")]
     InvalidTopology(String),
-    /// There is no group of that name, and the request makes none.
+    /// The group does not exist, and the request does not create it.
     #[error("Streams group {0} not found.")]
     NoGroup(String),
-    /// The name is another kind of group's.
+    /// The name belongs to a group of another type.
     #[error("Group {0} is not a streams group.")]
     OtherKind(String),
     /// The group has `group.streams.max.size` members.
     #[error("The streams group has reached its maximum capacity of {max} members.")]
     Full {
-        /// The setting.
+        /// Value of the setting.
         max: usize,
     },
     /// The group has no such member.
     #[error("Member {member} is not a member of group {group}.")]
     UnknownMember {
-        /// The id in the request.
+        /// The member id in the request.
         member: String,
-        /// The group.
         group: String,
     },
-    /// The member's epoch is another.
+    /// The member is at another epoch.
     #[error("The member is at epoch {actual}, not {received}: it has to give up its tasks and join again")]
     FencedEpoch {
-        /// The request's.
+        /// Epoch in the request.
         received: i32,
-        /// The group's.
+        /// Current epoch of the member.
         actual: i32,
     },
-    /// The member's state is one that only a later version knows.
+    /// The member's state belongs to a later version.
     #[error("The member's state is unknown to this version: it has to give up its tasks and join again")]
     UnknownState,
     /// A request for which Kafka has no better code than UNKNOWN_SERVER_ERROR.
@@ -65,7 +64,7 @@ impl From<WriteError> for StreamsGroupError {
 }
 
 impl StreamsGroupError {
-    /// Kafka's code for it.
+    /// Kafka's error code.
     pub(in super::super) fn code(&self) -> ErrorCode {
         match self {
             StreamsGroupError::Invalid(_) => ErrorCode::InvalidRequest,
@@ -81,7 +80,7 @@ impl StreamsGroupError {
         }
     }
 
-    /// The refusal of a heartbeat.
+    /// The answer to the refused heartbeat.
     pub(in super::super) fn response(&self) -> StreamsGroupHeartbeatResponse {
         StreamsGroupHeartbeatResponse {
             error_code: self.code().code(),

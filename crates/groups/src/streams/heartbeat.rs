@@ -1,4 +1,4 @@
-//! A heartbeat of a streams group's member: it joins, changes, and comes closer to its target.
+//! A heartbeat of a streams group's member: the member joins, changes, or moves towards its target.
 
 use super::super::client::ClientInfo;
 use super::super::deadlines::Change;
@@ -19,27 +19,27 @@ use thalweg_wire::request::create_topics_request::CreatableTopic;
 use thalweg_wire::request::streams_group_heartbeat_response::{Status as StatusAnswer, TaskIds};
 use thalweg_wire::request::{StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse};
 
-/// A heartbeat that is not a farewell.
+/// A heartbeat of a member that is not leaving.
 pub(in super::super) struct Beat<'a> {
     pub(in super::super) client: &'a ClientInfo,
     pub(in super::super) request: &'a StreamsGroupHeartbeatRequest,
-    /// Whether the group exists: the number of its endpoints' versions is kept.
+    /// True if the group exists, so that its endpoint epoch is kept.
     pub(in super::super) is_there: bool,
 }
 
-/// What follows from a heartbeat.
+/// The outcome of a heartbeat.
 pub(in super::super) struct Decision {
     pub(in super::super) records: Vec<CoordinatorRecord>,
     pub(in super::super) response: StreamsGroupHeartbeatResponse,
     /// The changes of deadlines, once the records are written.
     pub(in super::super) changes: Vec<(Arc<str>, Change)>,
-    /// How long the group waits for more members, from when the records are written.
+    /// Initial delay of a new group, counted from the write of the records.
     pub(in super::super) delay_ms: Option<i32>,
-    /// Internal topics to be created.
+    /// Internal topics to create.
     pub(in super::super) topics: Vec<CreatableTopic>,
 }
 
-/// What a member is to know besides its tasks.
+/// Statuses in an answer, besides the tasks.
 #[derive(Default)]
 struct Statuses(Vec<StatusAnswer>);
 
@@ -49,7 +49,7 @@ impl Statuses {
     }
 }
 
-/// The topology, as it fits the topics, and their hash.
+/// The topology fitted to the topics, and the hash of the topics.
 struct Topics<'a> {
     topology: Cow<'a, Arc<Topology>>,
     configured: Arc<Configured>,
@@ -57,7 +57,7 @@ struct Topics<'a> {
 }
 
 impl StreamsGroup {
-    /// A heartbeat of a member, or of one that joins.
+    /// Handles a heartbeat of a member or of a joining member.
     pub(in super::super) fn heartbeat(
         &self,
         scene: &mut StreamsScene<'_>,
@@ -138,8 +138,8 @@ impl StreamsGroup {
             return Ok(known.unwrap_or_else(|| Cow::Owned(Member::new(id.into()))));
         }
         let member = self.member(id)?;
-        // One epoch back is accepted, because the answer with the new one may be lost, if the member has nothing that it
-        // has not been assigned.
+        // The previous epoch is also valid if the request reports only assigned tasks, because the answer
+        // with the new epoch may be lost.
         let is_one_back = || {
             received == member.previous_epoch
                 && reported.is_some_and(|reported| reported.are_all_in(&member.assigned))
@@ -151,7 +151,7 @@ impl StreamsGroup {
         }
     }
 
-    /// The topology: the group's, or that of the first member, which is written.
+    /// The group's topology, or the topology of the first member, which is recorded.
     fn topology_of(
         &self,
         request: &StreamsGroupHeartbeatRequest,
@@ -176,7 +176,7 @@ impl StreamsGroup {
         }
     }
 
-    /// Fits the topology to the topics again, if they may have changed.
+    /// Fits the topology to the topics again, if the topics may have changed.
     fn fit<'a>(
         &'a self,
         scene: &mut StreamsScene<'_>,
@@ -191,7 +191,7 @@ impl StreamsGroup {
             self.hashed.set(Some(hash));
         }
         *bumps |= hash != self.modern.metadata_hash;
-        // If a change of the topics could not be written, what was found then is not what the group knows.
+        // If a change of the topics could not be written, the fitted topology differs from the recorded hash.
         let configured = match known {
             Some((at, known)) if at == hash => known,
             _ => {
@@ -203,7 +203,7 @@ impl StreamsGroup {
         Ok(Topics { topology, configured, hash })
     }
 
-    /// Raises the group epoch if something changed, and returns the one that counts.
+    /// Raises the group epoch if something changed. Returns the effective epoch.
     fn raise_epoch_if(
         &self,
         scene: &StreamsScene<'_>,
@@ -290,10 +290,10 @@ impl StreamsGroup {
     }
 }
 
-/// The epoch of a topology that does not fit its topics.
+/// Validated epoch of a topology that does not fit its topics.
 const NOT_VALIDATED: i32 = -1;
 
-/// What is watched of a member that has taken a step.
+/// The revocation deadline after a member's step.
 fn revocation(member: &Member) -> Change {
     if member.state == MemberState::UnrevokedTasks {
         Change::Revocation { epoch: member.epoch, timeout_ms: member.rebalance_timeout_ms }
@@ -302,7 +302,7 @@ fn revocation(member: &Member) -> Change {
     }
 }
 
-/// The member as the request describes it; nothing, if that is as before.
+/// The member as described by the request; `None` if nothing changed.
 fn updated(member: &Member, beat: &Beat<'_>) -> Option<Member> {
     let request = beat.request;
     let timeout_ms = Some(request.rebalance_timeout_ms).filter(|&ms| ms != -1);

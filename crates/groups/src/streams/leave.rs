@@ -1,4 +1,4 @@
-//! Members of a streams group leave, or are taken for dead; a new group has waited long enough for more of them.
+//! Members of a streams group that leave or expire, and the end of a new group's initial delay.
 
 use super::super::deadlines::Change;
 use super::super::member_epoch::LEAVING;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use thalweg_wire::request::{StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse};
 
 impl StreamsGroup {
-    /// A member leaves for good.
+    /// Handles the heartbeat of a leaving member.
     pub(in super::super) fn leave(
         &self,
         request: &StreamsGroupHeartbeatRequest,
@@ -39,7 +39,7 @@ impl StreamsGroup {
         records
     }
 
-    /// The deadline of a member is over: it is taken for dead, unless the deadline has moved.
+    /// Handles a member's deadline: the member is removed unless the deadline has moved.
     pub(in super::super) fn deadline_over(
         &mut self,
         scene: &StreamsScene<'_>,
@@ -59,13 +59,13 @@ impl StreamsGroup {
         Some(self.without(member))
     }
 
-    /// The group waits for more members, for this long.
+    /// Starts the initial delay, which ends at `at_ms`.
     pub(in super::super) fn begin_delay(&mut self, timers: &mut Timers, at_ms: i64) {
         let id = self.modern.id.clone();
         timers.set(&mut self.delay, at_ms, || Timer::Delay(id));
     }
 
-    /// The group has waited for more members: it is assigned.
+    /// Ends the initial delay: the group gets its assignment.
     pub(in super::super) fn delay_over(
         &mut self,
         scene: &StreamsScene<'_>,
@@ -76,8 +76,8 @@ impl StreamsGroup {
         let mut records = Vec::new();
         let configured =
             self.configured.borrow().clone().filter(|(hash, _)| *hash == self.modern.metadata_hash);
-        // As in Kafka, the topology of a new group is fitted to its topics by the second heartbeat. Without it, or where the
-        // topics have changed and that is not written, the next heartbeat computes the assignment.
+        // As in Kafka, the second heartbeat fits the topology of a new group to its topics. Before that, or
+        // after a change of the topics that is not written, the next heartbeat computes the assignment.
         if let Some((_, configured)) = configured
             && is_due
             && !self.modern.members.is_empty()
@@ -90,13 +90,13 @@ impl StreamsGroup {
         records
     }
 
-    /// The group is gone.
+    /// Cancels all deadlines of a removed group.
     pub(in super::super) fn forget_deadlines(&mut self, timers: &mut Timers) {
         self.deadlines.clear(timers);
         timers.cancel(&mut self.delay);
     }
 
-    /// All members were just heard of: the group was loaded. Those that have tasks to give up have the whole time for it.
+    /// Deadlines of the members of a newly loaded group. Members with tasks to revoke have the whole timeout.
     pub(in super::super) fn deadlines_at_start(&self, session_timeout_ms: i32) -> Vec<(Arc<str>, Change)> {
         let mut changes = Vec::new();
         for member in self.modern.members.values() {

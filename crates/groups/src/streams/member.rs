@@ -1,4 +1,4 @@
-//! One member of a streams group (`StreamsGroupMember`), and its records.
+//! A member of a streams group (`StreamsGroupMember`), and its records.
 
 use super::super::client::ClientInfo;
 use super::super::record::CoordinatorRecord;
@@ -11,16 +11,16 @@ use thalweg_wire::group::streams_group_member_metadata_value::{Endpoint, KeyValu
 use thalweg_wire::group::streams_group_target_assignment_member_value::TaskIds as TargetIds;
 use thalweg_wire::group::*;
 
-/// How far a member is from its target assignment.
+/// A member's distance from its target assignment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MemberState {
-    /// It has its target at its epoch.
+    /// The member has its target at its epoch.
     Stable,
-    /// It has to give up tasks before it gets to the next epoch.
+    /// The member has to revoke tasks before it moves to the next epoch.
     UnrevokedTasks,
-    /// It waits for tasks that others still have.
+    /// The member waits for tasks that other members still have.
     UnreleasedTasks,
-    /// A state of a later version: the member is made to join again.
+    /// A state of a later version: the member has to join again.
     Unknown,
 }
 
@@ -44,32 +44,32 @@ impl MemberState {
     }
 }
 
-/// A member. A change makes a new one, so that large parts are shared.
+/// A member. Every change makes a new value that shares the large, unchanged parts.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Member {
     pub(super) id: Arc<str>,
     pub(super) epoch: i32,
     pub(super) previous_epoch: i32,
     pub(super) state: MemberState,
-    /// As the record has it: members with an instance id are refused.
+    /// The record's value; members with an instance id are refused.
     pub(super) instance_id: Option<String>,
     pub(super) rack_id: Option<String>,
     pub(super) client: ClientInfo,
     pub(super) rebalance_timeout_ms: i32,
     pub(super) topology_epoch: i32,
-    /// The process that it runs in, whose disk it shares with the others there.
+    /// The member's process. Members of a process share its disk.
     pub(super) process_id: Arc<str>,
-    /// Where its state can be queried.
+    /// The endpoint at which the member's state can be queried.
     pub(super) endpoint: Option<Endpoint>,
     pub(super) client_tags: BTreeMap<String, String>,
-    /// What it may process and copy.
+    /// Tasks that the member may process or copy.
     pub(super) assigned: Arc<Owned>,
-    /// What it has to give up.
+    /// Tasks that the member has to revoke.
     pub(super) revoking: Arc<Owned>,
 }
 
 impl Member {
-    /// A member that has said nothing yet.
+    /// A member without a description.
     pub(super) fn new(id: Arc<str>) -> Member {
         Member {
             id,
@@ -89,18 +89,18 @@ impl Member {
         }
     }
 
-    /// Whether it has reached its target at this epoch.
+    /// True if the member has reached its target at this epoch.
     pub(super) fn is_reconciled_to(&self, epoch: i32) -> bool {
         self.state == MemberState::Stable && self.epoch == epoch
     }
 
-    /// The epoch at which it got an active task that it has, or is to give up.
+    /// The epoch at which an active task was assigned, if the member has the task or has to revoke it.
     pub(super) fn assigned_at(&self, subtopology: &str, partition: i32) -> Option<i32> {
         let of = |tasks: &Owned| tasks.active.get(subtopology)?.get(&partition).copied();
         of(&self.assigned).or_else(|| of(&self.revoking))
     }
 
-    /// What the member says about itself, as it is written.
+    /// The record of the member's description.
     pub(super) fn to_record(&self, group: &str) -> CoordinatorRecord {
         let tag = |(key, value): (&String, &String)| KeyValue { key: key.clone(), value: value.clone() };
         let value = StreamsGroupMemberMetadataValue {
@@ -117,7 +117,7 @@ impl Member {
         StreamsGroupRecord::Member(member_key(group, &self.id), Some(value)).into()
     }
 
-    /// What a record says about the member.
+    /// Takes over the description in a record.
     pub(super) fn say(&mut self, value: StreamsGroupMemberMetadataValue) {
         self.instance_id = value.instance_id;
         self.rack_id = value.rack_id;
@@ -129,7 +129,7 @@ impl Member {
         self.client_tags = value.client_tags.into_iter().map(|tag| (tag.key, tag.value)).collect();
     }
 
-    /// Epoch and tasks, as they are written.
+    /// The record of the member's epoch and tasks.
     pub(super) fn to_current_record(&self, group: &str) -> CoordinatorRecord {
         let (assigned, revoking) = (&self.assigned, &self.revoking);
         let value = StreamsGroupCurrentMemberAssignmentValue {
@@ -146,7 +146,7 @@ impl Member {
         StreamsGroupRecord::Current(current_key(group, &self.id), Some(value)).into()
     }
 
-    /// Epoch and tasks of a record.
+    /// Takes over epoch and tasks of a record.
     pub(super) fn own(&mut self, value: StreamsGroupCurrentMemberAssignmentValue) {
         let epoch = value.member_epoch;
         self.epoch = epoch;
@@ -179,7 +179,7 @@ fn without_epochs(subtopology_id: String, partitions: Vec<i32>) -> TaskIds {
     TaskIds { subtopology_id, partitions, assignment_epochs: None }
 }
 
-/// A record of before there were epochs has none: the member's takes their place.
+/// Older records have no assignment epochs; the member's epoch is used instead.
 fn at_epochs(ids: TaskIds, member_epoch: i32) -> (Arc<str>, BTreeMap<i32, i32>) {
     let epochs = ids.assignment_epochs.filter(|epochs| epochs.len() == ids.partitions.len());
     let epochs = epochs.unwrap_or_else(|| vec![member_epoch; ids.partitions.len()]);
@@ -202,7 +202,7 @@ fn target_key(group: &str, member: &str) -> StreamsGroupTargetAssignmentMemberKe
     StreamsGroupTargetAssignmentMemberKey { group_id: group.to_owned(), member_id: member.to_owned() }
 }
 
-/// A member's target, as it is written.
+/// The record of a member's target.
 pub(super) fn target_record(group: &str, member: &str, target: &Target) -> CoordinatorRecord {
     let make = |subtopology_id, partitions| TargetIds { subtopology_id, partitions };
     let value = StreamsGroupTargetAssignmentMemberValue {
@@ -213,7 +213,7 @@ pub(super) fn target_record(group: &str, member: &str, target: &Target) -> Coord
     StreamsGroupRecord::TargetMember(target_key(group, member), Some(value)).into()
 }
 
-/// A target as a record has it.
+/// The target in a record.
 pub(super) fn target_of(value: StreamsGroupTargetAssignmentMemberValue) -> Target {
     let of = |ids: Vec<TargetIds>| tasks(ids.into_iter().map(|ids| (ids.subtopology_id, ids.partitions)));
     Target {
@@ -223,8 +223,8 @@ pub(super) fn target_of(value: StreamsGroupTargetAssignmentMemberValue) -> Targe
     }
 }
 
-/// The tombstones of members. Their order is Kafka's, which refuses others on replay; `between` comes before what the
-/// members have said about themselves.
+/// The tombstones of members, in Kafka's order: Kafka rejects any other order on replay. `between` precedes
+/// the tombstones of the members' descriptions.
 pub(super) fn member_tombstones<'a>(
     group: &str,
     members: impl Iterator<Item = &'a str> + Clone,

@@ -1,4 +1,4 @@
-//! Which process has a task, or has not given it up.
+//! The processes that have a task or have yet to revoke it.
 
 use super::super::assignor::Tasks;
 use super::member::Member;
@@ -17,12 +17,12 @@ pub(super) struct Owners {
 }
 
 impl Owners {
-    /// Whether a task is active somewhere.
+    /// True if a task is active in any process.
     pub(super) fn is_active(&self, subtopology: &str, partition: i32) -> bool {
         self.process(subtopology, partition).is_some()
     }
 
-    /// Whether a process has a copy of a task's state.
+    /// True if a process has a copy of a task's state.
     pub(super) fn has_copy(&self, subtopology: &str, partition: i32, process: &str) -> bool {
         let has = |copies: &Copies| {
             let processes = copies.get(subtopology).and_then(|partitions| partitions.get(&partition));
@@ -31,7 +31,7 @@ impl Owners {
         has(&self.standby) || has(&self.warmup)
     }
 
-    /// Whether a process has a task in any role.
+    /// True if a process has a task in any role.
     pub(super) fn has(&self, subtopology: &str, partition: i32, process: &str) -> bool {
         self.process(subtopology, partition) == Some(process)
             || self.has_copy(subtopology, partition, process)
@@ -41,7 +41,7 @@ impl Owners {
         self.active.get(subtopology)?.get(&partition).map(|process| &**process)
     }
 
-    /// A member has its tasks, and those that it is to give up.
+    /// Adds a member's tasks, including the tasks to revoke.
     pub(super) fn add(&mut self, member: &Member) {
         for tasks in [&member.assigned, &member.revoking] {
             for (id, partitions) in &tasks.active {
@@ -53,8 +53,8 @@ impl Owners {
         }
     }
 
-    /// A member has them no longer. Another process may have a task by now: a log that was compacted has its record
-    /// before the one by which this member gave it up.
+    /// Removes a member's tasks. Tasks of another process are kept: in a compacted log, the record of the new
+    /// owner may come before the record by which this member gave up the task.
     pub(super) fn remove(&mut self, member: &Member) {
         for tasks in [&member.assigned, &member.revoking] {
             self.remove_active(&tasks.active, &member.process_id);

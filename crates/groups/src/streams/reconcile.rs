@@ -1,4 +1,4 @@
-//! Brings a member closer to its target assignment, one step with each heartbeat (`CurrentAssignmentBuilder`).
+//! Moves a member towards its target assignment, one step with each heartbeat (`CurrentAssignmentBuilder`).
 //!
 //! ```text
 //!             to be given up                  given up, all others free
@@ -8,8 +8,8 @@
 //!     └───────────────────► UNRELEASED ───────────────────────────────────────┘
 //! ```
 //!
-//! A task is active in one process at a time, and is once in each: another role waits until the process gives up the one
-//! that it has.
+//! A task is active in one process at a time, and a process has a task in one role at a time: a new role
+//! waits until the process gives up the old one.
 
 use super::super::assignor::Tasks;
 use super::error::StreamsGroupError;
@@ -19,17 +19,17 @@ use super::tasks::{ActiveTasks, Owned, Reported, Target};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// What a member's step depends on.
+/// Inputs of a member's step.
 pub(super) struct Reconciliation<'a> {
     pub(super) target_epoch: i32,
     pub(super) target: &'a Target,
     pub(super) owners: &'a Owners,
-    /// The tasks that the member reports, if it does.
+    /// The tasks that the member reports, if the request has them.
     pub(super) reported: Option<Reported<'a>>,
 }
 
 impl Reconciliation<'_> {
-    /// The member after its step; nothing, if it stays as it is.
+    /// The member after its step; `None` if nothing changes.
     pub(super) fn step(&self, member: &Member) -> Result<Option<Member>, StreamsGroupError> {
         let next = match member.state {
             MemberState::Stable if member.epoch == self.target_epoch => return Ok(None),
@@ -41,16 +41,16 @@ impl Reconciliation<'_> {
             }
             MemberState::Unknown => self.next(member, self.target_epoch),
         };
-        // A member that still waits would be written again and again.
+        // Without a change there is nothing to write: a waiting member repeats the same step.
         Ok((next != *member).then_some(next))
     }
 
-    /// Whether the member reports one of these tasks. One that reports nothing may have them all.
+    /// True if the member reports one of these tasks. Without a report, the member may have all of them.
     fn still_has(&self, revoking: &Owned) -> bool {
         self.reported.is_none_or(|reported| reported.has_any(revoking))
     }
 
-    /// The next step towards the target. `epoch` is the one at which the member stays if it has to give up tasks first.
+    /// The next step towards the target. A member that has to revoke tasks first stays at `epoch`.
     fn next(&self, member: &Member, epoch: i32) -> Member {
         let process = &*member.process_id;
         let active = self.active(&member.assigned.active, process);
@@ -86,7 +86,8 @@ impl Reconciliation<'_> {
         next
     }
 
-    /// A task that is active anywhere is not free, nor one that the process has in another role.
+    /// The difference in active tasks. A task is free if it is active in no process and the process has it in
+    /// no other role.
     fn active(&self, current: &ActiveTasks, process: &str) -> Difference<ActiveTasks> {
         let mut difference = Difference::<ActiveTasks>::default();
         for (id, partitions) in current {
@@ -114,13 +115,13 @@ impl Reconciliation<'_> {
     }
 }
 
-/// How a member's tasks differ from its target.
+/// The difference between a member's tasks and its target.
 #[derive(Default)]
 struct Difference<T> {
     kept: T,
     dropped: T,
     added: T,
-    /// Whether some are not free.
+    /// True if some added tasks are not free yet.
     waits: bool,
 }
 

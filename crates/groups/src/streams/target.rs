@@ -16,13 +16,13 @@ use thalweg_wire::group::{
 pub(super) type Targets = BTreeMap<Arc<str>, Arc<Target>>;
 
 impl StreamsGroup {
-    /// Whether `streams.assignment.interval.ms` have passed since the last assignment.
+    /// True if `streams.assignment.interval.ms` have passed since the last assignment.
     pub(super) fn is_target_due(&self, scene: &StreamsScene<'_>) -> bool {
         self.modern.is_target_due(scene.times.assignment_interval_ms, scene.now.wall_ms)
     }
 
-    /// Computes the target assignment of this epoch. `member` is a member as it will be. Without a topology that fits its
-    /// topics, members get nothing.
+    /// Computes the target assignment of this epoch. `member` is a member after its change. Without a
+    /// topology that fits its topics, members get no tasks.
     pub(super) fn compute(
         &self,
         scene: &StreamsScene<'_>,

@@ -1,4 +1,4 @@
-//! Tasks of a streams group: by subtopology and partition, in the forms in which they are kept, sent and written.
+//! Tasks of a streams group by subtopology and partition, in memory, in messages and in records.
 
 use super::super::assignor::Tasks;
 use std::collections::BTreeMap;
@@ -6,19 +6,19 @@ use std::sync::Arc;
 use thalweg_wire::request::StreamsGroupHeartbeatRequest;
 use thalweg_wire::request::streams_group_heartbeat_request::TaskIds;
 
-/// Active tasks, each with the epoch of the member at which it was assigned.
+/// Active tasks, each with the member epoch of its assignment.
 pub(super) type ActiveTasks = BTreeMap<Arc<str>, BTreeMap<i32, i32>>;
 
-/// The tasks that a member is to have.
+/// The target tasks of a member.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub(super) struct Target {
     pub(super) active: Tasks,
     pub(super) standby: Tasks,
-    /// Kafka 4.3 assigns none.
+    /// Always empty in Kafka 4.3.
     pub(super) warmup: Tasks,
 }
 
-/// The tasks that a member has, or is to give up.
+/// The tasks that a member has or has to revoke.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub(super) struct Owned {
     pub(super) active: ActiveTasks,
@@ -32,7 +32,7 @@ impl Owned {
     }
 }
 
-/// The tasks that a member says it has.
+/// The tasks that a member reports.
 #[derive(Clone, Copy)]
 pub(super) struct Reported<'a> {
     active: &'a [TaskIds],
@@ -41,7 +41,7 @@ pub(super) struct Reported<'a> {
 }
 
 impl<'a> Reported<'a> {
-    /// Of a request, if it has them.
+    /// The tasks in a request, if it has them.
     pub(super) fn of(request: &'a StreamsGroupHeartbeatRequest) -> Option<Reported<'a>> {
         Some(Reported {
             active: request.active_tasks.as_deref()?,
@@ -54,26 +54,26 @@ impl<'a> Reported<'a> {
         self.active.is_empty() && self.standby.is_empty() && self.warmup.is_empty()
     }
 
-    /// All of them, of any role.
+    /// All reported tasks, of any role.
     pub(super) fn all(self) -> impl Iterator<Item = &'a TaskIds> {
         self.active.iter().chain(self.standby).chain(self.warmup)
     }
 
-    /// Whether any of these is among them, in the same role.
+    /// True if any of these tasks is reported in the same role.
     pub(super) fn has_any(self, tasks: &Owned) -> bool {
         self.active.iter().any(|ids| any(ids, tasks.active.get(&*ids.subtopology_id), has_active))
             || self.standby.iter().any(|ids| any(ids, tasks.standby.get(&*ids.subtopology_id), has))
             || self.warmup.iter().any(|ids| any(ids, tasks.warmup.get(&*ids.subtopology_id), has))
     }
 
-    /// Whether all of them are among these, in the same role.
+    /// True if all reported tasks are among these, in the same role.
     pub(super) fn are_all_in(self, tasks: &Owned) -> bool {
         self.active.iter().all(|ids| all(ids, tasks.active.get(&*ids.subtopology_id), has_active))
             && self.standby.iter().all(|ids| all(ids, tasks.standby.get(&*ids.subtopology_id), has))
             && self.warmup.iter().all(|ids| all(ids, tasks.warmup.get(&*ids.subtopology_id), has))
     }
 
-    /// Whether they are these, in the same roles.
+    /// True if the reported tasks are exactly these, in the same roles.
     pub(super) fn are_those_of(self, owned: &Owned) -> bool {
         let all = |sent: &[TaskIds]| {
             tasks(sent.iter().map(|ids| (ids.subtopology_id.clone(), ids.partitions.clone())))
@@ -105,17 +105,17 @@ fn all<P>(ids: &TaskIds, of_subtopology: Option<&P>, has: fn(&P, i32) -> bool) -
     of_subtopology.is_some_and(|partitions| ids.partitions.iter().all(|id| has(partitions, *id)))
 }
 
-/// Tasks in the form of a message: `make` makes an element of the id of a subtopology and its partitions.
+/// Tasks in the form of a message. `make` builds an element from a subtopology id and its partitions.
 pub(super) fn ids<T>(tasks: &Tasks, make: impl Fn(String, Vec<i32>) -> T) -> Vec<T> {
     tasks.iter().map(|(id, partitions)| make(id.to_string(), partitions.iter().copied().collect())).collect()
 }
 
-/// The same of active tasks, without their epochs.
+/// Active tasks in the form of a message, without their epochs.
 pub(super) fn active_ids<T>(tasks: &ActiveTasks, make: impl Fn(String, Vec<i32>) -> T) -> Vec<T> {
     tasks.iter().map(|(id, partitions)| make(id.to_string(), partitions.keys().copied().collect())).collect()
 }
 
-/// Tasks of a message.
+/// The tasks in a message.
 pub(super) fn tasks(ids: impl Iterator<Item = (String, Vec<i32>)>) -> Tasks {
     ids.map(|(id, partitions)| (id.into(), partitions.into_iter().collect())).collect()
 }

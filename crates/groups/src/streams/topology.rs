@@ -1,6 +1,6 @@
-//! The topology of a streams group (`StreamsTopology`): its subtopologies, the topics that they read and those that keep
-//! their state. It is that of the first member, and stays: members with another one are refused, or told that theirs is
-//! stale.
+//! The topology of a streams group (`StreamsTopology`): its subtopologies, the topics that they read, and the
+//! topics that keep their state. The first member sets the topology, which never changes: a member with
+//! another topology is refused, or gets the status STALE_TOPOLOGY.
 
 use super::error::StreamsGroupError;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,9 +17,9 @@ use thalweg_wire::request::streams_group_heartbeat_request as sent;
 pub(super) struct Topology {
     pub(super) epoch: i32,
     pub(super) subtopologies: BTreeMap<Arc<str>, Subtopology>,
-    /// Which subtopology reads a topic.
+    /// The subtopology that reads a topic.
     readers: HashMap<String, Arc<str>>,
-    /// The topics that keep its state.
+    /// The topics that keep the topology's state.
     changelogs: HashSet<String>,
 }
 
@@ -30,7 +30,7 @@ impl PartialEq for Topology {
 }
 
 impl Topology {
-    /// Of a record. Of subtopologies with one id the last counts.
+    /// The topology of a record. Of several subtopologies with one id the last counts.
     pub(super) fn of(value: StreamsGroupTopologyValue) -> Topology {
         let subtopologies: BTreeMap<Arc<str>, Subtopology> = value
             .subtopologies
@@ -48,7 +48,7 @@ impl Topology {
         Topology { epoch: value.epoch, subtopologies, readers, changelogs }
     }
 
-    /// Of a request.
+    /// The topology of a request.
     pub(super) fn of_request(topology: &sent::Topology) -> Result<Topology, StreamsGroupError> {
         if topology.epoch < 0 {
             let reason = format!("The topology has epoch {}: it must not be negative", topology.epoch);
@@ -67,13 +67,13 @@ impl Topology {
         self.readers.get(topic).map(|id| &**id)
     }
 
-    /// The topics that it reads, or keeps its state in: all that have to be there.
+    /// All topics that must exist: the topics that the topology reads, and the topics that keep its state.
     pub(super) fn required(&self) -> BTreeSet<&str> {
         let all = self.subtopologies.values();
         all.flat_map(|each| sources(each).chain(each.state_changelog_topics.iter().map(name))).collect()
     }
 
-    /// Whether a topic has to be there.
+    /// True if a topic must exist.
     pub(super) fn requires(&self, topic: &str) -> bool {
         self.readers.contains_key(topic) || self.changelogs.contains(topic)
     }
@@ -89,7 +89,7 @@ fn name(topic: &TopicInfo) -> &str {
     &topic.name
 }
 
-/// The topology of a request as it is written.
+/// The record value of a topology in a request.
 pub(super) fn value(topology: &sent::Topology) -> StreamsGroupTopologyValue {
     StreamsGroupTopologyValue {
         epoch: topology.epoch,

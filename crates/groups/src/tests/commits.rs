@@ -27,7 +27,7 @@ pub(super) fn fetch_stable(h: &mut Harness, group: &str) -> Option<OffsetFetchRe
     }
 }
 
-/// The error, or the offset, of the one partition of an answer.
+/// The offset or the error of the only partition in an answer.
 pub(super) fn only_offset(group: &OffsetFetchResponseGroup) -> Result<i64, ErrorCode> {
     let partition = &group.topics[0].partitions[0];
     match error(partition.error_code) {

@@ -1,4 +1,4 @@
-//! Consumer groups seen from outside: members join, revoke, get what others gave up, leave and are fenced.
+//! Black-box tests of consumer groups: members join, revoke, get revoked partitions, leave and are fenced.
 
 use super::super::answer::Answer;
 use super::super::client::TopicFilter;
@@ -24,19 +24,19 @@ const REBALANCE_MS: i32 = 60_000;
 /// A partition of a topic with a small id.
 pub(super) type Partition = (u128, i32);
 
-/// A member as a client of KIP-848 has it.
+/// A client's view of a member (KIP-848).
 #[derive(Clone, Debug, Default)]
 pub(super) struct Consumer {
     pub(super) id: String,
     pub(super) instance_id: Option<String>,
     pub(super) topics: Vec<String>,
     pub(super) assignor: Option<String>,
-    /// Whether the next request has all about it, as after an error.
+    /// True if the next request has all fields, as after an error.
     pub(super) is_full: bool,
     pub(super) epoch: i32,
-    /// What it has.
+    /// Partitions that the member has.
     pub(super) owned: BTreeSet<Partition>,
-    /// What it was last told to have.
+    /// Partitions of the last answer.
     pub(super) assigned: BTreeSet<Partition>,
 }
 
@@ -50,7 +50,7 @@ impl Consumer {
         Consumer { instance_id: Some(instance.to_owned()), ..Consumer::new(id, &["t"]) }
     }
 
-    /// A request: all about it when it joins, and what it has otherwise.
+    /// A request: all fields when the member joins, its partitions otherwise.
     pub(super) fn request(&self) -> ConsumerGroupHeartbeatRequest {
         let joins = self.epoch == 0 || self.is_full;
         ConsumerGroupHeartbeatRequest {
@@ -66,7 +66,7 @@ impl Consumer {
         }
     }
 
-    /// What it does with an answer: it gives up what it is no longer assigned, and takes what is new.
+    /// Processes an answer: revokes partitions that are no longer assigned, and takes new ones.
     pub(super) fn take(&mut self, response: &ConsumerGroupHeartbeatResponse) {
         self.epoch = response.member_epoch;
         self.is_full = false;
@@ -115,19 +115,19 @@ impl Harness {
         self.beat_answer(ticket).expect("nothing is held")
     }
 
-    /// A heartbeat that is to succeed.
+    /// Sends a heartbeat that has to succeed.
     pub(super) fn beat(&mut self, consumer: &mut Consumer) {
         let response = self.request_beat(&consumer.request());
         assert_eq!(error(response.error_code), ErrorCode::None, "{consumer:?} {response:?}");
         consumer.take(&response);
     }
 
-    /// A heartbeat that is to fail.
+    /// Sends a heartbeat that has to fail.
     pub(super) fn beat_error(&mut self, request: &ConsumerGroupHeartbeatRequest) -> ErrorCode {
         error(self.request_beat(request).error_code)
     }
 
-    /// Heartbeats of all until nothing changes any more.
+    /// Sends heartbeats of all members until nothing changes any more.
     pub(super) fn settle_consumers(&mut self, consumers: &mut [&mut Consumer]) {
         for _ in 0..10 {
             for consumer in consumers.iter_mut() {
@@ -146,7 +146,7 @@ impl Harness {
         }
     }
 
-    /// Looks up the regular expressions that are due, as the background does.
+    /// Resolves the due regular expressions, like the background task.
     fn resolve(&mut self) {
         let due = self.shard.take_resolutions();
         assert_eq!(due.len(), 1);
@@ -154,13 +154,13 @@ impl Harness {
         self.turn(|shard, _, now| shard.regexes_resolved(GROUP, matches, version, now));
     }
 
-    /// A new coordinator makes the same group of the log.
+    /// A new coordinator loads an identical group from the log.
     pub(super) fn check_replay(&self) {
         assert_eq!(self.reloaded().consumer_picture(GROUP), self.shard.consumer_picture(GROUP));
     }
 }
 
-/// Topic `t` with id 7 and as many partitions.
+/// Topic `t` with id 7 and this many partitions.
 pub(super) fn with_topic(partitions: i32) -> Harness {
     let h = Harness::new();
     h.topics.set("t", 7, partitions);
@@ -232,7 +232,8 @@ fn a_partition_moves_when_its_owner_has_revoked_it() {
     h.advance(1_000);
     h.beat(&mut b);
     assert_eq!((b.epoch, b.owned.len()), (3, 0));
-    // The member is told what to keep, and stays at its epoch until it has given up the rest.
+    // The answer names the partitions to keep, and the member stays at its epoch until it has revoked the
+    // rest.
     let response = h.request_beat(&a.request());
     assert_eq!(response.member_epoch, 2);
     h.beat(&mut b);
@@ -255,7 +256,7 @@ fn members_wait_for_the_next_assignment_no_longer_than_its_interval() {
     let (mut a, mut b) = (Consumer::new("a", &["t"]), Consumer::new("b", &["t"]));
     h.beat(&mut a);
     h.beat(&mut b);
-    // The last assignment is just made: the new member has an epoch, and no partition.
+    // The last assignment is recent: the new member has an epoch, and no partition.
     assert_eq!((b.epoch, b.owned.len(), h.described().group_state.as_str()), (2, 0, "Assigning"));
     h.advance(999);
     h.beat(&mut b);
@@ -296,7 +297,7 @@ fn silent_members_and_members_that_do_not_revoke_are_fenced() {
     h.advance(1_000);
     h.beat(&mut b);
     for _ in 0..REBALANCE_MS / 1_000 {
-        // It says that it still has all it ever had.
+        // The member keeps reporting its old partitions.
         h.request_beat(&a.request());
         h.beat(&mut b);
         h.advance(1_000);
@@ -319,7 +320,7 @@ fn epochs_of_another_time_are_fenced() {
     assert_eq!(h.beat_error(&stranger), ErrorCode::UnknownMemberId);
     let elsewhere = ConsumerGroupHeartbeatRequest { group_id: "other".to_owned(), ..with_epoch(2) };
     assert_eq!(h.beat_error(&elsewhere), ErrorCode::GroupIdNotFound);
-    // The answer with the new epoch may have been lost: one epoch back is fine, with no more than it was assigned.
+    // The answer with the new epoch may have been lost: the previous epoch is valid for assigned partitions.
     h.topics.set("t", 7, 3);
     h.shard.topics_changed(&["t".to_owned()], true);
     h.advance(1_000);
@@ -353,7 +354,7 @@ fn new_partitions_and_deleted_topics_change_the_assignment() {
     h.beat(&mut a);
     assert_eq!(a.owned, BTreeSet::from([(8, 0)]));
     let epoch = a.epoch;
-    // A change of what is the same for the group changes nothing.
+    // A change that does not affect the group leaves its epoch unchanged.
     changed(&mut h, "u");
     h.beat(&mut a);
     assert_eq!(a.epoch, epoch);
@@ -394,7 +395,7 @@ fn a_static_member_that_is_away_for_a_while_keeps_its_partitions() {
     let unknown = Consumer { epoch: 3, ..Consumer::with_instance("a", "j") };
     assert_eq!(h.beat_error(&unknown.request()), ErrorCode::UnknownMemberId);
     h.check_replay();
-    // One that does not return in time loses them.
+    // A static member that does not return in time loses its partitions.
     let leave = ConsumerGroupHeartbeatRequest { member_epoch: -2, ..again.request() };
     h.request_beat(&leave);
     for _ in 0..SESSION_MS / 1_000 {
@@ -456,7 +457,7 @@ fn offsets_are_committed_by_members_at_their_epoch() {
     assert_eq!(commit(&mut h, "a", 1, 0, 9), ErrorCode::StaleMemberEpoch, "it was not assigned then");
     assert_eq!(commit(&mut h, "b", 2, 0, 9), ErrorCode::UnknownMemberId);
     assert_eq!(commit(&mut h, "", -1, 0, 9), ErrorCode::UnknownMemberId, "the group has members");
-    // A partition that stays with the member may be committed by the epoch before.
+    // A partition that stays with the member may be committed with the previous epoch.
     h.topics.set("t", 7, 3);
     h.shard.topics_changed(&["t".to_owned()], true);
     h.advance(1_000);
@@ -573,7 +574,7 @@ fn topics_that_match_a_regular_expression_are_assigned_as_they_come_and_go() {
     h.advance(10_001);
     h.restart();
     h.beat(&mut a);
-    // The harness has one version of the metadata: the interval is what makes it look again.
+    // The harness has a single version of the metadata, so only the interval starts a resolution.
     for _ in 0..60 {
         h.advance(10_000);
         h.beat(&mut a);
@@ -588,7 +589,7 @@ fn topics_that_match_a_regular_expression_are_assigned_as_they_come_and_go() {
     h.check_replay();
 }
 
-/// A classic consumer's metadata is needed by the tests of migration, too.
+/// The tests of migration also need this metadata of a classic consumer.
 #[test]
 fn metadata_of_classic_consumers_names_their_topics() {
     let metadata = bytes::Bytes::from(subscription(&["t"]));

@@ -1,6 +1,6 @@
-//! Seeded histories of consumer groups: members join, crash, leave, change their topics, answer late and report what they
-//! have; topics grow, go and return. After each step a partition has one owner, and a new coordinator makes the same
-//! group of the log.
+//! Seeded histories of consumer groups: members join, crash, leave, change their topics, answer late and
+//! report their partitions; topics grow, are deleted and return. After each step a partition has one owner,
+//! and a new coordinator loads an identical group from the log.
 
 use super::consumer::{Consumer, GROUP, Partition, SESSION_MS};
 use super::harness::{Harness, error};
@@ -66,7 +66,7 @@ impl History {
                     | ErrorCode::GroupIdNotFound => {
                         self.rejoin(index);
                     }
-                    // A former life of it may not have been taken for dead yet.
+                    // The member's previous incarnation may not have expired yet.
                     ErrorCode::UnreleasedInstanceId | ErrorCode::CoordinatorNotAvailable => {
                         client.consumer.is_full = true;
                     }
@@ -82,7 +82,7 @@ impl History {
         }
     }
 
-    /// It gives up all that it has, and begins again.
+    /// Gives up all partitions of a member, which joins again.
     fn rejoin(&mut self, index: usize) {
         let consumer = &mut self.clients[index].consumer;
         (consumer.epoch, consumer.owned, consumer.assigned) = Default::default();
@@ -151,7 +151,7 @@ impl History {
         self.h.send_beat(&request);
     }
 
-    /// A client that could not send heartbeats for too long stops consuming, as Kafka's does.
+    /// A client that could not send heartbeats for too long stops consuming, like Kafka's.
     fn silence(&mut self) {
         for index in 0..self.clients.len() {
             if self.h.now_ms - self.clients[index].heard_ms >= SESSION_MS {

@@ -1,4 +1,4 @@
-//! The driver: shards are found, loaded, unloaded; requests are formatted by version.
+//! The driver: shards are found, loaded and unloaded; requests are formatted by version.
 
 use super::super::client::ClientInfo;
 use super::super::config::GroupConfig;

@@ -1,5 +1,5 @@
-//! `__consumer_offsets` as Apache Kafka 4.3.1 wrote it (`tests/golden/ConsumerOffsetsWriter.java`): it loads to
-//! Kafka's description of its groups, and each record is encoded to Kafka's bytes.
+//! `__consumer_offsets` written by Apache Kafka 4.3.1 (`tests/golden/ConsumerOffsetsWriter.java`): it loads
+//! to Kafka's description of its groups, and each record is encoded to Kafka's bytes.
 
 use super::super::offsets::TransactionOutcome;
 use super::super::record::CoordinatorRecord;
@@ -25,7 +25,7 @@ fn load(log: &[u8]) -> Shard {
     shard
 }
 
-/// The partitions in a consumer's assignment, as Kafka's administration client shows them.
+/// The partitions in a consumer's assignment, formatted like Kafka's admin client.
 fn partitions_of(assignment: &bytes::Bytes) -> Vec<String> {
     let mut d = Decoder::new(assignment.clone());
     let Ok(version) = d.i16() else { return Vec::new() };
@@ -37,7 +37,7 @@ fn partitions_of(assignment: &bytes::Bytes) -> Vec<String> {
     all
 }
 
-/// The shard in the words of the golden text.
+/// The shard in the format of the golden text.
 fn picture(shard: &Shard) -> String {
     let mut text = String::new();
     for listed in shard.list_groups(&[], &["classic".to_owned()]) {
@@ -144,7 +144,7 @@ fn a_group_is_written_as_kafka_wrote_it() {
 
 #[test]
 fn damaged_logs_are_refused_and_never_a_panic() {
-    // Each byte without its own check is changed: loading either fails, or gives another result.
+    // Changes each byte without a check of its own: loading either fails, or gives another result.
     for at in 0..PLAIN.len() {
         let mut damaged = PLAIN.to_vec();
         damaged[at] ^= 0x55;

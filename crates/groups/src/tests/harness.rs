@@ -22,7 +22,7 @@ use thalweg_wire::request::offset_fetch_request::{OffsetFetchRequestGroup, Offse
 use thalweg_wire::request::*;
 use thalweg_wire::{ErrorCode, Message, Uuid};
 
-/// The group that most tests are about.
+/// The group of most tests.
 pub(super) const GROUP: &str = "g";
 pub(super) const SESSION_MS: i32 = 10_000;
 pub(super) const REBALANCE_MS: i32 = 60_000;
@@ -34,7 +34,7 @@ pub(super) const DELAY_MS: i64 = 3_000;
 pub(super) struct TestTopics(Mutex<BTreeMap<String, (Uuid, i32)>>);
 
 impl TestTopics {
-    /// Creates a topic, or gives it another number of partitions.
+    /// Creates a topic, or changes its partition count.
     pub(super) fn set(&self, name: &str, id: u128, partitions: i32) {
         self.0.lock().insert(name.to_owned(), (Uuid(id), partitions));
     }
@@ -85,17 +85,17 @@ pub(super) struct Harness {
     pub(super) now_ms: i64,
     /// The log: one encoded batch per write.
     pub(super) log: Vec<Bytes>,
-    /// The batches that cannot be read any more, by their places in the log.
+    /// Places in the log of the batches that cannot be read any more.
     pub(super) lost: BTreeSet<usize>,
     next_offset: i64,
-    /// Whether appends wait for [`Harness::acknowledge`].
+    /// True if appends wait for [`Harness::acknowledge`].
     pub(super) holds: bool,
-    /// Last offsets of batches that do not count yet.
+    /// Last offsets of the unacknowledged batches.
     pub(super) held: VecDeque<i64>,
     pub(super) acknowledged: i64,
-    /// The next appends fail with this.
+    /// The next appends fail with this error.
     pub(super) refuses: Option<WriteError>,
-    /// How many writes were refused.
+    /// Number of refused writes.
     pub(super) refused: usize,
     /// Larger batches are refused.
     pub(super) batch_bytes_max: usize,
@@ -138,7 +138,7 @@ impl Harness {
         }
     }
 
-    /// Sets what streams groups follow.
+    /// Sets the times of streams groups.
     pub(super) fn set_streams_times(&mut self, times: StreamsGroupTimes) {
         self.context.set_streams_times(times, HashMap::default());
     }
@@ -164,7 +164,7 @@ impl Harness {
         shard
     }
 
-    /// The broker restarts: waiting requests are lost.
+    /// Restarts the broker: waiting requests are lost.
     pub(super) fn restart(&mut self) {
         self.shard = self.reloaded();
         self.held.clear();
@@ -193,7 +193,7 @@ impl Harness {
         records
     }
 
-    /// Writes records that no request has asked for, to be loaded.
+    /// Writes records without a request, for a later load.
     pub(super) fn append(&mut self, records: &[CoordinatorRecord]) {
         let base_offset = Offset(self.next_offset);
         let mut builder = BatchBuilder::new(BatchOptions { base_offset, ..BatchOptions::default() });
@@ -269,7 +269,7 @@ impl Harness {
         }
     }
 
-    /// The oldest write that does not count yet does.
+    /// Acknowledges the oldest held write.
     pub(super) fn acknowledge(&mut self) -> bool {
         let Some(last) = self.held.pop_front() else { return false };
         self.acknowledged = last;
@@ -279,7 +279,7 @@ impl Harness {
         true
     }
 
-    /// Advances the time, and runs due work in time.
+    /// Advances the clock, and runs due work in time.
     pub(super) fn advance(&mut self, ms: i64) {
         let until_ms = self.now_ms + ms;
         let next_ms = |h: &Harness| h.shard.next_deadline_ms().min(h.waiting.next_deadline_ms());
@@ -296,7 +296,7 @@ impl Harness {
         self.now_ms = until_ms;
     }
 
-    /// The answer, if there is one yet.
+    /// The answer, if it has arrived.
     pub(super) fn answer(&self, ticket: Ticket) -> Option<&Answer> {
         self.answers.get(&ticket)
     }
@@ -316,7 +316,7 @@ impl Harness {
         }
     }
 
-    /// A dynamic member gets its id and joins; the ticket is that of the second request.
+    /// A dynamic member gets its id and joins. The ticket is that of the second request.
     pub(super) fn send_new(&mut self, client: &str) -> (String, Ticket) {
         let first = self.send_join(Join { client, ..Join::default() });
         let response = self.join_answer(first).expect("an id is given at once");
@@ -340,7 +340,7 @@ impl Harness {
         self.turn(|shard, ticket, now| shard.sync_group(&request, &given, ticket, now))
     }
 
-    /// The answer to a sync: the assignment, or the error.
+    /// The answer to SyncGroup: the assignment, or the error.
     pub(super) fn sync_answer(&self, ticket: Ticket) -> Option<Result<String, ErrorCode>> {
         match self.answer(ticket)? {
             Answer::SyncGroup(response) => Some(match error(response.error_code) {
@@ -402,13 +402,14 @@ impl Harness {
         self.commit_answer(ticket).expect("nothing is held")
     }
 
-    /// The offset that readers see for a partition of topic `t`.
+    /// The offset visible to readers for a partition of topic `t`.
     pub(super) fn fetch(&self, group: &str, partition: i32) -> i64 {
         let response = self.shard.fetch_offsets(&fetch_request(group, partition));
         response.topics[0].partitions[0].committed_offset
     }
 
-    /// Members of a stable group, in the order of joining, with its generation. Each is assigned its own id.
+    /// Members of a stable group, in the order of joining, with its generation. Each member's assignment is
+    /// its own id.
     pub(super) fn stable_group(&mut self, clients: &[&str]) -> (Vec<String>, i32) {
         let joins: Vec<_> = clients.iter().map(|client| self.send_new(client)).collect();
         self.advance(DELAY_MS * 2);
@@ -420,7 +421,7 @@ impl Harness {
         (ids, generation)
     }
 
-    /// All members sync, the first of them leading.
+    /// Sends SyncGroup of all members; the first one leads.
     pub(super) fn sync_all(&mut self, ids: &[String], generation: i32) {
         let assignments: Vec<(&str, &str)> = ids.iter().map(|id| (id.as_str(), id.as_str())).collect();
         let tickets: Vec<Ticket> =
@@ -436,7 +437,7 @@ impl Harness {
     }
 }
 
-/// A join by a consumer that can do `range` and `roundrobin`, at the version that clients use today.
+/// A join of a consumer that supports `range` and `roundrobin`, in the version of today's clients.
 #[derive(Clone, Copy)]
 pub(super) struct Join<'a> {
     pub(super) group: &'a str,

@@ -1,5 +1,5 @@
-//! Partitions whose log cannot be read when this broker is elected: attempts follow until one succeeds, or the leader epoch is
-//! over.
+//! Partitions whose log cannot be read after this broker's election: loading is retried until it succeeds or
+//! the leader epoch ends.
 
 use super::super::coordinator::GroupCoordinator;
 use super::driver::{client, commit_errors, commit_request, coordinator, elected};
@@ -15,14 +15,14 @@ use thalweg_wire::ErrorCode;
 use thalweg_wire::request::OffsetFetchRequest;
 use tokio::time::{Instant, sleep};
 
-/// Longer than anything here takes.
+/// An upper bound for every wait.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn shortage() -> ReplayError {
     ReplayError::Read { reason: "Too many open files".to_owned() }
 }
 
-/// The offset that the group has committed, or why there is no answer.
+/// The offset that the group has committed, or the error.
 async fn fetched(groups: &GroupCoordinator) -> Result<i64, ErrorCode> {
     let request = OffsetFetchRequest { group_id: "g".to_owned(), topics: None, ..Default::default() };
     let answer = groups.offset_fetch(request, 7).await;

@@ -1,4 +1,4 @@
-//! Logs in which a batch cannot be read any more, whichever it is: what is left is served, and no member is believed.
+//! Logs with an unreadable batch at any place: the rest is served, and no member's state is trusted.
 
 use super::super::offsets::TransactionOutcome;
 use super::super::record::ConsumerRecord;
@@ -14,7 +14,7 @@ use thalweg_wire::group::{
 use thalweg_wire::request::ConsumerGroupHeartbeatRequest;
 
 impl Harness {
-    /// The broker restarts, and a batch of the log is damaged.
+    /// Restarts the broker with a damaged batch in the log.
     pub(super) fn restart_without(&mut self, place: usize) {
         self.lost.insert(place);
         self.restart();
@@ -31,7 +31,7 @@ fn marker_behind_a_lost_one_commits_nothing_from_before() {
     assert_eq!(commit_in_transaction(&mut h, PRODUCER, 50), ErrorCode::None);
     let lost = h.log.len();
     end_transaction(&mut h, PRODUCER, TransactionOutcome::Abort);
-    // Of the next transaction, which has committed other offsets.
+    // The marker belongs to the next transaction, which has committed other offsets.
     end_transaction(&mut h, PRODUCER, TransactionOutcome::Commit);
     h.restart_without(lost);
     assert_eq!(h.fetch(GROUP, 0), 7, "the transaction was aborted");
@@ -54,7 +54,7 @@ fn transaction_whose_marker_is_lost_keeps_no_reader_waiting() {
     assert_eq!(h.fetch(GROUP, 0), 60);
 }
 
-/// A commit without members, a member that dies, and two others, of which one commits.
+/// A commit without members, a member that expires, and two other members, one of which commits.
 fn classic() -> (Harness, Vec<String>, i32) {
     let mut h = Harness::new();
     h.commit(Commit { partition: 1, offset: 3, ..Commit::default() });
@@ -128,7 +128,7 @@ fn members_of_a_consumer_group_join_again_and_have_all_partitions() {
     }
 }
 
-/// Its target assignment may be in a later batch, if there was a rest between two assignments.
+/// The target assignment may be in a later batch, after the interval between two assignments.
 #[test]
 fn group_whose_epoch_is_lost_makes_a_target_for_a_later_one() {
     let mut h = Harness::new();

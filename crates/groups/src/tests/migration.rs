@@ -1,4 +1,4 @@
-//! Groups change between the classic and the consumer protocol while their members run.
+//! Conversion of groups between the classic and the consumer protocol while members run.
 
 use super::super::config::{GroupConfig, Migration};
 use super::consumer::{Consumer, GROUP, with_topic};
@@ -9,7 +9,7 @@ use thalweg_wire::data::ConsumerProtocolAssignment;
 use thalweg_wire::request::*;
 use thalweg_wire::{Decoder, ErrorCode, Message};
 
-/// A classic consumer's metadata: topics, and partitions of `t` that it has.
+/// A classic consumer's metadata: topics, and owned partitions of `t`.
 fn metadata(topics: &[&str], owned: &[i32]) -> Vec<u8> {
     let mut subscription = thalweg_wire::data::ConsumerProtocolSubscription {
         topics: topics.iter().map(|&topic| topic.to_owned()).collect(),
@@ -65,7 +65,7 @@ fn sync(h: &mut Harness, id: &str, generation: i32, given: &[(&str, &[i32])]) ->
     }
 }
 
-/// A stable classic group of one consumer that has both partitions; its id and generation.
+/// A stable classic group of one consumer with both partitions; the member's id and the generation.
 fn classic_group(h: &mut Harness) -> (String, i32) {
     let protocols: &[(&str, &[u8])] = &[("range", &metadata(&["t"], &[]))];
     let first = h.send_join(Join { protocols, ..Join::default() });
@@ -88,7 +88,7 @@ fn a_classic_group_becomes_a_consumer_group_and_back_while_members_run() {
     assert_eq!((group.error_code, group.group_state.as_str(), group.members.len()), (0, "Reconciling", 2));
     assert_eq!(new.owned.len(), 0, "the classic member has all");
     h.check_replay();
-    // The classic member is asked to join again, revokes, and joins once more to get on.
+    // The classic member has to join again, revokes, and joins a second time to continue.
     assert_eq!(h.heartbeat(&classic, generation), ErrorCode::RebalanceInProgress);
     let joined = join(&mut h, &classic, &[0, 1]);
     let joined = h.join_answer(joined).expect("at once");
@@ -192,7 +192,7 @@ fn classic_members_that_do_not_join_again_or_do_not_sync_are_removed() {
     h.advance(1_000);
     h.beat(&mut new);
     for _ in 0..70 {
-        // It is alive, and does not do what it is told.
+        // The member is alive, but does not revoke its partitions.
         if h.heartbeat(&classic, generation) == ErrorCode::UnknownMemberId {
             break;
         }
@@ -211,7 +211,7 @@ fn a_static_member_restarts_with_the_other_protocol() {
     let mut a = Consumer::with_instance("a", "i");
     h.beat(&mut a);
     let protocols: &[(&str, &[u8])] = &[("range", &metadata(&["t"], &[]))];
-    // The only member of the consumer protocol is replaced by a classic one: the group is a classic one.
+    // The only member of the consumer protocol is replaced by a classic one: the group becomes a classic one.
     let joined = h.send_join(Join { instance_id: Some("i"), protocols, ..Join::default() });
     let joined = h.join_answer(joined).expect("at once");
     assert_eq!(error(joined.error_code), ErrorCode::None);
@@ -219,7 +219,7 @@ fn a_static_member_restarts_with_the_other_protocol() {
     assert_eq!((group.group_state.as_str(), group.members.len()), ("Stable", 1));
     assert_eq!(sync(&mut h, &joined.member_id, joined.generation_id, &[]), Ok(vec![0, 1]));
     assert_eq!(h.reloaded().describe_group(GROUP, 6), h.shard.describe_group(GROUP, 6));
-    // And back.
+    // The reverse conversion.
     let mut again = Consumer::with_instance("b", "i");
     h.beat(&mut again);
     assert_eq!(again.owned.len(), 2);
@@ -316,7 +316,7 @@ fn a_downgrade_that_is_too_large_is_made_once_and_the_dead_member_removed() {
     let joined = join(&mut h, &classic, &[0, 1]);
     let joined = h.join_answer(joined).expect("at once");
     sync(&mut h, &classic, joined.generation_id, &[]).expect("its partitions");
-    // The last member of the consumer protocol is silent from now on; the classic one is not.
+    // The last member of the consumer protocol is silent from here on; the classic member is not.
     h.batch_bytes_max = 300;
     for _ in 0..10 {
         h.advance(5_000);

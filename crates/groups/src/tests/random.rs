@@ -1,5 +1,5 @@
-//! Seeded histories: clients join, crash, return and commit against a shard whose log acknowledges late; checks
-//! invariants.
+//! Seeded histories: clients join, crash, return and commit against a shard whose log acknowledges late.
+//! Invariants are checked after each step.
 
 use super::super::answer::Answer;
 use super::super::record::CoordinatorRecord;
@@ -21,7 +21,7 @@ enum Doing {
     Working(String),
 }
 
-/// A consumer as librdkafka or Java have it, without the network.
+/// A consumer like those of librdkafka and Java, without the network.
 #[derive(Debug)]
 struct Client {
     name: String,
@@ -30,7 +30,7 @@ struct Client {
     generation: i32,
     doing: Doing,
     is_alive: bool,
-    /// Whether it was ever silent for so long that it may have been dropped.
+    /// True if the client was ever silent long enough to expire.
     was_silent: bool,
 }
 
@@ -63,7 +63,7 @@ impl History {
         History { h, rng, clients, assigned: BTreeMap::new(), seed }
     }
 
-    /// A client processes its answer, if there is one, and takes its next step.
+    /// Processes a client's answer, if there is one, and takes the client's next step.
     fn step(&mut self, index: usize) {
         let client = &self.clients[index];
         if !client.is_alive {
@@ -166,7 +166,7 @@ impl History {
         }
     }
 
-    /// A client that was never silent is never forgotten by the coordinator.
+    /// Forgets a client's membership. The coordinator never drops a client that was never silent.
     fn forget(&mut self, index: usize) {
         let client = &mut self.clients[index];
         assert!(
@@ -179,7 +179,7 @@ impl History {
         client.was_silent = false;
     }
 
-    /// An assignment received by a client is in the acknowledged log, and the only one of its generation.
+    /// A client's assignment is in the acknowledged log, and the only one of its generation.
     fn check_assignment(&mut self, index: usize, assignment: &str) {
         let client = &self.clients[index];
         let key = (client.generation, client.member_id.clone());
@@ -198,11 +198,11 @@ impl History {
         assert!(is_written, "seed {}: told before it was written", self.seed);
     }
 
-    /// A fault, or the passing of time.
+    /// A random fault, or a pause.
     fn disturb(&mut self) {
         let index = self.rng.random_range(0..self.clients.len());
         match self.rng.random_range(0..100) {
-            // It crashes, and is started again later with nothing but its name.
+            // A client crashes. It restarts later with nothing but its name.
             0..6 => self.clients[index].is_alive = false,
             6..20 => {
                 let client = &mut self.clients[index];
@@ -213,7 +213,7 @@ impl History {
                     client.was_silent = false;
                 }
             }
-            // It gives up on an answer and retries on another connection.
+            // A client abandons a request and retries on another connection.
             20..24 => self.clients[index].doing = Doing::Nothing,
             24..27 => self.leave(index),
             // All clients are silent for a while.
@@ -250,7 +250,7 @@ impl History {
             if self.rng.random_bool(0.5) {
                 self.h.acknowledge();
             }
-            // Writes are acknowledged within their timeout; another test is about those that are not.
+            // Writes are acknowledged within their timeout; another test covers writes that are not.
             while self.h.held.len() > 3 {
                 self.h.acknowledge();
             }
@@ -266,7 +266,7 @@ impl History {
         }
     }
 
-    /// Everyone is up and well-behaved until the group has had time to settle.
+    /// Restarts all clients and stops faults, until the group has had time to settle.
     fn settle(&mut self) {
         self.h.holds = false;
         while self.h.acknowledge() {}
@@ -317,7 +317,7 @@ fn groups_settle_whatever_happened_before() {
         distinct.sort();
         distinct.dedup();
         assert_eq!(distinct.len(), shares.len(), "seed {seed}: nobody shares an assignment");
-        // A new coordinator makes the same of the log.
+        // A new coordinator loads an identical state from the log.
         assert_eq!(picture(&history.h.reloaded()), picture(&history.h.shard), "seed {seed}");
     }
 }
@@ -329,7 +329,7 @@ fn every_request_is_answered_once_even_if_nobody_is_heard_of_again() {
         history.run(100);
         history.h.holds = false;
         while history.h.acknowledge() {}
-        // Longer than any timeout: the first rebalance of a new member is the longest.
+        // Longer than any timeout; the longest one is the first rebalance of a new member.
         history.h.advance(60 * 60 * 1_000);
         for client in &history.clients {
             let ticket = match client.doing {

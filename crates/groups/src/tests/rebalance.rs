@@ -1,4 +1,4 @@
-//! Rebalances: waiting times, and the answers of members.
+//! Rebalances: waiting times, and the answers to members.
 
 use super::harness::{Commit, DELAY_MS, Harness, Join, REBALANCE_MS, SESSION_MS, error};
 use thalweg_hash::HashMap;
@@ -57,7 +57,7 @@ fn a_rebalance_waits_for_whoever_was_given_an_id() {
     assert_eq!(h.join_answer(waiting), None, "b is about to join");
     h.send_join(Join { member_id: &id, ..Join::default() });
     assert_eq!(h.join_answer(waiting).expect("all have joined").members.len(), 2);
-    // Another does not return with its id: the group waits until the id expires.
+    // A member does not return with its generated id: the group waits until the id expires.
     h.send_join(Join { client: "c", ..Join::default() });
     let waiting = h.send_join(Join { member_id: &ids[0], protocols: &[("range", b"x")], ..Join::default() });
     h.send_join(Join { member_id: &id, ..Join::default() });
@@ -209,7 +209,7 @@ fn who_waits_for_the_coordinator_needs_no_heartbeat() {
     let mut h = Harness::new();
     let (ids, _) = h.stable_group(&["a", "b"]);
     let waiting = h.send_join(Join { member_id: &ids[0], session_ms: SESSION_MS, ..Join::default() });
-    // b is silent for its session; a waits for longer than its own.
+    // Member b is silent for its session; a waits for longer than its own.
     h.advance(i64::from(SESSION_MS) + 1);
     assert_eq!(h.join_answer(waiting).expect("b is out").members.len(), 1);
     let sync = h.send_sync(&ids[0], 2, &[]);
@@ -228,7 +228,7 @@ fn a_storm_of_joins_ends_in_one_generation_without_an_unknown_member() {
     }
     let ids: Vec<String> = joins.into_iter().map(|(id, _)| id).collect();
     h.sync_all(&ids, 1);
-    // And once more, all at once, with the group running.
+    // A second time, all at once, with the group running.
     let more: Vec<_> = (0..200).map(|_| h.send_new("late")).collect();
     let rejoins: Vec<_> =
         ids.iter().map(|id| h.send_join(Join { member_id: id, ..Join::default() })).collect();

@@ -12,7 +12,7 @@ use thalweg_shard::{Ticket, WriteError};
 use thalweg_wire::request::{ShareGroupHeartbeatRequest, StreamsGroupHeartbeatRequest};
 use thalweg_wire::{ErrorCode, Uuid};
 
-/// A member of a stable classic group, which falls silent, and a join that waits for it.
+/// A member of a stable classic group that falls silent, and a join that waits for that member.
 fn waiting_join(h: &mut Harness) -> Ticket {
     let metadata = subscription(&["t"]);
     let protocols: &[(&str, &[u8])] = &[("range", &metadata)];
@@ -70,12 +70,12 @@ fn heartbeats_that_cannot_be_written_extend_the_session() {
     assert_eq!(h.beat_error(&one.request()), ErrorCode::UnknownMemberId);
 }
 
-/// Requests of all kinds to a few groups, some of which change their kind; writes are refused at random.
+/// Requests of all kinds to a few groups, some of which change their type; writes are refused at random.
 struct History {
     h: Harness,
     rng: SmallRng,
     tickets: Vec<Ticket>,
-    /// The groups' names, which other histories have as well.
+    /// The groups' names, which other histories use as well.
     ids: Vec<String>,
     topic_id: u128,
     seed: u64,

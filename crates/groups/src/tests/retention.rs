@@ -1,4 +1,4 @@
-//! Which offsets expire, and when groups go.
+//! Expiry of offsets, and deletion of groups.
 
 use super::super::config::GroupConfig;
 use super::super::topics::DeletedTopic;
@@ -20,7 +20,7 @@ fn harness() -> Harness {
     h
 }
 
-/// A member of a stable group that reads these topics; its session lasts.
+/// A member of a stable group that reads these topics, with a session that does not expire.
 fn member(h: &mut Harness, topics: &[&str]) -> String {
     let metadata = subscription(topics);
     let protocols: &[(&str, &[u8])] = &[("range", &metadata)];

@@ -1,4 +1,4 @@
-//! Share groups seen from outside: members join, share partitions whose state is initialized, leave and are fenced; offsets
+//! Black-box tests of share groups: members join, share initialized partitions, leave and are fenced; offsets
 //! are set and deleted.
 
 use super::super::answer::Answer;
@@ -19,7 +19,7 @@ const GROUP: &str = "g";
 /// The default of `group.share.session.timeout.ms`.
 const SESSION_MS: i64 = 45_000;
 
-/// A member as a client has it.
+/// A client's view of a member.
 #[derive(Clone, Debug, Default)]
 struct Member {
     id: String,
@@ -102,7 +102,7 @@ impl Scene {
         initialization
     }
 
-    /// The share coordinator has done, or not, what was asked for.
+    /// Reports the outcome of the share coordinator's work.
     fn answer(&mut self, initialization: &Initialization, succeeded: bool) {
         let topics = initialization.offsets.iter();
         let partitions: Partitions = topics.map(|(t, o)| (*t, o.keys().copied().collect())).collect();
@@ -112,7 +112,7 @@ impl Scene {
         assert_eq!(self.share(ticket), ShareAnswer::Noted(Ok(())));
     }
 
-    /// A member that has all that it may have.
+    /// A member that has its target partitions.
     fn joined(&mut self, id: &str, topics: &[&str]) -> Member {
         let mut member = Member::new(id, topics);
         if let Some(initialization) = self.beat(&mut member) {
@@ -207,7 +207,7 @@ fn what_could_not_be_initialized_is_asked_for_again() {
     scene.answer(&initialization, false);
     let again = scene.beat(&mut one).expect("the share coordinator could not");
     assert_eq!(again.offsets, initialization.offsets);
-    // This time there is no answer: the broker fails.
+    // The broker fails before the answer.
     scene.harness.restart();
     assert_eq!(scene.beat(&mut one), None, "it may be on its way");
     scene.harness.advance(-3_600_000);
@@ -454,7 +454,7 @@ fn members_join_again_where_any_batch_is_lost() {
                 assert!(expected.contains(&refusal), "{lost} {restart}: {refusal}");
             }
             let mut member = scene.joined("one", &["t", "u"]);
-            // An initialization whose outcome is lost is asked for again after a while.
+            // An initialization without a known outcome is requested again after a while.
             for _ in 0..60 {
                 scene.harness.advance(1_000);
                 if let Some(initialization) = scene.beat(&mut member) {

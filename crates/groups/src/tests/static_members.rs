@@ -10,7 +10,7 @@ fn join(instance_id: &str) -> Join<'_> {
     Join { instance_id: Some(instance_id), ..Join::default() }
 }
 
-/// Two static members in a stable group of generation 1, the first of which leads.
+/// Two static members in a stable group of generation 1; the first one leads.
 fn stable(h: &mut Harness) -> [String; 2] {
     let tickets = ["one", "two"].map(|instance| h.send_join(join(instance)));
     h.advance(DELAY_MS * 2);

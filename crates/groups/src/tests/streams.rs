@@ -1,5 +1,5 @@
-//! Streams groups seen from outside: members join, get tasks once the topics are there, give tasks up, leave and are
-//! fenced.
+//! Black-box tests of streams groups: members join, get tasks once the topics exist, give tasks up, leave and
+//! are fenced.
 
 use super::super::answer::Answer;
 use super::super::config::GroupConfig;
@@ -30,7 +30,7 @@ pub(super) type Tasks = BTreeSet<(String, i32)>;
 /// Topics with partitions, by port.
 type Endpoints = BTreeMap<u16, Vec<(String, Vec<i32>)>>;
 
-/// A member as Kafka Streams has it.
+/// A client's view of a member of Kafka Streams.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Member {
     pub(super) id: String,
@@ -42,7 +42,7 @@ pub(super) struct Member {
     pub(super) standby: Tasks,
     /// The codes of the last answer's statuses.
     statuses: Vec<i8>,
-    /// Where partitions can be queried, by the port.
+    /// Queryable partitions by port.
     endpoints: Option<Endpoints>,
     endpoint_epoch: i32,
 }
@@ -53,7 +53,7 @@ impl Member {
         Member { id: id.to_owned(), process, topology, ..Member::default() }
     }
 
-    /// A request: all about it when it joins, and what it has otherwise.
+    /// A request: all fields when the member joins, its tasks otherwise.
     pub(super) fn request(&self) -> StreamsGroupHeartbeatRequest {
         let joins = self.epoch == 0;
         StreamsGroupHeartbeatRequest {
@@ -122,7 +122,7 @@ fn names(all: &[&str]) -> Vec<String> {
     all.iter().map(|&name| name.to_owned()).collect()
 }
 
-/// Words are read from `t`, repartitioned, and counted.
+/// A topology that reads words from `t`, repartitions and counts them.
 pub(super) fn word_count() -> Topology {
     let split = Subtopology {
         subtopology_id: "0".to_owned(),
@@ -159,7 +159,7 @@ impl Scene {
         Scene::with(|_| {})
     }
 
-    /// With other settings than the defaults, and without the initial delay.
+    /// A scene with changed settings, and without the initial delay.
     fn with(change: impl FnOnce(&mut GroupConfig)) -> Scene {
         let mut config = GroupConfig::default();
         config.streams.times.initial_rebalance_delay_ms = 0;
@@ -202,7 +202,7 @@ impl Scene {
         topics
     }
 
-    /// Heartbeats of all until nothing changes any more.
+    /// Sends heartbeats of all members until nothing changes any more.
     fn settle(&mut self, members: &mut [&mut Member]) {
         for _ in 0..5 {
             for member in members.iter_mut() {
@@ -443,7 +443,7 @@ fn standbys_are_with_another_process() {
     assert_eq!(one.active.len() + two.active.len(), 4);
     assert_eq!(one.standby.union(&two.standby).count(), 2, "of the subtopology with state");
     assert!(one.active.is_disjoint(&one.standby) && two.active.is_disjoint(&two.standby));
-    // A group's own number takes effect with the next heartbeat.
+    // A group's override takes effect with the next heartbeat.
     let times = GroupConfig::default().streams.times;
     let without = super::super::config::StreamsGroupTimes { initial_rebalance_delay_ms: 0, ..times };
     scene.harness.set_streams_times(without);
@@ -685,7 +685,7 @@ fn an_answer_that_writes_nothing_waits_for_what_it_rests_on_even_if_its_writer_g
     let first = beat(harness);
     harness.advance(5_000);
     assert_eq!(code(harness, first), unavailable);
-    // The member joins again; the group has it already, but no replica does.
+    // The member joins again. The group already has it, but no replica does.
     let second = beat(harness);
     assert_eq!(code(harness, second), None);
     harness.advance(5_000);

@@ -1,6 +1,7 @@
-//! Seeded histories of streams groups: members join, crash, leave and answer late, several of them in one process; topics
-//! grow, go and return; the number of standbys changes. After each step a task is active with one member, a process has
-//! no task twice, and a new coordinator makes the same group of the log.
+//! Seeded histories of streams groups: members join, crash, leave and answer late, several of them in one
+//! process; topics grow, are deleted and return; the number of standbys changes. After each step a task is
+//! active with one member, a process has no task twice, and a new coordinator loads an identical group from
+//! the log.
 
 use super::super::answer::Answer;
 use super::super::config::GroupConfig;
@@ -104,7 +105,7 @@ impl History {
         }
     }
 
-    /// It gives up all that it has, and begins again.
+    /// Gives up all tasks of a member, which joins again.
     fn rejoin(&mut self, index: usize) {
         let member = &mut self.clients[index].member;
         (member.epoch, member.active, member.standby) = Default::default();
@@ -163,7 +164,7 @@ impl History {
         self.send(&request);
     }
 
-    /// A client that could not send heartbeats for too long stops, as Kafka's does.
+    /// A client that could not send heartbeats for too long stops, like Kafka's.
     fn silence(&mut self) {
         for index in 0..self.clients.len() {
             if self.h.now_ms - self.clients[index].heard_ms >= SESSION_MS {
@@ -228,7 +229,7 @@ impl History {
 
 #[test]
 fn members_settle_and_no_two_ever_have_a_task() {
-    // 71: a change of topics could not be written, and was taken back. 180: it could not be written, and members left.
+    // Seed 71: a failed write of changed topics is reverted. Seed 180: the same, and members leave.
     for seed in (0..20).chain([71, 180]) {
         let mut history = History::new(seed);
         history.run(150);

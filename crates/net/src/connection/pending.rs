@@ -7,14 +7,14 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// An answer that is awaited, or is ready behind one that is awaited.
+/// A pending answer, or a ready one behind a pending one.
 pub(super) enum Pending {
     Ready(Place, Frame),
     Awaited { place: Place, answer: Pin<Box<dyn Future<Output = Reply> + Send>>, reads_on: bool },
 }
 
-/// The answer at the front of the queue. Those behind it make progress too: a batch of produce requests that wait
-/// for the same flush is ready as a whole.
+/// The answer at the front of the queue. The answers behind it are polled too: a batch of produce requests
+/// that wait for the same flush becomes ready as a whole.
 pub(super) async fn first_answer(pending: &mut VecDeque<Pending>, ready_bytes: &mut usize) -> Reply {
     poll_fn(|context: &mut Context<'_>| {
         let mut each = pending.iter_mut();
@@ -28,8 +28,8 @@ pub(super) async fn first_answer(pending: &mut VecDeque<Pending>, ready_bytes: &
     .await
 }
 
-/// Lets awaited answers make progress, for ever. They may hold what requests of other connections wait for, such as the turn to
-/// flush a partition, and must not keep it for as long as a peer does not read.
+/// Polls pending answers and never returns. An answer may hold a resource that requests of other connections
+/// wait for, such as the turn to flush a partition, and must not keep it while a peer does not read.
 pub(super) async fn go_on(pending: &mut VecDeque<Pending>, ready_bytes: &mut usize) -> Infallible {
     poll_fn(|context: &mut Context<'_>| {
         advance(pending.iter_mut(), ready_bytes, context);
@@ -38,7 +38,7 @@ pub(super) async fn go_on(pending: &mut VecDeque<Pending>, ready_bytes: &mut usi
     .await
 }
 
-/// Polls awaited answers. Those that are ready keep their places until their turn.
+/// Polls pending answers. Ready answers keep their positions until their turn.
 fn advance<'a>(
     pending: impl Iterator<Item = &'a mut Pending>,
     ready_bytes: &mut usize,

@@ -1,4 +1,4 @@
-//! What a peer may do before it has authenticated, and answers that are the last.
+//! Limits of a peer before authentication, and last answers.
 
 use super::*;
 use crate::{Connections, Network, SocketOptions};
@@ -8,10 +8,10 @@ use thalweg_security::quota::{ConnectionLimits, Window};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// More than the sockets on both ends hold.
+/// More bytes than the sockets on both ends hold.
 const LARGE: usize = 64 << 20;
 
-/// Repeats frames; `prove` authenticates, `large` is answered by much, and `lock` holds a lock for a while.
+/// Echoes frames. `prove` authenticates, `large` has a large answer, and `lock` holds a lock for a while.
 #[derive(Clone)]
 struct Echo {
     until: Instant,
@@ -60,7 +60,7 @@ impl Handler for Echo {
     }
 }
 
-/// Connects to a listener with this much time to authenticate.
+/// Connects to a listener with this time limit for authentication.
 async fn connect(within: Duration) -> TcpStream {
     let (address, stopping) = listen(within);
     let stream = TcpStream::connect(address).await.expect("it listens");
@@ -108,7 +108,7 @@ async fn time_runs_out_for_those_who_do_not_authenticate() {
     let mut proven = connect(Duration::from_millis(300)).await;
     send(&mut proven, b"prove").await;
     assert_eq!(receive(&mut proven).await.as_deref(), Some(&b"prove"[..]));
-    // Neither silence nor much talk buys time.
+    // Neither silence nor activity extends the time.
     let talk = async {
         loop {
             let frame = [&5_u32.to_be_bytes()[..], b"hello"].concat();
@@ -131,7 +131,7 @@ async fn frames_are_small_until_then() {
     assert!(receive(&mut stranger).await.is_some());
     stranger.write_all(&11_u32.to_be_bytes()).await.expect("it reads");
     assert_eq!(receive(&mut stranger).await, None);
-    // Also a large frame that was sent along.
+    // The same for a large frame that was sent together with the login.
     let mut hasty = connect(Duration::from_secs(20)).await;
     send(&mut hasty, b"prove").await;
     send(&mut hasty, &[7; 5000]).await;
@@ -159,7 +159,7 @@ async fn a_peer_that_does_not_read_keeps_no_lock() {
         send(peer, b"prove").await;
         assert!(receive(peer).await.is_some());
     }
-    // The lock is taken while the large answer is awaited, and that is not read.
+    // The lock is taken during the wait for the large answer, which the peer does not read.
     for frame in [&b"large"[..], b"lock"] {
         send(&mut lazy, frame).await;
     }
@@ -175,7 +175,7 @@ async fn the_end_does_not_overtake_the_last_answer() {
     let mut peer = connect(Duration::from_secs(20)).await;
     let begun = Instant::now();
     send(&mut peer, b"last").await;
-    // A close with unread bytes would reset the connection, and the answer would be lost.
+    // Closing with unread bytes would reset the connection and lose the answer.
     peer.write_all(&[7; 20_000]).await.expect("it reads");
     sleep(Duration::from_millis(100)).await;
     assert_eq!(receive(&mut peer).await.as_deref(), Some(&b"last"[..]));

@@ -1,9 +1,9 @@
-//! TLS under a connection: records by rustls, over the connection's own socket and in its only task.
+//! TLS of a connection: records by rustls, over the connection's own socket and in its only task.
 //!
-//! Bytes pass through buffers of the worker thread: a read takes as many records as there is room for at once, and a write
-//! packs answers into whole records and sends several together. A connection keeps what the socket did not take, the part
-//! of a record that has arrived, and decrypted bytes that the reader had no room for: at most 64 KiB, 16 KiB and 32 KiB,
-//! and nothing while it is idle.
+//! Bytes pass through buffers of the worker thread: a read takes as many records as there is room for, and a
+//! write packs answers into whole records and sends several together. A connection keeps bytes that the
+//! socket did not take, an incomplete record, and decrypted bytes without room at the reader: at most 64 KiB,
+//! 16 KiB and 32 KiB, and nothing while idle.
 
 use super::Stream;
 use bytes::BufMut;
@@ -12,16 +12,16 @@ use rustls::unbuffered::{ConnectionState, EncodeError, InsufficientSizeError, Un
 use std::cell::RefCell;
 use std::io;
 
-/// The largest content of a record.
+/// Maximum content of a record.
 const RECORD_CONTENT: usize = 16 * 1024;
-/// More than any version adds to a record.
+/// Upper bound of the bytes that any version adds to a record.
 const RECORD_OVERHEAD: usize = 64;
-/// How many bytes are encrypted before they are sent.
+/// Maximum bytes encrypted before they are sent.
 const WRITE_BYTES: usize = 4 * RECORD_CONTENT;
-/// The least and the most content that a read asks the socket for.
+/// Minimum and maximum content requested from the socket by a read.
 const READ_MIN: usize = RECORD_CONTENT;
 const READ_MAX: usize = 256 * 1024;
-/// Room for a record, or a message of a handshake, that is not whole.
+/// Room for an incomplete record or handshake message.
 const INCOMPLETE_MAX: usize = 80 * 1024;
 
 /// The buffers of a thread.
@@ -39,24 +39,24 @@ thread_local! {
     });
 }
 
-/// At most how long so much content is in records.
+/// Maximum size of records with this much content.
 const fn sealed_len(content: usize) -> usize {
     content + (content / RECORD_CONTENT + 1) * RECORD_OVERHEAD
 }
 
-/// A connection's TLS.
+/// The TLS of a connection.
 pub(crate) struct TlsStream {
     io: Stream,
     connection: UnbufferedServerConnection,
-    /// A record that has not arrived whole.
+    /// An incomplete record.
     incoming: Vec<u8>,
-    /// Decrypted bytes that the reader had no room for, from `plain_read` on.
+    /// Decrypted bytes without room at the reader, from `plain_read` on.
     plain: Vec<u8>,
     plain_read: usize,
     /// Records that the socket did not take, from `sent` on.
     outgoing: Vec<u8>,
     sent: usize,
-    /// How many bytes the socket took. Wraps around.
+    /// Number of bytes taken by the socket. Wraps around.
     progress: u64,
     is_closed: bool,
     fault: Option<rustls::Error>,
@@ -82,7 +82,7 @@ impl TlsStream {
         &self.connection
     }
 
-    /// Whether a read has a result without the socket.
+    /// True if a read has a result without the socket.
     fn has_plain(&self) -> bool {
         self.plain_read < self.plain.len() || self.is_closed || self.fault.is_some()
     }
@@ -99,7 +99,7 @@ impl TlsStream {
         self.io.reset();
     }
 
-    /// How many bytes wait for the socket.
+    /// Number of bytes waiting for the socket.
     pub(crate) fn unsent_bytes(&self) -> usize {
         self.outgoing.len() - self.sent
     }
@@ -108,7 +108,7 @@ impl TlsStream {
         self.progress
     }
 
-    /// Reads into the room that the buffer has. `Ok(0)` is the end of the stream.
+    /// Reads into the buffer's room. `Ok(0)` is the end of the stream.
     pub(crate) fn try_read(&mut self, buffer: &mut impl BufMut) -> io::Result<usize> {
         let room = buffer.chunk_mut().len();
         if self.plain_read == self.plain.len() && !self.is_closed {
@@ -131,8 +131,8 @@ impl TlsStream {
         }
     }
 
-    /// Reads from the socket once for a handshake, and returns how many bytes came; 0 is the end. Content behind the
-    /// handshake is kept.
+    /// Reads from the socket once for a handshake. Returns the number of bytes; 0 is the end. Content after
+    /// the handshake is kept.
     pub(crate) fn receive_handshake(&mut self, begin: &mut Option<u8>) -> io::Result<usize> {
         BUFFERS.with_borrow_mut(|buffers| {
             let start = self.take_incoming(&mut buffers.received)?;
@@ -146,7 +146,7 @@ impl TlsStream {
         })
     }
 
-    /// Advances the handshake with what was received: the expensive part.
+    /// Advances the handshake with the received bytes: the expensive part.
     pub(crate) fn advance_handshake(&mut self) -> io::Result<()> {
         let mut incoming = std::mem::take(&mut self.incoming);
         let used = self.process(&mut incoming, &mut |_, _| 0, None);
@@ -154,7 +154,7 @@ impl TlsStream {
         self.result()
     }
 
-    /// Sends what waits for the socket; fails with `WouldBlock` if it does not take all.
+    /// Sends the waiting bytes; fails with `WouldBlock` if the socket does not take all.
     pub(crate) fn flush(&mut self, unasked: bool) -> io::Result<()> {
         while self.sent < self.outgoing.len() {
             let sent = self.io.try_write(&self.outgoing[self.sent..], unasked)?;
@@ -165,8 +165,8 @@ impl TlsStream {
         Ok(())
     }
 
-    /// Encrypts and sends what `fill` puts into a buffer. Everything before must be flushed. What the socket does not
-    /// take is kept.
+    /// Encrypts and sends the bytes that `fill` puts into a buffer. All earlier bytes must be flushed. Bytes
+    /// that the socket does not take are kept.
     pub(crate) fn write(
         &mut self,
         fill: impl FnOnce(&mut [u8]) -> io::Result<usize>,
@@ -180,7 +180,7 @@ impl TlsStream {
             self.incoming = incoming.split_off(done.map_or(0, |(used, _)| used));
             self.result()?;
             let sealed = done.map_or(0, |(_, sealed)| sealed);
-            // A change of keys goes first.
+            // A change of keys is sent first.
             if !self.outgoing.is_empty() {
                 self.outgoing.extend_from_slice(&buffers.sealed[..sealed]);
                 return self.flush(unasked);
@@ -195,10 +195,10 @@ impl TlsStream {
         })
     }
 
-    /// Says that nothing more will be sent, if the socket takes that.
+    /// Sends close_notify, if the socket takes it.
     pub(crate) fn close(&mut self) {
         let mut incoming = std::mem::take(&mut self.incoming);
-        // Behind a fault nothing is read again: the alert has said that this is the end.
+        // After a fault nothing is read again: the alert has announced the end.
         if self.fault.is_none()
             && let Ok(ConnectionState::WriteTraffic(mut traffic)) =
                 self.connection.process_tls_records(&mut incoming).state
@@ -208,7 +208,7 @@ impl TlsStream {
                 self.outgoing.extend_from_slice(&sealed[..length]);
             }
         }
-        // The connection ends, whether or not the peer learns of it this way.
+        // The connection ends even if the peer does not get this message.
         drop(self.flush(false));
     }
 
@@ -244,7 +244,7 @@ impl TlsStream {
                     _ => {}
                 }
             }
-            // What came before a fault is served first.
+            // Content before a fault is served first.
             if taken == 0 {
                 self.result()?;
             }
@@ -262,8 +262,9 @@ impl TlsStream {
         Ok(incoming.len())
     }
 
-    /// Handles received records: content goes to `put`, which returns how much it took, and the rest to `plain`. Then
-    /// encrypts `content`. Returns how many bytes were used and how many sealed; `None` after a fault.
+    /// Handles received records: content goes to `put`, which returns the number of bytes taken, and the rest
+    /// to `plain`. Then encrypts `content`. Returns the numbers of used and of sealed bytes; `None` after a
+    /// fault.
     fn process(
         &mut self,
         received: &mut [u8],
@@ -289,7 +290,7 @@ impl TlsStream {
                     {
                         let at = self.outgoing.len();
                         self.outgoing.resize(at + required_size, 0);
-                        // The size is the one that was asked for.
+                        // The size is the requested one.
                         let encoded = data.encode(&mut self.outgoing[at..]).unwrap_or(0);
                         self.outgoing.truncate(at + encoded);
                     }
@@ -319,7 +320,8 @@ impl TlsStream {
                 }
             }
             used += discard;
-            // Alerts that say why come out when it is asked again, and then no more: it would read the same bytes once more.
+            // After a fault, one more call produces the alerts with the reason. A further call would read the
+            // same bytes again.
             is_done |= self.fault.is_some() && !self.connection.wants_write();
             if is_done {
                 return self.fault.is_none().then_some((used, sealed));
@@ -339,7 +341,7 @@ impl TlsStream {
     }
 }
 
-/// What is to be encrypted, and where.
+/// The bytes to encrypt, and the room for the result.
 struct Content<'a> {
     plain: &'a [u8],
     sealed: &'a mut [u8],

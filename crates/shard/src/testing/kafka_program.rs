@@ -1,13 +1,13 @@
-//! Programs that let Kafka's classes answer, for tests.
+//! Java programs that run Kafka's classes, for tests.
 
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// The output of a Java program for this input, if Kafka's jars are there.
+/// The output of a Java program for this input, if Kafka's jars are available.
 pub fn run_kafka_program(program: &Path, subject: &str, input: &str) -> Option<String> {
     let Some(classpath) = std::env::var("KAFKA_CLASSPATH").ok().filter(|path| !path.is_empty()) else {
-        // Not by `eprintln!`, which the test harness swallows where a test passes.
+        // Not `eprintln!`: the test harness swallows its output when a test passes.
         let how = "set KAFKA_CLASSPATH=\"$(compat/kafka-jars/fetch)\" to run it";
         let line = writeln!(std::io::stderr(), "SKIPPED: comparison with Kafka's {subject}: {how}");
         line.expect("stderr takes a line");

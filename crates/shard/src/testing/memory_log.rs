@@ -16,15 +16,15 @@ use thalweg_watch as watch;
 pub struct MemoryLog {
     pub batches: Mutex<Vec<Bytes>>,
     pub next_offset: Mutex<i64>,
-    /// Appends count once this is true.
+    /// Appends are acknowledged once this is true.
     pub acknowledges: watch::Sender<bool>,
-    /// Replay waits for this.
+    /// Replays wait until this is true.
     pub loads: watch::Sender<bool>,
-    /// Partitions whose replay fails, and why.
+    /// Partitions whose replay fails, with the error.
     pub unreadable: Mutex<BTreeMap<PartitionIndex, fn() -> ReplayError>>,
-    /// Whether no other replica can mend damage.
+    /// True if no other replica can repair damage.
     pub is_only_replica: AtomicBool,
-    /// How often a partition was replayed.
+    /// Number of replays.
     pub replays: AtomicUsize,
 }
 
@@ -79,7 +79,7 @@ impl CoordinatorLog for MemoryLog {
         let acknowledged_before = Offset(if is_replicated { end } else { 0 });
         let (mut from, has_no_other) = (Offset::ZERO, self.is_only_replica.load(Ordering::Relaxed));
         for bytes in &batches {
-            // Damage leaves the header alone here.
+            // Damage does not affect the header here.
             let next = BatchHeader::parse(bytes).map_or(Offset(end), |header| header.next_offset());
             match each(Part::Piece(Piece { bytes, from, acknowledged_before })) {
                 Err(ReplayError::Damaged { .. }) if has_no_other => each(Part::Lost(from..next))?,

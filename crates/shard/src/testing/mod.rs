@@ -1,4 +1,4 @@
-//! For tests of coordinators.
+//! Support for tests of coordinators.
 
 mod kafka_program;
 mod memory_log;

@@ -1,10 +1,10 @@
-//! What happened to share groups since the start, for metrics.
+//! Counts of share groups since the start, for metrics.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use thalweg_histogram::{Histogram, Snapshot};
 
-/// The types of acknowledgements, as their metrics name them.
+/// Metric names of the acknowledgement types, by type code.
 pub const TYPES: [&str; 5] = ["gap", "accept", "release", "reject", "renew"];
 
 /// Counters of all share groups.
@@ -33,7 +33,7 @@ impl ShareCounters {
         }
     }
 
-    /// Records with each type of acknowledgement.
+    /// Records by type of acknowledgement.
     pub fn acknowledged(&self) -> impl Iterator<Item = (&'static str, u64)> {
         TYPES.into_iter().zip(self.acknowledged.iter().map(|counter| counter.load(Ordering::Relaxed)))
     }
@@ -42,7 +42,7 @@ impl ShareCounters {
         self.expired.fetch_add(records.unsigned_abs(), Ordering::Relaxed);
     }
 
-    /// Records whose lock has ended without an acknowledgement.
+    /// Records whose acquisition lock expired without an acknowledgement.
     pub fn expired(&self) -> u64 {
         self.expired.load(Ordering::Relaxed)
     }
@@ -51,7 +51,7 @@ impl ShareCounters {
         self.loads.record_time(time);
     }
 
-    /// Times that loading a share partition has taken, in microseconds.
+    /// Load times of share partitions, in microseconds.
     pub fn loads(&self) -> Snapshot {
         self.loads.snapshot()
     }

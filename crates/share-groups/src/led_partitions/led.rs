@@ -1,9 +1,10 @@
-//! One share partition whose partition is led here: its state behind one lock, and the writes of what must survive.
+//! A share partition whose partition is led here: its state behind one lock, and the writes of its persistent
+//! state.
 //!
-//! The state is loaded from the share coordinator when a member first reads the partition. Changes are written in their
-//! order, one write at a time; what collects meanwhile goes together with the next. A task runs only while there is
-//! something to write. When another broker leads, or the state has begun again, the share partition ends here, and
-//! everything that waits for it fails or looks again.
+//! The state is loaded from the share coordinator when a member first reads the partition. Changes are
+//! written in order, one write at a time; changes that arrive meanwhile share the next write. A write task
+//! runs only while there are changes. When another broker becomes the leader or the state is reset, the share
+//! partition ends here, and waiting requests fail or retry.
 
 use super::Shares;
 use super::settings::ShareSettings;
@@ -24,18 +25,18 @@ use thalweg_share::{
 use thalweg_wire::ErrorCode;
 use tokio::sync::{Notify, oneshot};
 
-/// The time that asks for the log end, and the log start.
+/// ListOffsets timestamps of the log end and the log start.
 const LATEST: i64 = -1;
 const EARLIEST: i64 = -2;
 
 /// The outcome of an acknowledgement, once it is written.
 pub type Settled = Result<(), SettleError>;
 
-/// What a member's acknowledgements come to.
+/// The pending result of an acknowledgement.
 pub enum Acknowledging {
-    /// They are decided.
+    /// The outcome is decided.
     Now(Settled),
-    /// They are being written.
+    /// The acknowledgements are being written.
     Later(oneshot::Receiver<Settled>),
 }
 
@@ -44,7 +45,7 @@ impl Acknowledging {
     pub async fn settled(self) -> Settled {
         match self {
             Acknowledging::Now(settled) => settled,
-            // Who writes always answers, unless the broker stops.
+            // A write always sends an outcome, unless the broker stops.
             Acknowledging::Later(answer) => {
                 answer.await.unwrap_or(Err(SettleError::Unserved(ErrorCode::NotLeaderOrFollower)))
             }
@@ -53,17 +54,17 @@ impl Acknowledging {
 }
 
 enum Stage {
-    /// The coordinator was asked for the state.
+    /// The coordinator has been asked for the state.
     Loading,
     Active(SharePartition),
-    /// Not served here any more, or not yet.
+    /// Not served here.
     Ended(ErrorCode),
 }
 
-/// Something to write.
+/// A change to write.
 struct Change {
     batches: Vec<StateBatch>,
-    /// Whether the records wait for the write. Ends of locks do not.
+    /// True if the records wait for the write. Expired locks do not.
     is_pending: bool,
     done: Option<oneshot::Sender<Settled>>,
 }
@@ -75,26 +76,26 @@ struct State {
     waiters: Waiters,
 }
 
-/// See the head of this file.
+/// A share partition; see the head of this file.
 pub struct LedShare {
     key: ShareKey,
     leader_epoch: LeaderEpoch,
     state: Mutex<State>,
-    /// When the next lock ends; `i64::MAX` for none.
+    /// End of the next acquisition lock; `i64::MAX` for none.
     next_deadline_ms: AtomicI64,
     written: Notify,
 }
 
-/// The figures of a share partition.
+/// Counts of a share partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShareFigures {
     /// Offsets in flight.
     pub records: i64,
-    /// Runs of them with one state.
+    /// Runs of offsets with one state.
     pub batches: usize,
 }
 
-/// Kafka's code for a failure of the coordinator, as members get it.
+/// The error code that members get for a failure of the share coordinator.
 fn code_for_members(error: PersistError) -> ErrorCode {
     match error {
         PersistError::Unavailable => ErrorCode::CoordinatorNotAvailable,
@@ -104,7 +105,7 @@ fn code_for_members(error: PersistError) -> ErrorCode {
     }
 }
 
-/// What an administrator can do about a failure that lasts.
+/// Remedy for an administrator if the failure lasts.
 fn remedy(error: PersistError) -> Option<&'static str> {
     let is_gone = error == PersistError::Invalid;
     is_gone.then_some(
@@ -125,22 +126,22 @@ impl LedShare {
         }
     }
 
-    /// The group, topic and partition.
+    /// Group, topic and partition.
     pub fn key(&self) -> &ShareKey {
         &self.key
     }
 
-    /// The epoch of the leader that began it.
+    /// Leader epoch of the partition when the share partition was created.
     pub fn leader_epoch(&self) -> LeaderEpoch {
         self.leader_epoch
     }
 
-    /// When the next lock ends.
+    /// End of the next acquisition lock.
     pub(super) fn next_deadline_ms(&self) -> i64 {
         self.next_deadline_ms.load(Ordering::Relaxed)
     }
 
-    /// Its figures.
+    /// Counts of the share partition; zero while it is not loaded.
     pub fn figures(&self) -> ShareFigures {
         match &self.state.lock().stage {
             Stage::Active(partition) => {
@@ -150,17 +151,17 @@ impl LedShare {
         }
     }
 
-    /// Whether nothing is served here any more.
+    /// True if the share partition is no longer served here.
     pub(super) fn is_ended(&self) -> bool {
         matches!(self.state.lock().stage, Stage::Ended(_))
     }
 
-    /// Whether changes are being written.
+    /// True if changes are being written.
     pub(super) fn is_writing(&self) -> bool {
         self.state.lock().is_writing
     }
 
-    /// Adds a fetch that waits. Returns whether new records would be of use to it: there is room for them.
+    /// Adds a waiting fetch. Returns true if the fetch could use new records, because there is room for them.
     pub fn watch(&self, waiter: &Arc<Waiter>, settings: &ShareSettings) -> bool {
         let mut state = self.state.lock();
         state.waiters.add(waiter);
@@ -170,7 +171,8 @@ impl LedShare {
         }
     }
 
-    /// Works on the state, where it is loaded; `Ok(None)` while it is not, and the reason where it is no more.
+    /// Runs `work` on the loaded state. Returns `Ok(None)` while the state is loading, and an error after its
+    /// end.
     pub fn with<T>(&self, work: impl FnOnce(&mut SharePartition) -> T) -> Result<Option<T>, ErrorCode> {
         let mut state = self.state.lock();
         match &mut state.stage {
@@ -184,14 +186,14 @@ impl LedShare {
         }
     }
 
-    /// A member was not sent what it has acquired: others may have it.
+    /// Releases acquired records that were not sent to the member.
     pub fn take_back(&self, member: &str, runs: &[AcquiredRun]) {
         let taken = self.with(|share| {
             for run in runs {
                 share.take_back(member, run.first, run.last);
             }
         });
-        // Where the state has ended, nothing is acquired either.
+        // An ended share partition has no acquired records.
         if taken.is_ok() {
             self.state.lock().waiters.wake_all();
         }
@@ -202,7 +204,7 @@ impl LedShare {
         self.next_deadline_ms.store(deadline_ms, Ordering::Relaxed);
     }
 
-    /// Takes a member's acknowledgements.
+    /// Applies a member's acknowledgements.
     pub fn acknowledge(
         self: &Arc<Self>,
         shares: &Arc<Shares>,
@@ -234,7 +236,7 @@ impl LedShare {
         }
     }
 
-    /// Gives back what a member has: it is gone.
+    /// Releases the records of a member whose session ended.
     pub(super) fn release(self: &Arc<Self>, shares: &Arc<Shares>, member: &str) {
         let limits = shares.settings(&self.key.group).limits;
         let mut state = self.state.lock();
@@ -245,7 +247,7 @@ impl LedShare {
         }
     }
 
-    /// Ends the locks whose time is over.
+    /// Ends expired acquisition locks.
     pub(super) fn expire(self: &Arc<Self>, shares: &Arc<Shares>) {
         let (limits, now_ms) = (shares.settings(&self.key.group).limits, shares.now_ms());
         let mut state = self.state.lock();
@@ -260,7 +262,7 @@ impl LedShare {
         }
     }
 
-    /// Ends it here. What waits looks again.
+    /// Ends the share partition here. Waiting fetches retry.
     pub(super) fn end(&self, error: ErrorCode) {
         let mut state = self.state.lock();
         if !matches!(state.stage, Stage::Ended(_)) {
@@ -270,13 +272,13 @@ impl LedShare {
         state.waiters.wake_all();
     }
 
-    /// Ends it if nothing is being written: who takes its place reads all that was.
+    /// Ends the share partition unless a write is in flight, so that its successor loads the final state.
     pub(super) fn end_if_idle(&self) -> bool {
         let mut state = self.state.lock();
         if state.is_writing {
             return false;
         }
-        // A reason that is known stays: fetches still have to learn it.
+        // Keep an earlier reason, which waiting fetches still have to return.
         if !matches!(state.stage, Stage::Ended(_)) {
             state.stage = Stage::Ended(ErrorCode::NotLeaderOrFollower);
             self.next_deadline_ms.store(i64::MAX, Ordering::Relaxed);
@@ -298,7 +300,7 @@ impl LedShare {
             let outcome = tokio::select! {
                 biased;
                 outcome = shares.persister.write(&self.key, &update) => outcome,
-                // Members that wait get no outcome: whether it is written is not known.
+                // Waiting members get no outcome: the write may or may not have happened.
                 () = shares.stopped() => return,
             };
             self.finish(&shares, changes, outcome);
@@ -307,8 +309,8 @@ impl LedShare {
         shares.forget_ended(&self);
     }
 
-    /// What can be written together. Records whose lock has ended may be settled by another member behind that: its
-    /// change goes with the next write.
+    /// The changes of the next write. A change by expired locks is the last one: another member may
+    /// acknowledge these records afterwards, in a change of the following write.
     fn next_write(&self) -> Option<(StateUpdate, Vec<Change>)> {
         let mut state = self.state.lock();
         let State { stage, queue, is_writing, .. } = &mut *state;
@@ -352,7 +354,7 @@ impl LedShare {
         }
         if let Err(error) = outcome {
             tracing::warn!(key = ?self.key, %error, "Failed to write the state of a share partition");
-            // After any other error the state here may not be the one that is stored.
+            // After any other error the state here may differ from the stored one.
             if error != PersistError::Unavailable {
                 state.stage = Stage::Ended(code_for_members(error));
                 self.next_deadline_ms.store(i64::MAX, Ordering::Relaxed);
@@ -365,7 +367,7 @@ impl LedShare {
         }
     }
 
-    /// Returns when nothing is being written.
+    /// Returns once no write is in flight.
     async fn drained(&self) {
         loop {
             let written = self.written.notified();
@@ -376,7 +378,7 @@ impl LedShare {
         }
     }
 
-    /// Loads the state. `before` is the share partition that this one takes the place of: what it writes comes first.
+    /// Loads the state, after the writes of `before`, the share partition that this one replaces.
     pub(super) async fn load(
         self: Arc<Self>,
         shares: Arc<Shares>,
@@ -394,7 +396,7 @@ impl LedShare {
         };
         shares.counters.count_load(began_at.elapsed());
         let mut state = self.state.lock();
-        // It may have ended meanwhile.
+        // The share partition may have ended meanwhile.
         if matches!(state.stage, Stage::Loading) {
             state.stage = loaded.map_or_else(Stage::Ended, Stage::Active);
         }
@@ -419,7 +421,8 @@ impl LedShare {
             let start =
                 shares.disk.work_in_place(|| initial_offset(partition, reset, epoch, shares.clock_ms()))?;
             state = ShareState { start_offset: start, ..state };
-            // Where the group began must survive the first records: another leader would begin behind them.
+            // Persist the start offset before the first records: otherwise another leader would start after
+            // them.
             let update = StateUpdate {
                 state_epoch: state.state_epoch,
                 leader_epoch: epoch.0,
@@ -437,7 +440,7 @@ impl LedShare {
     }
 }
 
-/// Where a group begins that has no offset.
+/// The start offset of a group without one.
 fn initial_offset(
     partition: &Partition,
     reset: ShareOffsetReset,
@@ -454,7 +457,7 @@ fn initial_offset(
         ShareOffsetReset::Latest => find(LATEST),
         ShareOffsetReset::Earliest => find(EARLIEST),
         ShareOffsetReset::ByDuration(duration) => match find(clock_ms.saturating_sub(ms(duration)).max(0))? {
-            // No record is as young.
+            // No record is that recent.
             -1 => find(LATEST),
             offset => Ok(offset),
         },

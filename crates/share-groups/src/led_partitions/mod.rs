@@ -1,12 +1,13 @@
-//! Share groups (KIP-932) where their partitions are led: who has acquired which records. Kafka: `SharePartitionManager`.
+//! Share groups (KIP-932) on the leaders of their partitions: the records that members have acquired. Kafka:
+//! `SharePartitionManager`.
 //!
 //! ```text
-//! ShareSessions    which partitions a member reads           LedShare        one share partition: records in flight, locks
-//! Shares           all of both; one task ends locks and      Persister       its state at the share coordinator
-//!                  gives back what members have that are gone
+//! ShareSessions    partitions that a member reads      LedShare     one share partition: records, locks
+//! Shares           all of both; one task expires       Persister    state at the share coordinator
+//!                  locks and releases records
 //! ```
-//! A share partition is loaded when a member first reads it, and is dropped when this broker does not lead the partition
-//! any more, when the coordinator says that its state has begun again, or when no member of the group is left here.
+//! A share partition is loaded when a member first reads it. It is unloaded when this broker no longer leads
+//! the partition, when its state is reset at the coordinator, or when the group has no session left here.
 
 mod counters;
 mod led;
@@ -42,18 +43,18 @@ use thalweg_wire::ErrorCode;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// The interval of the search for locks that have ended. Their records are available at most so much later.
+/// Interval of checks for expired locks, and so the maximum delay until their records are available again.
 const TICK: Duration = Duration::from_millis(50);
 
 type OfGroup = HashMap<TopicPartitionId, Arc<LedShare>>;
 
-/// See the head of this file.
+/// All share partitions led here; see the head of this file.
 pub struct Shares {
-    /// What members read.
+    /// Share sessions of members.
     pub sessions: ShareSessions,
-    /// What happened since the start.
+    /// Counts since the start.
     pub counters: ShareCounters,
-    /// Share partitions whose state could not be read.
+    /// Share partitions whose state could not be read, for logging.
     failures: RepeatedFailures<ShareKey>,
     persister: Arc<Persister>,
     disk: Disk,
@@ -61,13 +62,13 @@ pub struct Shares {
     began: Instant,
     settings: RwLock<Arc<SettingsOfGroups>>,
     groups: Mutex<HashMap<Arc<str>, OfGroup>>,
-    /// Held while a session begins, and from the end of one until its member's records are released: a member that begins
-    /// again in between would lose what it acquires.
+    /// Held while a session begins, and from the end of a session until its member's records are released.
+    /// Otherwise a member with a new session in between would lose newly acquired records.
     turnover: Mutex<()>,
     connections: AtomicU64,
-    /// Connections that have ended, whose sessions have not.
+    /// Closed connections whose sessions have yet to end.
     gone: Mutex<Vec<u64>>,
-    /// There is something to do for the task.
+    /// Wakes the task.
     wanted: Notify,
     is_stopped: AtomicBool,
     stopped: Notify,
@@ -79,7 +80,7 @@ impl std::fmt::Debug for Shares {
     }
 }
 
-/// Kept with a connection that has share sessions: they end with it.
+/// Attached to a connection with share sessions, which end when the connection closes.
 struct OfConnection {
     id: u64,
     shares: Arc<Shares>,
@@ -92,7 +93,7 @@ impl Drop for OfConnection {
     }
 }
 
-/// Ends what is being written and loaded together with the task.
+/// Stops loads and writes when the task is dropped.
 struct Running<'a>(&'a Shares);
 
 impl Drop for Running<'_> {
@@ -103,7 +104,7 @@ impl Drop for Running<'_> {
 }
 
 impl Shares {
-    /// Room for `sessions_max` sessions. Nothing is led yet.
+    /// Creates an instance without share partitions, for up to `sessions_max` sessions.
     pub fn new(
         sessions_max: usize,
         settings: SettingsOfGroups,
@@ -130,7 +131,7 @@ impl Shares {
         }
     }
 
-    /// The time that locks are measured by.
+    /// The clock of acquisition locks: milliseconds since the start.
     pub fn now_ms(&self) -> i64 {
         i64::try_from(self.began.elapsed().as_millis()).unwrap_or(i64::MAX)
     }
@@ -144,12 +145,12 @@ impl Shares {
         self.settings.read().of(group)
     }
 
-    /// Other settings from now on.
+    /// Replaces the settings.
     pub fn configure(&self, settings: SettingsOfGroups) {
         *self.settings.write() = Arc::new(settings);
     }
 
-    /// The number of a connection: its sessions end with it.
+    /// The id of a connection, which owns share sessions.
     pub fn connection(self: &Arc<Self>, peer: &Peer) -> u64 {
         let attached = peer.attached.get_or_attach(|| OfConnection {
             id: self.connections.fetch_add(1, Ordering::Relaxed),
@@ -158,7 +159,7 @@ impl Shares {
         attached.map_or(u64::MAX, |of| of.id)
     }
 
-    /// The share partition of a group, where it is led here; it is loaded if it is not there yet.
+    /// The share partition of a group on this leader, created and loaded if missing.
     pub fn led(
         self: &Arc<Self>,
         group: &Arc<str>,
@@ -189,12 +190,12 @@ impl Shares {
         }
         let before = before.filter(|before| before.is_writing());
         tokio::spawn(Arc::clone(&led).load(Arc::clone(self), Arc::clone(partition), before));
-        // The task that ends locks may sleep.
+        // The task sleeps while there are no share partitions.
         self.wanted.notify_one();
         Ok(led)
     }
 
-    /// The share partition of a group, where it is here.
+    /// The share partition of a group, if it is loaded or loading here.
     pub fn find(&self, group: &str, id: TopicPartitionId) -> Option<Arc<LedShare>> {
         self.groups.lock().get(group)?.get(&id).cloned()
     }
@@ -209,7 +210,7 @@ impl Shares {
         groups.get(group).into_iter().flat_map(HashMap::values).cloned().collect()
     }
 
-    /// Drops the share partitions of a partition: it is led elsewhere, or deleted.
+    /// Drops the share partitions of a partition that is deleted or led elsewhere.
     pub fn drop_partition(&self, id: TopicPartitionId) {
         let gone: Vec<_> =
             self.groups.lock().values_mut().filter_map(|of_group| of_group.remove(&id)).collect();
@@ -218,7 +219,8 @@ impl Shares {
         }
     }
 
-    /// Forgets a share partition that has ended, or whose group has no session here, once everything of it is written.
+    /// Removes a share partition that has ended, or whose group has no session here, once all its changes are
+    /// written.
     fn forget_ended(&self, led: &Arc<LedShare>) {
         let key = led.key();
         if !led.is_ended() && self.sessions.has_group(&key.group) {
@@ -236,10 +238,10 @@ impl Shares {
         }
     }
 
-    /// Begins, continues or ends the session of a request. If another session ended to make room, its member's records are
-    /// released.
+    /// Begins, continues or ends the session of a request. If the member of another session lost it for lack
+    /// of room, that member's records are released.
     pub fn begin_session(self: &Arc<Self>, request: SessionRequest) -> Result<SessionBegun, SessionError> {
-        // Others neither begin nor end.
+        // No other session begins or ends meanwhile.
         let _turnover = (request.epoch == INITIAL_EPOCH).then(|| self.turnover.lock());
         let begun = self.sessions.begin(request)?;
         if let Some(key) = &begun.displaced {
@@ -248,7 +250,7 @@ impl Shares {
         Ok(begun)
     }
 
-    /// Ends a session, and gives back what its member has, unless that has begun another.
+    /// Ends a session and releases its member's records, unless the member has begun another session.
     pub fn end_session(self: &Arc<Self>, key: &SessionKey, session: &SessionEnd) {
         let _turnover = self.turnover.lock();
         if self.sessions.end(key, session) {
@@ -256,7 +258,7 @@ impl Shares {
         }
     }
 
-    /// Ends the sessions of a connection, and gives back what their members have.
+    /// Ends the sessions of a connection and releases their members' records.
     fn end_sessions_of(self: &Arc<Self>, connection: u64) {
         let _turnover = self.turnover.lock();
         for key in self.sessions.end_of_connection(connection) {
@@ -264,8 +266,8 @@ impl Shares {
         }
     }
 
-    /// Ends everything: share groups are not served any more. What members have is given back without a word, as when the
-    /// leader of a partition stops. Kafka: `SharePartitionManager.onShareVersionToggle`.
+    /// Ends all sessions and share partitions: share groups are disabled. Acquired records are released
+    /// without notifying members, as on a leader change. Kafka: `SharePartitionManager.onShareVersionToggle`.
     pub fn end_all(&self) {
         self.sessions.end_all();
         for led in self.all() {
@@ -292,7 +294,7 @@ impl Shares {
         }
     }
 
-    /// Ends locks in time, and the sessions of connections that have ended.
+    /// Expires locks in time, and ends the sessions of closed connections.
     pub async fn run(self: Arc<Self>) {
         let _ends_with_it = Running(&self);
         loop {

@@ -1,7 +1,8 @@
-//! A member reads a share partition: finds where, reads the log there, and acquires what it finds.
+//! Reading for a member: finds the next offset of a share partition, reads the log there, and acquires the
+//! records.
 //!
-//! All of it happens under the lock of the share partition, so that two members never look at the same records. The log
-//! is not read but for the headers of the batches that are sent.
+//! All steps happen under the lock of the share partition, so that two members never consider the same
+//! records. Of the log, only the headers of the returned batches are read.
 
 use super::led::LedShare;
 use super::sessions::SessionEnd;
@@ -12,36 +13,36 @@ use thalweg_replica::partition::{FetchError, FetchFrom, FetchRead, Isolation, Pa
 use thalweg_share::{AcquireMode, Acquired, AcquiredRun, SharePartition, Span, Wanted};
 use thalweg_wire::ErrorCode;
 
-/// How often is looked again where what was found is not to be delivered, such as aborted transactions.
+/// Maximum number of reads past records that are not delivered, such as those of aborted transactions.
 const ROUNDS_MAX: usize = 64;
 
-/// What a member wants of one partition.
+/// A member's request for records of one partition.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// The member.
+    /// Member id.
     pub member: &'a str,
-    /// Its session: after its end, there is nothing for the member.
+    /// The member's session. After its end, no records are acquired.
     pub session: &'a SessionEnd,
-    /// Whether `records` is a limit.
+    /// Strict or best-effort use of the record limit.
     pub mode: AcquireMode,
-    /// How many records.
+    /// Maximum number of records.
     pub records: i64,
-    /// How many of them make an in-flight batch.
+    /// Maximum number of records per in-flight batch.
     pub batch_size: i64,
-    /// The most bytes.
+    /// Maximum number of bytes.
     pub max_bytes: usize,
-    /// Whether a larger first batch is returned anyway.
+    /// True if a first batch beyond `max_bytes` is returned anyway.
     pub at_least_one: bool,
 }
 
 /// Acquired records.
 #[derive(Debug)]
 pub struct Batch {
-    /// The batches of the log that have them, and maybe others.
+    /// The log batches of the records, which may contain other records too.
     pub slice: LogSlice,
-    /// The acquired ones.
+    /// The acquired offsets.
     pub runs: Vec<AcquiredRun>,
-    /// How many.
+    /// Number of acquired records.
     pub records: i64,
 }
 
@@ -50,11 +51,11 @@ pub struct Batch {
 pub enum Reading {
     /// The state is not loaded yet.
     Loading,
-    /// Nothing is to be had now.
+    /// No records are available now.
     Nothing,
-    /// Something was found that is not to be delivered, and there may be more behind it.
+    /// The records found are not delivered, and there may be more after them.
     Again,
-    /// Records.
+    /// Acquired records.
     Acquired(Batch),
     /// The log cannot be read, or the share partition is not served here.
     Failed(ErrorCode),
@@ -88,7 +89,7 @@ impl LedShare {
         }
     }
 
-    /// How many bytes a member would find, and whether there are more than its limits allow.
+    /// Number of bytes available to a member, and whether there are more than the limits allow.
     pub fn available_bytes(
         &self,
         partition: &Partition,
@@ -102,7 +103,7 @@ impl LedShare {
         });
         match read {
             Ok(Some(Some(Ok(read)))) => (read.slice.map_or(0, |slice| slice.len), read.behind),
-            // An error is worth an answer, too.
+            // An error ends the wait of a fetch, too.
             Ok(Some(Some(Err(_)))) => (0, true),
             Ok(Some(None) | None) | Err(_) => (0, false),
         }
@@ -120,7 +121,7 @@ fn fetch_from(offset: i64, max_bytes: usize, at_least_one: bool, isolation: Isol
         isolation,
         from_any_replica: false,
         reader_start: Offset::NONE,
-        // It does not count as a Fetch.
+        // Reads by share groups do not count as Fetch requests.
         first_pass: false,
     }
 }
@@ -175,7 +176,7 @@ fn acquire(
     Reading::Acquired(Batch { slice: LogSlice { position: bytes.start, len, ..slice }, runs, records })
 }
 
-/// A batch of the log, and whether its transaction was aborted. Nothing is aborted for those that read everything.
+/// A log batch, and whether its transaction was aborted. `aborted` is empty for READ_UNCOMMITTED.
 fn span_of(batch: &Placed, aborted: &[AbortedTransaction]) -> Span {
     let header = &batch.header;
     let (first, last) = (header.base_offset, header.last_offset());

@@ -1,11 +1,14 @@
-//! Share sessions (KIP-932): a member lists its partitions once, then only changes. Kafka: `ShareSessionCache`.
+//! Share sessions (KIP-932): a member lists its partitions once, then only changes. Kafka:
+//! `ShareSessionCache`.
 //!
-//! A session is named by its group and member. Epoch 0 begins one, in place of an earlier one of the member, and -1 ends
-//! it; in between the epoch counts the requests, so that a lost one is detected. The number of sessions is bounded by
-//! `group.share.max.share.sessions`. A session ends with its connection, too: what the member has acquired is given back.
+//! A session is identified by group and member. Epoch 0 begins a session and replaces the member's earlier
+//! one, and -1 ends it; in between, the epoch counts the requests, so that a lost request is detected. The
+//! number of sessions is limited by `group.share.max.share.sessions`. A session also ends with its
+//! connection, which releases the member's acquired records.
 //!
-//! Departure from Kafka: when there is no room, the oldest session of the principal with most of them ends for one of a
-//! principal with fewer. Its member begins another, as after the end of a connection.
+//! Departure from Kafka: if there is no room, the oldest session of the principal with most sessions ends in
+//! favour of a principal with fewer. The member of the ended session begins another, as after the end of a
+//! connection.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -18,45 +21,45 @@ use thalweg_wire::{ErrorCode, Uuid};
 
 /// The epoch that begins a session.
 pub const INITIAL_EPOCH: i32 = 0;
-/// The epoch that ends one.
+/// The epoch that ends a session.
 pub const FINAL_EPOCH: i32 = -1;
 
 /// A partition of a topic.
 pub type TopicPartitionId = (Uuid, PartitionIndex);
 
-/// The name of a session.
+/// The identity of a session.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SessionKey {
-    /// The group.
+    /// Group id.
     pub group: Arc<str>,
-    /// The member.
+    /// Member id.
     pub member: Arc<str>,
 }
 
 /// A partition in a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionPartition {
-    /// The partition.
+    /// Topic id and partition.
     pub id: TopicPartitionId,
-    /// Whether no answer has named it yet: the next one does, even without records.
+    /// True until an answer has named the partition: the next answer does, even without records.
     pub is_new: bool,
 }
 
 /// Why a request cannot continue its session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionError {
-    /// The member has none.
+    /// The member has no session.
     NotFound,
-    /// The session has another epoch: an answer or a request was lost.
+    /// The session has another epoch, because an answer or a request was lost.
     InvalidEpoch,
-    /// There is no room for another.
+    /// There is no room for another session.
     LimitReached,
-    /// A first request settles records, which the member cannot have.
+    /// The first request of a session acknowledges records, which its member cannot have.
     AcknowledgesFirst,
 }
 
 impl SessionError {
-    /// Kafka's code for it.
+    /// Kafka's error code.
     pub fn code(self) -> ErrorCode {
         match self {
             SessionError::NotFound => ErrorCode::ShareSessionNotFound,
@@ -67,40 +70,41 @@ impl SessionError {
     }
 }
 
-/// What a ShareFetch request says of its session.
+/// The session fields of a ShareFetch request.
 #[derive(Clone, Debug)]
 pub struct SessionRequest {
     pub key: SessionKey,
     pub epoch: i32,
-    /// The number of its connection.
+    /// Id of the connection.
     pub connection: u64,
-    /// The principal of its member.
+    /// The principal of the member.
     pub holder: Holder,
-    /// The partitions that the session gets.
+    /// Partitions added to the session.
     pub added: Vec<TopicPartitionId>,
-    /// The partitions that it loses.
+    /// Partitions removed from the session.
     pub forgotten: Vec<TopicPartitionId>,
-    /// Whether records are settled.
+    /// True if the request acknowledges records.
     pub acknowledges: bool,
-    /// Whether records may be acquired: a request that only renews locks asks for none.
+    /// True if the request may acquire records; false for a request that only renews locks.
     pub acquires: bool,
 }
 
-/// Whether a session has ended, for the fetches that outlast it: another request may end the session while they wait. Its
-/// records are released after that, and only once, so that nothing may be acquired for it any more.
+/// True once a session has ended, for waiting fetches: another request may end the session meanwhile. The
+/// member's records are released once, after the end, so no records may be acquired for the session
+/// afterwards.
 #[derive(Clone, Debug, Default)]
 pub struct SessionEnd(Arc<AtomicBool>);
 
 impl SessionEnd {
-    /// Whether the session has ended. Under the lock of a share partition, `false` means that a release of the member's
-    /// records there is yet to come.
+    /// True if the session has ended. Under the lock of a share partition, `false` means that the release of
+    /// the member's records there has yet to come.
     pub fn is_over(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
 }
 
 impl PartialEq for SessionEnd {
-    /// Whether both are of the same session.
+    /// True if both belong to the same session.
     fn eq(&self, other: &SessionEnd) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -115,9 +119,9 @@ pub struct SessionBegun {
     pub wanted: Vec<SessionPartition>,
     /// The number of fetches that might acquire records after the session's first request.
     pub fetches: usize,
-    /// Whether the session has ended meanwhile.
+    /// Shows whether the session has ended meanwhile.
     pub end: SessionEnd,
-    /// A session that ended to make room. The records of its member are to be released.
+    /// A session that ended to make room; the caller releases its member's records.
     pub displaced: Option<SessionKey>,
 }
 
@@ -134,10 +138,10 @@ struct Session {
     fetches: usize,
     connection: u64,
     holder: Holder,
-    /// Its place among all sessions by age.
+    /// Position of the session among all sessions by age.
     number: u64,
     partitions: Vec<SessionPartition>,
-    /// The place of each partition.
+    /// Position of each partition in `partitions`.
     index: HashMap<TopicPartitionId, usize>,
     end: SessionEnd,
 }
@@ -181,7 +185,7 @@ struct State {
     sessions: HashMap<SessionKey, Session>,
     by_connection: HashMap<u64, Vec<SessionKey>>,
     by_group: HashMap<Arc<str>, usize>,
-    /// How many each holder has.
+    /// Number of sessions of each holder.
     counts: Counts<Holder>,
     next_number: u64,
 }
@@ -212,7 +216,8 @@ impl State {
         self.sessions.insert(key, session);
     }
 
-    /// Ends the oldest session of the holder with most of them for one of a holder with fewer; returns its name.
+    /// Ends the oldest session of the holder with most sessions in favour of a holder with fewer. Returns the
+    /// session's key.
     fn displace(&mut self, new: &Holder) -> Option<SessionKey> {
         let larger = self.counts.larger(new)?;
         let sessions = self.sessions.iter().filter(|(_, session)| session.holder == *larger);
@@ -235,13 +240,13 @@ pub struct ShareSessions {
 }
 
 impl ShareSessions {
-    /// Room for `max` sessions.
+    /// Creates an empty cache for up to `max` sessions.
     pub fn new(max: usize) -> ShareSessions {
         ShareSessions { max, state: Mutex::default() }
     }
 
-    /// Begins, continues or ends the session of a ShareFetch; returns the partitions to read, of which the last request
-    /// has none, and the session of another that ended for it.
+    /// Begins, continues or ends the session of a ShareFetch. Returns the partitions to read, none for the
+    /// last request, and the session that ended to make room.
     pub fn begin(&self, request: SessionRequest) -> Result<SessionBegun, SessionError> {
         let SessionRequest { key, epoch, connection, holder, added, forgotten, acknowledges, acquires } =
             request;
@@ -289,7 +294,7 @@ impl ShareSessions {
         }
     }
 
-    /// Continues the session of a ShareAcknowledge, and returns whether it has ended meanwhile.
+    /// Continues the session of a ShareAcknowledge, and returns the flag of its end.
     pub fn acknowledges(&self, key: &SessionKey, epoch: i32) -> Result<SessionEnd, SessionError> {
         let mut state = self.state.lock();
         let session = match epoch {
@@ -304,7 +309,7 @@ impl ShareSessions {
         Ok(session.end.clone())
     }
 
-    /// An answer has named these partitions: a later one names them again once there are records.
+    /// Records that an answer has named these partitions: a later answer names them only with records.
     pub fn told(&self, key: &SessionKey, ids: &[TopicPartitionId]) {
         if ids.is_empty() {
             return;
@@ -318,13 +323,13 @@ impl ShareSessions {
         }
     }
 
-    /// Ends a session, unless it has ended: the member may have begun another.
+    /// Ends a session. Returns false if it has ended already: the member may have begun another session.
     pub fn end(&self, key: &SessionKey, session: &SessionEnd) -> bool {
         let mut state = self.state.lock();
         state.sessions.get(key).is_some_and(|known| known.end == *session) && state.remove(key)
     }
 
-    /// Ends the sessions of a connection, and returns them.
+    /// Ends the sessions of a connection, and returns their keys.
     pub fn end_of_connection(&self, connection: u64) -> Vec<SessionKey> {
         let mut state = self.state.lock();
         let keys = state.by_connection.get(&connection).cloned().unwrap_or_default();
@@ -339,12 +344,12 @@ impl ShareSessions {
         *self.state.lock() = State::default();
     }
 
-    /// Whether a member of the group has a session here.
+    /// True if a member of the group has a session here.
     pub fn has_group(&self, group: &str) -> bool {
         self.state.lock().by_group.contains_key(group)
     }
 
-    /// How many sessions there are, and how many partitions they have.
+    /// Number of sessions, and total number of their partitions.
     pub fn counts(&self) -> (usize, usize) {
         let state = self.state.lock();
         let partitions = state.sessions.values().map(|session| session.partitions.len());
@@ -419,7 +424,8 @@ mod tests {
         assert_eq!(sessions.counts(), (1, 0));
     }
 
-    /// The partitions take turns by it: by the epoch, every second one would never come first.
+    /// The number of fetches rotates the partitions; with the epoch, every second partition would never come
+    /// first.
     #[test]
     fn fetches_are_counted_without_the_acknowledgements_between_them() {
         let sessions = ShareSessions::new(10);
@@ -435,7 +441,7 @@ mod tests {
         assert_eq!(counts.collect::<Vec<_>>(), [0, 2, 3, 4]);
     }
 
-    /// Kafka's consumers renew locks by a fetch of nothing.
+    /// Kafka's consumers renew locks by a fetch without records.
     #[test]
     fn renewals_between_fetches_are_not_counted() {
         let sessions = ShareSessions::new(10);
@@ -487,7 +493,7 @@ mod tests {
         assert!(at_the_end.is_over());
     }
 
-    /// The last request of a session waits for what it settles.
+    /// The last request of a session waits for its acknowledgements.
     #[test]
     fn last_request_of_a_session_does_not_end_the_next_one_of_its_member() {
         let sessions = ShareSessions::new(2);

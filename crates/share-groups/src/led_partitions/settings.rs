@@ -1,4 +1,4 @@
-//! The settings of share groups that leaders of partitions obey: the broker's, and those of groups that have their own.
+//! Settings of share groups for partition leaders: the broker's defaults, and the overrides of groups.
 
 use thalweg_config::{BrokerConfig, EffectiveGroupConfig, ShareOffsetReset};
 use thalweg_hash::HashMap;
@@ -6,14 +6,14 @@ use thalweg_metadata::{ConfigMap, ConfigResourceKind, Image};
 use thalweg_replica::partition::Isolation;
 use thalweg_share::Limits;
 
-/// What one group follows.
+/// The settings of one group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShareSettings {
-    /// What members may do with a record.
+    /// Limits on delivery attempts, locks and in-flight records.
     pub limits: Limits,
-    /// Which records they get.
+    /// The isolation level of reads.
     pub isolation: Isolation,
-    /// Where the group begins.
+    /// The start offset of a group without one.
     pub reset: ShareOffsetReset,
 }
 
@@ -43,7 +43,7 @@ pub struct SettingsOfGroups {
 }
 
 impl SettingsOfGroups {
-    /// As the broker's configuration has them, and those of the image.
+    /// Settings by the broker's configuration and the groups' overrides in the image.
     pub fn new(config: &BrokerConfig, image: &Image) -> SettingsOfGroups {
         let of = |overrides: &ConfigMap| ShareSettings::from(config.group(overrides).0);
         let groups =
@@ -54,7 +54,7 @@ impl SettingsOfGroups {
         }
     }
 
-    /// Those of one group.
+    /// The settings of one group.
     pub fn of(&self, group: &str) -> ShareSettings {
         self.by_group.get(group).copied().unwrap_or(self.of_broker)
     }

@@ -1,21 +1,21 @@
-//! Why acknowledgements have no effect, or none that is known.
+//! Reasons why acknowledgements have no effect, or an unknown one.
 
 use thalweg_share::AcknowledgeError;
 use thalweg_wire::ErrorCode;
 
-/// Why acknowledgements of one partition were not settled.
+/// Why acknowledgements of one partition failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SettleError {
-    /// Their batches make no sense. The words say why.
+    /// The batches in the request are invalid; the text gives the reason.
     Malformed(&'static str),
-    /// The share partition refuses them.
+    /// The share partition refuses the acknowledgements.
     Refused(AcknowledgeError),
-    /// The partition is not served here, or not to this member, or its state cannot be written.
+    /// The partition is not served here or not to this member, or its state cannot be written.
     Unserved(ErrorCode),
 }
 
 impl SettleError {
-    /// Kafka's code.
+    /// Kafka's error code.
     pub fn code(self) -> ErrorCode {
         match self {
             SettleError::Malformed(_) => ErrorCode::InvalidRequest,

@@ -1,17 +1,18 @@
-//! The settings that the share coordinator obeys (Kafka's `ShareCoordinatorConfig`), in the units in which it counts.
+//! The settings of the share coordinator (Kafka's `ShareCoordinatorConfig`), in the units that it uses.
 
 use std::time::Duration;
 use thalweg_config::{BrokerConfig, ShareCoordinatorSettings};
 use thalweg_record::Compression;
 
-/// How the share coordinator behaves. Each field names the property it holds.
+/// Settings of the share coordinator. Each field names the property it holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShareConfig {
-    /// `share.coordinator.state.topic.num.partitions`: partitions of `__share_group_state` until the topic exists.
+    /// `share.coordinator.state.topic.num.partitions`: partitions of `__share_group_state` until the topic
+    /// exists.
     pub state_topic_partitions: i32,
     /// `share.coordinator.state.topic.compression.codec`.
     pub state_topic_compression: Compression,
-    /// `share.coordinator.write.timeout.ms`: how long an answer waits for the replicas.
+    /// `share.coordinator.write.timeout.ms`: maximum wait of an answer for the replicas.
     pub write_timeout_ms: i64,
     /// `share.coordinator.snapshot.update.records.per.snapshot`.
     pub updates_per_snapshot: usize,

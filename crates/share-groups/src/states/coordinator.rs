@@ -1,5 +1,5 @@
-//! The broker's interface to the share coordinator. It makes no decisions: it passes requests to the shards of their share
-//! partitions, and has what they no longer need deleted.
+//! The broker's interface to the share coordinator. This layer makes no decisions: it passes requests to the
+//! shards of their share partitions, and deletes the records that the shards no longer need.
 
 use super::config::ShareConfig;
 use super::error::StateError;
@@ -20,16 +20,16 @@ use thalweg_wire::Uuid;
 
 /// The coordinator's view of the cluster.
 pub trait Cluster: Send + Sync + 'static {
-    /// How many partitions `__share_group_state` has, if it exists.
+    /// Partition count of `__share_group_state`, if the topic exists.
     fn share_partition_count(&self) -> Option<i32>;
-    /// Whether a topic has a partition.
+    /// True if a topic has this partition.
     fn has_partition(&self, topic: Uuid, partition: PartitionIndex) -> bool;
 }
 
 /// The share coordinator of this broker.
 pub struct ShareCoordinator {
     shards: Shards<Shard>,
-    /// Where each partition was cut last.
+    /// Offset of the last pruning of each partition.
     pruned: Mutex<HashMap<PartitionIndex, i64>>,
 }
 
@@ -39,12 +39,12 @@ impl fmt::Debug for ShareCoordinator {
     }
 }
 
-/// The name by which a share partition is placed, and found by FindCoordinator: `group:topic id:partition`.
+/// The key that places a share partition, also for FindCoordinator: `group:topic id:partition`.
 pub fn coordinator_key(key: &ShareKey) -> String {
     format!("{}:{}:{}", key.group, key.topic, key.partition)
 }
 
-/// Whether a name is one of a share partition.
+/// True if a key has the form of a share partition's.
 pub fn is_coordinator_key(name: &str) -> bool {
     let mut parts = name.rsplitn(3, ':');
     let (partition, topic, group) = (parts.next(), parts.next(), parts.next());
@@ -73,27 +73,27 @@ impl ShareCoordinator {
         partition_for(&coordinator_key(key), partitions)
     }
 
-    /// This broker leads a partition of `__share_group_state`. It is loaded in the background; until then requests get a
-    /// retriable error.
+    /// Handles the election of this broker as leader of a partition of `__share_group_state`. The partition
+    /// is loaded in the background; until then requests get a retriable error.
     pub fn on_elected(&self, partition: PartitionIndex, leader_epoch: i32) {
         self.shards.elected(partition, leader_epoch);
     }
 
-    /// This broker no longer leads the partition, or not in this epoch: waiting requests are redirected. Without an
-    /// epoch, the partition is deleted.
+    /// Handles the loss of leadership of a partition, or of this epoch: waiting requests are redirected.
+    /// Without an epoch, the partition is deleted.
     pub fn on_resigned(&self, partition: PartitionIndex, leader_epoch: Option<i32>) {
         self.pruned.lock().remove(&partition);
         self.shards.resigned(partition, leader_epoch);
     }
 
-    /// Topics are gone: so is the state of their partitions.
+    /// Deletes the state of the partitions of deleted topics.
     pub fn on_topics_deleted(&self, topics: &HashSet<Uuid>) {
         for (_, cell) in self.shards.by_partition() {
             cell.turn(|shard, _| shard.topics_deleted(topics));
         }
     }
 
-    /// Whether a partition is loaded.
+    /// True if a partition is loaded.
     pub fn is_loaded(&self, partition: PartitionIndex) -> bool {
         self.shards.is_loaded(partition)
     }
@@ -103,7 +103,7 @@ impl ShareCoordinator {
         self.shards.load_figures()
     }
 
-    /// Runs due work in time, as long as it is polled.
+    /// Runs due work in time, as long as the future is polled.
     pub async fn run(&self) {
         let interval = self.shards.shared().config.prune_interval;
         let pruning = async {
@@ -112,7 +112,7 @@ impl ShareCoordinator {
                 self.prune().await;
             }
         };
-        // Pruning waits for the shards, whose deadlines come meanwhile.
+        // Timers run separately, because pruning waits for the shards.
         let keeping_time = async {
             loop {
                 self.shards.sleep().await;
@@ -121,12 +121,12 @@ impl ShareCoordinator {
         join::<_, _>(pruning, keeping_time).await;
     }
 
-    /// Lets every shard go: the broker stops.
+    /// Closes every shard when the broker stops.
     pub fn shutdown(&self) {
         self.shards.shutdown();
     }
 
-    /// Has the records deleted that no shard needs.
+    /// Deletes the records that no shard needs.
     pub async fn prune(&self) {
         for (partition, _) in self.shards.by_partition() {
             let asked = self.shards.ask(partition, |shard, ticket, _| shard.find_redundant(ticket));
@@ -136,7 +136,7 @@ impl ShareCoordinator {
             }
             match self.shards.delete_before(partition, offset).await {
                 Ok(()) => drop(self.pruned.lock().insert(partition, offset)),
-                // It is tried again: often the replicas do not have the newest records yet.
+                // A later interval retries: often the replicas do not have the newest records yet.
                 Err(error) => {
                     tracing::debug!(%partition, offset, %error, "Failed to prune __share_group_state")
                 }
@@ -144,10 +144,10 @@ impl ShareCoordinator {
         }
     }
 
-    /// Serves requests for share partitions, and answers in their order.
+    /// Serves requests for share partitions. The answers have the order of the requests.
     pub async fn serve(&self, asks: &[(ShareKey, Ask)]) -> Outcomes {
         let mut answers: Vec<Option<_>> = vec![None; asks.len()];
-        // A share partition that is named again comes after its first request.
+        // A repeated share partition is served after its first request.
         let mut rounds: Vec<BTreeMap<PartitionIndex, Vec<usize>>> = Vec::new();
         let mut seen: HashMap<&ShareKey, usize> = HashMap::default();
         for (place, (key, _)) in asks.iter().enumerate() {

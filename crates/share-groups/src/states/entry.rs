@@ -1,9 +1,9 @@
-//! The state of one share partition, and how records change it (Kafka's maps in `ShareCoordinatorShard`).
+//! The state of one share partition, and its changes by records (Kafka's maps in `ShareCoordinatorShard`).
 
 use super::record::{Snapshot, Update};
 use super::runs::Runs;
 
-/// See the head of this file.
+/// A share partition's state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) snapshot_epoch: i32,
@@ -14,18 +14,18 @@ pub(super) struct Entry {
     pub(super) created_ms: i64,
     pub(super) written_ms: i64,
     pub(super) runs: Runs,
-    /// The highest epochs that a record had: earlier ones are fenced.
+    /// The highest epochs of any record: earlier epochs are fenced.
     pub(super) leader_epoch_max: Option<i32>,
     pub(super) state_epoch_max: Option<i32>,
-    /// Updates since the last snapshot that came because there were enough of them.
+    /// Updates since the last snapshot caused by the number of updates.
     pub(super) updates: usize,
-    /// The offset of the newest snapshot: earlier records of the partition are no longer needed.
+    /// The offset of the newest snapshot: earlier records of the share partition are no longer needed.
     pub(super) snapshot_at: Option<i64>,
 }
 
 impl Entry {
-    /// A snapshot at an offset takes the place of the state. `updates_max` is the number of updates after which one
-    /// comes.
+    /// Replaces the state by a snapshot at this offset. `updates_max` is the number of updates before a
+    /// snapshot.
     pub(super) fn apply_snapshot(&mut self, snapshot: Snapshot, at: i64, updates_max: usize) {
         self.leader_epoch_max = self.leader_epoch_max.max(Some(snapshot.leader_epoch));
         self.state_epoch_max = self.state_epoch_max.max(Some(snapshot.state_epoch));
@@ -43,7 +43,7 @@ impl Entry {
         }
     }
 
-    /// An update changes the state.
+    /// Applies an update.
     pub(super) fn apply_update(&mut self, update: &Update) {
         self.leader_epoch_max = self.leader_epoch_max.max(Some(update.leader_epoch));
         if update.start_offset != -1 {
@@ -57,13 +57,13 @@ impl Entry {
         self.updates += 1;
     }
 
-    /// Records behind the state are lost. They may have reset it, or deleted it and begun it anew, which the epochs of later updates
-    /// need not show: the runs from before would keep records from being delivered.
+    /// Drops the runs after records were lost. The lost records may have reset the state, or deleted and
+    /// created it, which later epochs need not show: old runs would keep records from being delivered.
     pub(super) fn forget_runs(&mut self) {
         self.runs = Runs::default();
     }
 
-    /// The state of an update whose snapshot is missing.
+    /// The state from an update whose snapshot is missing.
     pub(super) fn of_update(update: Update) -> Entry {
         Entry {
             snapshot_epoch: update.snapshot_epoch,
@@ -77,7 +77,7 @@ impl Entry {
         }
     }
 
-    /// Whether the newest snapshot only repeats an earlier one.
+    /// True if the newest snapshot only repeats an earlier one.
     pub(super) fn is_repeated(&self) -> bool {
         self.created_ms != self.written_ms
     }

@@ -1,5 +1,5 @@
-//! Reasons why the share coordinator refuses a request, and why a leader cannot reach the state of its share partition;
-//! and their mapping to Kafka's codes.
+//! Errors of the share coordinator and of leaders that cannot reach a state, and the mapping to Kafka's
+//! codes.
 
 use super::runs::OVERLAPPING_MAX;
 use thalweg_shard::{RequestError, Unavailable, WriteError};
@@ -20,13 +20,13 @@ pub enum StateError {
     /// A newer leader has used the state.
     #[error("A newer leader of the partition has used its state")]
     FencedLeaderEpoch,
-    /// The state has begun again since.
+    /// The state was reset since.
     #[error("The state has a newer epoch")]
     FencedStateEpoch,
-    /// The topic does not exist, or not with this partition.
+    /// The topic or its partition does not exist.
     #[error("The topic has no such partition")]
     UnknownPartition,
-    /// The runs make no sense.
+    /// The runs are invalid.
     #[error("A state batch ends before it begins, or more than {OVERLAPPING_MAX} state batches overlap")]
     InvalidRuns,
     /// The shard did not get the request, or could not be written.
@@ -35,7 +35,7 @@ pub enum StateError {
 }
 
 impl StateError {
-    /// Kafka's code for it.
+    /// Kafka's error code.
     pub fn code(self) -> ErrorCode {
         match self {
             StateError::NegativePartition
@@ -65,20 +65,20 @@ impl From<Unavailable> for StateError {
 /// Why a persisted state could not be read or changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PersistError {
-    /// No coordinator answered in time: there is none, it is loading, or it is out of reach. Whether a change has happened
-    /// is not known.
+    /// No coordinator answered in time: none is elected, or it is loading or unreachable. A change may or may
+    /// not have happened.
     #[error("The share coordinator did not answer in time")]
     Unavailable,
     /// A newer leader of the partition has used the state.
     #[error("A newer leader of the partition has used its state")]
     FencedLeaderEpoch,
-    /// The state has begun again since it was read.
+    /// The state was reset since it was read.
     #[error("The state has a newer epoch")]
     FencedStateEpoch,
-    /// The coordinator does not know the partition: its topic is gone.
+    /// The coordinator does not know the partition, because its topic is deleted.
     #[error("The share coordinator does not know the partition")]
     UnknownPartition,
-    /// The state was never initialized, or is deleted; or the request makes no sense.
+    /// The state was never initialized or is deleted, or the request is invalid.
     #[error("The state is not initialized")]
     Invalid,
     /// The coordinator refuses for another reason.
@@ -103,7 +103,7 @@ impl PersistError {
         }
     }
 
-    /// Kafka's code for it.
+    /// Kafka's error code.
     pub fn code(self) -> ErrorCode {
         match self {
             PersistError::Unavailable => ErrorCode::CoordinatorNotAvailable,
@@ -115,7 +115,7 @@ impl PersistError {
         }
     }
 
-    /// Whether another attempt may succeed. As in Kafka, a partition that is unknown may only be new.
+    /// True if another attempt may succeed. As in Kafka, an unknown partition may merely be new.
     pub(super) fn is_worth_retrying(self) -> bool {
         matches!(self, PersistError::Unavailable | PersistError::UnknownPartition)
     }

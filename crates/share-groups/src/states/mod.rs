@@ -1,17 +1,17 @@
-//! The share coordinator: the state of share partitions, which the leaders of their partitions read and write.
+//! The share coordinator: the state of share partitions, which the partitions' leaders read and write.
 //!
-//! Behaves as Kafka's `org.apache.kafka.coordinator.share` (KIP-932).
+//! Compatible with Kafka's `org.apache.kafka.coordinator.share` (KIP-932).
 //!
 //! ```text
-//! Persister            brings a leader's or a group's request to the coordinator of its share partition, here or elsewhere
+//! Persister            sends the requests of leaders and groups to the share partition's coordinator
 //! ShareCoordinator     requests; the driver below it is `thalweg_shard`
-//!   Shard              all share partitions of one partition of `__share_group_state`: pure, no clock, no I/O
-//!     Entry            one of them: epochs, start offset, and the runs of records behind it
+//!   Shard              all share partitions of one partition of `__share_group_state`; no clock, no I/O
+//!     Entry            one share partition: epochs, start offset, and the runs of records after it
 //! ```
 //!
-//! A share partition belongs to the partition of `__share_group_state` that `group:topic id:partition` hashes to. Its
-//! state is fenced twice: by the epoch of its partition's leader, which the first read of a new leader raises, and by its
-//! own epoch, which rises when the offset of the group is set from outside.
+//! A share partition belongs to the partition of `__share_group_state` to which `group:topic id:partition`
+//! hashes. The state is fenced twice: by the leader epoch of its partition, raised by the first read of a new
+//! leader, and by the state epoch, raised when the offset of the group is set by an administrator.
 
 mod config;
 mod coordinator;

@@ -1,9 +1,10 @@
-//! Brings requests for share partitions to their coordinator, on this broker or another (Kafka's `DefaultStatePersister`
-//! and `PersisterStateManager`).
+//! Sends requests for share partitions to their coordinator, on this broker or another (Kafka's
+//! `DefaultStatePersister` and `PersisterStateManager`).
 //!
-//! Owns: finding the coordinator, which is the leader of a partition of `__share_group_state`, and attempts until it
-//! answers. Requests of a kind for one broker go one after the other, with all that have collected meanwhile. The topic is
-//! not created here: who wants it is reported by [`Persister::state_topic_wanted`].
+//! Owns: finding the coordinator, which leads a partition of `__share_group_state`, and retries until it
+//! answers. Requests of one API for one broker are sent one after the other, each with all questions
+//! collected meanwhile. The state topic is not created here: [`Persister::state_topic_wanted`] reports the
+//! need.
 
 mod rpc;
 
@@ -20,21 +21,21 @@ use thalweg_metadata::{BrokerId, ImageCell};
 use thalweg_share::{ShareKey, ShareState, StateSummary, StateUpdate};
 use tokio::sync::Notify;
 
-/// Attempts of a request. With the pauses between them, a broker that has failed is replaced meanwhile.
+/// Attempts per request. With the pauses, they outlast the replacement of a failed broker.
 const ATTEMPTS: u32 = 10;
-/// The first pause; each is twice as long as the one before.
+/// The first pause; every further pause is twice as long.
 const PAUSE: Duration = Duration::from_millis(50);
-/// The longest pause.
+/// Maximum pause.
 const PAUSE_MAX: Duration = Duration::from_secs(4);
 
 type Outcome = Result<Done, PersistError>;
 
-/// See the head of this file.
+/// Access to the states of share partitions; see the head of this file.
 pub struct Persister {
     node_id: BrokerId,
     image: Arc<ImageCell>,
     coordinator: Arc<ShareCoordinator>,
-    /// The questions for coordinators elsewhere.
+    /// Questions for remote coordinators.
     outbox: Outbox<Question>,
     topic_wanted: Notify,
 }
@@ -46,7 +47,7 @@ impl fmt::Debug for Persister {
 }
 
 impl Persister {
-    /// Asks `coordinator` where this node coordinates, and its peers elsewhere.
+    /// Asks `coordinator` for share partitions of this node, and peers for the rest.
     pub fn new(
         node_id: BrokerId,
         image: Arc<ImageCell>,
@@ -56,7 +57,7 @@ impl Persister {
         Persister { node_id, image, coordinator, outbox: Outbox::new(peers), topic_wanted: Notify::new() }
     }
 
-    /// Begins the state of a share partition, at an offset or, with -1, where its leader will decide.
+    /// Initializes the state of a share partition at an offset; with -1, the leader will choose the offset.
     pub async fn initialize(
         &self,
         key: &ShareKey,
@@ -66,11 +67,11 @@ impl Persister {
         self.change(key, Ask::Initialize { state_epoch, start_offset }).await
     }
 
-    /// Reads the state, for the leader of this epoch: earlier leaders are refused from now on.
+    /// Reads the state for the leader of this epoch, which fences earlier leaders.
     pub async fn read(&self, key: &ShareKey, leader_epoch: i32) -> Result<ShareState, PersistError> {
         match self.ask(key, Ask::Read { leader_epoch }).await? {
             Done::State { state_epoch, start_offset, runs } => {
-                // A state that is never persisted.
+                // Such a state is never persisted.
                 let batches = runs.into_iter().map(|run| run.batch().ok_or(PersistError::Invalid));
                 let batches = batches.collect::<Result<_, _>>()?;
                 Ok(ShareState { state_epoch, start_offset, batches })
@@ -79,17 +80,17 @@ impl Persister {
         }
     }
 
-    /// Changes the state. After [`PersistError::Unavailable`] it is not known whether it has changed.
+    /// Changes the state. After [`PersistError::Unavailable`] the change may or may not have happened.
     pub async fn write(&self, key: &ShareKey, update: &StateUpdate) -> Result<(), PersistError> {
         self.change(key, Ask::Write(Write::from(update))).await
     }
 
-    /// Forgets the state.
+    /// Deletes the state.
     pub async fn delete(&self, key: &ShareKey) -> Result<(), PersistError> {
         self.change(key, Ask::Delete).await
     }
 
-    /// Reads the state without its runs. Fences no one.
+    /// Reads the state without its runs. Fences no leader.
     pub async fn read_summary(
         &self,
         key: &ShareKey,
@@ -101,7 +102,7 @@ impl Persister {
         }
     }
 
-    /// Returns when a request waits for `__share_group_state`, which does not exist.
+    /// Returns when a request needs `__share_group_state`, which does not exist.
     pub async fn state_topic_wanted(&self) {
         self.topic_wanted.notified().await;
     }
@@ -110,7 +111,7 @@ impl Persister {
         self.ask(key, ask).await.map(|_| ())
     }
 
-    /// Asks until there is an answer, or no use in another attempt.
+    /// Asks until there is an answer or a further attempt is pointless.
     async fn ask(&self, key: &ShareKey, ask: Ask) -> Outcome {
         let request = (key.clone(), ask);
         let mut pause = PAUSE;

@@ -4,8 +4,9 @@
 //! key    type i16 | the key message, version 0
 //! value  version i16 = 0 | the value message        a tombstone has none
 //! ```
-//! Type 0 is a snapshot: the whole state of a share partition. Type 1 is an update: the runs that have changed since the
-//! snapshot of the same epoch. Only snapshots have tombstones. Other types and versions are skipped, as Kafka does.
+//! Type 0 is a snapshot: the whole state of a share partition. Type 1 is an update: the runs that have
+//! changed since the snapshot of the same epoch. Only snapshots have tombstones. Other types and versions are
+//! skipped, as Kafka does.
 
 use super::runs::{Run, Runs};
 use bytes::{BufMut, Bytes, BytesMut};
@@ -24,15 +25,15 @@ const VERSION: i16 = 0;
 /// The whole state of a share partition. Kafka: `ShareGroupOffset`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Snapshot {
-    /// Counts snapshots.
+    /// The number of the snapshot.
     pub(super) snapshot_epoch: i32,
     pub(super) state_epoch: i32,
     pub(super) leader_epoch: i32,
     pub(super) start_offset: i64,
     pub(super) delivery_complete_count: i32,
-    /// When the state was last changed by a snapshot.
+    /// Time of the last change of the state by a snapshot.
     pub(super) created_ms: i64,
-    /// When the snapshot was written, which may only repeat an earlier one.
+    /// Time at which the snapshot was written. The snapshot may only repeat an earlier one.
     pub(super) written_ms: i64,
     pub(super) runs: Runs,
 }
@@ -40,10 +41,10 @@ pub(super) struct Snapshot {
 /// A change of a share partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Update {
-    /// The epoch of the snapshot that it changes.
+    /// The epoch of the snapshot that the update changes.
     pub(super) snapshot_epoch: i32,
     pub(super) leader_epoch: i32,
-    /// -1 to leave it as it is.
+    /// -1 for no change.
     pub(super) start_offset: i64,
     pub(super) delivery_complete_count: i32,
     pub(super) runs: Runs,
@@ -52,7 +53,7 @@ pub(super) struct Update {
 /// A record of a share partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ShareRecord {
-    /// Without a snapshot it is a tombstone.
+    /// A snapshot, or a tombstone for `None`.
     Snapshot(ShareKey, Option<Snapshot>),
     Update(ShareKey, Update),
 }
@@ -65,7 +66,7 @@ impl ShareRecord {
         }
     }
 
-    /// The key and the value as bytes. Fails when the group's id is too long for the format.
+    /// Key and value as bytes. Fails if the group id is too long for the format.
     pub(super) fn encode(&self) -> Result<(Bytes, Option<Bytes>), EncodeError> {
         let ShareKey { group, topic: topic_id, partition } = self.key();
         let (group_id, topic_id, partition) = (group.to_string(), *topic_id, partition.0);
@@ -82,7 +83,7 @@ impl ShareRecord {
         }
     }
 
-    /// Reads a record; nothing, when its type or version is not known.
+    /// Decodes a record; `None` for an unknown type or version.
     pub(super) fn decode(
         key: Option<&[u8]>,
         value: Option<&[u8]>,

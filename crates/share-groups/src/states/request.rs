@@ -1,4 +1,4 @@
-//! What the share coordinator is asked about one share partition, and its answers, independent of the APIs' versions.
+//! Requests to the share coordinator for one share partition, and its answers, independent of API versions.
 
 use super::error::StateError;
 use super::runs::Run;
@@ -8,25 +8,25 @@ use thalweg_share::{StateSummary, StateUpdate};
 /// A request for one share partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ask {
-    /// The state begins again at an offset; -1 if it is not known yet.
+    /// Resets the state to an offset; -1 if the offset is not known yet.
     Initialize {
-        /// Not below the current one.
+        /// Not below the current state epoch.
         state_epoch: i32,
-        /// The offset.
+        /// Start offset, or -1.
         start_offset: i64,
     },
-    /// The state, for a new leader of the partition; others are fenced from then on.
+    /// Reads the state for a new leader of the partition, and fences earlier leaders.
     Read {
-        /// The leader's epoch, or -1.
+        /// Leader epoch, or -1.
         leader_epoch: i32,
     },
-    /// A change.
+    /// Changes the state.
     Write(Write),
-    /// The state is forgotten.
+    /// Deletes the state.
     Delete,
-    /// The state without its runs.
+    /// Reads the state without its runs.
     Summarize {
-        /// The leader's epoch. It does not matter.
+        /// Leader epoch; ignored.
         leader_epoch: i32,
     },
 }
@@ -34,15 +34,15 @@ pub enum Ask {
 /// A change of a state; see [`StateUpdate`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Write {
-    /// The epoch of the state, or -1.
+    /// State epoch, or -1.
     pub state_epoch: i32,
-    /// The epoch of the leader, or -1.
+    /// Leader epoch, or -1.
     pub leader_epoch: i32,
     /// The first offset in flight, or -1.
     pub start_offset: i64,
-    /// Completed deliveries from there on, or -1.
+    /// Completed deliveries from `start_offset` on, or -1.
     pub delivery_complete_count: i32,
-    /// The runs that have changed.
+    /// The changed runs.
     pub runs: Vec<Run>,
 }
 
@@ -58,18 +58,18 @@ impl From<&StateUpdate> for Write {
     }
 }
 
-/// A request that is done.
+/// The result of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Done {
     /// The state has changed.
     Changed,
     /// The state.
     State {
-        /// Its epoch.
+        /// State epoch.
         state_epoch: i32,
         /// The first offset in flight, or -1.
         start_offset: i64,
-        /// The runs.
+        /// Runs of records with one state each.
         runs: Vec<Run>,
     },
     /// The state without its runs.
@@ -82,16 +82,16 @@ pub type Outcomes = Vec<Result<Done, StateError>>;
 /// A shard's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// To a request for share partitions.
+    /// The answer to a request for share partitions.
     Outcomes(Outcomes),
-    /// The offset before which no record is needed, if there are such records.
+    /// The offset before which no record is needed; `None` if there are no such records.
     RedundantBefore(Option<i64>),
 }
 
 impl Failing for Answer {
     fn failed(self, error: WriteError) -> Answer {
         match self {
-            // A refusal rests on the state as well.
+            // Refusals depend on the state as well, so they fail too.
             Answer::Outcomes(outcomes) => Answer::Outcomes(vec![Err(error.into()); outcomes.len()]),
             Answer::RedundantBefore(_) => Answer::RedundantBefore(None),
         }

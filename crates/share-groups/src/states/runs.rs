@@ -1,27 +1,27 @@
-//! The runs of records that a share partition's state consists of, and how new ones combine with them (Kafka's
+//! The runs of records in a share partition's state, and their combination with new runs (Kafka's
 //! `PersisterStateBatch` and `PersisterStateBatchCombiner`).
 //!
-//! Of two states of an offset, the one with the higher delivery count counts, then the higher state. The runs that result
-//! are cut as Kafka cuts them, because a snapshot shows it: neighbours with one state may stay apart until the next
+//! Of two states of an offset, the higher delivery count wins, then the higher state. The resulting runs are
+//! cut as in Kafka, because snapshots show the cuts: neighbours with one state may stay apart until the next
 //! combination.
 
 use std::collections::BTreeSet;
 use thalweg_share::{DeliveryState, StateBatch};
 
-/// How many runs of one write may overlap: each may have to be compared with each.
+/// Maximum number of runs in a write with overlaps: each run may have to be compared with each other run.
 pub(super) const OVERLAPPING_MAX: usize = 1_000;
 
-/// A run of records with one state, both ends included. Its state is kept as it was sent, even if it is none of
-/// [`DeliveryState`].
+/// A run of records with one state, both ends included. The state code is kept as received, even if it is
+/// unknown to [`DeliveryState`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Run {
     /// The offset of the first record.
     pub first_offset: i64,
     /// The offset of the last record, not before the first.
     pub last_offset: i64,
-    /// How often they were delivered.
+    /// Delivery count of the records.
     pub delivery_count: i16,
-    /// The state's code.
+    /// The code of the state.
     pub delivery_state: i8,
 }
 
@@ -37,7 +37,7 @@ impl From<&StateBatch> for Run {
 }
 
 impl Run {
-    /// The run as leaders of partitions know it; none, if its state is none that is persisted.
+    /// The run as a batch for partition leaders; `None` if its state is never persisted.
     pub(super) fn batch(self) -> Option<StateBatch> {
         Some(StateBatch {
             first_offset: self.first_offset,
@@ -47,12 +47,12 @@ impl Run {
         })
     }
 
-    /// Whether it has a record.
+    /// True if the run has a record.
     pub(super) fn is_filled(&self) -> bool {
         self.first_offset <= self.last_offset
     }
 
-    /// What counts where runs overlap: the higher.
+    /// The rank of overlapping runs; the higher rank wins.
     fn rank(self) -> (i16, i8) {
         (self.delivery_count, self.delivery_state)
     }
@@ -61,13 +61,13 @@ impl Run {
         Run { first_offset, last_offset, ..self }
     }
 
-    /// Whether the run and a later one have to be made into others: they overlap, or are one run in two pieces.
+    /// True if this run and a later one have to be combined: they overlap, or are adjacent with equal ranks.
     fn combines_with(self, next: Run) -> bool {
         next.first_offset <= self.last_offset
             || (self.last_offset.checked_add(1) == Some(next.first_offset) && self.rank() == next.rank())
     }
 
-    /// The part that is not before `start_offset`.
+    /// The part of the run from `start_offset` on.
     fn cut_before(self, start_offset: i64) -> Option<Run> {
         (self.last_offset >= start_offset)
             .then(|| self.between(self.first_offset.max(start_offset), self.last_offset))
@@ -78,31 +78,31 @@ impl Run {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Runs {
     list: Vec<Run>,
-    /// Whether the runs are in order and none combines with the next.
+    /// True if the runs are in order and none combines with the next.
     are_apart: bool,
 }
 
 impl Runs {
-    /// These runs. Those without records are left out.
+    /// These runs, without empty ones.
     pub(super) fn of(mut list: Vec<Run>) -> Runs {
         list.retain(Run::is_filled);
         let are_apart = are_apart(&list);
         Runs { list, are_apart }
     }
 
-    /// New runs combined among themselves, from `start_offset` on, unless that is -1.
+    /// New runs combined with one another, from `start_offset` on; -1 for no limit.
     pub(super) fn combined(new: &[Run], start_offset: i64) -> Runs {
         let mut runs = Runs { list: Vec::new(), are_apart: true };
         runs.combine(new, start_offset);
         runs
     }
 
-    /// In order, unless a snapshot had them otherwise.
+    /// The runs in order, unless a snapshot had another order.
     pub(super) fn as_slice(&self) -> &[Run] {
         &self.list
     }
 
-    /// Adds runs, and drops what is before `start_offset`, unless that is -1.
+    /// Adds runs, and drops offsets before `start_offset`; -1 for no limit.
     pub(super) fn combine(&mut self, new: &[Run], start_offset: i64) {
         let start_offset = if start_offset == -1 { i64::MIN } else { start_offset };
         let new: Vec<Run> =
@@ -117,7 +117,7 @@ impl Runs {
         let low = new.iter().map(|run| run.first_offset).min();
         let high = new.iter().map(|run| run.last_offset).max();
         let Some((low, high)) = low.zip(high) else { return };
-        // Others neither overlap with the new ones nor touch them.
+        // All other runs neither overlap with the new ones nor touch them.
         let from = self.list.partition_point(|run| run.last_offset.saturating_add(1) < low);
         let to = self.list.partition_point(|run| run.first_offset <= high.saturating_add(1));
         let touched = self.list[from..to].iter().copied().chain(new).collect();
@@ -127,7 +127,7 @@ impl Runs {
         self.are_apart = are_apart(&self.list[from.saturating_sub(1)..(end + 1).min(self.list.len())]);
     }
 
-    /// For runs in order.
+    /// Drops offsets before `start_offset` from ordered runs.
     fn drop_before(&mut self, start_offset: i64) {
         let gone = self.list.partition_point(|run| run.last_offset < start_offset);
         self.list.drain(..gone);
@@ -141,7 +141,7 @@ fn are_apart(runs: &[Run]) -> bool {
     runs.windows(2).all(|pair| pair[0].first_offset < pair[1].first_offset && !pair[0].combines_with(pair[1]))
 }
 
-/// Whether so many of the runs overlap that they would take long.
+/// True if so many of the runs overlap that combining them would take long.
 pub(super) fn overlap_too_much(runs: &[Run]) -> bool {
     if runs.len() <= OVERLAPPING_MAX {
         return false;
@@ -151,7 +151,7 @@ pub(super) fn overlap_too_much(runs: &[Run]) -> bool {
     sorted.windows(2).any(|pair| pair[1].first_offset <= pair[0].last_offset)
 }
 
-/// The first two that combine are replaced by what becomes of them, as long as there are such.
+/// Replaces the first two runs that combine by their combination, until no two runs combine.
 fn combine_all(runs: Vec<Run>) -> Vec<Run> {
     if runs.len() < 2 {
         return runs;
@@ -170,7 +170,8 @@ fn combine_all(runs: Vec<Run>) -> Vec<Run> {
     done
 }
 
-/// `next` does not begin before `run`, and ends later if it begins with it and counts less.
+/// Combines two runs. `next` does not start before `run`; with an equal start and a lower rank, it ends
+/// later.
 fn combine_two(run: Run, next: Run, sorted: &mut BTreeSet<Run>) {
     if run.rank() == next.rank() {
         sorted.insert(run.between(run.first_offset, run.last_offset.max(next.last_offset)));

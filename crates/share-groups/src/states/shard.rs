@@ -1,10 +1,11 @@
-//! All share partitions of one partition of `__share_group_state`: a state machine without clock, I/O or waiting
-//! (Kafka's `ShareCoordinatorShard`).
+//! All share partitions of one partition of `__share_group_state`: a state machine without clock, I/O or
+//! waiting (Kafka's `ShareCoordinatorShard`).
 //!
-//! It is driven in turns (`thalweg_shard::Shard`). A decision becomes a record, which changes the state when it is in the
-//! log; the answer waits for its acknowledgement, and an answer without a record rests on all earlier ones. After a
-//! number of updates of a share partition a snapshot takes the place of the next; what is before the oldest snapshot of
-//! all is no longer needed ([`Shard::redundant_before`]).
+//! The shard is driven in turns (`thalweg_shard::Shard`). A decision becomes a record, which changes the
+//! state once it is in the log. The answer waits for the record's acknowledgement; an answer without a record
+//! depends on all earlier records. After a number of updates of a share partition, a snapshot replaces the
+//! next update. Records before the oldest of all newest snapshots are no longer needed
+//! ([`Shard::redundant_before`]).
 
 mod decide;
 mod upkeep;
@@ -26,10 +27,10 @@ use thalweg_shard::{
 };
 use thalweg_share::ShareKey;
 
-/// Bytes of records after which another batch begins. A larger record has a batch for itself.
+/// Size of records at which a new batch starts. A larger record gets its own batch.
 const WRITE_BYTES: usize = 64 << 10;
 
-/// What the shards of a broker share.
+/// Context shared by all shards of a broker.
 pub(crate) struct ShardContext {
     pub(super) config: ShareConfig,
     pub(super) cluster: Arc<dyn Cluster>,
@@ -41,21 +42,21 @@ impl fmt::Debug for ShardContext {
     }
 }
 
-/// Records to be appended as one batch.
+/// Records to append as one batch.
 #[derive(Debug, Default)]
 pub(crate) struct Write {
     records: Vec<ShareRecord>,
-    /// The same as bytes.
+    /// The records as bytes.
     encoded: Vec<(Bytes, Option<Bytes>)>,
     bytes: usize,
-    /// The request that waits for it, and the places of its answers.
+    /// The waiting request, and the positions of its answers.
     request: Option<Asked>,
 }
 
-/// A request that is to be answered, and the places in it that a write is for.
+/// A waiting request, and the positions that a write answers.
 type Asked = (Ticket, Vec<usize>);
 
-/// A write that waits for its acknowledgement.
+/// A write without an acknowledgement yet.
 #[derive(Debug)]
 struct Pending {
     last_offset: i64,
@@ -63,27 +64,27 @@ struct Pending {
     request: Option<Asked>,
 }
 
-/// A request whose writes wait.
+/// A request whose writes are pending.
 #[derive(Debug)]
 struct Waiting {
     outcomes: Outcomes,
-    /// Writes that are not acknowledged.
+    /// Number of unacknowledged writes.
     writes: usize,
-    /// Whether all outcomes are those of writes. Others rest on the state.
+    /// True if every outcome comes from a write. All other outcomes depend on the state.
     is_written: bool,
 }
 
-/// See the head of this module.
+/// A shard; see the head of this module.
 #[derive(Debug)]
 pub(crate) struct Shard {
     context: Arc<ShardContext>,
     entries: HashMap<ShareKey, Entry>,
     /// The offset of the last tombstone.
     deleted_at: i64,
-    /// Whether the log lacked records when it was loaded.
+    /// True if the log lacked records during loading.
     has_lost_records: bool,
     writes: VecDeque<Write>,
-    /// Writes that are not acknowledged, with the requests that wait for them.
+    /// Unacknowledged writes, with their waiting requests.
     pending: VecDeque<Pending>,
     waiting: HashMap<Ticket, Waiting>,
     answers: Answers<Answer>,
@@ -93,7 +94,7 @@ pub(crate) struct Shard {
 impl thalweg_shard::Shard for Shard {
     const KEEPS: &'static str = "share partitions";
     const TOPIC: &'static str = SHARE_STATE;
-    // The rest of the log says too little of the deliveries: those records are delivered again.
+    // The rest of the log has fewer deliveries: the missing ones are repeated.
     const LOSS: Option<&'static str> = Some(
         "acknowledged records of share partitions may be delivered again; share partitions whose state is gone are not delivered \
          until their offsets are reset",
@@ -253,7 +254,7 @@ impl thalweg_shard::Shard for Shard {
 }
 
 impl Shard {
-    /// The state follows a record at an offset.
+    /// Applies a record at an offset to the state.
     fn apply(&mut self, record: ShareRecord, at: i64) {
         let updates_max = self.context.config.updates_per_snapshot;
         match record {
@@ -276,8 +277,8 @@ impl Shard {
         }
     }
 
-    /// A write is acknowledged up to an offset, or is not: the request's outcomes at these places are known, and it is answered
-    /// once it has no other.
+    /// Settles the outcomes at these positions of a request after a write was acknowledged up to an offset,
+    /// or failed. The request is answered after its last write.
     fn settle(&mut self, request: Option<Asked>, result: Result<i64, WriteError>) {
         let Some((ticket, places)) = request else { return };
         let Some(waiting) = self.waiting.get_mut(&ticket) else { return };
@@ -299,7 +300,7 @@ impl Shard {
         }
     }
 
-    /// Decides about share partitions, each of which is named once.
+    /// Serves requests for share partitions, each of which occurs once.
     pub(super) fn serve(&mut self, asks: &[&(ShareKey, Ask)], ticket: Ticket, now: Moment) {
         let mut outcomes = Outcomes::with_capacity(asks.len());
         let mut writes: Vec<Write> = Vec::new();
@@ -328,7 +329,7 @@ impl Shard {
         self.entries.get(key)
     }
 
-    /// Whether the topic has the partition.
+    /// True if the topic has the partition.
     fn exists(&self, key: &ShareKey) -> bool {
         self.context.cluster.has_partition(key.topic, key.partition)
     }
@@ -355,5 +356,5 @@ fn add(
     Ok(())
 }
 
-/// What a decision makes of a request, and the record that it needs.
+/// The result of a request, and the record that it needs.
 type Decision = (Done, Option<ShareRecord>);

@@ -1,5 +1,5 @@
-//! The ends of partitions, for the lag of share groups: from the replica here if it leads, else from the leader by
-//! ListOffsets (Kafka's `NetworkPartitionMetadataClient`).
+//! End offsets of partitions, for the lag of share groups: from the local replica if it leads, otherwise from
+//! the leader by ListOffsets (Kafka's `NetworkPartitionMetadataClient`).
 
 use super::ShareGroupParts;
 use futures_util::future::join_all;

@@ -1,9 +1,9 @@
-//! Share groups, with their offsets at the share coordinator: the requests that need both (Kafka's share half of
+//! Requests that involve a share group and its offsets at the share coordinator (Kafka's share half of
 //! `GroupCoordinatorService`).
 //!
-//! Owns: the order of steps. The group writes down what is about to happen, the share coordinator does it, the group writes
-//! down the outcome. A step that fails, or a broker that fails between steps, leaves a note in the group from which the
-//! next heartbeat or the next request goes on.
+//! Owns: the order of steps. The group records the intended change, the share coordinator makes the change,
+//! and the group records the outcome. If a step or the broker fails, the group's record lets the next
+//! heartbeat or request continue.
 
 mod ends;
 mod offsets;
@@ -25,27 +25,27 @@ use thalweg_wire::request::{
 use thalweg_wire::{ErrorCode, Uuid};
 use tokio::runtime::Handle;
 
-/// Requests to the share coordinator at the same time, for one group.
+/// Maximum number of concurrent requests to the share coordinator per group.
 const AT_ONCE: usize = 1_000;
 
-/// What the requests about share groups need.
+/// Dependencies of share group requests.
 #[derive(Debug)]
 pub struct ShareGroupParts {
     /// `node.id`.
     pub node_id: BrokerId,
-    /// The groups that are coordinated here.
+    /// The groups coordinated here.
     pub groups: Arc<GroupCoordinator>,
-    /// The way to the share coordinators.
+    /// Access to the share coordinators.
     pub persister: Arc<Persister>,
-    /// The partitions that are here.
+    /// The partitions of this broker.
     pub partitions: Arc<Partitions>,
-    /// The view of the cluster.
+    /// The current image of the cluster.
     pub image: Arc<ImageCell>,
-    /// The way to other brokers.
+    /// Connections to other brokers.
     pub peers: Arc<Peers>,
 }
 
-/// See the head of this module.
+/// Share group requests; see the head of this module.
 #[derive(Debug)]
 pub struct ShareGroups {
     parts: Arc<ShareGroupParts>,
@@ -72,7 +72,7 @@ impl ShareGroups {
         response
     }
 
-    /// DeleteGroups, versions 0 to 2, for groups of all kinds: share groups lose their offsets first.
+    /// DeleteGroups, versions 0 to 2, for groups of all types: share groups lose their offsets first.
     pub async fn delete(&self, mut request: DeleteGroupsRequest, version: i16) -> DeleteGroupsResponse {
         let parts = &self.parts;
         let mut refused = Vec::new();
@@ -81,7 +81,7 @@ impl ShareGroups {
             let states_are_gone = match parts.groups.is_share_group(&id) {
                 Ok(true) => parts.delete_states(&id).await,
                 Ok(false) => Ok(()),
-                // Loaded a moment later, a share group would be deleted without its states.
+                // A share group that is loaded a moment later would be deleted without its states.
                 Err(error) => Err(error.code()),
             };
             if let Err(error) = states_are_gone {
@@ -99,7 +99,8 @@ impl ShareGroups {
 }
 
 impl ShareGroupParts {
-    /// Initializes states, and writes down the outcome in the group. All of them count, or none.
+    /// Initializes states, and records the outcome in the group: success if all were initialized, otherwise
+    /// failure.
     async fn initialize_and_note(&self, initialization: &Initialization) {
         let failure = self.initialize(initialization).await.into_iter().find_map(|(_, result)| result.err());
         let group = &*initialization.group;
@@ -118,13 +119,13 @@ impl ShareGroupParts {
         let group = &initialization.group;
         let noted = self.groups.share_states_answered(group, &partitions, succeeded).await;
         match noted {
-            // Kafka gives up what it cannot write down.
+            // Like Kafka: if success cannot be recorded, the initialization is recorded as failed.
             Err(_) if succeeded => self.groups.share_states_answered(group, &partitions, false).await,
             other => other,
         }
     }
 
-    /// Initializes states, each with its outcome.
+    /// Initializes states. Returns an outcome for each.
     async fn initialize(
         &self,
         initialization: &Initialization,
@@ -160,7 +161,7 @@ impl ShareGroupParts {
         }
     }
 
-    /// Deletes states, each with its outcome.
+    /// Deletes states. Returns an outcome for each.
     async fn delete(
         &self,
         id: &str,

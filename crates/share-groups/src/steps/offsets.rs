@@ -22,16 +22,16 @@ use thalweg_wire::request::{
 };
 use thalweg_wire::{ErrorCode, Uuid};
 
-/// No offset, no count, no lag.
+/// Unknown offset, count or lag.
 const UNKNOWN: i64 = -1;
-/// Kafka's words.
+/// Kafka's message.
 const NO_NAME: &str = "The group id is invalid.";
 
 type Described = DescribeShareGroupOffsetsResponseTopic;
 
 impl ShareGroups {
-    /// DescribeShareGroupOffsets, versions 0 and 1, one group: of the topics that it names, or of all that are initialized.
-    /// What has no offset is at -1.
+    /// DescribeShareGroupOffsets, versions 0 and 1, for one group: the named topics, or all initialized ones.
+    /// Partitions without an offset have -1.
     pub async fn describe_offsets(
         &self,
         request: DescribeShareGroupOffsetsRequestGroup,
@@ -66,7 +66,8 @@ impl ShareGroups {
         answer
     }
 
-    /// AlterShareGroupOffsets, version 0: sets the offsets of a group without members, which is made if there is none.
+    /// AlterShareGroupOffsets, version 0: sets the offsets of a group without members, which is created if
+    /// missing.
     pub async fn alter_offsets(
         &self,
         request: AlterShareGroupOffsetsRequest,
@@ -101,7 +102,8 @@ impl ShareGroups {
         AlterShareGroupOffsetsResponse { responses: altered.topics, ..Default::default() }
     }
 
-    /// DeleteShareGroupOffsets, version 0: deletes the offsets of topics, of a group without members.
+    /// DeleteShareGroupOffsets, version 0: deletes a group's offsets of topics. The group must have no
+    /// members.
     pub async fn delete_offsets(
         &self,
         request: DeleteShareGroupOffsetsRequest,
@@ -149,7 +151,7 @@ impl ShareGroups {
 impl ShareGroupParts {
     async fn describe_topics(&self, group: &str, wanted: Vec<(Uuid, String, Vec<i32>)>) -> Vec<Described> {
         let topics = self.groups.topics();
-        // There is no state of a partition that does not exist: a coordinator would be asked for it again and again.
+        // Skip partitions that do not exist: their unknown state would be requested with all retries.
         let existing = |id: &Uuid, partitions: &[i32]| {
             let all = 0..topics.partition_count(*id).unwrap_or(0);
             partitions.iter().copied().filter(|index| all.contains(index)).collect()
@@ -165,7 +167,7 @@ impl ShareGroupParts {
             let mut answer =
                 DescribeShareGroupOffsetsResponsePartition { partition_index, ..Default::default() };
             let Some(summary) = summaries.get(&(*topic, partition_index)) else {
-                // As OffsetFetch: what cannot be read is absent.
+                // Like OffsetFetch, unreadable offsets are reported as absent.
                 (answer.start_offset, answer.lag) = (UNKNOWN, UNKNOWN);
                 return answer;
             };
@@ -228,7 +230,7 @@ fn has_lag(summary: &StateSummary) -> bool {
     summary.start_offset != UNKNOWN && summary.delivery_complete_count != -1
 }
 
-/// A topic that does not exist.
+/// The answer for an unknown topic.
 fn without_offsets(topic: DescribeShareGroupOffsetsRequestTopic) -> Described {
     let partition = |index: &i32| DescribeShareGroupOffsetsResponsePartition {
         partition_index: *index,

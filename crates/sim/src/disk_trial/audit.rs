@@ -1,4 +1,5 @@
-//! The audit of a trial: every topic is read from its start to its end, as it is and as committed, then written once more.
+//! The audit of a trial: every topic is read completely, both uncommitted and committed, and then written to
+//! once more.
 
 use super::books::{Books, Fate, RECORDS, Sheet, parse};
 use super::load::{Refusal, connect, produce};
@@ -14,11 +15,11 @@ use thalweg_client::{
 };
 use thalweg_record::DecompressBuffer;
 
-/// A topic must have a leader, and be read, within this many tries.
+/// Attempts until a topic must have a leader and be readable.
 const TRIES: usize = 60;
 const AGAIN: Duration = Duration::from_millis(200);
 
-/// A record as it was read: the batch and its place in it.
+/// Records as read: the batch, and the position in the batch, by offset.
 type Found = BTreeMap<i64, (u64, u64)>;
 
 struct Auditor {
@@ -30,7 +31,7 @@ struct Auditor {
 pub(super) async fn audit(connector: Connector, books: Arc<Mutex<Books>>, _seed: u64) {
     let cluster = connect(&connector).await;
     let auditor = Auditor { cluster: cluster.clone(), books: Arc::clone(&books) };
-    // Aborts what is open, so that all can be read as committed.
+    // Aborts open transactions, so that all records can be read as committed.
     let opened = books.lock().topics.contains_key(LEDGER);
     let transactions =
         if opened { Some(Transactions::begin(&cluster, Arc::clone(&books)).await) } else { None };
@@ -68,7 +69,7 @@ impl Auditor {
         self.write(name, end).await;
     }
 
-    /// The first offset and the last of a partition, once it has a leader.
+    /// The first and the last offset of a partition, once it has a leader.
     async fn offsets(&self, name: &str) -> Option<(i64, i64)> {
         let at = TopicPartition::new(name, 0);
         for _ in 0..TRIES {
@@ -133,7 +134,7 @@ impl Auditor {
         Ok(found)
     }
 
-    /// One more batch follows the last.
+    /// Appends one more batch, which must follow the last one.
     async fn write(&self, name: &str, end: i64) {
         let mut last = Refusal::NoLeader;
         for _ in 0..TRIES {
@@ -148,7 +149,7 @@ impl Auditor {
         self.wrong(format!("{name}-0 takes no records after the start: {last}"));
     }
 
-    /// Created topics are there, deleted ones are not.
+    /// Checks that created topics exist and deleted ones do not.
     async fn topics(&self) {
         let Ok(metadata) = self.cluster.refresh_all().await else {
             return self.wrong("the topics cannot be listed".to_owned());
@@ -163,7 +164,7 @@ impl Auditor {
     }
 }
 
-/// What is wrong with a topic as it was read.
+/// The violations in the records of a topic.
 fn check(name: &str, keeps: Keeps, sheet: &Sheet, found: &Found, (start, end): (i64, i64)) -> Vec<String> {
     let mut wrong = Vec::new();
     let must = sheet.must_be_there(keeps);
@@ -187,7 +188,7 @@ fn check(name: &str, keeps: Keeps, sheet: &Sheet, found: &Found, (start, end): (
             wrong.push(format!("{name}-0: {record:?} is there twice, again at {offset}"));
             break;
         }
-        // Batches that were not acknowledged may be behind later ones; the others keep their order.
+        // Unacknowledged batches may be after later ones; all other batches keep their order.
         if last.is_some_and(|last| last >= *record) && name != LEDGER {
             wrong.push(format!("{name}-0: {record:?} at {offset} follows {last:?}"));
             break;
@@ -209,7 +210,7 @@ fn check(name: &str, keeps: Keeps, sheet: &Sheet, found: &Found, (start, end): (
     wrong
 }
 
-/// What is wrong with the records that are read as committed.
+/// The violations in the records that are read as committed.
 fn check_committed(sheet: &Sheet, found: &Found) -> Vec<String> {
     let mut wrong = Vec::new();
     for (number, sent) in (0..).zip(&sheet.sent) {
@@ -241,7 +242,7 @@ mod tests {
     use super::super::books::Sent;
     use super::*;
 
-    /// Batches at these offsets; 0 where one was not acknowledged.
+    /// Batches at these offsets; 0 for an unacknowledged batch.
     fn sheet(offsets: &[Option<i64>], fate: Fate) -> Sheet {
         Sheet {
             sent: offsets.iter().map(|&offset| Sent { offset, fate }).collect(),
@@ -250,7 +251,7 @@ mod tests {
         }
     }
 
-    /// The records of these batches, one after the other, from an offset on.
+    /// The consecutive records of these batches, from an offset on.
     fn found(start: i64, batches: &[u64]) -> Found {
         let records = batches.iter().flat_map(|&number| (0..RECORDS).map(move |record| (number, record)));
         (start..).zip(records).collect()
@@ -300,7 +301,7 @@ mod tests {
         let newest: Vec<u64> = (5..10).collect();
         assert_eq!(check("t", Keeps::Newest, &sheet, &found(15, &newest), (15, 30)), [""; 0]);
         assert!(!check("t", Keeps::Newest, &sheet, &found(18, &newest[1..]), (18, 30)).is_empty());
-        // The last record of each of seven keys is in the last three batches.
+        // The last record of each of the seven keys is in the last three batches.
         assert_eq!(check("t", Keeps::LastOfKeys, &sheet, &found(21, &[7, 8, 9]), (0, 30)).len(), 1);
     }
 }

@@ -1,18 +1,18 @@
-//! What the clients of a trial know: the batches that they sent, and what was answered.
+//! The clients' knowledge in a trial: sent batches and their answers.
 
 use super::node::{Keeps, RETENTION_BYTES};
 use std::collections::BTreeMap;
 
-/// Records of a batch.
+/// Records per batch.
 pub(super) const RECORDS: u64 = 3;
 /// Length of a value.
 pub(super) const VALUE_BYTES: usize = 150;
-/// More than any batch takes in its log.
+/// Upper bound of a batch's size in a log.
 const BATCH_BYTES_MAX: usize = 700;
-/// How many keys there are.
+/// Number of keys.
 pub(super) const KEYS: u64 = 7;
 
-/// Whether the records of a batch are to be seen by readers of committed records.
+/// The visibility of a batch to readers of committed records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     Committed,
@@ -20,34 +20,34 @@ pub(super) enum Fate {
     Unknown,
 }
 
-/// A batch.
+/// A sent batch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sent {
-    /// The offset of its first record, if it was acknowledged.
+    /// Offset of the first record, if the batch was acknowledged.
     pub(super) offset: Option<i64>,
     pub(super) fate: Fate,
 }
 
-/// The batches of a topic, by their numbers.
+/// The batches of a topic, by number.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sheet {
     pub(super) sent: Vec<Sent>,
-    /// Records below may be deleted.
+    /// Records below this offset may be deleted.
     pub(super) delete_requested: i64,
-    /// Records below were deleted.
+    /// Records below this offset were deleted.
     pub(super) delete_answered: i64,
 }
 
-/// All that is known.
+/// The knowledge of all clients.
 #[derive(Debug, Default)]
 pub(super) struct Books {
     pub(super) topics: BTreeMap<String, Sheet>,
-    /// Topics whose creation was answered, and whose deletion was not requested.
+    /// Topics with an acknowledged creation and no requested deletion.
     pub(super) created: Vec<String>,
-    /// Topics whose deletion was answered.
+    /// Topics with an acknowledged deletion.
     pub(super) deleted: Vec<String>,
     pub(super) violations: Vec<String>,
-    /// Topics that do not move between directories and took no batch, and why.
+    /// Topics fixed to a directory that took no batch, with the reason.
     pub(super) refused: Vec<(String, String)>,
     /// Partitions with a leader that refuses records after the failure.
     pub(super) stuck: Vec<String>,
@@ -68,7 +68,7 @@ impl Books {
         batches.sum::<usize>() as u64 * RECORDS
     }
 
-    /// The number of a new batch.
+    /// Records a new batch, and returns its number.
     pub(super) fn send(&mut self, topic: &str, fate: Fate) -> u64 {
         let sheet = self.sheet(topic);
         sheet.sent.push(Sent { offset: None, fate });
@@ -88,7 +88,7 @@ pub(super) fn key(number: u64, record: u64) -> Vec<u8> {
     format!("k{}", (number * RECORDS + record) % KEYS).into_bytes()
 }
 
-/// The batch and the place in it of a record.
+/// The batch of a record and its position in the batch.
 pub(super) fn parse(topic: &str, value: &[u8]) -> Option<(u64, u64)> {
     let mut parts = std::str::from_utf8(value).ok()?.split(' ');
     (parts.next()? == topic).then_some(())?;
@@ -97,7 +97,7 @@ pub(super) fn parse(topic: &str, value: &[u8]) -> Option<(u64, u64)> {
 }
 
 impl Sheet {
-    /// The acknowledged records that must be there: offset, batch, place in the batch.
+    /// The acknowledged records that must exist: offset, batch, position in the batch.
     pub(super) fn must_be_there(&self, keeps: Keeps) -> Vec<(i64, u64, u64)> {
         let acknowledged = || {
             let batches = (0..).zip(&self.sent);
@@ -121,7 +121,7 @@ impl Sheet {
                 let mut last = BTreeMap::new();
                 for (number, sent) in (0..).zip(&self.sent) {
                     for record in 0..RECORDS {
-                        // A later record of unknown fate may have replaced an earlier one.
+                        // A later record with unknown outcome may have replaced an earlier one.
                         let at = sent.offset.map(|offset| offset + i64::try_from(record).unwrap_or(0));
                         last.insert(key(number, record), (at, number, record));
                     }

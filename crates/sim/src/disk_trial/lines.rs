@@ -1,4 +1,4 @@
-//! The lines that the processes of a trial log, in its thread only.
+//! The log lines of a trial's processes, in the trial's thread only.
 
 use parking_lot::Mutex;
 use std::io;
@@ -7,7 +7,7 @@ use tracing::Dispatch;
 use tracing::subscriber::NoSubscriber;
 use tracing_subscriber::fmt::MakeWriter;
 
-/// The lines so far, and from which on they are of interest.
+/// The lines so far, and the start of the relevant ones.
 #[derive(Clone, Default)]
 pub(super) struct Lines(Arc<Mutex<Recorded>>);
 
@@ -29,20 +29,21 @@ impl Lines {
             .with_target(false)
             .with_writer(self)
             .finish();
-        // With one subscriber alive, a thread without any that is the first to come by a place that logs disables that place for
-        // all threads; with two, all are asked.
+        // With a single subscriber alive, a thread without a subscriber that reaches a log statement first
+        // would disable that statement for all threads. With two subscribers, every thread's subscriber is
+        // asked.
         static SECOND: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(NoSubscriber::new()));
         LazyLock::force(&SECOND);
         tracing::subscriber::with_default(subscriber, work)
     }
 
-    /// Lines are of interest from here on.
+    /// Marks the start of the relevant lines.
     pub(super) fn begin(&self) {
         let mut recorded = self.0.lock();
         recorded.begin = recorded.bytes.len();
     }
 
-    /// The lines of interest.
+    /// The relevant lines.
     pub(super) fn since_begin(&self) -> Vec<String> {
         let recorded = self.0.lock();
         let text = String::from_utf8_lossy(&recorded.bytes[recorded.begin..]);
@@ -50,7 +51,7 @@ impl Lines {
     }
 }
 
-/// Whether a line is a warning or an error.
+/// True if a line is a warning or an error.
 pub(super) fn is_warning(line: &str) -> bool {
     let level = line.split_whitespace().next();
     matches!(level, Some("WARN" | "ERROR"))

@@ -1,5 +1,6 @@
-//! The load of a life: records to every topic, deletions, moves between directories, topics that come and go, transactions.
-//! Every request is tried a few times; a topic that takes nothing is left alone for the rest of the life.
+//! The load of a life: records to every topic, deletions, moves between directories, created and deleted
+//! topics, transactions. Every request is tried a few times; a topic that accepts none is skipped for the
+//! rest of the life.
 
 use super::books::{Books, Fate, RECORDS, key, value};
 use super::node::{DIRS, Keeps, LEDGER, TOPICS, topic};
@@ -19,24 +20,25 @@ use thalweg_wire::request::{InitProducerIdRequest, ProduceRequest};
 use thalweg_wire::{ErrorCode, Records};
 use tokio::time::Instant;
 
-/// Rounds of a life.
+/// Rounds per life.
 const ROUNDS: usize = 12;
-/// Time between two rounds.
+/// Pause between two rounds.
 const ROUND: Duration = Duration::from_millis(120);
-/// A request may take this long.
+/// Request timeout.
 const REQUEST: Duration = Duration::from_millis(1_500);
-/// A failed request is tried again after this.
+/// Retry backoff.
 const AGAIN: Duration = Duration::from_millis(100);
-/// How often a request is tried.
+/// Attempts per request.
 const TRIES: usize = 4;
-/// A partition must take records again this long after a failure: the broker tries to open one again every few seconds.
+/// Time after a failure within which a partition must take records again: the broker retries opening it every
+/// few seconds.
 const PATIENCE: Duration = Duration::from_secs(7);
-/// The newest Produce that names topics by their names.
+/// The newest version of Produce that identifies topics by name.
 const PRODUCE_VERSION: i16 = 12;
-/// What Thalweg and Kafka call the time of a record that is not of interest here.
+/// Timestamp of all records; irrelevant here.
 const TIMESTAMP: i64 = 1_800_000_000_000;
 
-/// A client of a life.
+/// The client of a life.
 pub(super) struct Load {
     pub(super) connector: Connector,
     pub(super) books: Arc<Mutex<Books>>,
@@ -75,7 +77,7 @@ impl Load {
         Load { connector, books, seed, life }
     }
 
-    /// Loads the broker, once.
+    /// Runs the load once.
     pub(super) async fn run(self) {
         let cluster = connect(&self.connector).await;
         let admin = Admin::new(cluster.clone()).with_timeout(REQUEST);
@@ -113,7 +115,7 @@ impl Load {
         }
     }
 
-    /// Whether every partition takes records again.
+    /// Checks that every partition takes records again.
     pub(super) async fn probe(self) {
         let cluster = connect(&self.connector).await;
         for (name, _) in TOPICS {
@@ -140,7 +142,7 @@ impl Load {
         }
     }
 
-    /// One batch of an idempotent producer, which is replaced when it had to give a batch up.
+    /// Appends a batch of an idempotent producer. The producer is replaced after it had to give up a batch.
     async fn append(
         &self,
         cluster: &Cluster,
@@ -150,7 +152,7 @@ impl Load {
         if producer.is_none() {
             *producer = new_producer(cluster).await;
         }
-        // A batch without a producer id could not be tried again.
+        // A batch without a producer id could not be retried.
         let mut last = Refusal::Unanswered("there is no producer id".to_owned());
         if producer.is_none() {
             return Err(last);
@@ -204,7 +206,7 @@ impl Load {
         }
     }
 
-    /// Moves logs to the other directory: in every life to the next.
+    /// Moves logs to the other directory in every life.
     async fn move_logs(&self, admin: &Admin) {
         for (place, name) in [(0, "moved"), (1, LEDGER), (1, "compacted")] {
             let dir = DIRS[(self.life + place + usize::try_from(self.seed % 2).unwrap_or(0)) % 2];
@@ -236,7 +238,7 @@ impl Load {
     }
 }
 
-/// Connects, as long as it takes.
+/// Connects, with unlimited retries.
 pub(super) async fn connect(connector: &Connector) -> Cluster {
     let options = ConnectionOptions {
         connect_timeout: Duration::from_secs(1),
@@ -252,7 +254,7 @@ pub(super) async fn connect(connector: &Connector) -> Cluster {
     }
 }
 
-/// Creates topics; whether that was answered for all of them.
+/// Creates topics. Returns true if all creations were acknowledged.
 async fn create(admin: &Admin, topics: &[NewTopic]) -> bool {
     for _ in 0..TRIES {
         if let Ok(outcomes) = admin.create_topics(topics, false).await {
@@ -280,7 +282,7 @@ async fn new_producer(cluster: &Cluster) -> Option<Producer> {
     None
 }
 
-/// Sends a batch to its leader. Returns its offset.
+/// Sends a batch to the partition's leader. Returns the offset of the batch.
 pub(super) async fn produce(
     cluster: &Cluster,
     name: &str,

@@ -1,5 +1,5 @@
-//! The settings of the broker in a trial, and its topics: everything small and frequent, so that a few seconds have every kind
-//! of work on the disk.
+//! The settings of the broker in a trial, and its topics: small sizes and short intervals, so that a few
+//! seconds include every kind of disk work.
 
 use super::NAMES;
 use std::collections::BTreeMap;
@@ -13,19 +13,19 @@ use thalweg_config::{
 /// The log directories.
 pub(super) const DIRS: [&str; 2] = ["/data/a", "/data/b"];
 
-/// What a topic promises to keep.
+/// The records that a topic must keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Keeps {
     All,
     /// The newest bytes.
     Newest,
-    /// Records that nobody deleted.
+    /// Records without a deletion.
     Undeleted,
     /// The last record of each key.
     LastOfKeys,
 }
 
-/// The topics of the load, one partition each.
+/// The topics of the load, with one partition each.
 pub(super) const TOPICS: [(&str, Keeps); 6] = [
     ("kept", Keeps::All),
     ("expiring", Keeps::Newest),
@@ -58,7 +58,7 @@ pub(super) fn properties(flushes: bool) -> ServerProperties {
     set(TopicSettings::auto_create.name(), "false");
     set(LogSettings::recovery_threads_per_dir.name(), "1");
     set(LogSettings::initial_task_delay.name(), "100");
-    // Seldom enough that several segments are due at once.
+    // Rare enough that several segments are due at once.
     set(LogSettings::retention_check_interval.name(), "1200");
     set(LogSettings::recovery_point_checkpoint_interval.name(), "500");
     set(LogSettings::start_offset_checkpoint_interval.name(), "500");

@@ -1,4 +1,5 @@
-//! The transactions of a trial: three producers whose transactions overlap in one partition, and commit or abort.
+//! The transactions of a trial: three producers whose transactions overlap in one partition and commit or
+//! abort.
 
 use super::books::{Books, Fate, RECORDS};
 use super::load::{Producer, produce};
@@ -8,11 +9,11 @@ use std::sync::Arc;
 use thalweg_client::{Cluster, CoordinatorKind};
 use thalweg_wire::request::{EndTxnRequest, InitProducerIdRequest};
 
-/// How many transactions may be open at once.
+/// Maximum number of concurrently open transactions.
 const PRODUCERS: usize = 3;
-/// EndTxn that answers with the epoch of the next transaction.
+/// EndTxn version whose answer has the epoch of the next transaction.
 const END_VERSION: i16 = 5;
-/// The coordinator aborts transactions that are open for this long.
+/// Time after which the coordinator aborts open transactions.
 const TIMEOUT_MS: i32 = 20_000;
 
 /// The producers of a life.
@@ -20,19 +21,19 @@ pub(super) struct Transactions {
     cluster: Cluster,
     books: Arc<Mutex<Books>>,
     producers: Vec<Transactional>,
-    /// A producer failed: no more in this life.
+    /// True after a failure, which ends the transactions of this life.
     failed: bool,
 }
 
 struct Transactional {
     name: String,
     producer: Producer,
-    /// The batches of its open transaction.
+    /// Batches of the open transaction.
     open: Vec<u64>,
 }
 
 impl Transactions {
-    /// Starts the producers, which aborts what those of the life before left open.
+    /// Starts the producers, which aborts the open transactions of the previous life.
     pub(super) async fn begin(cluster: &Cluster, books: Arc<Mutex<Books>>) -> Transactions {
         let mut producers = Vec::new();
         for place in 0..PRODUCERS {
@@ -45,7 +46,7 @@ impl Transactions {
         Transactions { cluster: cluster.clone(), books, producers, failed }
     }
 
-    /// Writes for one producer, and ends the transaction of another.
+    /// Writes with one producer, and ends the transaction of another.
     pub(super) async fn round(&mut self, round: usize) {
         if self.failed {
             return;

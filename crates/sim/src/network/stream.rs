@@ -1,4 +1,4 @@
-//! The two ends of simulated connections, as brokers and clients see them.
+//! The two ends of simulated connections, from the view of brokers and clients.
 
 use super::{MachineId, Message, Network, Phase, Side, WINDOW_BYTES, address_of, or_wait};
 use std::future::poll_fn;
@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 use thalweg_net::{SimulatedListener, SimulatedNetwork, SimulatedStream};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// The network as one machine sees it.
+/// The network from the view of one machine.
 pub(super) struct Machine {
     pub network: Network,
     pub machine: MachineId,
@@ -67,7 +67,7 @@ impl Drop for Port {
     }
 }
 
-/// One end of a connection; dropping it notifies the other end.
+/// One end of a connection. Dropping it notifies the other end.
 pub(crate) struct End {
     network: Network,
     id: u64,
@@ -79,7 +79,7 @@ impl End {
         End { network, id, side }
     }
 
-    /// Waits until the other machine has taken the connection.
+    /// Waits until the other machine has accepted the connection.
     pub(super) async fn established(&self) -> io::Result<()> {
         poll_fn(|context| {
             let mut state = self.network.0.lock();

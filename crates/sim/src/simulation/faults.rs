@@ -12,7 +12,7 @@ use thalweg_ids::BrokerId;
 
 /// The topic of the transaction coordinators.
 const TRANSACTIONS: &str = "__transaction_state";
-/// How far a wall clock may jump.
+/// Maximum jump of a wall clock.
 const JUMP_MS_MAX: u64 = 3_600_000;
 
 /// The faults of a run.
@@ -20,15 +20,15 @@ pub struct Faults {
     chance: Chance,
     plan: Plan,
     next_ms: u64,
-    /// When the network is whole again.
+    /// Time at which the network is healed.
     heals_ms: Option<u64>,
     count: u64,
-    /// The registrations of the brokers that have lost power, by their epochs then.
+    /// Brokers that have lost power, with their broker epochs at that time.
     lost_power: Vec<(MachineId, i64)>,
-    /// The same of the broker whose disk was replaced last.
+    /// The broker whose disk was replaced last, with its broker epoch at that time.
     replaced: Option<(MachineId, i64)>,
     full_disks: FullDisks,
-    /// Brokers that are to be stopped, and when, in their order.
+    /// Pending stops of brokers with their times, in order.
     stops: VecDeque<(u64, MachineId)>,
 }
 
@@ -54,7 +54,7 @@ impl Faults {
         self.count
     }
 
-    /// The broker whose disk was replaced last. All replicas were in sync then.
+    /// The broker whose disk was replaced last, at a time when all replicas were in sync.
     pub fn replaced(&self) -> Option<MachineId> {
         self.replaced.map(|(id, _)| id)
     }
@@ -101,7 +101,7 @@ impl Faults {
         }
     }
 
-    /// Ends all faults: heals cuts, starts stopped processes.
+    /// Ends all faults: heals cuts, and starts stopped processes.
     pub fn end(&mut self, simulation: &mut Simulation) {
         simulation.network.heal();
         self.full_disks.free_all(simulation);
@@ -114,9 +114,9 @@ impl Faults {
         }
     }
 
-    /// Whether a kind of fault may happen now without legitimately losing an acknowledged record.
+    /// True if a kind of fault may happen now without legitimately losing an acknowledged record.
     fn may_happen(&self, simulation: &Simulation, kind: Kind) -> bool {
-        // Each must find all replicas in sync.
+        // A succession must find all replicas in sync.
         if kind == Kind::Successions && (self.heals_ms.is_some() || simulation.unsettled().is_some()) {
             return false;
         }
@@ -125,9 +125,10 @@ impl Faults {
         if takes_brokers && !self.plan.flushes && !self.is_renewed(simulation) {
             return false;
         }
-        // The controller learns of an empty disk only when its broker registers. If all others were fenced before,
-        // only the empty replica would be in sync. The death of all brokers does not cause this, nor a paused
-        // controller: sessions expire in the order of their last renewal, and simultaneous ones together.
+        // The controller learns of an empty disk only when its broker registers. If all other brokers were
+        // fenced before, only the empty replica would be in sync. Neither the death of all brokers nor a
+        // paused controller causes this: sessions expire in the order of their last renewal, and simultaneous
+        // ones together.
         let loses_replicas = hides_brokers || kind == Kind::PowerFailures;
         !loses_replicas || Self::are_registered_again(simulation, self.replaced.as_slice())
     }
@@ -136,7 +137,7 @@ impl Faults {
         1 + usize::try_from(self.chance.below(BROKERS as u64)).unwrap_or(0)
     }
 
-    /// A machine of the cluster; the controller's less often than its share.
+    /// A machine of the cluster; the controller's with a lower probability.
     fn machine(&mut self) -> MachineId {
         if self.chance.one_in(8) { CONTROLLER } else { self.broker() }
     }
@@ -206,23 +207,24 @@ impl Faults {
         }
     }
 
-    /// Acknowledged records are in the page caches of the in-sync replicas, and are safe as long as one of them keeps
-    /// its power. So power may fail when all running processes are in sync. If everything is synced, it may fail at
-    /// any time; the controller always syncs.
+    /// Acknowledged records are in the page caches of the in-sync replicas, and are safe as long as one of
+    /// them keeps its power. Power may therefore fail when all running processes are in sync. If everything
+    /// is synced, it may fail at any time; the controller always syncs.
     fn may_fail(&self, simulation: &Simulation, id: MachineId) -> bool {
         if self.plan.flushes || id == CONTROLLER {
             return true;
         }
-        // A broker that is cut off, paused or stopping looks in sync for a while, and may be fenced before the
-        // one that has lost its power, which would then be alone in sync.
+        // A broker that is cut off, paused or stopping looks in sync for a while, and may be fenced before
+        // the broker that lost its power, which would then be alone in sync.
         self.heals_ms.is_none()
             && !is_one_leaving(simulation)
             && self.is_renewed(simulation)
             && simulation.unsettled().is_none()
     }
 
-    /// Whether all brokers that lost power have registered again, and all know. Until then the controller counts them
-    /// as in sync although they lost records; if all others were taken away meanwhile, they would lead.
+    /// True if all brokers that lost power have registered again, and every broker knows. Until then the
+    /// controller counts them as in sync although they lost records; without the other brokers they would
+    /// become leaders.
     fn is_renewed(&self, simulation: &Simulation) -> bool {
         Self::are_registered_again(simulation, &self.lost_power)
     }
@@ -244,8 +246,8 @@ impl Faults {
         simulation.machines[id].hold_until(until_ms);
     }
 
-    /// An acknowledged record is on all replicas that are in sync, so that one may be lost while all are. The next one may be
-    /// lost when that one is in sync again.
+    /// An acknowledged record is on all in-sync replicas, so one replica may be lost while all are in sync.
+    /// The next one may be lost once the first is in sync again.
     fn may_replace(&self, simulation: &Simulation) -> bool {
         !is_one_leaving(simulation)
             && self.heals_ms.is_none()
@@ -254,7 +256,7 @@ impl Faults {
             && simulation.unsettled().is_none()
     }
 
-    /// Replaces the disk of a broker, if no acknowledged record is lost by that.
+    /// Replaces the disk of a broker, if this loses no acknowledged record.
     fn replace(&mut self, simulation: &mut Simulation, id: MachineId) -> bool {
         if !self.may_replace(simulation) {
             return false;
@@ -285,13 +287,14 @@ impl Faults {
         }
     }
 
-    /// Long enough for every session to end.
+    /// Pauses the controller long enough for every session to end.
     fn hold_controller(&mut self, simulation: &mut Simulation) {
         let until_ms = simulation.now_ms + self.chance.between(2_000, 8_000);
         simulation.machines[CONTROLLER].hold_until(until_ms);
     }
 
-    /// The third broker lacks what the first writes from now on, but its lag is too short for the second to notice.
+    /// Stops two coordinators in turn. The third broker lacks the first one's later writes, but its lag is
+    /// too short for the second to notice.
     fn succeed(&mut self, simulation: &mut Simulation) {
         let first = simulation.leader(TRANSACTIONS, 0).unwrap_or_else(|| self.broker());
         let mut others: Vec<_> = (1..=BROKERS).filter(|&id| id != first).collect();
@@ -321,8 +324,9 @@ impl Faults {
     }
 }
 
-/// Whether a broker is paused, or was asked to stop: the others may not know yet that it is gone. A controller that is
-/// paused does not know either that a leader has already given up the others, which makes it alone in sync.
+/// True if a broker is paused or was asked to stop: the other brokers may not know yet that it is gone. A
+/// paused controller does not know either that a leader has already given up its followers, which makes it
+/// alone in sync.
 fn is_one_leaving(simulation: &Simulation) -> bool {
     (CONTROLLER..=BROKERS)
         .any(|id| simulation.machines[id].is_held(simulation.now_ms) || simulation.machines[id].is_stopping())

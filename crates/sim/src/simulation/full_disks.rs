@@ -1,7 +1,7 @@
-//! Log directories that fill up and have room again, and the check that writing goes on meanwhile.
+//! Log directories that fill up and have room again, and the check that writes continue meanwhile.
 //!
-//! While one broker is full and nothing else is wrong, every partition has two replicas with room: each must take records, and
-//! transactions must commit, once the broker had time to hand over.
+//! While one broker is full and there is no other fault, every partition has two replicas with room: each
+//! partition must take records, and transactions must commit, once the broker has had time to hand over.
 
 use super::{BROKERS, CONTROLLER, Simulation};
 use crate::chance::Chance;
@@ -9,16 +9,16 @@ use crate::network::MachineId;
 use crate::plan::Plan;
 use std::path::PathBuf;
 
-/// The broker must have handed over within this time: it notices within a second or two, and a follower that cannot write
-/// leaves the replicas in sync after `replica.lag.time.max.ms`.
+/// Time within which the broker must have handed over: it notices within a second or two, and a follower that
+/// cannot write leaves the in-sync replicas after `replica.lag.time.max.ms`.
 const HAND_OVER_MS: u64 = 9_000;
-/// Then every partition must take a record within this time.
+/// Further time within which every partition must take a record.
 const PROGRESS_MS: u64 = 5_000;
 
 /// The full directories.
 pub struct FullDisks {
     fills: Vec<Fill>,
-    /// Whether there are no other faults, so that writing must go on.
+    /// True if there are no other faults, so that writes must continue.
     is_alone: bool,
 }
 
@@ -27,23 +27,23 @@ struct Fill {
     dir: PathBuf,
     began_ms: u64,
     ends_ms: u64,
-    /// What was done by the time when the broker must have handed over.
+    /// Counts at the time when the broker must have handed over.
     before: Option<Done>,
 }
 
-/// How many batches of each partition were acknowledged, and how many transactions are committed.
+/// Number of acknowledged batches per partition, and of committed transactions.
 struct Done {
     acknowledged: Vec<usize>,
     committed: u64,
 }
 
 impl FullDisks {
-    /// None is full yet.
+    /// Starts without a full directory.
     pub fn new(is_alone: bool) -> FullDisks {
         FullDisks { fills: Vec::new(), is_alone }
     }
 
-    /// Fills a directory of a broker, or now and then the controller's, for a while.
+    /// Fills a directory of a broker, or sometimes the controller's, for a while.
     pub fn fill(&mut self, simulation: &Simulation, chance: &mut Chance, plan: &Plan) {
         let is_controllers = chance.one_in(8);
         let broker = 1 + usize::try_from(chance.below(BROKERS as u64)).unwrap_or(0);
@@ -51,7 +51,7 @@ impl FullDisks {
         let dirs = if is_controllers { vec!["/data".to_owned()] } else { plan.dirs() };
         let dir = PathBuf::from(chance.pick(&dirs));
         let (room, for_ms) = (chance.below(20_000), *chance.pick(&[1_500, 6_000, 20_000]));
-        // One at a time where writing must go on; two brokers may be full otherwise.
+        // One directory at a time if writes must continue; otherwise two.
         let others = self.fills.len();
         if others > usize::from(!self.is_alone) || self.fills.iter().any(|fill| fill.machine == machine) {
             return;
@@ -63,7 +63,7 @@ impl FullDisks {
         self.fills.push(Fill { machine, dir, began_ms, ends_ms, before: None });
     }
 
-    /// Frees what is due, and checks that writing goes on.
+    /// Frees due directories, and checks that writes continue.
     pub fn advance(&mut self, simulation: &Simulation) {
         let now_ms = simulation.now_ms;
         for fill in &mut self.fills {
@@ -92,7 +92,7 @@ impl FullDisks {
         free(simulation, due);
     }
 
-    /// Every directory has room again.
+    /// Frees all directories.
     pub fn free_all(&mut self, simulation: &Simulation) {
         free(simulation, std::mem::take(&mut self.fills));
     }
@@ -114,7 +114,7 @@ impl Done {
         })
     }
 
-    /// What did not go on since then.
+    /// The partitions or transactions without progress since then.
     fn stuck(&self, simulation: &Simulation) -> Option<String> {
         let now = Done::of(simulation);
         for (partition, (before, after)) in self.acknowledged.iter().zip(&now.acknowledged).enumerate() {

@@ -1,5 +1,5 @@
-//! DescribeTransactions and ListTransactions (KIP-664): the state as it is acknowledged. Until all that was loaded is, the
-//! coordinator is still loading for them.
+//! DescribeTransactions and ListTransactions (KIP-664), from the acknowledged state. Until all loaded records
+//! are acknowledged, both get COORDINATOR_LOAD_IN_PROGRESS.
 
 use super::super::state::TransactionState;
 use super::{Shard, TransactionMetadata};
@@ -14,29 +14,29 @@ use thalweg_wire::request::list_transactions_response::TransactionState as Liste
 /// Filter of transactional ids.
 #[derive(Clone, Debug, Default)]
 pub struct TransactionFilter {
-    /// In one of these states; `None` means all.
+    /// States to include; `None` for all.
     pub states: Option<Vec<TransactionState>>,
-    /// Of one of these producers; none means all.
+    /// Producer ids to include; empty for all.
     pub producer_ids: HashSet<i64>,
-    /// Whose transaction is older than this.
+    /// Minimum age of the transaction.
     pub longer_than_ms: Option<i64>,
-    /// Whose names fit.
+    /// Pattern of transactional ids.
     pub pattern: Option<regex::Regex>,
 }
 
-/// The transactions of a coordinator at one moment.
+/// Counts of a coordinator's transactions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TransactionFigures {
-    /// How many ids are in each state, by Kafka's name of it.
+    /// Number of ids by Kafka's name of the state.
     pub states: BTreeMap<&'static str, usize>,
-    /// How long the oldest open transaction has been open, in milliseconds.
+    /// Age of the oldest open transaction, in milliseconds.
     pub oldest_ms: i64,
-    /// Transactions that are open beyond their timeout, or whose end is not complete beyond it.
+    /// Transactions that are open or incomplete beyond their timeout.
     pub late: usize,
 }
 
 impl Shard {
-    /// Adds its transactions.
+    /// Adds the shard's transactions.
     pub fn count_into(&self, figures: &mut TransactionFigures, now: Moment) {
         for entry in self.entries.values() {
             let current = &entry.current;
@@ -49,7 +49,7 @@ impl Shard {
         }
     }
 
-    /// One id.
+    /// The details of one id.
     pub(crate) fn describe(&self, id: &str) -> Shown<Described> {
         self.show(|| {
             let known = self.entries.get(id).filter(|entry| entry.at.is_some());
@@ -92,7 +92,7 @@ impl Shard {
     }
 }
 
-/// What a reader sees; nothing yet, while another coordinator may not know all that was loaded.
+/// The state visible to a reader; unavailable until all loaded records are acknowledged.
 type Shown<T> = Acknowledged<Result<T, Unavailable>>;
 
 fn described(id: &str, current: &TransactionMetadata) -> Described {

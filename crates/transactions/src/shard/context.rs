@@ -8,20 +8,20 @@ use thalweg_shard::Cell;
 
 /// The coordinator's view of the cluster.
 pub trait Cluster: Send + Sync + 'static {
-    /// How many partitions `__transaction_state` has, if it exists.
+    /// Partition count of `__transaction_state`, if the topic exists.
     fn state_partition_count(&self) -> Option<i32>;
     /// The finalised level of transaction.version.
     fn transaction_version(&self) -> i16;
 }
 
-/// An id that needs a producer id, and the shard that it belongs to.
+/// An id that needs a producer id, and its shard.
 type NeedingId = (Arc<Cell<Shard>>, Arc<str>);
 
 /// State shared by the shards.
 pub struct ShardContext {
     pub(in super::super) config: Arc<TransactionConfig>,
     pub(in super::super) cluster: Arc<dyn Cluster>,
-    /// Ids whose transactions are to be aborted under a new producer id, with their shards.
+    /// Ids whose transactions have to be aborted under a new producer id, with their shards.
     pub(in super::super) needing_ids: Mutex<Vec<NeedingId>>,
     pub(in super::super) markers: Arc<MarkerQueue>,
 }

@@ -1,8 +1,8 @@
 //! EndTxn: decides the end of a transaction, sends its markers, and completes it.
 //!
-//! In the older protocol, a repeated EndTxn is recognised by the state: a committed transaction commits again without
-//! effect. In the newer (transaction.version 2), each end raises the epoch, which distinguishes a repetition from the
-//! end of the next transaction:
+//! The older protocol recognises a repeated EndTxn by the state: a committed transaction commits again
+//! without effect. In the newer protocol (transaction.version 2) each end raises the epoch, which
+//! distinguishes a repetition from the end of the next transaction:
 //!
 //! | state          | abort, epoch before | abort, this epoch | commit, epoch before | commit, this epoch |
 //! |----------------|---------------------|-------------------|----------------------|--------------------|
@@ -19,30 +19,30 @@ use std::sync::Arc;
 use thalweg_metadata::PartitionIndex;
 use thalweg_shard::Ticket;
 
-/// How a client wants its transaction to end.
+/// A client's request to end its transaction.
 #[derive(Clone, Debug)]
 pub struct EndRequest {
     /// The transactional id.
     pub id: String,
     /// The producer in the request.
     pub producer: Producer,
-    /// How it ends.
+    /// Commit or abort.
     pub outcome: Outcome,
-    /// The level of transaction.version by which the client acts.
+    /// The client's level of transaction.version.
     pub client_version: i16,
 }
 
 /// The outcome of an EndTxn request.
 enum Verdict {
-    /// The transaction ends; `is_empty` when there is none, and only the epoch is raised.
+    /// The transaction ends. `is_empty` is true if none is open, so that only the epoch is raised.
     Decide { is_empty: bool },
-    /// It has ended so already.
+    /// The transaction has already ended with this outcome.
     Again,
 }
 
 impl Shard {
-    /// An EndTxn request. The answer follows the acknowledgement of the decision; the markers come later. `new_id` is
-    /// as for [`Shard::init_producer_id`].
+    /// Handles EndTxn. The answer follows the acknowledgement of the decision; the markers come later.
+    /// `new_id` is as for [`Shard::init_producer_id`].
     pub fn end_transaction(&mut self, request: &EndRequest, new_id: Option<i64>, ticket: Ticket, turn: Turn) {
         let refuse = |error| Answer::Producer(Err(error));
         let (basis, found) = self.find(&request.id);
@@ -79,8 +79,8 @@ impl Shard {
         }
     }
 
-    /// Writes the decision, which may fence the transaction's producer. An answer without a producer gets the one that the
-    /// client continues with, if the protocol returns it.
+    /// Writes the decision, which may fence the transaction's producer. A successful answer gets the producer
+    /// with which the client continues, if the protocol returns it.
     #[expect(clippy::too_many_arguments, reason = "what a decision consists of; it is made in three places")]
     pub(super) fn decide(
         &mut self,
@@ -99,7 +99,7 @@ impl Shard {
             Some(new_id) if has_own_epoch && current.is_epoch_exhausted() => new_id,
             _ => NO_PRODUCER_ID,
         };
-        // By the older protocol the level is not kept.
+        // The older protocol does not record the level.
         let level = if has_own_epoch { client_version } else { 0 };
         let decided = current.decided(outcome, level, next_id, is_empty, turn.now.wall_ms);
         // With an epoch per transaction, the decision has raised the epoch already.
@@ -114,7 +114,8 @@ impl Shard {
         self.change(id, target, answer, turn);
     }
 
-    /// After a decision: sends its markers; without any the transaction is complete. The id stays busy meanwhile.
+    /// Sends the markers after a decision; a transaction without partitions is complete. The id stays busy
+    /// meanwhile.
     pub(super) fn complete_if_prepared(&mut self, id: &Arc<str>, turn: Turn) {
         let Some(entry) = self.entries.get_mut(id) else { return };
         let current = &entry.current;
@@ -139,8 +140,8 @@ impl Shard {
         });
     }
 
-    /// Partitions have the marker that an order was for, or do not exist any more. After the last one, the transaction
-    /// is over.
+    /// Records that partitions have an order's marker, or no longer exist. After the last partition, the
+    /// transaction is complete.
     pub fn markers_written(&mut self, id: &str, partitions: &[(Arc<str>, PartitionIndex)], turn: Turn) {
         let Some((id, _)) = self.entries.get_key_value(id) else { return };
         let id = id.clone();
@@ -163,14 +164,14 @@ impl Shard {
     }
 }
 
-/// By epochs: see the head of this file.
+/// Judges by epochs; see the head of this file.
 fn judge(
     current: &TransactionMetadata,
     is_busy: bool,
     request: &EndRequest,
 ) -> Result<Verdict, TransactionError> {
     let Producer { id, epoch } = request.producer;
-    // The last epoch was used up: the answer that was lost named another producer id.
+    // The last epoch was used up: the lost answer had another producer id.
     let is_rotated =
         current.previous_producer_id == id && epoch == i16::MAX - 1 && current.producer_epoch == 0;
     let is_epoch_before = i32::from(current.producer_epoch) == i32::from(epoch) + 1;
@@ -206,7 +207,7 @@ fn judge(
     }
 }
 
-/// By states, as before KIP-890.
+/// Judges by states, as before KIP-890.
 fn judge_older(
     current: &TransactionMetadata,
     is_busy: bool,

@@ -6,11 +6,11 @@ use super::{Change, Shard, Turn, Write};
 use std::sync::Arc;
 use thalweg_shard::WriteError;
 
-/// Ids that are forgotten with one batch.
+/// Maximum number of ids deleted in one batch.
 const FORGOTTEN_AT_ONCE: usize = 200;
 
 impl Shard {
-    /// When [`Shard::expire_one`] has something to do, by the clock of the timers.
+    /// The monotonic time of the next work for [`Shard::expire_one`].
     pub(super) fn nearest_deadline_ms(&self) -> i64 {
         let retry_ms = self.retries.front().map_or(i64::MAX, |(at_ms, _)| *at_ms);
         // Without an open transaction, no check is scheduled.
@@ -19,8 +19,8 @@ impl Shard {
         timeout_ms.min(self.next_expiry_check_ms).min(retry_ms).min(write_ms)
     }
 
-    /// Processes one due deadline, and returns whether there was one. This is a turn: its writes come before the
-    /// next.
+    /// Processes one due deadline. Returns false if there was none. This is a turn: its writes come before
+    /// the next turn.
     pub(super) fn expire_one(&mut self, turn: Turn) -> bool {
         let now_ms = turn.now.monotonic_ms;
         if let Some(pending) = self.pending.pop_front_if(|pending| pending.expires_ms <= now_ms) {
@@ -48,7 +48,8 @@ impl Shard {
         false
     }
 
-    /// Aborts the transaction of an id, if it is still past its timeout: its producer is gone, or too slow.
+    /// Aborts the transaction of an id, if it is still past its timeout because the producer is dead or too
+    /// slow.
     pub fn abort_timed_out(&mut self, id: &str, new_id: Option<i64>, turn: Turn) {
         let Some((id, entry)) = self.entries.get_key_value(id) else { return };
         let current = &entry.current;

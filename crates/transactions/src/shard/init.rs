@@ -8,19 +8,20 @@ use super::{Entry, Shard, Turn};
 use std::sync::Arc;
 use thalweg_shard::Ticket;
 
-/// A producer's request. Its format and its timeout were checked.
+/// A producer's request, after the checks of its format and timeout.
 #[derive(Clone, Debug)]
 pub struct InitRequest {
     /// The transactional id.
     pub id: String,
-    /// The transaction timeout; the maximum number if an external system ends them.
+    /// The transaction timeout; the maximum value if an external system ends transactions.
     pub timeout_ms: i32,
-    /// The previous producer, if it continues after an error (KIP-360).
+    /// The previous producer, if the client continues after an error (KIP-360).
     pub expected: Option<Producer>,
 }
 
 impl Shard {
-    /// An InitProducerId request. `new_id` is a new producer id; without one, the answer may be that it is needed.
+    /// Handles InitProducerId. `new_id` is a new producer id; without one, the answer may be
+    /// [`Answer::NeedsProducerId`].
     pub fn init_producer_id(
         &mut self,
         request: &InitRequest,
@@ -37,7 +38,7 @@ impl Shard {
                 };
                 let id: Arc<str> = request.id.as_str().into();
                 let fresh = TransactionMetadata::new(new_id, request.timeout_ms, turn.now.wall_ms);
-                // It is busy until its record is written, and goes again if it cannot be.
+                // The id is busy until its record is written, and is removed if the write fails.
                 self.entries.insert(id.clone(), Entry::new(fresh, None));
                 id
             }
@@ -59,7 +60,7 @@ impl Shard {
             };
             Ok(current.rotated(new_id, request.timeout_ms, request.expected.is_some(), now_ms))
         } else if current.is_epoch_exhausted() && !is_repeated(current, request) {
-            // An epoch that is neither this nor the previous one.
+            // The epoch is neither the current nor the previous one.
             Err(TransactionError::Fenced)
         } else {
             current.initialised(request.timeout_ms, request.expected.map(|expected| expected.epoch), now_ms)
@@ -73,7 +74,7 @@ impl Shard {
         }
     }
 
-    /// Aborts the transaction of an id in the next epoch, so that its producer can write no more.
+    /// Aborts the transaction of an id in the next epoch, which ends all writes of its producer.
     pub(super) fn fence(
         &mut self,
         id: &Arc<str>,
@@ -110,7 +111,7 @@ fn check(entry: &Entry, request: &InitRequest) -> Result<(), TransactionError> {
     if current.state.is_prepared() { Err(TransactionError::Busy) } else { Ok(()) }
 }
 
-/// Whether the request was answered before, and the answer was lost.
+/// True if the request was answered before, and the answer was lost.
 fn is_repeated(current: &TransactionMetadata, request: &InitRequest) -> bool {
     request.expected.is_some_and(|expected| expected.epoch == current.last_producer_epoch)
 }

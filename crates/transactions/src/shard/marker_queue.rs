@@ -17,15 +17,15 @@ pub(in super::super) type TopicPartitions = Vec<(Arc<str>, PartitionIndex)>;
 /// The end of one producer's transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Marker {
-    /// The producer.
+    /// Producer id of the transaction.
     pub producer_id: ProducerId,
-    /// The epoch that the marker has.
+    /// Producer epoch of the marker.
     pub producer_epoch: ProducerEpoch,
-    /// The epoch of its coordinator.
+    /// Epoch of the marker's coordinator.
     pub coordinator_epoch: i32,
-    /// How the transaction ends.
+    /// Commit or abort.
     pub outcome: Outcome,
-    /// The level of transaction.version by which it was made.
+    /// The level of transaction.version of the transaction.
     pub transaction_version: i16,
 }
 
@@ -34,7 +34,7 @@ pub struct Marker {
 pub(in super::super) struct Sending {
     pub(in super::super) cell: Arc<Cell<Shard>>,
     pub(in super::super) order: Arc<MarkerOrder>,
-    /// The partitions that are still to be written by this route.
+    /// Partitions without the marker yet on this route.
     pub(in super::super) partitions: TopicPartitions,
 }
 
@@ -50,7 +50,7 @@ impl Sending {
         }
     }
 
-    /// Processes results of partitions. Returns those to be retried.
+    /// Processes the results of partitions. Returns the partitions to retry.
     pub(in super::super) fn settle(self, results: Vec<PartitionResult>) -> Option<Sending> {
         let (mut written, mut again) = (Vec::new(), Vec::new());
         for ((topic, partition), error) in results {
@@ -82,7 +82,7 @@ impl Sending {
     }
 }
 
-/// The markers that wait to be sent: no more than there are transactions that end.
+/// Markers waiting to be sent, at most as many as there are ending transactions.
 #[derive(Debug, Default)]
 pub(in super::super) struct MarkerQueue {
     pub(in super::super) waiting: Mutex<Vec<Sending>>,
@@ -90,7 +90,7 @@ pub(in super::super) struct MarkerQueue {
 }
 
 impl MarkerQueue {
-    /// Takes the orders of a shard.
+    /// Adds the orders of a shard.
     pub(in super::super) fn add(&self, cell: &Arc<Cell<Shard>>, orders: Vec<MarkerOrder>) {
         if orders.is_empty() {
             return;

@@ -10,7 +10,8 @@ use thalweg_metadata::PartitionIndex;
 use thalweg_shard::Ticket;
 
 impl Shard {
-    /// The transaction writes to these partitions, which exist. `client_version` is the level by which the client acts.
+    /// Adds these existing partitions to the transaction. `client_version` is the client's level of
+    /// transaction.version.
     pub fn add_partitions(
         &mut self,
         id: &str,
@@ -39,7 +40,8 @@ impl Shard {
         self.change(&id, target, Some((ticket, Answer::Added(Ok(())))), turn);
     }
 
-    /// Whether the open transaction writes to the partitions: a result for each, in their order, or one for all.
+    /// Verifies that the open transaction includes the partitions. Answers with one result per partition, in
+    /// order, or one for all.
     pub fn verify_partitions(&mut self, id: &str, producer: Producer, asked: &Partitions, ticket: Ticket) {
         let (basis, found) = self.find(id);
         let verified = verify(found.map(|(_, entry)| entry), producer, asked);
@@ -57,7 +59,7 @@ fn verify(entry: Option<&Entry>, producer: Producer, asked: &Partitions) -> Veri
     Ok(asked.iter().map(verify).collect())
 }
 
-/// Rejects requests that are not from the id's producer, and all requests while a transaction ends.
+/// Rejects requests of other producers, and all requests while a transaction ends.
 fn check(entry: &Entry, producer: Producer) -> Result<(), TransactionError> {
     let current = &entry.current;
     if current.producer_id != producer.id {

@@ -43,7 +43,7 @@ impl Shard {
         Ok(())
     }
 
-    /// The log is replayed: continue decided transactions that are not complete.
+    /// Continues decided, incomplete transactions after the replay of the log.
     pub(in super::super) fn take_up(&mut self, turn: Turn) {
         let mut prepared = Vec::new();
         for (id, entry) in &self.entries {

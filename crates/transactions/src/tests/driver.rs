@@ -1,4 +1,4 @@
-//! The coordinator with its driver: requests wait for the log, and time does not stand still.
+//! The coordinator with its driver: requests wait for the log, and real time passes.
 
 use super::super::answer::Producer;
 use super::super::config::TransactionConfig;
@@ -51,7 +51,7 @@ async fn initialised(coordinator: &TransactionCoordinator, id: &str) -> Producer
     initialised.await.expect("nothing is in the way")
 }
 
-/// What one poll of a future has.
+/// The result of polling a future once.
 async fn polled<F: Future>(mut future: Pin<&mut F>) -> Poll<F::Output> {
     poll_fn(|context| Poll::Ready(future.as_mut().poll(context))).await
 }
@@ -79,7 +79,7 @@ async fn a_loaded_addition_is_confirmed_when_the_replicas_have_it() {
     assert_eq!(verified, Poll::Ready(Ok(vec![Ok(())])), "nothing is awaited any more");
 }
 
-/// A transaction that took too long ago, of a producer without another epoch.
+/// A transaction that timed out long ago, of a producer without another epoch.
 fn late() -> Bytes {
     let state = TransactionState::Ongoing;
     let mut metadata = TransactionMetadata::new(7, 1, 0).with_partitions(&named(&[("t", 0)]), 2, 0);
@@ -123,7 +123,8 @@ async fn deadlines_come_while_the_controller_has_no_producer_id() {
     }
 }
 
-/// Its groups would be served, but a state that lacks a decision would abort what other partitions have as committed.
+/// The rest of the log could be served, but without a lost decision it would abort transactions committed in
+/// other partitions.
 #[tokio::test]
 async fn damaged_batch_that_no_replica_can_mend_is_not_left_out() {
     let log = MemoryLog::new();

@@ -1,4 +1,4 @@
-//! How transactions begin and end, by both protocols.
+//! Start and end of transactions, in both protocols.
 
 use super::super::answer::Producer;
 use super::super::state::{Outcome, TransactionState};
@@ -164,22 +164,22 @@ fn an_older_client_cannot_end_what_it_has_not_begun() {
     assert_eq!(h.end(producer, Outcome::Abort), Err(ErrorCode::InvalidTxnState));
 }
 
-/// The table at the head of `shard/end.rs`.
+/// Tests the table at the head of `shard/end.rs`.
 #[test]
 fn a_delayed_end_does_not_end_the_next_transaction() {
     let mut h = Harness::new();
     let first = h.init();
     h.add(first, &[("t", 0)]).expect("added");
     let second = h.end(first, Outcome::Commit).expect("committed");
-    // CompleteCommit.
+    // Rows of state CompleteCommit.
     assert_eq!(h.end(first, Outcome::Commit), Ok(second), "a repetition");
     assert_eq!(h.end(first, Outcome::Abort), Err(ErrorCode::InvalidTxnState));
     assert_eq!(h.end(second, Outcome::Commit), Err(ErrorCode::InvalidTxnState));
-    // The delayed end of the first meets the second.
+    // The delayed end of the first transaction arrives during the second.
     h.add(second, &[("t", 0)]).expect("added");
     assert_eq!(h.end(first, Outcome::Commit), Err(ErrorCode::ProducerFenced));
     let third = h.end(second, Outcome::Abort).expect("aborted");
-    // CompleteAbort.
+    // Rows of state CompleteAbort.
     assert_eq!(h.end(second, Outcome::Abort), Ok(third));
     assert_eq!(h.end(second, Outcome::Commit), Err(ErrorCode::InvalidTxnState));
     assert_eq!(h.end(third, Outcome::Commit), Err(ErrorCode::InvalidTxnState));

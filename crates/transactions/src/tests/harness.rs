@@ -1,5 +1,5 @@
-//! A shard with a log in memory, a manual clock, and partitions that accept its markers: acts as the driver, step by
-//! step.
+//! A shard with a log in memory, a manual clock, and partitions that accept its markers: acts as the driver,
+//! step by step.
 
 use super::super::answer::{Answer, Producer};
 use super::super::config::TransactionConfig;
@@ -15,7 +15,7 @@ use thalweg_record::{BatchBuilder, BatchOptions, DecompressBuffer, Offset, batch
 use thalweg_shard::{HeldAnswers, Moment, Piece, Shard as _, Ticket, WriteError};
 use thalweg_wire::ErrorCode;
 
-/// The transactional id that most tests are about.
+/// The transactional id of most tests.
 pub(super) const ID: &str = "app";
 pub(super) const TIMEOUT_MS: i32 = 60_000;
 /// The leader epoch of the first shard of a harness; each restart adds one.
@@ -30,15 +30,15 @@ pub(super) struct Harness {
     /// The log: one encoded batch per write.
     pub(super) log: Vec<Bytes>,
     next_offset: i64,
-    /// Whether appends wait for [`Harness::acknowledge`].
+    /// True if appends wait for [`Harness::acknowledge`].
     pub(super) holds: bool,
-    /// Last offsets of batches that do not count yet.
+    /// Last offsets of the unacknowledged batches.
     pub(super) held: VecDeque<i64>,
-    /// The last offset that the replicas have.
+    /// The last replicated offset.
     acknowledged_to: i64,
-    /// The next appends fail with this.
+    /// The next appends fail with this error.
     pub(super) refuses: Option<WriteError>,
-    /// Whether markers wait for [`Harness::write_markers`].
+    /// True if markers wait for [`Harness::write_markers`].
     pub(super) keeps_markers: bool,
     pub(super) orders: Vec<MarkerOrder>,
     /// The markers in the partitions, in order.
@@ -51,7 +51,7 @@ pub(super) struct Harness {
 }
 
 impl Harness {
-    /// In a cluster of the newer protocol.
+    /// A harness for the newer protocol.
     pub(super) fn new() -> Harness {
         Harness::at_level(2)
     }
@@ -101,7 +101,7 @@ impl Harness {
         shard
     }
 
-    /// Another coordinator is elected: waiting requests and markers in flight are lost.
+    /// Elects another coordinator: waiting requests and markers in flight are lost.
     pub(super) fn restart(&mut self) {
         self.epoch += 1;
         self.shard = self.reloaded(self.epoch);
@@ -113,12 +113,12 @@ impl Harness {
         self.finish_turn();
     }
 
-    /// How many batches are not acknowledged.
+    /// Number of unacknowledged batches.
     pub(super) fn unacknowledged(&self) -> usize {
         self.log.iter().filter(|batch| end(batch) > self.acknowledged_to).count()
     }
 
-    /// The same, and the last record that it has loaded waits for [`Harness::acknowledge`].
+    /// Restarts with a last loaded record that waits for [`Harness::acknowledge`].
     pub(super) fn restart_behind(&mut self) {
         let last = self.next_offset - 1;
         self.acknowledged_to = last - 1;
@@ -131,7 +131,7 @@ impl Harness {
         self.finish_turn();
     }
 
-    /// Another broker is elected, which has some of the batches that are not acknowledged; the others are lost.
+    /// Elects another broker with some of the unacknowledged batches; the other batches are lost.
     pub(super) fn fail_over(&mut self, kept: usize) {
         let acknowledged_to = self.acknowledged_to;
         self.log.truncate(self.log.len() - self.unacknowledged() + kept);
@@ -213,7 +213,7 @@ impl Harness {
         self.markers.push(order);
     }
 
-    /// The partitions accept the kept markers.
+    /// Writes the kept markers to the partitions.
     pub(super) fn write_markers(&mut self) {
         for order in std::mem::take(&mut self.orders) {
             self.take_marker(order);
@@ -221,7 +221,7 @@ impl Harness {
         self.finish_turn();
     }
 
-    /// The oldest write that does not count yet does.
+    /// Acknowledges the oldest held write.
     pub(super) fn acknowledge(&mut self) -> bool {
         let Some(last) = self.held.pop_front() else { return false };
         self.acknowledged_to = last;
@@ -232,7 +232,7 @@ impl Harness {
         true
     }
 
-    /// The oldest write that does not count yet never will.
+    /// Fails the oldest held write.
     pub(super) fn lose(&mut self, error: WriteError) {
         let last = self.held.pop_front().expect("a write waits");
         let now = self.now();
@@ -241,7 +241,7 @@ impl Harness {
         self.finish_turn();
     }
 
-    /// Advances the time, and runs due work in time.
+    /// Advances the clock, and runs due work in time.
     pub(super) fn advance(&mut self, ms: i64) {
         let until_ms = self.now_ms + ms;
         let next_ms = |h: &Harness| h.shard.next_deadline_ms().min(h.waiting.next_deadline_ms());
@@ -315,7 +315,7 @@ impl Harness {
         self.turn(|shard, ticket, _| shard.verify_partitions(ID, producer, &asked, ticket))
     }
 
-    /// A code for each partition, or one for all.
+    /// A code per partition, or one for all.
     pub(super) fn verified(&self, ticket: Ticket) -> Result<Vec<ErrorCode>, ErrorCode> {
         let code = |result: &Result<(), TransactionError>| {
             result.err().map_or(ErrorCode::None, TransactionError::code)
@@ -345,7 +345,7 @@ impl Harness {
         self.metadata().state
     }
 
-    /// Puts the id where its producer has this epoch, as if it had gone through all before.
+    /// Sets the producer epoch of the id, as if the producer had used all earlier epochs.
     pub(super) fn wear_epochs_down(&mut self, epoch: i16) -> Producer {
         let mut metadata = self.metadata().clone();
         metadata.producer_epoch = epoch;

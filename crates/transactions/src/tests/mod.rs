@@ -1,4 +1,4 @@
-//! Transactions seen from outside, driven through the shard with a log in memory.
+//! Black-box tests of transactions, driven through the shard with a log in memory.
 
 mod driver;
 mod ends;

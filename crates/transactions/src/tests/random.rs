@@ -1,5 +1,5 @@
-//! Seeded histories: producers come and go, answers are lost, coordinators are replaced, partitions accept their
-//! markers late. Compares what clients were told with the content of the partitions.
+//! Seeded histories: producers come and go, answers are lost, coordinators are replaced, partitions accept
+//! markers late. The clients' answers are compared with the content of the partitions.
 
 use super::super::answer::{Answer, Producer};
 use super::super::error::TransactionError;
@@ -12,12 +12,12 @@ use thalweg_shard::{RequestError, Ticket, WriteError};
 
 const STEPS: usize = 400;
 
-/// A client that acts by its answers.
+/// A client that follows its answers.
 #[derive(Default)]
 struct Client {
     producer: Option<Producer>,
     is_open: bool,
-    /// The partitions that it was told to be in its transaction.
+    /// The partitions that answers added to the client's transaction.
     added: BTreeSet<i32>,
 }
 
@@ -57,7 +57,7 @@ impl History {
         self.h.answers.get(&ticket).cloned()
     }
 
-    /// Another coordinator has all of the log, or only a part of what was not acknowledged.
+    /// Replaces the coordinator by one with the whole log, or with only a part of the unacknowledged batches.
     fn restart(&mut self) {
         self.h.holds = false;
         if self.rng.random_bool(0.3) {
@@ -145,7 +145,7 @@ impl History {
                 }
             }
         }
-        // It gives up, and another replaces it.
+        // The client gives up, and a new one replaces it.
         self.clients[client] = Client::default();
     }
 
@@ -169,8 +169,8 @@ impl History {
         assert_eq!(live, loaded, "seed {seed}: the log tells what is in memory");
     }
 
-    /// With an epoch per transaction, markers identify their transaction: it has one outcome, the one that the client
-    /// was told.
+    /// With an epoch per transaction, markers identify their transaction: its only outcome is the one
+    /// reported to the client.
     fn check_markers(&self, seed: u64) {
         let mut outcomes = BTreeMap::new();
         let mut ended: BTreeMap<_, BTreeSet<i32>> = BTreeMap::new();

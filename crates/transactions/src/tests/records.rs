@@ -1,4 +1,4 @@
-//! Records as Apache Kafka 4.3.1 encodes them (`tests/golden/TransactionStateWriter.java`): they decode to Kafka's
+//! Records encoded by Apache Kafka 4.3.1 (`tests/golden/TransactionStateWriter.java`): they decode to Kafka's
 //! values, and encode to Kafka's bytes.
 
 use super::super::metadata::{NO_PRODUCER_EPOCH, TransactionMetadata};

@@ -1,5 +1,5 @@
-//! One coordinator after the other: what the first has written may be lost with the second, so no client may act on it
-//! before the replicas have it.
+//! Successive coordinators: unreplicated writes of the first may be lost with the second, so no client may
+//! act on a write before the replicas have it.
 
 use super::super::answer::Producer;
 use super::super::config::TransactionConfig;
@@ -27,7 +27,7 @@ fn an_addition_that_may_be_lost_is_not_confirmed() {
         let asked = h.send_verify(producer, &[("t", 0)]);
         let ended = h.send_end(Producer { epoch: 7, ..producer }, Outcome::Commit);
         assert_eq!(are_answered(&h, &[first, again, asked, ended]), [false; 4], "level {level}");
-        // The third has nothing of it, and nobody was told.
+        // The third coordinator has none of the writes, and no client got an answer.
         h.fail_over(0);
         h.holds = false;
         assert_eq!(h.state(), TransactionState::Empty);
@@ -107,7 +107,7 @@ fn an_answer_that_waits_in_vain_sends_the_client_to_try_again() {
     assert_eq!(h.verified(asked), Err(ErrorCode::CoordinatorNotAvailable));
 }
 
-/// All that is known of an id.
+/// The whole known state of an id.
 fn picture(h: &Harness, id: &str) -> String {
     format!("{:?} {:?}", h.shard.metadata(id), h.shard.describe(id).into_inner())
 }

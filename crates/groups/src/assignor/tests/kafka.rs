@@ -36,7 +36,7 @@ fn ask(input: &mut String, assignor: &str, group: &Group) {
     input.push_str("end\n");
 }
 
-/// Kafka's assignments of all groups that were asked for.
+/// Kafka's assignments of all groups in the input.
 fn answers(input: &str) -> Option<Vec<BTreeMap<Arc<str>, Assignment>>> {
     let output = run_kafka_program(
         &Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/Assignors.java"),
@@ -61,7 +61,7 @@ fn answers(input: &str) -> Option<Vec<BTreeMap<Arc<str>, Assignment>>> {
     Some(answers)
 }
 
-/// The groups of many lives, each with the assignment that our assignor gives it.
+/// The groups of many histories, each with the assignment of our assignor.
 fn lives(
     assign: impl Fn(&Group) -> BTreeMap<Arc<str>, Assignment>,
 ) -> Vec<(Group, BTreeMap<Arc<str>, Assignment>)> {
@@ -90,8 +90,9 @@ fn sizes(assigned: &BTreeMap<Arc<str>, Assignment>) -> Vec<usize> {
     sizes
 }
 
-/// Range is identical. Uniform with the same topics for all has the same sizes, and as many partitions stay: Kafka takes
-/// topics in the order of a hash set. With different topics, over all groups, it is as even and as many stay.
+/// Range is identical. Uniform with equal subscriptions has the same sizes and keeps as many partitions;
+/// Kafka takes topics in the order of a hash set. With different subscriptions, uniform is as even and keeps
+/// as many partitions over all groups.
 #[test]
 fn consumer_groups_are_assigned_as_by_kafka() {
     for assignor in ServerAssignor::ALL {
@@ -129,8 +130,8 @@ fn consumer_groups_are_assigned_as_by_kafka() {
     }
 }
 
-/// Kafka's order follows from hash maps everywhere. Ours leaves no partition without a reader that has one with Kafka,
-/// and over all groups it assigns and keeps as much, as evenly.
+/// Kafka's order always depends on hash maps. Our assignor finds a reader for every partition that has one in
+/// Kafka, and over all groups it assigns and keeps as many partitions, as evenly.
 #[test]
 fn share_groups_are_assigned_as_well_as_by_kafka() {
     let lives = lives(|group| assign_shared(&group.spec(), |_, _| true));

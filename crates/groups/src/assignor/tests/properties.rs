@@ -1,4 +1,4 @@
-//! What every assignment must be, checked on random groups.
+//! Properties of every assignment, checked on random groups.
 
 use super::super::*;
 use super::random::{Group, Life};
@@ -11,7 +11,7 @@ fn sizes(assigned: &BTreeMap<Arc<str>, Assignment>) -> Vec<usize> {
     assigned.values().map(|of| of.values().map(BTreeSet::len).sum()).collect()
 }
 
-/// How many partitions have stayed with a member.
+/// Number of partitions that stayed with their member.
 pub(super) fn kept(group: &Group, assigned: &BTreeMap<Arc<str>, Assignment>) -> usize {
     let of = |(id, member): (&Arc<str>, &MemberSpec)| -> usize {
         let both = member
@@ -23,7 +23,7 @@ pub(super) fn kept(group: &Group, assigned: &BTreeMap<Arc<str>, Assignment>) -> 
     group.members.iter().map(of).sum()
 }
 
-/// Every member has an entry, nobody reads what it does not subscribe to, and no set is empty.
+/// Every member has an entry, no member reads a topic outside its subscription, and no set is empty.
 pub(super) fn check_subscriptions(group: &Group, assigned: &BTreeMap<Arc<str>, Assignment>) {
     assert!(assigned.keys().eq(group.members.keys()));
     for (id, of) in assigned {
@@ -38,7 +38,7 @@ pub(super) fn check_subscriptions(group: &Group, assigned: &BTreeMap<Arc<str>, A
     }
 }
 
-/// How many members read each partition of a topic that has subscribers.
+/// Number of readers of each partition of a subscribed topic.
 fn readers(group: &Group, assigned: &BTreeMap<Arc<str>, Assignment>) -> BTreeMap<(Uuid, i32), usize> {
     let mut readers = BTreeMap::new();
     for (id, topic) in &group.topics {
@@ -89,7 +89,7 @@ fn uniform_assignments_are_balanced_and_stay_when_nothing_changes() {
         for step in 0..STEPS {
             life.step();
             let assigned = ServerAssignor::Uniform.assign(&life.group.spec());
-            // Subscriptions that overlap may need more rounds than there are.
+            // Overlapping subscriptions may need more rounds than the limit.
             let bound = if life.group.spec().homogeneous { 1 } else { usize::MAX };
             assert!(imbalance(&life.group, &assigned) <= bound, "seed {seed} step {step}");
             life.group.take(assigned);
@@ -128,7 +128,7 @@ fn every_shared_partition_has_a_reader_and_members_are_balanced() {
     }
 }
 
-/// Not a measurement, but a guard against a wrong order of growth, wide enough for an unoptimised build.
+/// Not a measurement, but a guard against wrong complexity, with limits that suit an unoptimised build.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "how long a decision takes is what is asked")]
 fn large_groups_are_assigned_in_time() {

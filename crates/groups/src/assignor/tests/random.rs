@@ -19,7 +19,7 @@ impl Group {
         GroupSpec { members: &self.members, homogeneous, topics: &self.topics }
     }
 
-    /// The members take over their new assignments.
+    /// Gives the members their new assignments.
     pub(super) fn assign(&mut self, assignor: &ServerAssignor) {
         let assigned = assignor.assign(&self.spec());
         self.take(assigned);
@@ -36,7 +36,7 @@ impl Group {
         MemberSpec { topics: Arc::new(self.topics.keys().copied().collect()), ..Default::default() }
     }
 
-    /// A group of that size.
+    /// A group of this size.
     pub(super) fn of(members: usize, topics: u128, partitions: i32) -> Group {
         let mut group = Group::default();
         group.topics.extend((1..=topics).map(|id| (Uuid(id), TopicSpec { partitions })));
@@ -46,7 +46,7 @@ impl Group {
     }
 }
 
-/// What happens to a group.
+/// The random history of a group.
 pub(super) struct Life {
     rng: StdRng,
     pub(super) group: Group,
@@ -63,7 +63,8 @@ impl Life {
         Life { rng, group: Group::default(), joined: 0, max_topics, heterogeneous }
     }
 
-    /// Some changes: members join, leave and change their minds, topics are made, grow and go.
+    /// A few changes: members join, leave and change their subscriptions; topics are created, grow and are
+    /// deleted.
     pub(super) fn step(&mut self) {
         for _ in 0..self.rng.random_range(1..6) {
             self.change();

@@ -1,4 +1,4 @@
-//! Assignments of tasks: what each must be, on random groups, and a comparison with Kafka's.
+//! Assignments of tasks: properties on random groups, and a comparison with Kafka's.
 
 use super::super::*;
 use rand::rngs::StdRng;
@@ -32,7 +32,7 @@ impl Group {
         }
     }
 
-    /// How many active tasks stay, or go to a member that has a standby of them.
+    /// Number of active tasks that stay, or go to a member with a standby.
     fn kept(&self, assigned: &Assigned) -> usize {
         let of = |(id, member): (&Arc<str>, &TaskMemberSpec)| {
             let active = assigned.get(id).map_or(Vec::new(), |assigned| list(&assigned.active));
@@ -47,7 +47,7 @@ fn list(tasks: &Tasks) -> Vec<(Arc<str>, i32)> {
     tasks.iter().flat_map(|(id, partitions)| partitions.iter().map(|index| (id.clone(), *index))).collect()
 }
 
-/// Groups as they change, each with its assignment.
+/// Groups over time, each with its assignment.
 fn lives() -> Vec<(Group, Assigned)> {
     let mut all = Vec::new();
     for seed in 0..SEEDS {
@@ -76,7 +76,7 @@ fn lives() -> Vec<(Group, Assigned)> {
     all
 }
 
-/// Every task is active once, and has its standbys on processes of their own as far as there are enough.
+/// Every task is active once, and its standbys are on different processes as far as there are enough.
 fn check(group: &Group, assigned: &Assigned) {
     let mut active = BTreeMap::new();
     let mut processes: BTreeMap<(Arc<str>, i32), Vec<&str>> = BTreeMap::new();
@@ -102,7 +102,7 @@ fn check(group: &Group, assigned: &Assigned) {
     assert!(active.is_empty() && processes.is_empty(), "tasks that do not exist");
 }
 
-/// The most and the fewest active tasks of a member.
+/// Difference between the largest and the smallest number of active tasks per member.
 fn spread(assigned: &Assigned) -> usize {
     let counts: Vec<usize> = assigned.values().map(|of| list(&of.active).len()).collect();
     counts.iter().max().unwrap_or(&0) - counts.iter().min().unwrap_or(&0)
@@ -166,7 +166,7 @@ fn tasks(words: &str) -> Tasks {
     if words == "-" { Tasks::new() } else { words.split(';').map(of).collect() }
 }
 
-/// As valid, and over all groups as sticky and as even.
+/// Assignments are valid, and over all groups as sticky and as even as Kafka's.
 #[test]
 fn tasks_are_assigned_as_well_as_by_kafka() {
     let lives = lives();

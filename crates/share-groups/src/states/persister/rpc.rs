@@ -1,4 +1,4 @@
-//! Requests of brokers to share coordinators elsewhere: InitializeShareGroupState (83), ReadShareGroupState (84),
+//! Requests to remote share coordinators: InitializeShareGroupState (83), ReadShareGroupState (84),
 //! WriteShareGroupState (85), DeleteShareGroupState (86), ReadShareGroupStateSummary (87).
 
 use super::super::error::PersistError;
@@ -19,7 +19,7 @@ use thalweg_wire::request::{
 };
 use thalweg_wire::{ErrorCode, Uuid};
 
-/// Share partitions in one request.
+/// Maximum number of share partitions per request.
 const QUESTIONS_AT_ONCE: usize = 1_000;
 
 /// The request for one share partition.
@@ -52,7 +52,7 @@ impl Kind {
 
 type Outcomes = HashMap<(Uuid, i32), Outcome>;
 
-/// The share partitions of a request, which are of one group.
+/// The share partitions of a request, all of one group.
 #[derive(Default)]
 pub(super) struct Load {
     group: Option<Arc<str>>,
@@ -188,7 +188,7 @@ fn summary_partition(partition: i32, ask: &Ask) -> Option<summary::PartitionData
     }
 }
 
-/// The outcome of one share partition.
+/// The outcome for one share partition.
 fn outcome(code: i16, done: impl FnOnce() -> Done) -> Outcome {
     match ErrorCode::from_i16(code) {
         Some(ErrorCode::None) => Ok(done()),

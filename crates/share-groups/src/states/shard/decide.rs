@@ -62,7 +62,8 @@ impl Shard {
         if self.exists(key) { Ok(()) } else { Err(StateError::UnknownPartition) }
     }
 
-    /// The record that a new leader has read the state: earlier leaders are fenced by it.
+    /// The record of a read by a new leader, which fences earlier leaders. `None` if the epoch is already
+    /// known.
     fn note_leader(
         &self,
         key: &ShareKey,
@@ -83,7 +84,7 @@ impl Shard {
         Some(self.change(key, entry, &nothing, leader_epoch, now))
     }
 
-    /// An update, or a snapshot, when there were enough of them.
+    /// An update, or a snapshot after a number of updates.
     fn change(
         &self,
         key: &ShareKey,
@@ -117,8 +118,8 @@ impl Shard {
     }
 }
 
-/// A state that begins (again). Where the offset is known, nothing is delivered from there on; where it is not, that is
-/// not known either.
+/// An initialized or reset state. The count of completed deliveries is 0 for a known start offset, and
+/// unknown otherwise.
 fn initial(entry: Option<&Entry>, state_epoch: i32, start_offset: i64, now_ms: i64) -> Snapshot {
     Snapshot {
         snapshot_epoch: entry.map_or(0, |entry| entry.snapshot_epoch.wrapping_add(1)),

@@ -1,5 +1,5 @@
-//! What keeps the log short: snapshots of share partitions that do not change, tombstones of those whose topics are gone,
-//! and the offset before which nothing is needed (Kafka's `ShareCoordinatorOffsetsManager`).
+//! Upkeep of the log: snapshots of idle share partitions, tombstones for share partitions of deleted topics,
+//! and the offset before which no record is needed (Kafka's `ShareCoordinatorOffsetsManager`).
 
 use super::super::record::ShareRecord;
 use super::super::request::Answer;
@@ -10,9 +10,9 @@ use thalweg_share::ShareKey;
 use thalweg_wire::Uuid;
 
 impl Shard {
-    /// Repeats the snapshots that are old, so that the log can be cut before them; but not when nothing at all has
-    /// changed since they were repeated last. States of topics that are gone go now, if their tombstones could not be written
-    /// when the topic was deleted, or the shard was loading then.
+    /// Repeats old snapshots, so that the log can be cut before them, unless nothing has changed since the
+    /// last repetition. Also removes states of deleted topics whose tombstones could not be written at the
+    /// time, or whose topics were deleted while the shard was loading.
     pub(in super::super) fn snapshot_cold(&mut self, now: Moment) {
         let (kept, gone): (Vec<_>, Vec<_>) = self.entries.iter().partition(|(key, _)| self.exists(key));
         let tombstone = |key: &ShareKey| ShareRecord::Snapshot(key.clone(), None);
@@ -28,7 +28,7 @@ impl Shard {
         self.write_all(records);
     }
 
-    /// Topics are gone: the states of their partitions go too.
+    /// Removes the states of the partitions of deleted topics.
     pub(in super::super) fn topics_deleted(&mut self, topics: &HashSet<Uuid>) {
         let gone = self.entries.keys().filter(|key| topics.contains(&key.topic));
         let mut gone: Vec<ShareKey> = gone.cloned().collect();
@@ -47,12 +47,13 @@ impl Shard {
         self.writes.extend(writes);
     }
 
-    /// Answers with the offset before which no record is needed. It rests on the snapshots behind it.
+    /// Answers with the offset before which no record is needed. The offset depends on the snapshots after
+    /// it.
     pub(in super::super) fn find_redundant(&mut self, ticket: Ticket) {
         self.answers.give(ticket, Answer::RedundantBefore(self.redundant_before()), Basis::LATEST);
     }
 
-    /// The offset before which no record is needed; none, if every record may be.
+    /// The offset before which no record is needed; `None` if every record may be needed.
     pub(in super::super) fn redundant_before(&self) -> Option<i64> {
         let mut oldest = i64::MAX;
         for entry in self.entries.values() {

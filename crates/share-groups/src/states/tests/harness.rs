@@ -15,7 +15,7 @@ use thalweg_shard::{HeldAnswers, Moment, Piece, Shard as _, Ticket, WriteError};
 use thalweg_share::ShareKey;
 use thalweg_wire::Uuid;
 
-/// Every topic has 8 partitions, but for that of the id 1, which does not exist, and those that were deleted.
+/// Every topic has 8 partitions, except topic id 1, which does not exist, and deleted topics.
 #[derive(Default)]
 struct EightPartitions {
     deleted: Mutex<HashSet<Uuid>>,
@@ -42,13 +42,13 @@ pub(super) struct Harness {
     pub(super) now_ms: i64,
     /// The log: one encoded batch per write.
     pub(super) log: Vec<Bytes>,
-    /// The batches that cannot be read any more, by their places in the log.
+    /// Places in the log of the batches that cannot be read any more.
     pub(super) lost: BTreeSet<usize>,
     next_offset: i64,
-    /// Whether appends wait for [`Harness::acknowledge`].
+    /// True if appends wait for [`Harness::acknowledge`].
     pub(super) holds: bool,
     held: VecDeque<i64>,
-    /// The next appends fail with this.
+    /// The next appends fail with this error.
     pub(super) refuses: Option<WriteError>,
     next_ticket: u64,
     /// Answers that wait for the log.
@@ -99,7 +99,7 @@ impl Harness {
         shard
     }
 
-    /// The cluster has a topic no longer.
+    /// Deletes a topic from the cluster.
     pub(super) fn delete_topic(&mut self, topic: Uuid) {
         self.cluster.deleted.lock().insert(topic);
     }
@@ -147,7 +147,7 @@ impl Harness {
         }
     }
 
-    /// The oldest held batch counts, or never will.
+    /// Acknowledges the oldest held batch, or fails it.
     pub(super) fn acknowledge(&mut self, result: Result<(), WriteError>) {
         let last_offset = self.held.pop_front().expect("a held batch");
         match result {
@@ -163,20 +163,20 @@ impl Harness {
         self.finish_turn();
     }
 
-    /// Asks, and does not wait.
+    /// Sends requests without waiting.
     pub(super) fn begin(&mut self, asks: &[(ShareKey, Ask)]) -> Ticket {
         let asks: Vec<&(ShareKey, Ask)> = asks.iter().collect();
         self.turn(|shard, ticket, now| shard.serve(&asks, ticket, now))
     }
 
-    /// Asks, and has the answer.
+    /// Sends a request and returns its answer.
     pub(super) fn ask(&mut self, key: &ShareKey, ask: Ask) -> <Outcomes as IntoIterator>::Item {
         let ticket = self.begin(&[(key.clone(), ask)]);
         let mut answer = self.answers.remove(&ticket).expect("an answer at once");
         answer.pop().expect("one")
     }
 
-    /// The time passes, and all that is due is done.
+    /// Advances the clock and does all due work.
     pub(super) fn pass(&mut self, ms: i64) {
         self.now_ms += ms;
         while self.shard.next_deadline_ms() <= self.now_ms && self.shard.expire_next(moment(self.now_ms)) {
@@ -186,7 +186,7 @@ impl Harness {
         self.finish_turn();
     }
 
-    /// The records of the log from a batch on: keys and values.
+    /// Keys and values of the log's records from this batch on.
     pub(super) fn records_from(&self, batch: usize) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
         let mut buffer = DecompressBuffer::default();
         let mut records = Vec::new();

@@ -1,5 +1,5 @@
-//! Compares with Kafka's share coordinator, on random requests: the answers, and the records byte for byte. Runs if
-//! KAFKA_CLASSPATH names the jars of a Kafka 4.3 distribution and `java` is installed.
+//! Compares with Kafka's share coordinator, on random requests: the answers, and the records byte for byte.
+//! Runs if KAFKA_CLASSPATH names the jars of a Kafka 4.3 distribution and `java` is installed.
 
 use super::super::request::{Ask, Done, Write};
 use super::super::runs::Run;
@@ -116,7 +116,7 @@ fn records_and_answers_are_kafkas() {
             let line = match random.random_range(0..100) {
                 0..3 => {
                     let batch = harness.log.len();
-                    // Not by the shard's own timer, which goes with the clock.
+                    // Not by the shard's own timer, which follows the clock.
                     harness.now_ms += 300_000;
                     writeln!(input, "clock {}", harness.now_ms).expect("a string takes it");
                     harness.turn(|shard, _, now| shard.snapshot_cold(now));

@@ -1,4 +1,4 @@
-//! The life of share partitions: initialized, read by leaders, written, snapshotted, deleted.
+//! The life of share partitions: initialized, read by leaders, written, repeated in snapshots, deleted.
 
 use super::super::error::StateError;
 use super::super::request::{Ask, Done, Write};
@@ -132,7 +132,7 @@ fn a_read_waits_for_what_it_rests_on_even_if_its_writer_gave_up() {
     assert!(harness.answers.is_empty());
     harness.pass(1);
     assert_eq!(harness.answers.remove(&written), timed_out());
-    // The state has it already, but no replica does.
+    // The state already has the leader epoch, but no replica does.
     let second = harness.begin(&read());
     assert!(harness.answers.is_empty());
     harness.pass(5_000);
@@ -203,7 +203,7 @@ fn records_before_the_oldest_snapshot_are_redundant() {
         assert!(harness.ask(&g, write(0, 0, Vec::new())).is_ok());
     }
     assert_eq!(harness.shard.redundant_before(), Some(5), "the other has not changed since");
-    // Five minutes later it is written again.
+    // Five minutes later the snapshot is repeated.
     harness.pass(300_000);
     let before = harness.shard.redundant_before().expect("its snapshot is a new one");
     assert!(before > 14, "{before}");
@@ -241,7 +241,7 @@ fn states_of_a_deleted_topic_whose_tombstones_were_refused_go_later() {
     harness.turn(|shard, _, _| shard.topics_deleted(&HashSet::from_iter([Uuid(7)])));
     assert!(harness.shard.entry(&gone).is_some(), "the tombstone is not in the log");
     harness.refuses = None;
-    // Snapshots are repeated in the first interval. In the second there is nothing to repeat.
+    // The first interval repeats snapshots; in the second there is nothing to repeat.
     for _ in 0..2 {
         harness.pass(300_000);
         for shard in [&harness.shard, &harness.reloaded()] {
@@ -262,7 +262,7 @@ fn many_share_partitions_in_one_request_share_batches_of_bounded_size() {
     assert!(harness.log.iter().all(|batch| batch.len() < 200 << 10));
 }
 
-/// Apart from the reset, all that was written tells of records that are delivered.
+/// Apart from the reset, every write is of delivered records.
 #[test]
 fn runs_from_before_a_lost_reset_keep_no_record_from_being_delivered() {
     let mut harness = initialized(500);
@@ -277,7 +277,7 @@ fn runs_from_before_a_lost_reset_keep_no_record_from_being_delivered() {
     assert_eq!((entry.start_offset, entry.runs.as_slice()), (3, &[run(20, 24, 1, 2), run(30, 34, 1, 2)][..]));
 }
 
-/// The snapshot of a partition that begins anew has the same epoch as the one of the partition before.
+/// The first snapshot of a recreated share partition has the same epoch as that of its predecessor.
 #[test]
 fn runs_from_before_a_lost_deletion_keep_no_record_from_being_delivered() {
     let mut harness = initialized(500);

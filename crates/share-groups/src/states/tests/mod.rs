@@ -1,4 +1,4 @@
-//! The share coordinator's shard, driven by hand.
+//! Tests of the share coordinator's shard.
 
 mod harness;
 mod kafka;
