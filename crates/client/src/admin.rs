@@ -1,10 +1,10 @@
-//! Administrative requests as methods: topics, configurations, groups, records, leaders, reassignments, log directories,
-//! transactions, quotas, features, the quorum, users, ACLs.
+//! Administrative requests as methods: topics, configurations, groups, records, leaders, reassignments, log
+//! directories, transactions, quotas, features, the quorum, users, ACLs.
 //!
-//! Each request is sent to the broker that serves it: changes of the cluster to the controller (with KRaft, any
-//! broker forwards them), groups to their coordinators, records to the leaders. Retriable errors, such as a
-//! coordinator that moves, are retried within the timeout. Results are per item: a refused item does not fail the
-//! others.
+//! Each request is sent to the broker that serves it: changes of the cluster to the controller (with KRaft,
+//! any broker forwards them), groups to their coordinators, records to the leaders. Retriable errors, such as
+//! a coordinator that moves, are retried within the timeout. Results are per item: a refused item does not
+//! fail other items.
 
 mod acls;
 mod configs;
@@ -65,7 +65,7 @@ pub type Outcomes<K, T = ()> = BTreeMap<K, Result<T, ClientError>>;
 
 /// `retry.backoff.ms` of Kafka's clients.
 const BACKOFF: Duration = Duration::from_millis(100);
-/// Added to the broker's timeout, so that its own answer reports a timeout.
+/// Added to the broker's timeout, so that the broker reports a timeout first.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// A client for administrative requests. Clones share the cluster's connections.
@@ -76,20 +76,20 @@ pub struct Admin {
 }
 
 impl Admin {
-    /// For a cluster. A call takes up to the cluster's `request.timeout.ms`.
+    /// An admin client of a cluster. A call takes up to the cluster's `request.timeout.ms`.
     pub fn new(cluster: Cluster) -> Admin {
         let timeout = cluster.options().request_timeout;
         Admin { cluster, timeout }
     }
 
-    /// With this time for each call.
+    /// Sets the maximum time of each call.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Admin {
         self.timeout = timeout;
         self
     }
 
-    /// The cluster.
+    /// The cluster of this client.
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
     }
@@ -102,8 +102,8 @@ impl Admin {
         i32::try_from(self.timeout.as_millis()).unwrap_or(i32::MAX)
     }
 
-    /// Sends a change of the cluster to the controller's broker, or to any, which forwards it; retries as long as
-    /// `check` returns a retriable error for the whole answer.
+    /// Sends a change of the cluster to the controller's broker, or to any broker, which forwards it. Retries
+    /// as long as `check` returns a retriable error for the whole answer.
     async fn change<R: Request>(
         &self,
         request: &R,
@@ -130,13 +130,14 @@ impl Admin {
             };
             let Some(pause) = retry.pause_after(&error) else { return Err(error) };
             tokio::time::sleep(pause).await;
-            // Another may be the controller, or its broker; without an answer, the old one is used again.
+            // The controller may have changed, or its broker. Without an answer, the old metadata is used
+            // again.
             let _ = self.cluster.refresh(&[], false).await;
         }
     }
 }
 
-/// The partitions of each topic, as requests name them.
+/// The partitions of each topic, in the form of requests.
 fn by_topic<'a>(partitions: impl Iterator<Item = &'a TopicPartition>) -> BTreeMap<&'a str, Vec<i32>> {
     let mut topics: BTreeMap<&str, Vec<i32>> = BTreeMap::new();
     for at in partitions {

@@ -1,8 +1,9 @@
 //! The cluster behind bootstrap addresses: its metadata, a connection per broker, coordinators.
 //!
-//! A connection is opened when first needed, shared by all callers for the same broker, and reopened after it has
-//! ended. Requests that a broker may hold for a while (Fetch, JoinGroup) need a connection of their own, because a
-//! broker answers one request of a connection at a time: [`Cluster::dedicated`]. Nothing happens in the background.
+//! A connection is opened when first needed, shared by all callers for the same broker, and reopened after
+//! its end. Requests that a broker may hold for a while (Fetch, JoinGroup) need a separate connection,
+//! because a broker answers one request of a connection at a time: [`Cluster::dedicated`]. There are no
+//! background tasks.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -23,14 +24,14 @@ use crate::metadata::{BrokerAddress, LastSeen, Metadata};
 /// The first version of FindCoordinator that finds several coordinators at once.
 const FIND_COORDINATORS_FROM: i16 = 4;
 
-/// Keys that one request for several coordinators names.
+/// Maximum number of keys in a request for several coordinators.
 const KEYS_PER_REQUEST: usize = 1000;
 
 /// Poll interval while waiting for a topic.
 const TOPIC_RETRY: Duration = Duration::from_millis(100);
 
-/// Ticks per heartbeat interval. All members of a cluster wake up at these, so that a process with many of them wakes up
-/// seldom.
+/// Ticks per heartbeat interval. All members in a process wake up at common ticks, so that a process with
+/// many members wakes up rarely.
 const BEAT_TICKS: u32 = 4;
 
 /// The kind of a coordinator.
@@ -43,7 +44,7 @@ pub enum CoordinatorKind {
 }
 
 impl CoordinatorKind {
-    /// As FindCoordinator names it.
+    /// The code in FindCoordinator.
     fn code(self) -> i8 {
         match self {
             CoordinatorKind::Group => 0,
@@ -56,7 +57,7 @@ impl CoordinatorKind {
 #[derive(Clone, Debug)]
 pub struct Cluster(Arc<Shared>);
 
-/// A cluster as long as someone else uses it. It keeps no connection.
+/// A weak reference to a cluster, which keeps no connection.
 #[derive(Clone, Debug)]
 pub struct WeakCluster(Weak<Shared>);
 
@@ -86,12 +87,12 @@ struct State {
 }
 
 impl Cluster {
-    /// The cluster behind `bootstrap`, a list of `host:port`. Connects to one of them and learns the brokers.
+    /// The cluster behind `bootstrap`, a list of `host:port`. Connects to one address and learns the brokers.
     pub async fn connect(bootstrap: &[String], options: &ConnectionOptions) -> Result<Cluster, ClientError> {
         Cluster::connect_by(Connector::tcp(), bootstrap, options).await
     }
 
-    /// As [`Cluster::connect`], over streams that `connector` makes.
+    /// Connects like [`Cluster::connect`], over streams that `connector` makes.
     pub async fn connect_by(
         connector: Connector,
         bootstrap: &[String],
@@ -102,7 +103,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// The cluster behind `bootstrap`, of which nothing is known yet: the first request connects.
+    /// The cluster behind `bootstrap`, without metadata: the first request connects.
     pub fn unconnected(bootstrap: &[String], options: &ConnectionOptions) -> Cluster {
         Cluster::unconnected_by(Connector::tcp(), bootstrap, options)
     }
@@ -118,32 +119,32 @@ impl Cluster {
         }))
     }
 
-    /// Whether both share connections and metadata.
+    /// True if both share connections and metadata.
     pub fn is_same(&self, other: &Cluster) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// The same cluster, without keeping it.
+    /// A weak reference to the cluster.
     pub fn downgrade(&self) -> WeakCluster {
         WeakCluster(Arc::downgrade(&self.0))
     }
 
-    /// The last common tick of all users up to `at`, at most one `period` before it: what is done at ticks wakes a process
-    /// with many users up once for all of them.
+    /// The last common tick up to `at`, at most one `period` before it. Work at common ticks wakes a process
+    /// with many users once for all of them.
     pub(crate) fn tick_until(&self, at: Instant, period: Duration) -> Instant {
         let since = at.duration_since(self.0.created).as_nanos();
         let beyond = since.checked_rem(period.as_nanos()).unwrap_or(0);
         at - Duration::from_nanos(u64::try_from(beyond).expect("a period is less than 500 years"))
     }
 
-    /// When the next heartbeat of a group is due, whose interval the coordinator has set. `least` is the shortest interval:
-    /// one of zero would be a loop without a pause.
+    /// The time of the next heartbeat of a group, with the interval set by the coordinator. `least` is the
+    /// minimum interval: a zero interval would be a loop without a pause.
     pub(crate) fn next_beat(&self, interval_ms: i32, least: Duration) -> Instant {
         let interval = Duration::from_millis(u64::try_from(interval_ms).unwrap_or(0)).max(least);
         self.beat_after(interval)
     }
 
-    /// When a heartbeat is due that may come a little before `interval` is over, together with those of others.
+    /// The time of a heartbeat at a common tick, at most a tick before `interval` is over.
     pub(crate) fn beat_after(&self, interval: Duration) -> Instant {
         self.tick_until(Instant::now() + interval, interval / BEAT_TICKS)
     }
@@ -163,14 +164,14 @@ impl Cluster {
         &self.0.options
     }
 
-    /// What keeps failing, if the options have [`Waits`](crate::Waits).
+    /// The ongoing failure, if the options have [`Waits`](crate::Waits).
     pub fn trouble(&self) -> Option<String> {
         self.0.options.waits.as_ref()?.trouble()
     }
 
-    /// Requests the brokers and these topics. The answer replaces their metadata, except for partitions with a newer
-    /// leader epoch from another broker; other topics do not change. With `create`, brokers that allow it create the
-    /// topics that do not exist. Errors of single topics and partitions are in the answer.
+    /// Requests the brokers and these topics. The answer replaces their metadata, except for partitions with
+    /// a newer leader epoch from another broker; other topics do not change. With `create`, brokers that
+    /// allow it create missing topics. Errors of single topics and partitions are in the answer.
     pub async fn refresh(&self, topics: &[String], create: bool) -> Result<Arc<Metadata>, ClientError> {
         let topics = topics
             .iter()
@@ -178,19 +179,19 @@ impl Cluster {
         self.ask(Some(topics.collect()), create).await
     }
 
-    /// As [`Cluster::refresh`], for topics by their ids. Those that the broker does not know are left out.
+    /// Refreshes like [`Cluster::refresh`], for topics by id. Topics unknown to the broker are left out.
     pub async fn refresh_ids(&self, ids: &[Uuid]) -> Result<Arc<Metadata>, ClientError> {
         let topics = ids.iter().map(|&topic_id| MetadataRequestTopic { topic_id, name: None });
         self.ask(Some(topics.collect()), false).await
     }
 
-    /// As [`Cluster::refresh`], for all topics: those that the answer leaves out are forgotten.
+    /// Refreshes like [`Cluster::refresh`], for all topics: topics missing in the answer are forgotten.
     pub async fn refresh_all(&self) -> Result<Arc<Metadata>, ClientError> {
         self.ask(None, false).await
     }
 
-    /// Waits until the cluster knows a topic, which with `create` it may create; returns the reason if that takes
-    /// longer than `within`.
+    /// Waits until the cluster knows a topic, created if necessary with `create`. Returns the reason if that
+    /// takes longer than `within`.
     pub async fn wait_for_topic(
         &self,
         name: &str,
@@ -236,7 +237,7 @@ impl Cluster {
         Ok(answer)
     }
 
-    /// Sends a request to any broker, and to another when the connection fails.
+    /// Sends a request to any broker, and to another if the connection fails.
     pub async fn send_any<R: Request>(&self, request: &R) -> Result<R::Response, ClientError> {
         let mut first_failure = None;
         for address in self.addresses() {
@@ -268,8 +269,8 @@ impl Cluster {
         Err(first_failure.unwrap_or_else(|| NoBootstrapServer.into()))
     }
 
-    /// Sends an administrative request to the controller's broker, or to any when it is not known or not there: with
-    /// KRaft, every broker forwards.
+    /// Sends an administrative request to the controller's broker, or to any broker if it is unknown or
+    /// unavailable: with KRaft, every broker forwards.
     pub async fn send_controller<R: Request>(&self, request: &R) -> Result<R::Response, ClientError> {
         if let Some(id) = self.metadata().controller_id
             && let Ok(connection) = self.broker(id).await
@@ -288,8 +289,8 @@ impl Cluster {
         }
     }
 
-    /// The connection to the coordinator of a group or transactional id. Which broker that is may change: ask again
-    /// after NOT_COORDINATOR and COORDINATOR_NOT_AVAILABLE, which may be this answer too.
+    /// The connection to the coordinator of a group or transactional id. The coordinator may change: call
+    /// again after NOT_COORDINATOR and COORDINATOR_NOT_AVAILABLE, which this call may return too.
     pub async fn coordinator(&self, kind: CoordinatorKind, key: &str) -> Result<Connection, ClientError> {
         let address = self.find_coordinator(kind, key).await?;
         self.connection_to(&address).await
@@ -319,8 +320,8 @@ impl Cluster {
         Ok(coordinator_address(response, kind, key)?)
     }
 
-    /// The addresses of the coordinators of several groups or transactional ids, by one request for many of them where
-    /// the broker can answer it.
+    /// The addresses of the coordinators of several groups or transactional ids, by one request for many if
+    /// the broker supports it.
     pub(crate) async fn find_coordinators(
         &self,
         kind: CoordinatorKind,
@@ -360,7 +361,7 @@ impl Cluster {
         Connection::connect_by(&self.0.connector, address, &self.0.options).await
     }
 
-    /// The connection to an address, made when there is none that lives.
+    /// A shared connection to an address, opened if there is no live one.
     pub async fn connection_to(&self, address: &str) -> Result<Connection, ClientError> {
         if let Some(connection) = self.living(address) {
             return Ok(connection);
@@ -384,7 +385,7 @@ impl Cluster {
         None
     }
 
-    /// The brokers to try: those with a living connection, the other known ones, the bootstrap addresses.
+    /// The brokers to try: those with a live connection, the other known brokers, the bootstrap addresses.
     fn addresses(&self) -> Vec<String> {
         let state = self.0.state.lock();
         let mut known: Vec<String> = state.metadata.brokers.values().map(BrokerAddress::address).collect();
@@ -400,7 +401,7 @@ impl Cluster {
     }
 }
 
-/// Whether the address was that of a controller: the next may be a broker's.
+/// True if the address was a controller's: the next may be a broker's.
 fn is_of_controller(failure: &ClientError) -> bool {
     matches!(failure, ClientError::VersionMismatch(mismatch) if mismatch.is_controller)
 }

@@ -1,11 +1,12 @@
 //! A consumer of assigned partitions, or of its share of a group's partitions.
 //!
-//! A fetcher task per broker is one request ahead of the caller. Fetched batches are returned as [`Chunk`]s of the
-//! received bytes; records are read in place. A member of a group has a task that joins and keeps the session alive
-//! (`member`). [`Consumer::poll`] does the rest: positions, leaders, commits. Dropping its future loses nothing.
+//! A fetcher task per broker is one request ahead of the caller. Fetched batches are returned as [`Chunk`]s
+//! of the received bytes; records are read in place. A member of a group has a task that joins and keeps the
+//! session alive (`member`). [`Consumer::poll`] does the rest: positions, leaders, commits. Dropping the
+//! poll's future loses nothing.
 //!
-//! An idle consumer is small: a few tasks that wait, a connection to its coordinator and one to each broker that it reads
-//! from. Consumers of one [`Cluster`] share its metadata and its other connections.
+//! An idle consumer is small: a few waiting tasks, a connection to its coordinator, and a connection to each
+//! broker that it reads from. Consumers of one [`Cluster`] share its metadata and its other connections.
 
 mod assignment;
 mod assignor;
@@ -52,30 +53,30 @@ const KEEP_UP_MIN: Duration = Duration::from_secs(1);
 /// Errors that stop a consumer.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ConsumerError {
-    /// The cluster.
+    /// A request to the cluster failed.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// There is no offset to continue from.
+    /// A partition has no offset to continue from.
     #[error(transparent)]
     NoOffset(#[from] NoOffset),
-    /// Records that were read are not in the log any more.
+    /// Records read before are no longer in the log.
     #[error(transparent)]
     Truncated(#[from] LogTruncated),
-    /// Only a consumer with a group subscribes and commits.
+    /// The call needs a consumer with a group.
     #[error(transparent)]
     NoGroup(#[from] NoGroup),
-    /// A subscription is no regular expression.
+    /// A subscription pattern is not a regular expression.
     #[error(transparent)]
     InvalidPattern(#[from] InvalidPattern),
 }
 
 impl ConsumerError {
-    /// Whether the same call may succeed later.
+    /// True if the same call may succeed later.
     pub fn is_retriable(&self) -> bool {
         matches!(self, ConsumerError::Client(error) if error.is_retriable())
     }
 
-    /// The error code of a broker's answer, when there was one.
+    /// The error code of a broker's answer, if there was one.
     pub fn error_code(&self) -> Option<thalweg_wire::ErrorCode> {
         match self {
             ConsumerError::Client(error) => error.error_code(),
@@ -94,12 +95,12 @@ impl ConsumerError {
 pub struct NoOffset {
     /// The partition.
     pub at: TopicPartition,
-    /// The offset that its log does not have.
+    /// The offset missing in its log, if there was one.
     pub offset: Option<Offset>,
 }
 
-/// The log of a partition was cut before the position, as after an unclean election, and `auto.offset.reset` allows no
-/// other position.
+/// The log of a partition was truncated before the position, as after an unclean election, and
+/// `auto.offset.reset` allows no other position.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{at} was read up to offset {offset}, and its log was truncated before that{}, and auto.offset.reset is none: \
     earliest or latest would go back",
@@ -107,13 +108,13 @@ pub struct NoOffset {
 pub struct LogTruncated {
     /// The partition.
     pub at: TopicPartition,
-    /// The position.
+    /// The consumer's position.
     pub offset: Offset,
-    /// The first offset whose record may be another one now; `None` if the leader does not know.
+    /// The first offset whose record may differ now; `None` if the leader does not know.
     pub divergent: Option<Offset>,
 }
 
-/// A group is needed.
+/// The consumer has no group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("group.id is not set: subscribing and committing need a group")]
 pub struct NoGroup;
@@ -121,11 +122,11 @@ pub struct NoGroup;
 /// The start position in a partition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StartAt {
-    /// At this offset.
+    /// This offset.
     Offset(Offset),
-    /// At one that the leader finds: the beginning, the end, a time.
+    /// An offset found by the leader: the beginning, the end, a time.
     Spec(OffsetSpec),
-    /// The committed offset of the group, otherwise by `auto.offset.reset`.
+    /// The committed offset of the group; without one, by `auto.offset.reset`.
     Committed,
 }
 
@@ -134,16 +135,16 @@ pub enum StartAt {
 pub enum Polled {
     /// Records.
     Chunk(Chunk),
-    /// The group has rebalanced and gave these partitions to this member, beside those that it kept. Their positions are
-    /// known.
+    /// The group has rebalanced and assigned these partitions, in addition to the kept ones. The positions of
+    /// the new partitions are known.
     Assigned(Vec<TopicPartition>),
-    /// The group rebalances, and others are to have these partitions. They are this member's until the next poll: their
-    /// positions can be committed before that, and the group waits for it up to `max.poll.interval.ms`.
+    /// The group rebalances and revokes these partitions. Revoked partitions stay assigned until the next
+    /// poll: their positions can be committed before it, and the group waits up to `max.poll.interval.ms`.
     Revoked(Vec<TopicPartition>),
-    /// Others have these partitions already, because the coordinator has missed this member. Nothing can be committed for
-    /// them.
+    /// The group has reassigned these partitions already, because the coordinator received no heartbeats from
+    /// this member. No offset can be committed for them.
     Lost(Vec<TopicPartition>),
-    /// Nothing, in the time allowed.
+    /// No event within the timeout.
     Nothing,
 }
 
@@ -155,7 +156,7 @@ pub struct Consumer {
     shared: Arc<Shared>,
     subscription: Subscription,
     group: Option<Group>,
-    /// Of `group.id`.
+    /// The coordinator of `group.id`.
     coordinator: Option<Coordinator>,
     commits: Option<Arc<Commits>>,
     fetchers: JoinSet<()>,
@@ -163,12 +164,12 @@ pub struct Consumer {
     to: mpsc::Sender<Box<Fetched>>,
     fetched: mpsc::Receiver<Box<Fetched>>,
     ready: VecDeque<Chunk>,
-    /// Assigned partitions that were not reported yet, because their positions are not known.
+    /// Newly assigned partitions, unreported until their positions are known.
     assigned: Option<Vec<TopicPartition>>,
     refresh_at: Instant,
     positions_at: Instant,
     commit_at: Option<Instant>,
-    /// After failures of fetches and metadata.
+    /// Backoff after failures of fetches and metadata requests.
     backoff: Backoff,
 }
 
@@ -179,7 +180,7 @@ impl Consumer {
         Ok(Consumer::new(cluster, config))
     }
 
-    /// A consumer of a cluster. Many consumers can share one.
+    /// A consumer of a cluster, which many consumers can share.
     pub fn new(cluster: Cluster, config: ConsumerConfig) -> Consumer {
         let now = Instant::now();
         let (config, shared) = (Arc::new(config), Arc::<Shared>::default());
@@ -234,7 +235,7 @@ impl Consumer {
         match self.config.group_protocol {
             GroupProtocol::Classic => {
                 self.subscription = local;
-                // It joins when the names are known.
+                // The member joins when the topic names are known.
                 self.refresh_at = Instant::now();
             }
             GroupProtocol::Consumer => {
@@ -245,7 +246,7 @@ impl Consumer {
         Ok(())
     }
 
-    /// Leaves the group, without a commit, and reads nothing any more.
+    /// Leaves the group without a commit, and stops reading.
     pub async fn unsubscribe(&mut self) -> Result<(), ConsumerError> {
         self.subscription = Subscription::None;
         self.forget_partitions();
@@ -255,7 +256,7 @@ impl Consumer {
         }
     }
 
-    /// Reads these partitions, as no member of a group. Waits until their offsets are known.
+    /// Reads these partitions, without group membership. Waits until their offsets are known.
     pub async fn assign(&mut self, partitions: Vec<(TopicPartition, StartAt)>) -> Result<(), ConsumerError> {
         self.group = None;
         self.subscription = Subscription::None;
@@ -275,12 +276,13 @@ impl Consumer {
         Ok(())
     }
 
-    /// Whether the group's coordinator assigns the partitions (`group.protocol=consumer`), some of which may follow later.
+    /// True if the group's coordinator assigns the partitions (`group.protocol=consumer`). Some partitions
+    /// may follow later.
     pub fn is_assigned_by_broker(&self) -> bool {
         self.config.group_protocol == GroupProtocol::Consumer
     }
 
-    /// The partitions that are read.
+    /// The assigned partitions.
     pub fn assignment(&self) -> impl Iterator<Item = TopicPartition> + use<> {
         self.shared.assignment.lock().iter().cloned().collect::<Vec<_>>().into_iter()
     }
@@ -290,19 +292,20 @@ impl Consumer {
         self.shared.assignment.lock().position(at)
     }
 
-    /// Continues at this offset. Fetched records that were not returned are dropped.
+    /// Continues at this offset. Drops fetched records that were not returned.
     pub fn seek(&mut self, at: &TopicPartition, offset: Offset) {
         self.seek_to(at, StartAt::Offset(offset));
     }
 
-    /// Continues at the beginning, the end, a time, or the committed offset, which the next poll determines.
+    /// Continues at the beginning, the end, a time, or the committed offset. The next poll determines the
+    /// offset.
     pub fn seek_to(&mut self, at: &TopicPartition, start: StartAt) {
         self.shared.assignment.lock().seek(at, start);
         self.positions_at = Instant::now();
         self.shared.changed.notify_waiters();
     }
 
-    /// Reads nothing of these partitions until they are resumed. They stay assigned.
+    /// Stops reading these partitions until they are resumed, without unassigning them.
     pub fn pause(&mut self, partitions: &[TopicPartition]) {
         self.shared.assignment.lock().pause(partitions, true);
     }
@@ -313,14 +316,14 @@ impl Consumer {
         self.shared.changed.notify_waiters();
     }
 
-    /// The partitions that are paused.
+    /// The paused partitions.
     pub fn paused(&self) -> Vec<TopicPartition> {
         self.shared.assignment.lock().paused()
     }
 
     /// The group identity of this consumer's commits, for
-    /// [`Producer::send_offsets_to_transaction`](crate::Producer::send_offsets_to_transaction): a member of the
-    /// current generation, or a client without membership.
+    /// [`Producer::send_offsets_to_transaction`](crate::Producer::send_offsets_to_transaction): a member of
+    /// the current generation, or a client without membership.
     pub fn group_metadata(&self) -> Result<GroupMetadata, NoGroup> {
         match &self.group {
             Some(group) => Ok(group.membership.metadata()),
@@ -328,14 +331,14 @@ impl Consumer {
         }
     }
 
-    /// The next result: records, or a change of the assignment. Waits up to `timeout` for it. The future can be
+    /// The next result: records, or a change of the assignment. Waits up to `timeout`. The future can be
     /// dropped.
     pub async fn poll(&mut self, timeout: Duration) -> Result<Polled, ConsumerError> {
         self.poll_for(timeout, true).await
     }
 
-    /// As [`Consumer::poll`], but records stay where they are: for a caller that has no room for more, and still takes part
-    /// in rebalances.
+    /// Polls like [`Consumer::poll`], without returning records: for a caller that has no room for more, and
+    /// still takes part in rebalances.
     pub async fn poll_rebalance(&mut self, timeout: Duration) -> Result<Polled, ConsumerError> {
         self.poll_for(timeout, false).await
     }
@@ -353,7 +356,7 @@ impl Consumer {
                 return Ok(polled);
             }
             let mut wake_at = deadline;
-            // A caller that polls for moments only must get on, too.
+            // A caller with very short timeouts must make progress, too.
             let until = deadline.max(Instant::now() + KEEP_UP_MIN);
             let kept_up = tokio::time::timeout_at(until, self.keep_up()).await;
             if let Ok(due) = kept_up {
@@ -389,7 +392,7 @@ impl Consumer {
         if !records {
             return None;
         }
-        // Records of partitions that the caller does not know yet must wait; others need not.
+        // Records of unreported partitions must wait; other records need not.
         let unreported = self.assigned.as_deref().unwrap_or_default();
         while let Some(place) = self.ready.iter().position(|chunk| !unreported.contains(&chunk.at)) {
             let chunk = self.ready.remove(place).expect("it was just found");
@@ -417,7 +420,7 @@ impl Consumer {
                     if self.config.auto_commit.is_some()
                         && let Err(error) = self.commit().await
                     {
-                        // Another member will read some records again; that is what at-least-once means.
+                        // The new owner reads some records again, as at-least-once allows.
                         tracing::warn!(%error, "Failed to commit offsets before the rebalance");
                     }
                     Some(Polled::Revoked(partitions))
@@ -441,7 +444,7 @@ impl Consumer {
         Ok(None)
     }
 
-    /// Drops partitions from an assignment that was not reported yet.
+    /// Drops partitions from an unreported assignment.
     fn withdraw(&mut self, partitions: &[TopicPartition]) {
         if let Some(assigned) = &mut self.assigned {
             assigned.retain(|at| !partitions.contains(at));
@@ -471,10 +474,10 @@ impl Consumer {
         Ok(())
     }
 
-    /// Commits, looks at the metadata, and for offsets, where that is due. Gives the time at which something will be due.
+    /// Commits, refreshes metadata, and finds offsets, if due. Returns the next due time.
     async fn keep_up(&mut self) -> Result<Instant, ConsumerError> {
         self.commit_when_due();
-        // Boxed, because they are rare, and large in the tasks that wait for records.
+        // Boxed, because these futures are rare, and large in tasks that wait for records.
         if self.refresh_at <= Instant::now() {
             Box::pin(self.refresh()).await?;
         }
@@ -504,7 +507,7 @@ impl Consumer {
         self.shared.changed.notify_waiters();
     }
 
-    /// Reads only these of the assigned topics, if any are given.
+    /// Reads only these of the assigned topics; `None` for all.
     fn read_only(&mut self, topics: Option<BTreeSet<String>>) {
         self.shared.assignment.lock().subscribe(topics);
         self.shared.changed.notify_waiters();
@@ -518,7 +521,7 @@ impl Consumer {
         self.shared.changed.notify_waiters();
     }
 
-    /// A fetcher for each broker that partitions are read from.
+    /// Starts a missing fetcher for each broker that partitions are read from.
     fn start_fetchers(&mut self) {
         while self.fetchers.try_join_next().is_some() {}
         let brokers = self.shared.assignment.lock().brokers(Instant::now());
@@ -547,7 +550,7 @@ impl Consumer {
         Ok(self.commit_async(offsets)?.await?)
     }
 
-    /// As [`Consumer::commit_offsets`], without waiting. Commits are made in their order.
+    /// Commits like [`Consumer::commit_offsets`], without waiting. Commits are sent in order.
     pub fn commit_async(
         &mut self,
         offsets: BTreeMap<TopicPartition, CommittedOffset>,
@@ -564,11 +567,11 @@ impl Consumer {
         }
         self.commit_at = Some(Instant::now() + interval);
         let offsets = self.shared.assignment.lock().uncommitted();
-        // A failed commit is made up for by the next one.
+        // The next commit makes up for a failed one.
         drop(self.commit_async(offsets));
     }
 
-    /// Commits, where that is automatic, and leaves the group.
+    /// Commits if `enable.auto.commit` is set, and leaves the group.
     pub async fn close(mut self) -> Result<(), ConsumerError> {
         let committed = match &self.group {
             Some(_) if self.config.auto_commit.is_some() => self.commit().await,

@@ -1,5 +1,5 @@
-//! The coordinator of one group or transactional id: found when needed, found again when it moves, and asked until
-//! its answer is final.
+//! The coordinator of one group or transactional id: found when needed, found again when it moves. Requests
+//! are retried until the answer is final.
 
 use parking_lot::Mutex;
 use thalweg_dial::{ClientError, Connection, Refused, Retry};
@@ -7,7 +7,7 @@ use thalweg_wire::{ErrorCode, Request};
 
 use crate::cluster::{Cluster, CoordinatorKind};
 
-/// A coordinator.
+/// A handle of a coordinator.
 #[derive(Debug)]
 pub(crate) struct Coordinator {
     cluster: Cluster,
@@ -24,8 +24,9 @@ impl Coordinator {
         Coordinator { cluster, kind, key: key.into(), dedicated: false, connection }
     }
 
-    /// A coordinator with a connection of its own, which the first request opens. A broker answers the requests of a
-    /// connection in order, so an answer that waits for replicas would hold up every user of a shared connection.
+    /// A coordinator with a dedicated connection, which the first request opens. A broker answers the
+    /// requests of a connection in order, so an answer that waits for replicas would delay every user of a
+    /// shared connection.
     pub(crate) fn dedicated(cluster: Cluster, kind: CoordinatorKind, key: impl Into<String>) -> Coordinator {
         Coordinator { dedicated: true, ..Coordinator::new(cluster, kind, key) }
     }
@@ -35,7 +36,7 @@ impl Coordinator {
         &self.key
     }
 
-    /// The connection to the coordinator, which is found first when it is not known.
+    /// The connection to the coordinator, which is found first if unknown.
     pub(crate) async fn connection(&self) -> Result<Connection, ClientError> {
         if let Some(connection) = self.living() {
             return Ok(connection);
@@ -49,7 +50,7 @@ impl Coordinator {
         Ok(connection)
     }
 
-    /// Another connection to the coordinator, for a request that it may hold for long.
+    /// A separate connection to the coordinator, for a request that the broker may hold for long.
     pub(crate) async fn another(&self) -> Result<Connection, ClientError> {
         let address = match self.living() {
             Some(connection) => connection.peer().to_string(),
@@ -58,7 +59,7 @@ impl Coordinator {
         self.cluster.dedicated(&address).await
     }
 
-    /// Uses a connection of [`Coordinator::another`] for the other requests too, unless there is one for them.
+    /// Keeps a connection of [`Coordinator::another`] for other requests, unless there is one already.
     pub(crate) fn keep(&self, another: Connection) {
         let mut connection = self.connection.lock();
         if connection.as_ref().is_none_or(Connection::is_closed) {
@@ -92,8 +93,8 @@ impl Coordinator {
         }
     }
 
-    /// Sends a request, built by `request` for a version, and lets `read` interpret the answer. Returns a final
-    /// result, or the last failure when the time of `retry` is over.
+    /// Sends a request, built by `request` for a version, and lets `read` interpret the answer. Returns a
+    /// final result, or the last failure when the time of `retry` is over.
     pub(crate) async fn ask<R: Request, T>(
         &self,
         mut retry: Retry,
@@ -109,7 +110,7 @@ impl Coordinator {
             let error = match tokio::time::timeout_at(retry.until, attempt).await {
                 Ok(Ok(answer)) => return Ok(answer),
                 Ok(Err(error)) => error,
-                // A connection whose answer is overdue is of no use to the next request either.
+                // A connection with an overdue answer is of no use to the next request either.
                 Err(_) => {
                     self.forget();
                     return Err(self.no_answer());

@@ -1,27 +1,31 @@
-//! A client for Apache Kafka and all that speaks its protocol: producers with transactions, consumers and their
-//! groups, the administrative requests, and below them connections with typed requests. It is independent of the
+//! A client for Apache Kafka and compatible systems: producers with transactions, consumers and their groups,
+//! administrative requests, and below them connections with typed requests. The client is independent of the
 //! broker's code.
 //!
-//! - [`Producer`] sends records at a cost per record of varints and a copy, idempotently, and in transactions by both of
-//!   Kafka's protocols.
-//! - [`Consumer`] reads partitions, or a share of a group's, one fetch ahead of the caller; as a member of a classic group,
-//!   eagerly or cooperatively, or of a consumer group, whose coordinator assigns the partitions (KIP-848).
-//! - [`ShareConsumer`] takes records from a share group, a queue whose members acknowledge each record (KIP-932).
-//! - [`Admin`] does what Kafka's Admin does: topics, configurations, groups, offsets, reassignments, transactions, quotas
-//!   and more, with an error for each object.
-//! - [`Cluster`] knows the brokers, the leaders and the coordinators, and keeps connections that its users share.
-//! - [`Connection`] sends typed requests over any byte stream, many at a time, at the newest version both sides speak.
+//! - [`Producer`] sends records at a cost per record of varints and a copy, idempotently, and in transactions
+//!   by both of Kafka's protocols.
+//! - [`Consumer`] reads partitions, or a share of a group's, one fetch ahead of the caller; as a member of a
+//!   classic group, eagerly or cooperatively, or of a consumer group, whose coordinator assigns the
+//!   partitions (KIP-848).
+//! - [`ShareConsumer`] takes records from a share group, a queue whose members acknowledge each record
+//!   (KIP-932).
+//! - [`Admin`] has the operations of Kafka's Admin: topics, configurations, groups, offsets, reassignments,
+//!   transactions, quotas and more, with an error for each object.
+//! - [`Cluster`] knows the brokers, the leaders and the coordinators, and keeps connections that its users
+//!   share.
+//! - [`Connection`] sends typed requests over any byte stream, many at a time, at the newest version both
+//!   sides speak.
 //! - [`Security`] is TLS and SASL, by Kafka's settings; [`Properties`] are those settings as text.
 //! - [`Connector`] is the network seam: TCP, or a replacement by a test or simulation.
 //!
-//! It runs on a tokio runtime, without its own threads. Settings have Kafka's names and defaults ([`ProducerConfig`],
-//! [`ConsumerConfig`]). [`ClientError::is_retriable`] is true if a retry may succeed; [`TransactionError`] says
-//! whether to abort the transaction or to give up.
+//! The client runs on a tokio runtime, without its own threads. Settings have Kafka's names and defaults
+//! ([`ProducerConfig`], [`ConsumerConfig`]). [`ClientError::is_retriable`] is true if a retry may succeed;
+//! [`TransactionError`] distinguishes transactions to abort from fatal errors.
 //!
 //! # A consumer group
 //!
-//! [`Consumer::poll`] returns records in chunks, and events of the member. Revoked partitions belong to the member
-//! until the next poll, so their offsets can be committed before.
+//! [`Consumer::poll`] returns records in chunks, and events of the member. Revoked partitions belong to the
+//! member until the next poll, so their offsets can be committed before.
 //!
 //! ```no_run
 //! use std::ops::ControlFlow;
@@ -63,8 +67,8 @@
 //!
 //! # From topic to topic, exactly once
 //!
-//! A transaction commits the records that were written and the offsets that were read, or neither. The group's metadata makes
-//! the coordinator refuse a member that has lost its partitions meanwhile.
+//! A transaction commits both the written records and the read offsets, or neither. With the group's
+//! metadata, the coordinator refuses a member that has lost its partitions meanwhile.
 //!
 //! ```no_run
 //! use std::collections::BTreeMap;
@@ -88,7 +92,7 @@
 //! };
 //! let mut consumer = Consumer::connect(&bootstrap, config).await?;
 //! consumer.subscribe(vec!["words".to_owned()])?;
-//! // Each instance has a transactional id of its own, and keeps it when it starts again.
+//! // Each instance has its own transactional id, and keeps it after a restart.
 //! let config =
 //!     ProducerConfig { transactional_id: Some("upper-case-1".to_owned()), ..ProducerConfig::default() };
 //! let mut producer = Producer::connect(&bootstrap, config, |_| {}).await?;
@@ -124,7 +128,7 @@
 //!     };
 //!     if let Err(error) = written.await {
 //!         match error.downcast_ref::<TransactionError>() {
-//!             // The outcome is open: only the same call can tell it.
+//!             // The outcome is unknown until the same call succeeds.
 //!             Some(undecided) if undecided.is_retriable() => producer.commit_transaction().await?,
 //!             Some(fatal) if fatal.is_fatal() => return Err(error),
 //!             _ => {

@@ -9,10 +9,10 @@ use thalweg_wire::request::MetadataResponse;
 use thalweg_wire::request::metadata_response::{MetadataResponsePartition, MetadataResponseTopic};
 use thalweg_wire::{ErrorCode, Uuid};
 
-/// The cluster as the last Metadata response described it.
+/// The cluster as described by the last Metadata response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Metadata {
-    /// The cluster's id.
+    /// The cluster id.
     pub cluster_id: Option<String>,
     /// The broker for administrative requests.
     pub controller_id: Option<i32>,
@@ -22,66 +22,66 @@ pub struct Metadata {
     pub topics: BTreeMap<String, TopicMetadata>,
 }
 
-/// Where a broker listens.
+/// The address of a broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BrokerAddress {
-    /// Its id.
+    /// The broker's id.
     pub id: i32,
-    /// Its advertised host.
+    /// The advertised host.
     pub host: String,
-    /// Its advertised port.
+    /// The advertised port.
     pub port: i32,
-    /// Its rack.
+    /// The broker's rack.
     pub rack: Option<String>,
 }
 
-/// A topic.
+/// The metadata of a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopicMetadata {
-    /// Its name.
+    /// The topic's name.
     pub name: Arc<str>,
-    /// Its id; zero if the broker does not return it.
+    /// The topic id; zero if the broker does not return it.
     pub id: Uuid,
-    /// Whether it is one of Kafka's own.
+    /// True for Kafka's internal topics.
     pub internal: bool,
-    /// Why nothing is known about it.
+    /// The reason for missing metadata.
     pub error: Option<ErrorCode>,
-    /// Its partitions, in the order of their indexes.
+    /// The partitions, sorted by index.
     pub partitions: Vec<PartitionMetadata>,
 }
 
-/// A partition.
+/// The metadata of a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartitionMetadata {
-    /// Its index in the topic.
+    /// The index in the topic.
     pub index: i32,
-    /// Why it cannot be used, or not wholly.
+    /// The reason why the partition cannot be used, or not fully.
     pub error: Option<ErrorCode>,
-    /// Its leader.
+    /// The leader's broker id.
     pub leader: Option<i32>,
     /// The leader's epoch.
     pub leader_epoch: LeaderEpoch,
-    /// The brokers that hold it, the preferred leader first.
+    /// The broker ids of all replicas, the preferred leader first.
     pub replicas: Vec<i32>,
-    /// Those of them that are in sync.
+    /// The in-sync replicas.
     pub isr: Vec<i32>,
-    /// Those of them that are down.
+    /// The offline replicas.
     pub offline: Vec<i32>,
 }
 
-/// The topics of all responses so far, each as the newest of them described it.
+/// The topics of all responses so far, each as described by the newest response.
 #[derive(Debug, Default)]
 pub(crate) struct LastSeen(BTreeMap<String, TopicMetadata>);
 
 impl Metadata {
-    /// The content of a response.
+    /// The metadata in a response.
     pub fn from_response(response: MetadataResponse) -> Metadata {
         let brokers = response.brokers.into_iter().map(|broker| {
             let address =
                 BrokerAddress { id: broker.node_id, host: broker.host, port: broker.port, rack: broker.rack };
             (broker.node_id, address)
         });
-        // A topic that was asked for by an id that the broker does not know has no name.
+        // A topic requested by an id unknown to the broker has no name.
         let topics = response.topics.into_iter().filter(|topic| topic.name.is_some());
         let topics = topics.map(TopicMetadata::from_response);
         Metadata {
@@ -92,9 +92,9 @@ impl Metadata {
         }
     }
 
-    /// Keeps earlier answers about a partition that have a newer leader epoch. Brokers learn of leaders at different
-    /// times, and one that is cut off from the controller has stale metadata: records sent to it would be lost, and
-    /// reads would miss later records.
+    /// Keeps earlier partition metadata with a newer leader epoch. Brokers learn of leaders at different
+    /// times, and a broker cut off from the controller has stale metadata: records sent to the old leader
+    /// would be lost, and reads would miss later records.
     pub(crate) fn prefer_newer(&mut self, seen: &mut LastSeen) {
         for (name, topic) in self.topics.iter_mut().filter(|(_, topic)| topic.error.is_none()) {
             if let Some(before) = seen.0.get(name).filter(|before| before.id == topic.id) {
@@ -117,7 +117,7 @@ impl Metadata {
         self.topics.extend(answer.topics.iter().map(|(name, topic)| (name.clone(), topic.clone())));
     }
 
-    /// The leader of a partition, when the topic, the partition and its leader are known.
+    /// The leader of a partition, if topic, partition and leader are known.
     pub fn leader(&self, topic: &str, partition: i32) -> Option<i32> {
         self.topics.get(topic)?.partition(partition)?.leader
     }

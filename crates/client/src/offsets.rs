@@ -1,4 +1,5 @@
-//! Offsets by time, and committed offsets of groups: requested from the right brokers, several partitions at once.
+//! Offsets by time, and committed offsets of groups: requested from the right brokers, several partitions at
+//! once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,9 +18,9 @@ use thalweg_wire::{ApiKey, ErrorCode};
 
 use crate::cluster::Cluster;
 
-/// The last versions of OffsetCommit and OffsetFetch that name topics by their names.
+/// The last versions of OffsetCommit and OffsetFetch with topic names.
 pub(crate) const NAMES_UNTIL: i16 = 9;
-/// The first version of OffsetFetch that asks for several groups.
+/// The first version of OffsetFetch for several groups.
 pub(crate) const FETCH_GROUPS_FROM: i16 = 8;
 
 /// A partition of a topic.
@@ -57,7 +58,7 @@ pub enum OffsetSpec {
     EarliestLocal,
     /// The end of tiered storage; from version 9 on.
     LatestTiered,
-    /// The first offset that is not in tiered storage yet; from version 11 on.
+    /// The first offset not yet in tiered storage; from version 11 on.
     EarliestPendingUpload,
     /// The first record at or after this time, in milliseconds since 1970.
     At(i64),
@@ -77,45 +78,43 @@ impl OffsetSpec {
     }
 }
 
-/// An offset that ListOffsets found.
+/// An offset found by ListOffsets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ListedOffset {
-    /// The offset; -1 when no record is at or after the time.
+    /// The offset; -1 if no record is at or after the time.
     pub offset: Offset,
-    /// The record's time, or -1.
+    /// The record's timestamp; -1 if none.
     pub timestamp: i64,
     /// The leader epoch of the record, if known.
     pub leader_epoch: LeaderEpoch,
 }
 
-/// An offset that a group has committed.
+/// A committed offset of a group.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CommittedOffset {
     /// The offset of the next record to read.
     pub offset: Offset,
     /// The leader epoch of the record before it, if known.
     pub leader_epoch: LeaderEpoch,
-    /// The group's metadata for it.
+    /// The commit's metadata, a free text.
     pub metadata: String,
 }
 
-/// The committer of a group's offsets: a member, which must be of the current generation, or a client that is not a
-/// member.
+/// The committer of a group's offsets: a member, which must be of the current generation, or a non-member.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GroupMetadata {
     /// The group.
     pub group: String,
-    /// The member's generation; -1 for a client that is no member.
+    /// The member's generation; -1 for a non-member.
     pub generation: i32,
-    /// The member's id; empty for a client that is no member.
+    /// The member's id; empty for a non-member.
     pub member_id: String,
     /// `group.instance.id` of a static member.
     pub group_instance_id: Option<String>,
 }
 
 impl GroupMetadata {
-    /// The identity of a client that is not a member. The coordinator accepts its commits while the group has no
-    /// members.
+    /// The identity of a non-member. The coordinator accepts its commits while the group has no members.
     pub fn without_member(group: impl Into<String>) -> GroupMetadata {
         let group = group.into();
         GroupMetadata { group, generation: -1, member_id: String::new(), group_instance_id: None }
@@ -123,7 +122,7 @@ impl GroupMetadata {
 }
 
 impl CommittedOffset {
-    /// An offset with nothing beside it.
+    /// An offset without leader epoch and metadata.
     pub fn new(offset: Offset) -> CommittedOffset {
         CommittedOffset { offset, leader_epoch: LeaderEpoch::NONE, metadata: String::new() }
     }
@@ -203,8 +202,8 @@ impl Cluster {
     }
 }
 
-/// The committed offsets of a group, from its coordinator: of these partitions, or of all. Partitions without one are
-/// omitted.
+/// The committed offsets of a group, from its coordinator: of these partitions, or of all. Partitions without
+/// one are omitted.
 pub async fn committed(
     coordinator: &Connection,
     group: &str,
@@ -293,7 +292,7 @@ pub(crate) fn read_committed_offsets(
     Ok(found)
 }
 
-/// Commits offsets for a group. Fails with the first partition that was refused.
+/// Commits offsets for a group. Fails with the first refused partition.
 pub async fn commit(
     coordinator: &Connection,
     by: &GroupMetadata,
@@ -303,7 +302,7 @@ pub async fn commit(
     check_commit(coordinator.send_at(&request, version).await?, &by.group)
 }
 
-/// The request that commits, and the version to send it at.
+/// The commit request, and its version.
 pub(crate) fn commit_request(
     coordinator: &Connection,
     by: &GroupMetadata,

@@ -1,6 +1,6 @@
-//! Which partition a key belongs to: Kafka's murmur2, so that all clients agree.
+//! The partition of a key: Kafka's murmur2, so that all clients agree.
 
-/// The partition of `count` that records with this key go to.
+/// The partition, of `count`, for records with this key.
 pub fn key_partition(key: &[u8], count: usize) -> usize {
     // Kafka's toPositive clears the sign bit; it does not take the absolute value.
     (murmur2(key) & 0x7fff_ffff) as usize % count.max(1)
@@ -10,7 +10,7 @@ pub fn key_partition(key: &[u8], count: usize) -> usize {
 fn murmur2(bytes: &[u8]) -> u32 {
     const SEED: u32 = 0x9747_b28c;
     const M: u32 = 0x5bd1_e995;
-    // A key is far below 4 GB; Java's int length wraps likewise.
+    // A key is far below 4 GB; Java's int length wraps the same way.
     let mut hash = SEED ^ (bytes.len() & 0xffff_ffff) as u32;
     let (words, tail) = bytes.as_chunks::<4>();
     for word in words {

@@ -1,15 +1,16 @@
 //! A lean producer, for generating load and for tools.
 //!
-//! The caller's thread writes records straight into the batch of a partition: into the bytes that will be sent. A sender
-//! task per broker takes full and lingered batches, finishes them (header, CRC, compression) and writes them to the socket
-//! from where they are, several requests ahead of the answers. Batches and their buffers are used again, so a record costs
-//! varints and a copy, and no allocation. A third task keeps the metadata, the producer's id and the delivery timeouts.
+//! The caller's thread writes records straight into the batch of a partition: into the bytes that will be
+//! sent. A sender task per broker takes full and lingered batches, finishes them (header, CRC, compression)
+//! and writes them to the socket in place, several requests ahead of the answers. Batches and their buffers
+//! are reused, so a record costs varints and a copy, and no allocation. A third task handles the metadata,
+//! the producer id and the delivery timeouts.
 //!
-//! With `transactional.id`, records and the offsets of a consumer group are written in transactions (`transaction` holds the
-//! state, `coordination` talks to the coordinators).
+//! With `transactional.id`, records and the offsets of a consumer group are written in transactions
+//! (`transaction` holds the state, `coordination` talks to the coordinators).
 //!
-//! What Kafka's producer has and this one has not: interceptors, splitting of batches that the broker finds too large, and
-//! retries of the records in them one by one.
+//! Features missing compared with Kafka's producer: interceptors, splitting of batches that the broker finds
+//! too large, and retries of their records one by one.
 
 mod accumulator;
 mod batch;
@@ -45,14 +46,14 @@ pub use delivery::{
 };
 pub use transaction::{InvalidTransactionState, TransactionCause, TransactionError};
 
-/// A topic of a producer, so that records need not name it.
+/// A registered topic of a producer, so that records need not contain its name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TopicRef(usize);
 
-/// A record was not taken.
+/// Why a record was not accepted.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum SendError {
-    /// It can never be sent.
+    /// The record can never be sent.
     #[error(transparent)]
     TooLarge(#[from] RecordTooLarge),
     /// The topic has no such partition.
@@ -61,30 +62,30 @@ pub enum SendError {
     /// No memory became free in time.
     #[error(transparent)]
     BufferFull(#[from] BufferFull),
-    /// No transaction is open that could be committed.
+    /// No open transaction can be committed.
     #[error(transparent)]
     Transaction(#[from] Arc<TransactionError>),
 }
 
-/// A record is larger than a request may be.
+/// A record exceeds the maximum request size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("A record of {record_bytes} bytes is larger than max.request.size={limit_bytes}")]
 pub struct RecordTooLarge {
-    /// Its size in its own batch.
+    /// The record's size in its own batch, in bytes.
     pub record_bytes: usize,
-    /// The limit.
+    /// The limit in bytes, `max.request.size`.
     pub limit_bytes: usize,
 }
 
-/// A record names a partition that its topic does not have.
+/// A record's partition does not exist in its topic.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("Topic {topic} has no partition {partition}: expected 0 to {}", partition_count - 1)]
 pub struct NoSuchPartition {
     /// The topic.
     pub topic: Arc<str>,
-    /// The partition.
+    /// The requested partition.
     pub partition: i32,
-    /// How many there are.
+    /// The topic's number of partitions.
     pub partition_count: usize,
 }
 
@@ -92,21 +93,21 @@ pub struct NoSuchPartition {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("No room for a record in buffer.memory={buffer_bytes} for max.block.ms={waited_ms}")]
 pub struct BufferFull {
-    /// The limit.
+    /// The limit in bytes, `buffer.memory`.
     pub buffer_bytes: usize,
-    /// How long the caller waited.
+    /// Milliseconds that the caller waited.
     pub waited_ms: u128,
 }
 
 /// The outcome of adding a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Taken {
-    /// It is in a batch that has room for more.
+    /// The record is in a batch that has room for more.
     Joined,
-    /// It did not fit into the batch that was open, which is full, and is in another: a good moment to let the senders
-    /// work, where they share the caller's thread.
+    /// The open batch was full, so the record is in a new batch: a good moment to let the senders work, if
+    /// they share the caller's thread.
     Filled,
-    /// There is no room until batches complete.
+    /// The buffer has no room until batches complete.
     Full,
 }
 
@@ -135,31 +136,32 @@ impl std::fmt::Debug for Shared {
 
 /// A producer. One caller at a time sends; several producers share nothing.
 ///
-/// Dropping it stops it at once: waiting records are reported as not sent, and records in flight are not reported.
-/// [`Producer::close`] stops it cleanly.
+/// Dropping a producer stops it at once: waiting records are reported as not sent, and records in flight are
+/// not reported. [`Producer::close`] stops it cleanly.
 #[derive(Debug)]
 pub struct Producer {
     shared: Arc<Shared>,
     topics: HashMap<Arc<str>, TopicRef>,
-    /// Where records without a key go at the moment, by topic.
+    /// The current partition for records without a key, by topic.
     sticky: Vec<Sticky>,
-    /// The housekeeper, which owns the senders, and the registration of partitions. They end with the producer.
+    /// The housekeeper, which owns the senders, and the task that registers partitions. Both tasks end with
+    /// the producer.
     _tasks: JoinSet<()>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Sticky {
-    /// The place in the topic's list of partitions.
+    /// The index in the topic's list of partitions.
     at: usize,
-    /// The partition there.
+    /// The partition at that index.
     partition: usize,
-    /// Bytes that went there since the last change.
+    /// Bytes sent to that partition since the last change.
     bytes: usize,
 }
 
 impl Producer {
     /// A producer to the cluster behind `bootstrap`. `report` is called once for each completed batch, on the
-    /// sender's task: it must be fast.
+    /// sender's task, so it must be fast.
     pub async fn connect(
         bootstrap: &[String],
         config: ProducerConfig,
@@ -196,7 +198,8 @@ impl Producer {
         Producer { shared, topics: HashMap::default(), sticky: Vec::new(), _tasks: tasks }
     }
 
-    /// The topic of this name. Waits up to `max.block.ms` for its metadata; brokers that allow it create it.
+    /// The topic with this name. Waits up to `max.block.ms` for its metadata; brokers that allow it create
+    /// the topic.
     pub async fn topic(&mut self, name: &str) -> Result<TopicRef, ClientError> {
         if let Some(&known) = self.topics.get(name) {
             return Ok(known);
@@ -217,7 +220,7 @@ impl Producer {
         Ok(topic)
     }
 
-    /// How many partitions a topic has.
+    /// Number of partitions of a topic.
     pub fn partition_count(&self, topic: TopicRef) -> usize {
         self.shared.accumulator.lock().topics[topic.0].partitions.len()
     }
@@ -228,7 +231,7 @@ impl Producer {
         self.sending().try_send(record)
     }
 
-    /// Adds several records, each by [`Sending::try_send`], under one hold of the lock shared with the senders. That
+    /// Adds several records with [`Sending::try_send`] while holding the lock shared with the senders. The
     /// lock costs more than a small record, so this pays off from a few records on; the senders are blocked
     /// meanwhile.
     #[inline]
@@ -272,7 +275,7 @@ impl Producer {
         }
     }
 
-    /// Sends everything, waits for its end, and ends the producer.
+    /// Sends all records, waits for their outcomes, and stops the producer.
     pub async fn close(mut self) {
         self.flush().await;
     }
@@ -285,7 +288,7 @@ impl Producer {
     }
 }
 
-/// While it lives, batches are sent without lingering.
+/// A guard during which batches are sent without lingering.
 struct Flushing<'a>(&'a Shared);
 
 impl Flushing<'_> {
@@ -329,14 +332,14 @@ impl Sending<'_> {
         self.begin(joined, record)
     }
 
-    /// Adds a record that did not fit, or found no batch.
+    /// Adds a record that did not fit into the open batch, or found none.
     #[cold]
     fn begin(&mut self, joined: Joined, record: &ProducerRecord<'_>) -> Result<Taken, SendError> {
         let (accumulator, config) = (&mut *self.accumulator, self.config);
         accumulator.check_open()?;
         check_size(record, config)?;
         let sticky = &mut self.sticky[record.topic.0];
-        // A full batch, or as many bytes in batches that went before they were full, is the moment for another partition.
+        // Change the partition after a full batch, or after as many bytes in batches that were sent early.
         if joined == Joined::Sealed || sticky.bytes >= config.batch_bytes {
             accumulator.wake(sticky.partition);
             sticky.at = accumulator.next_sticky(record.topic.0, sticky.at);
@@ -375,7 +378,7 @@ impl Sending<'_> {
     }
 }
 
-/// The outcome for a record that is in a batch now, given the first attempt with the open one.
+/// The outcome for a batched record, given the first attempt with the open batch.
 fn taken(first_try: Joined) -> Taken {
     if first_try == Joined::Sealed { Taken::Filled } else { Taken::Joined }
 }
@@ -392,7 +395,7 @@ impl Drop for Producer {
 }
 
 fn check_size(record: &ProducerRecord<'_>, config: &ProducerConfig) -> Result<(), RecordTooLarge> {
-    // At most: five varints, each of up to ten bytes, beside the fields.
+    // Upper bound: five varints, each of up to ten bytes, beside the fields.
     const FIELDS_MAX: usize = BatchHeader::LEN + 50;
     let headers =
         record.headers.iter().map(|header| 20 + header.key.len() + header.value.map_or(0, <[u8]>::len));

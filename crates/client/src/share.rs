@@ -1,15 +1,16 @@
-//! A share consumer (KIP-932): members of a share group read the same partitions, and each record is delivered to one of
-//! them at a time, which acknowledges it.
+//! A share consumer (KIP-932): members of a share group read the same partitions, and each record is
+//! delivered to one member at a time, which acknowledges the record.
 //!
-//! A fetch acquires records for a limited time, the broker's acquisition lock. Accepted and rejected records are not delivered
-//! again; released ones are, and those whose lock has ended, up to the group's limit of deliveries. A member has a task that
-//! joins and keeps the session with the coordinator (`member`), and a session with each broker that leads partitions
-//! (`session`). [`ShareConsumer::poll`] does the rest; requests run on while the caller is busy, one to each broker.
-//! Acknowledgements travel with the next fetch, or alone when there are records at hand. Dropping a poll's future loses
-//! nothing.
+//! A fetch acquires records for a limited time, the broker's acquisition lock. Accepted and rejected records
+//! are not delivered again. Released records, and records with an expired lock, are, up to the group's
+//! delivery limit. A member has a task that joins the group and keeps the session with the coordinator
+//! (`member`), and a share session with each broker that leads partitions (`session`).
+//! [`ShareConsumer::poll`] does the rest. Requests continue while the caller is busy, one to each broker.
+//! Acknowledgements are sent with the next fetch, or alone while fetched records are left. Dropping a poll's
+//! future loses nothing.
 //!
-//! A session ends with its connection. The broker then delivers its records again, so their acknowledgements are refused
-//! with an error that the next poll reports.
+//! A share session ends with its connection. The broker then delivers the session's records again, so their
+//! acknowledgements are refused with an error that the next poll reports.
 
 mod chunk;
 mod config;
@@ -39,24 +40,25 @@ use session::Place;
 pub use chunk::{Acquired, ShareChunk};
 pub use config::{AcknowledgementMode, AcquireMode, ShareConfig};
 
-/// What becomes of delivered records.
+/// Acknowledgement types of delivered records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Acknowledge {
-    /// They were processed.
+    /// The record was processed.
     Accept,
-    /// They are to be delivered again, to any member.
+    /// The record may be delivered again, to any member.
     Release,
-    /// They cannot be processed, and are not to be delivered again.
+    /// The record cannot be processed, and is not delivered again.
     Reject,
-    /// They are being processed still: their lock begins again (KIP-1222). Needs brokers of Kafka 4.2 or later.
+    /// The record is still being processed: its lock is renewed (KIP-1222). Needs brokers of Kafka 4.2 or
+    /// later.
     Renew,
 }
 
-/// Offsets without a record.
+/// Acknowledgement type for offsets without a record.
 const GAP: i8 = 0;
 
 impl Acknowledge {
-    /// As requests name it.
+    /// The type's code in requests.
     fn code(self) -> i8 {
         match self {
             Acknowledge::Accept => 1,
@@ -66,7 +68,7 @@ impl Acknowledge {
         }
     }
 
-    /// By its name in Kafka, in any case.
+    /// The type with this Kafka name, in any case.
     pub fn from_name(name: &str) -> Option<Acknowledge> {
         let named = [
             ("accept", Acknowledge::Accept),
@@ -83,13 +85,13 @@ impl Acknowledge {
 pub enum SharePolled {
     /// Acquired records of one partition.
     Chunk(ShareChunk),
-    /// A broker did not take acknowledgements of a partition: their records may be delivered again.
+    /// A broker refused acknowledgements of a partition: their records may be delivered again.
     NotAcknowledged(TopicPartition, ClientError),
-    /// Nothing, in the time allowed.
+    /// No event within the timeout.
     Nothing,
 }
 
-/// A record is not the consumer's to acknowledge: it was not delivered, is acknowledged already, or its session has ended.
+/// Records are not acquired by this consumer: not delivered, acknowledged already, or of an ended session.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "Offsets {first} to {last} of {at} are not acquired: they were acknowledged before, or the session with the broker has ended"
@@ -122,12 +124,12 @@ pub struct ShareConsumer {
     brokers: BTreeMap<i32, Broker>,
     requests: JoinSet<Done>,
     ready: VecDeque<ShareChunk>,
-    /// What the last poll returned, to be accepted where that is implicit.
+    /// The chunk returned by the last poll, accepted by the next one in implicit mode.
     returned: Option<ShareChunk>,
     settled: VecDeque<(TopicPartition, Result<(), ClientError>)>,
-    /// The error of a partition that no poll has reported.
+    /// The error of a partition, not yet reported by a poll.
     refused: Option<ClientError>,
-    /// How many refusals of the member were reported.
+    /// Number of reported refusals of the member.
     refusals: u64,
     failure: Option<ClientError>,
     lock_timeout: Option<Duration>,
@@ -144,7 +146,7 @@ impl ShareConsumer {
         Ok(ShareConsumer::new(cluster, config))
     }
 
-    /// A share consumer of a cluster. It joins when it subscribes.
+    /// A share consumer of a cluster, which joins the group when it subscribes.
     pub fn new(cluster: Cluster, config: ShareConfig) -> ShareConsumer {
         let (wish, _) = watch::channel(Wish::default());
         let (_, assigned) = watch::channel(Assigned::default());
@@ -201,12 +203,13 @@ impl ShareConsumer {
         self.refresh_at = Instant::now();
     }
 
-    /// The partitions that are read, as far as the names of their topics are known.
+    /// The assigned partitions whose topic names are known.
     pub fn assignment(&self) -> Vec<TopicPartition> {
         self.places.iter().filter_map(|place| self.name(*place)).collect()
     }
 
-    /// Waits until the group has assigned partitions to this member. Nothing is fetched before the first poll.
+    /// Waits until the group has assigned partitions to this member. No records are fetched before the first
+    /// poll.
     pub async fn wait_for_assignment(&mut self) -> Result<(), ClientError> {
         loop {
             self.follow_member()?;
@@ -214,18 +217,18 @@ impl ShareConsumer {
             if !self.places.is_empty() {
                 return Ok(());
             }
-            // The task ends with a failure that it has reported, or with the consumer.
+            // The task ends with a reported failure, or with the consumer.
             let _ = self.assigned.changed().await;
         }
     }
 
-    /// For how long a broker locked the last acquired records.
+    /// Duration of the broker's lock on the last acquired records.
     pub fn acquisition_lock_timeout(&self) -> Option<Duration> {
         self.lock_timeout
     }
 
-    /// The next result: acquired records of a partition, or an acknowledgement that failed. Waits up to `timeout` for it.
-    /// Where acknowledgement is implicit, accepts the records that the last poll returned. The future can be dropped.
+    /// The next result: acquired records of a partition, or a failed acknowledgement. Waits up to `timeout`.
+    /// In implicit mode, accepts the records of the last poll. The future can be dropped.
     pub async fn poll(&mut self, timeout: Duration) -> Result<SharePolled, ClientError> {
         let deadline = Instant::now() + timeout;
         self.accept_returned();
@@ -250,7 +253,7 @@ impl ShareConsumer {
             tokio::select! {
                 biased;
                 Some(done) = self.requests.join_next() => self.take(done),
-                // The task ends with a failure that it has reported, or with the consumer.
+                // The task ends with a reported failure, or with the consumer.
                 Ok(()) = self.assigned.changed() => {}
                 () = tokio::time::sleep_until(due) => {
                     if Instant::now() >= deadline {
@@ -261,7 +264,7 @@ impl ShareConsumer {
         }
     }
 
-    /// Acknowledges all records of a chunk that are not acknowledged yet.
+    /// Acknowledges all unacknowledged records of a chunk.
     pub fn acknowledge_chunk(&mut self, chunk: &ShareChunk, with: Acknowledge) -> Result<(), NotAcquired> {
         let (Some(first), Some(last)) = (chunk.acquired.first(), chunk.acquired.last()) else {
             return Ok(());
@@ -275,7 +278,7 @@ impl ShareConsumer {
         Ok(())
     }
 
-    /// Acknowledges records of a chunk: those with offsets from `first` to `last`, which must be acquired.
+    /// Acknowledges the records of a chunk from offset `first` to `last`, which must be acquired.
     pub fn acknowledge(
         &mut self,
         chunk: &ShareChunk,
@@ -291,8 +294,9 @@ impl ShareConsumer {
         }
     }
 
-    /// Sends the acknowledgements, and waits for the answers. Where acknowledgement is implicit, first accepts the records
-    /// that the last poll returned. Returns the outcomes of partitions, earlier ones included that no poll has reported.
+    /// Sends the acknowledgements, and waits for the answers. In implicit mode, first accepts the records of
+    /// the last poll. Returns the outcomes of partitions, including earlier outcomes that no poll has
+    /// reported.
     pub async fn commit(&mut self) -> Result<Acknowledged, ClientError> {
         self.accept_returned();
         let until = Instant::now() + self.config.connection.request_timeout;
@@ -304,7 +308,7 @@ impl ShareConsumer {
             }
             match tokio::time::timeout_at(until, self.requests.join_next()).await {
                 Ok(Some(done)) => self.take(done),
-                // An acknowledgement waits for a broker that failed a moment ago.
+                // An acknowledgement waits for a broker that has just failed.
                 Ok(None) => tokio::time::sleep(self.config.retry_backoff).await,
                 Err(_) => return Err(self.no_answer()),
             }
@@ -319,7 +323,7 @@ impl ShareConsumer {
         Ok(outcomes)
     }
 
-    /// Commits, releases what is not acknowledged, and leaves the group.
+    /// Commits, releases unacknowledged records, and leaves the group.
     pub async fn close(mut self) -> Result<Acknowledged, ClientError> {
         let committed = self.commit().await;
         self.end_sessions().await;
@@ -341,7 +345,7 @@ impl ShareConsumer {
         if self.config.acknowledgement_mode == AcknowledgementMode::Implicit
             && let Some(chunk) = self.returned.take()
         {
-            // Its session may have ended: then the records are delivered again.
+            // The session may have ended: then the records are delivered again.
             let _ = self.acknowledge_chunk(&chunk, Acknowledge::Accept);
         }
     }
@@ -362,7 +366,7 @@ impl ShareConsumer {
         Ok(())
     }
 
-    /// Reports an error with which the consumer goes on, once: of a topic that it may not read, until the right is granted.
+    /// Reports a transient error of the member once, such as a topic without the right to read it.
     fn take_refusal(&mut self) -> Result<(), ClientError> {
         let of_member = self.assigned.borrow().refused.clone();
         if let Some((count, error)) = of_member.filter(|(count, _)| *count > self.refusals) {
@@ -372,7 +376,7 @@ impl ShareConsumer {
         self.refused.take().map_or(Ok(()), Err)
     }
 
-    /// Whether the session that delivered a chunk has its records still.
+    /// True if the session that delivered a chunk still holds its records.
     fn is_current(&self, chunk: &ShareChunk) -> bool {
         self.brokers.get(&chunk.broker).is_some_and(|broker| broker.number == chunk.session)
     }
@@ -381,8 +385,8 @@ impl ShareConsumer {
         self.names.get(&id).map(|name| TopicPartition::new(Arc::clone(name), partition))
     }
 
-    /// Refreshes the metadata when that is due: subscribed topics, so that brokers may create them, and assigned ones.
-    /// Returns when it is due again.
+    /// Refreshes the metadata if due: subscribed topics, so that brokers may create them, and assigned
+    /// topics. Returns the next due time.
     async fn refresh_when_due(&mut self) -> Result<Instant, ClientError> {
         if self.refresh_at > Instant::now() {
             return Ok(self.refresh_at);
@@ -414,7 +418,7 @@ impl ShareConsumer {
         Ok(self.refresh_at)
     }
 
-    /// The assigned partitions of each broker that leads some. Notes the names of their topics.
+    /// The assigned partitions of each leader. Updates the names of their topics.
     fn by_leader(&mut self) -> BTreeMap<i32, BTreeSet<Place>> {
         let metadata = self.cluster.metadata();
         let mut leaders: BTreeMap<i32, BTreeSet<Place>> = BTreeMap::new();

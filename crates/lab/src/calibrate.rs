@@ -1,18 +1,19 @@
 //! Calibration: measures systems with known results, and reports the error.
 //!
-//! Real workers drive a [null server](crate::null_server) at fixed rates. The true latencies of each scenario follow from its
-//! script alone ([`Scenario::true_us`]): service times, stalls, and a growing queue, all counted from the intended send time. So
-//! a lab that ignored the delay of its own late sends (coordinated omission) would be detected. The search for saturation must
-//! find the server's rate.
+//! Real workers drive a [null server](crate::null_server) at fixed rates. The true latencies of each scenario
+//! follow from its script alone ([`Scenario::true_us`]): service times, stalls, and a growing queue, all
+//! counted from the intended send time. So calibration detects a lab that ignores the delay of its own late
+//! sends (coordinated omission). The search for saturation must find the server's rate.
 //!
-//! Loopback, wake-ups and scheduling lie between the server's clock and the worker's. This floor is measured first, with a
-//! server that answers immediately, and never subtracted. Instead the scripted times are long enough that a usual floor stays
-//! below the limits; if it does not, the machine is too noisy, and calibration fails with that reason. A fault of the lab shows
-//! every time, a disturbance by other programs does not. So a scenario beyond the limits is repeated a few times, and the best
-//! attempt counts; the number of attempts is reported.
+//! Loopback, wake-ups and scheduling lie between the server's clock and the worker's. This floor is measured
+//! first, with a server that answers immediately, and never subtracted. Instead the scripted times are long
+//! enough that a usual floor stays below the limits; if the floor is higher, the machine is too noisy, and
+//! calibration fails with that reason. A fault of the lab shows every time, a disturbance by other programs
+//! does not. So a scenario beyond the limits is repeated a few times, and the best attempt counts; the number
+//! of attempts is reported.
 //!
-//! Finally the generator's own maximum is measured, against a server that only counts: a faster system cannot be measured with
-//! one thread. This figure describes the machine, and has no limit.
+//! Finally the generator's own maximum is measured, against a server that only counts: a faster system cannot
+//! be measured with one thread. This figure describes the machine, and has no limit.
 
 mod measure;
 mod scenario;
@@ -33,7 +34,7 @@ use crate::workload::Load;
 /// The compared percentiles.
 pub const QUANTILES: [f64; 3] = [0.5, 0.99, 0.999];
 
-/// The batch sizes for the generator: Kafka's default, and that of fast producers.
+/// The batch sizes for the generator: Kafka's default, and sizes of fast producers.
 const GENERATOR_BATCH_BYTES: [u32; 3] = [16 << 10, 256 << 10, 1 << 20];
 
 /// Maximum attempts for a scenario beyond the limits.
@@ -54,9 +55,9 @@ pub enum Extent {
 pub struct Plan {
     /// The binary whose `lab worker` is calibrated.
     pub binary: PathBuf,
-    /// The driver.
+    /// The client driver.
     pub driver: Driver,
-    /// The size.
+    /// The size of the calibration.
     pub extent: Extent,
     /// The allowed errors.
     pub limits: Limits,
@@ -65,9 +66,9 @@ pub struct Plan {
 /// Allowed errors, relative to the true values.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Limits {
-    /// For each percentile.
+    /// Maximum relative error of a percentile.
     pub percentile: f64,
-    /// For the knee.
+    /// Maximum relative error of the knee.
     pub knee: f64,
 }
 
@@ -80,11 +81,11 @@ impl Default for Limits {
 /// The result of a calibration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Calibration {
-    /// The driver.
+    /// The client driver.
     pub driver: Driver,
     /// The client's name and version.
     pub client: String,
-    /// The size.
+    /// The size of the calibration.
     pub extent: Extent,
     /// The allowed errors.
     pub limits: Limits,
@@ -121,11 +122,11 @@ impl Measured {
 /// A percentile: true and measured.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Percentile {
-    /// Which, such as 0.99.
+    /// The quantile, such as 0.99.
     pub quantile: f64,
     /// The true value.
     pub true_us: f64,
-    /// What was measured.
+    /// The measured value.
     pub measured_us: f64,
     /// The relative error.
     pub error: f64,
@@ -153,7 +154,7 @@ pub struct Generator {
     pub batch_bytes: u32,
     /// Records acknowledged per second.
     pub records_per_s: f64,
-    /// The worker's processor time per record; none if the machine does not report it.
+    /// The worker's processor time per record; `None` if the machine does not report it.
     pub cpu_us_per_record: Option<f64>,
 }
 
@@ -191,7 +192,8 @@ impl Calibration {
         faults
     }
 
-    /// Why this machine cannot be calibrated, as text: its floor alone exceeds the limits. None otherwise.
+    /// The reason why this machine cannot be calibrated, as text: its floor alone exceeds the limits. `None`
+    /// if it can.
     pub fn noise(&self) -> Option<String> {
         let least = |at: usize| {
             let trues = self.scenarios.iter().filter_map(|measured| measured.percentiles.get(at));

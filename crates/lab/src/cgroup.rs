@@ -1,4 +1,5 @@
-//! Control groups, of versions 1 and 2: the limits of processors and memory on this process, and in `limits` those on its children.
+//! Control groups, versions 1 and 2: the limits of processors and memory on this process; `limits` sets those
+//! of its children.
 
 mod limits;
 
@@ -10,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// Version 1 reports no limit as a large number that depends on the page size: anything above this.
 const NO_LIMIT_BYTES: u64 = 1 << 60;
 
-/// The processor quota of this process and its children; none if unlimited.
+/// The processor quota of this process and its children; `None` if unlimited.
 pub(crate) fn cpus() -> Option<f64> {
     let own = own();
     let in_two = own.directories(None).filter_map(|dir| quota_two(&read(&dir, "cpu.max")?));
@@ -20,7 +21,7 @@ pub(crate) fn cpus() -> Option<f64> {
     in_two.chain(in_one).reduce(f64::min)
 }
 
-/// The memory limit; none if unlimited.
+/// The memory limit; `None` if unlimited.
 pub(crate) fn memory_bytes() -> Option<u64> {
     memory().map(|(limit, _)| limit).min()
 }

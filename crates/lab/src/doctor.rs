@@ -1,5 +1,5 @@
-//! The doctor: examines the host and the brokers' configuration for problems with event rate, latency and durability, with
-//! reasons. It changes nothing.
+//! The doctor: examines the host and the brokers' configuration for problems with event rate, latency and
+//! durability, with reasons. The doctor changes nothing.
 
 mod brokers;
 mod host;
@@ -36,13 +36,13 @@ pub struct Advice {
     pub place: String,
     /// The subject, under its common name, such as `vm.dirty_ratio`.
     pub subject: String,
-    /// What was found.
+    /// The value found.
     pub found: String,
     /// Why it matters.
     pub why: String,
     /// Advice; empty if there is no problem.
     pub right: String,
-    /// How much it matters.
+    /// The severity.
     pub severity: Severity,
 }
 
@@ -71,8 +71,8 @@ impl Advice {
 /// A cluster to examine: bootstrap servers and client properties.
 pub type Brokers<'a> = (&'a [String], &'a BTreeMap<String, String>);
 
-/// Examines this host, with the disk that holds `data_dir`, and the brokers of a cluster. Writes at most 256 MB to that
-/// directory for about a second, and removes it.
+/// Examines this host, with the disk that holds `data_dir`, and the brokers of a cluster. Writes at most 256
+/// MB to that directory for about a second, and removes it.
 pub fn examine<'a>(data_dir: &Path, brokers: Option<Brokers<'a>>) -> Boxed<'a, Vec<Advice>> {
     Box::pin(examine_all(data_dir.to_owned(), brokers))
 }

@@ -1,8 +1,8 @@
-//! Evidence that acknowledged records are in the log: offsets and replicas as reported by the brokers, and the records read
-//! back.
+//! Evidence that acknowledged records are in the log: offsets and replicas as reported by the brokers, and
+//! the records read back.
 //!
-//! Contradictions to the claim that nothing was lost, and obstacles to making it, are in [`Evidence::faults`] as text. The
-//! topics must be the run's own: foreign records are a fault, too.
+//! Contradictions to the claim that nothing was lost, and obstacles to making it, are in [`Evidence::faults`]
+//! as text. The topics must be the run's own: foreign records are a fault, too.
 
 mod check;
 mod claims;
@@ -23,34 +23,34 @@ use crate::workload::RecordSpec;
 /// The claims of a repetition.
 #[derive(Clone, Copy, Debug)]
 pub struct Claim<'a> {
-    /// Its cluster.
+    /// The repetition's cluster.
     pub cluster: &'a Cluster,
-    /// Its topics.
+    /// The repetition's topics.
     pub topics: &'a [String],
     /// The requested number of replicas.
     pub replication_factor: u16,
     /// The producers' reports.
     pub producers: &'a [Report],
-    /// The consumers' reports, if any. Records are read back independently; these are only compared.
+    /// The consumers' reports, if any, for comparison only: records are read back independently.
     pub consumers: &'a [Report],
     /// The specification of sent records.
     pub records: &'a RecordSpec,
     /// The seed of sent records.
     pub seed: u64,
-    /// How far to read back.
+    /// The extent of reading back.
     pub read_back: &'a ReadBack,
     /// Observations of the replicas during the run.
     pub watched: &'a Watched,
 }
 
-/// How far records are read back.
+/// The extent of reading records back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReadBack {
-    /// Not at all, for this reason.
+    /// Nothing is read, for this reason.
     No(String),
-    /// For this time at most.
+    /// Records are read for at most this time.
     Within(Duration),
-    /// To the last record.
+    /// All records are read.
     Whole,
 }
 
@@ -91,7 +91,7 @@ pub struct ReadStalled {
     pub waited_s: u64,
     /// Unfinished partitions.
     pub left: usize,
-    /// One of them.
+    /// An unfinished partition.
     pub first: thalweg_client::TopicPartition,
 }
 

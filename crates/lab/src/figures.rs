@@ -1,10 +1,11 @@
-//! The figures of a repetition, with title, unit and direction, in one table for tables, reports and comparisons.
+//! The figures of a repetition, with title, unit and direction, in one table for tables, reports and
+//! comparisons.
 
 use serde::{Deserialize, Serialize};
 
 use crate::quantity;
 
-/// The figures of a repetition; none where one does not apply.
+/// The figures of a repetition; `None` if a figure does not apply.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
     /// Records acknowledged per second.
@@ -25,42 +26,42 @@ pub struct Figures {
     pub broker_memory_bytes_max: Option<u64>,
     /// Time to drain the backlog.
     pub drain_s: Option<f64>,
-    /// Intended time to acknowledgement.
+    /// Time from the intended send time to the acknowledgement, median.
     pub acknowledge_p50_us: Option<f64>,
-    /// Intended time to acknowledgement.
+    /// Time from the intended send time to the acknowledgement, 99th percentile.
     pub acknowledge_p99_us: Option<f64>,
-    /// Intended time to acknowledgement.
+    /// Time from the intended send time to the acknowledgement, 99.9th percentile.
     pub acknowledge_p999_us: Option<f64>,
-    /// Intended time to acknowledgement.
+    /// Time from the intended send time to the acknowledgement, maximum.
     pub acknowledge_max_us: Option<f64>,
-    /// Intended time to consumer.
+    /// Time from the intended send time to the consumer, median.
     pub end_to_end_p50_us: Option<f64>,
-    /// Intended time to consumer.
+    /// Time from the intended send time to the consumer, 99th percentile.
     pub end_to_end_p99_us: Option<f64>,
-    /// Intended time to consumer.
+    /// Time from the intended send time to the consumer, 99.9th percentile.
     pub end_to_end_p999_us: Option<f64>,
-    /// Intended time to consumer.
+    /// Time from the intended send time to the consumer, maximum.
     pub end_to_end_max_us: Option<f64>,
-    /// Topics that come and go and got leaders.
+    /// Temporary topics that got leaders, per second.
     pub topics_ready_per_s: Option<f64>,
-    /// Intended time of a topic's creation to its leaders, of topics that come and go. Those that had none by the end count as
-    /// slower than all others.
+    /// Time from the intended creation of a temporary topic to its leaders, median. Topics without leaders at
+    /// the end count as slower than all others.
     pub topic_ready_p50_us: Option<f64>,
-    /// Intended time of a topic's creation to its leaders, of topics that come and go. Those that had none by the end count as
-    /// slower than all others.
+    /// Time from the intended creation of a temporary topic to its leaders, 99th percentile. Topics without
+    /// leaders at the end count as slower than all others.
     pub topic_ready_p99_us: Option<f64>,
-    /// An answer with the metadata of all partitions, idle ones included; the median of several.
+    /// Time of an answer with the metadata of all partitions, including idle ones; the median of several.
     pub metadata_us: Option<f64>,
 }
 
 /// A description of a figure of [`Figures`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Figure {
-    /// Its name in the result, such as `produced_records_per_s`.
+    /// The figure's name in the result, such as `produced_records_per_s`.
     pub name: &'static str,
-    /// Its title.
+    /// The figure's title.
     pub title: &'static str,
-    /// Its unit.
+    /// The figure's unit.
     pub unit: FigureUnit,
 }
 
@@ -133,7 +134,7 @@ impl Figure {
 }
 
 impl FigureUnit {
-    /// Whether larger values are better.
+    /// True if larger values are better.
     pub fn more_is_better(self) -> bool {
         matches!(self, FigureUnit::RecordsPerSecond | FigureUnit::MbPerSecond | FigureUnit::PerSecond)
     }
@@ -168,7 +169,7 @@ impl Figures {
         std::array::from_fn(|place| (&FIGURES[place], values[place]))
     }
 
-    /// The value of a figure by name; none if it does not apply or exist.
+    /// The value of a figure by name; `None` if it does not apply or exist.
     pub fn value(&self, name: &str) -> Option<f64> {
         self.each().into_iter().find(|(figure, _)| figure.name == name).and_then(|(_, value)| value)
     }

@@ -49,7 +49,7 @@ impl Histogram {
         Recorded::new_with_bounds(1, 3_600_000_000, 3).expect("the bounds are valid")
     }
 
-    /// From a recorder; none if it is empty.
+    /// The histogram of a recorder; `None` if empty.
     pub fn of(recorded: &Recorded<u64>) -> Option<Histogram> {
         if recorded.is_empty() {
             return None;
@@ -81,7 +81,7 @@ impl Histogram {
         Deserializer::new().deserialize(&mut &bytes[..]).map_err(|error| unreadable(format!("{error:?}")))
     }
 
-    /// Merges several; none if there are none.
+    /// Merges several histograms; `None` if there are none.
     pub fn merged<'a>(
         parts: impl IntoIterator<Item = &'a Histogram>,
     ) -> Result<Option<Histogram>, HistogramUnreadable> {

@@ -1,14 +1,14 @@
-//! The performance laboratory. It uses clusters only through the protocol and never depends on the broker, so it can measure any
-//! cluster.
+//! The performance laboratory. The lab uses clusters only through the protocol and never depends on the
+//! broker, so it can measure any cluster.
 //!
 //! Modules are in layers, and each imports only from lower ones (`tests/it/floors.rs` has the list).
 //!
 //! - [`perf`] has Kafka's three performance tools.
-//! - [`workload`] defines what is measured, [`target`] the systems, [`worker`] the clients.
+//! - [`workload`] defines the measurements, [`target`] the systems, [`worker`] the clients.
 //! - [`run`] combines them: interleaved repetitions, search for saturation, verdict.
 //! - [`tune`] tries settings step by step and keeps improvements.
 //! - [`result`] is the output; [`report`] shows it in a browser, [`terminal`] on a terminal.
-//! - `cgroup` knows the limits on this process, and sets those of its children.
+//! - `cgroup` reads the limits on this process, and sets those of its children.
 //! - [`sample`] observes processes and machine, [`machine`] describes it, [`warm`] reserves memory.
 //! - [`doctor`] examines a host and its brokers.
 //! - [`null_server`] is the reference for calibrating the lab.
@@ -38,6 +38,7 @@ pub mod warm;
 pub mod worker;
 pub mod workload;
 
-/// A future that this crate compiles. The body of an `async fn`, with all that it awaits, is compiled in the crate that
-/// awaits it: for the large ones that would be the program, whose build is the last and waits for all others.
+/// A boxed future, which this crate compiles. The body of an `async fn`, with all that it awaits, is compiled
+/// in the crate that awaits it: for large ones that would be the program, whose build is the last and waits
+/// for all others.
 pub type Boxed<'a, T> = std::pin::Pin<Box<dyn Future<Output = T> + 'a>>;

@@ -1,4 +1,4 @@
-//! The description of the machine: what a reader needs to judge a figure, and what `lab compare` checks.
+//! The description of the machine, for judging a figure and for the checks of `lab compare`.
 
 pub(crate) mod mount;
 
@@ -71,7 +71,7 @@ fn facts(cpuinfo: &str, architecture: &str, mount: Option<&Mount>) -> BTreeMap<S
     facts
 }
 
-/// The speed of the slowest interface that is up and backed by a device; none if unknown.
+/// The speed of the slowest interface that is up and backed by a device; `None` if unknown.
 fn slowest_link(interfaces: &Path) -> Option<u64> {
     let of_one = |dir: std::path::PathBuf| -> Option<u64> {
         let read = |file: &str| line(dir.join(file).to_str()?);
@@ -113,7 +113,7 @@ fn hypervisor(cpuinfo: &str) -> Option<String> {
     Some(if board.is_empty() { "unnamed hypervisor".to_owned() } else { board.join(" ") })
 }
 
-/// The first line of a small file; none if missing or empty.
+/// The first line of a small file; `None` if missing or empty.
 pub(crate) fn line(path: &str) -> Option<String> {
     let text = std::fs::read_to_string(path).ok()?;
     let line = text.lines().next()?.trim_matches(|c: char| c.is_whitespace() || c == '\0').to_owned();

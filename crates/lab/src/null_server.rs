@@ -1,12 +1,14 @@
-//! The null server: speaks enough of Kafka's protocol for producers and consumers, but only counts records. Its cost and service
-//! times are known, so it is the reference for the lab itself.
+//! The null server: speaks enough of Kafka's protocol for producers and consumers, but only counts records.
+//! The server's cost and service times are known, so it is the reference for the lab itself.
 //!
-//! - [`Settings`] script it: service time per request, maximum rate, stalls, and lost records despite acknowledgement.
-//! - A connection has two threads: one reads, decides and determines when the answer is due; the other waits for that time and
-//!   writes. Only the header of a batch is read.
-//! - It is one broker with one replica of everything, on the loopback interface. A group has one member; a second is refused.
+//! - [`Settings`] script the server: service time per request, maximum rate, stalls, and lost records despite
+//!   acknowledgement.
+//! - A connection has two threads: one reads, decides and determines when the answer is due; the other waits
+//!   for that time and writes. Only batch headers are read.
+//! - The server is one broker with a single replica of each partition, on the loopback interface. A group has
+//!   one member; a second member is refused.
 //!
-//! APIs that it does not serve are not announced.
+//! Unsupported APIs are not announced.
 
 mod api;
 mod connection;
@@ -37,15 +39,15 @@ const CONNECTIONS_MAX: usize = 1024;
 pub struct Settings {
     /// The service time of each Produce request, independent of others.
     pub service_time: ServiceTime,
-    /// Records per second of all Produce requests together, served one after the other; beyond this rate the queue grows
-    /// without bound. None is unlimited.
+    /// Records per second of all Produce requests together, served one after the other; beyond this rate the
+    /// queue grows without bound. `None` is unlimited.
     pub records_per_s_max: Option<f64>,
     /// Times without answers.
     pub stalls: Stalls,
     /// Acknowledged records that are lost.
     pub loss: Option<Loss>,
-    /// Bytes of batches kept in memory for consumers; when full, Produce is refused. With 0, records are only counted, and a
-    /// fetch finds nothing.
+    /// Bytes of batches kept in memory for consumers; when full, Produce is refused. With 0, records are only
+    /// counted, and a fetch finds nothing.
     pub keep_bytes_max: u64,
     /// Partitions of auto-created topics.
     pub partitions: i32,
@@ -77,9 +79,9 @@ pub enum NullServerError {
     /// An invalid setting.
     #[error("The null server's {setting} is {value}; use {expected}")]
     Setting {
-        /// Its name.
+        /// The setting's name.
         setting: &'static str,
-        /// Its value.
+        /// The setting's value.
         value: String,
         /// The accepted values.
         expected: &'static str,
@@ -125,7 +127,7 @@ impl NullServer {
         Ok(NullServer { shared, accepting: Some(accepting) })
     }
 
-    /// Its address, `host:port`.
+    /// The server's address, `host:port`.
     pub fn address(&self) -> String {
         self.shared.address.to_string()
     }

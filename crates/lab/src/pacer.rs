@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// An open loop: record `n` is due at the start plus `n / rate`, however late earlier ones were. Records after a pause catch up,
-/// so the average rate holds and no delay is hidden.
+/// An open loop: record `n` is due at the start plus `n / rate`, however late earlier records were. Records
+/// after a pause catch up, so the average rate holds and no delay is hidden.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pacer {
     start: Instant,
-    /// Seconds between records; none if unlimited.
+    /// Seconds between records; `None` if unlimited.
     interval_s: Option<f64>,
 }
 
@@ -23,7 +23,7 @@ impl Pacer {
         self.interval_s.is_none()
     }
 
-    /// When record `n` is due.
+    /// The time when record `n` is due.
     pub(crate) fn due(&self, n: u64) -> Instant {
         match self.interval_s {
             Some(interval) => self.start + Duration::from_secs_f64(interval * n as f64),
@@ -31,8 +31,8 @@ impl Pacer {
         }
     }
 
-    /// Waits until record `n` is due, and returns the time. Timers tick once per millisecond; the records of a millisecond are
-    /// sent together.
+    /// Waits until record `n` is due, and returns the time. Timers tick once per millisecond; the records of
+    /// a millisecond are sent together.
     pub(crate) async fn wait(&self, n: u64) -> Instant {
         let due = self.due(n);
         loop {

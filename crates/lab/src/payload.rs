@@ -1,7 +1,7 @@
-//! Record values, made before the run and cut from a pool in turn.
+//! Record values, created before the run and taken from a pool in rotation.
 //!
-//! Making each value anew would cost more than a broker needs to store it. A pool depends only on kind, size and seed, so that
-//! readers can reproduce the values and compare.
+//! Creating each value during the run would cost more than a broker needs to store it. A pool depends only on
+//! kind, size and seed, so that readers can reproduce the values and compare.
 
 use std::path::PathBuf;
 
@@ -10,14 +10,15 @@ use rand::{Rng, SeedableRng};
 
 use crate::workload::{Payload, RecordSpec};
 
-/// Minimum size of a pool. Codecs other than zstd look back less far, so repetition of the pool does not help them.
+/// Minimum size of a pool. Codecs other than zstd look back less far, so repetition of the pool does not help
+/// them.
 const POOL_BYTES_MIN: usize = 1 << 20;
-/// Pools of larger values contain fewer.
+/// Size above which pools contain fewer values.
 const LARGE_BYTES: usize = 1 << 20;
 /// Maximum size of a payload file.
 const FILE_BYTES_MAX: u64 = 1 << 30;
 
-/// A pool of values. Their number is a power of two.
+/// A pool of values. The pool's size is a power of two.
 #[derive(Clone, Debug)]
 pub(crate) struct Pool {
     bytes: Vec<u8>,
@@ -27,9 +28,9 @@ pub(crate) struct Pool {
 
 #[derive(Clone, Debug)]
 enum Cut {
-    /// All of this size.
+    /// Values of this size.
     Even(usize),
-    /// Each between two consecutive offsets.
+    /// Values between consecutive offsets.
     At(Vec<usize>),
 }
 
@@ -41,7 +42,7 @@ pub enum PayloadError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
     /// The file is empty.
@@ -83,8 +84,8 @@ impl Pool {
         Pool { bytes, cut: Cut::Even(size), mask: count as u64 - 1 }
     }
 
-    /// Lines of a file, up to a power of two. With a size, each value starts with a line and continues with the following
-    /// ones; without, each line is a value.
+    /// Lines of a file, up to a power of two. With a size, each value starts with a line and continues with
+    /// the following lines; without, each line is a value.
     fn file(path: PathBuf, size: usize) -> Result<Pool, PayloadError> {
         let read = std::fs::metadata(&path).and_then(|about| {
             if about.len() > FILE_BYTES_MAX { Ok(None) } else { std::fs::read(&path).map(Some) }
@@ -153,8 +154,8 @@ fn count(size: usize, bytes_min: usize) -> usize {
     (bytes_min / size.max(1)).max(least).next_power_of_two()
 }
 
-/// A quarter of random letters and digits within constant text: fast codecs compress the text, thorough ones save a little on
-/// the letters, too.
+/// A quarter of random letters and digits within constant text: fast codecs compress the text, thorough ones
+/// save a little on the letters, too.
 fn compressible(bytes: &mut [u8], random: &mut SmallRng) {
     const TEXT: &[u8; 48] = b" measured at the station below the old mill, id=";
     const TOKEN: &[u8; 64] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_";
@@ -168,8 +169,8 @@ fn compressible(bytes: &mut [u8], random: &mut SmallRng) {
     }
 }
 
-/// A JSON object of exactly the value's size: some fields, and a note as filler. Small values have only the note, and are cut if
-/// still too large.
+/// A JSON object of exactly the value's size: some fields, and a note as filler. Small values have only the
+/// note, and are cut if still too large.
 fn json(value: &mut [u8], random: &mut SmallRng) {
     const KINDS: [&str; 4] = ["order_created", "order_paid", "parcel_sent", "parcel_received"];
     const WORDS: [&str; 8] = ["left", "at", "the", "door", "of", "neighbour", "with", "signature"];

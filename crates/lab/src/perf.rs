@@ -1,9 +1,9 @@
-//! Kafka's perf tools on Thalweg's client: the options and output lines of Kafka 4.3's `kafka-producer-perf-test`,
-//! `kafka-consumer-perf-test`, `kafka-share-consumer-perf-test` and `kafka-e2e-latency`, at a fraction of their cost, so that
-//! the broker is the bottleneck.
+//! Kafka's perf tools on Thalweg's client: the options and output lines of Kafka 4.3's
+//! `kafka-producer-perf-test`, `kafka-consumer-perf-test`, `kafka-share-consumer-perf-test` and
+//! `kafka-e2e-latency`, at a fraction of their cost, so that the broker is the bottleneck.
 //!
-//! In addition, `--json` replaces the lines on standard output by one JSON object at the end, and standard error shows a
-//! progress bar if it is a terminal.
+//! In addition, `--json` replaces the lines on standard output by one JSON object at the end, and standard
+//! error shows a progress bar if it is a terminal.
 
 mod bar;
 mod consumer;

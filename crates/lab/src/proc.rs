@@ -1,4 +1,5 @@
-//! Parsers for `/proc`. Pure: text in, numbers out; invalid text gives none. Only [`processor_time`] reads.
+//! Parsers for `/proc`. Pure: text in, numbers out; invalid text gives `None`. Only [`processor_time`] reads
+//! files.
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ pub(crate) struct Stat {
     pub user_ticks: u64,
     /// Clock ticks in the kernel.
     pub system_ticks: u64,
-    /// Start time in ticks since boot, which distinguishes it from a later process with the same id.
+    /// Start time in ticks since boot, which distinguishes the process from a later one with the same id.
     pub start_ticks: u64,
     /// Resident memory, in pages.
     pub resident_pages: u64,
@@ -31,7 +32,7 @@ pub(crate) fn stat(text: &str) -> Option<Stat> {
     })
 }
 
-/// The processor time that a process has used; none if it has exited.
+/// The processor time that a process has used; `None` if it has exited.
 pub(crate) fn processor_time(pid: u32) -> Option<Duration> {
     let stat = stat(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?;
     let ticks = (stat.user_ticks + stat.system_ticks) as f64;
@@ -49,7 +50,7 @@ pub(crate) fn io(text: &str) -> Option<(u64, u64)> {
 pub(crate) struct CpuTicks {
     /// Busy.
     pub busy: u64,
-    /// The busy part spent on interrupts, including those of the network, which no process is charged for.
+    /// The busy part spent on interrupts, including network interrupts, which are charged to no process.
     pub interrupts: u64,
     /// Idle waiting for disks.
     pub io_wait: u64,
@@ -59,8 +60,9 @@ pub(crate) struct CpuTicks {
     pub total: u64,
 }
 
-/// Parses the time of the processors that a process may use: those of `/proc/stat` that its `/proc/PID/status` allows, or all if
-/// the second text does not say. Other processors may be busy or idle for unrelated reasons.
+/// Parses the time of the processors that a process may use: those of `/proc/stat` allowed in its
+/// `/proc/PID/status`, or all if that text lists none. Other processors may be busy or idle for unrelated
+/// reasons.
 pub(crate) fn cpu(stat: &str, status: &str) -> Option<CpuTicks> {
     let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
     let of_each = stat.lines().filter_map(|line| {
@@ -78,7 +80,7 @@ pub(crate) fn cpu(stat: &str, status: &str) -> Option<CpuTicks> {
     together.or_else(|| stat.lines().find_map(|line| line.strip_prefix("cpu ")).and_then(cpu_ticks))
 }
 
-/// Whether a kernel list such as `0-3,8` contains a number.
+/// True if a kernel list such as `0-3,8` contains a number.
 fn is_in_list(list: &str, number: u32) -> bool {
     list.trim().split(',').any(|range| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
@@ -88,7 +90,8 @@ fn is_in_list(list: &str, number: u32) -> bool {
 
 fn cpu_ticks(line: &str) -> Option<CpuTicks> {
     let ticks: Vec<u64> = line.split_ascii_whitespace().map_while(|number| number.parse().ok()).collect();
-    // user nice system idle iowait irq softirq steal; the following guest ticks are included in user and nice.
+    // user nice system idle iowait irq softirq steal; the following guest ticks are included in user and
+    // nice.
     let [user, nice, system, idle, io_wait, irq, soft_irq, steal] = *ticks.first_chunk::<8>()?;
     let busy = user + nice + system + irq + soft_irq;
     let total = busy + idle + io_wait + steal;
@@ -98,11 +101,11 @@ fn cpu_ticks(line: &str) -> Option<CpuTicks> {
 /// Bytes through the interfaces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Network {
-    /// Through loopback.
+    /// Bytes received through loopback.
     pub loopback: u64,
-    /// Received by all others.
+    /// Bytes received by all other interfaces.
     pub received: u64,
-    /// Sent by all others.
+    /// Bytes sent by all other interfaces.
     pub sent: u64,
 }
 
@@ -134,7 +137,7 @@ pub(crate) struct Disk {
     pub read_bytes: u64,
     /// Bytes written.
     pub written_bytes: u64,
-    /// Milliseconds with a request under way.
+    /// Milliseconds with a request in flight.
     pub busy_ms: u64,
 }
 

@@ -1,4 +1,5 @@
-//! Formats numbers for people: separators, significant digits and units, used by all tables, progress lines and reports.
+//! Formats numbers for people: separators, significant digits and units, used by all tables, progress lines
+//! and reports.
 
 /// A whole number with separators: `1,234,567`.
 pub fn count(value: u64) -> String {
@@ -13,12 +14,13 @@ pub fn count(value: u64) -> String {
     text
 }
 
-/// A number with three significant digits, or all digits before the point if there are more: `0.0123`, `9.87`, `1,235`.
+/// A number with three significant digits, or all digits before the point if there are more: `0.0123`,
+/// `9.87`, `1,235`.
 pub fn number(value: f64) -> String {
     digits(value, 3)
 }
 
-/// As [`number`], with a given number of significant digits.
+/// Formats like [`number`], with a given number of significant digits.
 pub fn digits(value: f64, significant: i32) -> String {
     if !value.is_finite() {
         return "not a number".to_owned();

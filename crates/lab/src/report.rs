@@ -1,8 +1,8 @@
-//! A result as one self-contained page: no script, no requests, light and dark, for screen and paper. It begins with the answer,
-//! then shows what the run scaled, then everything that the answer rests on.
+//! A result as one self-contained page: no script, no requests, light and dark, for screen and paper. The
+//! page begins with the answer, then shows the scaled parameters of the run, then all data behind the answer.
 //!
-//! All text from the result is escaped, and the page's policy forbids scripts and requests, so that a hostile name stays a
-//! name.
+//! All text from the result is escaped, and the page's policy forbids scripts and requests, so that a hostile
+//! name stays a name.
 
 mod answer;
 mod chart;
@@ -71,7 +71,8 @@ pub fn html(run: &RunResult) -> String {
     page(&format!("Thalweg lab: {}", names.join(", ")), &body)
 }
 
-/// What the workloads scale: their figures over it, or else their searches for saturation.
+/// The charts of scaling: the workloads' figures over the scaled parameter, or else their searches for
+/// saturation.
 fn main_charts(run: &RunResult, palette: &Palette) -> String {
     let of = |alone: bool| -> Vec<String> {
         let charts = run.workloads.iter().map(|workload| {

@@ -1,7 +1,7 @@
 //! Results of a run, as one versioned JSON document with units in the names.
 //!
-//! A result has everything needed to judge or repeat it: machine, versions, all settings, seed, histograms, evidence, and
-//! the limit of each point. These types are the schema of the file.
+//! A result has all data for judging or repeating the run: machine, versions, all settings, seed, histograms,
+//! evidence, and the limit of each point. These types are the schema of the file.
 
 mod compare;
 mod evidence;
@@ -37,19 +37,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::workload::Workload;
 
-/// The version of the document. It is raised if readers of the old one would misread the new one.
+/// The version of the document, increased if readers of the old version would misread the new one.
 pub const SCHEMA: &str = "thalweg-lab-result/1";
 
 /// A run: workloads on targets.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunResult {
-    /// [`SCHEMA`].
+    /// The schema version, [`SCHEMA`].
     pub schema: String,
-    /// Start, RFC 3339.
+    /// Start time, RFC 3339.
     pub began_at: String,
-    /// End, RFC 3339.
+    /// End time, RFC 3339.
     pub ended_at: String,
-    /// Whether all points were measured; otherwise, the reason.
+    /// The completeness of the run: all points were measured, or the reason.
     pub state: State,
     /// The program's arguments, for a rerun: `lab`, `run` and so on.
     pub arguments: Vec<String>,
@@ -65,7 +65,7 @@ pub struct RunResult {
     pub workloads: Vec<WorkloadResult>,
 }
 
-/// Whether a run is complete.
+/// The completeness of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "state")]
 pub enum State {
@@ -85,7 +85,7 @@ pub struct Machine {
     pub cpu: String,
     /// Logical processors.
     pub cpus: u32,
-    /// Memory.
+    /// Memory in bytes.
     pub memory_bytes: u64,
     /// The kernel release.
     pub kernel: String,
@@ -95,7 +95,7 @@ pub struct Machine {
     pub filesystem: String,
     /// The hypervisor, if any.
     pub hypervisor: Option<String>,
-    /// Other relevant facts by name, such as the clock source.
+    /// Further relevant facts by name, such as the clock source.
     pub facts: BTreeMap<String, String>,
 }
 

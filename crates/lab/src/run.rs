@@ -1,25 +1,28 @@
 //! A run: workloads on targets, from start to result.
 //!
-//! `walk` is the state machine of a run. The modules are in layers, and each uses only those above it in this list:
+//! `walk` is the state machine of a run. The modules are in layers, and each uses only those above it in this
+//! list:
 //!
-//! - [`saturation`], [`summary`], [`verdict`], `figures` and `plan` decide without side effects, and so do `contender`: one
-//!   target with one driver at one point, and its next step, and `precision`: whether contenders need more repetitions.
-//! - `fleet` and `course` control workers; `topics`, `memory` and `clusters` create and remove resources; `settle` waits for
-//!   other brokers; `repetition` combines them.
-//! - `resources` owns what a run has created, and its clean-up.
+//! - [`saturation`], [`summary`], [`verdict`], `figures` and `plan` decide without side effects. So do
+//!   `contender` (one target with one driver at one point, and its next step) and `precision` (the need for
+//!   more repetitions).
+//! - `fleet` and `course` control workers; `topics`, `memory` and `clusters` create and remove resources;
+//!   `settle` waits for other brokers; `repetition` combines them.
+//! - `resources` owns all that a run has created, and the clean-up.
 //! - `walk`; above it [`run`], whose plan is the points of workloads, and `duel`, for tuning.
 //!
 //! Rules of every run:
 //!
-//! - Targets and drivers of a run are contenders. Their repetitions alternate, A B A B, so that changes of the machine affect all
-//!   alike.
-//! - A repetition begins once the brokers of the other targets rest, or with a note that they did not within 30 s.
-//! - Before its first counted repetition, each contender has a warm-up, of two seconds or a quarter of its records at most, with
-//!   the same settings: JVMs compile and caches fill. It is not read back. A cluster that has done the same for another point is
-//!   warm and needs none.
-//! - Where the ratio of two targets is not known precisely enough, both get more repetitions, in turns.
+//! - Targets and drivers of a run are contenders. Their repetitions alternate, A B A B, so that changes of
+//!   the machine affect all alike.
+//! - A repetition begins once the brokers of the other targets are idle, or after 30 s, with a note.
+//! - Before its first counted repetition, each contender has a warm-up, of two seconds or a quarter of its
+//!   records at most, with the same settings: JVMs compile and caches fill. Records of a warm-up are not read
+//!   back. A cluster that has done the same for another point is warm and needs no warm-up.
+//! - If the ratio of two targets is not known precisely enough, both get more repetitions, in turns.
 //! - A contender that cannot run a point is marked as failed, and the run continues.
-//! - The result so far is written after each point. An interrupted run keeps its complete repetitions and the reason of its end.
+//! - The result so far is written after each point. An interrupted run keeps its complete repetitions and the
+//!   reason for its end.
 
 mod clock;
 mod clusters;

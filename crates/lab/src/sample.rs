@@ -1,7 +1,8 @@
-//! Resource usage of processes and machine over time, sampled from `/proc` five times per second during a repetition.
+//! Resource usage of processes and machine over time, sampled from `/proc` five times per second during a
+//! repetition.
 //!
-//! If the kernel does not provide a value (another system than Linux, a hidden `/proc`), it is zero or none, never an error: the
-//! main figures of a run do not depend on it.
+//! If the kernel does not provide a value (on a system other than Linux, or with a hidden `/proc`), the value
+//! is zero or `None`, never an error: the main figures of a run do not depend on it.
 
 mod look;
 mod series;
@@ -16,9 +17,9 @@ use series::{Series, Units};
 /// The sampling interval.
 const INTERVAL: Duration = Duration::from_millis(200);
 
-/// The threads of a process with many of them are sampled every fifth time: a JVM has a hundred.
+/// Sampling interval for the threads of a process with many threads, in samples: a JVM has a hundred.
 const THREADS_EVERY: u64 = 5;
-/// More threads are many.
+/// Maximum number of threads that are sampled every time.
 const THREADS_FEW: usize = 32;
 
 /// Usage within an interval.
@@ -28,7 +29,7 @@ pub struct Usage {
     pub processes: Vec<ProcessUse>,
     /// The machine.
     pub host: HostUse,
-    /// Over time.
+    /// Samples over time.
     pub samples: Vec<Sample>,
 }
 
@@ -36,7 +37,7 @@ pub struct Usage {
 #[derive(Debug)]
 pub struct Sampler {
     shared: Arc<Shared>,
-    /// None if it could not be started, or has been joined.
+    /// `None` if the thread could not be started, or has been joined.
     thread: Option<JoinHandle<Series>>,
 }
 
@@ -59,7 +60,7 @@ impl Shared {
 }
 
 impl Sampler {
-    /// Starts sampling these processes. Several with one name are summed.
+    /// Starts sampling these processes. Processes with the same name are summed.
     pub fn start(processes: Vec<(String, u32)>) -> Sampler {
         let shared = Arc::new(Shared::default());
         shared.state().processes = processes;
@@ -94,7 +95,7 @@ impl Drop for Sampler {
     }
 }
 
-/// Samples until stopped, and once more then.
+/// Samples until stopped, and once more at the end.
 fn watch(shared: &Shared) -> Series {
     let units = Units {
         ticks_per_s: rustix::param::clock_ticks_per_second() as f64,
@@ -136,10 +137,10 @@ fn watch(shared: &Shared) -> Series {
 struct Watched {
     name: String,
     pid: u32,
-    /// Its start time, in ticks; none before the first sample.
+    /// The process's start time, in ticks; `None` before the first sample.
     began: Option<u64>,
     is_gone: bool,
-    /// The number of its threads, when they were last sampled.
+    /// The number of threads when they were last sampled.
     threads: usize,
 }
 
@@ -150,7 +151,7 @@ fn look_once(series: &mut Series, watched: &mut [Watched], disks: &[String], wit
         let seen = look::process(one.pid)
             .filter(|seen| *one.began.get_or_insert(seen.stat.start_ticks) == seen.stat.start_ticks);
         let Some(seen) = seen else {
-            // Its id may be reused by another process.
+            // The process id may be reused by another process.
             one.is_gone = true;
             continue;
         };

@@ -1,5 +1,5 @@
-//! Targets: the measured systems. Those started by the lab run as child processes on free loopback ports, in their own directory,
-//! and end with the lab, however it ends.
+//! Targets: the measured systems. Targets started by the lab run as child processes on free loopback ports,
+//! in their own directory, and end with the lab, even if the lab is killed.
 
 mod apache_kafka;
 mod bootstrap;
@@ -59,9 +59,9 @@ pub enum TargetSpec {
 pub struct TargetInfo {
     /// `embedded`, `apache-kafka`, `bootstrap`, or `none` without a cluster.
     pub kind: String,
-    /// Its name and version, if known.
+    /// The target's name and version, if known.
     pub version: String,
-    /// How the brokers were started, such as heap and flags; empty for a running cluster.
+    /// The start options of the brokers, such as heap and flags; empty for a running cluster.
     pub command: Vec<String>,
     /// Notes for readers.
     pub notes: Vec<String>,
@@ -76,26 +76,26 @@ pub struct Cluster {
     pub bootstrap: Vec<String>,
     /// Properties for all clients.
     pub client_properties: BTreeMap<String, String>,
-    /// How clients talk to it; none without a cluster.
+    /// The negotiated security of clients; `None` without a cluster.
     pub security: Option<Negotiated>,
     /// The brokers' processes by name (`broker-1`); empty if they are not on this machine.
     pub processes: Vec<(String, u32)>,
-    /// The data directory; none if it is not on this machine.
+    /// The data directory; `None` if it is not on this machine.
     pub data_dir: Option<PathBuf>,
-    /// Its description.
+    /// The target's description.
     pub info: TargetInfo,
 }
 
 /// Options for starting and stopping brokers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartOptions {
-    /// Where each cluster gets its own directory, which is removed with it. Created if missing.
+    /// The parent of clusters' directories, which are removed with their cluster. Created if missing.
     pub work_dir: PathBuf,
-    /// The heap of each JVM broker.
+    /// The heap of each JVM broker, in MiB.
     pub heap_mb: u32,
-    /// The binary of embedded brokers; none for the current program.
+    /// The binary of embedded brokers; `None` for the current program.
     pub binary: Option<PathBuf>,
-    /// How long brokers may take to become ready.
+    /// Maximum time for brokers to become ready.
     pub start_timeout: Duration,
 }
 
@@ -111,7 +111,7 @@ impl StartOptions {
     }
 }
 
-/// A running cluster. If dropped, it kills the brokers that it started and removes their directories.
+/// A running cluster. Dropping it kills the brokers that it started and removes their directories.
 #[derive(Debug)]
 pub struct RunningCluster {
     cluster: Cluster,
@@ -139,19 +139,19 @@ impl RunningCluster {
         RunningCluster { cluster, brokers: Brokers::none() }
     }
 
-    /// Its address and description.
+    /// The cluster's address and description.
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
     }
 
-    /// A broker that exited unexpectedly, and the tail of its log; none while all run, and for clusters that the lab did not
-    /// start.
+    /// A broker that exited unexpectedly, and the tail of its log; `None` while all run, and for clusters
+    /// that the lab did not start.
     pub fn died(&self) -> Option<String> {
         self.brokers.died().map(|died| died.to_string())
     }
 
-    /// Kills the brokers, whose data is not needed, and removes their directories. Returns which of them had exited
-    /// unexpectedly, as text.
+    /// Kills the brokers, whose data is not needed, and removes their directories. Returns the brokers that
+    /// had exited unexpectedly, as text.
     pub fn stop(mut self) -> Vec<String> {
         self.brokers.discard()
     }

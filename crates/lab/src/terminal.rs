@@ -1,6 +1,7 @@
 //! Terminal output: progress during a run, tables after it.
 //!
-//! Progress goes to standard error: animated on a terminal, plain lines otherwise, JSON for programs. Tables are text for the caller to print.
+//! Progress goes to standard error: animated on a terminal, plain lines otherwise, JSON for programs. Tables
+//! are text for the caller to print.
 
 mod event;
 mod progress;

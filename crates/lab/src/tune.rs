@@ -1,5 +1,5 @@
-//! Tuning step by step: starting at a base, each setting is tried on top of the best so far, alternating with it, and kept if the
-//! gain exceeds the noise. Each step records the limit of the best.
+//! Tuning step by step: starting at a base, each setting is tried on top of the best so far, alternating with
+//! it, and kept if the gain exceeds the noise. Each step records the limit of the best point.
 //!
 //! [`decision`] judges gains, `steps` lists the settings; `page` shows the result.
 
@@ -27,13 +27,13 @@ pub const SCHEMA: &str = "thalweg-lab-tune/1";
 /// The result of a study.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Study {
-    /// [`SCHEMA`].
+    /// The schema version, [`SCHEMA`].
     pub schema: String,
-    /// Start, RFC 3339.
+    /// Start time, RFC 3339.
     pub began_at: String,
-    /// End, RFC 3339.
+    /// End time, RFC 3339.
     pub ended_at: String,
-    /// Whether all steps were taken.
+    /// The completeness of the study: all steps were taken, or the reason.
     pub state: State,
     /// The arguments of the lab.
     pub arguments: Vec<String>,
@@ -45,9 +45,9 @@ pub struct Study {
     pub machine: Machine,
     /// The tuned system, by name.
     pub targets: BTreeMap<String, TargetInfo>,
-    /// The base.
+    /// The base point.
     pub base: Point,
-    /// The measurement of the base; none if it failed.
+    /// The measurement of the base; `None` if it failed.
     pub measured_base: Option<Best>,
     /// The steps, in order.
     pub steps: Vec<Step>,
@@ -55,31 +55,31 @@ pub struct Study {
     pub best: Point,
 }
 
-/// The best so far.
+/// The best point so far.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Best {
-    /// Records per second, the mean.
+    /// Mean of records per second.
     pub records_per_s: f64,
-    /// Half of its 95 % interval.
+    /// Half of the 95 % interval of the mean.
     pub half_interval_records_per_s: f64,
-    /// Its limit.
+    /// The point's limit.
     pub limit: String,
-    /// The reasons.
+    /// The reasons for the limit.
     pub reasons: Vec<String>,
 }
 
 /// One setting.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Step {
-    /// Its name.
+    /// The setting's name.
     pub setting: String,
-    /// Why it may help.
+    /// The reason why the setting may help.
     pub why: String,
     /// A note for readers.
     pub note: Option<String>,
-    /// Its values, in trial order.
+    /// The tried values, in order.
     pub tried: Vec<Tried>,
-    /// The best after it.
+    /// The best point after the step.
     pub best: Option<Best>,
 }
 
@@ -92,13 +92,13 @@ pub struct Tried {
     pub before_records_per_s: Vec<f64>,
     /// Records per second with the value.
     pub records_per_s: Vec<f64>,
-    /// Its gain; none if unknown.
+    /// The value's gain; `None` if unknown.
     pub gain: Option<Gain>,
-    /// Whether it was kept.
+    /// True if the value was kept.
     pub kept: bool,
-    /// Its limit.
+    /// The limit with the value.
     pub limit: String,
-    /// Why it was not measured.
+    /// Why the value was not measured.
     pub failure: Option<String>,
 }
 

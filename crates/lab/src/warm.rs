@@ -1,13 +1,15 @@
-//! Reserves memory before a repetition. A virtual machine returns freed pages to its host after about two seconds, and the next
-//! writer pays for getting them back, several times the cost of the write. So the lab pays, for every target alike, right before
-//! each repetition.
+//! Reserves memory before a repetition. A virtual machine returns freed pages to its host after about two
+//! seconds, and the next writer pays for their return, several times the cost of the write. So the lab pays,
+//! for every target alike, right before each repetition.
 //!
-//! It reads a sparse file: the kernel allocates page cache for it as for written files, but the pages are clean. So nothing
-//! goes to the disk, and no dirty limit applies. On a tmpfs, which allocates no pages for holes, the file is written.
+//! Reservation reads a sparse file: the kernel allocates page cache for it as for written files, but the
+//! pages are clean. So nothing is written to the disk, and no dirty limit applies. On a tmpfs, which
+//! allocates no pages for holes, the file is written.
 //!
-//! Getting pages from the host is slow on one thread, and several times as fast on a few. Pages freed a moment ago still belong
-//! to this machine and can be reused at once. So the memory of a repetition's files is taken while they are deleted, and held
-//! until the next starts. If other programs need the memory, they get it, because the pages are clean.
+//! Getting pages from the host is slow on one thread, and several times as fast on a few. Recently freed
+//! pages still belong to this machine and can be reused at once. So the memory of a repetition's files is
+//! taken while they are deleted, and held until the next starts. If other programs need the memory, they get
+//! it, because the pages are clean.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -25,10 +27,10 @@ use crate::proc;
 /// Free memory to leave alone, so that the page cache of a repetition's data is not evicted.
 const RESERVE_BYTES: u64 = 512 << 20;
 
-/// The chunk size: large enough for large pages.
+/// The chunk size: enough for large pages.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// The time limit; the rest is not reserved.
+/// The time limit; memory beyond it is not reserved.
 const TIME_MAX: Duration = Duration::from_secs(30);
 
 /// The polling interval while no memory is free.
@@ -52,12 +54,12 @@ pub struct Held {
 }
 
 impl Held {
-    /// Its size.
+    /// Reserved bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Frees this much of it.
+    /// Frees this much of the memory.
     pub fn give_back(&mut self, bytes: u64) -> io::Result<()> {
         let left = self.bytes.saturating_sub(bytes);
         rustix::fs::ftruncate(&self.file, left)?;
@@ -66,19 +68,19 @@ impl Held {
     }
 }
 
-/// What to do when no memory is free.
+/// The action when no memory is free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum More {
-    /// Wait: some is being freed.
+    /// Wait, because memory is being freed.
     Comes,
     /// Stop.
     IsNone,
-    /// Stop: it is no longer wanted.
+    /// Stop, because the memory is no longer wanted.
     IsUnwanted,
 }
 
-/// Reserves about `bytes` of memory as page cache of the file system of `dir`: free memory, and memory that becomes free as long
-/// as `more` says so. Blocking, for seconds.
+/// Reserves about `bytes` of memory as page cache of the file system of `dir`: free memory, and memory that
+/// becomes free as long as `more` allows. Blocks for seconds.
 pub fn memory(dir: &Path, bytes: u64, more: impl Fn() -> More + Sync) -> io::Result<Held> {
     let file_system = rustix::fs::statfs(dir)?;
     let is_tmpfs = u64::try_from(file_system.f_type).is_ok_and(|magic| magic == TMPFS_MAGIC);
@@ -130,7 +132,7 @@ struct Filling<'a, M> {
 }
 
 impl<M: Fn() -> More> Filling<'_, M> {
-    /// Allocates chunks until there are none left.
+    /// Allocates chunks until none are left.
     fn fill(&self) -> io::Result<()> {
         let mut chunk = vec![0; CHUNK_BYTES];
         while self.is_chunk_free() {
@@ -159,10 +161,10 @@ impl<M: Fn() -> More> Filling<'_, M> {
         Ok(())
     }
 
-    /// Waits until a chunk may be allocated; false if none will.
+    /// Waits until a chunk may be allocated; false if none will be free.
     fn is_chunk_free(&self) -> bool {
         while Instant::now() < self.deadline {
-            // Before the check, so that memory freed until the answer counts.
+            // Read before the check, so that memory freed until the answer counts.
             let more = (self.more)();
             if more == More::IsUnwanted {
                 return false;
@@ -181,8 +183,8 @@ impl<M: Fn() -> More> Filling<'_, M> {
     }
 }
 
-/// The available memory: free memory of the machine and the control group, minus the reserve. Page cache is not free: it belongs
-/// to this machine already, and its contents may be needed.
+/// The available memory: free memory of the machine and the control group, minus the reserve. Page cache does
+/// not count as free: it already belongs to this machine, and its contents may be needed.
 fn free_bytes(meminfo: &str, cgroup_left_bytes: Option<u64>) -> u64 {
     let free = proc::memory(meminfo, "MemFree").unwrap_or_default();
     free.min(cgroup_left_bytes.unwrap_or(u64::MAX)).saturating_sub(RESERVE_BYTES)

@@ -1,10 +1,10 @@
-//! Workers: the processes that produce and consume. A worker gets its assignment as a line of JSON on standard input, waits for
-//! the start command, and reports in lines of JSON on standard output.
+//! Workers: the processes that produce and consume. A worker gets its assignment as a line of JSON on
+//! standard input, waits for the start command, and reports in lines of JSON on standard output.
 //!
-//! - [`link`] is the worker's end of that protocol, for every driver; [`Handle`] is the lab's.
+//! - [`link`] is the worker's end of that protocol, for every driver; [`Handle`] is the lab's end.
 //! - [`serve`] runs a worker: it passes the assignment to its driver.
 //!
-//! A worker exits when its standard input closes, so that none outlives the lab.
+//! A worker exits when its standard input closes, so that no worker outlives the lab.
 
 mod budget;
 pub(crate) mod clock;
@@ -32,8 +32,8 @@ pub use link::Link;
 pub use protocol::{Assignment, Command, Event, Interval, Order, Report, Role, Seen, Span, StopWhen};
 pub use stamp::VerifyError;
 
-/// Runs a worker, from its assignment to its last message. Blocks and creates its own threads and runtimes, so it must not be
-/// called on a runtime's thread. Errors are reported to the lab and returned.
+/// Runs a worker, from its assignment to its last message. Blocks and creates its own threads and runtimes,
+/// so it must not be called on a runtime's thread. Errors are reported to the lab and returned.
 pub fn serve() -> Result<(), WorkerError> {
     let (assignment, mut link) = link::open()?;
     let outcome = match assignment.driver {

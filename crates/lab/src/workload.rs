@@ -1,13 +1,14 @@
-//! Workloads as data: what is measured, with which settings, and published figures.
+//! Workloads as data: measurements, their settings, and published figures.
 //!
-//! A [`Workload`] is read from a file; the runner takes its [`Point`]s. A point has no implicit defaults, so that a result is
-//! complete and can be repeated.
+//! A [`Workload`] is read from a file; the runner takes its [`Point`]s. A point has no implicit defaults, so
+//! that a result is complete and can be repeated.
 //!
 //! # The file
-//! TOML. At the top are `title`, `description` and the settings that all points share, in tables: `[cluster]`, `[topics]`,
-//! `[records]`, `[producers]`, `[consumers]`, `[load]`, `[extent]`. Each `[[point]]` has the differences, with the same keys.
-//! Without a `[[point]]`, the top is the only point. A list in place of a value makes a point per value; several lists make all
-//! combinations. `published` in a point has figures of others.
+//! TOML. At the top are `title`, `description` and the settings that all points share, in tables:
+//! `[cluster]`, `[topics]`, `[records]`, `[producers]`, `[consumers]`, `[load]`, `[extent]`. Each `[[point]]`
+//! has the differences, with the same keys. Without a `[[point]]`, the top is the only point. A list in place
+//! of a value creates a point per value; several lists create all combinations. `published` in a point has
+//! published figures.
 //!
 //! ```toml
 //! title = "Two sizes, one and three partitions"
@@ -19,8 +20,8 @@
 //! producers.properties = { acks = "all", linger.ms = 5 }
 //! ```
 //!
-//! Every key with its default, unit and bounds is in `docs/workloads/README.md`, which is generated from the table in `key`.
-//! Unknown keys are refused, and errors name line, key and remedy.
+//! Every key with its default, unit and bounds is in `docs/workloads/README.md`, which is generated from the
+//! table in `key`. Unknown keys are refused, and errors name line, key and remedy.
 //!
 //! The benchmark files of the OpenMessaging project are read by [`openmessaging`].
 
@@ -62,7 +63,7 @@ use serde::{Deserialize, Serialize};
 /// A named set of points, with published figures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Workload {
-    /// Its name, such as `ibm-fast` for the file `ibm-fast.toml`.
+    /// The workload's name, such as `ibm-fast` for the file `ibm-fast.toml`.
     pub name: String,
     /// A one-line title.
     pub title: String,
@@ -80,7 +81,7 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// Without secrets, for a result: see [`Point::without_secrets`].
+    /// A copy without secrets, for a result: see [`Point::without_secrets`].
     pub fn without_secrets(&self) -> Workload {
         Workload { points: self.points.iter().map(Point::without_secrets).collect(), ..self.clone() }
     }
@@ -89,7 +90,7 @@ impl Workload {
 /// A published figure, from other hardware.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Published {
-    /// The label of its [`Point`].
+    /// The label of the compared [`Point`].
     pub point: String,
     /// The measured system, such as `Kafka 2.3.0`.
     pub system: String,
@@ -106,13 +107,13 @@ pub struct Published {
 /// Size limit of a workload file.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// Loads a built-in workload by name, or a file by path: our TOML, or, if it ends in `.yaml` or `.yml`, a workload of the
-/// OpenMessaging Benchmark with client defaults. With a scale, as in [`scaled`].
+/// Loads a built-in workload by name, or a file by path: our TOML, or, if it ends in `.yaml` or `.yml`, a
+/// workload of the OpenMessaging Benchmark with client defaults. With a scale, as in [`scaled`].
 pub fn load(name_or_path: &str, scale: Option<f64>) -> Result<Workload, WorkloadError> {
     load_with(name_or_path, None, scale)
 }
 
-/// Whether a path names a workload of the OpenMessaging Benchmark.
+/// True if a path is that of an OpenMessaging Benchmark workload.
 pub fn is_openmessaging(path: &str) -> bool {
     Path::new(path).extension().is_some_and(|ending| ending == "yaml" || ending == "yml")
 }

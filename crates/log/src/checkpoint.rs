@@ -7,8 +7,8 @@
 //! ...                  "epoch startOffset" in a partition's leader-epoch-checkpoint
 //! ```
 //!
-//! Owns: the format, and reading it with suspicion. Refuses: trust. A checkpoint is a hint: a missing, short or
-//! garbled one is reported as such, and the caller rebuilds its content from the log.
+//! Owns: the format, and the detection of invalid files. Refuses: trust. A checkpoint is a hint: a missing,
+//! short or garbled checkpoint is reported as such, and the caller rebuilds its content from the log.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -21,13 +21,13 @@ use thalweg_record::{LeaderEpoch, Offset};
 use crate::disk::{Disk, Durability};
 use crate::topic_partition::TopicPartition;
 
-/// Up to where each partition of a log directory is known to be on the medium.
+/// The recovery point of each partition of a log directory: all below is synced.
 pub const RECOVERY_POINT_FILE: &str = "recovery-point-offset-checkpoint";
 /// The high watermark of each partition of a log directory.
 pub const HIGH_WATERMARK_FILE: &str = "replication-offset-checkpoint";
 /// Log start offsets that differ from the base offset of the first segment.
 pub const LOG_START_FILE: &str = "log-start-offset-checkpoint";
-/// Up to where each compacted partition of a log directory is compacted.
+/// The end of the compacted part of each compacted partition of a log directory.
 pub const CLEANER_FILE: &str = "cleaner-offset-checkpoint";
 /// The first offset of each leader epoch of a partition, inside the partition's directory.
 pub const LEADER_EPOCH_FILE: &str = "leader-epoch-checkpoint";
@@ -41,29 +41,29 @@ const LINES_BEFORE: usize = 2;
 /// The version of the checkpoint of transaction indexes, which is Thalweg's own.
 const TXN_INDEX_VERSION: &str = "1";
 
-/// Why a checkpoint file is of no use.
+/// Why a checkpoint file is unusable.
 #[derive(Debug, thiserror::Error)]
 pub enum BadCheckpoint {
-    /// It could not be read.
+    /// The file could not be read.
     #[error("it cannot be read: {0}")]
     Io(#[from] io::Error),
-    /// The line does not have the expected format.
+    /// A line does not have the expected format.
     #[error("line {line} is malformed")]
     Malformed {
         /// The line, counted from 1.
         line: usize,
     },
-    /// It announces another number of entries than it has.
+    /// The number of entries differs from the announced number.
     #[error("it announces {announced} entries and has {found}")]
     WrongCount {
-        /// The number in its second line.
+        /// The number in the second line.
         announced: usize,
-        /// The number of entries that follow.
+        /// The number of entries found.
         found: usize,
     },
 }
 
-/// Reads the entries of a checkpoint file; an empty or missing one has none.
+/// Reads the entries of a checkpoint file; an empty or missing file has none.
 fn read_entries<T>(
     disk: &Disk,
     path: &Path,
@@ -98,7 +98,7 @@ fn parse_entries<T>(
         entries.push(parse(line).ok_or(BadCheckpoint::Malformed { line: index + LINES_BEFORE + 1 })?);
     }
     if !is_whole {
-        // A number that was cut short is a number too.
+        // A truncated number is still a number.
         return Err(BadCheckpoint::Malformed { line: entries.len() + 2 });
     }
     if entries.len() != announced {
@@ -113,9 +113,9 @@ fn head(entries: usize) -> String {
 
 /// Reads an offset checkpoint of a log directory.
 ///
-/// No writer names a partition twice. Apache Kafka takes the last of its offsets; here the smallest counts, with a
-/// warning: with a smaller offset more is checked, fetched or compacted again, and with a larger one records would
-/// count as deleted or replicated.
+/// No writer lists a partition twice. Apache Kafka takes the last offset of a repeated partition; this
+/// function takes the smallest, with a warning. A smaller offset only repeats checks, fetches or compaction,
+/// while a larger offset could mark records as deleted or replicated.
 pub fn read_offsets(disk: &Disk, path: &Path) -> Result<BTreeMap<TopicPartition, Offset>, BadCheckpoint> {
     let parse = |line: &str| {
         let mut words = line.split_ascii_whitespace();
@@ -152,8 +152,8 @@ pub fn write_offsets(disk: &Disk, path: &Path, offsets: &BTreeMap<TopicPartition
     disk.replace(path, text.as_bytes(), Durability::Synced)
 }
 
-/// Reads a partition's leader epochs, each with its first offset; both rise. The file is overwritten in place, so a
-/// power failure may leave it partly old and partly new.
+/// Reads a partition's leader epochs, each with its first offset; both increase. The file is overwritten in
+/// place, so a power failure may leave it partly old and partly new.
 pub fn read_epochs(disk: &Disk, path: &Path) -> Result<Vec<(LeaderEpoch, Offset)>, BadCheckpoint> {
     let entries = read_entries(disk, path, |line| {
         let mut words = line.split_ascii_whitespace();
@@ -189,22 +189,22 @@ pub fn write_epochs(
 /// Identity of a transaction index at the last write of the checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TxnIndexSum {
-    /// Its length.
+    /// Length in bytes.
     pub bytes: u64,
-    /// The CRC-32C of all of it.
+    /// CRC-32C of the whole index.
     pub crc: u32,
 }
 
 /// The checkpoint of a partition's transaction indexes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TxnIndexes {
-    /// Whether the last stable offsets of the indexes are right, as in this version of the checkpoint.
+    /// True if the last stable offsets in the indexes are correct, as in this version of the checkpoint.
     pub is_current: bool,
     /// The indexes by the base offsets of their segments.
     pub sums: BTreeMap<Offset, TxnIndexSum>,
 }
 
-/// Reads the checkpoint of a partition's transaction indexes, of this version or the one before.
+/// Reads the checkpoint of a partition's transaction indexes, in this version or the previous one.
 pub fn read_txn_indexes(disk: &Disk, path: &Path) -> Result<TxnIndexes, BadCheckpoint> {
     let Some(text) = read_text(disk, path)? else { return Ok(TxnIndexes::default()) };
     let is_current = text.lines().next() != Some(VERSION);

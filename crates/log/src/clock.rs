@@ -1,7 +1,7 @@
-//! The clock: the one place where the log reads the time.
+//! The clock: the only place where the log reads the time.
 //!
-//! Owns: milliseconds since the epoch, and elapsed milliseconds for delays, from the system or set by hand. Refuses:
-//! timers and sleeping.
+//! Owns: milliseconds since the epoch, and elapsed milliseconds for delays, from the system or set by hand.
+//! Refuses: timers and sleeping.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -42,8 +42,8 @@ impl Clock {
         }
     }
 
-    /// Milliseconds since some moment, which go on at their pace when the wall clock is set. Those of a manual clock
-    /// begin at its start time and never go back.
+    /// Milliseconds since an arbitrary moment, unaffected by changes of the wall clock. A manual clock's
+    /// elapsed time begins at its start time and never goes back.
     pub fn elapsed_ms(&self) -> i64 {
         match &self.0 {
             Source::System => system_elapsed_ms(),
@@ -51,7 +51,7 @@ impl Clock {
         }
     }
 
-    /// Sets a manual clock, also back; a system clock cannot be set, so this panics there.
+    /// Sets a manual clock, also back. Panics on a system clock, which cannot be set.
     pub fn set_ms(&self, to_ms: i64) {
         match &self.0 {
             Source::System => panic!("only a manual clock can be set"),
@@ -62,7 +62,7 @@ impl Clock {
         }
     }
 
-    /// Moves a manual clock forward; a system clock cannot be moved, so this panics there.
+    /// Moves a manual clock forward. Panics on a system clock, which cannot be moved.
     pub fn advance_ms(&self, by_ms: i64) {
         match &self.0 {
             Source::System => panic!("only a manual clock can be moved"),
@@ -84,7 +84,7 @@ fn system_elapsed_ms() -> i64 {
 fn system_now_ms() -> i64 {
     match std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH) {
         Ok(since) => i64::try_from(since.as_millis()).unwrap_or(i64::MAX),
-        // A clock set before 1970 is as good as one at 1970: nothing stored can be older.
+        // A time before 1970 counts as 1970: nothing stored can be older.
         Err(_) => 0,
     }
 }

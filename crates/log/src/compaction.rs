@@ -1,30 +1,32 @@
-//! Log compaction: of the records with one key, only the last stays (Kafka's `Cleaner`).
+//! Log compaction: only the last record of each key is kept (Kafka's `Cleaner`).
 //!
-//! A job is planned under the partition's lock ([`crate::PartitionLog::plan_compaction`]), runs without it on
-//! segments that do not change any more ([`CompactionJob::run`], or step by step by [`CompactionPass`]), and its
-//! outcome is installed under the lock ([`crate::PartitionLog::finish_compaction`]). Two walks: the first reads the
-//! dirty part and records the last offset of each key; the second copies all segments up to there, without superseded
-//! records. As long as the job exists, retention skips the log; otherwise passes would fail under load.
+//! A job is planned under the partition's lock ([`crate::PartitionLog::plan_compaction`]), runs without the
+//! lock on segments that no longer change ([`CompactionJob::run`], or step by step by [`CompactionPass`]),
+//! and its outcome is installed under the lock ([`crate::PartitionLog::finish_compaction`]). Two walks: the
+//! first reads the dirty part and records the last offset of each key; the second copies all segments up to
+//! there, without superseded records. While the job exists, retention skips the log; otherwise passes would
+//! fail under load.
 //!
 //! ```text
 //! <base>.log.cleaned   the new segment while it is written, indexes likewise; dropped at the next start
 //! <base>.log.swap      the new segment is whole; from here on it is finished, also after a crash
 //! <base>.log           the new segment in its place; the old ones have become .deleted
 //! ```
-//! Under the lock files are only renamed, the segments in their order. File systems persist renames in order, so a
-//! crash leaves the old segments, or new ones up to some point and old ones behind it. The directory is synced
-//! without the lock ([`CompactionSwap::sync`]). Only then are the old files removed, and only then does the cleaner
-//! checkpoint rise ([`crate::PartitionLog::complete_compaction`]): if old segments reappeared below it, the next pass
-//! would not see that a tombstone in them still has a value to delete.
+//! Under the lock, files are only renamed, segment by segment in order. File systems persist renames in
+//! order, so a crash leaves old segments, or new segments up to some point and old segments after it. The
+//! directory is synced without the lock ([`CompactionSwap::sync`]). Only then are the old files removed, and
+//! only then does the cleaner checkpoint rise ([`crate::PartitionLog::complete_compaction`]): if old segments
+//! reappeared below it, the next pass would not see that a tombstone in them still has a value to delete.
 //!
-//! Owns: which records stay, and replacing segments so that a stop at any moment leaves the old or the new. Refuses:
-//! the active segment, records above the last stable offset, and damaged batches: a segment with a wrong CRC is not
-//! changed. A batch with a valid CRC and unreadable records, sent by its producer, is kept unchanged and its keys are
-//! ignored. It may contain any key, so tombstones and markers behind it are kept too.
+//! Owns: the choice of kept records, and replacing segments so that a stop at any moment leaves the old or
+//! the new. Refuses: the active segment, records above the last stable offset, and damaged batches: a segment
+//! with a wrong CRC is not changed. A batch with a valid CRC and unreadable records, sent by its producer, is
+//! kept unchanged and its keys are ignored. Such a batch may contain any key, so later tombstones and markers
+//! are kept too.
 //!
-//! Kept: the last record of each key; a record without a value (a tombstone) until `delete.retention.ms` after the
-//! first compaction that saw it as the last; the last batch of each producer, possibly without records, so that its
-//! sequence is kept; control batches until their transaction has no record left.
+//! Kept: the last record of each key; a record without a value (a tombstone) until `delete.retention.ms`
+//! after the first compaction that saw it as the last; the last batch of each producer, possibly without
+//! records, so that its sequence is kept; control batches until their transaction has no record left.
 
 use std::io;
 use std::ops::Range;
@@ -51,13 +53,13 @@ pub(crate) const CLEANED_SUFFIX: &str = ".cleaned";
 /// The suffix of a segment that replaces old ones.
 pub(crate) const SWAP_SUFFIX: &str = ".swap";
 
-/// Finishes or undoes a replacement of segments that an earlier process began; gives the names that are left.
+/// Finishes or undoes a segment replacement that an earlier process began. Returns the remaining names.
 pub(crate) fn settle_swaps(home: &Home, listed: Vec<Listed>) -> io::Result<Vec<Listed>> {
     let has = |suffix: &str| listed.iter().any(|listed| listed.name.ends_with(suffix));
     if !has(CLEANED_SUFFIX) && !has(SWAP_SUFFIX) {
         return Ok(listed);
     }
-    // As long as one file of a new segment is still `.cleaned`, the replacement has not begun.
+    // A replacement has not begun while any file of a new segment is still `.cleaned`.
     let mut cleaned_from = None;
     for Listed { name, .. } in listed.iter().filter(|listed| listed.name.ends_with(CLEANED_SUFFIX)) {
         if let Some((offset, _)) = split_name(name) {
@@ -90,15 +92,15 @@ pub(crate) fn settle_swaps(home: &Home, listed: Vec<Listed>) -> io::Result<Vec<L
         }
     }
     if !swapped.is_empty() {
-        // A power failure must not leave the index of an old segment, without its log, beside the new one.
+        // A power failure must not leave the index of an old segment, without its log, beside the new
+        // segment.
         home.disk.sync_dir(&home.dir)?;
     }
     let has_log =
         |base: &Offset| swapped.iter().any(|(offset, suffix, _)| offset == base && suffix == LOG_SUFFIX);
     for (offset, suffix, name) in &swapped {
         if !has_log(offset) && suffix != TXN_INDEX_SUFFIX {
-            // The log beside it is the new one, or the old one if the replacement was undone: its indexes are made
-            // again.
+            // The log at this offset is the new one, or the old one after an undo: its indexes are rebuilt.
             home.disk.remove(&home.file(*offset, suffix))?;
             home.disk.remove(&home.dir.join(name))?;
             continue;
@@ -109,11 +111,11 @@ pub(crate) fn settle_swaps(home: &Home, listed: Vec<Listed>) -> io::Result<Vec<L
     home.disk.list(&home.dir)
 }
 
-/// Takes segments that are about to be removed, because others replace them, out of the checkpoint of transaction indexes: what it
-/// names and is not there is missing.
+/// Removes segments from the checkpoint of transaction indexes before the segments are replaced: an index in
+/// the checkpoint without a file counts as missing.
 fn forget_txn_indexes(home: &Home, replaced: &[Range<Offset>]) -> io::Result<()> {
     let path = home.dir.join(TXN_INDEX_FILE);
-    // A start makes one again that cannot be read.
+    // An unreadable checkpoint is rebuilt at the start.
     let Ok(mut indexes) = checkpoint::read_txn_indexes(&home.disk, &path) else { return Ok(()) };
     let is_replaced = |base: &Offset| replaced.iter().any(|range| range.start < *base && *base < range.end);
     let before = indexes.sums.len();

@@ -1,16 +1,16 @@
 //! The settings of one log, with Kafka's names and defaults.
 //!
-//! Owns: the settings that affect how a partition is stored. Refuses: parsing and validation, which the broker does;
-//! limits on what a producer may send, which the broker checks before it appends.
+//! Owns: the settings that affect how a partition is stored. Refuses: parsing and validation, which the
+//! broker does; limits for producers, which the broker checks before an append.
 
 use thalweg_record::TimestampType;
 
-/// What happens to old records.
+/// The treatment of old records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CleanupPolicy {
-    /// `cleanup.policy` contains `delete`: old segments go by age and size.
+    /// `cleanup.policy` contains `delete`: old segments are deleted by age and size.
     pub delete: bool,
-    /// `cleanup.policy` contains `compact`: only the last record of each key stays.
+    /// `cleanup.policy` contains `compact`: only the last record of each key is kept.
     pub compact: bool,
 }
 
@@ -29,17 +29,17 @@ pub struct LogConfig {
     pub segment_bytes: u32,
     /// `segment.ms`: a segment is rolled when its records span more than this.
     pub segment_ms: i64,
-    /// `segment.jitter.ms`: up to this much is taken off `segment.ms`, at random for each segment.
+    /// `segment.jitter.ms`: maximum reduction of `segment.ms`, random for each segment.
     pub segment_jitter_ms: i64,
     /// `segment.index.bytes`: a segment is rolled when one of its indexes would grow past this.
     pub segment_index_bytes: u32,
-    /// `index.interval.bytes`: an index entry is made when more than this was written since the last.
+    /// `index.interval.bytes`: bytes written between two index entries.
     pub index_interval_bytes: u32,
     /// `retention.bytes`.
     pub retention_bytes: i64,
     /// `retention.ms`.
     pub retention_ms: i64,
-    /// `file.delete.delay.ms`: how long a deleted segment stays under its `.deleted` name.
+    /// `file.delete.delay.ms`: time that a deleted segment keeps its `.deleted` name.
     pub file_delete_delay_ms: i64,
     /// `flush.messages`: sync after this many records; the default never does.
     pub flush_messages: i64,
@@ -47,21 +47,21 @@ pub struct LogConfig {
     pub flush_ms: i64,
     /// `cleanup.policy`.
     pub cleanup_policy: CleanupPolicy,
-    /// `delete.retention.ms`: how long a tombstone stays after its key was compacted.
+    /// `delete.retention.ms`: time that a tombstone is kept after its key was compacted.
     pub delete_retention_ms: i64,
     /// `min.compaction.lag.ms`: records younger than this are not compacted.
     pub min_compaction_lag_ms: i64,
-    /// `max.compaction.lag.ms`: records older than this are compacted whatever the dirty ratio.
+    /// `max.compaction.lag.ms`: records older than this are compacted regardless of the dirty ratio.
     pub max_compaction_lag_ms: i64,
-    /// `min.cleanable.dirty.ratio`: the part of the log that must be dirty before it is compacted.
+    /// `min.cleanable.dirty.ratio`: minimum dirty share of the log for a compaction.
     pub min_cleanable_dirty_ratio: f64,
     /// `message.timestamp.type`.
     pub message_timestamp_type: TimestampType,
-    /// `producer.id.expiration.ms`, a setting of the broker: producers that are silent for longer are not taken over
-    /// from a snapshot.
+    /// `producer.id.expiration.ms`, a setting of the broker: producers silent for longer are not loaded from
+    /// a snapshot.
     pub producer_id_expiration_ms: i64,
-    /// How far ahead of the end blocks are reserved while a segment grows; 0 turns it off.
-    /// This is ours: it changes the cost of writing and nothing that a reader of the file can see.
+    /// Bytes reserved ahead of the end of a growing segment; 0 disables reservation. Thalweg's own setting:
+    /// it affects the cost of writes, and nothing that a reader of the file can see.
     pub preallocate_bytes: u32,
 }
 

@@ -1,7 +1,7 @@
 //! One open log directory: its partitions and its checkpoints.
 //!
-//! Owns: the registry of the partitions in the directory, the content of its checkpoint files, and whether it is
-//! offline. Refuses: recovery; a failed directory stays offline until the broker restarts.
+//! Owns: the registry of the partitions in the directory, the content of its checkpoint files, and its
+//! offline state. Refuses: recovery; a failed directory stays offline until the broker restarts.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -22,12 +22,12 @@ use crate::published::PublishedOffsets;
 use crate::topic_partition::TopicPartition;
 use thalweg_ids::Uuid;
 
-/// Free space that a full disk needs before it counts as having room: this share of it, or this many bytes. With less
-/// it would fill up again at once.
+/// Free space required before a full disk accepts appends again: this share of the disk, or this many bytes.
+/// With less, the disk would fill up again at once.
 const ROOM_SHARE: u64 = 10;
 const ROOM_BYTES: u64 = 1 << 30;
 
-/// Which of the checkpoint files.
+/// The kinds of checkpoint files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Checkpoint {
     RecoveryPoint,
@@ -53,7 +53,7 @@ impl Checkpoint {
         match self {
             Checkpoint::RecoveryPoint => offsets.recovery_point(),
             Checkpoint::HighWatermark => offsets.high_watermark(),
-            // What is lost before the log start must not seem to be deleted at the next start.
+            // Lost records before the log start must not seem deleted at the next start.
             Checkpoint::LogStart => offsets.log_start_for_followers(),
             Checkpoint::Cleaner => offsets.cleaned_to(),
         }
@@ -77,18 +77,18 @@ type Written = BTreeMap<TopicPartition, Offset>;
 struct Partition {
     offsets: Arc<PublishedOffsets>,
     closed: bool,
-    /// Whether it is a copy that will replace the log in another directory.
+    /// True for a copy that will replace the log in another directory.
     is_future: bool,
 }
 
 /// A partition in a log directory, as described by DescribeLogDirs.
 #[derive(Clone, Debug)]
 pub struct PartitionDescription {
-    /// The partition.
+    /// The partition's name.
     pub name: TopicPartition,
-    /// The offsets of its log, and the size.
+    /// The log's offsets and size.
     pub offsets: Arc<PublishedOffsets>,
-    /// Whether it is a copy that will replace the log in another directory.
+    /// True for a copy that will replace the log in another directory.
     pub is_future: bool,
 }
 
@@ -99,16 +99,17 @@ pub struct DirState {
     path: PathBuf,
     disk: Disk,
     failure: Arc<DirFailure>,
-    /// Whether a write has found no room, and none was seen since.
+    /// True if a write has failed for lack of space, and no space was found since.
     is_full: AtomicBool,
     partitions: Mutex<HashMap<TopicPartition, Partition>>,
-    /// The content of each checkpoint file, in the order of [`Checkpoint::ALL`]. The lock is held while writing.
+    /// The content of each checkpoint file, in the order of [`Checkpoint::ALL`]. The lock is held while
+    /// writing.
     written: [Mutex<Written>; 4],
     doomed: Mutex<Vec<(i64, PathBuf)>>,
 }
 
 impl DirState {
-    /// A directory that is online. Of its failure, and of a lack of room, `troubles` is notified.
+    /// An online directory. Notifies `troubles` when it fails or becomes full.
     pub(crate) fn new(id: Uuid, path: PathBuf, disk: &Disk, troubles: Arc<Notify>) -> DirState {
         let failure = DirFailure::new(path.clone(), troubles);
         DirState {
@@ -132,22 +133,22 @@ impl DirState {
         &self.path
     }
 
-    /// The disk that the directory is on. Calls that fail take the directory offline.
+    /// The disk of the directory. Failing calls take the directory offline.
     pub(crate) fn disk(&self) -> &Disk {
         &self.disk
     }
 
-    /// Why it is offline, when it is.
+    /// The reason why the directory is offline, if it is.
     pub fn offline(&self) -> Option<Arc<str>> {
         self.failure.reason()
     }
 
-    /// Takes it offline.
+    /// Takes the directory offline.
     pub(crate) fn fail(&self, reason: &str) {
         self.failure.fail(reason);
     }
 
-    /// A write has found no room.
+    /// Notes that a write has failed for lack of space.
     pub(crate) fn note_full(&self) {
         if !self.is_full.swap(true, Ordering::AcqRel) {
             tracing::warn!(dir = %self.path.display(), "Disk is full, appends are refused until there is room");
@@ -159,7 +160,7 @@ impl DirState {
         self.is_full.load(Ordering::Acquire)
     }
 
-    /// Looks whether there is room again, where there was none.
+    /// Checks if a full directory has space again.
     pub(crate) fn look_for_room(&self) {
         if let Some(free) = self.room().filter(|_| self.is_full()) {
             tracing::info!(dir = %self.path.display(), free, "Disk has room again");
@@ -167,12 +168,12 @@ impl DirState {
         }
     }
 
-    /// Whether there is room for another partition.
+    /// True if there is room for another partition.
     pub(crate) fn has_room(&self) -> bool {
         !self.is_full() && self.room().is_some()
     }
 
-    /// The bytes free, if they are enough; the most where nobody knows.
+    /// The free bytes, if they are enough; `u64::MAX` if unknown.
     fn room(&self) -> Option<u64> {
         let (size, free) = self.disk.space(&self.path).unwrap_or((u64::MAX, u64::MAX));
         (free >= (size / ROOM_SHARE).min(ROOM_BYTES)).then_some(free)
@@ -204,7 +205,7 @@ impl DirState {
         self.partitions.lock().insert(name, Partition { offsets, closed: false, is_future: true });
     }
 
-    /// Forgets a log or a copy, unless another of the partition has taken its place here.
+    /// Forgets a log or a copy, unless another log of the partition has replaced it here.
     pub(crate) fn unregister(&self, name: &TopicPartition, offsets: &Arc<PublishedOffsets>) {
         let mut partitions = self.partitions.lock();
         if partitions.get(name).is_some_and(|partition| Arc::ptr_eq(&partition.offsets, offsets)) {
@@ -244,8 +245,8 @@ impl DirState {
         &self.written[checkpoint as usize]
     }
 
-    /// Reads a checkpoint file; one that makes no sense counts as empty, with a warning. One that cannot be read may make
-    /// sense: it would be overwritten, and deleted records be there again.
+    /// Reads a checkpoint file. An invalid file counts as empty, with a warning. An unreadable file is an
+    /// error: its content may be valid, and overwriting it could restore deleted records.
     pub(crate) fn read_checkpoint(&self, checkpoint: Checkpoint) -> io::Result<Written> {
         let path = self.path.join(checkpoint.file());
         match checkpoint::read_offsets(&self.disk, &path) {
@@ -261,8 +262,8 @@ impl DirState {
         }
     }
 
-    /// The partitions whose high watermarks were read, and that are not among those found. A high watermark of 0
-    /// counts: records may have been committed since it was written.
+    /// The partitions in the high watermark checkpoint whose logs were not found. A high watermark of 0
+    /// counts, too: records may have been committed since it was written.
     pub(crate) fn missing<'a>(&self, found: impl Iterator<Item = &'a TopicPartition>) -> Vec<TopicPartition> {
         let known = self.written(Checkpoint::HighWatermark).lock();
         let found: HashSet<&TopicPartition> = found.collect();
@@ -293,8 +294,8 @@ impl DirState {
         Ok(())
     }
 
-    /// Writes the high watermarks before log starts that rise above those on disk. By them, a start after a power failure tells
-    /// deleted records, of which the log may have none any more, from a wrong log start.
+    /// Writes high watermarks before log starts that rise above those on disk. After a power failure they
+    /// distinguish deleted records, none of which may remain in the log, from a wrong log start.
     fn cover_log_starts(&self, before: &Written, now: &Written) -> io::Result<()> {
         let is_beyond = {
             let known = self.written(Checkpoint::HighWatermark).lock();
@@ -311,12 +312,12 @@ impl DirState {
         Checkpoint::ALL.into_iter().try_for_each(|checkpoint| self.write_checkpoint(checkpoint))
     }
 
-    /// Writes up to where the logs are compacted.
+    /// Writes the cleaner checkpoint.
     pub(crate) fn write_cleaner_checkpoint(&self) -> io::Result<()> {
         self.write_checkpoint(Checkpoint::Cleaner)
     }
 
-    /// Removes a partition that is not there from the checkpoint files.
+    /// Removes an absent partition from the checkpoint files.
     pub(crate) fn forget_checkpoints(&self, name: &TopicPartition) -> io::Result<()> {
         for checkpoint in Checkpoint::ALL {
             let is_mentioned = self.written(checkpoint).lock().contains_key(name);
@@ -327,13 +328,13 @@ impl DirState {
         Ok(())
     }
 
-    /// After a truncation: no checkpoint on disk may stay above the offset of the log. Otherwise a start would treat later
-    /// appends as synced, replicated, compacted, or deleted.
+    /// Lowers the checkpoints after a truncation: none on disk may stay above the offset of the log.
+    /// Otherwise a start would treat later appends as synced, replicated, compacted, or deleted.
     pub(crate) fn lower_checkpoints(&self, name: &TopicPartition) -> io::Result<()> {
         let offsets = self.partitions.lock().get(name).map(|partition| Arc::clone(&partition.offsets));
         let Some(offsets) = offsets else { return Ok(()) };
         for checkpoint in Checkpoint::ALL {
-            // A writer may have set it since the log was truncated.
+            // A writer may have set this value since the log was truncated.
             let written = self.written(checkpoint).lock().get(name).copied();
             if checkpoint == Checkpoint::LogStart {
                 offsets.lower_durable_start();
@@ -345,7 +346,7 @@ impl DirState {
         Ok(())
     }
 
-    /// Syncs everything and writes the checkpoints. Returns whether all logs were closed.
+    /// Syncs all files and writes the checkpoints. Returns true if all logs were closed.
     pub(crate) fn close(&self) -> io::Result<bool> {
         let partitions = self.partitions.lock();
         let all_closed = partitions.values().all(|partition| partition.closed);

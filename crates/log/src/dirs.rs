@@ -10,13 +10,13 @@
 //!   log-start-offset-checkpoint
 //!   <topic>-<partition>/               see `partition`
 //!   <topic>-<partition>.<hex>-delete/  a deleted partition, removed a little later
-//!   <topic>-<partition>.<hex>-future/  a copy that will take the place of the log in another directory (see `dirs::moves`)
+//!   <topic>-<partition>.<hex>-future/  a copy that will replace a log elsewhere (see `dirs::moves`)
 //!   <topic>-<partition>.<hex>-stray/   a partition that the cluster does not know, kept for people to judge
 //! ```
 //!
 //! Owns: the location of partitions, the checkpoints, and the effects of a failed disk. Refuses: owning the
-//! partitions' logs: the broker does, each behind its lock. Each log publishes its checkpoint values in atomics
-//! ([`crate::PublishedOffsets`]), so that writing checkpoints takes no partition's lock.
+//! partitions' logs, which the broker holds, each behind its lock. Each log publishes its checkpoint values
+//! in atomics ([`crate::PublishedOffsets`]), so that writing checkpoints takes no partition's lock.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -67,11 +67,11 @@ pub struct LogDirs {
     previous_broker_epoch: Option<i64>,
     /// Copies that were found when the directories were opened.
     futures: Mutex<HashMap<TopicPartition, PartitionLog>>,
-    /// Logs that found no room to be recovered then.
+    /// Logs that could not be recovered for lack of space when the directories were opened.
     unopened: Mutex<HashMap<TopicPartition, unopened::UnopenedLog>>,
-    /// Logs that found none to be ended at a gap.
+    /// Logs that could not be truncated at a gap for lack of space.
     gapped: Mutex<HashMap<TopicPartition, PartitionLog>>,
-    /// Partitions that were there before, and whose logs were not found then.
+    /// Partitions known from checkpoints whose logs were not found when the directories were opened.
     lost: Mutex<HashSet<TopicPartition>>,
     /// Notified when a partition is created, deleted or set aside.
     changed: Notify,
@@ -90,7 +90,7 @@ struct LogDir {
 /// A directory that could not be opened.
 #[derive(Clone, Debug)]
 pub struct FailedDir {
-    /// Where it should be.
+    /// The configured path.
     pub path: PathBuf,
     pub reason: String,
 }
@@ -98,14 +98,14 @@ pub struct FailedDir {
 /// A log directory as described by DescribeLogDirs.
 #[derive(Clone, Debug)]
 pub struct DirDescription {
-    /// Its id, from its `meta.properties`.
+    /// The directory id, from its `meta.properties`.
     pub id: Uuid,
     pub path: PathBuf,
-    /// Why it is offline, when it is.
+    /// The reason why the directory is offline, if it is.
     pub offline: Option<Arc<str>>,
     /// Total and free bytes of the volume; `None` if unknown.
     pub space: Option<(u64, u64)>,
-    /// The partitions in it.
+    /// The partitions in the directory.
     pub partitions: Vec<PartitionDescription>,
 }
 
@@ -119,12 +119,12 @@ pub struct Volume {
 }
 
 impl LogDirs {
-    /// The cluster's id: as configured, as found in a directory, or fresh.
+    /// The cluster id: as configured, as found in a directory, or generated.
     pub fn cluster_id(&self) -> &str {
         &self.cluster_id
     }
 
-    /// The disk that the directories are on.
+    /// The disk of the directories.
     pub fn disk(&self) -> &Disk {
         &self.disk
     }
@@ -139,18 +139,18 @@ impl LogDirs {
         self.online().map(|dir| dir.state.id()).collect()
     }
 
-    /// How many directories are online.
+    /// Number of online directories.
     pub fn online_count(&self) -> usize {
         self.online().count()
     }
 
-    /// The directories that could not be opened at all.
+    /// The directories that could not be opened.
     pub fn failed(&self) -> &[FailedDir] {
         &self.failed
     }
 
-    /// The previous broker epoch, if all directories were cleanly closed with the same one, and all logs with their synced
-    /// records are there: the broker may claim it when it registers again.
+    /// The previous broker epoch, if all directories were cleanly closed with the same epoch, and all logs
+    /// have their synced records. The broker may claim that epoch when it registers again.
     pub fn previous_broker_epoch(&self) -> Option<i64> {
         self.previous_broker_epoch
     }
@@ -194,21 +194,21 @@ impl LogDirs {
         self.dirs.iter().find(|dir| dir.state.contains(name)).map(|dir| dir.state.id())
     }
 
-    /// Whether a partition that is in none of the directories was in one of them, with committed records: its high watermark
-    /// is known, and its log was removed while no broker ran.
+    /// True if a partition without a log was in one of the directories before, with committed records: its
+    /// high watermark is known, and its log was removed while no broker ran.
     pub fn has_lost(&self, name: &TopicPartition) -> bool {
         self.lost.lock().contains(name)
     }
 
-    /// Forgets the losses reported by [`LogDirs::has_lost`], which are those found at the start.
+    /// Forgets the losses found at the start, which [`LogDirs::has_lost`] reports.
     pub fn forget_lost(&self) {
         self.lost.lock().clear();
     }
 
-    /// Creates a partition: in the directory with the given id, or in the one with the fewest partitions. Directories
-    /// without room come last, and the next is tried where one has none. If its directory is gone, as after the
-    /// replacement of a disk, it is created in another, unless it may be in an offline directory: restarting empty
-    /// beside it would lose its data.
+    /// Creates a partition in the directory with the given id, or in the one with the fewest partitions.
+    /// Directories without room come last, and if a directory has no room the next one is tried. If the given
+    /// directory no longer exists, as after the replacement of a disk, the partition is created in another,
+    /// unless it may be in an offline directory: an empty log beside that one would lose its data.
     pub fn create(
         &self,
         name: &TopicPartition,
@@ -266,7 +266,8 @@ impl LogDirs {
         topic_id: Option<Uuid>,
         config: Arc<LogConfig>,
     ) -> io::Result<PartitionLog> {
-        // Checkpoints may still speak of an earlier partition of this name; they must not speak of this one.
+        // Checkpoints may contain an earlier partition of this name; its entries must not apply to the new
+        // one.
         state.make_way(name)?;
         let home = Home::new(state.disk().clone(), state.path().join(name.dir_name()));
         let mut log = PartitionLog::create(home, name.clone(), topic_id, config, self.clock.clone())?;
@@ -276,30 +277,31 @@ impl LogDirs {
     }
 
     /// Deletes a partition: its directory is renamed to end with `-delete`, and removed later by
-    /// [`LogDirs::purge_deleted`]. The log is closed for appends. After an error it can be tried again; without room
-    /// for the longer name, [`LogDirs::empty`] makes some.
+    /// [`LogDirs::purge_deleted`]. The log is closed for appends. After an error, the call can be retried; if
+    /// there is no room for the longer name, [`LogDirs::empty`] frees some.
     pub fn delete(&self, log: &mut PartitionLog) -> io::Result<()> {
         let Some(state) = log.state().cloned() else { return Ok(()) };
         state.set_closed(log.name(), log.published());
         let renamed = state.path().join(log.name().delete_dir_name());
         let due_ms = self.clock.elapsed_ms().saturating_add(log.config().file_delete_delay_ms);
         match log.retire(&renamed) {
-            // Somebody else has removed it.
+            // Another program has removed the directory.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             retired => {
                 retired?;
                 state.doom(due_ms, renamed);
             }
         }
-        // Not before: another log of this name, in another directory, would keep the next start from telling them apart.
+        // Unregister only after the rename: another log of this name, in another directory, would confuse the
+        // next start.
         state.unregister(log.name(), log.published());
         self.changed.notify_one();
         Ok(())
     }
 
-    /// Removes the files of a partition that is deleted, apart from the one with the topic id: without it, what is
-    /// left after a crash could be taken for another topic's. For a full disk that has no room for another name.
-    /// Call it without the partition's lock.
+    /// Removes the files of a deleted partition, except the file with the topic id: without it, files left
+    /// after a crash could be assigned to another topic. For a full disk without room for another name. Call
+    /// it without the partition's lock.
     pub fn empty(&self, partition: &Path) -> io::Result<()> {
         for listed in self.disk.list(partition)? {
             if listed.name != METADATA_FILE {
@@ -309,7 +311,7 @@ impl LogDirs {
         Ok(())
     }
 
-    /// Sets aside a partition that the cluster does not know: its directory is renamed to end with `-stray`, and
+    /// Sets aside a partition unknown to the cluster: its directory is renamed to end with `-stray`, and
     /// kept. The log is closed for appends. Returns the new path.
     pub fn set_aside(&self, log: &mut PartitionLog) -> io::Result<PathBuf> {
         let Some(state) = log.state().cloned() else { return Err(io::ErrorKind::NotFound.into()) };
@@ -321,8 +323,8 @@ impl LogDirs {
         Ok(renamed)
     }
 
-    /// Returns once partitions have been created or removed since the last call: then the high watermarks should be
-    /// written soon, since the file shows at the next start which partitions are missing.
+    /// Returns once partitions have been created or removed since the last call. The high watermarks should
+    /// then be written soon, since the file shows missing partitions at the next start.
     pub async fn changed(&self) {
         self.changed.notified().await;
     }
@@ -332,8 +334,8 @@ impl LogDirs {
         self.troubles.notified().await;
     }
 
-    /// Removes the directories of deleted partitions whose delay has passed by [`Clock::elapsed_ms`]. May take long: call it
-    /// where blocking is allowed.
+    /// Removes the directories of deleted partitions whose delay has passed by [`Clock::elapsed_ms`]. May
+    /// take long: call it only if blocking is allowed.
     pub fn purge_deleted(&self, elapsed_ms: i64) {
         for dir in self.online() {
             for path in dir.state.take_doomed(elapsed_ms) {
@@ -359,8 +361,8 @@ impl LogDirs {
         self.disk.tell_missed_hints();
     }
 
-    /// Writes the log starts (Kafka: every 60 s). Returns the directories whose log starts are on the medium. After
-    /// DeleteRecords, call it before answering if the records must stay deleted through a crash.
+    /// Writes the log starts (Kafka: every 60 s). Returns the directories whose log starts are synced. After
+    /// DeleteRecords, call it before answering if the records must stay deleted after a crash.
     pub fn checkpoint_log_starts(&self) -> Vec<Uuid> {
         self.checkpoint(LOG_START_FILE, Checkpoint::LogStart)
     }
@@ -379,9 +381,10 @@ impl LogDirs {
         written
     }
 
-    /// Closes the directories. Every log must have been closed ([`PartitionLog::close`]) for its directory to count
-    /// as clean: everything is synced, the checkpoints are written, and the clean shutdown marker comes last. Returns
-    /// whether every directory is clean; the next start checks the logs of the others.
+    /// Closes the directories. Every log must have been closed ([`PartitionLog::close`]) for its directory to
+    /// count as clean: everything is synced, the checkpoints are written, and the clean shutdown marker comes
+    /// last. Returns true if every directory is clean; the next start checks the logs of directories that are
+    /// not.
     pub fn close(&self, broker_epoch: i64) -> bool {
         let mut is_clean = true;
         for mut future in self.take_futures() {
@@ -412,29 +415,29 @@ impl LogDirs {
         is_clean
     }
 
-    /// Takes a directory offline: its partitions are closed for appends, the others continue.
+    /// Takes a directory offline: its partitions are closed for appends, those of other directories continue.
     pub fn fail_directory(&self, id: Uuid, reason: &str) {
         if let Some(dir) = self.dirs.iter().find(|dir| dir.state.id() == id) {
             dir.state.fail(reason);
         }
     }
 
-    /// Whether appends find no room in any directory. [`LogDirs::look_for_room`] finds out when that is over.
+    /// True if all directories are full. [`LogDirs::look_for_room`] detects free space.
     pub fn are_full(&self) -> bool {
         self.online().next().is_some() && self.online().all(|dir| dir.state.is_full())
     }
 
-    /// The directories in which appends find no room.
+    /// The full directories.
     pub fn full_ids(&self) -> Vec<Uuid> {
         self.online().filter(|dir| dir.state.is_full()).map(|dir| dir.state.id()).collect()
     }
 
-    /// Looks whether there is room again in directories that were full.
+    /// Checks if full directories have space again.
     pub fn look_for_room(&self) {
         self.online().filter(|dir| dir.state.is_full()).for_each(|dir| dir.state.look_for_room());
     }
 
-    /// The clock that the logs use.
+    /// The clock of the logs.
     pub fn clock(&self) -> &Clock {
         &self.clock
     }
@@ -445,5 +448,5 @@ impl LogDirs {
     }
 }
 
-/// The recovery point of a partition that no checkpoint mentions.
+/// The recovery point of a partition without a checkpoint.
 const NO_CHECKPOINT: Offset = Offset::ZERO;

@@ -1,8 +1,8 @@
 //! The disk: the only place that opens, writes, renames and deletes files.
 //!
-//! Owns: the calls to the operating system that touch files, the faults that tests inject into them, and the threads
-//! for blocking disk work. Refuses: any knowledge of what the bytes mean. Everything above goes through [`Disk`] and
-//! [`LogFile`], so a disk in memory ([`MemoryDisk`]) can replace the real one.
+//! Owns: the calls to the operating system that touch files, the faults that tests inject into them, and the
+//! threads for blocking disk work. Refuses: knowledge of the content of files. All file access goes through
+//! [`Disk`] and [`LogFile`], so a disk in memory ([`MemoryDisk`]) can replace the real one.
 
 use std::ffi::OsString;
 use std::fs;
@@ -43,40 +43,40 @@ pub use waits::{NoWaits, WaitsAllowed, allow_waits};
 /// The maximum number of pieces in one gather write (`IOV_MAX` on Linux).
 pub const GATHER_MAX: usize = 1024;
 
-/// The largest block size of common file systems: up to this many bytes may be allocated for the end of a file.
+/// The largest block size of common file systems: maximum number of bytes allocated for the end of a file.
 const BLOCK_BYTES_MAX: u64 = 64 * 1024;
 
-/// The rights of a new file, before the process's mask is applied, and of one that only the process's user may read; the same
-/// of a new directory.
+/// The mode of a new file before the umask, for shared files and for files that only the process's user may
+/// read; likewise for new directories.
 const SHARED_MODE: u32 = 0o666;
 const PRIVATE_MODE: u32 = 0o600;
 const SHARED_DIR_MODE: u32 = 0o777;
 const PRIVATE_DIR_MODE: u32 = 0o700;
-/// The bits of a mode that give rights to all other users, the one that lets them write, and the one that lets them
-/// replace only their own files in a directory.
+/// The mode bits that give rights to all other users, the bit that lets them write, and the sticky bit, which
+/// restricts them to their own files in a directory.
 const OTHERS: u32 = 0o007;
 const OTHERS_WRITE: u32 = 0o002;
 const STICKY: u32 = 0o1000;
 
-/// The end of the name under which a file is written that will replace another.
+/// The suffix of a file that will replace another file once written.
 pub(crate) const TEMPORARY_SUFFIX: &str = ".tmp";
 
-/// The file system, with faults injected when a test asks for them, or a disk in memory. Cheap to clone.
+/// The file system, with faults injected by tests, or a disk in memory. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Disk {
     faults: Option<Arc<Faults>>,
     memory: Option<Arc<MemoryDisk>>,
-    /// Not limited in memory.
+    /// Unlimited for a disk in memory.
     descriptors: Descriptors,
     /// Rebuildable files that did not fit on the disk, since the last report.
     missed_hints: Arc<AtomicU64>,
-    /// Whether a lack of descriptors was logged since the last [`Disk::tell_missed_hints`].
+    /// True if a lack of descriptors was logged since the last [`Disk::tell_missed_hints`].
     told_lack: Arc<AtomicBool>,
     /// The log directory that failing calls take offline.
     failure: Option<Arc<DirFailure>>,
-    /// Whether the names of files and folders may be gone: see [`Disk::beside_lock`].
+    /// True if names of files and folders may be missing: see [`Disk::beside_lock`].
     may_miss: bool,
-    /// Whether only the process's user may read new files and directories: see [`Disk::private`].
+    /// True if only the process's user may read new files and directories: see [`Disk::private`].
     is_private: bool,
 }
 
@@ -85,9 +85,9 @@ pub struct Disk {
 pub struct Listed {
     /// The bare name, without its directory.
     pub name: String,
-    /// Whether it is a directory.
+    /// True if it is a directory.
     pub is_dir: bool,
-    /// Whether it is a regular file.
+    /// True if it is a regular file.
     pub is_file: bool,
 }
 
@@ -100,22 +100,22 @@ pub struct FileFacts {
     pub modified_ms: i64,
 }
 
-/// Whether a write must be on the medium before it counts.
+/// The required durability of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// The page cache is enough: it survives the end of the process, not the end of the machine.
+    /// The page cache suffices: the write survives the end of the process, not of the machine.
     PageCache,
     /// The bytes and the name are synced to the medium.
     Synced,
 }
 
 impl Disk {
-    /// The disk of this machine, with the descriptors that this process may have now.
+    /// The disk of this machine, with the current descriptor limit of this process.
     pub fn real() -> Disk {
         Disk { descriptors: Descriptors::of_process(), ..Disk::default() }
     }
 
-    /// The same disk for a process with a limit of descriptors.
+    /// The same disk with a descriptor budget.
     pub fn with_descriptors(self, descriptors: Descriptors) -> Disk {
         Disk { descriptors, ..self }
     }
@@ -125,12 +125,12 @@ impl Disk {
         &self.descriptors
     }
 
-    /// The disk of this machine, with the faults that `faults` holds at each moment.
+    /// The disk of this machine, with the current faults in `faults`.
     pub fn with_faults(faults: Arc<Faults>) -> Disk {
         Disk { faults: Some(faults), ..Disk::default() }
     }
 
-    /// The same disk, with the faults that `faults` holds at each moment.
+    /// The same disk, with the current faults in `faults`.
     pub fn and_faults(self, faults: Arc<Faults>) -> Disk {
         Disk { faults: Some(faults), ..self }
     }
@@ -140,18 +140,19 @@ impl Disk {
         Disk { memory: Some(memory), ..Disk::default() }
     }
 
-    /// The same disk for a log directory, which failing calls take offline.
+    /// The same disk for a log directory. Failing calls take that directory offline.
     pub(crate) fn of_directory(&self, failure: Arc<DirFailure>) -> Disk {
         Disk { failure: Some(failure), ..self.clone() }
     }
 
-    /// The same disk for work without the lock of a partition, or for one that is on its way out: its files and its
-    /// folder may be renamed or removed, so that missing ones are no failure of the directory.
+    /// The same disk for work without a partition's lock, or for a partition being removed: its files and its
+    /// folder may be renamed or removed, so that missing ones are not a failure of the directory.
     pub(crate) fn beside_lock(&self) -> Disk {
         Disk { may_miss: true, ..self.clone() }
     }
 
-    /// The same disk for secrets: only the process's user may read and write the files and directories that it creates.
+    /// The same disk for secrets: only the process's user may read and write the files and directories that
+    /// it creates.
     pub fn private(&self) -> Disk {
         Disk { is_private: true, ..self.clone() }
     }
@@ -167,7 +168,7 @@ impl Disk {
         result
     }
 
-    /// As [`Disk::noted`], for a call on a file that must be there, or in a folder that must.
+    /// Notes a result like [`Disk::noted`], for a call on a file or folder that must exist.
     fn noted_there<T>(&self, call: &str, path: &Path, result: io::Result<T>) -> io::Result<T> {
         if let (Err(error), Some(failure), false) = (&result, &self.failure, self.may_miss) {
             failure.note_missing(&format!("{call} {}", path.display()), error);
@@ -175,7 +176,8 @@ impl Disk {
         self.noted(call, path, result)
     }
 
-    /// Logs a lack of descriptors, once a minute: it is no fault of the disk, and clients only get an error code.
+    /// Logs a lack of descriptors, at most once a minute: the disk is not at fault, and clients only get an
+    /// error code.
     #[cold]
     fn tell_lack(&self, path: &Path, error: &io::Error) {
         if !self.told_lack.swap(true, Ordering::Relaxed) {
@@ -186,8 +188,8 @@ impl Disk {
         }
     }
 
-    /// Starts blocking disk work on a thread for blocking work. It completes even if the result is dropped. On a disk
-    /// in memory it is an ordinary task that takes as long as the simulated disk.
+    /// Starts blocking disk work on a thread for blocking work. The work completes even if the result is
+    /// dropped. On a disk in memory it is an ordinary task that takes as long as the simulated disk.
     pub fn spawn<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
         let Some(memory) = &self.memory else { return tokio::task::spawn_blocking(work) };
         let memory = Arc::clone(memory);
@@ -200,15 +202,15 @@ impl Disk {
         })
     }
 
-    /// Runs blocking disk work on the caller's thread, whose other tasks move elsewhere. A disk in memory does not
-    /// block.
+    /// Runs blocking disk work on the caller's thread; other tasks of that thread move to another. A disk in
+    /// memory does not block.
     pub fn work_in_place<T>(&self, work: impl FnOnce() -> T) -> T {
         if self.memory.is_some() { work() } else { tokio::task::block_in_place(work) }
     }
 
-    /// Ignores a full disk or a lack of descriptors if only rebuildable files could not be written: the log can still
-    /// be read. They are counted for [`Disk::tell_missed_hints`], because a start on such a disk misses them for
-    /// every log.
+    /// Ignores a full disk or a lack of descriptors if only rebuildable files could not be written: the log
+    /// is still readable. These failures are counted for [`Disk::tell_missed_hints`], because a start on a
+    /// full disk misses such files for every log.
     pub(crate) fn unless_full(&self, written: io::Result<()>) -> io::Result<()> {
         match written {
             Err(error) if is_shortage(&error) => {
@@ -231,12 +233,12 @@ impl Disk {
         }
     }
 
-    /// Opens a file for reading and writing; fails when it is missing.
+    /// Opens a file for reading and writing; fails if it does not exist.
     pub fn open(&self, path: &Path) -> io::Result<LogFile> {
         self.open_with(path, None)
     }
 
-    /// Opens a file for reading and writing, creating it when it is missing.
+    /// Opens a file for reading and writing; creates it if it does not exist.
     pub fn open_or_create(&self, path: &Path) -> io::Result<LogFile> {
         if self.faults.is_some() && !self.exists(path) {
             let checked = self.before(FaultyCall::Create, path);
@@ -246,7 +248,7 @@ impl Disk {
         self.open_with(path, Some(if self.is_private { PRIVATE_MODE } else { SHARED_MODE }))
     }
 
-    /// Opens a file, and creates one with the mode, if there is a mode.
+    /// Opens a file; with a mode, creates a missing file with that mode.
     fn open_with(&self, path: &Path, mode: Option<u32>) -> io::Result<LogFile> {
         let open = self.noted_there("opening", path, self.try_to_open(path, mode))?;
         let faults = self.faults.as_ref().map(|faults| Box::new(FaultyFile::new(faults, path)));
@@ -278,7 +280,7 @@ impl Disk {
         }
     }
 
-    /// The whole content of a small file. An error names the file, which may be a directory.
+    /// The whole content of a small file. An error contains the path, which may be that of a directory.
     pub fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         let read = self.before(FaultyCall::Read, path).and_then(|()| match &self.memory {
             Some(memory) => memory.read(path),
@@ -286,13 +288,13 @@ impl Disk {
         });
         read.map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => error,
-            // Recognized by the error of the operating system.
+            // The error of the operating system identifies a shortage.
             _ if is_shortage(&error) => error,
             kind => io::Error::new(kind, format!("{}: {error}", path.display())),
         })
     }
 
-    /// The whole content of a small file, `None` when it is missing.
+    /// The whole content of a small file; `None` if it does not exist.
     pub fn read_if_exists(&self, path: &Path) -> io::Result<Option<Vec<u8>>> {
         match self.read(path) {
             Ok(bytes) => Ok(Some(bytes)),
@@ -301,21 +303,22 @@ impl Disk {
         }
     }
 
-    /// Overwrites a file in place, in one write. After a process crash the file has the old content or the new, after
-    /// a power failure anything. Use it for files that are checked when read and can be rebuilt. Much cheaper than
-    /// [`Disk::replace`], for which file systems start writing the data out at once.
+    /// Overwrites a file in place, in one write. After a process crash the file has the old or the new
+    /// content; after a power failure it may have any. Use it for files that are checked when read and can be
+    /// rebuilt. Much cheaper than [`Disk::replace`], after which file systems start writing the data out at
+    /// once.
     pub fn overwrite(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         let file = self.open_or_create(path)?;
         file.write_all_at(bytes, 0)?;
         file.trim(bytes.len() as u64)
     }
 
-    /// Replaces a file in one step: a reader, or a crash, sees the old content or the new, never a mixture.
+    /// Replaces a file atomically: a reader, or a crash, sees the old or the new content, never a mixture.
     pub fn replace(&self, path: &Path, bytes: &[u8], durability: Durability) -> io::Result<()> {
         let mut temporary = OsString::from(path);
         temporary.push(TEMPORARY_SUFFIX);
         let temporary = PathBuf::from(temporary);
-        // A leftover file from an interrupted run has other content, which might be what reaches the disk.
+        // The leftover file of an interrupted run has other content, which could reach the disk instead.
         match self.is_dir(&temporary) {
             true => self.rename_away(&temporary)?,
             false => self.unlink(&temporary)?,
@@ -323,7 +326,7 @@ impl Disk {
         let written =
             self.write_new(&temporary, bytes, durability).and_then(|()| self.rename(&temporary, path));
         if written.is_err() {
-            // On a full disk it would take what little room is left. A start removes what stays.
+            // On a full disk the file would occupy the remaining space. A start removes leftovers.
             let _ = self.unlink(&temporary);
             return written;
         }
@@ -354,12 +357,13 @@ impl Disk {
         Ok(FileFacts { len: metadata.len(), modified_ms })
     }
 
-    /// Whether a file or directory of this name exists.
+    /// True if a file or directory of this name exists.
     pub fn exists(&self, path: &Path) -> bool {
         self.memory.as_ref().map_or_else(|| path.exists(), |memory| memory.exists(path))
     }
 
-    /// Takes all rights of other users from a file or directory; those of its user and group stay. A disk in memory has no users.
+    /// Removes all rights of other users from a file or directory; the rights of its user and group stay. A
+    /// disk in memory has no users.
     pub fn close_to_others(&self, path: &Path) -> io::Result<()> {
         if self.memory.is_some() {
             return Ok(());
@@ -371,7 +375,7 @@ impl Disk {
         fs::set_permissions(path, fs::Permissions::from_mode(mode & !OTHERS))
     }
 
-    /// Whether every user may replace the files in a directory.
+    /// True if every user may replace the files in a directory.
     pub fn is_open_to_others(&self, dir: &Path) -> io::Result<bool> {
         if self.memory.is_some() {
             return Ok(false);
@@ -386,7 +390,7 @@ impl Disk {
         }
     }
 
-    /// Renames what is in the way of a file. A failure takes no directory offline.
+    /// Renames an obstacle at the path of a file. A failure takes no directory offline.
     pub(crate) fn rename_away(&self, path: &Path) -> io::Result<()> {
         let mut renamed = OsString::from(path);
         renamed.push(format!(".{}{STRAY_DIR_SUFFIX}", Uuid::random()));
@@ -397,7 +401,8 @@ impl Disk {
         Disk { failure: None, ..self.clone() }.rename(path, Path::new(&renamed))
     }
 
-    /// The names in a directory, in no order. Names that are not UTF-8 are none of ours and are left out.
+    /// The names in a directory, unsorted. Names that are not UTF-8 were not written by Thalweg and are left
+    /// out.
     pub fn list(&self, dir: &Path) -> io::Result<Vec<Listed>> {
         self.before(FaultyCall::List, dir)?;
         if let Some(memory) = &self.memory {
@@ -418,8 +423,8 @@ impl Disk {
         Ok(listed)
     }
 
-    /// Creates a directory and those above it. Returns whether it is new, and so empty. A log directory is not created in
-    /// this way with what is in it: it would be empty, and not on its file system.
+    /// Creates a directory and its parents. Returns true if it is new, and so empty. A missing log directory
+    /// is not created together with its content: it would be empty, and on another file system.
     pub fn create_dir(&self, path: &Path) -> io::Result<bool> {
         self.noted("creating", path, self.before(FaultyCall::Create, path))?;
         if self.failure.is_some() && path.parent().is_some_and(|parent| !self.exists(parent)) {
@@ -433,10 +438,10 @@ impl Disk {
         builder.mode(if self.is_private { PRIVATE_DIR_MODE } else { SHARED_DIR_MODE });
         let is_new = match builder.create(path) {
             Ok(()) => return Ok(true),
-            // One above it is missing.
+            // A parent directory is missing.
             Err(error) => error.kind() == io::ErrorKind::NotFound,
         };
-        // Those above it have no secrets.
+        // Parent directories contain no secrets.
         let above = path.parent().filter(|_| is_new).map_or(Ok(()), fs::create_dir_all);
         let created = self.noted("creating", path, above.and_then(|()| builder.recursive(true).create(path)));
         created.map_err(|error| not_a_directory(path).unwrap_or(error))?;
@@ -452,7 +457,7 @@ impl Disk {
         self.noted("renaming", from, renamed)
     }
 
-    /// Deletes a file; a missing one is no error.
+    /// Deletes a file; a missing file is not an error.
     pub fn remove(&self, path: &Path) -> io::Result<()> {
         waits::check("Removal", path);
         self.unlink(path)
@@ -469,7 +474,7 @@ impl Disk {
         ignore_missing(self.noted("removing", path, removed))
     }
 
-    /// Deletes a directory and all in it; a missing one is no error.
+    /// Deletes a directory and its content; a missing directory is not an error.
     pub fn remove_dir(&self, path: &Path) -> io::Result<()> {
         waits::check("Removal", path);
         let removed = self.before(FaultyCall::Remove, path).and_then(|()| match &self.memory {
@@ -493,7 +498,7 @@ impl Disk {
         self.noted_there("a sync of", dir, synced)
     }
 
-    /// Makes everything on the file system of `path` durable: cheaper than many single syncs.
+    /// Makes all files on the file system of `path` durable: cheaper than many single syncs.
     #[expect(clippy::disallowed_types, reason = "this is the seam that opens files")]
     pub fn sync_filesystem(&self, path: &Path) -> io::Result<()> {
         waits::check("Sync", path);
@@ -518,21 +523,23 @@ impl Disk {
     }
 }
 
-/// Explains why a path cannot be a directory: the system's message names neither the path nor the requirement.
+/// Explains why a path cannot be a directory: the system's message names neither the path nor the
+/// requirement.
 fn not_a_directory(path: &Path) -> Option<io::Error> {
     let obstacle = path.ancestors().find(|part| fs::metadata(part).is_ok_and(|facts| !facts.is_dir()))?;
     let reason = format!("{} is not a directory, and must be one", obstacle.display());
     Some(io::Error::new(io::ErrorKind::NotADirectory, reason))
 }
 
-/// An open file, read and written at positions. Its descriptor serves `sendfile` (see [`LogFile::descriptor`]).
+/// An open file, read and written at positions. Its descriptor serves `sendfile` (see
+/// [`LogFile::descriptor`]).
 #[derive(Debug)]
 pub struct LogFile {
     open: Open,
     /// The log directory that failing calls take offline.
     failure: Option<Arc<DirFailure>>,
     faults: Option<Box<FaultyFile>>,
-    /// Whether a reader has found fewer bytes than it was told.
+    /// True if a reader has found fewer bytes than expected.
     is_short: AtomicBool,
 }
 
@@ -583,8 +590,8 @@ impl LogFile {
         self.write_gathered_at(&mut [IoSlice::new(bytes)], position)
     }
 
-    /// Writes all pieces, one after the other, at `position`, in one system call if the kernel accepts all of them
-    /// (it does, unless the disk fills up). On an error some prefix may be in the file.
+    /// Writes all pieces consecutively at `position`, in one system call if the kernel accepts all of them
+    /// (usual unless the disk fills up). After an error, some prefix may be in the file.
     pub fn write_gathered_at(&self, mut pieces: &mut [IoSlice<'_>], position: u64) -> io::Result<()> {
         let mut position = position;
         IoSlice::advance_slices(&mut pieces, 0);
@@ -624,7 +631,7 @@ impl LogFile {
         Ok(timed(Operation::Write, file, || rustix::io::pwritev(file, pieces, position))?)
     }
 
-    /// Cuts or extends the file. Cutting to the present length gives preallocated space back.
+    /// Cuts or extends the file. Cutting to the present length releases preallocated space.
     pub fn set_len(&self, len: u64) -> io::Result<()> {
         let set = self.before(FaultyCall::Cut).and_then(|()| match &self.open {
             Open::File { file, .. } => file.set_len(len),
@@ -633,33 +640,33 @@ impl LogFile {
         self.noted("cutting or extending a file", set)
     }
 
-    /// As [`LogFile::set_len`], but leaves a file alone that is shorter.
+    /// Cuts the file like [`LogFile::set_len`], unless it is shorter.
     pub fn cut(&self, len: u64) -> io::Result<()> {
         if self.len()? >= len { self.set_len(len) } else { Ok(()) }
     }
 
-    /// A reader has found fewer bytes than it was told.
+    /// Notes that a reader has found fewer bytes than expected.
     pub fn note_short(&self) {
         self.is_short.store(true, Ordering::Relaxed);
     }
 
-    /// Whether a reader has found fewer bytes than it was told.
+    /// True if a reader has found fewer bytes than expected.
     pub(crate) fn is_short(&self) -> bool {
         self.is_short.load(Ordering::Relaxed)
     }
 
-    /// The length is looked at: what readers have found counts no more.
+    /// Forgets earlier findings of readers, because the length is being checked.
     pub(crate) fn forget_short(&self) {
         self.is_short.store(false, Ordering::Relaxed);
     }
 
-    /// Truncates the file to `len`, if it is longer. Unlike [`LogFile::set_len`], it leaves a file of that length
-    /// alone: ext4 writes a file that was truncated to nothing out when it is closed.
+    /// Truncates the file to `len`, if longer. Unlike [`LogFile::set_len`], does not touch a file of that
+    /// length: ext4 writes out a file truncated to zero when it is closed.
     pub fn trim(&self, len: u64) -> io::Result<()> {
         if self.len()? > len { self.set_len(len) } else { Ok(()) }
     }
 
-    /// Gives blocks beyond the end of the file back, when it has any.
+    /// Releases blocks beyond the end of the file, if any.
     pub fn release_beyond_end(&self) -> io::Result<()> {
         let file = match &self.open {
             Open::File { file, .. } => file,
@@ -680,7 +687,7 @@ impl LogFile {
         }
     }
 
-    /// Whether the file has no bytes.
+    /// True if the file has no bytes.
     pub fn is_empty(&self) -> io::Result<bool> {
         Ok(self.len()? == 0)
     }
@@ -716,12 +723,12 @@ impl LogFile {
     }
 }
 
-/// Whether the error means that the disk or its quota is full.
+/// True if the error means that the disk or its quota is full.
 pub fn is_disk_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// Whether the error is transient and harmless: the disk is full, or too many files are open.
+/// True if the error is transient and harmless: the disk is full, or too many files are open.
 pub fn is_shortage(error: &io::Error) -> bool {
     is_disk_full(error) || lacks_descriptors(error)
 }

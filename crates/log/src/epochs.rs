@@ -1,10 +1,12 @@
-//! The leader epochs of a partition, each with the offset of its first record (Kafka's `LeaderEpochFileCache`).
+//! The leader epochs of a partition, each with the offset of its first record (Kafka's
+//! `LeaderEpochFileCache`).
 //!
-//! Owns: the entries, their file `leader-epoch-checkpoint`, and when it is written. Refuses: knowing the leader.
+//! Owns: the entries, their file `leader-epoch-checkpoint`, and when it is written. Refuses: knowing the
+//! leader.
 //!
 //! The file is written when an epoch gets its first batch, and synced before the recovery point passes the
-//! entry. An epoch without a batch stays in memory until then: if it is lost with the process, nothing that was
-//! stored depends on it. So becoming the leader of a thousand idle partitions costs no write.
+//! entry. An epoch without a batch stays in memory: if the process ends, no stored batch depends on that
+//! epoch. So becoming the leader of a thousand idle partitions costs no write.
 
 use std::io;
 use std::ops::Range;
@@ -32,12 +34,12 @@ enum FileState {
     Stale,
 }
 
-/// The epochs of one partition, oldest first; epochs and offsets both rise.
+/// The epochs of one partition, oldest first; epochs and offsets both increase.
 #[derive(Clone, Debug)]
 pub struct LeaderEpochs {
     entries: Vec<(LeaderEpoch, Offset)>,
     file: FileState,
-    /// Counts the times that the file was written.
+    /// Number of times that the file was written.
     writes: u64,
 }
 
@@ -47,8 +49,8 @@ impl LeaderEpochs {
         LeaderEpochs { entries: Vec::new(), file: FileState::Synced, writes: 0 }
     }
 
-    /// The epochs of the file; `None` when it is of no use and must be rebuilt from the batches. One that cannot be read may
-    /// be of use.
+    /// The epochs in the file; `None` if it is invalid and must be rebuilt from the batches. An unreadable
+    /// file is an error, since it may be valid.
     pub fn load(disk: &Disk, dir: &Path) -> io::Result<Option<LeaderEpochs>> {
         let path = dir.join(LEADER_EPOCH_FILE);
         match checkpoint::read_epochs(disk, &path) {
@@ -68,8 +70,8 @@ impl LeaderEpochs {
         }
     }
 
-    /// Notes that `epoch` begins at `start`, unless the log is in that epoch already. Contradicting entries are
-    /// removed. Returns whether anything changed.
+    /// Notes that `epoch` begins at `start`, unless the log is in that epoch already. Removes contradicting
+    /// entries. Returns true if anything changed.
     pub fn assign(&mut self, epoch: LeaderEpoch, start: Offset) -> bool {
         if epoch.0 < 0 || start.0 < 0 {
             return false;
@@ -116,7 +118,7 @@ impl LeaderEpochs {
         &self.entries[first..behind.max(first)]
     }
 
-    /// Where `epoch` ends: the answer to a follower or a consumer that asks whether its log has diverged.
+    /// The end of `epoch`, for a follower or a consumer that checks if its log has diverged.
     pub fn end_of(&self, epoch: LeaderEpoch, log_end: Offset) -> Option<EpochEnd> {
         if epoch == LeaderEpoch::NONE {
             return None;
@@ -150,7 +152,8 @@ impl LeaderEpochs {
         self.file = FileState::Stale;
     }
 
-    /// Takes over the epochs that the batches with these offsets have, and drops what these contradict.
+    /// Replaces the epochs in this offset range by those found in the batches, and drops contradicting
+    /// entries.
     pub fn refit(&mut self, offsets: Range<Offset>, found: &[(LeaderEpoch, Offset)]) {
         let Some(&(first, _)) = found.first() else { return };
         let behind = self.at(offsets.end).map(|epoch| (epoch, offsets.end));
@@ -182,7 +185,7 @@ impl LeaderEpochs {
         }
     }
 
-    /// Writes the file with the given durability, if it has not been.
+    /// Writes the file with the given durability, unless written already.
     pub fn write(&mut self, disk: &Disk, dir: &Path, durability: Durability) -> io::Result<()> {
         let enough = match durability {
             Durability::PageCache => self.file != FileState::Stale,
@@ -200,7 +203,7 @@ impl LeaderEpochs {
         Ok(())
     }
 
-    /// The version to compare with after a sync of the file; `None` if the file is synced.
+    /// The write count to compare with after a sync of the file; `None` if the file is synced.
     pub fn unsynced(&self) -> Option<u64> {
         (self.file != FileState::Synced).then_some(self.writes)
     }
@@ -212,7 +215,7 @@ impl LeaderEpochs {
         }
     }
 
-    /// Whether a change of this kind waits to be written.
+    /// True if a change must be written to the file.
     pub fn is_stale(&self) -> bool {
         self.file == FileState::Stale
     }

@@ -6,27 +6,27 @@
 //! .timeindex   12 bytes an entry: timestamp i64, relative offset u32. The timestamp is the largest so far in
 //!              the segment, the offset that of the last record of the batch that brought it.
 //! ```
-//! All numbers are big-endian; entries rise strictly in `.index`, and in both columns of `.timeindex`.
+//! All numbers are big-endian; entries increase strictly in `.index`, and in both columns of `.timeindex`.
 //!
-//! Owns: reading, appending, searching, truncating. Refuses: trust in the file (the segment checks entries against
-//! the log and rebuilds the index), and mapping files into memory.
+//! Owns: reading, appending, searching, truncating. Refuses: trust in the file (the segment checks entries
+//! against the log and rebuilds the index), and mapping files into memory.
 //!
-//! New entries are buffered in memory and written a few thousand bytes at a time. Losing them is harmless: a segment
-//! that was not closed cleanly has its indexes rebuilt.
+//! New entries are buffered in memory and written a few thousand bytes at a time. A loss of buffered entries
+//! is harmless: a segment that was not closed cleanly has its indexes rebuilt.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::disk::{Disk, LogFile};
 
-/// Entries that gather in memory before they are written.
+/// Maximum number of entries buffered in memory.
 const PENDING_MAX: usize = 512;
-/// Entries that one read fetches once the search has narrowed down to them.
+/// Number of entries read at once when the search has narrowed down to them.
 const BLOCK: usize = 256;
 
 /// One entry of an index.
 pub trait Entry: Copy + PartialEq + std::fmt::Debug {
-    /// Bytes of an entry.
+    /// Size of an entry in bytes.
     const SIZE: usize;
     /// Writes the entry to the end of `out`.
     fn encode(&self, out: &mut Vec<u8>);
@@ -83,26 +83,26 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes(*bytes[at..].first_chunk().expect("the field lies within the entry"))
 }
 
-/// An index file and the entries that are on their way to it.
+/// An index file and its buffered entries.
 #[derive(Debug)]
 pub struct Index<E> {
     /// Entries in the file; `None` until it was opened.
     stored: Option<usize>,
     pending: Vec<E>,
     file: Option<LogFile>,
-    /// Whether there is no file yet. The first write creates it.
+    /// True if there is no file yet. The first write creates the file.
     is_missing: bool,
-    /// Whether the file may be longer than its entries. The next write cuts it.
+    /// True if the file may be longer than its entries. The next write cuts the file.
     has_rest: bool,
 }
 
 impl<E: Entry> Index<E> {
-    /// The index of a new segment, or of one without the file.
+    /// The index of a new segment, or of a segment without the file.
     pub fn new_empty() -> Index<E> {
         Index { stored: Some(0), pending: Vec::new(), file: None, is_missing: true, has_rest: false }
     }
 
-    /// The index of a segment that was found on disk; nothing is opened yet.
+    /// The index of a segment found on disk, not opened yet.
     pub fn unopened() -> Index<E> {
         Index { stored: None, pending: Vec::new(), file: None, is_missing: false, has_rest: false }
     }
@@ -114,7 +114,7 @@ impl<E: Entry> Index<E> {
                 let len = usize::try_from(file.len()?).unwrap_or(usize::MAX);
                 self.stored = Some(len / E::SIZE);
             }
-            // There may be one of that name after all, left by a segment whose creation failed.
+            // A file of that name may exist after all, left by a segment whose creation failed.
             self.has_rest |= std::mem::take(&mut self.is_missing);
             self.file = Some(file);
         }
@@ -133,7 +133,7 @@ impl<E: Entry> Index<E> {
         Ok(self.stored(disk, path)? + self.pending.len())
     }
 
-    /// The number of entries as far as it is known without opening the file.
+    /// The number of entries known without opening the file.
     pub fn count_known(&self) -> usize {
         self.stored.unwrap_or(0) + self.pending.len()
     }
@@ -158,7 +158,7 @@ impl<E: Entry> Index<E> {
         }
     }
 
-    /// The last entry of those, at the front, that satisfy `holds`.
+    /// The last entry that satisfies `holds`, which is true for a prefix of the entries.
     pub fn last_where(
         &mut self,
         disk: &Disk,
@@ -172,7 +172,7 @@ impl<E: Entry> Index<E> {
         }
     }
 
-    /// How many entries, from the first on, satisfy `holds`.
+    /// Number of entries, from the first on, that satisfy `holds`.
     pub fn count_where(&mut self, disk: &Disk, path: &Path, holds: impl Fn(&E) -> bool) -> io::Result<usize> {
         let stored = self.stored(disk, path)?;
         if self.pending.first().is_some_and(&holds) {
@@ -199,8 +199,8 @@ impl<E: Entry> Index<E> {
         Ok(bytes[..read].chunks_exact(E::SIZE).map(E::decode).collect())
     }
 
-    /// Adds an entry. Writes the buffered entries once there are many; a failure is ignored, because the entries stay
-    /// in memory and are written later. `path` is called only then.
+    /// Adds an entry. Writes the buffered entries once there are many; a failure is ignored, because the
+    /// entries stay in memory and are written later. `path` is called only for a write.
     pub fn push(&mut self, disk: &Disk, path: impl FnOnce() -> PathBuf, entry: E) {
         self.pending.push(entry);
         if self.pending.len().is_multiple_of(PENDING_MAX) {
@@ -211,7 +211,7 @@ impl<E: Entry> Index<E> {
         }
     }
 
-    /// Writes the entries that wait in memory, and closes the file: the next will be due much later.
+    /// Writes the buffered entries, and closes the file: the next write is due much later.
     pub fn write_pending(&mut self, disk: &Disk, path: &Path) -> io::Result<()> {
         if self.pending.is_empty() && !self.has_rest && !self.is_missing {
             return Ok(());
@@ -233,8 +233,8 @@ impl<E: Entry> Index<E> {
         Ok(())
     }
 
-    /// Drops all entries before a rebuild. The file is overwritten in place, and truncated once the new entries are
-    /// written.
+    /// Drops all entries before a rebuild. The file is overwritten in place, and truncated once the new
+    /// entries are written.
     pub fn reset(&mut self) {
         self.stored = Some(0);
         self.pending.clear();
@@ -244,7 +244,7 @@ impl<E: Entry> Index<E> {
     /// Keeps the first `count` entries and cuts the file after them.
     pub fn truncate(&mut self, disk: &Disk, path: &Path, count: usize) -> io::Result<()> {
         if self.is_missing {
-            // A full disk has no room for a file, and what is cut off makes room.
+            // A full disk has no room for a file, and the cut-off entries free memory.
             self.pending.truncate(count);
             return Ok(());
         }
@@ -260,7 +260,7 @@ impl<E: Entry> Index<E> {
         self.file(disk, path)?.trim((keep * E::SIZE) as u64)
     }
 
-    /// Whether there is no file yet.
+    /// True if there is no file yet.
     pub fn is_missing(&self) -> bool {
         self.is_missing
     }
@@ -270,7 +270,7 @@ impl<E: Entry> Index<E> {
         self.file = None;
     }
 
-    /// Whether the file's length is a whole number of entries.
+    /// True if the file's length is a whole number of entries.
     pub fn has_whole_entries(&mut self, disk: &Disk, path: &Path) -> io::Result<bool> {
         Ok(self.file(disk, path)?.len()?.is_multiple_of(E::SIZE as u64))
     }

@@ -1,41 +1,45 @@
-//! One partition's log on disk: segments, indexes, leader epochs, producer state, recovery, retention. Blocking; knows
-//! batches, never requests.
+//! One partition's log on disk: segments, indexes, leader epochs, producer state, recovery, retention.
+//! Blocking; knows batches, never requests.
 //!
-//! The layout is Apache Kafka's, to the byte: its tools read what is written here, and its directories are opened here
-//! (`docs/on-disk-format.md`; each module that writes a file has its picture).
+//! The layout is Apache Kafka's, to the byte: Kafka's tools read these files, and this crate opens Kafka's
+//! directories (`docs/on-disk-format.md`; each module that writes a file describes its layout).
 //!
 //! # The way in
 //! ```text
-//! LogDirs::open(LogDirsOptions, config_of) -> (LogDirs, Vec<PartitionLog>)     lock, check, recover, open in parallel
+//! LogDirs::open(LogDirsOptions, config_of) -> (LogDirs, Vec<PartitionLog>)     lock, check, recover, open
 //!   .create(&TopicPartition, topic_id, config, directory) -> PartitionLog
 //!   .delete(&mut PartitionLog)   .purge_deleted(elapsed_ms)
-//!   .checkpoint_high_watermarks() .checkpoint_recovery_points() .checkpoint_log_starts()   no partition's lock needed
-//!   .close(broker_epoch)                                                       after PartitionLog::close of each
+//!   .checkpoint_high_watermarks() .checkpoint_recovery_points() .checkpoint_log_starts()   no lock needed
+//!   .close(broker_epoch)                                                       after all logs are closed
 //!
 //! PartitionLog                                     one partition; `&mut self`, the caller holds its lock
-//!   .append_as_leader(&[u8], LeaderEpoch, AppendOptions) -> AppendInfo         assigns offsets; one gather write
+//!   .append_as_leader(&[u8], LeaderEpoch, AppendOptions) -> AppendInfo         assigns offsets, one write
 //!   .append_as_follower(&[u8], LeaderEpoch) -> AppendInfo                      keeps offsets and epochs
 //!   .read(from, max_bytes, upper_bound, min_one_message) -> Option<LogSlice>   whole batches, for sendfile
 //!   .aborted_transactions(from, slice.end_offset)
 //!   .search_on(&mut TimestampSearch) -> SearchTurn::Scan(RecordScan); .run() without the lock
 //!   .doubt_batches(offset, max_bytes) -> BatchCheck; .run() without the lock
-//!   .begin_segment_check() -> SegmentCheck::Epochs(EpochScan); .run() without the lock; .finish_segment_check(..)
-//!   .salvage(from, batch_bytes_max) -> Salvage; .step() without the lock       past damage, to the end of a segment
-//!   .missing_ranges()                                                          offsets that the log is known to lack
-//!   .high_watermark() .set_high_watermark(offset) .last_stable_offset() .log_start_offset() .log_end_offset()
+//!   .begin_segment_check() -> SegmentCheck::Epochs(EpochScan); .run() without the lock;
+//!   .finish_segment_check(..)
+//!   .salvage(from, batch_bytes_max) -> Salvage; .step() without the lock       past damage in a segment
+//!   .missing_ranges()                                                          known lost offsets
+//!   .high_watermark() .set_high_watermark(offset) .last_stable_offset()
+//!   .log_start_offset() .log_end_offset()
 //!   .assign_leader_epoch_start(epoch) .end_offset_for_epoch(epoch) .latest_epoch()
 //!   .truncate_to(offset) .truncate_fully_and_start_at(offset, log_start)
 //!   .delete_records(offset) .delete_old_segments(now_ms)
 //!   .take_expired(elapsed_ms) -> ExpiredFiles; .remove() without the lock; .remove_later(failed)
-//!   .needs_flush(now_ms) .flush_target() -> FlushTarget; .sync() without the lock; .complete_flush(&target, outcome)
-//!   .needs_background_flush() .background_flush_target()                       segments that were left by a roll
-//!   .is_at_rest()                                                              nothing to trim, flush or remove
+//!   .needs_flush(now_ms) .flush_target() -> FlushTarget; .sync() without the lock;
+//!   .complete_flush(&target, outcome)
+//!   .needs_background_flush() .background_flush_target()                       segments left by a roll
+//!   .is_at_rest()                                                              no file work pending
 //!   .dirtiness(now_ms) .plan_compaction(now_ms) -> CompactionJob; .run() without the lock;
-//!   .finish_compaction(&job, outcome) -> CompactionSwap; .sync() without the lock; .complete_compaction(swap, outcome)
+//!   .finish_compaction(&job, outcome) -> CompactionSwap; .sync() without the lock;
+//!   .complete_compaction(swap, outcome)
 //!   .start_verification(..) .producers() .release_idle_resources() .set_config(..)
 //! ```
-//! Every append is whole or not there. After a failed write or sync a log is closed for appends; a full disk refuses
-//! appends until there is room.
+//! Every append is complete or absent. After a failed write or sync a log is closed for appends; a full disk
+//! refuses appends until there is room.
 
 pub mod checkpoint;
 mod clock;

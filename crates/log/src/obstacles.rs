@@ -1,8 +1,8 @@
-//! Directories, pipes, dangling links and whatever else is no file and has the name of one that a log writes.
+//! Obstacles: directories, pipes, dangling links and other objects with the name of a file that a log writes.
 //!
-//! Something else has put them there. A file of that name could be neither written nor removed, so each gets another name.
-//! Files whose content is nowhere else (`meta.properties`, the checkpoints, `partition.metadata`) are not among them: a
-//! start that cannot read one fails with its name.
+//! Another program has created them. A file of that name could be neither written nor removed, so each
+//! obstacle is renamed. Files with irreplaceable content (`meta.properties`, the checkpoints,
+//! `partition.metadata`) are excluded: a start that cannot read such a file fails with its name.
 //!
 //! Owns: the new name. Refuses: deleting anything, and objects with other names.
 
@@ -12,7 +12,7 @@ use std::path::Path;
 use crate::disk::{Disk, Listed, is_shortage};
 use crate::topic_partition::STRAY_DIR_SUFFIX;
 
-/// Renames what is no file although its name is that of one, and returns all else that is in the directory.
+/// Renames the obstacles in the directory, and returns all other names.
 pub(crate) fn rename(
     disk: &Disk,
     dir: &Path,
@@ -24,7 +24,7 @@ pub(crate) fn rename(
     let (obstacles, others): (Vec<_>, Vec<_>) = listed.into_iter().partition(is_in_the_way);
     for Listed { name, .. } in obstacles {
         match disk.rename_away(&dir.join(&name)) {
-            // A mount point, for one: it matters once there is to be a file of that name.
+            // A mount point, for example: it matters once a file of that name is needed.
             Err(error) if !is_shortage(&error) => {
                 tracing::error!(dir = %dir.display(), name, %error, "Failed to rename what is in the way of a file");
             }

@@ -1,15 +1,15 @@
 //! One partition on disk.
 //!
-//! Owns: the segments, the offsets that bound them (log start, high watermark, last stable, log end, recovery point),
-//! the leader epochs and the producers. Refuses: locking (its caller holds the partition's lock and every call is
-//! short), networking, and decisions about leadership.
+//! Owns: the segments, the offsets that bound them (log start, high watermark, last stable, log end, recovery
+//! point), the leader epochs and the producers. Refuses: locking (its caller holds the partition's lock and
+//! every call is short), networking, and decisions about leadership.
 //!
 //! ```text
 //! <topic>-<partition>/
 //!   <base offset>.log .index .timeindex .txnindex   the segments (see `segment`)
-//!   <offset>.snapshot                               the producers as of that offset (see `producers::snapshot`)
+//!   <offset>.snapshot                               producers as of that offset (see `producers::snapshot`)
 //!   leader-epoch-checkpoint                         the first offset of each leader epoch (see `epochs`)
-//!   transaction-index-checkpoint                    what the .txnindex files were (see `partition::txn_index`)
+//!   transaction-index-checkpoint                    sums of the .txnindex files (see `partition::txn_index`)
 //!   partition.metadata                              the topic's id (see `partition::metadata`)
 //! ```
 
@@ -82,7 +82,7 @@ use flush::Flushing;
 use health::Health;
 use read::ReadHints;
 
-/// A file on its way out.
+/// A file that waits for its removal.
 #[derive(Debug)]
 struct Doomed {
     due_ms: i64,
@@ -111,20 +111,21 @@ pub struct PartitionLog {
     flushing: Flushing,
     cleaning: Cleaning,
     health: Health,
-    /// Counts truncations and compactions, for searches that release the lock between steps.
+    /// Number of truncations and compactions, for searches that release the lock between steps.
     rewrites: u64,
-    /// The log end when it was last asked whether the partition is quiet.
+    /// The log end at the last check for a quiet partition.
     trim_seen_end: Offset,
     doomed: Vec<Doomed>,
     published: Arc<PublishedOffsets>,
-    /// The log directory, unless the log is opened on its own.
+    /// The log directory, unless the log is opened without one.
     state: Option<Arc<DirState>>,
 }
 
-/// The pause before another attempt to remove a file.
+/// Pause before another attempt to remove a file.
 const REMOVAL_RETRY_MS: i64 = 60_000;
 
-/// Deleted files whose time is over. Dropped as it is, it leaves them to the next start.
+/// Deleted files whose delay is over. Dropped without [`ExpiredFiles::remove`], they are left to the next
+/// start.
 #[derive(Debug)]
 #[must_use]
 pub struct ExpiredFiles {
@@ -133,8 +134,8 @@ pub struct ExpiredFiles {
 }
 
 impl ExpiredFiles {
-    /// Removes them. Freeing a large file takes a while; call it without the partition's lock. Returns those that could
-    /// not be removed, for [`PartitionLog::remove_later`].
+    /// Removes the files. Freeing a large file takes a while; call it without the partition's lock. Returns
+    /// files that could not be removed, for [`PartitionLog::remove_later`].
     pub fn remove(mut self) -> Option<ExpiredFiles> {
         self.paths.retain(|path| match self.disk.remove(path) {
             Ok(()) => false,
@@ -153,7 +154,7 @@ impl PartitionLog {
         &self.name
     }
 
-    /// The topic's id, when it is known here.
+    /// The topic id, if known.
     pub fn topic_id(&self) -> Option<Uuid> {
         self.topic_id
     }
@@ -175,7 +176,7 @@ impl PartitionLog {
         &self.home.dir
     }
 
-    /// The id of the partition's log directory; `None` for a log that is opened on its own.
+    /// The id of the partition's log directory; `None` for a log opened without one.
     pub fn directory_id(&self) -> Option<Uuid> {
         self.state.as_ref().map(|state| state.id())
     }
@@ -185,7 +186,7 @@ impl PartitionLog {
         &self.clock
     }
 
-    /// The settings in force.
+    /// The current settings.
     pub fn config(&self) -> &Arc<LogConfig> {
         &self.config
     }
@@ -215,12 +216,12 @@ impl PartitionLog {
         self.high_watermark
     }
 
-    /// All batches below it are on the medium.
+    /// The recovery point: all batches below are synced.
     pub fn recovery_point(&self) -> Offset {
         self.flushing.recovery_point
     }
 
-    /// Whether there is no record to read.
+    /// True if there is no record to read.
     pub fn is_empty(&self) -> bool {
         self.log_start == self.log_end
     }
@@ -230,18 +231,18 @@ impl PartitionLog {
         self.segments.iter().map(Segment::size_bytes).sum()
     }
 
-    /// The base offsets of the segments, rising.
+    /// The base offsets of the segments, ascending.
     pub fn segment_offsets(&self) -> Vec<Offset> {
         self.segments.iter().map(|segment| segment.base_offset).collect()
     }
 
-    /// How many segments there are.
+    /// Number of segments.
     pub fn segment_count(&self) -> usize {
         self.segments.len()
     }
 
-    /// Sets the high watermark, limited to the log start and the log end, and returns it. It may move back; the
-    /// caller decides whether that is right (followers do, leaders do not).
+    /// Sets the high watermark, limited to the log start and the log end, and returns it. The high watermark
+    /// may move back; the caller decides if that is right (for followers it is, for leaders not).
     pub fn set_high_watermark(&mut self, offset: Offset) -> Offset {
         self.high_watermark = offset.min(self.log_end).max(self.log_start);
         self.producers.on_high_watermark(self.high_watermark.0);
@@ -250,7 +251,7 @@ impl PartitionLog {
         self.high_watermark
     }
 
-    /// The offset below which consumers that want committed transactions only may read.
+    /// The offset below which read_committed consumers may read.
     pub fn last_stable_offset(&self) -> Offset {
         match self.first_unstable {
             Some(first) if first < self.high_watermark => first,
@@ -284,7 +285,7 @@ impl PartitionLog {
         self.epochs.end_of(epoch, self.log_end)
     }
 
-    /// Starts a leader epoch at the log end. Nothing is written until the epoch has its first batch.
+    /// Starts a leader epoch at the log end. The file is not written until the epoch has its first batch.
     pub fn assign_leader_epoch_start(&mut self, epoch: LeaderEpoch) {
         self.epochs.assign(epoch, self.log_end);
     }
@@ -294,12 +295,12 @@ impl PartitionLog {
         self.producers.get(producer_id)
     }
 
-    /// The producers that are remembered, in no order.
+    /// The known producers, unsorted.
     pub fn producers(&self) -> impl Iterator<Item = (ProducerId, &ProducerEntry)> {
         self.producers.iter()
     }
 
-    /// Whether the producer has a transaction open here.
+    /// True if the producer has an open transaction here.
     pub fn has_ongoing_transaction(&self, producer_id: ProducerId, epoch: ProducerEpoch) -> bool {
         self.producers.has_ongoing_transaction(producer_id, epoch)
     }
@@ -309,7 +310,7 @@ impl PartitionLog {
         self.producers.oldest_transaction_timestamp()
     }
 
-    /// Whether some transaction has been open for longer than `transaction_timeout_ms` and five minutes more.
+    /// True if some transaction has been open for longer than `transaction_timeout_ms` plus five minutes.
     pub fn has_late_transaction(&self, now_ms: i64, transaction_timeout_ms: i64) -> bool {
         const GRACE_MS: i64 = 5 * 60 * 1000;
         self.producers
@@ -317,8 +318,8 @@ impl PartitionLog {
             .is_some_and(|since_ms| since_ms > 0 && now_ms - since_ms > transaction_timeout_ms + GRACE_MS)
     }
 
-    /// Before the first batch of a transaction: the guard with which the batch is appended once the coordinator
-    /// has confirmed the partition. `NONE` when the transaction is known here already.
+    /// Starts verification before the first batch of a transaction. Returns the guard for the append once the
+    /// coordinator has confirmed the partition; `NONE` if the transaction is already known here.
     pub fn start_verification(
         &mut self,
         producer_id: ProducerId,
@@ -340,7 +341,7 @@ impl PartitionLog {
         Ok(self.producers.verifications.start(producer_id, sequence, epoch, supports_epoch_bump, now_ms))
     }
 
-    /// Forgets producers that have been silent for `expiration_ms`.
+    /// Forgets producers silent for `expiration_ms`.
     pub fn remove_expired_producers(&mut self, now_ms: i64, expiration_ms: i64) {
         self.producers.remove_expired(now_ms, expiration_ms);
     }
@@ -355,15 +356,15 @@ impl PartitionLog {
         self.state.as_ref()
     }
 
-    /// The newest segment's file was truncated. The next flush must cover it, even if the log has rolled since.
-    /// Otherwise a power failure might restore truncated batches before newer ones.
+    /// Notes that the newest segment's file was truncated. The next flush must cover it, even if the log has
+    /// rolled since. Otherwise a power failure might restore truncated batches before newer ones.
     fn cut_is_unsynced(&mut self) {
         let base = self.active().base_offset;
         self.flushing.recovery_point = self.flushing.recovery_point.min(base);
     }
 
-    /// Moves to the end of a log whose batches this one has all. Trailing offsets without a batch must not be
-    /// assigned again.
+    /// Moves to the end of another log, all of whose batches this log has. Trailing offsets without a batch
+    /// must not be assigned again.
     pub fn go_to_end_of(&mut self, log: &PartitionLog) -> Result<(), LogError> {
         if self.log_end < log.log_end {
             self.roll(log.log_end)?;
@@ -373,7 +374,7 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// The directory of the log has this name now.
+    /// Notes the new name of the log's directory.
     pub(crate) fn move_to(&mut self, dir: PathBuf) {
         for doomed in &mut self.doomed {
             if let Some(file) = doomed.path.file_name() {
@@ -383,8 +384,8 @@ impl PartitionLog {
         self.home.dir = dir;
     }
 
-    /// Takes over from an identical log, whose name it has received: producer state beyond the batches, leader
-    /// epochs, published offsets, and the end of the compacted part.
+    /// Takes over from an identical log, whose name it has received: producer state beyond the batches,
+    /// leader epochs, published offsets, and the end of the compacted part.
     pub(crate) fn succeed(&mut self, old: &mut PartitionLog, dir: PathBuf) {
         assert_eq!(self.log_end, old.log_end, "a log is only replaced by one with the same end");
         self.move_to(dir);
@@ -392,7 +393,7 @@ impl PartitionLog {
         self.producers = std::mem::take(&mut old.producers);
         self.producers.set_snapshot_offset(snapshot_offset);
         self.epochs.replace_by(old.epochs.entries());
-        // The start of this log on disk counts, not that of the other.
+        // The start of this log on disk counts, instead of the other's.
         let first_segment = self.published.first_segment_offset();
         self.published = std::mem::take(&mut old.published);
         self.published.first_segment.store(first_segment.0, Ordering::Relaxed);
@@ -403,7 +404,7 @@ impl PartitionLog {
         self.publish();
     }
 
-    /// Ends the log: its directory has this name and will be removed.
+    /// Ends the log: its directory was renamed and will be removed.
     pub(crate) fn leave(&mut self, renamed: PathBuf) {
         self.health.poison = Some("the partition is in another log directory".into());
         self.home = self.home.beside_lock();
@@ -411,7 +412,7 @@ impl PartitionLog {
         self.doomed.clear();
     }
 
-    /// Moves the directory to a name under which it will be removed; nothing is appended any more.
+    /// Renames the directory for its removal, and closes the log for appends.
     pub(crate) fn retire(&mut self, renamed: &Path) -> io::Result<()> {
         self.health.poison = Some("the partition is deleted".into());
         self.home = self.home.beside_lock();
@@ -435,7 +436,8 @@ impl PartitionLog {
         published.log_start.store(self.log_start.0, Ordering::Relaxed);
         published.start_for_followers.store(self.log_start_for_followers().0, Ordering::Relaxed);
         published.lower_durable_start();
-        // While deleted segments may reappear after a power failure, the checkpoint must contain the log start.
+        // While deleted segments may reappear after a power failure, the checkpoint must contain the log
+        // start.
         let mut first_segment = self.health.first_sign().min(self.segments[0].base_offset);
         if self.flushing.names.unsynced().is_some() {
             first_segment = first_segment.min(published.first_segment_offset());
@@ -450,8 +452,8 @@ impl PartitionLog {
         published.size_bytes.store(i64::try_from(self.size_bytes()).unwrap_or(i64::MAX), Ordering::Relaxed);
     }
 
-    /// Releases resources that an idle partition does not need: open files, reserved space, cached positions. They
-    /// are restored at the next append or read.
+    /// Releases resources that an idle partition does not need: open files, reserved space, cached positions.
+    /// The next append or read restores these resources.
     pub fn release_idle_resources(&mut self) -> io::Result<()> {
         if self.has_zeros() {
             self.cut_is_unsynced();
@@ -463,13 +465,13 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// Whether the newest file is longer than its batches.
+    /// True if the newest file is longer than its batches.
     pub fn has_zeros(&self) -> bool {
         self.segments.last().is_some_and(Segment::has_zeros)
     }
 
-    /// Trims the newest file to its batches if nothing was appended since the last call, because Kafka's tools cannot
-    /// read trailing zeros. Looks first whether something else has cut it.
+    /// Trims the newest file to its batches if nothing was appended since the last call, because Kafka's
+    /// tools cannot read trailing zeros. First checks if another program has cut the file.
     pub fn trim_if_quiet(&mut self) -> io::Result<()> {
         self.check_length(self.segments.len() - 1)?;
         self.active().age();
@@ -482,7 +484,7 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// Whether nothing is left to do with its files unless it changes: to trim, to flush, or to remove after a delay.
+    /// True if no file work is left until the next change: no trimming, flushing, or delayed removal.
     pub fn is_at_rest(&self) -> bool {
         let is_flushed = self.unflushed_records() <= 0 || self.health.poison.is_some();
         !self.has_zeros()
@@ -491,15 +493,15 @@ impl PartitionLog {
             && (is_flushed || (!self.flush_is_due() && self.config.flush_ms == i64::MAX))
     }
 
-    /// The files whose time under the `.deleted` name is over, to be removed without the partition's lock. `elapsed_ms` is
-    /// that of [`Clock::elapsed_ms`].
+    /// The `.deleted` files whose delay is over, to be removed without the partition's lock. `elapsed_ms` is
+    /// from [`Clock::elapsed_ms`].
     pub fn take_expired(&mut self, elapsed_ms: i64) -> ExpiredFiles {
         let expired = self.doomed.extract_if(.., |doomed| doomed.due_ms <= elapsed_ms);
         let (mut paths, in_place): (Vec<_>, Vec<_>) = expired
             .map(|doomed| doomed.path)
             .partition(|path| path.extension().is_some_and(|end| end == &DELETED_SUFFIX[1..]));
         for path in in_place {
-            // Left alone, the index would stand for records that are missing.
+            // An index without its log would be a sign of missing records.
             if let Some(log) = self.rename_again(&path) {
                 let waiting: Vec<_> = paths.extract_if(.., |path| *path == log).collect();
                 self.remove_at(REMOVAL_RETRY_MS, waiting);
@@ -508,7 +510,7 @@ impl PartitionLog {
         ExpiredFiles { paths, disk: self.home.disk.clone() }
     }
 
-    /// Takes out the index of a deleted segment whose renaming has failed, unless a new segment has it now. Where that
+    /// Retries the renaming of a deleted segment's index, unless a new segment owns the index now. If that
     /// fails again, returns the path of the segment's log, which must stay.
     fn rename_again(&mut self, path: &Path) -> Option<PathBuf> {
         let name = path.file_name().and_then(|name| name.to_str());
@@ -528,15 +530,15 @@ impl PartitionLog {
         }
     }
 
-    /// Tries again later to remove these files.
+    /// Schedules another attempt to remove these files.
     pub fn remove_later(&mut self, failed: ExpiredFiles) {
-        // Those of a directory that was renamed meanwhile are removed with it, or by the next start.
+        // Files of a directory renamed meanwhile are removed with it, or by the next start.
         let mut here = failed.paths;
         here.retain(|path| path.parent() == Some(&self.home.dir));
         self.remove_at(REMOVAL_RETRY_MS, here);
     }
 
-    /// Remembers files until their time under the `.deleted` names is over.
+    /// Remembers `.deleted` files until their delay is over.
     fn doom(&mut self, paths: impl IntoIterator<Item = PathBuf>) {
         self.remove_at(self.config.file_delete_delay_ms, paths);
     }
@@ -546,15 +548,14 @@ impl PartitionLog {
         self.doomed.extend(paths.into_iter().map(|path| Doomed { due_ms, path }));
     }
 
-    /// Deletes the files whose time under the `.deleted` name is over, on the spot: for a log without a lock.
+    /// Deletes the `.deleted` files whose delay is over, at once: for a log without a lock.
     pub fn purge_deleted(&mut self, elapsed_ms: i64) {
         if let Some(failed) = self.take_expired(elapsed_ms).remove() {
             self.remove_later(failed);
         }
     }
 
-    /// Frees what the log can do without on a full disk: deleted files before their time, and space that is reserved for
-    /// appends.
+    /// Frees space on a full disk: deleted files before their time, and space reserved for appends.
     fn free_room(&mut self) {
         let _allowed = disk::allow_waits("nothing can be appended until there is room");
         self.purge_deleted(i64::MAX);

@@ -1,8 +1,8 @@
 //! The state of a partition's idempotent and transactional producers (Kafka's `ProducerStateManager`).
 //!
 //! Owns: the last five batches of each producer, its epoch, its open transaction, the first unstable offset.
-//! Refuses: files (see [`snapshot`]) and offsets of batches that are not in the log: an append is first prepared
-//! ([`Producers::prepare`]), then written, then applied ([`Producers::apply`]).
+//! Refuses: files (see [`snapshot`]) and offsets of batches that are not in the log: an append is first
+//! prepared ([`Producers::prepare`]), then written, then applied ([`Producers::apply`]).
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub use error::{
 };
 pub use verification::{VerificationGuard, Verifications};
 
-/// The batches that are remembered of each producer: its limit of requests in flight.
+/// The number of remembered batches per producer: its limit of requests in flight.
 pub(crate) const BATCHES_REMEMBERED: usize = 5;
 
 /// One batch of a producer.
@@ -31,7 +31,7 @@ pub struct BatchMetadata {
     pub last_sequence: i32,
     /// Offset of the last record.
     pub last_offset: i64,
-    /// Last offset less first offset, which is also last sequence less first sequence.
+    /// Last offset minus first offset, which equals last sequence minus first sequence.
     pub offset_delta: i32,
     /// The batch's max timestamp.
     pub timestamp: i64,
@@ -83,12 +83,12 @@ impl ProducerEntry {
         }
     }
 
-    /// Sequence of the last record, -1 when no batch is remembered.
+    /// Sequence of the last record; -1 if no batch is remembered.
     pub fn last_sequence(&self) -> i32 {
         self.batches.last().map_or(NO_SEQUENCE, |batch| batch.last_sequence)
     }
 
-    /// Offset of the last data record, -1 when no batch is remembered.
+    /// Offset of the last data record; -1 if no batch is remembered.
     pub fn last_data_offset(&self) -> i64 {
         self.batches.last().map_or(-1, |batch| batch.last_offset)
     }
@@ -114,7 +114,7 @@ impl ProducerEntry {
         }
     }
 
-    /// Whether batches of this epoch may exist before the oldest remembered one.
+    /// True if batches of this epoch may exist before the oldest remembered one.
     fn may_miss_batches(&self) -> bool {
         self.batches.len() < BATCHES_REMEMBERED
             && self.batches.first().is_some_and(|oldest| oldest.first_sequence() != 0)
@@ -146,7 +146,7 @@ impl ProducerEntry {
 #[derive(Clone, Copy, Debug)]
 struct Transaction {
     producer_id: ProducerId,
-    /// Offset of the marker that ended it.
+    /// Offset of the marker that ended the transaction.
     last_offset: Option<i64>,
 }
 
@@ -158,9 +158,9 @@ pub struct Producers {
     ongoing: BTreeMap<i64, Transaction>,
     /// Transactions whose marker is above the high watermark, by their first offset.
     unreplicated: BTreeMap<i64, Transaction>,
-    /// The guards of transactional appends that await the coordinator's word.
+    /// The guards of transactional appends that await the coordinator's confirmation.
     pub verifications: Verifications,
-    /// The offset after the last batch that is accounted for.
+    /// The offset after the last processed batch.
     map_end: i64,
     /// The offset of the last snapshot.
     snapshot_offset: i64,
@@ -177,7 +177,7 @@ impl Producers {
         self.entries.get(&producer_id)
     }
 
-    /// Whether batches of the producer are remembered.
+    /// True if batches of the producer are remembered.
     pub fn has_batches(&self, producer_id: ProducerId) -> bool {
         self.get(producer_id).is_some_and(|entry| !entry.batches.is_empty())
     }
@@ -192,7 +192,7 @@ impl Producers {
         self.entries.len()
     }
 
-    /// Whether no producer is remembered.
+    /// True if no producer is remembered.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -205,7 +205,7 @@ impl Producers {
         self.entries.insert(producer_id, entry);
     }
 
-    /// Whether a producer may miss batches that are in the log, apart from those that were silent for `silent_ms`
+    /// True if a producer may lack batches that are in the log, except for producers silent for `silent_ms`
     /// before the newest batch of all.
     pub fn may_miss_batches(&self, silent_ms: i64) -> bool {
         let newest = self.entries.values().map(|entry| entry.last_timestamp).max().unwrap_or(0);
@@ -227,7 +227,7 @@ impl Producers {
         is_missed.then(|| BatchMetadata::of(header))
     }
 
-    /// Puts batches before those that are remembered of a producer, the newest of them first.
+    /// Puts batches before the remembered ones of a producer, newest first.
     pub fn recall(
         &mut self,
         producer_id: ProducerId,
@@ -240,12 +240,12 @@ impl Producers {
         }
     }
 
-    /// Whether this incarnation of the producer has a transaction open here.
+    /// True if this incarnation of the producer has an open transaction here.
     pub fn has_ongoing_transaction(&self, producer_id: ProducerId, epoch: ProducerEpoch) -> bool {
         self.get(producer_id).is_some_and(|entry| entry.transaction_start.is_some() && entry.epoch == epoch)
     }
 
-    /// The offset below which every transaction has ended, and its end is below the high watermark.
+    /// The offset below which every transaction has ended, with its end below the high watermark.
     pub fn first_unstable_offset(&self) -> Option<i64> {
         let first = |transactions: &BTreeMap<i64, Transaction>| transactions.keys().next().copied();
         match (first(&self.unreplicated), first(&self.ongoing)) {
@@ -254,7 +254,7 @@ impl Producers {
         }
     }
 
-    /// Records that everything below `high_watermark` is replicated.
+    /// Applies a new high watermark: all records below it are replicated.
     pub fn on_high_watermark(&mut self, high_watermark: i64) {
         if !self.unreplicated.is_empty() {
             self.unreplicated
@@ -268,8 +268,8 @@ impl Producers {
         self.map_end = self.map_end.max(log_start);
     }
 
-    /// Applies a prepared append once its batches are in the log. The completed transactions are applied one by
-    /// one with [`Producers::complete`].
+    /// Applies a prepared append once its batches are in the log. The completed transactions are applied one
+    /// by one with [`Producers::complete`].
     pub fn apply(&mut self, prepared: Vec<PreparedProducer>) {
         for producer in prepared {
             for first_offset in &producer.started {
@@ -295,17 +295,17 @@ impl Producers {
         }
     }
 
-    /// The offset after the last batch that is accounted for.
+    /// The offset after the last processed batch.
     pub fn map_end(&self) -> i64 {
         self.map_end
     }
 
-    /// Records that all batches below `offset` are included.
+    /// Sets the offset below which all batches are processed.
     pub fn set_map_end(&mut self, offset: i64) {
         self.map_end = offset;
     }
 
-    /// The offset of the last snapshot that was taken or loaded.
+    /// The offset of the last snapshot taken or loaded.
     pub fn snapshot_offset(&self) -> i64 {
         self.snapshot_offset
     }
@@ -315,7 +315,7 @@ impl Producers {
         self.snapshot_offset = offset;
     }
 
-    /// Forgets producers that have been silent for `expiration_ms` and have no transaction open.
+    /// Forgets producers silent for `expiration_ms` without an open transaction.
     pub fn remove_expired(&mut self, now_ms: i64, expiration_ms: i64) {
         self.entries.retain(|_, entry| !is_expired(entry, now_ms, expiration_ms));
         self.verifications.remove_expired(now_ms, expiration_ms);

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use thalweg_record::Offset;
 
-/// The offsets of a partition that others may look at without its lock: the checkpoint writers, metrics.
+/// The offsets of a partition, readable without its lock by checkpoint writers and metrics.
 #[derive(Debug, Default)]
 pub struct PublishedOffsets {
     pub(crate) log_start: AtomicI64,
@@ -25,22 +25,23 @@ impl PublishedOffsets {
         Offset(self.log_start.load(Ordering::Relaxed))
     }
 
-    /// Where the log begins for followers: lower than the log start where the records between are lost, and were not deleted.
+    /// The log start for followers: below the log start if records in between are lost, not deleted.
     pub fn log_start_for_followers(&self) -> Offset {
         Offset(self.start_for_followers.load(Ordering::Relaxed))
     }
 
-    /// The log start that no crash takes back: that of the last checkpoint on the medium, or the present one if it is lower.
+    /// The log start that survives a crash: that of the last synced checkpoint, or the present one if it is
+    /// lower.
     pub fn durable_log_start(&self) -> Offset {
         Offset(self.durable_start.load(Ordering::Relaxed)).min(self.log_start_offset())
     }
 
-    /// The checkpoint on the medium has this log start, or needs none.
+    /// Notes that the synced checkpoint has this log start, or needs none.
     pub(crate) fn set_durable_start(&self, log_start: Offset) {
         self.durable_start.fetch_max(log_start.0, Ordering::Relaxed);
     }
 
-    /// The log may start lower than before: what the checkpoint had then counts no more.
+    /// Notes that the log may start lower than before, so the checkpoint's log start no longer applies.
     pub(crate) fn lower_durable_start(&self) {
         self.durable_start.fetch_min(self.log_start.load(Ordering::Relaxed), Ordering::Relaxed);
     }
@@ -50,7 +51,7 @@ impl PublishedOffsets {
         Offset(self.first_segment.load(Ordering::Relaxed))
     }
 
-    /// All batches below it are on the medium, or were.
+    /// The recovery point: all batches below it are, or were, synced.
     pub fn recovery_point(&self) -> Offset {
         Offset(self.recovery_point.load(Ordering::Relaxed))
     }
@@ -65,18 +66,18 @@ impl PublishedOffsets {
         Offset(self.log_end.load(Ordering::Relaxed))
     }
 
-    /// The log is compacted below it.
+    /// The end of the compacted part.
     pub fn cleaned_to(&self) -> Offset {
         Offset(self.cleaned_to.load(Ordering::Relaxed))
     }
 
-    /// Whether records are known to be missing or unreadable.
+    /// True if records are known to be missing or unreadable.
     pub fn is_damaged(&self) -> bool {
         self.is_damaged.load(Ordering::Relaxed)
     }
 
-    /// Marks everything as synced when the log is closed for appends. A recovery point above the log end stays: records are
-    /// missing, and the next start must learn of it, too.
+    /// Marks all records as synced when the log is closed for appends. A recovery point above the log end
+    /// stays: records are missing, and the next start must learn of the loss, too.
     pub(crate) fn set_all_recovered(&self) {
         self.recovery_point.fetch_max(self.log_end.load(Ordering::Relaxed), Ordering::Relaxed);
     }

@@ -1,7 +1,7 @@
 //! Walks over the batches of a segment file.
 //!
-//! Owns: reading headers without their records, in few and small reads, and reading whole batches with their CRC
-//! checked. Refuses: repair; faults are reported with their position.
+//! Owns: reading headers without their records, in few and small reads, and reading whole batches with CRC
+//! checks. Refuses: repair; faults are reported with their position.
 
 use std::io;
 use std::ops::{ControlFlow, Deref, Range};
@@ -10,12 +10,12 @@ use thalweg_record::{BatchError, BatchHeader, Offset};
 
 use crate::disk::LogFile;
 
-/// Bytes per read when only headers are needed: an index interval, so that one read usually suffices.
+/// Bytes per read for headers: an index interval, so that one read usually suffices.
 const HEADER_CHUNK: usize = 4096;
-/// Bytes per read when everything is needed.
+/// Bytes per read for whole batches.
 const BATCH_CHUNK: usize = 1024 * 1024;
 
-/// Bytes at a position that are no batch.
+/// Bytes at a position that are not a batch.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no valid batch at position {position}: {reason}")]
 pub struct CorruptBatch {
@@ -34,36 +34,37 @@ pub enum BatchFault {
     /// The file ends within the batch.
     #[error("the batch needs {needed} bytes and the segment has {available} left")]
     Torn {
-        /// Bytes of the batch, or of a header when not even that is there.
+        /// Bytes of the batch, or of a header if even that is incomplete.
         needed: u64,
         /// Bytes left in the file.
         available: u64,
     },
-    /// The records inside cannot be read.
+    /// The records inside are unreadable.
     #[error("its records cannot be read: {0}")]
     Records(String),
-    /// Offsets do not rise, or do not belong to the segment.
+    /// Offsets do not increase, or do not belong to the segment.
     #[error("offsets {base_offset} to {last_offset} do not follow {expected}")]
     OffsetsOutOfOrder {
         /// Base offset of the batch.
         base_offset: i64,
         /// Last offset of the batch.
         last_offset: i64,
-        /// The smallest base offset that would do.
+        /// The smallest valid offset.
         expected: i64,
     },
-    /// The file ends before the bytes that were written to it: something else has cut it.
+    /// The file ends before its written bytes: another program has cut it.
     #[error("the file has {found} bytes, and had {expected}")]
     Shortened {
-        /// Bytes of the file.
+        /// Length of the file in bytes.
         found: u64,
-        /// Bytes that were written.
+        /// Number of written bytes.
         expected: u64,
     },
-    /// The next segment does not continue where this one ends: segments between them, or batches, are gone.
+    /// The next segment does not continue where this one ends: segments between them, or batches, are
+    /// missing.
     #[error("the records with the offsets {from} to {} are missing", .to - 1)]
     Missing {
-        /// Where the batches of the segment end.
+        /// End offset of the segment's batches.
         from: i64,
         /// Base offset of the next segment.
         to: i64,
@@ -80,12 +81,12 @@ pub enum BatchFault {
         /// Base offset of the next segment.
         next_base: i64,
     },
-    /// The leader epoch is not the one in which the offset was written.
+    /// The leader epoch differs from the epoch in which the offset was written.
     #[error("its leader epoch is {found}, and that of its offset is {expected}")]
     LeaderEpoch {
-        /// The epoch that the batch has.
+        /// The epoch in the batch.
         found: i32,
-        /// The epoch that the checkpoint names for its offset.
+        /// The epoch in the checkpoint for the batch's offset.
         expected: i32,
     },
 }
@@ -98,7 +99,7 @@ impl BatchFault {
     }
 }
 
-/// The header of a batch that begins with these bytes, of which `available` are left in the file.
+/// The header of a batch that begins with these bytes, with `available` bytes left in the file.
 pub fn whole_header(bytes: &[u8], available: u64) -> Result<BatchHeader, BatchFault> {
     let header = BatchHeader::parse(bytes)?;
     let needed = header.size_bytes() as u64;
@@ -120,7 +121,7 @@ pub enum ScanError {
     /// The file could not be read.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// The bytes are no batch.
+    /// The bytes are not a batch.
     #[error(transparent)]
     Corrupt(#[from] CorruptBatch),
 }
@@ -130,7 +131,7 @@ pub enum ScanError {
 pub struct Placed {
     /// Position of its first byte.
     pub position: u64,
-    /// Its header.
+    /// The batch's header.
     pub header: BatchHeader,
 }
 
@@ -177,7 +178,7 @@ impl<'a> HeaderScan<'a> {
         }
         let from = usize::try_from(position - self.chunk_start).expect("the position is inside the chunk");
         let header = whole_header(&self.chunk[from..self.chunk_len], available).map_err(corrupt)?;
-        // It would seem to be below the offset that is searched for, and be skipped.
+        // Such a batch would seem to be below the searched offset, and be skipped.
         if header.last_offset_delta < 0 {
             return Err(corrupt(BatchFault::out_of_order(&header, header.base_offset)));
         }
@@ -186,15 +187,15 @@ impl<'a> HeaderScan<'a> {
     }
 }
 
-/// Bytes verified per byte searched for batches. Records may contain bytes that look like headers of long batches, on
-/// purpose.
+/// Maximum bytes verified per byte searched for batches. Records may contain bytes that look like headers of
+/// long batches, on purpose.
 const VERIFIED_PER_BYTE: u64 = 16;
 
-/// The position of the first complete batch with a valid CRC between two positions of a file, with an offset that can
-/// follow `expected`: the bytes before it are damage, not the end of the log. If checking takes too long, that of one
-/// whose CRC was not checked.
+/// The position of the first complete batch with a valid CRC between two positions of a file, with an offset
+/// that can follow `expected`: the bytes before it are damage, not the end of the log. If checking takes too
+/// long, the position of a batch with an unchecked CRC.
 pub fn find_batch(file: &LogFile, from: u64, to: u64, expected: Offset) -> io::Result<Option<u64>> {
-    // A record takes more than a byte, so offsets rise by less than positions, unless they were compacted.
+    // A record takes more than a byte, so offsets grow more slowly than positions, unless compacted.
     let reach = i64::try_from(to - from).unwrap_or(i64::MAX);
     let offsets = expected.0..expected.0.saturating_add(reach);
     let mut left = (to - from).saturating_mul(VERIFIED_PER_BYTE);
@@ -213,7 +214,8 @@ pub fn find_batch(file: &LogFile, from: u64, to: u64, expected: Offset) -> io::R
     Ok(found)
 }
 
-/// Passes on what looks like a header between two positions of a file, with its position. The answer says where to go on.
+/// Calls back for each apparent header between two positions of a file, with its position. The return value
+/// is the position to continue at.
 pub fn each_header(
     file: &LogFile,
     Range { start: from, end: to }: Range<u64>,
@@ -224,7 +226,7 @@ pub fn each_header(
     while at.saturating_add(BatchHeader::LEN as u64) <= to {
         let wanted = usize::try_from(to - at).map_or(BATCH_CHUNK, |bytes| bytes.min(BATCH_CHUNK));
         let read = file.read_at(&mut chunk[..wanted], at)?;
-        // Something else may have cut the file.
+        // Another program may have cut the file.
         let Some(starts) = read.checked_sub(BatchHeader::LEN - 1).filter(|starts| *starts > 0) else { break };
         let (chunk_at, chunk_end) = (at, at + starts as u64);
         while at < chunk_end {
@@ -241,18 +243,18 @@ pub fn each_header(
     Ok(())
 }
 
-/// Whether a batch has all its bytes, and the CRC of them.
+/// True if a batch has all its bytes, and a matching CRC.
 pub fn is_sound(file: &LogFile, position: u64, size: usize) -> io::Result<bool> {
     let mut bytes = vec![0; size];
     let read = file.read_at(&mut bytes, position)?;
     Ok(thalweg_record::verify(&bytes[..read]).is_ok())
 }
 
-/// The unit in which a power failure loses what was not synced.
+/// The unit in which a power failure loses unsynced data.
 const PAGE: u64 = 4096;
 
-/// Whether a power failure can explain the damage between two positions of a file, the second one of them the start of a
-/// sound batch: a page that did not reach the medium reads as zeros.
+/// True if a power failure can explain the damage between two positions of a file, the second being the start
+/// of a sound batch: a page that did not reach the disk reads as zeros.
 pub fn lacks_page(file: &LogFile, from: u64, to: u64, expected: Offset) -> io::Result<bool> {
     let mut at = from;
     while let page_end = (at / PAGE + 1) * PAGE
@@ -270,7 +272,7 @@ pub fn lacks_page(file: &LogFile, from: u64, to: u64, expected: Offset) -> io::R
     Ok(false)
 }
 
-/// Whether a file holds nothing but zeros between two positions.
+/// True if a file contains only zeros between two positions.
 pub fn is_zeros(file: &LogFile, from: u64, to: u64) -> io::Result<bool> {
     let mut chunk = [0; HEADER_CHUNK];
     let mut position = from;
@@ -321,7 +323,7 @@ impl<F: Deref<Target = LogFile>> BatchScan<F> {
         }
         let from = self.fill(size)?;
         let Some(bytes) = self.buffer.get(from..from + size) else {
-            // The file shrank below the length that it had when the walk began.
+            // The file shrank below its length at the beginning of the walk.
             return Err(corrupt(BatchFault::Torn { needed: size as u64, available: 0 }));
         };
         thalweg_record::verify(bytes).map_err(|error| corrupt(BatchFault::Batch(error)))?;
@@ -329,8 +331,8 @@ impl<F: Deref<Target = LogFile>> BatchScan<F> {
         Ok(Some((Placed { position, header }, bytes)))
     }
 
-    /// Reads `len` bytes at the current position into the buffer, limited by the file; returns their start in the
-    /// buffer. `len` was checked against the file size.
+    /// Reads `len` bytes at the current position into the buffer, limited by the file; returns their start in
+    /// the buffer. `len` was checked against the file size.
     fn fill(&mut self, len: usize) -> io::Result<usize> {
         let from = usize::try_from(self.position - self.buffer_start).expect("a buffer fits into memory");
         if from + len <= self.buffer.len() {

@@ -7,8 +7,8 @@
 //! 00000000000000000000.txnindex    aborted transactions, when there are any (see `segment::transactions`)
 //! ```
 //!
-//! Owns: the bytes of the segment and finding batches in them. Refuses: offsets out of order, and unchecked index
-//! entries: each is compared with its batch, and a wrong index is rebuilt.
+//! Owns: the bytes of the segment and finding batches in them. Refuses: offsets out of order, and unchecked
+//! index entries: each is compared with its batch, and a wrong index is rebuilt.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -41,19 +41,19 @@ pub const TIME_INDEX_SUFFIX: &str = ".timeindex";
 pub const TXN_INDEX_SUFFIX: &str = ".txnindex";
 /// The suffix of a producer snapshot.
 pub const SNAPSHOT_SUFFIX: &str = ".snapshot";
-/// The end of the name of a file that says that records are missing from this offset on although they were not deleted, and that
-/// the leader lacked them, too (see `partition/lost_mark.rs`).
+/// The suffix of a file marking that records from this offset on are missing without having been deleted, and
+/// that the leader lacked them, too (see `partition/lost_mark.rs`).
 pub const LOST_SUFFIX: &str = ".lost";
-/// The end of the name of an empty file that says that a start saw records missing between segments, from about this offset on (see
-/// `partition/suspects.rs`).
+/// The suffix of an empty file marking that a start saw records missing between segments, from about this
+/// offset on (see `partition/suspects.rs`).
 pub const MISSING_SUFFIX: &str = ".missing";
 /// The suffix of a file that will be deleted.
 pub const DELETED_SUFFIX: &str = ".deleted";
-/// The same for a file of a segment that was cut off the end of a log. Others may have its offsets by now: it says nothing about
-/// records that are missing there, as the name of a deleted segment does.
+/// The suffix of a file of a segment that was cut off the end of a log. Later segments may have its offsets,
+/// so, unlike the name of a deleted segment, it is no sign of missing records there.
 const CUT_SUFFIX: &str = ".cut.deleted";
 
-/// Where the files of a partition are.
+/// The location of a partition's files.
 #[derive(Clone, Debug)]
 pub struct Home {
     /// The disk.
@@ -75,7 +75,7 @@ impl Home {
         Home { disk: self.disk.beside_lock(), ..self.clone() }
     }
 
-    /// The same directory, with file names that end so.
+    /// The same directory, with this suffix on file names.
     pub(crate) fn with_suffix(&self, name_suffix: &'static str) -> Home {
         Home { name_suffix, ..self.clone() }
     }
@@ -104,68 +104,68 @@ pub struct Segment {
     file: Option<Arc<LogFile>>,
     offsets: Index<OffsetEntry>,
     times: Index<TimeEntry>,
-    /// Whether the index files were compared with the log since they were opened.
+    /// The state of the comparison of the index files with the log, since they were opened.
     indexes: IndexTrust,
-    /// Whether this process has rebuilt the indexes, so that another rebuild would not help.
+    /// True if this process has rebuilt the indexes, so that another rebuild would not help.
     indexes_are_new: bool,
-    /// Whether there is a transaction index.
+    /// True if there is a transaction index.
     has_txn_index: bool,
     /// Identity of the transaction index, once computed.
     txn_index_sum: Option<TxnIndexSum>,
-    /// The largest timestamp and the offset that brought it; `None` until it was looked up.
+    /// The largest timestamp and its offset; `None` until looked up.
     max_timestamp: Option<TimeEntry>,
-    /// Timestamp of the last entry of the time index; `None` until it was looked up.
+    /// Timestamp of the last entry of the time index; `None` until looked up.
     last_time: Option<i64>,
-    /// Max timestamp of the first batch; `None` until it was looked up.
+    /// Max timestamp of the first batch; `None` until looked up.
     first_timestamp: Option<i64>,
-    /// When the segment was created, or opened.
+    /// Time at which the segment was created or opened.
     pub created_ms: i64,
     bytes_since_index_entry: u64,
     recent: RecentBatches,
     ahead: write::Ahead,
     compared: Compared,
-    /// The batches below this position were there when the log was last looked at.
+    /// The batches below this position existed at the last check of the log.
     aged_to: u64,
-    /// The fault of a file that something else has cut.
+    /// The fault of a file that another program has cut.
     shortened: Option<CorruptBatch>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum IndexTrust {
-    /// They have been written by this process, or checked.
+    /// The indexes were written by this process, or checked.
     Checked,
-    /// They were found on disk.
+    /// The indexes were found on disk.
     Unchecked,
-    /// They are missing or wrong.
+    /// The indexes are missing or wrong.
     Rebuild,
 }
 
-/// Walking past more than this many batches, in more than this many bytes, to find one means that the index is short.
+/// If a search passes more than this many batches, in more than this many bytes, the index is incomplete.
 const SPARSE_BATCHES_MAX: usize = 1000;
 const SPARSE_BYTES_MAX: u64 = 1024 * 1024;
 
-/// The entry of a segment without batches, and of one whose batches have no timestamps.
+/// The entry of a segment without batches, or without timestamps.
 const NO_TIME: TimeEntry = TimeEntry { timestamp: NO_TIMESTAMP, relative_offset: 0 };
 
 /// The files of a segment found on disk.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FoundFiles {
-    /// Whether `.log` was there.
+    /// True if `.log` exists.
     pub log: bool,
-    /// Whether `.index` was there.
+    /// True if `.index` exists.
     pub index: bool,
-    /// Whether `.timeindex` was there.
+    /// True if `.timeindex` exists.
     pub time_index: bool,
-    /// Whether `.txnindex` was there.
+    /// True if `.txnindex` exists.
     pub txn_index: bool,
 }
 
 impl Segment {
-    /// Creates an empty segment: its `.log` file. The indexes have files once there is something to write to them.
+    /// Creates an empty segment: its `.log` file. The index files are created with their first entry.
     pub fn create(home: &Home, base_offset: Offset, now_ms: i64) -> io::Result<Segment> {
         let _allowed = disk::allow_waits("what is removed is not there, or empty");
         let file = create_file(home, base_offset).inspect_err(|_| {
-            // A part of it would look like a segment at the next start.
+            // A part of a segment would look like a segment at the next start.
             for path in Segment::paths(home, base_offset) {
                 if let Err(error) = home.disk.remove(&path) {
                     tracing::warn!(path = %path.display(), %error, "Failed to remove an incomplete segment");
@@ -195,7 +195,7 @@ impl Segment {
         })
     }
 
-    /// A segment that was found on disk. Only its length is looked up.
+    /// A segment found on disk. Only its length is looked up.
     pub fn found(home: &Home, base_offset: Offset, found: FoundFiles, now_ms: i64) -> io::Result<Segment> {
         let size_bytes = home.disk.facts(&home.file(base_offset, LOG_SUFFIX))?.len;
         let complete = found.index && found.time_index || size_bytes == 0;
@@ -227,12 +227,12 @@ impl Segment {
         self.size_bytes
     }
 
-    /// Whether there is no batch.
+    /// True if there is no batch.
     pub fn is_empty(&self) -> bool {
         self.size_bytes == 0
     }
 
-    /// The `.log` file, opened when it is not.
+    /// The `.log` file, opened if necessary.
     pub fn file(&mut self, home: &Home) -> io::Result<Arc<LogFile>> {
         if let Some(file) = &self.file {
             return Ok(Arc::clone(file));
@@ -245,7 +245,8 @@ impl Segment {
         Ok(file)
     }
 
-    /// Closes the files and releases preallocated space and cached positions. Slices in transfer keep the file open.
+    /// Closes the files and releases preallocated space and cached positions. Slices in transfer keep the
+    /// file open.
     pub fn release(&mut self, home: &Home) -> io::Result<()> {
         self.write_indexes(home)?;
         self.close_files()?;
@@ -259,7 +260,7 @@ impl Segment {
         self.times.close();
     }
 
-    /// Whether an index was missing when the segment was found on disk, and was not made again.
+    /// True if an index was missing when the segment was found on disk, and was not rebuilt.
     pub fn lacks_index(&self) -> bool {
         self.indexes == IndexTrust::Rebuild
     }
@@ -274,7 +275,7 @@ impl Segment {
         Ok(last.map(|entry| self.base_offset + i64::from(entry.relative_offset)))
     }
 
-    /// Whether any of the files is open.
+    /// True if any of the files is open.
     pub fn is_open(&self) -> bool {
         self.file.is_some()
     }
@@ -283,7 +284,7 @@ impl Segment {
         u32::try_from((offset - self.base_offset).max(0)).unwrap_or(u32::MAX)
     }
 
-    /// The position of the first batch whose last offset is not below `offset`; `None` when all are below it.
+    /// The position of the first batch whose last offset is not below `offset`; `None` if all are below it.
     pub fn locate(&mut self, home: &Home, offset: Offset) -> Result<Option<Boundary>, ScanError> {
         let target = self.relative(offset);
         if let Some(found) = self.recent.find(target) {
@@ -308,8 +309,8 @@ impl Segment {
         Ok(found.map(|batch| self.boundary(&batch)))
     }
 
-    /// The last batch boundary at or before `limit`, which is inside the segment and not before `from`, itself a
-    /// boundary.
+    /// The last batch boundary at or before `limit`, which is inside the segment and not before `from`,
+    /// itself a boundary.
     pub fn boundary_before(&mut self, home: &Home, from: u64, limit: u64) -> Result<Boundary, ScanError> {
         if let Some(found) = self.recent.last_at_or_before(limit) {
             return Ok(found);
@@ -346,8 +347,8 @@ impl Segment {
         Ok(self.batch_at(home, found.position)?.map(|batch| batch.header))
     }
 
-    /// Checks the header of the batch that begins at `position` and contains `offset`, or begins behind it, in one read. Its
-    /// offsets are below `limit`.
+    /// Checks, in one read, the header of the batch that begins at `position` and contains `offset`, or
+    /// begins after it. The batch's offsets must be below `limit`.
     pub fn check_header(
         &mut self,
         home: &Home,
@@ -368,14 +369,14 @@ impl Segment {
         Ok(())
     }
 
-    /// The start of a batch that is not behind the one with `offset`.
+    /// The start of a batch that is not after the one with `offset`.
     pub fn position_not_behind(&mut self, home: &Home, offset: Offset) -> Result<u64, ScanError> {
         let target = self.relative(offset);
         self.lookup(home, |entry| entry.relative_offset <= target)
     }
 
-    /// The position that the last index entry satisfying `holds` points to, 0 without one. An entry that does
-    /// not fit the log has the indexes rebuilt.
+    /// The position in the last index entry that satisfies `holds`; 0 without one. An entry that does not
+    /// match the log triggers a rebuild of the indexes.
     fn lookup(&mut self, home: &Home, holds: impl Fn(&OffsetEntry) -> bool) -> Result<u64, ScanError> {
         self.check_indexes(home)?;
         let path = home.file(self.base_offset, INDEX_SUFFIX);
@@ -383,7 +384,7 @@ impl Segment {
         if self.fits(home, &entry)? {
             return Ok(u64::from(entry.position));
         }
-        // It may be the batch that is wrong, and not the index: the entry before leads to it, too.
+        // The batch may be wrong instead of the index: the previous entry leads to it, too.
         let before = |found: &OffsetEntry| holds(found) && found.position < entry.position;
         if let Some(before) = self.offsets.last_where(&home.disk, &path, before)?
             && self.fits(home, &before)?
@@ -395,7 +396,7 @@ impl Segment {
         Ok(entry.map_or(0, |entry| u64::from(entry.position)))
     }
 
-    /// Whether the batch that an entry points to is the one that it describes.
+    /// True if an entry matches the batch at its position.
     fn fits(&mut self, home: &Home, entry: &OffsetEntry) -> io::Result<bool> {
         let file = self.file(home)?;
         match HeaderScan::new(&file, u64::from(entry.position), self.size_bytes).next() {
@@ -408,7 +409,8 @@ impl Segment {
         }
     }
 
-    /// Looks at the indexes before their first use: their length, and whether their last entries fit the log.
+    /// Checks the indexes before their first use: their length, and the match of their last entries with the
+    /// log.
     fn check_indexes(&mut self, home: &Home) -> Result<(), ScanError> {
         if self.indexes == IndexTrust::Checked {
             return Ok(());
@@ -435,12 +437,13 @@ impl Segment {
         }
         match self.times.last(disk, &times_path)? {
             Some(last) => self.time_fits(home, &last),
-            // A segment of batches without timestamps has an empty time index, and so has one whose file was lost.
+            // A segment of batches without timestamps has an empty time index, and so has a segment that lost
+            // the file.
             None => Ok(self.size_bytes == 0),
         }
     }
 
-    /// Whether the batch of a time index entry has the entry's timestamp.
+    /// True if the batch of a time index entry has the entry's timestamp.
     fn time_fits(&mut self, home: &Home, entry: &TimeEntry) -> io::Result<bool> {
         let path = home.file(self.base_offset, INDEX_SUFFIX);
         let nearest = self
@@ -492,8 +495,9 @@ impl Segment {
         Ok(())
     }
 
-    /// Writes buffered index entries to their files. Entries that do not fit on the disk stay buffered. A segment
-    /// that never had a batch gets no files until the log is closed: there may be thousands of such partitions.
+    /// Writes buffered index entries to their files. Entries that do not fit on the disk stay buffered. A
+    /// segment that never had a batch gets no index files until the log is closed: there may be thousands of
+    /// such partitions.
     fn write_indexes(&mut self, home: &Home) -> io::Result<()> {
         if self.is_empty() && self.offsets.is_missing() && self.times.is_missing() {
             return Ok(());
@@ -501,14 +505,14 @@ impl Segment {
         self.complete_files(home)
     }
 
-    /// Creates the index files of a segment that never had a batch. Apache Kafka, if it takes over the directory, complains about
-    /// each that is missing.
+    /// Creates the index files of a segment that never had a batch. Apache Kafka, if it takes over the
+    /// directory, logs a warning for each missing file.
     pub fn complete_files(&mut self, home: &Home) -> io::Result<()> {
         self.offsets.write_pending(&home.disk, &home.file(self.base_offset, INDEX_SUFFIX))?;
         self.times.write_pending(&home.disk, &home.file(self.base_offset, TIME_INDEX_SUFFIX))
     }
 
-    /// Empties both indexes; the batches are about to be indexed again.
+    /// Empties both indexes before the batches are indexed again.
     pub fn reset_indexes(&mut self) {
         self.offsets.reset();
         self.times.reset();
@@ -520,7 +524,7 @@ impl Segment {
         self.bytes_since_index_entry = 0;
     }
 
-    /// The largest timestamp and the offset of the batch that has it, -1 if no batch has a timestamp.
+    /// The largest timestamp and the offset of its batch; -1 if no batch has a timestamp.
     pub fn max_timestamp(&mut self, home: &Home) -> Result<(i64, Offset), ScanError> {
         let entry = self.max_time_entry(home)?;
         Ok((entry.timestamp, self.base_offset + i64::from(entry.relative_offset)))
@@ -542,8 +546,8 @@ impl Segment {
         Ok(max)
     }
 
-    /// The newest timestamp of the segment, when `entry` is the last of its time index. The index may be short, so
-    /// the batches after the entry are checked: few, unless timestamps stand still.
+    /// The newest timestamp of the segment, given `entry`, the last of its time index. The index may be
+    /// incomplete, so the batches after the entry are checked: few, unless timestamps do not increase.
     fn newest_after(&mut self, home: &Home, entry: TimeEntry) -> Result<TimeEntry, ScanError> {
         let mut max = entry;
         let from = self.lookup(home, |offset| offset.relative_offset <= entry.relative_offset)?;
@@ -558,7 +562,7 @@ impl Segment {
         Ok(max)
     }
 
-    /// Max timestamp of the first batch; `None` when there is no batch.
+    /// Max timestamp of the first batch; `None` if there is no batch.
     pub fn first_timestamp(&mut self, home: &Home) -> Result<Option<i64>, ScanError> {
         if self.first_timestamp.is_none() && !self.is_empty() {
             self.first_timestamp = self.batch_at(home, 0)?.map(|batch| batch.header.max_timestamp);
@@ -566,7 +570,7 @@ impl Segment {
         Ok(self.first_timestamp)
     }
 
-    /// When the `.log` file was last changed, for retention of batches without timestamps.
+    /// The time of the last change of the `.log` file, for retention of batches without timestamps.
     pub fn modified_ms(&self, home: &Home) -> io::Result<i64> {
         Ok(home.disk.facts(&home.file(self.base_offset, LOG_SUFFIX))?.modified_ms)
     }
@@ -592,8 +596,8 @@ impl Segment {
         self.lookup(home, |entry| entry.relative_offset <= target)
     }
 
-    /// The offset after the last batch, found by walking from the last index entry on. Also loads state for later
-    /// appends: the newest timestamp and the distance of the last index entry.
+    /// The offset after the last batch, found by walking from the last index entry on. Also loads state for
+    /// later appends: the newest timestamp and the distance of the last index entry.
     pub fn read_next_offset(&mut self, home: &Home) -> Result<Offset, ScanError> {
         if self.is_empty() {
             self.recent = RecentBatches::after(None);
@@ -612,13 +616,13 @@ impl Segment {
         Ok(next)
     }
 
-    /// Entries of the indexes, as far as known, against their limit.
+    /// True if an index has reached its limit, as far as the number of entries is known.
     pub fn indexes_full(&self, index_bytes_max: u32) -> bool {
         let max = index_bytes_max as usize;
         self.offsets.count_known() >= max / 8 || self.times.count_known() >= (max / 12).saturating_sub(1)
     }
 
-    /// Whether an offset can be expressed relative to the base offset.
+    /// True if an offset can be expressed relative to the base offset.
     pub fn can_hold(&self, offset: Offset) -> bool {
         (0..=i64::from(i32::MAX)).contains(&(offset - self.base_offset))
     }
@@ -637,9 +641,9 @@ impl Segment {
         }
     }
 
-    /// Takes the files of the segment out of the log (see [`take_out`]), and returns the paths that wait for their removal.
-    /// `.log` goes first: after an error it is still there, and the segment is whole. The producer snapshot at the base offset
-    /// stays.
+    /// Takes the files of the segment out of the log (see [`take_out`]), and returns the paths that wait for
+    /// removal. `.log` is first: after an error it still exists, and the segment is whole. The producer
+    /// snapshot at the base offset stays.
     pub fn mark_deleted(&mut self, home: &Home) -> io::Result<Vec<PathBuf>> {
         self.close_indexes();
         self.file = None;
@@ -660,8 +664,9 @@ impl Segment {
         Ok(waiting)
     }
 
-    /// The same for a segment that is cut off the end of the log. `.log` goes last, because its new name does not excuse an index that
-    /// is left alone; after an error it is still there, and its indexes are made again.
+    /// Takes out the files of a segment that is cut off the end of the log. `.log` is last, because its new
+    /// name does not explain an index without a log; after an error it still exists, and its indexes are
+    /// rebuilt.
     pub fn mark_cut(&mut self, home: &Home) -> io::Result<Vec<PathBuf>> {
         self.close_indexes();
         self.file = None;
@@ -673,8 +678,8 @@ impl Segment {
         Ok(waiting)
     }
 
-    /// Moves all files of the segment to another directory, with the producer snapshot at the base offset. `.log` goes first:
-    /// after an error there, the segment is whole.
+    /// Moves all files of the segment to another directory, with the producer snapshot at the base offset.
+    /// `.log` is first: after an error there, the segment is whole.
     pub fn move_to(&mut self, home: &Home, dir: &Path) -> io::Result<()> {
         let there = Home { dir: dir.to_owned(), ..home.clone() };
         self.close_files()?;
@@ -682,7 +687,8 @@ impl Segment {
             let (from, to) = (home.file(self.base_offset, suffix), there.file(self.base_offset, suffix));
             match home.disk.rename(&from, &to) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                // What it is needed for can be read from the batches. An index that stayed would stand for records that are missing.
+                // The other files can be rebuilt from the batches. A remaining index would be a sign of
+                // missing records.
                 Err(error) if suffix != LOG_SUFFIX => {
                     let _allowed = disk::allow_waits("its segment is not there any more");
                     let removed = home.disk.remove(&from);
@@ -696,18 +702,18 @@ impl Segment {
     }
 }
 
-/// The name under which a file waits for its removal.
+/// The name of a file that waits for removal.
 pub fn deleted_name(path: &Path) -> PathBuf {
     with_suffix(path, DELETED_SUFFIX)
 }
 
-/// The base offset of a deleted segment by the name under which its `.log` waits for its removal.
+/// The base offset of a deleted segment, from the `.deleted` name of its `.log`.
 pub fn deleted_base(path: &Path) -> Option<Offset> {
     let name = path.file_name()?.to_str()?.strip_suffix(DELETED_SUFFIX)?;
     split_name(name).filter(|(_, suffix)| *suffix == LOG_SUFFIX).map(|(base, _)| base)
 }
 
-/// The name under which a file of a segment waits for its removal that was cut off the end of a log.
+/// The name of a file that waits for removal, for a segment that was cut off the end of a log.
 pub fn cut_name(path: &Path) -> PathBuf {
     with_suffix(path, CUT_SUFFIX)
 }
@@ -718,14 +724,15 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Takes a file out of the log: it gets a name that ends with `.deleted`, which is returned, and is removed later. A disk
-/// without room for another name has it removed at once. A missing one is no error.
+/// Takes a file out of the log: it is renamed to end with `.deleted`, and removed later. Returns the new
+/// name. On a disk without room for another name, the file is removed at once. A missing file is not an
+/// error.
 pub fn take_out(home: &Home, path: &Path) -> io::Result<Option<PathBuf>> {
     take_out_with(home, path, DELETED_SUFFIX, &[])
 }
 
-/// The same for the file of a segment with these indexes: one that is removed at once goes after them, because an index that is
-/// left alone stands for records that are missing.
+/// Takes out the file of a segment with these indexes. A file that is removed at once goes after the indexes,
+/// because an index without its log is a sign of missing records.
 fn take_out_with(home: &Home, path: &Path, suffix: &str, indexes: &[PathBuf]) -> io::Result<Option<PathBuf>> {
     let renamed = with_suffix(path, suffix);
     match home.disk.rename(path, &renamed) {
@@ -741,9 +748,9 @@ fn take_out_with(home: &Home, path: &Path, suffix: &str, indexes: &[PathBuf]) ->
     }
 }
 
-/// Removes the segments from `index` on, last first and durably: if they reappeared after a power failure, they would
-/// follow newer batches. Returns the paths that wait for their removal. A segment that cannot be removed stays, with those
-/// before it.
+/// Removes the segments from `index` on, last first and durably: if a power failure restored them, they would
+/// follow newer batches. Returns the paths that wait for removal. A segment that cannot be removed stays,
+/// with the earlier ones.
 pub fn drop_from(segments: &mut Vec<Segment>, index: usize, home: &Home) -> io::Result<Vec<PathBuf>> {
     let mut renamed = Vec::new();
     while segments.len() > index {
@@ -757,7 +764,8 @@ pub fn drop_from(segments: &mut Vec<Segment>, index: usize, home: &Home) -> io::
     Ok(renamed)
 }
 
-/// Creates the file for the batches of an empty segment. A transaction index of that name is not this segment's.
+/// Creates the file for the batches of an empty segment. An existing transaction index of that name belongs
+/// to another segment.
 fn create_file(home: &Home, base_offset: Offset) -> io::Result<LogFile> {
     let file = home.disk.open_or_create(&home.file(base_offset, LOG_SUFFIX))?;
     file.trim(0)?;

@@ -1,16 +1,16 @@
-//! Keeps removed parts of a log: segments that no longer belong to it, and truncated ends, because of damage or
-//! because the leader lacks acknowledged records.
+//! Keeps removed parts of a log: segments that no longer belong to it, and truncated ends, because of damage
+//! or because the leader lacks acknowledged records.
 //!
 //! ```text
 //! <log dir>/<topic>-<partition>.<32 hex digits>-stray/
-//!   <base offset>.log .index .timeindex .txnindex .snapshot   segments that were moved, under their own names
+//!   <base offset>.log .index .timeindex .txnindex .snapshot   moved segments, under their own names
 //!   <base offset>.log                                         the end of a segment, named by its first batch
 //! ```
-//! The directory is beside that of the partition and is not a partition: a start logs a warning and opens nothing in
-//! it. Each `.log` file in it is a segment that Kafka's tools read.
+//! The directory is beside that of the partition and is not a partition: a start logs a warning and opens
+//! none of its files. Each `.log` file in the directory is a segment that Kafka's tools can read.
 //!
-//! Owns: the order in which files move, so that after a power failure each is in one of the two places. Refuses:
-//! deciding what to remove, and deleting it: an operator does.
+//! Owns: the order in which files move, so that after a power failure each file is in one of the two places.
+//! Refuses: choosing the parts to remove, and deleting them, which is left to an operator.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ pub(crate) struct SetAside {
 }
 
 impl SetAside {
-    /// Creates the directory, on the medium: a file that moves into it must not go with its name.
+    /// Creates the directory, durably: a file moved into it must not be lost with the directory's name.
     pub(crate) fn create(home: &Home, name: &TopicPartition) -> io::Result<SetAside> {
         let log_dir = home.dir.parent().unwrap_or(&home.dir);
         let dir = log_dir.join(name.stray_dir_name());
@@ -46,8 +46,8 @@ impl SetAside {
         }
     }
 
-    /// Keeps the end of a segment that is about to be truncated at `position`, where the batch at `base` starts. If
-    /// there is no room for it, nothing is left behind.
+    /// Keeps the end of a segment that will be truncated at `position`, where the batch at `base` starts. If
+    /// there is no room for a copy, nothing is left behind.
     pub(crate) fn keep_end(
         home: &Home,
         name: &TopicPartition,
@@ -66,14 +66,14 @@ impl SetAside {
         }
     }
 
-    /// Removes the directory, into which nothing was moved.
+    /// Removes the directory, if nothing was moved into it.
     pub(crate) fn discard(&self) {
         if let Err(error) = self.home.disk.remove_dir(&self.dir) {
             tracing::warn!(path = %self.dir.display(), %error, "Failed to remove the directory for truncated batches");
         }
     }
 
-    /// Removes the directory if nothing was moved into it. Returns whether it did.
+    /// Removes the directory if nothing was moved into it. Returns true if removed.
     pub(crate) fn discard_if_empty(&self) -> bool {
         let is_empty = self.home.disk.list(&self.dir).is_ok_and(|names| names.is_empty());
         if is_empty {
@@ -82,13 +82,13 @@ impl SetAside {
         is_empty
     }
 
-    /// Where the files are.
+    /// The path of the directory.
     pub(crate) fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Moves the segments from `index` on, last first and durably: if they reappeared after a power failure, they
-    /// would follow newer batches. A segment that cannot be moved stays, with those before it.
+    /// Moves the segments from `index` on, last first and durably: if a power failure restored them, they
+    /// would follow newer batches. A segment that cannot be moved stays, with the earlier ones.
     pub(crate) fn take_from(&self, segments: &mut Vec<Segment>, index: usize) -> io::Result<()> {
         while segments.len() > index {
             let last = segments.last_mut().expect("there are more than `index`");
@@ -105,7 +105,7 @@ impl SetAside {
         self.sync()
     }
 
-    /// Moves the files of the one segment that is left, which stays for the caller to replace.
+    /// Moves the files of the only remaining segment, which stays for the caller to replace.
     pub(crate) fn take_files(&self, segment: &mut Segment) -> io::Result<()> {
         segment.move_to(&self.home, &self.dir)?;
         self.sync()
@@ -116,8 +116,8 @@ impl SetAside {
         self.home.disk.sync_dir(&self.home.dir)
     }
 
-    /// Copies the end of a segment from `position` on, where the batch at `base` starts. The copy is on the medium when this
-    /// returns; after an error there is none.
+    /// Copies the end of a segment from `position` on, where the batch at `base` starts. The copy is synced
+    /// when this function returns; after an error there is none.
     pub(crate) fn copy_end(&self, segment: &mut Segment, position: u64, base: Offset) -> io::Result<()> {
         if position >= segment.size_bytes() {
             return Ok(());
@@ -140,7 +140,7 @@ impl SetAside {
             let wanted =
                 usize::try_from(segment.size_bytes() - at).map_or(COPY_BYTES, |left| left.min(COPY_BYTES));
             let read = from.read_at(&mut chunk[..wanted], at)?;
-            // Something else has cut the file: there is no more to keep.
+            // Another program has cut the file: no more bytes are left to keep.
             if read == 0 {
                 break;
             }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::disk::Disk;
 use thalweg_ids::Uuid;
 
-/// A fresh directory below the system's temporary one, removed when dropped.
+/// A new directory below the system's temporary one, removed when dropped.
 pub(crate) struct TempDir(PathBuf);
 
 impl TempDir {

@@ -1,7 +1,7 @@
-//! The name of a partition, and of the directory that holds it.
+//! The name of a partition, and of its directory.
 //!
-//! Owns: the mapping between the two, including the suffixes of directories to be removed. Refuses: validating topic
-//! names beyond the needs of a directory name.
+//! Owns: the mapping between the two, including the suffixes of directories to be removed. Refuses:
+//! validating topic names beyond the needs of a directory name.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ pub const DELETE_DIR_SUFFIX: &str = "-delete";
 /// The suffix of a directory whose partition belongs to no topic of the cluster.
 pub const STRAY_DIR_SUFFIX: &str = "-stray";
 
-/// The suffix of a directory with a copy of a partition that will replace it.
+/// The suffix of a directory with a copy that will replace a partition's log.
 pub const FUTURE_DIR_SUFFIX: &str = "-future";
 
 /// The longest file name of the usual file systems.
@@ -40,23 +40,23 @@ impl TopicPartition {
         self.to_string()
     }
 
-    /// A fresh name for the directory of this partition once it is deleted.
+    /// A new name for the directory of this partition once it is deleted.
     pub fn delete_dir_name(&self) -> String {
         self.unique_dir_name(DELETE_DIR_SUFFIX)
     }
 
-    /// A fresh name for the directory of this partition once it is known to be a stray.
+    /// A new name for the directory of this partition once it is known to be a stray.
     pub fn stray_dir_name(&self) -> String {
         self.unique_dir_name(STRAY_DIR_SUFFIX)
     }
 
-    /// A new name for the directory of a copy of this partition. If the topic name is too long, it is shortened, and
-    /// [`TopicPartition::can_move`] returns `false`.
+    /// A new name for the directory of a copy of this partition. If the topic name is too long, it is
+    /// shortened, and [`TopicPartition::can_move`] returns `false`.
     pub fn future_dir_name(&self) -> String {
         self.unique_dir_name(FUTURE_DIR_SUFFIX)
     }
 
-    /// Whether the name of the topic leaves room for the ending of a copy's directory.
+    /// True if the name of the topic leaves room for the suffix of a copy's directory.
     pub fn can_move(&self) -> bool {
         self.future_dir_name().starts_with(&self.dir_name())
     }

@@ -1,4 +1,4 @@
-//! The attributes of a batch: its codec, its timestamp type and its flags.
+//! The attributes of a batch: codec, timestamp type and flags.
 
 use std::fmt;
 
@@ -11,8 +11,8 @@ const CONTROL_BIT: i16 = 0x20;
 const DELETE_HORIZON_BIT: i16 = 0x40;
 const USED_BITS: i16 = 0x7f;
 
-/// The 16 attribute bits of a batch. The unused ones (7-15) are ignored by every reader and kept unchanged, as in
-/// Kafka, until the broker has to write the attributes itself.
+/// The 16 attribute bits of a batch. The unused ones (7-15) are ignored by every reader and kept unchanged,
+/// as in Kafka, until the broker writes the attributes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Attributes(pub i16);
 
@@ -22,7 +22,7 @@ impl Attributes {
         Attributes(i16::from(compression.id())).with_timestamp_type(timestamp_type)
     }
 
-    /// The codec of the records. Ids 5 to 7 belong to none.
+    /// The codec of the records. Ids 5 to 7 are undefined.
     pub fn compression(self) -> Result<Compression, UnknownCompression> {
         let id = u8::try_from(self.0 & COMPRESSION_MASK).expect("three bits fit in a byte");
         Compression::from_id(id).ok_or(UnknownCompression { id })
@@ -37,17 +37,17 @@ impl Attributes {
         }
     }
 
-    /// Whether the records belong to a transaction.
+    /// True if the records belong to a transaction.
     pub fn is_transactional(self) -> bool {
         self.0 & TRANSACTIONAL_BIT != 0
     }
 
-    /// Whether the records are control records (transaction markers, KRaft's control messages).
+    /// True if the records are control records (transaction markers, KRaft's control messages).
     pub fn is_control(self) -> bool {
         self.0 & CONTROL_BIT != 0
     }
 
-    /// Whether the base timestamp is the time after which the cleaner may drop tombstones and markers.
+    /// True if the base timestamp is the time after which the cleaner may drop tombstones and markers.
     pub fn has_delete_horizon(self) -> bool {
         self.0 & DELETE_HORIZON_BIT != 0
     }
@@ -103,7 +103,7 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// The codec of an id in the attributes, when there is one.
+    /// The codec of an id in the attributes; `None` for an undefined id.
     pub fn from_id(id: u8) -> Option<Compression> {
         match id {
             0 => Some(Compression::None),
@@ -137,8 +137,8 @@ impl Compression {
         }
     }
 
-    /// The codec of a name in Kafka's `compression.type` settings. `producer` and `uncompressed`, which topics also
-    /// accept, are not codecs.
+    /// The codec of a name in Kafka's `compression.type` settings. `producer` and `uncompressed`, which
+    /// topics also accept, are not codecs.
     pub fn from_name(name: &str) -> Option<Compression> {
         [Compression::None, Compression::Gzip, Compression::Snappy, Compression::Lz4, Compression::Zstd]
             .into_iter()
@@ -155,10 +155,10 @@ impl fmt::Display for Compression {
 /// The source of the timestamps of a batch's records.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum TimestampType {
-    /// The producer.
+    /// The producer sets the timestamps.
     #[default]
     CreateTime,
-    /// The broker, at the append: every record has the batch's max timestamp.
+    /// The broker sets the timestamps at the append: every record has the batch's max timestamp.
     LogAppendTime,
 }
 

@@ -4,7 +4,7 @@ use crate::crc::verify_crc;
 use crate::error::{BatchError, CrcMismatch, TruncatedBatch};
 use crate::header::BatchHeader;
 
-/// One whole batch: its parsed header and all its bytes, with the header's own.
+/// A whole batch: its parsed header, and all its bytes including the header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Batch<'a> {
     /// The parsed header.
@@ -14,7 +14,7 @@ pub struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    /// Whether the bytes are those that were summed.
+    /// Checks that the bytes match the CRC.
     pub fn check_crc(&self) -> Result<(), CrcMismatch> {
         verify_crc(&self.header, self.bytes)
     }
@@ -29,7 +29,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// The stored records: compressed, if the attributes say so.
+    /// The stored records, compressed according to the attributes.
     pub fn payload(&self) -> &'a [u8] {
         &self.bytes[BatchHeader::LEN..]
     }
@@ -40,9 +40,9 @@ pub fn batches(bytes: &[u8]) -> Batches<'_> {
     Batches { bytes, position: 0, failed: false }
 }
 
-/// The batches of a slice, one after another. Ends at the end of the bytes, or after the first error: an incomplete
-/// last batch is [`BatchError::Truncated`], which a reader of a fetch response drops, and where recovery truncates a
-/// segment ([`Batches::position`]).
+/// The batches of a slice, in order. Ends at the end of the bytes, or after the first error: an incomplete
+/// last batch is [`BatchError::Truncated`]. A reader of a fetch response drops such a batch, and recovery
+/// truncates a segment before it ([`Batches::position`]).
 #[derive(Clone, Debug)]
 pub struct Batches<'a> {
     bytes: &'a [u8],
@@ -51,7 +51,7 @@ pub struct Batches<'a> {
 }
 
 impl Batches<'_> {
-    /// Bytes of the whole batches that were returned: where the next one starts, or the failure.
+    /// Total size of the returned batches: the position of the next batch, or of the failure.
     pub fn position(&self) -> usize {
         self.position
     }

@@ -1,9 +1,9 @@
-//! Builds a batch: records are written one after another into one buffer, behind the room for the header,
-//! which is filled in at the end. The inner loop of the load generator and of every coordinator's append.
+//! Builds a batch: records are written consecutively into one buffer, after the space for the header, which
+//! is filled in at the end. This is the inner loop of the load generator and of every coordinator's append.
 //!
-//! An append writes each byte once and allocates nothing once the buffer has grown to the size of a batch: the
-//! buffer's length is its capacity, `end` is the position of the next record. With a codec, the records are
-//! compressed as a whole into a second buffer when the batch is finished.
+//! An append writes each byte once and allocates nothing once the buffer has grown to the size of a batch:
+//! the buffer's length is its capacity, `end` is the position of the next record. With a codec, the records
+//! are compressed as a whole into a second buffer when the batch is finished.
 
 use std::fmt;
 
@@ -19,32 +19,32 @@ use crate::varint;
 use thalweg_ids::{LeaderEpoch, Offset};
 use thalweg_ids::{NO_SEQUENCE, ProducerEpoch, ProducerId};
 
-/// Maximum size of a batch before compression: half of the range of its length field, so that no codec's worst case
-/// overflows it.
+/// Maximum size of a batch before compression: half of the range of its length field, so that no codec's
+/// worst case overflows it.
 pub const BUILT_BATCH_BYTES_MAX: usize = 1 << 30;
 
 /// The properties of a batch to build.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BatchOptions {
-    /// 0 for a producer, whose offsets the broker assigns.
+    /// Base offset; 0 for a producer, because the broker assigns offsets.
     pub base_offset: Offset,
-    /// -1 for a producer.
+    /// Leader epoch; -1 for a producer.
     pub leader_epoch: LeaderEpoch,
     /// The codec of the records.
     pub compression: Compression,
-    /// The codec's level; none for Kafka's default. The nearest that the codec has is taken.
+    /// The codec's level; `None` for Kafka's default. Out-of-range levels are clamped.
     pub compression_level: Option<i32>,
     /// If set, the batch is of type LogAppendTime and this is the time of all its records.
     pub log_append_time_ms: Option<i64>,
     /// The idempotent producer, or [`ProducerId::NONE`].
     pub producer_id: ProducerId,
-    /// Its epoch, or [`ProducerEpoch::NONE`].
+    /// The producer's epoch, or [`ProducerEpoch::NONE`].
     pub producer_epoch: ProducerEpoch,
     /// The sequence of the first record, or [`NO_SEQUENCE`].
     pub base_sequence: i32,
-    /// Whether the records belong to a transaction.
+    /// True if the records belong to a transaction.
     pub transactional: bool,
-    /// Whether they are control records.
+    /// True if the records are control records.
     pub control: bool,
 }
 
@@ -66,26 +66,26 @@ impl Default for BatchOptions {
     }
 }
 
-/// A record would make the batch larger than [`BUILT_BATCH_BYTES_MAX`]. The batch is as it was.
+/// A record would make the batch larger than [`BUILT_BATCH_BYTES_MAX`]. The batch is unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("A record of {record_bytes} bytes does not fit into a batch of {batch_bytes} bytes")]
 pub struct BatchFull {
     /// Size of the record.
     pub record_bytes: usize,
-    /// Size of the batch without it.
+    /// Size of the batch without the record.
     pub batch_bytes: usize,
 }
 
-/// Builds one batch after another. See the head of this module.
+/// Builds consecutive batches. See the head of this module.
 pub struct BatchBuilder {
     options: BatchOptions,
     compressor: Compressor,
-    /// The header's room, the records, and room for more: all of it initialised, `end` bytes of it used.
+    /// The header's space, the records, and spare room: all initialised, `end` bytes used.
     buffer: Vec<u8>,
-    /// The size that an empty buffer grows to at once.
+    /// The size of an empty buffer's first allocation.
     room: usize,
     end: usize,
-    /// The finished batch, when there is a codec.
+    /// The finished batch, if there is a codec.
     compressed: Vec<u8>,
     /// Compressed size of the last finished batch in thousandths of its size: the estimate for the next one.
     ratio_permille: usize,
@@ -106,12 +106,12 @@ impl fmt::Debug for BatchBuilder {
 }
 
 impl BatchBuilder {
-    /// A builder whose first append makes room for a batch of 16 KB, Kafka's default `batch.size`.
+    /// A builder whose first append allocates a batch of 16 KB, Kafka's default `batch.size`.
     pub fn new(options: BatchOptions) -> BatchBuilder {
         BatchBuilder::with_capacity(options, 16 << 10)
     }
 
-    /// A builder with room for a batch of `bytes`, so that it need not grow.
+    /// A builder with room for a batch of `bytes`, without reallocation.
     pub fn with_capacity(options: BatchOptions, bytes: usize) -> BatchBuilder {
         BatchBuilder {
             compressor: Compressor::new(options.compression, options.compression_level),
@@ -136,24 +136,24 @@ impl BatchBuilder {
         self.max_timestamp = NO_TIMESTAMP;
     }
 
-    /// Sets the producer of this batch and of those after it. Allowed until the batch is finished.
+    /// Sets the producer of this and later batches. Allowed until the batch is finished.
     pub fn set_producer(&mut self, id: ProducerId, epoch: ProducerEpoch, base_sequence: i32) {
         self.options.producer_id = id;
         self.options.producer_epoch = epoch;
         self.options.base_sequence = base_sequence;
     }
 
-    /// Sets the base offset of this batch and of those after it.
+    /// Sets the base offset of this and later batches.
     pub fn set_base_offset(&mut self, base_offset: Offset) {
         self.options.base_offset = base_offset;
     }
 
-    /// Sets the leader epoch of this batch and of those after it.
+    /// Sets the leader epoch of this and later batches.
     pub fn set_leader_epoch(&mut self, leader_epoch: LeaderEpoch) {
         self.options.leader_epoch = leader_epoch;
     }
 
-    /// Sets whether this batch and those after it belong to a transaction.
+    /// Sets the transactional flag of this and later batches.
     pub fn set_transactional(&mut self, transactional: bool) {
         self.options.transactional = transactional;
     }
@@ -168,18 +168,18 @@ impl BatchBuilder {
         self.record_count
     }
 
-    /// Whether nothing was appended since the last reset.
+    /// True if nothing was appended since the last reset.
     pub fn is_empty(&self) -> bool {
         self.record_count == 0
     }
 
-    /// Bytes of the batch without compression, header and all.
+    /// Bytes of the batch without compression, including the header.
     pub fn uncompressed_bytes(&self) -> usize {
         self.end
     }
 
-    /// Bytes that the batch has (without a codec), or will have if it compresses like the one before it, with
-    /// 5 % to spare. A producer sends when this reaches `batch.size`.
+    /// Exact size of the batch without a codec; with a codec, the estimate from the previous batch's
+    /// compression ratio plus 5 %. A producer sends when this reaches `batch.size`.
     pub fn size_estimate(&self) -> usize {
         if self.options.compression == Compression::None {
             return self.end;
@@ -200,8 +200,8 @@ impl BatchBuilder {
         layout.record_bytes
     }
 
-    /// Appends a record. In a batch with the time of its append, `timestamp` is written anyway, as in Kafka, and
-    /// ignored by readers.
+    /// Appends a record. In a LogAppendTime batch, `timestamp` is written anyway, as in Kafka, and ignored by
+    /// readers.
     #[inline]
     pub fn append(
         &mut self,
@@ -239,8 +239,8 @@ impl BatchBuilder {
         self.append(timestamp, Some(&kind.key()), Some(value), &[])
     }
 
-    /// Completes the batch and returns it: fills in header, CRC and compression. Empty if there is no record. The
-    /// batch stays until [`BatchBuilder::reset`]; appending to it and finishing again is allowed.
+    /// Completes the batch and returns it: fills in header, CRC and compression. Empty if there is no record.
+    /// The batch stays until [`BatchBuilder::reset`]; further appends and another finish are allowed.
     pub fn finish(&mut self) -> &[u8] {
         if self.is_empty() {
             return &[];
@@ -260,8 +260,8 @@ impl BatchBuilder {
         &self.compressed
     }
 
-    /// The batch as the last [`BatchBuilder::finish`] left it: to write it in several pieces, or to send it again,
-    /// without paying for the CRC again.
+    /// The batch as of the last [`BatchBuilder::finish`], for writing it in several pieces or sending it
+    /// again, without another CRC computation.
     pub fn finished(&self) -> &[u8] {
         match self.options.compression {
             _ if self.is_empty() => &[],
@@ -270,8 +270,8 @@ impl BatchBuilder {
         }
     }
 
-    /// Completes the batch, gives it away without a copy, and resets. The next batch starts with a new buffer
-    /// of the same size; to keep the buffer, use [`BatchBuilder::finish`] and [`BatchBuilder::reset`].
+    /// Completes the batch, returns it without a copy, and resets. The next batch starts with a new buffer of
+    /// the same size; to keep the buffer, use [`BatchBuilder::finish`] and [`BatchBuilder::reset`].
     pub fn build(&mut self) -> Bytes {
         let size = self.finish().len();
         let batch = if size == 0 {
@@ -367,7 +367,7 @@ impl RecordLayout {
         RecordLayout { timestamp_delta, offset_delta, body_bytes, record_bytes }
     }
 
-    /// Writes the record into `out`, which has just its size.
+    /// Writes the record into `out`, which has exactly its size.
     #[inline]
     pub(crate) fn write(
         &self,

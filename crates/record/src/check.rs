@@ -1,11 +1,11 @@
-//! Checks of a batch before it is stored: [`verify`] for any batch, [`check`] for one from a producer. Neither opens
-//! the records.
+//! Checks of a batch before it is stored: [`verify`] for any batch, [`check`] for a producer's batch. Neither
+//! reads the records.
 //!
 //! The rules are those of Kafka's `UnifiedLog.analyzeAndValidateRecords` and `LogValidator.validateBatch`, in
-//! their order, so that a batch with two faults is answered as Kafka answers it. Left to others: the topic's
-//! size limit, sequences against the producer's state, and the records (`validate_records`).
+//! their order, so that a batch with two faults gets Kafka's error code. Not checked here: the topic's size
+//! limit, sequences against the producer's state, and the records (`validate_records`).
 //!
-//! One departure: a batch that claims LogAppendTime is refused always. Kafka refuses it on LogAppendTime
+//! One departure: a batch that claims LogAppendTime is always refused. Kafka refuses it on LogAppendTime
 //! topics and silently turns it into CreateTime elsewhere; no producer writes it.
 
 use crate::attributes::{Compression, TimestampType};
@@ -18,8 +18,8 @@ use crate::error::{
 use crate::header::BatchHeader;
 use thalweg_ids::Offset;
 
-/// The smallest record, null key and value and no headers: a byte each for its length, its attributes, both deltas, both
-/// lengths and the count of headers.
+/// Size of the smallest record, with null key and value and no headers: a byte each for its length, its
+/// attributes, both deltas, both lengths and the count of headers.
 const RECORD_BYTES_MIN: usize = 7;
 
 /// Checks that `bytes` are exactly one complete batch with a valid CRC, for recovery and followers.
@@ -53,7 +53,8 @@ fn exactly_one(bytes: &[u8]) -> Result<BatchHeader, BatchError> {
     Ok(batch.header)
 }
 
-/// Rejects a count that the records cannot have, without reading them: it would waste offsets, up to 2^31 per batch.
+/// Rejects a count that exceeds the size of the records, without reading them: such a count would waste
+/// offsets, up to 2^31 per batch.
 fn check_room(header: &BatchHeader, records_bytes: usize) -> Result<(), InvalidRecordCount> {
     let record_count = header.record_count;
     match usize::try_from(record_count) {

@@ -50,8 +50,7 @@ impl Compressor {
         }
     }
 
-    /// Appends the compressed form of `payload` to `out`. The records of [`Compression::None`] are never
-    /// brought here.
+    /// Appends the compressed form of `payload` to `out`. Never called for [`Compression::None`].
     pub(crate) fn compress(&mut self, payload: &[u8], out: &mut Vec<u8>) {
         match self {
             Compressor::None => out.extend_from_slice(payload),

@@ -1,5 +1,5 @@
-//! The keys of control records: the kind of marker or message in a control batch. The values belong to other crates,
-//! which have their schemas.
+//! The keys of control records: the kind of marker or message in a control batch. Values belong to the crates
+//! with their schemas.
 
 /// The kind of a control record (Kafka's `ControlRecordType`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -34,7 +34,7 @@ impl ControlRecordType {
         }
     }
 
-    /// The kind with this id, when it is known.
+    /// The kind with this id; `None` if unknown.
     pub fn from_id(id: i16) -> Option<ControlRecordType> {
         match id {
             0 => Some(ControlRecordType::Abort),
@@ -54,8 +54,8 @@ impl ControlRecordType {
         [0, 0, high, low]
     }
 
-    /// The kind that a key names; `None` if it is unknown; readers skip those. Keys of later versions start like
-    /// those of version 0.
+    /// The kind in a key; `None` if unknown, which readers skip. Keys of later versions start like those of
+    /// version 0.
     pub fn parse_key(key: &[u8]) -> Result<Option<ControlRecordType>, InvalidControlKey> {
         match key {
             &[high, low, type_high, type_low, ..] if i16::from_be_bytes([high, low]) >= 0 => {

@@ -5,10 +5,10 @@ use crc_fast::CrcAlgorithm;
 use crate::error::CrcMismatch;
 use crate::header::{ATTRIBUTES_AT, BatchHeader};
 
-/// The CRC-32C of a batch's bytes: everything after the CRC field.
+/// The CRC-32C of a batch's bytes: all bytes after the CRC field.
 ///
 /// # Panics
-/// When `bytes` are shorter than a header.
+/// If `bytes` are shorter than a header.
 pub fn crc(bytes: &[u8]) -> u32 {
     crc_of(&[&bytes[ATTRIBUTES_AT..]])
 }
@@ -26,7 +26,7 @@ pub(crate) fn crc_of(parts: &[&[u8]]) -> u32 {
     u32::try_from(crc).expect("a CRC-32C has 32 bits")
 }
 
-/// Whether a batch's bytes are those that were summed.
+/// Checks that a batch's bytes match its CRC.
 pub(crate) fn verify_crc(header: &BatchHeader, bytes: &[u8]) -> Result<(), CrcMismatch> {
     let computed = crc(bytes);
     if computed == header.crc { Ok(()) } else { Err(CrcMismatch { stored: header.crc, computed }) }

@@ -1,11 +1,12 @@
-//! Decompression of a batch's records into a buffer that is used again, never beyond its limit.
+//! Decompression of a batch's records into a reused buffer, never beyond its limit.
 //!
-//! A hostile batch of a megabyte can claim, or even hold, terabytes. So no size in a frame is trusted: the output
-//! grows with the data, and a batch that exceeds the limit is refused. Memory is bounded by the limit, and by the
-//! largest possible output of the compressed bytes.
+//! A hostile batch of a megabyte can claim, or even hold, terabytes. So no size in a frame is trusted: the
+//! output grows with the data, and a batch that exceeds the limit is refused. Memory is bounded by the limit,
+//! and by the largest possible output of the compressed bytes.
 //!
-//! Accepted is what Kafka's Java clients can read, and nothing else: a batch that one of them cannot read stops it for good. The
-//! differential suite compares with Apache Kafka for each framing of each codec.
+//! The accepted streams are exactly those that Kafka's Java clients can read, because an unreadable batch
+//! stops such a client permanently. The differential suite compares with Apache Kafka for each framing of
+//! each codec.
 
 mod gzip;
 mod lz4;
@@ -21,14 +22,13 @@ use gzip::Gzip;
 pub use stream::RecordScratch;
 pub(crate) use stream::RecordStream;
 
-/// The limit of a [`DecompressBuffer`] unless another is given: 128 MiB, 128 times Kafka's default
-/// `message.max.bytes`.
+/// The default limit of a [`DecompressBuffer`]: 128 MiB, 128 times Kafka's default `message.max.bytes`.
 ///
 /// One limit applies to all readers of stored batches. With a higher limit for produce than for compaction, a
 /// compacted topic could contain keys that compaction never sees.
 pub const DECOMPRESSED_BYTES_MAX_DEFAULT: usize = 128 << 20;
 
-/// Growth of the output when the stream is not known to be longer.
+/// Growth of the output unless the stream is known to be longer.
 const CHUNK_BYTES: usize = 16 << 10;
 
 /// Errors of decompression.
@@ -42,7 +42,8 @@ pub enum DecompressError {
     Corrupt(#[from] CorruptPayload),
 }
 
-/// The decompressed records exceed the limit. Kafka has no such limit; RECORD_LIST_TOO_LARGE comes nearest.
+/// The decompressed records exceed the limit. Kafka has no such limit; RECORD_LIST_TOO_LARGE is the nearest
+/// code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("Records compressed with {compression} exceed {limit_bytes} bytes when decompressed")]
 pub struct DecompressedTooLarge {
@@ -62,7 +63,7 @@ pub struct CorruptPayload {
     pub reason: String,
 }
 
-/// Where compressed records are decompressed to. Keeps its memory between batches, at most its limit.
+/// A buffer for decompressed records. Keeps its memory between batches, at most its limit.
 #[derive(Debug)]
 pub struct DecompressBuffer {
     bytes: Vec<u8>,
@@ -81,18 +82,18 @@ impl DecompressBuffer {
         DecompressBuffer { bytes: Vec::new(), limit_bytes }
     }
 
-    /// Bytes of memory that the buffer holds.
+    /// Allocated bytes of the buffer.
     pub fn capacity(&self) -> usize {
         self.bytes.capacity()
     }
 
-    /// Gives memory beyond `bytes` back, for a buffer that waits for its next batch.
+    /// Releases memory beyond `bytes`, for a buffer that waits for its next batch.
     pub fn shrink_to(&mut self, bytes: usize) {
         self.bytes.clear();
         self.bytes.shrink_to(bytes);
     }
 
-    /// The decompressed form of `payload`: itself, for [`Compression::None`].
+    /// The decompressed form of `payload`: `payload` itself for [`Compression::None`].
     pub fn decompress<'b>(
         &'b mut self,
         compression: Compression,
@@ -111,7 +112,7 @@ impl DecompressBuffer {
     }
 }
 
-/// The decompressed bytes so far, and how many there may be.
+/// The decompressed bytes so far, and their maximum.
 struct Output<'b> {
     bytes: &'b mut Vec<u8>,
     limit_bytes: usize,
@@ -127,7 +128,7 @@ impl Output<'_> {
         CorruptPayload { compression: self.compression, reason: reason.to_string() }.into()
     }
 
-    /// Remaining bytes up to the limit.
+    /// Number of bytes left up to the limit.
     fn allowed(&self) -> usize {
         self.limit_bytes - self.bytes.len()
     }
@@ -152,7 +153,7 @@ impl Output<'_> {
         Ok(())
     }
 
-    /// Appends what `fill` writes into at most `room` bytes; it returns the number of bytes written.
+    /// Appends the bytes that `fill` writes, at most `room`; `fill` returns their number.
     fn fill<E>(&mut self, room: usize, fill: impl FnOnce(&mut [u8]) -> Result<usize, E>) -> Result<usize, E> {
         let room = room.min(self.allowed());
         self.reserve(room);
@@ -186,8 +187,8 @@ fn inflate(payload: &[u8], output: &mut Output<'_>) -> Result<(), DecompressErro
 
 const INCOMPLETE_FRAME: &str = "the frame is incomplete";
 
-/// Consecutive frames. The window of a frame is the library's own memory, at most 128 MiB (the limit of Kafka's
-/// reader, and the window of level 22); only the filled part is touched.
+/// Consecutive frames. The window of a frame is the library's own memory, at most 128 MiB (the limit of
+/// Kafka's reader, and the window of level 22); only the filled part is touched.
 fn zstd(payload: &[u8], output: &mut Output<'_>) -> Result<(), DecompressError> {
     let mut context = DCtx::create();
     let mut input = InBuffer::around(payload);
@@ -215,7 +216,7 @@ fn zstd(payload: &[u8], output: &mut Output<'_>) -> Result<(), DecompressError> 
         let expected = result.map_err(|code| output.corrupt(get_error_name(code)))?;
         is_complete |= expected == 0 && !payload.is_empty();
         if input.pos() == payload.len() && (expected == 0 || !full) {
-            // As in `zstd-jni`, a frame that ends early is ignored behind one that is complete.
+            // As in `zstd-jni`, an incomplete frame after a complete one is ignored.
             return if is_complete { Ok(()) } else { Err(output.corrupt(INCOMPLETE_FRAME)) };
         }
     }

@@ -1,5 +1,5 @@
-//! Faults of a batch, one struct per failure. Each names Kafka's error code; the broker does the mapping, because
-//! this crate does not know the protocol.
+//! Faults of a batch, one struct per failure. Each gives Kafka's error code; the broker does the mapping,
+//! because this crate does not know the protocol.
 
 use thalweg_ids::Offset;
 use thalweg_ids::ProducerId;
@@ -7,7 +7,7 @@ use thalweg_ids::ProducerId;
 /// Errors of [`crate::batches`], [`crate::verify`] and [`crate::check`].
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum BatchError {
-    /// The bytes end before the batch does.
+    /// The bytes end before the end of the batch.
     #[error(transparent)]
     Truncated(#[from] TruncatedBatch),
     /// The length field is too small for a header.
@@ -19,10 +19,10 @@ pub enum BatchError {
     /// No format has this magic.
     #[error(transparent)]
     UnknownMagic(#[from] UnknownMagic),
-    /// Bytes follow the one batch that there may be.
+    /// Bytes follow the only allowed batch.
     #[error(transparent)]
     TrailingBytes(#[from] TrailingBytes),
-    /// The bytes are not those that were summed.
+    /// The bytes do not match the CRC.
     #[error(transparent)]
     CrcMismatch(#[from] CrcMismatch),
     /// The codec is unknown.
@@ -34,7 +34,7 @@ pub enum BatchError {
     /// The last offset is below the base offset.
     #[error(transparent)]
     InvalidOffsetRange(#[from] InvalidOffsetRange),
-    /// The batch claims no record.
+    /// The batch claims to have no records.
     #[error(transparent)]
     InvalidRecordCount(#[from] InvalidRecordCount),
     /// The count and the offsets disagree.
@@ -51,19 +51,19 @@ pub enum BatchError {
     InvalidBaseSequence(#[from] InvalidBaseSequence),
 }
 
-/// The bytes end before the batch does: the usual tail of a fetch. Kafka, from a producer: INVALID_RECORD (it sees
-/// no batch at all).
+/// The bytes end before the end of the batch: the usual tail of a fetch. Kafka, from a producer:
+/// INVALID_RECORD (Kafka then sees no batch).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("Record batch needs {needed} bytes, but only {available} are present")]
 pub struct TruncatedBatch {
-    /// Bytes that the batch needs, as far as is known yet.
+    /// Bytes that the batch needs, as far as known.
     pub needed: usize,
-    /// Bytes at hand.
+    /// Available bytes.
     pub available: usize,
 }
 
-/// The length field leaves no room for a header. Kafka: CORRUPT_MESSAGE. Also the result of reading the preallocated
-/// empty end of a segment.
+/// The length field leaves no room for a header. Kafka: CORRUPT_MESSAGE. Also the result of reading the
+/// preallocated empty end of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("Batch length {batch_length} is smaller than the 49 bytes of a v2 header")]
 pub struct BatchLengthTooSmall {
@@ -71,7 +71,8 @@ pub struct BatchLengthTooSmall {
     pub batch_length: i32,
 }
 
-/// A message set of magic 0 or 1, which no Produce version that Kafka 4 serves may carry. Kafka: INVALID_RECORD.
+/// A message set of magic 0 or 1, which no Produce version that Kafka 4 serves may carry. Kafka:
+/// INVALID_RECORD.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("Message format v{magic} is no longer supported")]
 pub struct LegacyMagic {
@@ -88,7 +89,7 @@ pub struct UnknownMagic {
 }
 
 /// A produce request carries exactly one batch per partition. Kafka: INVALID_RECORD for a second batch,
-/// CORRUPT_MESSAGE for most other bytes; up to 11 of them it ignores, which no client relies on.
+/// CORRUPT_MESSAGE for most other bytes; Kafka ignores up to 11 bytes, which no client relies on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{trailing} bytes follow the record batch of {batch_bytes} bytes")]
 pub struct TrailingBytes {
@@ -98,7 +99,7 @@ pub struct TrailingBytes {
     pub trailing: usize,
 }
 
-/// The bytes are not those that were summed. Kafka: CORRUPT_MESSAGE.
+/// The bytes do not match the CRC. Kafka: CORRUPT_MESSAGE.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("Record is corrupt (stored crc = {stored}, computed crc = {computed})")]
 pub struct CrcMismatch {
@@ -117,7 +118,7 @@ pub struct UnknownCompression {
     pub id: u8,
 }
 
-/// Offsets are the broker's to assign: a producer's batch starts at 0. Kafka: INVALID_RECORD.
+/// The broker assigns offsets: a producer's batch starts at 0. Kafka: INVALID_RECORD.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("The baseOffset of the record batch should be 0, but it is {base_offset}")]
 pub struct NonZeroBaseOffset {
@@ -133,7 +134,8 @@ pub struct InvalidOffsetRange {
     pub last_offset_delta: i32,
 }
 
-/// A producer's batch holds at least one record, and no more than its bytes have room for. Kafka: INVALID_RECORD.
+/// A producer's batch holds at least one record, and no more than its bytes can contain. Kafka:
+/// INVALID_RECORD.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("Invalid reported count for record batch: {record_count}")]
 pub struct InvalidRecordCount {
@@ -141,7 +143,7 @@ pub struct InvalidRecordCount {
     pub record_count: i32,
 }
 
-/// A producer's batch has no gaps: the count is the last offset delta and one. Kafka: INVALID_RECORD.
+/// A producer's batch has no gaps: the count is the last offset delta plus one. Kafka: INVALID_RECORD.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("Inconsistent batch: last offset delta {last_offset_delta} and count of records {record_count}")]
 pub struct InconsistentRecordCount {
@@ -151,12 +153,12 @@ pub struct InconsistentRecordCount {
     pub record_count: i32,
 }
 
-/// Control records are written by coordinators. Kafka: INVALID_RECORD.
+/// Only coordinators write control records. Kafka: INVALID_RECORD.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("Clients are not allowed to write control records")]
 pub struct ClientControlBatch;
 
-/// LogAppendTime is the broker's to set. Kafka: INVALID_TIMESTAMP.
+/// Only the broker sets LogAppendTime. Kafka: INVALID_TIMESTAMP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("Producer should not set timestamp type to LogAppendTime")]
 pub struct ClientLogAppendTime;

@@ -1,16 +1,16 @@
-//! The 61 bytes before a batch's records. Parsing checks only the bounds of the length field and the magic; `check`
-//! validates the rest.
+//! The header of a batch: the 61 bytes before its records. Parsing checks only the bounds of the length field
+//! and the magic; `check` validates the rest.
 
 use crate::attributes::Attributes;
 use crate::error::{BatchError, BatchLengthTooSmall, LegacyMagic, TruncatedBatch, UnknownMagic};
 use thalweg_ids::{LeaderEpoch, Offset};
 use thalweg_ids::{NO_SEQUENCE, ProducerEpoch, ProducerId, increment_sequence};
 
-/// The bytes before those that the length field counts: base offset and length.
+/// Size of the fields that the length field does not count: base offset and length.
 pub const LOG_OVERHEAD: usize = 12;
-/// The timestamp of a record that has none.
+/// The timestamp of a record without one.
 pub const NO_TIMESTAMP: i64 = -1;
-/// The leader epoch that a producer writes.
+/// The leader epoch in a producer's batch.
 pub const NO_PARTITION_LEADER_EPOCH: LeaderEpoch = LeaderEpoch::NONE;
 
 pub(crate) const LENGTH_AT: usize = 8;
@@ -29,23 +29,23 @@ pub(crate) const RECORD_COUNT_AT: usize = 57;
 /// The header of a v2 batch (Kafka's `DefaultRecordBatch`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BatchHeader {
-    /// Offset of the first record that the batch had when it was written. 0 from a producer.
+    /// Offset of the first record of the original batch. 0 from a producer.
     pub base_offset: Offset,
     /// Bytes after this field. `parse` guarantees at least 49.
     pub batch_length: i32,
     /// Epoch of the leader that appended the batch; -1 from a producer.
     pub leader_epoch: LeaderEpoch,
-    /// 2.
+    /// The format's magic, 2.
     pub magic: i8,
     /// CRC-32C of everything after this field.
     pub crc: u32,
     /// Codec, timestamp type and flags.
     pub attributes: Attributes,
-    /// Offset of the last record less the base offset. Stays when the cleaner drops records.
+    /// Offset of the last record minus the base offset. Unchanged when the cleaner drops records.
     pub last_offset_delta: i32,
     /// Base of the records' timestamp deltas: the first record's timestamp. Milliseconds.
     pub base_timestamp: i64,
-    /// The largest timestamp of the records, or the time of the append. Milliseconds.
+    /// The largest timestamp of the records, or the append time. Milliseconds.
     pub max_timestamp: i64,
     /// The idempotent producer, or -1.
     pub producer_id: ProducerId,
@@ -53,12 +53,12 @@ pub struct BatchHeader {
     pub producer_epoch: ProducerEpoch,
     /// The sequence of the first record, or -1.
     pub base_sequence: i32,
-    /// How many records follow.
+    /// Number of records.
     pub record_count: i32,
 }
 
 impl BatchHeader {
-    /// Bytes of a header.
+    /// Size of a header in bytes.
     pub const LEN: usize = 61;
     /// The magic of this format.
     pub const MAGIC: i8 = 2;
@@ -89,7 +89,7 @@ impl BatchHeader {
         })
     }
 
-    /// Error for less than a header's bytes: a fault that they already show, otherwise that they are too short.
+    /// The error for less than a header's bytes: a fault visible in them, otherwise that they are too short.
     fn short(bytes: &[u8]) -> BatchError {
         if let (Some(length), Some(&magic)) = (bytes.get(LENGTH_AT..LOG_OVERHEAD), bytes.get(MAGIC_AT)) {
             let length = i32::from_be_bytes(length.try_into().expect("the range is four bytes long"));
@@ -129,7 +129,7 @@ impl BatchHeader {
             + usize::try_from(self.batch_length).expect("a parsed or built batch has a length of at least 49")
     }
 
-    /// Offset of the last record that the batch had when it was written. Saturates on hostile headers.
+    /// Offset of the last record of the original batch. Saturates on hostile headers.
     pub fn last_offset(&self) -> Offset {
         Offset(self.base_offset.0.saturating_add(i64::from(self.last_offset_delta)))
     }
@@ -139,7 +139,7 @@ impl BatchHeader {
         Offset(self.last_offset().0.saturating_add(1))
     }
 
-    /// The sequence of the last record, 0 following 2^31 - 1; -1 without sequences.
+    /// The sequence of the last record, with 0 after 2^31 - 1; -1 without sequences.
     pub fn last_sequence(&self) -> i32 {
         if self.base_sequence < 0 || self.last_offset_delta < 0 {
             return NO_SEQUENCE;
@@ -154,9 +154,8 @@ impl BatchHeader {
 }
 
 fn check_length_and_magic(batch_length: i32, magic: i8) -> Result<(), BatchError> {
-    // The magic is at the same place in every format, but only a length that could hold a message makes it
-    // one: the smallest message of magic 0 counts 14 bytes. Zeroes, as in a preallocated segment, are no
-    // legacy batch.
+    // The magic has the same position in every format, but needs a length that could hold a message: the
+    // smallest message of magic 0 counts 14 bytes. Zeroes, as in a preallocated segment, are no legacy batch.
     if batch_length < 14 {
         return Err(BatchLengthTooSmall { batch_length }.into());
     }

@@ -1,9 +1,9 @@
 //! Kafka's v2 record batch: header, CRC, records, compression, validation. No I/O.
 //!
-//! A batch is opaque to a broker: it is read once, by [`check`] and, unless its producer is trusted, by one walk over
-//! its records ([`validate_records`]). [`stamped_head`] sets the 16 bytes outside the CRC; the rest is stored and
-//! served unchanged. Reading records ([`Batch::records`]) is for the few places that must: recompression, compaction,
-//! a lookup by time, control records, coordinators, clients.
+//! A batch is opaque to a broker: a batch is read once, by [`check`] and, unless its producer is trusted, by
+//! one walk over its records ([`validate_records`]). [`stamped_head`] sets the 16 bytes outside the CRC; the
+//! rest is stored and served unchanged. Reading records ([`Batch::records`]) is only for places that need
+//! them: recompression, compaction, a lookup by time, control records, coordinators, clients.
 //!
 //! Bad bytes are errors, never panics, and cost no more memory than the caller's limit: a length in a batch
 //! is a bound to check against the bytes at hand, never a size to allocate.

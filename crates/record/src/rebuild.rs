@@ -1,7 +1,7 @@
 //! Rewrites a batch with a subset of its records, for log compaction.
 //!
-//! The batch keeps its offsets, its producer, its epoch, its codec and its flags; only the retained records, their
-//! timestamps and, optionally, the delete horizon change (Kafka's `MemoryRecords.filterTo`).
+//! The batch keeps its offsets, its producer, its epoch, its codec and its flags; only the retained records,
+//! their timestamps and, optionally, the delete horizon change (Kafka's `MemoryRecords.filterTo`).
 
 use crate::attributes::{Attributes, Compression, TimestampType};
 use crate::builder::{RecordLayout, complete};
@@ -10,9 +10,9 @@ use crate::error::BatchError;
 use crate::header::{BatchHeader, LOG_OVERHEAD};
 use crate::record::{Header, Record};
 
-/// A batch with the offsets, producer and flags of `original`, and of its records just these. `delete_horizon_ms`
-/// is the time after which its tombstones may go; one that the original has is for the caller to pass on.
-/// Without a record, see [`emptied`].
+/// A batch with the offsets, producer and flags of `original`, and only these of its records.
+/// `delete_horizon_ms` is the time after which its tombstones may be removed; the caller must pass on an
+/// existing one. For no records, see [`emptied`].
 pub fn rebuild<'r>(
     original: &BatchHeader,
     records: impl IntoIterator<Item = Record<'r>>,
@@ -61,7 +61,7 @@ pub fn rebuild<'r>(
     Ok(batch)
 }
 
-/// A batch without records that holds the place of `original`: its offsets and its producer's last sequence.
+/// A batch without records in place of `original`, with its offsets and its producer's last sequence.
 pub fn emptied(original: &BatchHeader) -> Vec<u8> {
     let mut batch = vec![0; BatchHeader::LEN];
     let attributes = Attributes::new(Compression::None, original.attributes.timestamp_type())

@@ -1,8 +1,7 @@
-//! Records: the walk over those of a batch, and the fields of one (Kafka's `DefaultRecord`).
+//! Records: the walk over the records of a batch, and the fields of a record (Kafka's `DefaultRecord`).
 //!
-//! A record owns nothing: key, value and headers are slices of the batch, or of the buffer that it was
-//! decompressed into. Reading a record walks its headers too, so that a record that was returned is
-//! well-formed as a whole.
+//! A record owns nothing: key, value and headers are slices of the batch, or of the decompression buffer.
+//! Reading a record also walks its headers, so that every returned record is completely well-formed.
 //!
 //! ```text
 //! length varint | attributes i8 (unused) | timestamp delta varlong | offset delta varint
@@ -25,7 +24,7 @@ pub enum RecordError {
     /// The codec is unknown.
     #[error(transparent)]
     UnknownCompression(#[from] UnknownCompression),
-    /// The records do not decompress, or to more than the limit.
+    /// Decompression failed, or its output exceeds the limit.
     #[error(transparent)]
     Decompress(#[from] DecompressError),
     /// The header's count is negative.
@@ -43,25 +42,25 @@ pub enum RecordError {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("Record {index} of the batch is malformed: {fault}")]
 pub struct MalformedRecord {
-    /// Which record of the batch, from 0.
+    /// The index of the record in the batch, from 0.
     pub index: i32,
     /// The fault.
     pub fault: RecordFault,
 }
 
-/// How a record can be malformed.
+/// The fault of a malformed record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RecordFault {
-    /// The batch, or the record's own length, ends before the record does.
+    /// The batch, or the record's own length, ends before the end of the record.
     #[error("its bytes end early")]
     Short,
-    /// The record's fields end before its length does.
+    /// The record's fields end before the end of its length.
     #[error("its length exceeds its fields")]
     Long,
     /// An integer has more bytes than its maximum.
     #[error("an integer does not end")]
     Varint,
-    /// The number of headers is negative, or larger than the bytes that are left.
+    /// The number of headers is negative, or larger than the number of bytes left.
     #[error("its header count is impossible")]
     HeaderCount,
     /// A header has no key.
@@ -78,39 +77,39 @@ impl From<VarintFault> for RecordFault {
     }
 }
 
-/// Bytes follow the last of the records that the header counts.
+/// Bytes follow the last record, by the header's count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{trailing} bytes follow the last of {record_count} records")]
 pub struct BytesAfterLastRecord {
     /// The count in the header.
     pub record_count: i32,
-    /// Bytes after the last record, decompressed.
+    /// Number of bytes after the last record, decompressed.
     pub trailing: usize,
 }
 
-/// One record.
+/// A record of a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Record<'a> {
-    /// Its place in the log, counted from the batch's base offset.
+    /// The record's offset in the log, from the batch's base offset.
     pub offset: Offset,
-    /// Milliseconds; the batch's max timestamp when that is of type LogAppendTime; -1 when there is none.
+    /// Milliseconds; the batch's max timestamp for LogAppendTime; -1 if there is none.
     pub timestamp: i64,
-    /// Its sequence, or -1.
+    /// The record's sequence; -1 if there is none.
     pub sequence: i32,
-    /// The key, if it has one.
+    /// The key; `None` for null.
     pub key: Option<&'a [u8]>,
-    /// The value; none is a tombstone.
+    /// The value; `None` for a tombstone.
     pub value: Option<&'a [u8]>,
-    /// The headers, in their order.
+    /// The headers, in order.
     pub headers: Headers<'a>,
 }
 
-/// A header of a record: of one that was read, or of one to be appended.
+/// A header of a record, read or to be appended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header<'a> {
-    /// The key: UTF-8 by convention, which nothing checks.
+    /// The key: UTF-8 by convention, which is not checked.
     pub key: &'a [u8],
-    /// The value, if it has one.
+    /// The value; `None` for null.
     pub value: Option<&'a [u8]>,
 }
 
@@ -120,7 +119,7 @@ impl<'a> Header<'a> {
         Header { key: key.as_bytes(), value }
     }
 
-    /// The key as text, when it is UTF-8.
+    /// The key as text; `None` unless UTF-8.
     pub fn key_str(&self) -> Option<&'a str> {
         std::str::from_utf8(self.key).ok()
     }
@@ -157,8 +156,8 @@ impl<'a> Iterator for Headers<'a> {
 impl ExactSizeIterator for Headers<'_> {}
 
 impl<'a> Batch<'a> {
-    /// The records of the batch. Those of a compressed batch are decompressed as a whole into `buffer`, up to
-    /// its limit; those of an uncompressed one are read where they are, and `buffer` is left alone.
+    /// The records of the batch. Compressed records are decompressed as a whole into `buffer`, up to its
+    /// limit; uncompressed records are read in place, without touching `buffer`.
     pub fn records<'b>(&self, buffer: &'b mut DecompressBuffer) -> Result<Records<'b>, RecordError>
     where
         'a: 'b,
@@ -172,7 +171,7 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// The records of a batch, one after another; ends after the count of the header or after the first error.
+/// The records of a batch, in order; ends after the header's count or after the first error.
 #[derive(Clone, Debug)]
 pub struct Records<'a> {
     bytes: &'a [u8],
@@ -200,7 +199,7 @@ impl<'a> Records<'a> {
         }
     }
 
-    /// Bytes of all records, decompressed.
+    /// Total size of the records, decompressed.
     pub fn payload_bytes(&self) -> usize {
         self.bytes.len()
     }
@@ -215,7 +214,7 @@ impl<'a> Records<'a> {
     }
 
     fn read_body(&self, body: &'a [u8]) -> Result<Record<'a>, RecordFault> {
-        // The attributes of a record have no meaning yet.
+        // The attributes of a record are unused.
         let mut at = 1;
         let timestamp_delta = varint::read_i64(body, &mut at)?;
         let offset_delta = varint::read_i32(body, &mut at)?;
@@ -242,7 +241,7 @@ impl<'a> Records<'a> {
         })
     }
 
-    /// Makes every later call return nothing.
+    /// Makes every later call return `None`.
     fn end(&mut self) {
         self.index = self.record_count;
     }

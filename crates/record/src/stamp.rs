@@ -1,12 +1,12 @@
 //! The bytes that the broker writes into an appended batch.
 //!
-//! Base offset, length and leader epoch are the first 16 bytes and are outside the CRC: a patched copy of them and
-//! the received rest form the stored batch ([`stamped_head`]). A timestamp is inside it: [`stamped_header`] gives the
-//! 61 patched bytes with the new CRC, so that even a LogAppendTime topic copies no record. Both have forms that patch
-//! in place.
+//! Base offset, length and leader epoch are the first 16 bytes and are outside the CRC: a patched copy of
+//! them and the received rest form the stored batch ([`stamped_head`]). The timestamps are covered by the
+//! CRC: [`stamped_header`] returns the 61 patched bytes with the new CRC, so that even a LogAppendTime topic
+//! copies no record. Both have forms that patch in place.
 //!
-//! Compressed batches are no exception: the codec begins after the header, and readers take the time of every
-//! record of a LogAppendTime batch from its max timestamp.
+//! Compressed batches are no exception: compression begins after the header, and readers take the time of
+//! every record of a LogAppendTime batch from its max timestamp.
 
 use crate::attributes::TimestampType;
 use crate::batch::Batch;
@@ -17,10 +17,10 @@ use crate::header::{
 };
 use thalweg_ids::{LeaderEpoch, Offset};
 
-/// Bytes of a batch that are outside its CRC and written by the broker.
+/// Bytes of a batch outside its CRC, written by the broker.
 pub const STAMPED_HEAD_LEN: usize = 16;
 
-/// The first 16 bytes of the batch with `header`, once it has got its place in the log.
+/// The first 16 bytes of the batch with `header`, with its assigned offset and epoch.
 pub fn stamped_head(
     header: &BatchHeader,
     base_offset: Offset,
@@ -36,14 +36,14 @@ pub fn stamped_head(
 /// Writes base offset and leader epoch into a batch in place.
 ///
 /// # Panics
-/// When `batch` is shorter than 16 bytes.
+/// If `batch` is shorter than 16 bytes.
 pub fn stamp_head(batch: &mut [u8], base_offset: Offset, leader_epoch: LeaderEpoch) {
     batch[..LENGTH_AT].copy_from_slice(&base_offset.0.to_be_bytes());
     batch[LOG_OVERHEAD..STAMPED_HEAD_LEN].copy_from_slice(&leader_epoch.0.to_be_bytes());
 }
 
-/// The 61 bytes of the header of `batch` at its place in the log, with the timestamp of a LogAppendTime topic if
-/// `log_append_time_ms` is given. Only then is the CRC recomputed.
+/// The 61 header bytes of `batch` with its assigned offset and epoch, and with the timestamp of a
+/// LogAppendTime topic if `log_append_time_ms` is given. Only then is the CRC recomputed.
 pub fn stamped_header(
     batch: &Batch<'_>,
     base_offset: Offset,
@@ -62,13 +62,14 @@ pub fn stamped_header(
     head
 }
 
-/// Makes a whole batch one of a LogAppendTime topic: the attribute bit, the max timestamp, the CRC.
+/// Turns a whole batch into one of a LogAppendTime topic: sets the attribute bit, the max timestamp and the
+/// CRC.
 pub fn stamp_log_append_time(batch: &mut [u8], now_ms: i64) -> Result<BatchHeader, BatchError> {
     stamp_max_timestamp(batch, TimestampType::LogAppendTime, now_ms)
 }
 
-/// Sets timestamp type and max timestamp of a whole batch (Kafka's `setMaxTimestamp`), with a new CRC if either
-/// changes; bytes after the batch are ignored. Returns the new header.
+/// Sets timestamp type and max timestamp of a whole batch (Kafka's `setMaxTimestamp`), with a new CRC if
+/// either changes; bytes after the batch are ignored. Returns the new header.
 pub fn stamp_max_timestamp(
     batch: &mut [u8],
     timestamp_type: TimestampType,

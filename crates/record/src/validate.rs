@@ -1,30 +1,31 @@
 //! Validates a producer's records by a topic's rules, in one walk: their count matches the header, they are
-//! well-formed, offsets have no gaps, compacted topics have keys, timestamps are within bounds (KIP-937). Names the
-//! failed record, as a Produce response does.
+//! well-formed, offsets have no gaps, compacted topics have keys, timestamps are within bounds (KIP-937).
+//! Reports the failed records, as a Produce response does.
 //!
-//! # What the header alone can tell
-//! Kafka's `LogValidator` looks at every record of every batch, and so does [`validate_records`].
-//! [`RecordRules::header_suffices`] decides what can be skipped for trusted producers:
+//! # Checks that the header alone allows
+//! Kafka's `LogValidator` checks every record of every batch, and so does [`validate_records`].
+//! [`RecordRules::header_suffices`] decides when the walk can be skipped for trusted producers:
 //!
 //! - A topic with LogAppendTime has no producer's timestamps to check.
 //! - `message.timestamp.after.max.ms` (one hour by default) bounds the largest timestamp, and that is the
-//!   header's max timestamp. Only when it is out of bounds are the records read, to name the ones that are.
-//! - `message.timestamp.before.max.ms` bounds the smallest, which no field holds: the base timestamp is the
-//!   first record's. By default it is unlimited; a topic that limits it pays for the walk.
-//! - A header whose max timestamp is before its base timestamp is wrong. The walk returns the true one, which the
-//!   caller then writes with [`crate::stamp_max_timestamp`], as Kafka does for every batch.
+//!   header's max timestamp. Only if that timestamp is out of bounds are the records read, to report the
+//!   failed ones.
+//! - `message.timestamp.before.max.ms` bounds the smallest timestamp, which no header field holds: the base
+//!   timestamp is the first record's. The default is unlimited; a topic with a limit pays for the walk.
+//! - A header whose max timestamp is before its base timestamp is wrong. The walk returns the true maximum,
+//!   which the caller then writes with [`crate::stamp_max_timestamp`], as Kafka does for every batch.
 //!
 //! Accepted risks if the header suffices:
 //!
-//! - A max timestamp between the base timestamp and the true maximum is trusted. It affects only the topic's lookups
-//!   by time.
-//! - Malformed records, or a wrong count, under a valid CRC are stored. The CRC excludes accidents; what remains are
-//!   faulty or hostile producers, and consumers that cannot continue.
+//! - A max timestamp between the base timestamp and the true maximum is trusted. Such a timestamp affects
+//!   only the topic's lookups by time.
+//! - Malformed records, or a wrong count, under a valid CRC are stored. The CRC excludes accidents; the
+//!   remaining causes are faulty or hostile producers, and the effect is consumers that cannot continue.
 //!
 //! # Where the walk differs from Kafka's
-//! - Offsets with gaps are refused. Kafka stores those of uncompressed batches as they are, and fails with
-//!   UNKNOWN_SERVER_ERROR on others unless the topic recompresses.
-//! - What a compressed batch may become is limited; Kafka has no limit.
+//! - Offsets with gaps are refused. Kafka stores them unchanged in uncompressed batches, and fails with
+//!   UNKNOWN_SERVER_ERROR on other batches unless the topic recompresses.
+//! - The decompressed size of a batch is limited; Kafka has no limit.
 //! - Compressed records whose own length is wrong are refused; Kafka notices them only in its consumers.
 
 use crate::attributes::{Compression, TimestampType};
@@ -36,13 +37,13 @@ use crate::record::{Record, RecordError};
 use crate::walk::{WalkedRecord, walk_slice, walk_stream};
 use thalweg_ids::Offset;
 
-/// How many failed records are named; the rest are only counted.
+/// Maximum number of failed records that are listed; others are only counted.
 pub const REFUSED_RECORDS_MAX: usize = 1000;
 
 /// A topic's rules for records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RecordRules {
-    /// The broker's time, which the timestamps' bounds count from.
+    /// The broker's time, the reference of the timestamp bounds.
     pub now_ms: i64,
     /// `message.timestamp.type`.
     pub timestamp_type: TimestampType,
@@ -50,7 +51,7 @@ pub struct RecordRules {
     pub timestamp_before_max_ms: i64,
     /// `message.timestamp.after.max.ms`.
     pub timestamp_after_max_ms: i64,
-    /// Whether `cleanup.policy` contains `compact`.
+    /// True if `cleanup.policy` contains `compact`.
     pub compacted: bool,
 }
 
@@ -66,8 +67,8 @@ impl RecordRules {
         }
     }
 
-    /// Whether a batch with this header satisfies the rules, if its producer is trusted to have written the records
-    /// that it describes. See the head of this module for why.
+    /// True if a batch with this header satisfies the rules, provided that its producer wrote the records
+    /// that it describes. See the head of this module for the reasons.
     pub fn header_suffices(&self, header: &BatchHeader) -> bool {
         if self.compacted {
             return false;
@@ -81,8 +82,8 @@ impl RecordRules {
             && self.is_in_bounds(header.base_timestamp)
     }
 
-    /// The minimum and maximum timestamp of the topic. Kafka computes the difference to its clock in wrapping 64
-    /// bits: even if the past is not limited, a timestamp 2^63 ms ago is too old.
+    /// The minimum and maximum timestamp of the topic. Kafka computes the difference to its clock in wrapping
+    /// 64 bits: even if the past is not limited, a timestamp 2^63 ms ago is too old.
     fn timestamp_bounds(&self) -> (i64, i64) {
         let earliest = self.now_ms.saturating_sub(self.timestamp_before_max_ms);
         (earliest, self.now_ms.saturating_add(self.timestamp_after_max_ms))
@@ -108,15 +109,15 @@ pub struct RecordsSummary {
 /// Why [`validate_records`] refuses a batch.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ValidateRecordsError {
-    /// The records cannot be read.
+    /// The records are unreadable.
     #[error(transparent)]
     Unreadable(#[from] RecordError),
-    /// The topic does not want some of them.
+    /// Some records violate the topic's rules.
     #[error(transparent)]
     Refused(#[from] RefusedRecords),
 }
 
-/// A batch with records that the topic does not want. Kafka refuses the whole batch: INVALID_TIMESTAMP when
+/// A batch with records that violate the topic's rules. Kafka refuses the whole batch: INVALID_TIMESTAMP if
 /// any record is refused for its timestamp, else INVALID_RECORD, with the records' indexes and messages in
 /// the response.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -124,50 +125,50 @@ pub enum ValidateRecordsError {
 pub struct RefusedRecords {
     /// The refused records, up to [`REFUSED_RECORDS_MAX`]; at least one.
     pub records: Vec<RefusedRecord>,
-    /// How many were refused.
+    /// Number of refused records.
     pub total: usize,
-    /// Whether any of them was refused for its timestamp.
+    /// True if any record was refused for its timestamp.
     pub for_timestamp: bool,
 }
 
-/// A record that the topic does not want.
+/// A record that violates the topic's rules.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("record {index}: {reason}")]
 pub struct RefusedRecord {
-    /// Which record of the batch, from 0: Kafka's `BatchIndex`.
+    /// The index of the record in the batch, from 0: Kafka's `BatchIndex`.
     pub index: i32,
     /// The reason, with the text of Kafka's `BatchIndexErrorMessage`.
     pub reason: RefusalReason,
 }
 
-/// Why a topic does not want a record.
+/// Why a record violates the topic's rules.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RefusalReason {
-    /// Compaction has nothing to compact by.
+    /// The record has no key, in a compacted topic.
     #[error("a compacted topic takes no record without a key")]
     MissingKey,
-    /// The producer's clock, or its data, is too far off.
+    /// The timestamp is out of bounds: the producer's clock or data is wrong.
     #[error("timestamp {timestamp} is out of range, it should be within [{earliest}, {latest}]")]
     TimestampOutOfRange {
-        /// Of the record, in milliseconds.
+        /// The record's timestamp, in milliseconds.
         timestamp: i64,
-        /// The minimum.
+        /// The minimum, in milliseconds.
         earliest: i64,
-        /// The maximum.
+        /// The maximum, in milliseconds.
         latest: i64,
     },
-    /// The offsets of a producer's batch count up without gaps.
+    /// The offsets of a producer's batch have a gap.
     #[error("offset {found} should be {expected}")]
     OffsetGap {
-        /// The base offset and the record's index.
+        /// The expected offset: base offset plus index.
         expected: Offset,
-        /// The record's.
+        /// The record's offset.
         found: Offset,
     },
 }
 
-/// Walks over all records of a batch once and checks them against `rules`, without a copy or an allocation. Compressed
-/// records are decompressed piece by piece into `scratch`, up to `limit_bytes`.
+/// Walks over all records of a batch once and checks them against `rules`, without a copy or an allocation.
+/// Compressed records are decompressed piece by piece into `scratch`, up to `limit_bytes`.
 pub fn validate_records(
     batch: &Batch<'_>,
     rules: &RecordRules,
@@ -195,8 +196,8 @@ pub fn validate_records(
     judge.end(walked?)
 }
 
-/// As [`validate_records`], for callers that need the records: each is passed to `take`, even if a later one is
-/// refused. Compressed records are decompressed as a whole into `buffer`.
+/// Validates like [`validate_records`], for callers that need the records: each record is passed to `take`,
+/// even if a later one is refused. Compressed records are decompressed as a whole into `buffer`.
 pub fn validate_each<'b>(
     batch: &Batch<'b>,
     rules: &RecordRules,
@@ -222,11 +223,11 @@ pub fn validate_each<'b>(
 /// The state of validating a batch's records.
 struct Judge {
     base_offset: Offset,
-    /// Base of the timestamp deltas: the append time in a batch that has one, where their mask is 0.
+    /// Base of the timestamp deltas; in a LogAppendTime batch the append time, with a delta mask of 0.
     base_timestamp: i64,
     timestamp_delta_mask: i64,
     needs_key: bool,
-    /// The rules for timestamps, as precomputed bounds.
+    /// The timestamp rules, as precomputed bounds.
     earliest: i64,
     latest: i64,
     index: i32,
@@ -270,8 +271,8 @@ impl Judge {
         self.index += 1;
     }
 
-    /// Refuses a record, unless it just has no timestamp. A missing key counts before an offset, and that before a
-    /// timestamp.
+    /// Refuses a record, unless it only lacks a timestamp. A missing key takes precedence over an offset gap,
+    /// and that over a timestamp.
     #[cold]
     fn look_closer(&mut self, timestamp: i64, offset_delta: i32, has_key: bool) {
         let offset = |delta: i32| Offset(self.base_offset.0.wrapping_add(i64::from(delta)));

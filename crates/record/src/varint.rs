@@ -4,19 +4,19 @@
 //! byte that do not fit are dropped, not refused. Writing works on 64 bits throughout, which gives the same
 //! bytes.
 
-/// An integer that does not end, or ends after the bytes do.
+/// An integer that does not end, or ends after the available bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum VarintFault {
-    /// The bytes end first.
+    /// The bytes end before the integer.
     Short,
-    /// It has more bytes than its width allows.
+    /// The integer has more bytes than its width allows.
     Long,
 }
 
-/// Reads a 32-bit integer at `*at` and moves `*at` behind it.
+/// Reads a 32-bit integer at `*at` and advances `*at`.
 #[inline]
 pub(crate) fn read_i32(bytes: &[u8], at: &mut usize) -> Result<i32, VarintFault> {
-    // Nearly all integers of a record have one byte or two.
+    // Nearly all integers of a record have one or two bytes.
     let raw = match bytes.get(*at..) {
         Some(&[byte, ..]) if byte < 0x80 => {
             *at += 1;
@@ -49,7 +49,7 @@ fn read_long_u32(bytes: &[u8], at: &mut usize) -> Result<u32, VarintFault> {
     Err(VarintFault::Long)
 }
 
-/// Reads a 64-bit integer at `*at` and moves `*at` behind it.
+/// Reads a 64-bit integer at `*at` and advances `*at`.
 #[inline]
 pub(crate) fn read_i64(bytes: &[u8], at: &mut usize) -> Result<i64, VarintFault> {
     let raw = match bytes.get(*at..) {
@@ -105,10 +105,10 @@ pub(crate) fn len(raw: u64) -> usize {
     (highest_bit * 9 + 73) / 64
 }
 
-/// Writes `raw` at `*at` and moves `*at` behind it.
+/// Writes `raw` at `*at` and advances `*at`.
 ///
 /// # Panics
-/// When `out` ends first: callers size it with [`len`].
+/// If `out` is too short: callers size it with [`len`].
 #[inline]
 pub(crate) fn write(out: &mut [u8], at: &mut usize, mut raw: u64) {
     while raw >= 0x80 {

@@ -1,10 +1,10 @@
-//! The walk over the records of a producer's batch: every length and integer is read once, keys and values are
-//! skipped. No record is built, and nothing is copied or allocated.
+//! The walk over the records of a producer's batch: every length and integer is read once, keys and values
+//! are skipped. The walk builds no record, and neither copies nor allocates.
 //!
-//! Owns: the definition of a well-formed record, for records in memory ([`walk_slice`]) and records decompressed in
-//! pieces ([`walk_stream`]). Refuses what Kafka's `DefaultRecord.readFrom` refuses. Kafka reads compressed records
-//! more loosely on produce (it ignores a record's own length) and refuses such a batch only in its consumers; here it
-//! is refused at once.
+//! Owns: the definition of a well-formed record, for records in memory ([`walk_slice`]) and records
+//! decompressed in pieces ([`walk_stream`]). Refuses the same records as Kafka's `DefaultRecord.readFrom`.
+//! Kafka reads compressed records more loosely on produce (ignoring a record's own length) and refuses a
+//! wrong length only in its consumers; this walk refuses it at once.
 
 use std::mem::replace;
 use std::ops::Range;
@@ -13,23 +13,24 @@ use crate::decompress::RecordStream;
 use crate::record::{BytesAfterLastRecord, MalformedRecord, RecordError, RecordFault};
 use crate::varint;
 
-/// A larger record is walked field by field as its bytes arrive, so that it takes no memory.
+/// Maximum size of a record that is walked as a whole. A larger record is walked field by field as its bytes
+/// arrive, so that it takes no memory.
 const WHOLE_RECORD_BYTES_MAX: usize = 64 << 10;
-/// The longest integer of a record.
+/// Maximum size of an integer in a record.
 const VARINT_BYTES_MAX: usize = 10;
 
 /// The fields of a record that the walk returns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct WalkedRecord {
-    /// Difference of its timestamp to the base timestamp of the batch.
+    /// Difference of the record's timestamp to the base timestamp of the batch.
     pub(crate) timestamp_delta: i64,
-    /// Difference of its offset to the base offset of the batch.
+    /// Difference of the record's offset to the base offset of the batch.
     pub(crate) offset_delta: i32,
-    /// Whether it has a key.
+    /// True if the record has a key.
     pub(crate) has_key: bool,
 }
 
-/// Walks over `count` records that are exactly `bytes`, and gives each to `visit`.
+/// Walks over `count` records that fill `bytes` exactly, and passes each to `visit`.
 pub(crate) fn walk_slice(
     bytes: &[u8],
     count: i32,
@@ -45,7 +46,7 @@ pub(crate) fn walk_slice(
     }
 }
 
-/// As [`walk_slice`], over records that are decompressed as they are walked.
+/// Walks like [`walk_slice`], over records that are decompressed during the walk.
 pub(crate) fn walk_stream(
     stream: &mut RecordStream<'_, '_>,
     count: i32,
@@ -72,8 +73,8 @@ pub(crate) fn walk_stream(
     Err(BytesAfterLastRecord { record_count: count, trailing: stream.unread().len() }.into())
 }
 
-/// Walks over the records from `index` on, until that is `count` or the next record ends after `bytes` do. Returns where
-/// the last one ends and the index of the next.
+/// Walks over the records from `index` on, until `count`, or until the next record exceeds `bytes`. Returns
+/// the end of the last record and the index of the next.
 #[inline(never)] // Its loops want all registers: inlined, records of varying sizes take 10 % longer.
 fn walk_whole_records(
     bytes: &[u8],
@@ -107,8 +108,8 @@ fn walk_whole_records(
     Ok((at, index))
 }
 
-/// Fast path for most records: small numbers, no headers, and not at the end of the bytes. `None` for any other,
-/// valid or not: [`walk_any_record`] decides.
+/// Fast path for most records: small numbers, no headers, and not at the end of the bytes. `None` for any
+/// other, valid or not: [`walk_any_record`] decides.
 #[inline]
 fn walk_plain_record(bytes: &[u8], at: usize, visit: &mut impl FnMut(WalkedRecord)) -> Option<usize> {
     let mut head = SmallIntegers::at(bytes, at)?;
@@ -127,7 +128,7 @@ fn walk_plain_record(bytes: &[u8], at: usize, visit: &mut impl FnMut(WalkedRecor
         return None;
     }
     let timestamp_delta = i64::from(varint::signed(timestamp_delta));
-    // Passed on rather than returned: through registers, this takes a third of the time.
+    // Passed on rather than returned: in registers, this takes a third of the time.
     visit(WalkedRecord {
         timestamp_delta,
         offset_delta: varint::signed(offset_delta),
@@ -138,18 +139,18 @@ fn walk_plain_record(bytes: &[u8], at: usize, visit: &mut impl FnMut(WalkedRecor
 
 /// The common shape of a run of records: size, key length, value length, and the widths of both deltas.
 ///
-/// A walk that reads the size of a record to find the next one waits for memory at every record. Here the next record
-/// is assumed to have the shape of the one before, and two comparisons confirm it without waiting: a record takes
-/// less than half the time.
+/// A walk that reads the size of a record to find the next one waits for memory at every record. With an
+/// assumed shape, that of the previous record, two comparisons confirm the next record without waiting: a
+/// record takes less than half the time.
 struct Shape {
     size: usize,
-    /// The bits of a record's first word that its shape fixes: all but the attributes, the timestamp delta and the
-    /// bytes after the key's length.
+    /// The bits of a record's first word that its shape fixes: all except the attributes, the timestamp delta
+    /// and the bytes after the key's length.
     head_mask: u64,
-    /// Those bits of the first record.
+    /// The masked bits of the first record.
     head: u64,
-    /// Increment of `head` for the next offset delta. All its bytes but the last have the continuation bit, also
-    /// after a carry.
+    /// Increment of `head` for the next offset delta. All its bytes but the last have the continuation bit,
+    /// also after a carry.
     offset_step: u64,
     offset_continues: u64,
     offset_delta: i32,
@@ -159,13 +160,13 @@ struct Shape {
     timestamp_shift: usize,
     has_key: bool,
     value_at: usize,
-    /// As for the head: the bits of the value's length.
+    /// The mask for the bits of the value's length.
     tail_mask: u64,
     tail: u64,
 }
 
 impl Shape {
-    /// The shape of the record at the start of `bytes`, over which [`walk_plain_record`] went.
+    /// The shape of the record at the start of `bytes`, which [`walk_plain_record`] has accepted.
     #[cold]
     fn of_plain(bytes: &[u8], size: usize) -> Option<Shape> {
         let mut integers = SmallIntegers::at(bytes, 0)?;
@@ -188,7 +189,7 @@ impl Shape {
         let timestamp_bits = byte_mask(timestamp_at..offset_at) & !SmallIntegers::CONTINUES;
         let head_mask =
             byte_mask(0..key_bytes_at) & !byte_mask(attributes_at..timestamp_at) & !timestamp_bits;
-        // A negative offset delta would count down. It is refused anyway.
+        // A negative offset delta would count down, and is refused anyway.
         (offset_delta >= 0).then_some(Shape {
             size,
             head_mask,
@@ -206,13 +207,13 @@ impl Shape {
         })
     }
 
-    /// Walks over records of this shape that follow the first, up to `count`, and returns how many there are.
+    /// Walks over records of this shape after the first, up to `count`, and returns their number.
     #[inline(never)]
     fn walk(&self, bytes: &[u8], count: i32, visit: &mut impl FnMut(WalkedRecord)) -> i32 {
         let first = self.offset_delta + 1;
         let end = first.saturating_add(count).min(self.offset_delta_end);
         let (mut expected, mut offset_delta) = (self.head, first);
-        // Most records have the timestamp of the one before.
+        // Most records have the timestamp of the previous one.
         let (mut timestamp, mut timestamp_delta) = (0, 0);
         for record in bytes.windows(self.size + SmallIntegers::BYTES).step_by(self.size) {
             expected = (expected + self.offset_step) | self.offset_continues;
@@ -234,7 +235,7 @@ impl Shape {
     }
 }
 
-/// All bits of these bytes, of which there is at least one, in a word.
+/// The bits of these bytes, at least one, in a word.
 fn byte_mask(bytes: Range<usize>) -> u64 {
     (u64::MAX >> (64 - 8 * bytes.len())) << (8 * bytes.start)
 }
@@ -244,16 +245,16 @@ fn word(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// The seven bits each of three bytes.
+/// The low seven bits of each of three bytes.
 #[inline]
 fn without_continues(bytes: u32) -> u32 {
     bytes & 0x7f | bytes >> 1 & 0x3f80 | bytes >> 2 & 0x1f_c000
 }
 
-/// Eight bytes from which integers of up to three bytes each are taken.
+/// Eight bytes from which integers of up to three bytes are taken.
 struct SmallIntegers {
     word: u64,
-    /// Consumed bytes: more than available if the last integer exceeds them.
+    /// Number of consumed bytes: more than available if the last integer exceeds them.
     taken: usize,
 }
 
@@ -267,7 +268,7 @@ impl SmallIntegers {
         Some(SmallIntegers { word: word(bytes, at)?, taken: 0 })
     }
 
-    /// The next integer, before its zigzag is undone.
+    /// The next integer, in zigzag form.
     #[inline]
     fn take(&mut self) -> Option<u32> {
         let word = self.word as u32;
@@ -295,7 +296,7 @@ impl SmallIntegers {
     }
 }
 
-/// A length in zigzag form; none when it is negative.
+/// A length from its zigzag form; `None` if negative.
 #[inline]
 fn length_of(raw: u32) -> Option<usize> {
     if raw & 1 == 0 { usize::try_from(raw >> 1).ok() } else { None }
@@ -316,14 +317,14 @@ fn walk_any_record(
     Ok(Some(at + size))
 }
 
-/// The size that the next record claims, once that much of it is there.
+/// The size claimed by the next record, once enough of its bytes are available.
 fn next_size(bytes: &[u8]) -> Option<usize> {
     usize::try_from(varint::read_i32(bytes, &mut 0).ok()?).ok()
 }
 
 #[inline]
 fn walk_body(body: &[u8]) -> Result<WalkedRecord, RecordFault> {
-    // The attributes of a record have no meaning yet.
+    // The attributes of a record are unused.
     let mut at = 1;
     let timestamp_delta = varint::read_i64(body, &mut at)?;
     let offset_delta = varint::read_i32(body, &mut at)?;
@@ -357,7 +358,7 @@ fn walk_headers(body: &[u8], at: &mut usize, count: i32) -> Result<(), RecordFau
     Ok(())
 }
 
-/// Passes over a key or value. Any negative length is null, as in Kafka.
+/// Skips a key or value. Any negative length is null, as in Kafka.
 #[inline]
 fn skip(body: &[u8], at: &mut usize, len: i32) -> Result<(), RecordFault> {
     if let Ok(len) = usize::try_from(len) {
@@ -369,7 +370,7 @@ fn skip(body: &[u8], at: &mut usize, len: i32) -> Result<(), RecordFault> {
     Ok(())
 }
 
-/// Walks over a record that is larger than the window of a stream.
+/// Walks over a record larger than the window of a stream.
 fn walk_long_record(stream: &mut RecordStream<'_, '_>, index: i32) -> Result<WalkedRecord, RecordError> {
     let mut record = LongRecord { stream, index, left: VARINT_BYTES_MAX };
     let size = record.number()?;
@@ -400,11 +401,11 @@ fn walk_long_record(stream: &mut RecordStream<'_, '_>, index: i32) -> Result<Wal
     Ok(WalkedRecord { timestamp_delta, offset_delta, has_key: key_len >= 0 })
 }
 
-/// A record of which only a part is in memory at any time.
+/// A record with only a part in memory at any time.
 struct LongRecord<'a, 'p, 's> {
     stream: &'a mut RecordStream<'p, 's>,
     index: i32,
-    /// Bytes that the record still has by its own length.
+    /// Number of bytes left in the record, by its own length.
     left: usize,
 }
 
@@ -413,7 +414,7 @@ impl LongRecord<'_, '_, '_> {
         MalformedRecord { index: self.index, fault }.into()
     }
 
-    /// Bytes of the next integer, which are there as far as the record and the stream go.
+    /// The bytes of the next integer, as far as the record and the stream go.
     fn next_bytes(&mut self) -> Result<&[u8], RecordError> {
         let wanted = VARINT_BYTES_MAX.min(self.left);
         while self.stream.unread().len() < wanted && self.stream.read_more()? {}
@@ -524,7 +525,7 @@ mod tests {
             let (mut bytes, mut count) = random_records(&mut random, runs, run_max);
             for _ in 0..[0, 1, 1, 2][random.random_range(0..4)] {
                 let at = random.random_range(0..bytes.len());
-                // Lengths, deltas and counts of headers are there, not in the long values.
+                // Lengths, deltas and header counts are there, not in the long values.
                 let at = (at..bytes.len()).find(|at| bytes[*at] != 0x81).unwrap_or(at);
                 match random.random_range(0..6) {
                     0 => bytes[at] = random.random(),

@@ -18,26 +18,27 @@ pub struct ReplicaContext {
     pub lag_time_max: Duration,
     /// The image of the cluster.
     pub image: Arc<ImageCell>,
-    /// Where changes of in-sync replicas go.
+    /// Changes of in-sync replicas, on their way to the controller.
     pub isr_changes: IsrChanges,
-    /// How fast replicas that are copied from here may be sent.
+    /// Rate limit for sending records to throttled followers.
     pub leader_throttle: Throttle,
-    /// How fast replicas that are copied to here may be fetched.
+    /// Rate limit for fetching into throttled replicas.
     pub follower_throttle: Throttle,
-    /// How long syncs of logs take.
+    /// Durations of log syncs.
     pub flushes: Histogram,
-    /// Partitions with leader epochs below those in their logs: the metadata is older than the logs, as after a controller's
-    /// directory was replaced by an earlier copy.
+    /// Partitions with leader epochs below those in their logs: the metadata is older than the logs, as after
+    /// a controller's directory was replaced by an earlier copy.
     pub stale_epochs: PartitionReports,
     /// Partitions with a reader that fetches the same records again and again.
     pub stuck_readers: PartitionReports,
-    /// Notified when damage was found in a log.
+    /// Notified when a read finds damage in a log.
     pub damage_found: Notify,
 }
 
 impl ReplicaContext {
-    /// Whether a follower may be in sync: its broker is registered, neither fenced nor shutting down, the process that
-    /// fetched is the registered one, and the controller does not know the replica's directory as offline, lost or full.
+    /// True if a follower may join the in-sync replicas: its broker is registered, neither fenced nor
+    /// shutting down, the fetching process is the registered one, and the controller does not list the
+    /// replica's directory as offline, lost or full.
     pub fn is_eligible(&self, partition: &PartitionRegistration, member: IsrMember) -> bool {
         let image = self.image.get();
         image.broker(member.id).is_some_and(|broker| {

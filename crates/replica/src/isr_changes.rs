@@ -1,4 +1,4 @@
-//! Changes of in-sync replicas that wait to be sent to the controller, at most one for each partition.
+//! Pending changes of in-sync replicas, at most one per partition, on their way to the controller.
 
 use crate::leadership::{ChangeOutcome, IsrChange};
 use parking_lot::Mutex;
@@ -14,7 +14,7 @@ pub type PartitionKey = (Uuid, PartitionIndex);
 /// Changes by partition.
 pub(crate) type Changes = BTreeMap<PartitionKey, IsrChange>;
 
-/// The changes that wait to be sent.
+/// The queue of pending changes.
 #[derive(Debug, Default)]
 pub struct IsrChanges {
     waiting: Mutex<Changes>,
@@ -22,14 +22,14 @@ pub struct IsrChanges {
     counters: IsrCounters,
 }
 
-/// How the changes ended, since the start.
+/// Outcomes of changes since the start of the broker.
 #[derive(Debug, Default)]
 pub struct IsrCounters {
     /// Changes that dropped followers.
     pub shrinks: AtomicU64,
-    /// Changes that added one.
+    /// Changes that added a follower.
     pub expands: AtomicU64,
-    /// Changes that were not made.
+    /// Changes that the controller refused or replaced by a newer registration.
     pub failures: AtomicU64,
 }
 
@@ -45,18 +45,19 @@ impl IsrCounters {
 }
 
 impl IsrChanges {
-    /// Queues a change. It replaces an older one of the same partition, which the partition has given up.
+    /// Queues a change. The new change replaces an older one of the same partition, which the partition has
+    /// given up.
     pub fn submit(&self, topic_id: Uuid, partition: PartitionIndex, change: IsrChange) {
         self.waiting.lock().insert((topic_id, partition), change);
         self.submitted.notify_one();
     }
 
-    /// How changes ended so far.
+    /// Counters of outcomes since the start of the broker.
     pub fn counters(&self) -> &IsrCounters {
         &self.counters
     }
 
-    /// Wants changes to be sent again, where no newer ones wait.
+    /// Queues changes for a retry, except where a newer change of the same partition is queued.
     pub(crate) fn resubmit(&self, changes: Changes) {
         let mut waiting = self.waiting.lock();
         for (key, change) in changes {
@@ -65,7 +66,7 @@ impl IsrChanges {
         self.submitted.notify_one();
     }
 
-    /// All that wait, as soon as there are some.
+    /// Takes all pending changes; waits until there is at least one.
     pub(crate) async fn next(&self) -> Changes {
         loop {
             let changes = std::mem::take(&mut *self.waiting.lock());

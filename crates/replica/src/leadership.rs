@@ -1,13 +1,13 @@
-//! The leader's view of the other replicas of a partition: the high watermark, and changes of the in-sync replicas
-//! (Kafka's `Partition`, `PartitionState` and `Replica`).
+//! The leader's view of the other replicas of a partition: the high watermark, and changes of the in-sync
+//! replicas (Kafka's `Partition`, `PartitionState` and `Replica`).
 //!
-//! Owns: the committed in-sync replicas, the pending change, and for each follower the log end, the time when it was
-//! last caught up, and its broker epoch. Refuses: access to the log, the clock, the image and the network; their
-//! values are arguments.
+//! Owns: the committed in-sync replicas, the pending change, and for each follower the log end, the time when
+//! it was last caught up, and its broker epoch. Refuses: access to the log, the clock, the image and the
+//! network; their values are arguments.
 //!
-//! The main invariant: a replica that the controller may elect has all records below the high watermark. While a
-//! change is pending it is unknown whether the controller has made it. So the high watermark waits for the *maximal*
-//! in-sync replicas: those before the change and those after it.
+//! The main invariant: a replica that the controller may elect has all records below the high watermark. The
+//! outcome of a pending change is unknown. So the high watermark waits for the *maximal* in-sync replicas:
+//! those before the change and those after it.
 
 #[cfg(test)]
 mod tests;
@@ -20,80 +20,81 @@ use tokio::time::Instant;
 /// The lag of a follower, from its leader's view.
 #[derive(Clone, Copy, Debug)]
 pub struct FollowerLag {
-    /// The broker.
+    /// The follower's broker id.
     pub id: BrokerId,
-    /// How many offsets it is behind the log end; `None` before its first fetch in this leader epoch.
+    /// Offsets between the follower's log end and the leader's; `None` before the first fetch in this leader
+    /// epoch.
     pub lag: Option<i64>,
 }
 
 /// A replica of a proposed set of in-sync replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IsrMember {
-    /// The broker.
+    /// The replica's broker id.
     pub id: BrokerId,
-    /// The epoch with which it fetched last; -1 when that is not known, as for the leader itself.
+    /// The broker epoch of the replica's last fetch; -1 if unknown, as for the leader itself.
     pub broker_epoch: i64,
 }
 
-/// A change of the in-sync replicas, to be proposed to the controller.
+/// A proposed change of the in-sync replicas.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IsrChange {
     /// The leader's epoch.
     pub leader_epoch: i32,
-    /// The epoch of the registration that it changes.
+    /// The partition epoch of the registration that the change is based on.
     pub partition_epoch: PartitionEpoch,
-    /// The in-sync replicas as they would be.
+    /// The proposed in-sync replicas.
     pub isr: Vec<IsrMember>,
-    /// Whether a follower joins; else some leave.
+    /// True if a follower joins; false if followers leave.
     pub grows: bool,
 }
 
 /// The controller's answer to a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChangeOutcome {
-    /// It is made: the registration as it is now.
+    /// The controller made the change: the new registration.
     Made {
         /// The leader's epoch.
         leader_epoch: i32,
-        /// The registration's epoch.
+        /// The new partition epoch.
         partition_epoch: PartitionEpoch,
-        /// The in-sync replicas.
+        /// The new in-sync replicas.
         isr: Vec<BrokerId>,
     },
-    /// It is not made, and the registration is as it was.
+    /// The controller refused the change; the registration is unchanged.
     Refused,
-    /// The controller has another registration; the image will show it.
+    /// The controller has another registration, which the image will show.
     Outdated,
 }
 
-/// How often a reader is sent records from the same offset before they are checked.
+/// Number of fetches of the same offset in a row before the records are checked.
 pub(crate) const SENT_BEFORE_CHECK: u32 = 4;
 
 /// A follower that fetches the same records again and again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StuckFollower {
-    /// The broker.
+    /// The follower's broker id.
     pub id: BrokerId,
-    /// Where its log ends.
+    /// The follower's log end.
     pub offset: Offset,
-    /// How many bytes of records it was sent.
+    /// Bytes of records sent in the last answer.
     pub sent_bytes: usize,
-    /// Whether it is reported with this offset for the first time.
+    /// True on the first report of this offset.
     pub is_new: bool,
 }
 
 #[derive(Debug, Clone)]
 struct Follower {
     id: BrokerId,
-    /// Its log end, by its last fetch in this epoch.
+    /// The follower's log end, from its last fetch in this epoch.
     end: Option<Offset>,
-    /// Its log start, by the same fetch.
+    /// The follower's log start, from the same fetch.
     start: Option<Offset>,
-    /// When it was known to have everything for the last time.
+    /// The last time when the follower was known to have all records.
     caught_up: Option<Instant>,
-    /// Its last fetch, and where the leader's log ended then.
+    /// Time of the follower's last fetch, and the leader's log end at that time.
     last_fetch: Option<(Instant, Offset)>,
-    /// The offset from which it was sent records last, and how often in a row.
+    /// The last offset from which records were sent, and the number of times in a row.
     sent: Option<(Offset, u32)>,
     broker_epoch: Option<i64>,
 }
@@ -115,16 +116,16 @@ pub struct Leadership {
     lag_max: Duration,
     /// The start offset of the epoch.
     epoch_start: Offset,
-    /// Committed by the controller.
+    /// The in-sync replicas committed by the controller.
     isr: Vec<BrokerId>,
     pending: Option<IsrChange>,
     followers: Vec<Follower>,
-    /// The one that was found to be stuck last, until it is taken.
+    /// The last stuck follower, until taken.
     stuck: Option<StuckFollower>,
 }
 
 impl Leadership {
-    /// Starts leading, in an epoch that starts at `epoch_start`: in-sync followers are trusted for `lag_max`, and
+    /// Starts leading, in an epoch that starts at `epoch_start`. In-sync followers are trusted for `lag_max`;
     /// their log ends become known when they fetch.
     pub fn new(
         node_id: BrokerId,
@@ -148,9 +149,9 @@ impl Leadership {
         leadership
     }
 
-    /// Applies a registration of the same leader epoch. A newer one ends the pending change. One already known from
-    /// the controller's answer may still change the assigned replicas, but not the in-sync ones, and a later pending
-    /// change stays.
+    /// Applies a registration of the same leader epoch. A newer registration ends the pending change. A
+    /// registration already known from the controller's answer may still change the assigned replicas, but
+    /// neither the in-sync replicas nor a later pending change.
     pub fn on_registration(&mut self, registration: &PartitionRegistration, now: Instant) {
         if registration.partition_epoch < self.partition_epoch {
             return;
@@ -178,7 +179,7 @@ impl Leadership {
             .collect();
     }
 
-    /// The epoch of the registration that is in force.
+    /// The partition epoch of the current registration.
     pub fn partition_epoch(&self) -> PartitionEpoch {
         self.partition_epoch
     }
@@ -198,17 +199,17 @@ impl Leadership {
         self.pending.as_ref()
     }
 
-    /// Whether the broker holds one of the other replicas.
+    /// True if the broker holds one of the other replicas.
     pub fn is_follower(&self, id: BrokerId) -> bool {
         self.followers.iter().any(|follower| follower.id == id)
     }
 
-    /// Whether no other replica is in sync or about to join: only the leader's own log end counts.
+    /// True if no other replica is in sync or about to join, so that only the leader's log end counts.
     pub fn is_alone(&self) -> bool {
         self.pending.is_none() && self.isr.iter().all(|id| *id == self.node_id)
     }
 
-    /// How many replicas are in sync, those that are about to be counted.
+    /// Number of replicas in sync, including those about to join.
     pub fn maximal_isr_len(&self) -> usize {
         let joining = self.pending.iter().flat_map(|change| &change.isr);
         self.isr.len() + joining.filter(|member| !self.isr.contains(&member.id)).count()
@@ -219,7 +220,7 @@ impl Leadership {
         self.isr.contains(&id) || self.pending.as_ref().is_some_and(in_pending)
     }
 
-    /// A follower fetches from `offset`, while the leader's log ends at `leader_end`.
+    /// Handles a follower's fetch from `offset` while the leader's log ends at `leader_end`.
     pub fn on_fetch(
         &mut self,
         id: BrokerId,
@@ -229,14 +230,14 @@ impl Leadership {
         now: Instant,
     ) {
         let Some(follower) = self.followers.iter_mut().find(|follower| follower.id == id) else { return };
-        // Of an earlier process of the broker, which the present one may not have all records of.
+        // A fetch of an earlier broker process: the present process may lack some of its records.
         if broker_epoch != -1 && follower.broker_epoch.is_some_and(|present| present > broker_epoch) {
             return;
         }
         let caught_up = if offset >= leader_end {
             Some(now)
         } else {
-            // It now has all that there was when it fetched before.
+            // The follower now has all records up to the leader's log end at its previous fetch.
             follower.last_fetch.filter(|(_, end)| offset >= *end).map(|(at, _)| at)
         };
         follower.caught_up = follower.caught_up.max(caught_up);
@@ -245,8 +246,8 @@ impl Leadership {
         follower.broker_epoch = Some(broker_epoch);
     }
 
-    /// A follower is sent records from `offset` on. Returns whether it seems to be stuck there: a few times in a row, and then
-    /// each time that the number has doubled, so that a check that comes to nothing is repeated.
+    /// Notes records sent to a follower from `offset` on. Returns true if the follower seems stuck there:
+    /// after a few times in a row, then at each doubling, so that a check without a finding is repeated.
     pub fn on_records_sent(&mut self, id: BrokerId, offset: Offset, sent_bytes: usize) -> bool {
         let Some(follower) = self.followers.iter_mut().find(|follower| follower.id == id) else {
             return false;
@@ -264,7 +265,7 @@ impl Leadership {
         is_stuck
     }
 
-    /// The follower that was found to be stuck last, once.
+    /// Takes the last stuck follower.
     pub fn take_stuck(&mut self) -> Option<StuckFollower> {
         self.stuck.take()
     }
@@ -283,7 +284,7 @@ impl Leadership {
         alive.try_fold(own_start, |lowest, follower| Some(lowest.min(follower.start?)))
     }
 
-    /// How far each follower is behind the log end.
+    /// The lag of each follower behind the log end.
     pub fn lags(&self, leader_end: Offset) -> Vec<FollowerLag> {
         let lag = |end: Offset| (leader_end.0 - end.0).max(0);
         self.followers
@@ -292,7 +293,7 @@ impl Leadership {
             .collect()
     }
 
-    /// The in-sync follower that consumers of a rack read best from `offset`: the one with most records (KIP-392).
+    /// The in-sync follower in the consumer's rack that has the most records at or beyond `offset` (KIP-392).
     pub fn preferred_read_replica(
         &self,
         offset: Offset,
@@ -308,11 +309,11 @@ impl Leadership {
             .map(|follower| follower.id)
     }
 
-    /// The offset below which every replica that may be elected has all records; `None` while too few are in sync for
-    /// any record to count as replicated.
+    /// The offset below which every replica that may be elected has all records; `None` while too few
+    /// replicas are in sync.
     ///
-    /// Replicas that have caught up and may join count too, so that they can: a high watermark that runs ahead of them would
-    /// keep them out for ever.
+    /// Replicas that have caught up and may join count too: a high watermark ahead of them would keep them
+    /// out of the ISR forever.
     pub fn high_watermark(
         &self,
         own_end: Offset,
@@ -365,7 +366,7 @@ impl Leadership {
         Some(self.propose(&isr, true))
     }
 
-    /// The change that drops the followers that have not been caught up for too long.
+    /// The change that drops followers whose last caught-up time is too old.
     pub fn shrink(&mut self, leader_end: Offset, now: Instant) -> Option<IsrChange> {
         if self.pending.is_some() {
             return None;
@@ -393,11 +394,11 @@ impl Leadership {
         change
     }
 
-    /// Applies the controller's answer. Returns whether the in-sync replicas, or those that count as such, have
+    /// Applies the controller's answer. Returns true if the in-sync replicas, committed or maximal, have
     /// changed.
     pub fn on_outcome(&mut self, change: &IsrChange, outcome: &ChangeOutcome) -> bool {
         if self.pending.as_ref() != Some(change) {
-            // The image was faster, and has decided.
+            // The image arrived before this answer and has ended the pending change.
             return false;
         }
         match outcome {

@@ -1,11 +1,12 @@
 //! The replicas of this broker.
 //!
 //! A leader's view of its followers ([`leadership`]), and the changes of in-sync replicas that it proposes
-//! ([`isr_changes`]); one partition, as leader and as follower ([`partition`]); following other brokers and moves
-//! between directories ([`replication`]); periodic work ([`upkeep`]). Each uses only those before it.
+//! ([`isr_changes`]); one partition, as leader and as follower ([`partition`]); following other brokers and
+//! moves between directories ([`replication`]); periodic work ([`upkeep`]). Each module uses only the modules
+//! before it.
 //!
-//! Owns: every log of a topic, each behind the lock of its [`partition::Partition`]. Refuses: requests and answers
-//! (the broker's) and the meaning of records (their coordinator's).
+//! Owns: every log of a topic, each behind the lock of its [`partition::Partition`]. Refuses: requests and
+//! answers (the broker's) and the meaning of records (their coordinator's).
 
 pub mod context;
 pub mod isr_changes;

@@ -1,11 +1,11 @@
-//! Partitions that report something under their locks, until a task of the broker looks at it.
+//! Partitions reported under their locks, until a task of the broker handles the reports.
 
 use crate::isr_changes::PartitionKey;
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use tokio::sync::Notify;
 
-/// The partitions that wait to be reported.
+/// The queue of reported partitions.
 #[derive(Debug, Default)]
 pub struct PartitionReports {
     waiting: Mutex<BTreeSet<PartitionKey>>,
@@ -19,7 +19,7 @@ impl PartitionReports {
         self.reported.notify_one();
     }
 
-    /// All that wait, as soon as there are some.
+    /// Takes all reported partitions; waits until there is at least one.
     pub(crate) async fn next(&self) -> BTreeSet<PartitionKey> {
         loop {
             let waiting = std::mem::take(&mut *self.waiting.lock());

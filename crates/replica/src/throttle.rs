@@ -1,9 +1,11 @@
-//! Replication throttles: how fast replicas that are being moved may be copied (KIP-73, Kafka's `ReplicationQuotaManager`).
+//! Replication throttles: rate limits for copying replicas that are being moved (KIP-73, Kafka's
+//! `ReplicationQuotaManager`).
 //!
-//! A throttle has a rate for the whole broker, one on the leading side and one on the following side. It applies to
-//! the replicas that a topic lists, and only while they are not in sync: throttling an in-sync replica would remove
-//! it from the in-sync set. Copied bytes are counted in samples of a second; while the rate over the last few of them
-//! is above the limit, nothing is copied. Owns the samples. Knows neither partitions nor the network.
+//! A throttle has a rate for the whole broker: one for the leading side and one for the following side. The
+//! throttle applies to the replicas that a topic lists, and only while they are not in sync: throttling an
+//! in-sync replica would remove it from the ISR. Copied bytes are counted in samples of a second; while the
+//! rate over the last samples is above the limit, copying stops. Owns the samples. Knows neither partitions
+//! nor the network.
 
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -11,43 +13,43 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// A rate that limits nothing.
+/// The default rate, without a limit.
 const UNLIMITED: u64 = i64::MAX as u64;
 
 /// The throttle of one side of a broker.
 #[derive(Debug)]
 pub struct Throttle {
-    /// Bytes per second.
+    /// The limit in bytes per second.
     limit: AtomicU64,
-    /// Bytes that were copied under it, since the start.
+    /// Bytes copied under the throttle since the start.
     copied: AtomicU64,
     window: Mutex<Window>,
 }
 
 impl Throttle {
-    /// A throttle over this number of samples of this length.
+    /// A throttle with this number of samples of this length.
     pub fn new(limit: u64, samples: usize, sample: Duration) -> Self {
         let window = Window { length: sample, kept: samples.max(1), samples: VecDeque::new() };
         Self { limit: AtomicU64::new(limit), copied: AtomicU64::new(0), window: Mutex::new(window) }
     }
 
-    /// Another limit from now on.
+    /// Changes the limit.
     pub fn set_limit(&self, limit: u64) {
         self.limit.store(limit, Ordering::Relaxed);
     }
 
-    /// The limit in bytes per second; `None` where there is none.
+    /// The limit in bytes per second; `None` without one.
     pub fn limit(&self) -> Option<u64> {
         Some(self.limit.load(Ordering::Relaxed)).filter(|limit| *limit < UNLIMITED)
     }
 
-    /// Whether more was copied than the limit allows, so that replicas that are held back have to wait.
+    /// True if the rate is above the limit, so that throttled replicas must wait.
     pub fn is_exceeded(&self, now: Instant) -> bool {
         let Some(limit) = self.limit() else { return false };
         self.window.lock().rate(now) > limit
     }
 
-    /// Bytes of a replica that the throttle holds for were copied.
+    /// Counts copied bytes of a throttled replica.
     pub fn record(&self, bytes: u64, now: Instant) {
         if bytes > 0 {
             self.copied.fetch_add(bytes, Ordering::Relaxed);
@@ -55,13 +57,13 @@ impl Throttle {
         }
     }
 
-    /// Bytes that were copied under it, since the start.
+    /// Bytes copied under the throttle since the start.
     pub fn copied(&self) -> u64 {
         self.copied.load(Ordering::Relaxed)
     }
 }
 
-/// The last samples, oldest first: when each began, and its bytes.
+/// The last samples, oldest first: start time and bytes.
 #[derive(Debug)]
 struct Window {
     length: Duration,
@@ -109,7 +111,7 @@ mod tests {
     #[test]
     fn what_is_copied_under_a_limit_keeps_to_it() {
         let (throttle, start) = (throttle(1_000_000), Instant::now());
-        // A fetch of 300 kB is sent whenever the limit allows one, without delay.
+        // A fetch of 300 kB is sent at once whenever the limit allows.
         for round in 0..6_000 {
             let now = start + round * Duration::from_millis(10);
             if !throttle.is_exceeded(now) {

@@ -1,6 +1,7 @@
-//! What happens to bad messages: those that a stage cannot process.
+//! Policies for bad messages: messages that a stage cannot process.
 //!
-//! A dead letter is as durable as any message: its source gets the acknowledgement when the file or the topic has it.
+//! A dead letter is as durable as any message: the source gets the acknowledgement once the file or topic has
+//! the dead letter.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -15,20 +16,20 @@ use crate::sink;
 use crate::stage::{BadMessage, Refusals, StageError};
 use crate::topics::is_topic;
 
-/// How much of a bad message is shown, in bytes.
+/// Maximum bytes of a bad message in an error text.
 const EXCERPT_CHARS: usize = 60;
 
 /// The policy for messages that a stage cannot process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum OnError {
-    /// The stream ends.
+    /// Fail the stream.
     #[default]
     Fail,
-    /// Skipped and counted.
+    /// Skip and count the message.
     Skip,
-    /// Written to a file as a line of JSON with the reason, and counted.
+    /// Append the message to a file as a line of JSON with the reason, and count it.
     DeadLetter(PathBuf),
-    /// Sent to a topic unchanged, with the reason in its headers, and counted.
+    /// Send the message unchanged to a topic, with the reason in its headers, and count it.
     DeadLetterTopic(String),
 }
 
@@ -39,7 +40,7 @@ const STREAM: &str = "thalweg.error.stream";
 /// Dead letter header: the stage that rejected the message.
 const STAGE: &str = "thalweg.error.stage";
 
-/// No such policy.
+/// An unknown policy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{text:?} is not a policy for bad messages: use fail, skip, dead-letter:FILE or dead-letter:topic:NAME"
@@ -90,7 +91,7 @@ struct DeadLetters {
 }
 
 impl BadMessages {
-    /// For a stream. Opens the file or topic at once, so that an unusable one fails the start.
+    /// The handler of a stream. Opens the file or topic at once, so that an unusable one fails the start.
     pub fn new(
         policy: &OnError,
         cluster: &Cluster,
@@ -110,7 +111,7 @@ impl BadMessages {
         Ok(BadMessages { policy, stage: stream.clone(), stream, count })
     }
 
-    /// Sets the stage that the next messages come from.
+    /// Sets the stage of the next messages.
     pub fn enter(&mut self, stage: &Arc<str>) {
         if !Arc::ptr_eq(&self.stage, stage) {
             self.stage = stage.clone();

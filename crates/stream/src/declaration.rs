@@ -16,9 +16,9 @@ pub use settings::{Settings, Value, WrongValue};
 pub enum Kind {
     /// Produces messages.
     Source,
-    /// Transforms them.
+    /// Transforms messages.
     Processor,
-    /// Consumes them.
+    /// Consumes messages.
     Sink,
 }
 
@@ -38,15 +38,15 @@ impl Kind {
 
 /// A stage of the registry.
 pub struct Module {
-    /// Its name in a stream's text.
+    /// The module's name in a stream's text.
     pub name: &'static str,
-    /// One line.
+    /// One line of documentation.
     pub summary: &'static str,
-    /// More, in Markdown; empty if the summary suffices.
+    /// More documentation, in Markdown; empty if the summary suffices.
     pub about: &'static str,
-    /// Its options.
+    /// The declared options.
     pub options: &'static [OptionSpec],
-    /// Examples: a stream with the stage, and what it does.
+    /// Examples: a stream with the stage, and its effect.
     pub examples: &'static [(&'static str, &'static str)],
     /// Checks combinations of options.
     pub check: fn(&Settings) -> Result<(), WrongMix>,
@@ -59,14 +59,14 @@ pub struct Module {
 pub struct WrongMix {
     /// The option to report.
     pub option: &'static str,
-    /// What is wrong.
+    /// The conflict.
     pub message: String,
-    /// What to do instead.
+    /// The remedy.
     pub right: String,
 }
 
 impl WrongMix {
-    /// For an option.
+    /// A conflict reported for an option.
     pub fn new(option: &'static str, message: impl Into<String>, right: impl Into<String>) -> WrongMix {
         WrongMix { option, message: message.into(), right: right.into() }
     }
@@ -97,15 +97,15 @@ pub struct Site {
     pub stream: Arc<str>,
     /// The delivery guarantee of the run.
     pub guarantee: Guarantee,
-    /// Whether this stream and all downstream streams end in a sink that stores messages.
+    /// True if this stream and all downstream streams end in a sink that stores messages.
     pub is_stored: bool,
     /// The transactional id of this instance, if the stream runs exactly once.
     pub transactional_id: Option<Arc<str>>,
     /// Output for people.
     pub console: Arc<dyn Console>,
-    /// Its limits outside the cluster.
+    /// The limits of the stream outside the cluster.
     pub reach: Arc<Reach>,
-    /// Where counters and histograms publish results for the report.
+    /// Counters and histograms, published for the report.
     pub findings: Findings,
 }
 
@@ -165,24 +165,24 @@ impl Module {
 
 /// An option of a stage.
 pub struct OptionSpec {
-    /// Its name.
+    /// The option's name.
     pub name: &'static str,
-    /// Its type.
+    /// The type of its value.
     pub takes: Takes,
-    /// Its default.
+    /// The default of the option.
     pub default: Absent,
-    /// What it does.
+    /// One line of documentation.
     pub summary: &'static str,
 }
 
-/// What applies if an option is missing.
+/// The default of an option.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Absent {
     /// Required.
     Required,
-    /// No default: the option's summary says what that means.
+    /// No default: the option's summary explains the effect.
     None,
-    /// This value, as in a text.
+    /// This default value, as written in a text.
     Value(&'static str),
 }
 
@@ -201,13 +201,13 @@ pub enum Takes {
     Number(f64, f64),
     /// A time such as 500ms, 10s, 5m or 1h; a bare number is milliseconds.
     Duration,
-    /// The same; a bare number is seconds.
+    /// A time; a bare number is seconds.
     Seconds,
     /// Bytes, such as 1000, 64KiB or 10MB.
     Size,
-    /// One of these words.
+    /// Any of these words.
     Choice(&'static [&'static str]),
-    /// An expression.
+    /// A CEL expression.
     Expression,
     /// A target URL: http://HOST:PORT/PATH, or https.
     Url,

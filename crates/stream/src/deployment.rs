@@ -1,8 +1,8 @@
 //! Deployment properties: the number of instances per stage, and the policy for bad messages.
 //!
-//! `module.LABEL.count=3` applies to the stage with that label, `module.*.count=2` to all others. A stage with a count above
-//! one gets a topic before and after it, partitioned by key, and its instances share the partitions as a consumer group.
-//! Counts of 0 and 1 bind a stage directly to its neighbours.
+//! `module.LABEL.count=3` applies to the stage with that label, `module.*.count=2` to all others. A stage
+//! with a count above 1 gets a topic before and after it, partitioned by key, and its instances share the
+//! partitions as a consumer group. Counts of 0 and 1 bind a stage directly to its neighbours.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ const GUARANTEE: &str = "guarantee";
 /// The deployment of a stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Deployment {
-    /// Instances of stages.
+    /// Number of instances per stage.
     pub counts: Counts,
     /// Policy for bad messages.
     pub on_error: OnError,
@@ -43,19 +43,19 @@ pub struct Counts {
 pub struct WrongProperty {
     /// The property.
     pub key: String,
-    /// Its value, if any.
+    /// The property's value, if any.
     pub value: Option<String>,
-    /// What to use instead.
+    /// The remedy.
     pub right: String,
 }
 
 impl Counts {
-    /// The instances of the stage with this label, at least one.
+    /// Number of instances of the stage with this label, at least 1.
     pub fn of(&self, label: &str) -> usize {
         self.by_label.get(label).copied().unwrap_or(self.others).max(1)
     }
 
-    /// Whether every stage has one instance.
+    /// True if every stage has one instance.
     pub fn are_single(&self) -> bool {
         self.others <= 1 && self.by_label.values().all(|count| *count <= 1)
     }
@@ -125,7 +125,7 @@ pub(crate) fn pairs(text: &str) -> Result<BTreeMap<String, String>, WrongPropert
     pairs.map(pair).collect()
 }
 
-/// The instances of each stage of a stream, from input to output. A named destination counts as one.
+/// Number of instances of each stage of a stream, from input to output. A named destination counts as one.
 pub(crate) fn counts_along(stream: &crate::plan::StreamPlan, counts: &Counts) -> Vec<usize> {
     let mut along = Vec::new();
     if !matches!(stream.input, Input::Stage(_)) {

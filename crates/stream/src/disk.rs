@@ -44,7 +44,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Reads on. 0 means that nothing more is available yet.
+    /// Reads the next bytes. 0 means that no more are available yet.
     pub fn read(&mut self, into: &mut [u8]) -> Result<usize, IoFailed> {
         loop {
             match self.file.read(into) {
@@ -65,8 +65,8 @@ impl Reader {
         self.tail.drain(..too_many);
     }
 
-    /// Rewinds to the beginning if the file was cut: it is shorter than what was read, or its bytes before the read position
-    /// have changed. Returns whether it did.
+    /// Rewinds to the beginning if the file was cut: it is shorter than the read position, or its bytes
+    /// before that position have changed. Returns true after a rewind.
     pub fn rewind_if_cut(&mut self) -> Result<bool, IoFailed> {
         let failed = |error| IoFailed::file("read", &self.path, error);
         let len = self.file.metadata().map_err(failed)?.len();
@@ -84,32 +84,32 @@ impl Reader {
         let found = &mut found[..self.tail.len()];
         match self.file.read_exact_at(found, self.position - self.tail.len() as u64) {
             Ok(()) => Ok(*found == *self.tail),
-            // Cut concurrently.
+            // The file was cut concurrently.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
             Err(error) => Err(error),
         }
     }
 
-    /// The path it was opened by.
+    /// The path as given to [`Reader::open`].
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Which file this is.
+    /// The identity of the open file.
     pub fn identity(&self) -> Result<Identity, IoFailed> {
         let metadata = self.file.metadata().map_err(|error| IoFailed::file("read", &self.path, error))?;
         Ok(Identity { device: metadata.dev(), inode: metadata.ino() })
     }
 }
 
-/// The file behind a path, if it exists.
+/// The identity of the file behind a path, if the file exists.
 pub fn identity(path: &Path) -> Option<Identity> {
     let metadata = std::fs::metadata(path).ok()?;
     Some(Identity { device: metadata.dev(), inode: metadata.ino() })
 }
 
-/// The file that a path leads to, after links and `..`. The last part may be missing, but not as the target of a link: its
-/// directory is resolved then.
+/// The file behind a path, after resolving links and `..`. The last component may be missing, but not as the
+/// target of a link: its directory is resolved then.
 pub fn resolve(path: &Path) -> Result<PathBuf, IoFailed> {
     let failed = |error| IoFailed::file("open", path, error);
     match std::fs::canonicalize(path) {
@@ -164,7 +164,8 @@ fn read_to_end(file: File, path: &Path, bytes_max: usize) -> Result<Vec<u8>, IoF
 /// The fill level at which an [`Appender`] must be flushed.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// A file written at its end, through a buffer. Bytes that could not be written stay in the buffer, so a flush can be retried.
+/// A file written at its end, through a buffer. Bytes that could not be written stay in the buffer, so a
+/// flush can be retried.
 pub struct Appender {
     file: File,
     path: PathBuf,
@@ -212,7 +213,7 @@ impl Appender {
         self.len += bytes.len() as u64;
     }
 
-    /// Whether the buffer must be flushed before the next append.
+    /// True if the buffer must be flushed before the next append.
     pub fn is_full(&self) -> bool {
         self.buffer.len() >= BUFFER_BYTES
     }

@@ -1,8 +1,8 @@
-//! Which streams can run exactly once, and their transactional ids.
+//! Exactly-once streams: their conditions, and their transactional ids.
 //!
-//! Exactly once means that the sink's output and the source's offsets form one transaction of the cluster. Both ends must
-//! therefore be Kafka in one cluster, and the stages between them must not keep state that a failure would lose: aborted
-//! messages are read again and must give the same output.
+//! Exactly once means that the sink's output and the source's offsets form one transaction of the cluster.
+//! Source and sink must therefore use one Kafka cluster, and the stages between must not keep state that a
+//! failure would lose: aborted messages are read again and must give the same output.
 
 use std::sync::Arc;
 
@@ -10,18 +10,19 @@ use crate::bad::OnError;
 use crate::guarantee::Guarantee;
 use crate::plan::{Input, Output, Plan, StagePlan, StreamPlan};
 
-/// Processors whose output depends on one message alone. Those that hold messages back know which, and keep their order.
+/// Processors whose output depends on one message alone. Processors that delay messages track and keep their
+/// order.
 const WITHOUT_MEMORY: [&str; 4] = ["filter", "rate-limit", "splitter", "transform"];
 
 /// A stream that cannot run exactly once.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("The stream {stream} cannot run exactly once: {reason}; {right}")]
 pub struct NotExactlyOnce {
-    /// The stream, or a part of one that topics separate.
+    /// The stream, or the part of a stream between topics.
     pub stream: Arc<str>,
     /// The reason.
     pub reason: String,
-    /// What to do instead.
+    /// The remedy.
     pub right: String,
 }
 
@@ -41,8 +42,8 @@ impl Guarantee {
         Ok(())
     }
 
-    /// The transactional id of an instance of a stream: the group, whose members share the work; the stream and its sink; the
-    /// process; and the instance in it.
+    /// The transactional id of an instance of a stream: the group, whose members share the work; the stream
+    /// and its sink; the process; and the instance in it.
     pub(crate) fn transactional_id(
         self,
         stream: &StreamPlan,
@@ -58,7 +59,7 @@ impl Guarantee {
     }
 }
 
-/// The reason, and what to do instead.
+/// The reason and the remedy.
 type Wrong = (String, String);
 
 fn check(stream: &StreamPlan, on_error: &OnError) -> Result<(), Wrong> {

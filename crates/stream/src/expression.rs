@@ -11,9 +11,9 @@
 //! | `time_ms` | the same in milliseconds since 1970 |
 //! | `sequence` | its number, counted by its source |
 //!
-//! An expression is compiled once, which finds the fields it needs: only those are parsed, in place. A field that is passed on
-//! unchanged, as in `{"id": payload.id}`, is copied without parsing. Common conditions bypass the evaluator (`direct`). What the
-//! evaluator may use for one message is bounded (`budget`).
+//! An expression is compiled once. The compiler finds the needed fields: only those are parsed, in place. A
+//! field passed on unchanged, as in `{"id": payload.id}`, is copied without parsing. Common conditions bypass
+//! the evaluator (`direct`). Time and memory for one message are bounded (`budget`).
 
 mod budget;
 mod direct;
@@ -48,13 +48,13 @@ static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| {
 #[derive(Debug)]
 pub struct Expression {
     text: String,
-    /// Rewritten so that its evaluation is charged.
+    /// The tree, rewritten so that its evaluation is charged.
     tree: IdedExpr,
-    /// How often the tree reads the message outside of loops.
+    /// Number of reads of the message outside of loops.
     reads: u64,
     needs: Needs,
     uses_headers: bool,
-    /// The same condition without the evaluator, if it has a common shape.
+    /// The same condition for direct evaluation, if it has a common shape.
     direct: Option<Condition>,
 }
 
@@ -74,7 +74,7 @@ impl<T: Into<String>> From<T> for NoExpression {
     }
 }
 
-/// An expression that has no value for a message.
+/// Why an expression has no value for a message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoValue {
     /// The message is not JSON, or a field has an unexpected type.
@@ -83,7 +83,7 @@ pub enum NoValue {
     /// Evaluation failed.
     #[error("{expression} fails: {reason}")]
     Failed {
-        /// The expression.
+        /// The expression's text.
         expression: String,
         /// Why.
         reason: String,
@@ -91,9 +91,9 @@ pub enum NoValue {
     /// The value has the wrong type.
     #[error("{expression} is {found}, not {wanted}")]
     OfAnotherKind {
-        /// The expression.
+        /// The expression's text.
         expression: String,
-        /// Its type.
+        /// The type of the value.
         found: String,
         /// The required type.
         wanted: &'static str,
@@ -110,12 +110,12 @@ impl Expression {
         Ok(Expression { text: text.to_owned(), tree, reads, needs, uses_headers, direct })
     }
 
-    /// Whether it looks at `headers`: without that, they need not be set in the message.
+    /// True if the expression reads `headers`; otherwise the message needs no headers.
     pub fn uses_headers(&self) -> bool {
         self.uses_headers
     }
 
-    /// The text.
+    /// The text of the expression.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -129,8 +129,8 @@ impl Expression {
         }
     }
 
-    /// Evaluates a condition for a search: none if it has no value for the message. Cheaper than [`Expression::test`] where many
-    /// messages lack a field, because it gives no reason.
+    /// Evaluates a condition for a search; `None` if it has no value for the message. Cheaper than
+    /// [`Expression::test`] if many messages lack a field, because no reason is built.
     pub fn matches(&self, message: &Message<'_>) -> Option<bool> {
         match self.answer(message) {
             Ok(Answer::True) => Some(true),
@@ -174,7 +174,8 @@ impl Expression {
         })
     }
 
-    /// The value as a map, in order: text and bytes unchanged, anything else as JSON, null as an absent value.
+    /// The value as a map, in order: text and bytes unchanged, anything else as JSON, null as an absent
+    /// value.
     pub fn entries(&self, message: &Message<'_>) -> Result<Vec<(String, Option<BytesMut>)>, NoValue> {
         self.with(message, |_, context| {
             match Value::resolve(&self.tree, context).map_err(|error| self.failed(error))? {
@@ -220,7 +221,7 @@ impl Expression {
         context.set_variable_resolver(&view);
         let outcome = f(&view, &context);
         if budget::is_exhausted() {
-            // An operator may have overridden the error of a part.
+            // An operator may have overridden the error of an operand.
             return Err(self.failed(budget::EXHAUSTED));
         }
         outcome.map_err(|error| match (error, view.unreadable()) {
@@ -231,7 +232,7 @@ impl Expression {
 
     fn failed(&self, error: impl ToString) -> NoValue {
         let reason = error.to_string();
-        // Replaced functions are named as they were written.
+        // The reason shows replaced functions under their original names.
         let reason = reason.replace('@', "");
         let reason = reason.split_once('\n').map_or(reason.as_str(), |(first, _)| first).to_owned();
         NoValue::Failed { expression: self.text.clone(), reason }

@@ -3,15 +3,15 @@
 /// A figure of a window.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Figure {
-    /// How many messages.
+    /// Number of messages.
     Count,
-    /// Their sum.
+    /// Sum of the numbers.
     Sum,
-    /// The smallest.
+    /// Smallest number.
     Min,
-    /// The largest.
+    /// Largest number.
     Max,
-    /// Their mean.
+    /// Mean of the numbers.
     Average,
     /// A quantile and its name.
     Quantile(String, f64),

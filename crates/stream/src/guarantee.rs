@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-/// How often a message from a source with committed offsets is delivered, whatever fails.
+/// Delivery guarantee for messages from a source with committed offsets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Guarantee {
     /// At least once: the source gets the acknowledgement when every sink has acknowledged the message.

@@ -1,17 +1,18 @@
-//! Hosting: named streams that are deployed and undeployed while the process runs, and restarted with it.
+//! Hosting of named streams: deployed and undeployed at runtime, restarted with the process.
 //!
-//! The desired state is a topic of the cluster (`definitions`). A host reads and follows it, and runs the streams that are
-//! deployed on its node. A verb is checked against the topic up to its end, written as a record, and answered when this host
-//! has read it back. So all hosts of a cluster see the same streams, and any host can undeploy another's stream. Verbs on
-//! one host are serialised; if two hosts change the same stream at once, the later record wins.
+//! A topic of the cluster holds the desired state (`definitions`). A host reads and follows that topic, and
+//! runs the streams deployed on its node. A verb is checked against the topic up to its end, written as a
+//! record, and answered when this host has read that record. So all hosts of a cluster see the same streams,
+//! and any host can undeploy another's stream. Verbs on one host are serialised; if two hosts change the same
+//! stream at once, the later record wins.
 //!
 //! - [`definition`] is a record of the topic.
 //! - `supervisor` runs one stream: start, end, failure, drain.
 //! - `verbs` are the operations of a host.
-//! - [`onlooking`] shows people what flows.
+//! - [`onlooking`] shows passing messages to people.
 //! - [`recorder`] passes changes on to an audit trail, with the principals of the requests.
-//! - [`rights`] are those of the principals of streams.
-//! - [`rest`] is the API over HTTP, [`metrics`] the figures for Prometheus.
+//! - [`rights`] are the rights of streams' principals.
+//! - [`rest`] is the HTTP API, [`metrics`] the figures for Prometheus.
 
 pub mod definition;
 mod definitions;
@@ -54,9 +55,9 @@ pub use status::{State, StreamReport, StreamStatus};
 
 /// The prefix of a hosted stream's transactional ids.
 const INSTANCE: &str = "hosted";
-/// The pause before the topic is read again after a failure.
+/// Pause before the topic is read again after a failure.
 const AGAIN: Duration = Duration::from_secs(1);
-/// How long a read waits for the next record.
+/// Maximum time that a read waits for the next record.
 const READ: Duration = Duration::from_secs(5);
 
 /// The configuration of a host.
@@ -64,7 +65,8 @@ const READ: Duration = Duration::from_secs(5);
 pub struct HostSettings {
     /// The cluster for topics between stages, and kafka stages without an address.
     pub cluster: crate::Cluster,
-    /// The same cluster for definitions. Streams need no right to them if this has another login.
+    /// The same cluster for definitions. With a separate login here, streams need no right to the
+    /// definitions.
     pub definitions: crate::Cluster,
     /// The node id recorded with deployments on this host.
     pub node: i32,
@@ -72,7 +74,7 @@ pub struct HostSettings {
     pub reach: Arc<Reach>,
     /// The rights of principals in the cluster.
     pub rights: Arc<dyn Rights>,
-    /// Where stages print lines.
+    /// Receives the lines that stages print.
     pub console: Arc<dyn Console>,
 }
 
@@ -108,30 +110,30 @@ pub enum HostError {
         stream: String,
         /// The requested stage.
         stage: String,
-        /// Those that it has.
+        /// The labels of the stream's stages.
         stages: String,
     },
-    /// A file or a server in it is not allowed on this host.
+    /// This host does not allow a file, server or program of the definition.
     #[error("{0}")]
     Refused(String),
     /// The principal lacks a right that the stream needs.
     #[error(transparent)]
     MissingRight(#[from] MissingRight),
-    /// The state of the streams does not allow it.
+    /// The state of the streams does not allow the verb.
     #[error("{0}")]
     Conflict(String),
-    /// The topic of definitions is not available, or not yet.
+    /// The topic of definitions is unavailable, perhaps only until the host has started.
     #[error(transparent)]
     Unavailable(#[from] DefinitionsUnavailable),
 }
 
 impl Shared {
-    /// The rights that a stream needs, with its topics between stages in place.
+    /// The rights that a stream needs, including its topics between stages.
     fn needed(&self, laid: &Plan, deployment: &Deployment) -> BTreeSet<Right> {
         rights::needed(laid, deployment, &self.settings.cluster, INSTANCE)
     }
 
-    /// Why a deployment is refused on this host, if it is.
+    /// The reason why this host refuses a deployment; `None` if allowed.
     fn refusal(&self, plan: &Plan, deployment: &Deployment) -> Option<String> {
         if let Some(address) = rights::address_of_strangers(plan, &self.settings.cluster) {
             return Some(format!(
@@ -144,7 +146,7 @@ impl Shared {
         Some(format!("{message}. {right}"))
     }
 
-    /// The topics between stages, which are in the broker's cluster.
+    /// The transport: topics between stages are in the broker's cluster.
     fn transport(&self) -> Transport {
         Transport {
             cluster: self.settings.cluster.clone(),
@@ -160,22 +162,22 @@ pub struct Host(Arc<Shared>);
 
 struct Shared {
     settings: HostSettings,
-    /// The client that verbs use.
+    /// The client of verbs.
     cluster: Cluster,
-    /// The client that follows the topic. It has its own connections, because a broker serves nothing else on a connection
-    /// while a fetch waits there.
+    /// The client that follows the topic, with its own connections: while a fetch waits on a connection, a
+    /// broker serves no other request there.
     followed: Cluster,
     writer: tokio::sync::Mutex<Writer>,
     taps: Taps,
     state: Mutex<Hosted>,
-    /// The offset up to which the topic was read and acted on.
+    /// The offset up to which the topic was read and applied.
     read_to: watch::Sender<Offset>,
     stopping: watch::Sender<bool>,
-    /// The runtime of the streams.
+    /// The runtime that runs the streams.
     runtime: Handle,
 }
 
-/// All streams of the cluster, and those that run here.
+/// All streams of the cluster, and the streams running here.
 #[derive(Default)]
 struct Hosted {
     streams: BTreeMap<Arc<str>, Known>,
@@ -184,13 +186,14 @@ struct Hosted {
 
 struct Known {
     definition: Definition,
-    /// Its taps.
+    /// The stages that can be tapped, by label.
     tappable: Vec<Arc<str>>,
 }
 
 impl Host {
-    /// Connects to the cluster, reads all definitions, and starts the streams deployed on this node. Boxed, so that this
-    /// crate compiles it: the body of an `async fn` is compiled in the crate that awaits it.
+    /// Connects to the cluster, reads all definitions, and starts the streams deployed on this node. Returns
+    /// a boxed future, so that this crate compiles it: the body of an `async fn` is compiled in the crate
+    /// that awaits it.
     pub fn start(
         settings: HostSettings,
     ) -> Pin<Box<dyn Future<Output = Result<Host, DefinitionsUnavailable>> + Send>> {
@@ -228,7 +231,7 @@ impl Host {
         Ok(host)
     }
 
-    /// Run options for the streams.
+    /// The runtime of the streams.
     pub fn runtime(&self) -> &Handle {
         &self.0.runtime
     }
@@ -237,7 +240,7 @@ impl Host {
         self.0.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Follows the topic for the lifetime of the host.
+    /// Follows the topic for the life of the host.
     async fn follow(self, mut reader: Reader) {
         let mut stopping = self.0.stopping.subscribe();
         loop {
@@ -254,7 +257,7 @@ impl Host {
                 Err(error) => {
                     tracing::warn!(%error, "Failed to read the stream definitions, retrying");
                     sleep(AGAIN).await;
-                    // From the beginning: rereading is idempotent.
+                    // Read from the beginning: rereading is idempotent.
                     match Reader::begin(self.0.followed.clone()).await {
                         Ok(again) => reader = again,
                         Err(error) => {
@@ -337,7 +340,7 @@ impl Host {
         Plan::read_hosted(text, name, &around)
     }
 
-    /// The rights that streams need which are tapped, and those which these tap in turn.
+    /// The rights needed by the tapped streams, and by the streams that those tap in turn.
     fn needed_of_tapped(&self, state: &Hosted, tapped: BTreeSet<Arc<str>>) -> BTreeSet<Right> {
         let (mut seen, mut waiting) = (BTreeSet::new(), Vec::from_iter(tapped));
         let mut needed = BTreeSet::new();
@@ -346,7 +349,7 @@ impl Host {
             if !seen.insert(name.clone()) {
                 continue;
             }
-            // One that cannot be read does not run.
+            // An unreadable definition does not run.
             let Ok(plan) = self.read(state, &name, &definition.text) else { continue };
             let deployed = definition.deployed.as_ref();
             let deployment = deployed.and_then(|deployed| Deployment::read(&deployed.properties).ok());
@@ -368,7 +371,7 @@ impl Host {
         })
     }
 
-    /// As `known`, for what stops or deletes a stream: it proposes no other victim.
+    /// The definition of a stream to stop or delete. The error proposes no similar name.
     fn known_exactly(&self, name: &str) -> Result<Definition, HostError> {
         let known = self.state().streams.get(name).map(|known| known.definition.clone());
         known.ok_or_else(|| HostError::NoSuchStream { name: name.to_owned(), meant: None })
@@ -412,7 +415,7 @@ impl Host {
         status
     }
 
-    /// Drains all streams so that the next start resumes them. After `within`, drops messages in flight.
+    /// Drains all streams so that the next start resumes them. Drops messages still in flight after `within`.
     pub async fn stop(&self, within: Duration) {
         let deadline = Instant::now() + within;
         self.0.stopping.send_replace(true);
@@ -437,7 +440,7 @@ impl Host {
     }
 }
 
-/// Why a stage cannot run on a server, if so.
+/// The reason why a stage cannot run on a server; `None` if it can.
 fn refused(module: &Module, reach: &Reach) -> Option<Refusal> {
     match module.name {
         "stdin" => {

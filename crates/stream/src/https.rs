@@ -1,4 +1,4 @@
-//! Requests of a client over http and https to servers outside the cluster: the `http` sink's target, a schema registry.
+//! HTTP and HTTPS client for servers outside the cluster: the target of the `http` sink, a schema registry.
 
 use std::sync::Arc;
 
@@ -11,30 +11,30 @@ use hyper_util::rt::TokioExecutor;
 use rustls::pki_types::CertificateDer;
 use rustls::{ClientConfig, RootCertStore};
 
-/// A client. Its connections are kept and used again.
+/// An HTTP client that reuses its connections.
 pub type Client = legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
 
-/// The authorities of which one must have signed the certificate of an https server.
+/// Trusted certificate authorities for https servers.
 #[derive(Clone, Debug)]
 pub struct Trust(RootCertStore);
 
-/// None of the certificates can be read.
+/// No certificate is readable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no certificate authority to trust")]
 pub struct NoAuthority;
 
 impl Trust {
-    /// No authority: for http alone.
+    /// No authorities: for http only.
     pub fn none() -> Trust {
         Trust(RootCertStore::empty())
     }
 
-    /// The authorities that this system trusts.
+    /// The authorities trusted by this system.
     pub fn of_system() -> Result<Trust, NoAuthority> {
         Trust::of(rustls_native_certs::load_native_certs().certs)
     }
 
-    /// These authorities. Certificates that cannot be read are left out.
+    /// These authorities. Unreadable certificates are left out.
     pub fn of(authorities: Vec<CertificateDer<'_>>) -> Result<Trust, NoAuthority> {
         let mut trusted = RootCertStore::empty();
         match trusted.add_parsable_certificates(authorities) {
@@ -44,7 +44,7 @@ impl Trust {
     }
 }
 
-/// A client of servers that these authorities vouch for.
+/// A client that trusts these authorities.
 pub fn client(trust: Trust) -> Client {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider)

@@ -1,14 +1,14 @@
 //! JSON for filters: finds the requested fields and skips all others, without building a tree.
 //!
-//! Skipped values are checked for structure only: quotes, brackets, commas, colons and words. Numbers, escapes and encoding
-//! are checked when a value is read. After the last requested field only the closing brace is checked, which still detects
-//! truncated messages.
+//! Skipped values are checked for structure only: quotes, brackets, commas, colons and words. Numbers,
+//! escapes and encoding are checked when a value is read. After the last requested field only the closing
+//! brace is checked, which still detects truncated messages.
 
 use std::borrow::Cow;
 
 use memchr::memchr2;
 
-/// The deepest nesting.
+/// Maximum nesting depth.
 const DEPTH_MAX: u32 = 128;
 
 /// Strings up to this size are searched byte by byte.
@@ -39,7 +39,7 @@ pub enum Raw<'a> {
     Bool(bool),
     /// The literal text of a number.
     Number(&'a [u8]),
-    /// The text between the quotes, and whether it contains escapes.
+    /// The text between the quotes, and true if it contains escapes.
     String(&'a [u8], bool),
     /// An array with its brackets.
     Array(&'a [u8]),
@@ -144,7 +144,8 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Visits the members of an object (name without quotes, whether it has escapes, value) while `f` returns true.
+    /// Visits the members of an object (name without quotes, true if the name has escapes, value) while `f`
+    /// returns true.
     fn members(
         &mut self,
         depth: u32,
@@ -247,7 +248,7 @@ pub fn find<'a>(text: &'a [u8], names: &[Box<str>], found: &mut [Option<Raw<'a>>
 }
 
 impl<'a> Raw<'a> {
-    /// The length of its text.
+    /// The length of the value's text in bytes.
     pub fn bytes(self) -> usize {
         match self {
             Raw::Null | Raw::Bool(_) => 0,
@@ -291,7 +292,7 @@ impl<'a> Raw<'a> {
         Ok(elements)
     }
 
-    /// Its original text.
+    /// Writes the value's original text.
     pub fn write(self, out: &mut bytes::BytesMut) {
         let mut put = |bytes: &[u8]| out.extend_from_slice(bytes);
         match self {
@@ -322,7 +323,7 @@ pub fn string(inside: &[u8], escaped: bool) -> Result<Cow<'_, str>> {
     serde_json::from_slice(&quoted).map(Cow::Owned).or_else(|_| wrong("a string with valid escapes", 0))
 }
 
-/// Parses a number, as an integer if it is written as one and fits.
+/// Parses a number, as an integer if it has that form and fits.
 pub fn number(text: &[u8]) -> Result<Number> {
     let text = std::str::from_utf8(text).or_else(|_| wrong("a number", 0))?;
     if let Ok(value) = text.parse() {
@@ -341,7 +342,7 @@ pub fn number(text: &[u8]) -> Result<Number> {
 pub enum Number {
     /// A whole number.
     Integer(i64),
-    /// Any other.
+    /// Any other number.
     Float(f64),
 }
 

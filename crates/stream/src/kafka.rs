@@ -1,5 +1,5 @@
-//! Cluster access for the stages: address, settings and shared connections. Settings have the names of Kafka's own clients or of
-//! librdkafka.
+//! Cluster access for the stages: address, settings and shared connections. Settings have the names of
+//! Kafka's own clients or of librdkafka.
 
 mod clusters;
 mod opening;
@@ -24,7 +24,7 @@ pub use writer::Writer;
 
 /// Size limit of a properties file.
 const PROPERTIES_BYTES_MAX: usize = 1 << 20;
-/// What the names of errors for missing rights have in common: `TOPIC_AUTHORIZATION_FAILED` and so on.
+/// The common part of errors for missing rights: `TOPIC_AUTHORIZATION_FAILED` and so on.
 pub const DENIED: &str = "_AUTHORIZATION_FAILED";
 /// The command that grants rights.
 const GRANT: &str = "thalweg security acl add";
@@ -47,7 +47,7 @@ pub const PROPERTIES: OptionSpec = OptionSpec {
     summary: "A file of client properties, with the names of Kafka's own clients (`security.protocol`, `sasl.jaas.config`, `fetch.max.bytes`) or of librdkafka. They override the other options.",
 };
 
-/// The cluster that streams use apart from their kafka stages.
+/// The cluster of streams, apart from their kafka stages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cluster {
     /// The bootstrap servers.
@@ -57,8 +57,8 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// The bootstrap servers and client settings for this program's own clients. Reads the file each time, so that certificates
-    /// and passwords can be renewed.
+    /// The bootstrap servers and client settings for this program's own clients. Reads the file each time, so
+    /// that certificates and passwords can be renewed.
     pub fn connection(&self, client_id: &str) -> Result<(Vec<String>, ConnectionOptions), StageError> {
         let mut properties = self.properties.as_deref().map(read).transpose()?.unwrap_or_default();
         // The file overrides other sources, as for a stage.
@@ -75,8 +75,8 @@ impl Cluster {
         Ok((bootstrap, options))
     }
 
-    /// A client that connects with its first request and shares connections with stages of the same settings. Call it on a
-    /// runtime.
+    /// A client that connects with its first request and shares connections with stages of the same settings.
+    /// Call it on a runtime.
     pub(crate) fn client(&self) -> Result<thalweg_client::Cluster, StageError> {
         Ok(settings::admin(self)?.cluster())
     }
@@ -100,7 +100,7 @@ pub const MODE: OptionSpec = OptionSpec {
     summary: "`headers` keeps record headers, `raw` drops them.",
 };
 
-/// Whether [`MODE`] is `headers`.
+/// True if [`MODE`] is `headers`.
 pub fn with_headers(settings: &Settings) -> bool {
     settings.text("mode") == "headers"
 }
@@ -115,10 +115,11 @@ fn read(path: &str) -> Result<Properties, StageError> {
     properties.resolve().map_err(|error| failed(reading(path), error))
 }
 
-/// The reason of an error, and if it is a missing right, the command that grants it. `right` are the options of that command.
+/// The reason of an error, with the command that grants a missing right. `right` are the options of that
+/// command.
 pub fn with_grant(reason: impl ToString, cluster: &thalweg_client::Cluster, right: &str) -> String {
     let reason = reason.to_string();
-    // An inner action may have named one.
+    // An inner action may have included the command.
     let is_denied = reason.contains(DENIED) && !reason.contains(GRANT);
     match cluster.options().security.principal().filter(|_| is_denied) {
         Some(user) => {

@@ -6,10 +6,10 @@
 //! tap:stream:orders.http > counter
 //! ```
 //!
-//! A stream is `source | processor | sink`. Stages have `--name=value` options and an optional label. A stream ends with its
-//! line or at a `;`; it continues if the line ends with `|` or `>`, or if the next line starts with one of them or with `--`. A
-//! `#` at the beginning of a word starts a comment. This module knows no stages: [`crate::plan`] looks them up in the
-//! registry.
+//! A stream is `source | processor | sink`. Stages have `--name=value` options and an optional label. A
+//! stream ends with its line or at a `;`; it continues if the line ends with `|` or `>`, or if the next line
+//! starts with one of them or with `--`. A `#` at the beginning of a word starts a comment. This module knows
+//! no stages: [`crate::plan`] looks stages up in the registry.
 
 mod complaint;
 mod parser;
@@ -29,25 +29,25 @@ pub type Span = Range<usize>;
 pub struct Spanned {
     /// A name, or a value without its quotes and escapes.
     pub text: String,
-    /// Its position.
+    /// The position in the text.
     pub span: Span,
 }
 
 /// A parsed text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Definition {
-    /// Its streams, in order.
+    /// The streams, in order.
     pub streams: Vec<StreamText>,
 }
 
-/// One stream.
+/// The text of one stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamText {
-    /// Its name, if given.
+    /// The stream's name, if given.
     pub name: Option<Spanned>,
-    /// Its elements from source to sink.
+    /// The stream's elements, from source to sink.
     pub elements: Vec<Element>,
-    /// Its position, without the name.
+    /// The stream's position, without the name.
     pub span: Span,
 }
 
@@ -63,7 +63,7 @@ pub enum Element {
 }
 
 impl Element {
-    /// Its position.
+    /// The element's position.
     pub fn span(&self) -> Span {
         match self {
             Element::Stage(stage) => stage.span.clone(),
@@ -76,31 +76,31 @@ impl Element {
 /// A stage with its options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StageText {
-    /// Its label, which taps refer to.
+    /// The stage's label, which taps refer to.
     pub label: Option<Spanned>,
-    /// The name of its module.
+    /// The module's name.
     pub module: Spanned,
-    /// Its options, in order.
+    /// The stage's options, in order.
     pub options: Vec<OptionText>,
-    /// Its position.
+    /// The stage's position.
     pub span: Span,
 }
 
 /// `--name=value`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OptionText {
-    /// The name.
+    /// The option's name.
     pub name: Spanned,
-    /// The value.
+    /// The option's value.
     pub value: Spanned,
 }
 
 /// `topic:NAME`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopicText {
-    /// The name.
+    /// The topic's name.
     pub name: Spanned,
-    /// Its position.
+    /// The destination's position.
     pub span: Span,
 }
 
@@ -109,13 +109,13 @@ pub struct TopicText {
 pub struct TapText {
     /// The tapped stream.
     pub stream: Spanned,
-    /// The stage whose output is tapped; without, the first.
+    /// The label of the tapped stage; the first stage if absent.
     pub label: Option<Spanned>,
-    /// Its position.
+    /// The tap's position.
     pub span: Span,
 }
 
-/// The streams that a text taps; none if the text is invalid.
+/// The streams that a text taps; empty if the text is invalid.
 pub fn taps(text: &str) -> Vec<String> {
     let Ok(definition) = parse(text) else { return Vec::new() };
     let elements = definition.streams.into_iter().flat_map(|stream| stream.elements);

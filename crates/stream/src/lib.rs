@@ -2,12 +2,13 @@
 //!
 //! - [`language`] parses the text, [`plan`] resolves it, and reports every mistake with its position.
 //! - [`module`] is the registry of stages: each option is declared once, for checks and documentation.
-//! - [`source`], [`processor`] and [`sink`] have a file per stage; [`stage`] is their interface to the runtime.
+//! - [`source`], [`processor`] and [`sink`] have a file per stage; [`stage`] is their interface to the
+//!   runtime.
 //! - [`runtime`] runs a plan: adjacent stages call each other, bounded channels connect streams.
-//! - [`transport`] puts topics between stages, where [`deployment`] asks for them.
+//! - [`transport`] puts topics between stages, as [`deployment`] requires.
 //! - [`host`] runs streams as a service: created under a name, deployed, restarted with the process.
 //! - [`message`] is the data, [`expression`] the language of filters and transforms.
-//! - [`https`] reaches servers outside the cluster. [`Reach`] limits a stream there.
+//! - [`https`] reaches servers outside the cluster. [`Reach`] limits the access of a stream.
 
 mod bad;
 mod clock;

@@ -1,8 +1,9 @@
 //! Messages, in batches that refer to shared buffers.
 //!
-//! A [`Batch`] is a list of slots over a few buffers. A filter removes slots, a splitter adds some, and neither touches the
-//! bytes of a message; new values of a batch go into one new buffer. Cloning a batch for a second reader copies its slots and
-//! shares its buffers. Keys and headers are stored apart from the slots, because most messages have none.
+//! A [`Batch`] is a list of slots over a few buffers. A filter removes slots, a splitter adds some, and
+//! neither touches the bytes of a message; new values of a batch go into one new buffer. Cloning a batch for
+//! a second reader copies its slots and shares its buffers. Keys and headers are stored apart from the slots,
+//! because most messages have none.
 
 mod headers;
 
@@ -10,7 +11,7 @@ use bytes::{Bytes, BytesMut};
 
 pub use headers::{Header, HeaderBuffer, Headers};
 
-/// Maximum messages that a source puts into a batch: few enough to keep the slots in the L1 cache.
+/// Maximum number of messages that a source puts into a batch: few enough to keep the slots in the L1 cache.
 pub const BATCH_MESSAGES_MAX: usize = 512;
 /// The size at which a source ends a batch. A single message may be larger.
 pub const BATCH_BYTES_MAX: usize = 128 << 10;
@@ -22,7 +23,7 @@ pub const MESSAGE_BYTES_MAX: usize = 64 << 20;
 pub struct Message<'a> {
     /// The value.
     pub value: &'a [u8],
-    /// Whether the value is null, as in a Kafka tombstone; `value` is empty then.
+    /// True if the value is null, as in a Kafka tombstone; `value` is empty then.
     pub is_null: bool,
     /// The key, if any.
     pub key: Option<&'a [u8]>,
@@ -30,7 +31,7 @@ pub struct Message<'a> {
     pub headers: Headers<'a>,
     /// The timestamp, in milliseconds since 1970.
     pub time_ms: i64,
-    /// Its number, counted by its source from 0.
+    /// The message's number, counted by its source from 0.
     pub sequence: u64,
 }
 
@@ -60,7 +61,7 @@ impl Part {
     }
 }
 
-/// Parts that few messages have.
+/// Fields that few messages have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Extra {
     key: Part,
@@ -74,13 +75,13 @@ impl Extra {
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     value: Part,
-    /// The index of the message's extra, if any.
+    /// Index of the message's extra; [`NO_EXTRA`] if there is none.
     extra: u32,
     time_ms: i64,
     sequence: u64,
 }
 
-/// The index of no extra.
+/// Index value for a message without an extra.
 const NO_EXTRA: u32 = u32::MAX;
 
 /// Adds an extra, and returns its index.
@@ -92,7 +93,7 @@ fn add_extra(extras: &mut Vec<Extra>, extra: Extra) -> u32 {
     extras.len() as u32 - 1
 }
 
-/// Messages that travel together.
+/// Messages that pass through a stream together.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     buffers: Vec<Bytes>,
@@ -100,9 +101,9 @@ pub struct Batch {
     extras: Vec<Extra>,
     /// The previous slots, while new ones are built.
     spare: Vec<Slot>,
-    /// Their producer, if the source has several: each counts its own sequence.
+    /// The number of the producer, if the source has several: each producer counts its own sequence.
     pub origin: u32,
-    /// Whether each value begins with its sequence, as eight bytes, big-endian.
+    /// True if each value begins with its sequence, as eight bytes, big-endian.
     pub is_stamped: bool,
 }
 
@@ -117,7 +118,7 @@ impl Batch {
         self.slots.len()
     }
 
-    /// Whether there is no message.
+    /// True if the batch is empty.
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
@@ -233,8 +234,9 @@ impl Batch {
         self.slots.drain(..range.start);
     }
 
-    /// Replaces each message by what `f` emits for it: nothing, itself, parts of it, or new values. Key, time and sequence stay
-    /// unless `f` sets them. Stops at the first error, after which the batch must be discarded.
+    /// Replaces each message by the output of `f`: no message, the message, parts of it, or new values. Key,
+    /// time and sequence stay unless `f` sets them. Stops at the first error, after which the batch must be
+    /// discarded.
     pub fn rewrite<E>(
         &mut self,
         mut f: impl FnMut(Message<'_>, &mut Emit<'_>) -> Result<(), E>,
@@ -243,7 +245,7 @@ impl Batch {
         self.slots.clear();
         let mut written = BytesMut::new();
         let next = self.buffers.len() as u32;
-        // New extras go after those in use.
+        // New extras follow the existing ones.
         let extras = &mut self.extras;
         for slot in &self.spare {
             let message = message(slot, extras, &self.buffers);
@@ -294,7 +296,7 @@ pub struct Gather {
 }
 
 impl Gather {
-    /// Adds a copy.
+    /// Adds a copy of a message.
     pub fn push<'h>(
         &mut self,
         value: Option<&[u8]>,
@@ -325,12 +327,12 @@ impl Gather {
         Part { buffer: 0, start: start as u32, len: end - start as u32 }
     }
 
-    /// Whether a batch is full.
+    /// True if the collected messages fill a batch.
     pub fn is_full(&self) -> bool {
         self.slots.len() >= BATCH_MESSAGES_MAX || self.written.len() >= BATCH_BYTES_MAX
     }
 
-    /// Whether there is nothing.
+    /// True if no message was collected.
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
@@ -357,7 +359,7 @@ fn message<'a>(slot: &Slot, extras: &[Extra], buffers: &'a [Bytes]) -> Message<'
     }
 }
 
-/// Receives the messages that [`Batch::rewrite`] makes of one.
+/// Receives the output of [`Batch::rewrite`] for one message.
 pub struct Emit<'a> {
     slot: &'a Slot,
     slots: &'a mut Vec<Slot>,
@@ -372,7 +374,7 @@ impl Emit<'_> {
         self.slots.push(*self.slot);
     }
 
-    /// Emits a part of its value.
+    /// Emits a part of the message's value.
     pub fn part(&mut self, range: std::ops::Range<usize>) {
         let value = self.slot.value;
         assert!(range.start <= range.end && range.end <= value.len as usize, "a part lies in its value");

@@ -1,5 +1,5 @@
-//! The registry of stages. Parsing, checks, defaults, `thalweg stream modules` and the pages under `docs/streams/` follow from
-//! their declarations.
+//! The registry of stages. Parsing, checks, defaults, `thalweg stream modules` and the pages under
+//! `docs/streams/` derive from the declarations.
 
 mod document;
 
@@ -11,11 +11,11 @@ pub use crate::declaration::{
 };
 pub use document::{page, summary, text};
 
-/// A module of Spring XD that does not exist here.
+/// A module of Spring XD that Thalweg lacks.
 pub struct Unserved {
-    /// Its name.
+    /// The module's name in Spring XD.
     pub name: &'static str,
-    /// What to use instead.
+    /// The replacement.
     pub instead: &'static str,
 }
 

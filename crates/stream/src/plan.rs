@@ -1,5 +1,5 @@
-//! Resolves a text: stages by name, their settings, and the connections of streams (`joins`). All mistakes that can be found
-//! before the first message are reported here, with their position.
+//! Resolves a text: stages by name, their settings, and the connections of streams (`joins`). All mistakes
+//! that can be found before the first message are reported here, with their position.
 
 mod joins;
 
@@ -18,39 +18,39 @@ use crate::reach::{Reach, Refusal};
 /// Streams that can be run.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// In text order.
+    /// The streams, in text order.
     pub streams: Vec<StreamPlan>,
 }
 
 /// One stream.
 #[derive(Clone, Debug)]
 pub struct StreamPlan {
-    /// Its name.
+    /// The stream's name.
     pub name: Arc<str>,
-    /// The part of the text that it runs.
+    /// The part of the text that the stream runs.
     pub origin: Origin,
     /// Number of instances.
     pub instances: usize,
-    /// Its input.
+    /// The stream's input.
     pub input: Input,
-    /// Its processors.
+    /// The stream's processors.
     pub processors: Vec<StagePlan>,
-    /// Its output.
+    /// The stream's output.
     pub output: Output,
 }
 
-/// Which part of which stream this is: the whole, unless topics separate its stages.
+/// A part of a stream in the text: the whole, unless topics separate its stages.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Origin {
     /// The stream.
     pub stream: Arc<str>,
-    /// The index of its first stage in the stream.
+    /// The index of the part's first stage in the stream.
     pub first: usize,
 }
 
 impl Origin {
-    /// The index in the text of a stage of this part. None for a topic that replaces the preceding stage, whose output another
-    /// part counts.
+    /// The index in the text of a stage of this part. `None` for a topic that replaces the preceding stage,
+    /// whose output another part counts.
     pub fn stage(&self, place: usize) -> Option<usize> {
         match (self.first, place) {
             (0, place) => Some(place),
@@ -74,7 +74,7 @@ pub enum Input {
         /// The index of the stage in the stream.
         stage: usize,
     },
-    /// The output of a stage of a stream outside this plan, whenever that runs.
+    /// The output of a stage of a stream outside this plan, while that stream runs.
     Beside {
         /// The stream.
         stream: Arc<str>,
@@ -95,11 +95,11 @@ pub enum Output {
 /// One stage.
 #[derive(Clone, Debug)]
 pub struct StagePlan {
-    /// Its label.
+    /// The stage's label.
     pub label: Arc<str>,
-    /// Its module.
+    /// The stage's module.
     pub module: &'static Module,
-    /// Its options.
+    /// The stage's options.
     pub settings: Settings,
 }
 
@@ -123,7 +123,7 @@ impl StreamPlan {
         first.into_iter().chain(&self.processors).chain(last)
     }
 
-    /// The names of its modules.
+    /// The names of the stream's modules.
     pub fn modules(&self) -> impl Iterator<Item = &'static str> {
         self.stages().map(|stage| stage.module.name)
     }
@@ -137,16 +137,16 @@ pub struct Surroundings<'a> {
     pub tappable: &'a dyn Fn(&str) -> Option<Vec<Arc<str>>>,
     /// The names of the other streams, for suggestions.
     pub names: &'a dyn Fn() -> Vec<Arc<str>>,
-    /// Why a stage is refused here, if it is: the message, and what to do instead.
+    /// The reason why this host refuses a stage, with the remedy; `None` if allowed.
     pub refused: &'a dyn Fn(&Module) -> Option<Refusal>,
     /// The limits of files and servers in the options of a stage.
     pub reach: &'a Reach,
 }
 
-/// Where named destinations and taps connect.
+/// Transport between named destinations and taps.
 #[derive(Clone, Copy)]
 enum Joined<'a> {
-    /// Streams of the text, in memory.
+    /// To streams of the text, in memory.
     InMemory,
     /// To topics of a cluster.
     OverTopics,
@@ -155,7 +155,8 @@ enum Joined<'a> {
 }
 
 impl Plan {
-    /// Resolves a text. `origin` is its name in error messages, `name` the name of its first stream if the text gives none.
+    /// Resolves a text. `origin` is its name in error messages; `name` names its first stream if the text
+    /// does not.
     pub fn read(text: &str, origin: Option<&str>, name: &str) -> Result<Plan, Complaints> {
         Plan::read_by(text, origin, name, Joined::InMemory, None)
     }
@@ -165,7 +166,8 @@ impl Plan {
         Plan::read_by(text, origin, name, Joined::OverTopics, None)
     }
 
-    /// As [`Plan::read`], or with `over_topics` as [`Plan::read_over_topics`]; `kafka` stages without an address use `cluster`.
+    /// Resolves a text like [`Plan::read`], or with `over_topics` like [`Plan::read_over_topics`]; `kafka`
+    /// stages without an address use `cluster`.
     pub fn read_for(
         cluster: &Cluster,
         text: &str,
@@ -246,7 +248,7 @@ fn label(stage: &StageText, taken: &[Arc<str>]) -> Arc<str> {
 struct Reading<'a> {
     text: &'a str,
     joined: Joined<'a>,
-    /// The cluster of stages without an address, if not the default.
+    /// The cluster of stages without an address; `None` for the default.
     cluster: Option<&'a Cluster>,
     complaints: Vec<Complaint>,
     names: Vec<Arc<str>>,
@@ -309,7 +311,7 @@ impl Reading<'_> {
         read.input = match first {
             Element::Stage(stage) => self.stage(stage, Kind::Source, &mut labels).map(Input::Stage),
             Element::Topic(topic) => Some(Input::Topic(topic.name.text.as_str().into())),
-            // Resolved when all streams are known. Until then it taps the stream itself.
+            // Resolved when all streams are known. Until then the tap points to its own stream.
             Element::Tap(_) => Some(Input::Tap { stream: index, stage: 0 }),
         };
         for element in middle {
@@ -471,7 +473,7 @@ impl Reading<'_> {
         }
     }
 
-    /// The position of a value's byte in the text, if the value is written literally.
+    /// The position in the text of a byte of a value, if the value is written literally.
     fn place_in(&self, value: &Spanned, at: usize) -> Option<language::Span> {
         let written = self.text.get(value.span.clone())?;
         let inside = written.trim_start_matches(['\'', '"']);
@@ -480,7 +482,7 @@ impl Reading<'_> {
         inside.starts_with(&value.text).then_some(start..start + wrong)
     }
 
-    /// Checks that a definition is one stream, named as it is created.
+    /// Checks that a definition is one stream whose name matches the request.
     fn check_definition(&mut self, definition: &Definition, name: &str) {
         if let Some(own) = definition.streams.first().and_then(|stream| stream.name.as_ref())
             && own.text != name

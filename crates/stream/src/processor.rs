@@ -1,4 +1,4 @@
-//! Processors, a file for each.
+//! Processors, one file each.
 
 pub mod aggregate;
 pub mod batch;

@@ -1,8 +1,9 @@
-//! The programs, files and servers outside their cluster that streams may reach. A host decides for all of its streams; a stream in
-//! the foreground has the rights of the user's process.
+//! Limits of streams outside their cluster: programs, files and servers. A host sets the limits for all its
+//! streams; a stream in the foreground has the rights of the user's process.
 //!
-//! A path is checked by the file that it leads to, after links and `..`, and that file is the one to open. Users who may replace
-//! directories below an allowed one can still mislead a stream: such directories are for trusted users alone.
+//! A path is checked by the resolved file, after links and `..`, and that file is opened. Users who can
+//! replace directories below an allowed directory can still mislead a stream: allow only directories of
+//! trusted users.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -13,18 +14,18 @@ use crate::stage::IoFailed;
 
 /// Programs.
 pub const EXEC: &str = "exec";
-/// Files, also those of dead letters.
+/// Files, including those of dead letters.
 const FILE: &str = "file";
 /// Other servers and open ports.
 const HTTP: &str = "http";
 /// Other clusters, and files of client settings.
 const KAFKA: &str = "kafka";
-/// The stages that reach outside the cluster. `kafka` does so with its options alone.
+/// The stages that reach outside the cluster. `kafka` reaches outside only through its options.
 pub const OUTSIDE: [&str; 4] = [EXEC, FILE, HTTP, KAFKA];
 
-/// The setting that names allowed stages, in errors.
+/// The setting with the allowed stages, for errors.
 const ALLOWED: &str = "streams.allowed.modules";
-/// The settings that name directories, in errors.
+/// The setting with the directories of files, for errors.
 const DIRECTORIES: &str = "streams.file.directories";
 const PROPERTIES: &str = "streams.properties.directories";
 
@@ -32,12 +33,12 @@ const PROPERTIES: &str = "streams.properties.directories";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reach {
     refused: BTreeSet<String>,
-    /// Those of [`OUTSIDE`] that are allowed; all if none.
+    /// Allowed stages of [`OUTSIDE`]; `None` for all.
     allowed: Option<BTreeSet<String>>,
-    /// Where files may be read and written; everywhere if none.
+    /// Directories of readable and writable files; `None` for all.
     directories: Option<Vec<PathBuf>>,
-    /// Where client settings and certificates may be read; everywhere if none. Settings name further files, so that streams must
-    /// not write them.
+    /// Directories of client settings and certificates; `None` for all. Settings name further files, so
+    /// streams must not write there.
     properties: Option<Vec<PathBuf>>,
 }
 
@@ -50,8 +51,8 @@ impl Reach {
         Reach { refused: BTreeSet::new(), allowed: None, directories: None, properties: None }
     }
 
-    /// The stages of [`OUTSIDE`] that are allowed, all if none; directories for files, and those for client settings and
-    /// certificates, all if none.
+    /// Limits: allowed stages of [`OUTSIDE`], directories of files, and directories of client settings and
+    /// certificates. `None` allows all.
     pub fn of(
         allowed: Option<BTreeSet<String>>,
         directories: Option<Vec<PathBuf>>,
@@ -69,13 +70,13 @@ impl Reach {
         self.allowed.as_ref().is_none_or(|allowed| allowed.contains(name))
     }
 
-    /// Why a stage is refused, if it is.
+    /// The reason why a stage is refused; `None` if allowed.
     pub fn refusal(&self, name: &str) -> Option<Refusal> {
         if self.refused.contains(name) {
             let right = format!("To allow it, remove {name} from the broker's streams.refused.modules.");
             return Some((format!("{name} is not allowed on this host"), right));
         }
-        // A kafka stage of the host's own cluster reaches nothing else.
+        // A kafka stage on the host's own cluster reaches nothing else.
         let is_outside = name != KAFKA && OUTSIDE.contains(&name);
         (is_outside && !self.allows(name)).then(|| {
             let what = match name {
@@ -87,7 +88,7 @@ impl Reach {
         })
     }
 
-    /// Why a given option of an allowed stage is refused, if it is.
+    /// The reason why an option of an allowed stage is refused; `None` if allowed.
     pub fn refusal_of_option(&self, module: &str, option: &str, value: &str) -> Option<Refusal> {
         if module == KAFKA && !self.allows(KAFKA) {
             match option {
@@ -108,12 +109,12 @@ impl Reach {
             (HTTP, "caFile") | (KAFKA, "properties") => (self.properties(path), PROPERTIES),
             _ => return None,
         };
-        // Other errors are those of the start.
+        // Other errors are reported at the start of the stream.
         let refused = file.err().filter(|error| error.source.kind() == io::ErrorKind::PermissionDenied);
         refused.map(|error| (error.to_string(), naming(setting)))
     }
 
-    /// Why dead letters cannot be written to a file, if so.
+    /// The reason why dead letters cannot be written to a file; `None` if they can.
     pub fn refusal_of_dead_letters(&self, path: &Path) -> Option<Refusal> {
         let is_refused = self.refused.contains(FILE) || !self.allows(FILE);
         if is_refused {
@@ -127,7 +128,7 @@ impl Reach {
         is_refused.then(|| (error.to_string(), naming(DIRECTORIES)))
     }
 
-    /// The file to open for a path, which may not exist yet. Where all files are allowed, this is the path.
+    /// The file to open for a path, which may not exist yet. The path itself if all files are allowed.
     pub fn file(&self, path: &Path) -> Result<PathBuf, IoFailed> {
         match &self.directories {
             Some(directories) => within(directories, path, DIRECTORIES),
@@ -146,7 +147,7 @@ impl Reach {
     }
 }
 
-/// The file that a path leads to, if it is in one of the directories.
+/// The resolved file of a path, if it is in one of the directories.
 fn within(directories: &[PathBuf], path: &Path, setting: &str) -> Result<PathBuf, IoFailed> {
     match disk::resolve(path) {
         Ok(resolved) => {
@@ -156,7 +157,7 @@ fn within(directories: &[PathBuf], path: &Path, setting: &str) -> Result<PathBuf
                 return Ok(resolved);
             }
         }
-        // Errors outside the directories are not shown: they would tell whether a file of the machine exists.
+        // Errors outside the directories are hidden: they would reveal the existence of files.
         Err(error)
             if !path.components().any(|part| part == Component::ParentDir)
                 && directories.iter().any(|directory| path.starts_with(directory)) =>

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The pause before the first retry. It doubles with each.
+/// Pause before the first retry, doubled for each further one.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
@@ -23,7 +23,7 @@ impl Retry {
         Retry { limit, first_failure: None, tries: 0, pause: PAUSE_MIN }
     }
 
-    /// Records a failure. Returns the pause before the next attempt, or nothing if the time is over.
+    /// Records a failure. Returns the pause before the next attempt, or `None` if the time is over.
     pub fn failed(&mut self, now: Instant) -> Option<Duration> {
         let first = *self.first_failure.get_or_insert(now);
         self.tries += 1;
@@ -32,14 +32,14 @@ impl Retry {
         (now - first + pause <= self.limit).then_some(pause)
     }
 
-    /// Records a success. Returns whether there were failures before.
+    /// Records a success. Returns true if failures came before.
     pub fn succeeded(&mut self) -> bool {
         let had_failed = self.tries > 0;
         *self = Retry::within(self.limit);
         had_failed
     }
 
-    /// Failed attempts.
+    /// Number of failed attempts.
     pub fn tries(&self) -> u32 {
         self.tries
     }

@@ -1,5 +1,5 @@
-//! Running a plan: each stream is one task, in which its stages call each other; bounded channels of batches connect streams.
-//! Backpressure reaches the source, so memory stays bounded and nothing is dropped.
+//! Runs a plan: each stream is one task, in which the stages call each other. Bounded channels of batches
+//! connect streams. Backpressure reaches the source, so memory stays bounded and no message is dropped.
 
 mod chain;
 mod channel;
@@ -39,10 +39,10 @@ pub struct RunOptions {
     pub cluster: Cluster,
     /// The delivery guarantee.
     pub guarantee: Guarantee,
-    /// The name of this process among those that run the same streams exactly once. A process restarted under the same name
-    /// fences its predecessor.
+    /// The name of this process among all processes that run the same exactly-once streams. A process
+    /// restarted under the same name fences its predecessor.
     pub instance: String,
-    /// Where stages print lines.
+    /// Receives the lines that stages print.
     pub console: Arc<dyn Console>,
     /// Taps between streams of different runs.
     pub taps: Taps,
@@ -99,7 +99,7 @@ impl Running {
         self.stopper.clone()
     }
 
-    /// Waits until all have ended. If one fails, the others are stopped.
+    /// Waits until all streams have ended. If one fails, the others are stopped.
     pub async fn ended(&mut self) -> Result<(), StreamFailed> {
         let mut failed = None;
         while let Some(ended) = self.tasks.join_next().await {
@@ -109,7 +109,7 @@ impl Running {
             };
             if let Err(error) = ended {
                 self.stopper.stop();
-                // A missing reader is a consequence of its own failure, which explains more.
+                // A lost reader is a consequence of the reader's own failure, which explains more.
                 let says_more = !matches!(error.source, StageError::ReaderGone(_));
                 if failed.as_ref().is_none_or(|(_, said_more)| !said_more && says_more) {
                     failed = Some((error, says_more));
@@ -120,7 +120,8 @@ impl Running {
     }
 }
 
-/// Builds all stages of all streams, then starts them. If one cannot be built, none is started.
+/// Builds all stages of all streams, then starts the streams. If a stage cannot be built, no stream is
+/// started.
 pub fn start(plan: &Plan, options: &RunOptions) -> Result<Running, StreamFailed> {
     let (stopper, stop) = stop();
     let mut joints = Joints::of(plan);

@@ -1,4 +1,4 @@
-//! Sinks, a file for each.
+//! Sinks, one file each.
 
 pub mod counter;
 pub mod file;

@@ -1,4 +1,4 @@
-//! Sources, a file for each.
+//! Sources, one file each.
 
 pub mod file;
 pub mod http;

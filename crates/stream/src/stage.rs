@@ -1,7 +1,7 @@
 //! The interfaces of stages: source, processor and sink, and their requests to the runtime.
 //!
-//! `fill`, `process` and `write` never wait. A stage that must wait says so: a source by [`Source::ready`], others by `settle`. So
-//! adjacent stages run on one thread, by plain calls.
+//! `fill`, `process` and `write` never wait. A source waits in [`Source::ready`], other stages in `settle`.
+//! So adjacent stages run on one thread, by plain calls.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -42,7 +42,7 @@ pub struct Turn<'a> {
 
 /// Receives messages that a stage cannot process.
 pub trait Refusals: Send {
-    /// Handles one, with the reason. An error ends the stream.
+    /// Handles a bad message, with the reason. An error ends the stream.
     fn take(&mut self, message: &Message<'_>, reason: &str) -> Result<(), StageError>;
 }
 
@@ -57,58 +57,60 @@ pub trait Source: Send {
     /// Stops reading. Messages already received are still emitted, then the end.
     fn close(&mut self);
 
-    /// Whether other streams feed it. Then it is not closed when the run stops: it ends after them.
+    /// True if other streams feed this source. Such a source is not closed when the run stops: it ends after
+    /// those streams.
     fn is_fed(&self) -> bool {
         false
     }
 
-    /// For at-most-once streams: ensures that the messages of the last filled batch are never redelivered, and removes those for
-    /// which it cannot. Nothing if no message is ever redelivered.
+    /// For at-most-once streams: ensures that the messages of the last filled batch are never redelivered,
+    /// and removes messages without that guarantee. `None` if the source never redelivers messages.
     fn claim<'a>(&'a mut self, _batch: &'a mut Batch) -> Option<Wait<'a, Result<(), StageError>>> {
         None
     }
 
-    /// Whether it needs acknowledgements.
+    /// True if the source needs acknowledgements.
     fn wants_acknowledgement(&self) -> bool {
         false
     }
 
-    /// Whether clients wait for acknowledgements, so that the source should get them within milliseconds.
+    /// True if clients wait for acknowledgements, which the source should then get within milliseconds.
     fn has_waiting_clients(&self) -> bool {
         false
     }
 
-    /// The sink has accepted all messages up to this sequence.
+    /// Acknowledges all messages up to this sequence: the sink has accepted them.
     fn acknowledge(&mut self, _through: u64) -> Wait<'_, Result<(), StageError>> {
         Box::pin(async { Ok(()) })
     }
 
-    /// The deadline for handing back revoked partitions, if any: until then nothing more is emitted, and messages in flight are
-    /// delivered.
+    /// The deadline for handing back revoked partitions, if any. Until then no more messages are emitted, and
+    /// messages in flight are delivered.
     fn losing(&self) -> Option<Instant> {
         None
     }
 
-    /// Everything deliverable is delivered and acknowledged: the partitions may be reassigned.
+    /// Allows reassignment of the revoked partitions: all deliverable messages are delivered and
+    /// acknowledged.
     fn hand_back(&mut self) -> Wait<'_, Result<(), StageError>> {
         Box::pin(async { Ok(()) })
     }
 
-    /// For exactly-once streams, in place of an acknowledgement: the position after all messages up to this sequence, for a
-    /// transaction of the sink. Each message is reported once.
+    /// For exactly-once streams, in place of an acknowledgement: the position after all messages up to this
+    /// sequence, for a transaction of the sink. Each message is reported once.
     fn progress(&mut self, _through: u64) -> Result<Progress, StageError> {
         Ok(Progress::None)
     }
 
-    /// The transaction was aborted: messages since the last committed one are emitted again.
+    /// Emits the messages since the last committed transaction again, after an abort.
     fn rewind(&mut self) {}
 
-    /// No more acknowledgements follow: waits until the given ones are committed.
+    /// Waits until the given acknowledgements are committed. No more follow.
     fn finish(&mut self) -> Wait<'_, Result<(), StageError>> {
         Box::pin(async { Ok(()) })
     }
 
-    /// The stream has ended or failed: releases resources that others wait for.
+    /// Releases resources that other members wait for. Called after the end or failure of the stream.
     fn leave(&mut self) -> Wait<'_, ()> {
         Box::pin(async {})
     }
@@ -116,9 +118,9 @@ pub trait Source: Send {
 
 /// The position of a source.
 pub enum Progress {
-    /// Unchanged.
+    /// The position is unchanged.
     None,
-    /// Advanced to these offsets.
+    /// The position has advanced to these offsets.
     Group(GroupOffsets),
     /// Some messages will be redelivered: the transaction must abort.
     Void,
@@ -135,9 +137,9 @@ pub struct GroupOffsets {
 /// The outcome of a transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Transacted {
-    /// Committed.
+    /// The transaction is committed.
     Committed,
-    /// It must be aborted.
+    /// The transaction must be aborted.
     Refused,
 }
 
@@ -146,22 +148,23 @@ pub trait Processor: Send {
     /// Transforms the batch.
     fn process(&mut self, batch: &mut Batch, turn: &mut Turn<'_>) -> Result<(), StageError>;
 
-    /// What must be awaited before the batch continues, if anything.
+    /// The future to await before the batch continues, if any.
     fn settle<'a>(&'a mut self, _batch: &'a mut Batch) -> Option<Wait<'a, Result<(), StageError>>> {
         None
     }
 
-    /// Whether it can accept nothing more until a [`Processor::tick`] has released messages.
+    /// True if the processor can accept no more until a [`Processor::tick`] has released messages.
     fn is_full(&self) -> bool {
         false
     }
 
-    /// Waits until [`Processor::tick`] may have messages, if that does not depend on time. Cancel safe.
+    /// Waits until [`Processor::tick`] may have messages, if that depends on events other than time. Cancel
+    /// safe.
     fn wake(&mut self) -> Option<Wait<'_, ()>> {
         None
     }
 
-    /// When to call [`Processor::tick`] even if no message arrives.
+    /// The time at which to call [`Processor::tick`] even if no message arrives.
     fn deadline(&self) -> Option<Instant> {
         None
     }
@@ -176,12 +179,13 @@ pub trait Processor: Send {
         Box::pin(async { Ok(()) })
     }
 
-    /// The first message that it holds back; later ones have not passed either.
+    /// The first message held by the processor. Later messages have not passed either.
     fn held_since(&self) -> Option<u64> {
         None
     }
 
-    /// Drops held messages, which are redelivered. Called only on processors allowed in exactly-once streams.
+    /// Drops held messages, which will be redelivered. Called only on processors allowed in exactly-once
+    /// streams.
     fn forget(&mut self) {}
 }
 
@@ -190,12 +194,12 @@ pub trait Sink: Send {
     /// Accepts the messages, which may still be in flight when this returns.
     fn write(&mut self, batch: &Batch, turn: &mut Turn<'_>) -> Result<(), StageError>;
 
-    /// What must be awaited before the next batch, if anything.
+    /// The future to await before the next batch, if any.
     fn settle(&mut self) -> Option<Wait<'_, Result<(), StageError>>> {
         None
     }
 
-    /// When to call [`Sink::tick`] even if no message arrives.
+    /// The time at which to call [`Sink::tick`] even if no message arrives.
     fn deadline(&self) -> Option<Instant> {
         None
     }
@@ -205,28 +209,30 @@ pub trait Sink: Send {
         Ok(())
     }
 
-    /// Waits until everything written is delivered, except for what [`Sink::held_since`] reports.
+    /// Waits until everything written is delivered, except for messages reported by [`Sink::held_since`].
     fn flush(&mut self) -> Wait<'_, Result<(), StageError>> {
         Box::pin(async { Ok(()) })
     }
 
-    /// The first undelivered message that a flush does not wait for: other streams hold it.
+    /// The first undelivered message held by other streams, which a flush does not wait for.
     fn held_since(&mut self) -> Option<u64> {
         None
     }
 
-    /// Whether [`Sink::held_since`] also covers what a flush would wait for, so that acknowledgement needs no wait. An error means
-    /// that some delivery has failed.
+    /// True if [`Sink::held_since`] also covers messages that a flush would wait for, so that acknowledgement
+    /// needs no wait. An error means that a delivery has failed.
     fn reports_delivery(&mut self) -> Result<bool, StageError> {
         Ok(false)
     }
 
-    /// Waits until everything written so far is delivered, including what a flush does not wait for. Cancel safe.
+    /// Waits until everything written so far is delivered, including messages that a flush does not wait for.
+    /// Cancel safe.
     fn catch_up(&mut self) -> Wait<'_, ()> {
         Box::pin(async {})
     }
 
-    /// For exactly-once streams: commits everything written since the last commit, together with the source's position.
+    /// For exactly-once streams: commits everything written since the last commit, together with the source's
+    /// position.
     fn commit(&mut self, _progress: GroupOffsets) -> Wait<'_, Result<Transacted, StageError>> {
         unreachable!("a stream that runs exactly once ends in a sink that has transactions")
     }
@@ -236,12 +242,12 @@ pub trait Sink: Send {
         Box::pin(async { Ok(()) })
     }
 
-    /// No more messages follow: waits for deliveries that a flush does not wait for.
+    /// Waits for deliveries that a flush does not wait for. No more messages follow.
     fn arrive(&mut self) -> Wait<'_, Result<(), StageError>> {
         Box::pin(async { Ok(()) })
     }
 
-    /// No more messages follow, and everything is delivered.
+    /// Finishes the sink: no more messages follow, and all are delivered.
     fn finish(&mut self, _turn: &mut Turn<'_>) -> Result<(), StageError> {
         Ok(())
     }
@@ -250,27 +256,27 @@ pub trait Sink: Send {
 /// Why a stage failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StageError {
-    /// I/O on a file, pipe or socket.
+    /// I/O on a file, pipe or socket failed.
     #[error(transparent)]
     Io(#[from] IoFailed),
-    /// A bad message, if the policy is to fail.
+    /// A message was bad, and the policy is to fail.
     #[error(transparent)]
     BadMessage(#[from] BadMessage),
     /// A receiver rejected messages.
     #[error(transparent)]
     NotDelivered(#[from] NotDelivered),
-    /// A program that runs as a stage.
+    /// A program stage failed.
     #[error(transparent)]
     Program(#[from] ProgramFailed),
-    /// A cluster.
+    /// A cluster request failed.
     #[error(transparent)]
     Kafka(#[from] KafkaFailed),
-    /// A downstream stream.
+    /// A downstream stream ended too early.
     #[error(transparent)]
     ReaderGone(#[from] ReaderGone),
 }
 
-/// A downstream stream ended before its messages had arrived. Its own error has the reason.
+/// A downstream stream ended before its messages were delivered. Its own error has the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("A downstream stream ended before all messages had arrived; they are not acknowledged")]
 pub struct ReaderGone;
@@ -281,14 +287,14 @@ pub struct ReaderGone;
 pub struct IoFailed {
     /// The operation: read, write, open.
     pub action: &'static str,
-    /// Its object: a path, an address.
+    /// The object of the operation: a path, an address.
     pub what: String,
     /// The cause.
     pub source: io::Error,
 }
 
 impl IoFailed {
-    /// For a file.
+    /// A failed operation on a file.
     pub fn file(action: &'static str, path: &std::path::Path, source: io::Error) -> IoFailed {
         IoFailed { action, what: path.display().to_string(), source }
     }
@@ -300,11 +306,11 @@ impl IoFailed {
     "Bad message: {reason} (message {sequence}: {excerpt}); to skip bad messages, use --on-error=skip, or onError=skip in --properties"
 )]
 pub struct BadMessage {
-    /// Why not.
+    /// Why the message is bad.
     pub reason: String,
-    /// Its number, counted by its source.
+    /// The message's number, counted by its source.
     pub sequence: u64,
-    /// Its beginning.
+    /// The beginning of the message.
     pub excerpt: String,
 }
 
@@ -316,7 +322,7 @@ pub struct NotDelivered {
     pub to: String,
     /// The number of attempts.
     pub tries: u32,
-    /// From the first attempt to the last.
+    /// Time from the first attempt to the last, in seconds.
     pub seconds: f64,
     /// The error of the last attempt.
     pub reason: String,
@@ -328,7 +334,7 @@ pub struct NotDelivered {
 pub struct ProgramFailed {
     /// The command.
     pub command: String,
-    /// What it did.
+    /// The program's violation, or its exit status.
     pub reason: String,
 }
 

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-/// A start position.
+/// A start position in a topic.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Begin {
     /// The first available record.
     Earliest,
-    /// The next record.
+    /// The next record to be written.
     Latest,
     /// An offset.
     Offset(i64),
@@ -18,7 +18,7 @@ pub enum Begin {
 }
 
 impl Begin {
-    /// Parses one.
+    /// Parses a start position.
     pub fn read(text: &str) -> Option<Begin> {
         let number = |digits: &str| digits.parse().ok().filter(|number: &i64| *number >= 0);
         let of_partition = |pair: &str| {
@@ -31,7 +31,7 @@ impl Begin {
             _ => match text.split_once(':')? {
                 ("offset", pairs) if pairs.contains('=') => {
                     let offsets: Option<BTreeMap<i32, i64>> = pairs.split(',').map(of_partition).collect();
-                    // Reject duplicates, because one would be ignored.
+                    // Reject duplicates, because one value would be ignored.
                     offsets.filter(|offsets| offsets.len() == pairs.split(',').count()).map(Begin::Offsets)
                 }
                 ("offset", digits) => number(digits).map(Begin::Offset),
@@ -42,13 +42,13 @@ impl Begin {
     }
 }
 
-/// Whether this is a valid topic name.
+/// True if this is a valid topic name.
 pub fn is_topic(name: &str) -> bool {
     let is_letter = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     (1..=249).contains(&name.len()) && name != "." && name != ".." && name.chars().all(is_letter)
 }
 
-/// Numbers of partitions.
+/// Parses partition numbers.
 pub fn partitions(text: &str) -> Option<Vec<i32>> {
     text.split(',').map(|number| number.trim().parse().ok().filter(|number| *number >= 0)).collect()
 }

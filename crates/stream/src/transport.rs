@@ -1,10 +1,11 @@
 //! Kafka as the transport between stages: inserts a topic between two stages that are not bound directly.
 //!
-//! A directly bound part of a stream becomes a separate stream, from topic to topic. The output of stage 0 of the stream
-//! `orders`, its source, goes through the topic `orders.0`, that of the next stage through `orders.1`, and so on; named
-//! destinations are topics with the same names where they use the cluster. A part is named `orders.LABEL` after its first stage,
-//! which is also its consumer group: its instances, here or in other processes, share the partitions by the group protocol. The
-//! text of the streams does not change.
+//! A directly bound part of a stream becomes a separate stream, from topic to topic. The output of stage 0 of
+//! the stream `orders`, its source, goes through the topic `orders.0`, that of the next stage through
+//! `orders.1`, and so on; named destinations that use the cluster are topics with the same names. A part is
+//! named `orders.LABEL` after its first stage, and this name is also its consumer group: its instances, in
+//! this or other processes, share the partitions by the group protocol. The text of the streams does not
+//! change.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -30,20 +31,20 @@ const CREATE_TIMEOUT: Duration = Duration::from_secs(30);
 pub struct Transport {
     /// The cluster.
     pub cluster: Cluster,
-    /// The partitions of created topics; by default the broker's default, or one per reading instance.
+    /// Number of partitions of created topics; by default the broker's default, or one per reading instance.
     pub partitions: Option<i32>,
-    /// Which connections use topics.
+    /// The connections that use topics.
     pub lies: Lies,
 }
 
-/// Which connections use topics.
+/// The connections that use topics.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Lies {
-    /// All, including named destinations and taps.
+    /// All connections, including named destinations and taps.
     Everywhere,
-    /// Those of stages with several instances. Streams are connected in memory.
+    /// Connections of stages with several instances. Streams are connected in memory.
     AroundInstances,
-    /// The same, plus named destinations.
+    /// Connections of stages with several instances, and named destinations.
     AroundInstancesAndAtNames,
 }
 
@@ -61,7 +62,7 @@ impl Transport {
     pub fn lay(&self, plan: Plan, counts: &Counts) -> (Plan, Topics) {
         let laying = Laying { transport: self, counts, plan: &plan };
         let (mut topics, mut streams) = (Topics::new(), Vec::new());
-        // The part that contains each stage, for taps in memory: by stream and stage.
+        // The part that contains each stage, by stream and stage, for taps in memory.
         let mut parts = BTreeMap::new();
         for (index, stream) in plan.streams.iter().enumerate() {
             for range in laying.ranges(index) {
@@ -106,7 +107,7 @@ impl Transport {
             return Ok(());
         }
         let cluster = self.cluster.client()?;
-        // Those that are there are not asked for: the stream may lack the right to create them.
+        // Existing topics are not created: the stream may lack the right to create topics.
         let names: Vec<String> = topics.keys().cloned().collect();
         let metadata =
             cluster.refresh(&names, false).await.map_err(|error| kafka::failed("Finding topics", error))?;
@@ -129,7 +130,7 @@ impl Transport {
             }
         }
         for topic in topics.keys() {
-            // Brokers may learn of a topic later than the one that created it.
+            // Other brokers may learn of a topic later than the broker that created it.
             let shown = cluster.wait_for_topic(topic, false, CREATE_TIMEOUT).await;
             shown.map_err(|error| kafka::failed(format!("Waiting for the created topic {topic}"), error))?;
         }
@@ -145,7 +146,7 @@ struct Laying<'a> {
 }
 
 impl Laying<'_> {
-    /// The directly bound parts of a stream, each from a stage to a stage.
+    /// The directly bound parts of a stream, each a range of stages.
     fn ranges(&self, stream: usize) -> Vec<RangeInclusive<usize>> {
         let counts = counts_along(&self.plan.streams[stream], self.counts);
         let mut ranges = Vec::new();
@@ -162,7 +163,7 @@ impl Laying<'_> {
         ranges
     }
 
-    /// A part as a stream. None if it is only a named destination, which is a topic already.
+    /// A part as a stream. `None` if it is only a named destination, which is already a topic.
     fn part(&self, index: usize, range: RangeInclusive<usize>, topics: &mut Topics) -> Option<StreamPlan> {
         let stream = &self.plan.streams[index];
         let (first, last, end) = (*range.start(), *range.end(), stream.processors.len() + 1);

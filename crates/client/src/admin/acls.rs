@@ -9,7 +9,7 @@ use thalweg_wire::request::{CreateAclsRequest, DeleteAclsRequest, DescribeAclsRe
 use super::{Admin, refused};
 
 impl Admin {
-    /// The ACLs that a filter matches. Those with terms that this release does not know are left out.
+    /// The ACLs that a filter matches. ACLs with terms unknown to this release are left out.
     pub async fn describe_acls(&self, filter: &AclFilter) -> Result<Vec<Acl>, ClientError> {
         let request = DescribeAclsRequest {
             resource_type_filter: filter.resource_type.code(),
@@ -33,7 +33,7 @@ impl Admin {
         Ok(acls.collect())
     }
 
-    /// Creates ACLs; those that exist already stay as they are.
+    /// Creates ACLs; existing ACLs stay unchanged.
     pub async fn create_acls(&self, acls: &[Acl]) -> Result<(), ClientError> {
         let creations = acls.iter().map(|acl| AclCreation {
             resource_type: acl.resource_type.code(),

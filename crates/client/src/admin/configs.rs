@@ -32,7 +32,7 @@ pub enum ConfigResource {
 }
 
 impl ConfigResource {
-    /// As the protocol names it.
+    /// Type and name of the resource in the protocol.
     fn named(&self) -> (i8, String) {
         match self {
             ConfigResource::Topic(name) => (2, name.clone()),
@@ -44,7 +44,7 @@ impl ConfigResource {
         }
     }
 
-    /// By its name in the protocol.
+    /// The resource with this type and name in the protocol.
     fn from_named(kind: i8, name: String) -> Option<ConfigResource> {
         match kind {
             2 => Some(ConfigResource::Topic(name)),
@@ -57,7 +57,7 @@ impl ConfigResource {
         }
     }
 
-    /// The broker that serves it, if not any can.
+    /// The broker that serves the resource; `None` if any broker can.
     fn broker(&self) -> Option<i32> {
         match self {
             ConfigResource::Broker(id) | ConfigResource::BrokerLogger(id) => Some(*id),
@@ -68,7 +68,7 @@ impl ConfigResource {
         }
     }
 
-    /// Where a value comes from that is set for the resource itself.
+    /// The source of a value set for the resource itself.
     pub fn own_source(&self) -> ConfigSource {
         match self {
             ConfigResource::Topic(_) => ConfigSource::Topic,
@@ -121,7 +121,7 @@ impl ConfigResourceKind {
     }
 }
 
-/// Where a value comes from.
+/// The source of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConfigSource {
     /// Set for the topic.
@@ -132,7 +132,7 @@ pub enum ConfigSource {
     DynamicBrokerDefaults,
     /// Set in the broker's file.
     StaticBroker,
-    /// The default.
+    /// Kafka's default.
     Default,
     /// Set for a logger of the broker.
     BrokerLogger,
@@ -140,7 +140,7 @@ pub enum ConfigSource {
     ClientMetrics,
     /// Set for the group.
     Group,
-    /// One that this release does not know.
+    /// A source unknown to this release.
     Unknown,
 }
 
@@ -159,7 +159,7 @@ impl ConfigSource {
         }
     }
 
-    /// Kafka's name.
+    /// Kafka's name of the source.
     pub fn name(self) -> &'static str {
         match self {
             ConfigSource::Topic => "DYNAMIC_TOPIC_CONFIG",
@@ -178,60 +178,60 @@ impl ConfigSource {
 /// A value of a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigEntry {
-    /// The value; none when it is sensitive.
+    /// The value; `None` if sensitive.
     pub value: Option<String>,
-    /// Where it comes from.
+    /// The source of the value.
     pub source: ConfigSource,
-    /// Whether it is not set for this resource.
+    /// True if the value is not set for this resource.
     pub is_default: bool,
-    /// Whether it can only be changed by a restart.
+    /// True if a change needs a restart.
     pub read_only: bool,
-    /// Whether the value is kept from clients.
+    /// True if the value is hidden from clients.
     pub is_sensitive: bool,
     /// The type of the value in capitals, such as `LONG`, if the broker reports it.
     pub value_type: Option<&'static str>,
-    /// What the property is for, if asked for and known.
+    /// The documentation of the property, if requested and known.
     pub documentation: Option<String>,
-    /// The values that count if the first is removed: name, value and source. Only if asked for.
+    /// The values that apply if the first is removed: name, value and source. Only if requested.
     pub synonyms: Vec<(String, Option<String>, ConfigSource)>,
 }
 
-/// What is reported of a configuration.
+/// The scope of a description.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DescribeConfigs {
-    /// These properties, or all.
+    /// These properties; `None` for all.
     pub names: Option<Vec<String>>,
-    /// The values behind each value too.
+    /// Also describe the values behind each value.
     pub synonyms: bool,
-    /// The documentation too, where the broker has any; from version 3 on.
+    /// Also return documentation, if the broker has any; from version 3 on.
     pub documentation: bool,
 }
 
 /// A change of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConfigOperation {
-    /// Sets it.
+    /// Sets the value.
     Set(String),
-    /// Resets to the default.
+    /// Resets the value to the default.
     Delete,
-    /// Adds to a list.
+    /// Appends to a list.
     Append(String),
-    /// Subtracts from a list.
+    /// Removes from a list.
     Subtract(String),
 }
 
 /// A change of a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigChange {
-    /// The property.
+    /// The property's name.
     pub name: String,
-    /// The change.
+    /// The operation on its value.
     pub operation: ConfigOperation,
 }
 
 /// The first version of DescribeConfigs with types and documentation.
 const DOCUMENTATION_FROM: i16 = 3;
-/// Resources that one request describes: each has tens to hundreds of properties.
+/// Maximum number of resources in a request: each has tens to hundreds of properties.
 const RESOURCES_PER_REQUEST: usize = 500;
 
 /// The type of a value, by Kafka's number.
@@ -249,8 +249,8 @@ impl Admin {
         self.describe_configs_with(resources, &DescribeConfigs::default()).await
     }
 
-    /// As [`Admin::describe_configs`], with other properties or more about them. A broker that cannot be asked fails
-    /// its own resources only.
+    /// Describes configurations like [`Admin::describe_configs`], with a choice of properties and details. An
+    /// unreachable broker fails its own resources only.
     pub async fn describe_configs_with(
         &self,
         resources: &[ConfigResource],
@@ -309,8 +309,8 @@ impl Admin {
         connection.send(&request).await
     }
 
-    /// The resources of these kinds that have a configuration. Before version 1 of the API, only subscriptions to
-    /// clients' metrics are listed.
+    /// The resources of these kinds that have a configuration. Before version 1 of the API, only
+    /// subscriptions to clients' metrics are listed.
     pub async fn list_config_resources(
         &self,
         kinds: &[ConfigResourceKind],
@@ -332,7 +332,7 @@ impl Admin {
         Ok(found)
     }
 
-    /// Changes configurations, or with `validate_only` checks whether it could. Other properties do not change.
+    /// Changes configurations; with `validate_only`, only checks the change. Other properties do not change.
     pub async fn alter_configs(
         &self,
         changes: &BTreeMap<ConfigResource, Vec<ConfigChange>>,
@@ -379,7 +379,7 @@ fn by_broker(resources: impl Iterator<Item = ConfigResource>) -> BTreeMap<Option
     by_broker
 }
 
-/// The resources by their names in answers.
+/// The resources by their type and name in answers.
 fn by_name(resources: &[ConfigResource]) -> BTreeMap<(i8, String), ConfigResource> {
     resources.iter().map(|resource| (resource.named(), resource.clone())).collect()
 }

@@ -11,7 +11,7 @@ use super::{Admin, Outcomes, refused};
 /// A feature, such as `metadata.version`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Feature {
-    /// The level of the cluster; 0 when the feature is off.
+    /// The level in the cluster; 0 if the feature is off.
     pub level: i16,
     /// The levels that the answering broker supports, if any.
     pub supported: Option<(i16, i16)>,
@@ -20,13 +20,13 @@ pub struct Feature {
 /// The features of a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Features {
-    /// The offset of the metadata that the levels are of; none when the broker does not know it yet.
+    /// The metadata offset of these levels; `None` if the broker does not know it yet.
     pub epoch: Option<i64>,
-    /// By name.
+    /// The features by name.
     pub features: BTreeMap<String, Feature>,
 }
 
-/// Which changes of a level are allowed.
+/// The allowed changes of a level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FeatureChange {
     /// Only to a higher level.
@@ -40,7 +40,7 @@ pub enum FeatureChange {
 /// A level to set. Level 0 turns the feature off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FeatureUpdate {
-    /// The level.
+    /// The new level.
     pub level: i16,
     /// The allowed changes.
     pub change: FeatureChange,
@@ -68,7 +68,8 @@ impl Admin {
         Ok(Features { epoch, features })
     }
 
-    /// Sets levels of features, or with `validate_only` checks whether it could. All of them change, or none.
+    /// Sets levels of features; with `validate_only`, only checks the change. Either all levels change, or
+    /// none.
     pub async fn update_features(
         &self,
         updates: &BTreeMap<String, FeatureUpdate>,
@@ -110,7 +111,7 @@ impl Admin {
         let whole = refused(response.error_code, response.error_message.as_deref(), what);
         let mut outcomes: Outcomes<String> =
             updates.keys().map(|feature| (feature.clone(), whole.clone())).collect();
-        // From version 2 on, there is one outcome for all.
+        // From version 2 on, there is one outcome for all features.
         for result in response.results {
             let what = || format!("Updating feature {}", result.feature);
             let outcome = refused(result.error_code, result.error_message.as_deref(), what);

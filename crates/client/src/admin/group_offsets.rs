@@ -1,4 +1,4 @@
-//! The offsets of groups: committed ones of classic and consumer groups, start offsets of share groups.
+//! The offsets of groups: committed offsets of classic and consumer groups, start offsets of share groups.
 
 use std::collections::BTreeMap;
 
@@ -24,12 +24,12 @@ use crate::offsets::{
     commit_request, committed_request, read_committed_offsets,
 };
 
-/// Where a share group begins to read a partition.
+/// The start of a share group in a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShareOffset {
-    /// The first offset that is not done with.
+    /// The first offset that is not finished.
     pub start: Offset,
-    /// Records after it that are not done with, from version 1 on.
+    /// Number of later records that are not finished, from version 1 on.
     pub lag: Option<i64>,
 }
 
@@ -48,7 +48,7 @@ impl Admin {
         self.coordinator(group).ask(self.retry(), make, read).await
     }
 
-    /// All committed offsets of many groups, by one request to each coordinator where it can answer that.
+    /// All committed offsets of many groups, by one request per coordinator if the coordinator supports it.
     pub async fn list_offsets_of_groups(
         &self,
         groups: &[String],
@@ -81,7 +81,7 @@ impl Admin {
         .await
     }
 
-    /// Sets offsets of a group that has no members.
+    /// Sets offsets of a group without members.
     pub async fn alter_group_offsets(
         &self,
         group: &str,
@@ -95,7 +95,7 @@ impl Admin {
         self.coordinator(group).ask(self.retry(), make, read).await
     }
 
-    /// Deletes offsets of a group, of topics that no member subscribes to.
+    /// Deletes offsets of a group for topics without subscribed members.
     pub async fn delete_group_offsets(
         &self,
         group: &str,
@@ -127,7 +127,8 @@ impl Admin {
         .await
     }
 
-    /// Where a share group begins to read: in all partitions that it has read. One without a start offset is left out.
+    /// The start offsets of a share group in all partitions that it has read. A partition without a start
+    /// offset is left out.
     pub async fn list_share_group_offsets(
         &self,
         group: &str,
@@ -157,7 +158,7 @@ impl Admin {
         .await
     }
 
-    /// Sets where a share group without members begins to read.
+    /// Sets the start offsets of a share group without members.
     pub async fn alter_share_group_offsets(
         &self,
         group: &str,
@@ -193,7 +194,7 @@ impl Admin {
         .await
     }
 
-    /// Lets a share group without members forget topics.
+    /// Deletes the offsets of a share group without members for these topics.
     pub async fn delete_share_group_offsets(
         &self,
         group: &str,

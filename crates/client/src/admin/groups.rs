@@ -1,4 +1,4 @@
-//! Groups of every type and their members, asked of their coordinators.
+//! Groups of every type and their members, from their coordinators.
 
 use std::sync::Arc;
 
@@ -21,7 +21,8 @@ use crate::offsets::TopicPartition;
 /// The protocol of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum GroupKind {
-    /// The members assign partitions themselves, after JoinGroup and SyncGroup. Connect and others use it too.
+    /// The members assign partitions themselves, after JoinGroup and SyncGroup. Connect and other
+    /// applications use it too.
     Classic,
     /// The coordinator assigns partitions (KIP-848).
     Consumer,
@@ -32,11 +33,11 @@ pub enum GroupKind {
 }
 
 impl GroupKind {
-    /// All of them.
+    /// All group types.
     pub const ALL: [GroupKind; 4] =
         [GroupKind::Classic, GroupKind::Consumer, GroupKind::Share, GroupKind::Streams];
 
-    /// Kafka's name.
+    /// Kafka's name of the type.
     pub fn name(self) -> &'static str {
         match self {
             GroupKind::Classic => "classic",
@@ -46,118 +47,117 @@ impl GroupKind {
         }
     }
 
-    /// By Kafka's name, in any case.
+    /// The type with this Kafka name, in any case.
     pub fn from_name(name: &str) -> Option<GroupKind> {
         GroupKind::ALL.into_iter().find(|kind| kind.name().eq_ignore_ascii_case(name))
     }
 }
 
-/// Which groups are listed; all by default.
+/// A filter of listed groups; all by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupFilter {
-    /// In one of these states, such as `Empty`; from version 4 on.
+    /// States to list, such as `Empty`; from version 4 on.
     pub states: Vec<String>,
-    /// Of one of these kinds; from version 5 on.
+    /// Types to list; from version 5 on.
     pub kinds: Vec<GroupKind>,
 }
 
 /// A group, as listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupListing {
-    /// Its name.
+    /// The group's name.
     pub group: String,
-    /// The protocol type of its members: usually `consumer`.
+    /// The protocol type of the members: usually `consumer`.
     pub protocol_type: String,
-    /// Its state, such as `Stable` or `Empty`; empty when the broker does not report it.
+    /// The group's state, such as `Stable` or `Empty`; empty if the broker does not report it.
     pub state: String,
-    /// Its type, such as `classic` or `consumer`; empty when the broker does not report it.
+    /// The group's type, such as `classic` or `consumer`; empty if the broker does not report it.
     pub kind: String,
 }
 
-/// A group.
+/// The description of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupDescription {
-    /// Its protocol.
+    /// The group's type.
     pub kind: GroupKind,
-    /// Its state, such as `Stable` or `Empty`.
+    /// The group's state, such as `Stable` or `Empty`.
     pub state: String,
-    /// The protocol type of its members: usually `consumer`.
+    /// The protocol type of the members: usually `consumer`.
     pub protocol_type: String,
-    /// How its partitions are assigned; empty for a classic group without members.
+    /// The assignor; empty for a classic group without members.
     pub protocol: String,
-    /// The epochs of the group and of its assignment; classic groups have none.
+    /// Group epoch and assignment epoch; `None` for classic groups.
     pub epochs: Option<(i32, i32)>,
-    /// Its members.
+    /// The group's members.
     pub members: Vec<GroupMember>,
-    /// The parts of the topology of a streams group.
+    /// The subtopologies of a streams group.
     pub subtopologies: Vec<Subtopology>,
 }
 
 /// A member of a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupMember {
-    /// Its id.
+    /// The member id.
     pub member_id: String,
     /// `group.instance.id` of a static member.
     pub group_instance_id: Option<String>,
     /// `client.id`.
     pub client_id: String,
-    /// Its address.
+    /// The client's address.
     pub client_host: String,
     /// `client.rack`.
     pub rack: Option<String>,
-    /// Its epoch; members of classic groups have none.
+    /// The member epoch; `None` in classic groups.
     pub epoch: Option<i32>,
-    /// How it takes part in a consumer group while that is migrated: as a classic or a consumer member, if the broker reports it
-    /// (KIP-1099).
+    /// The member's protocol in a consumer group during migration, if the broker reports it (KIP-1099).
     pub protocol: Option<GroupKind>,
-    /// The topics or the regular expression that it subscribes to, if the broker reports them.
+    /// The subscribed topics or regular expression, if the broker reports them.
     pub subscribed: Vec<String>,
-    /// The partitions that it reads.
+    /// The partitions currently assigned.
     pub assignment: Vec<TopicPartition>,
-    /// The partitions that it is to read, if the broker reports them.
+    /// The partitions of the target assignment, if the broker reports them.
     pub target: Vec<TopicPartition>,
     /// The tasks of a member of a streams group.
     pub tasks: Vec<StreamsTask>,
 }
 
-/// A part of the topology of a streams group.
+/// A subtopology of a streams group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subtopology {
-    /// Its id.
+    /// The subtopology's id.
     pub id: String,
-    /// The topics that it reads.
+    /// The topics that the subtopology reads.
     pub source_topics: Vec<String>,
-    /// The topics that it writes for others to read.
+    /// The topics that it writes for other subtopologies.
     pub repartition_topics: Vec<String>,
-    /// The topics of its states.
+    /// The changelog topics of its state stores.
     pub changelog_topics: Vec<String>,
 }
 
 /// A task of a streams group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamsTask {
-    /// What its member does with it.
+    /// The member's role for the task.
     pub role: StreamsTaskRole,
-    /// The id of its part of the topology.
+    /// The id of the subtopology.
     pub subtopology: String,
-    /// Its partition.
+    /// The partition of the task.
     pub partition: i32,
 }
 
-/// What a member does with a task.
+/// The role of a member for a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamsTaskRole {
-    /// Processes records.
+    /// The member processes records.
     Active,
-    /// Keeps a copy of the state.
+    /// The member keeps a copy of the state.
     Standby,
-    /// Copies the state, in order to take the task over.
+    /// The member copies the state, in order to take over the task.
     Warmup,
 }
 
 impl StreamsTaskRole {
-    /// Its name in Kafka.
+    /// Kafka's name of the role.
     pub fn name(self) -> &'static str {
         match self {
             StreamsTaskRole::Active => "active",
@@ -170,14 +170,14 @@ impl StreamsTaskRole {
 /// A member to remove from a classic group.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MemberToRemove {
-    /// By its id.
+    /// A member, by member id.
     Member(String),
     /// A static member, by its `group.instance.id`.
     Instance(String),
 }
 
 impl Admin {
-    /// The groups of all brokers. One that cannot be asked fails the call, because its groups would be missing.
+    /// The groups of all brokers. An unreachable broker fails the call, because its groups would be missing.
     pub async fn list_groups(&self) -> Result<Vec<GroupListing>, ClientError> {
         let mut groups = Vec::new();
         for listed in self.list_groups_by_broker(&GroupFilter::default()).await?.into_values() {
@@ -212,7 +212,7 @@ impl Admin {
     /// Describes groups of every kind.
     pub async fn describe_groups(&self, groups: &[String]) -> Outcomes<String, GroupDescription> {
         let mut outcomes = self.describe_groups_as(GroupKind::Classic, groups).await;
-        // A broker knows a group of another kind only by the API of that kind.
+        // A broker knows a group of another type only by the API of that type.
         for kind in GroupKind::ALL.into_iter().skip(1) {
             let absent = outcomes.iter().filter(|(_, outcome)| outcome.as_ref().is_err_and(is_absent));
             let left: Vec<String> = absent.map(|(group, _)| group.clone()).collect();
@@ -228,7 +228,7 @@ impl Admin {
         outcomes
     }
 
-    /// Describes groups of one kind. The others are GROUP_ID_NOT_FOUND.
+    /// Describes groups of one type. Groups of other types result in GROUP_ID_NOT_FOUND.
     pub async fn describe_groups_as(
         &self,
         kind: GroupKind,
@@ -255,12 +255,12 @@ impl Admin {
         }
     }
 
-    /// Whether the broker that is at hand serves an API.
+    /// True if the connected broker serves an API.
     async fn serves(&self, api: ApiKey) -> bool {
         self.cluster.any().await.is_ok_and(|any| any.versions().newest(api, i16::MAX).is_some())
     }
 
-    /// Deletes groups that have no members, with their offsets.
+    /// Deletes groups without members, and their offsets.
     pub async fn delete_groups(&self, groups: &[String]) -> Outcomes<String> {
         let request = |groups_names| DeleteGroupsRequest { groups_names };
         self.ask_coordinators(CoordinatorKind::Group, groups, request, |response| {
@@ -274,7 +274,7 @@ impl Admin {
         .await
     }
 
-    /// Removes members from a classic group. Those that still run join again. The coordinator logs the reason.
+    /// Removes members from a classic group. Running members join again. The coordinator logs the reason.
     pub async fn remove_members(
         &self,
         group: &str,
@@ -327,7 +327,7 @@ impl Admin {
         Coordinator::new(self.cluster.clone(), CoordinatorKind::Group, group)
     }
 
-    /// Asks the coordinator of a group.
+    /// Sends a request to the coordinator of a group.
     pub(super) async fn ask<R: Request + Clone, T>(
         &self,
         group: &str,
@@ -342,7 +342,7 @@ impl Admin {
 /// The first version of LeaveGroup that carries a reason (KIP-800).
 const REASON_FROM: i16 = 5;
 
-/// The API that describes groups of a kind.
+/// The API that describes groups of a type.
 fn describes(kind: GroupKind) -> ApiKey {
     match kind {
         GroupKind::Classic => ApiKey::DescribeGroups,
@@ -352,7 +352,7 @@ fn describes(kind: GroupKind) -> ApiKey {
     }
 }
 
-/// Whether there is no such group of the kind that was asked for, or the cluster has none of that kind at all.
+/// True if the group does not exist with the requested type, or the cluster lacks that type.
 fn is_absent(error: &ClientError) -> bool {
     let code = error.error_code();
     matches!(code, Some(ErrorCode::GroupIdNotFound | ErrorCode::UnsupportedVersion))
@@ -365,7 +365,7 @@ fn classic(response: DescribeGroupsResponse) -> Outcomes<String, GroupDescriptio
         if let Err(error) = refused(group.error_code, group.error_message.as_deref(), || what(&name)) {
             return (name, Err(error));
         }
-        // Before version 6 an unknown group is "Dead", and no error.
+        // Before version 6, an unknown group is "Dead", without an error.
         if group.group_state == "Dead" {
             let error_code = ErrorCode::GroupIdNotFound;
             let refused = Refused { what: what(&name), error_code, message: None };
@@ -376,7 +376,7 @@ fn classic(response: DescribeGroupsResponse) -> Outcomes<String, GroupDescriptio
             group_instance_id: member.group_instance_id,
             client_id: member.client_id,
             client_host: member.client_host,
-            // Members of other protocols are assigned other things.
+            // Members of other protocols have assignments in other formats.
             assignment: read_assignment(member.member_assignment).unwrap_or_default(),
             ..GroupMember::default()
         });

@@ -1,7 +1,9 @@
-//! Hanging transactions: open in a partition, and forgotten by their coordinator. They hold read_committed consumers up for ever.
+//! Hanging transactions: open in a partition, and forgotten by their coordinator. A hanging transaction
+//! blocks read_committed consumers forever.
 //!
-//! As Kafka's tool finds them: an open transaction whose last record is older than the longest timeout that brokers allow,
-//! and whose coordinator does not know the producer, or knows it without this partition.
+//! The criteria are those of Kafka's tool: an open transaction whose last record is older than the longest
+//! timeout that brokers allow, and whose coordinator does not know the producer, or knows it without this
+//! partition.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,17 +15,17 @@ use crate::offsets::TopicPartition;
 /// An open transaction in a partition.
 pub type OpenTransaction = (TopicPartition, ActiveProducer);
 
-/// Hanging transactions, and what could not be looked at.
+/// Hanging transactions, and errors during the search.
 #[derive(Clone, Debug, Default)]
 pub struct HangingTransactions {
-    /// Those that no coordinator will end.
+    /// The transactions that no coordinator will end.
     pub found: Vec<OpenTransaction>,
-    /// Partitions and coordinators that did not answer.
+    /// Errors of unreachable partitions and coordinators.
     pub errors: Vec<ClientError>,
 }
 
 impl Admin {
-    /// The hanging transactions of partitions: those whose last record is from before a time, in milliseconds since 1970.
+    /// The hanging transactions of partitions whose last record is before a time, in milliseconds since 1970.
     pub async fn find_hanging_transactions(
         &self,
         partitions: &[TopicPartition],
@@ -53,7 +55,8 @@ impl Admin {
             TransactionFilter { producer_ids: producer_ids.into_iter().collect(), ..Default::default() };
         let mut ids = BTreeMap::new();
         for listed in self.list_transactions(&filter).await?.into_values() {
-            // A coordinator that does not answer may know the transaction: without it, all would seem to hang.
+            // A coordinator that does not answer may know the transaction: without its answer, all would seem
+            // to hang.
             ids.extend(listed?.into_iter().map(|one| (one.producer_id, one.transactional_id)));
         }
         let names: Vec<String> = ids.values().cloned().collect();

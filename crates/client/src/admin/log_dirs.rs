@@ -13,38 +13,39 @@ use crate::offsets::TopicPartition;
 /// A log directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogDir {
-    /// The size of its file system in bytes, if the broker reports it.
+    /// Total size of the file system in bytes, if the broker reports it.
     pub total_bytes: Option<i64>,
-    /// The free space of its file system in bytes, if the broker reports it.
+    /// Free space of the file system in bytes, if the broker reports it.
     pub usable_bytes: Option<i64>,
-    /// Whether it takes no new replicas.
+    /// True if the directory accepts no new replicas.
     pub is_cordoned: bool,
-    /// Its replicas. One that moves here is beside that in the other directory.
+    /// The replicas in the directory. A moving replica is listed in both directories.
     pub replicas: BTreeMap<TopicPartition, LogDirReplica>,
 }
 
 /// A replica in a log directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogDirReplica {
-    /// Its size in bytes.
+    /// The replica's size in bytes.
     pub bytes: i64,
-    /// How far it is behind: the high watermark, or for a moving replica the other's end.
+    /// Offsets behind the high watermark, or for a moving replica behind the other replica's log end.
     pub lag: i64,
-    /// Whether it is still to take the place of a replica in another directory.
+    /// True if the replica is a copy that will replace a replica in another directory.
     pub is_future: bool,
 }
 
 /// The replica of a partition on a broker.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Replica {
-    /// The broker.
+    /// The broker's id.
     pub broker: i32,
-    /// The partition.
+    /// The replica's partition.
     pub at: TopicPartition,
 }
 
 impl Admin {
-    /// The log directories of brokers, these or all, by path. With partitions, only their replicas are described.
+    /// The log directories of these brokers, or of all, by path. With partitions, only their replicas are
+    /// described.
     pub async fn describe_log_dirs(
         &self,
         brokers: Option<&[i32]>,
@@ -91,8 +92,8 @@ impl Admin {
         .await
     }
 
-    /// Moves replicas to other log directories of their brokers, by absolute path. Progress is in
-    /// [`Admin::describe_log_dirs`].
+    /// Moves replicas to other log directories of their brokers, by absolute path.
+    /// [`Admin::describe_log_dirs`] shows the progress.
     pub async fn alter_replica_log_dirs(
         &self,
         moves: &BTreeMap<Replica, String>,

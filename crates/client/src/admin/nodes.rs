@@ -1,6 +1,6 @@
-//! Which broker answers a request: the coordinators of groups and transactional ids, the leaders of partitions, or each
-//! broker. A request for many objects is split by broker, sent to all of them at the same time, and repeated for
-//! the objects whose error passes, within the time of a call.
+//! Routing of requests: to coordinators of groups and transactional ids, to leaders of partitions, or to each
+//! broker. A request for many objects is split by broker, sent to all brokers at the same time, and repeated
+//! for objects with retriable errors, within the time of a call.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,10 +13,11 @@ use crate::cluster::{Cluster, CoordinatorKind};
 use crate::coordinator::version_up_to;
 use crate::offsets::TopicPartition;
 
-/// Groups or transactional ids that one request names. Kafka has no limit, but a large answer holds up the broker.
+/// Maximum number of groups or transactional ids per request. Kafka has no limit, but a large answer delays
+/// the broker.
 const KEYS_PER_REQUEST: usize = 500;
 
-/// A broker, by what is known of it.
+/// A broker, by id or address.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Node {
     Id(i32),
@@ -44,7 +45,7 @@ impl<K: Ord + Clone, T> Pending<K, T> {
         Pending { retry, left: keys.into_iter().collect(), outcomes: Outcomes::new() }
     }
 
-    /// Takes outcomes; waits and returns true if some objects are worth another attempt.
+    /// Takes outcomes. Waits and returns true if some objects are worth another attempt.
     async fn again(&mut self, outcomes: Outcomes<K, T>) -> bool {
         self.outcomes.extend(outcomes);
         let outcomes = &self.outcomes;
@@ -57,14 +58,15 @@ impl<K: Ord + Clone, T> Pending<K, T> {
     }
 }
 
-/// An object that the answer does not mention.
+/// The error of an object that the answer omits.
 fn left_out(what: String) -> ClientError {
     let message = Some("the broker's answer leaves it out".to_owned());
     Refused { what, error_code: ErrorCode::UnknownServerError, message }.into()
 }
 
 impl Admin {
-    /// Sends requests at versions up to `newest`, all at the same time; returns the answers with their labels.
+    /// Sends requests at versions up to `newest`, all at the same time. Returns the answers with their
+    /// labels.
     async fn send_all<L, R>(
         &self,
         requests: impl IntoIterator<Item = (L, Node, R)>,
@@ -91,7 +93,7 @@ impl Admin {
         sent.join_all().await
     }
 
-    /// Asks the coordinators of groups or transactional ids, each for all of its own at once.
+    /// Sends one request to each coordinator, for all its groups or transactional ids.
     pub(super) async fn ask_coordinators<R, T>(
         &self,
         kind: CoordinatorKind,
@@ -106,7 +108,7 @@ impl Admin {
         self.ask_coordinators_up_to(kind, keys, i16::MAX, request, read).await
     }
 
-    /// As [`Admin::ask_coordinators`], at versions up to `newest`.
+    /// Sends requests like [`Admin::ask_coordinators`], at versions up to `newest`.
     pub(super) async fn ask_coordinators_up_to<R, T>(
         &self,
         kind: CoordinatorKind,
@@ -179,7 +181,7 @@ impl Admin {
         outcomes
     }
 
-    /// Asks the leaders of partitions, each for all of its own at once. `what` begins the sentence of an error.
+    /// Sends one request to each leader, for all its partitions. `what` begins the sentence of an error.
     pub(super) async fn ask_leaders<V, R, T>(
         &self,
         items: &BTreeMap<TopicPartition, V>,
@@ -254,7 +256,7 @@ impl Admin {
         Ok(outcomes)
     }
 
-    /// Asks brokers, these or all, each its own request.
+    /// Sends a separate request to each of these brokers, or to all.
     pub(super) async fn ask_brokers<R, T>(
         &self,
         brokers: Option<&[i32]>,
@@ -268,7 +270,7 @@ impl Admin {
         let metadata = self.cluster.refresh(&[], false).await?;
         let all: Vec<i32> = metadata.brokers.keys().copied().collect();
         let mut pending = Pending::new(self.retry(), brokers.unwrap_or(&all).iter().copied());
-        // The cluster does not learn of a broker that it does not know by asking again.
+        // Another attempt would not find a broker that the cluster does not know.
         let unknown = pending.left.iter().filter(|id| !metadata.brokers.contains_key(id));
         let unknown: Vec<i32> = unknown.copied().collect();
         for id in unknown {

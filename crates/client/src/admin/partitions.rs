@@ -1,4 +1,4 @@
-//! Records of partitions, deleted by their leaders, and the leaders themselves, elected by the controller.
+//! Deletion of records by the leaders of partitions, and election of leaders by the controller.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use thalweg_wire::request::{DeleteRecordsRequest, DeleteRecordsResponse, ElectLe
 use super::{Admin, Outcomes, by_topic, refused};
 use crate::offsets::TopicPartition;
 
-/// Which replicas may become the leader.
+/// The replicas that may become the leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Election {
     /// The first replica, if it is in sync.
@@ -21,7 +21,8 @@ pub enum Election {
 }
 
 impl Admin {
-    /// Deletes the records before these offsets; [`Offset::NONE`] deletes all that there are. Gives the log start offsets.
+    /// Deletes the records before these offsets; [`Offset::NONE`] deletes all records. Returns the log start
+    /// offsets.
     pub async fn delete_records(
         &self,
         before: &BTreeMap<TopicPartition, Offset>,
@@ -41,7 +42,8 @@ impl Admin {
         self.ask_leaders(before, "Deleting records of", request, deleted).await
     }
 
-    /// Has leaders elected: of these partitions, or of all. One that needs none is ELECTION_NOT_NEEDED.
+    /// Elects leaders of these partitions, or of all. A partition that needs no election results in
+    /// ELECTION_NOT_NEEDED.
     pub async fn elect_leaders(
         &self,
         election: Election,

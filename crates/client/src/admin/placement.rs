@@ -1,59 +1,59 @@
-//! A plan of where replicas go: pure. Replicas on allowed brokers stay, as far as brokers are left with about the same number
-//! of them; the others go to the brokers with the fewest, in other racks where that is possible.
+//! Planning of replica placement. Pure. Replicas on allowed brokers stay, as far as the brokers keep about
+//! the same number of replicas. Other replicas go to the brokers with the fewest, in other racks if possible.
 
 use std::collections::BTreeMap;
 
 use crate::offsets::TopicPartition;
 
-/// The replicas of partitions.
+/// The replicas of each partition.
 pub type Assignment = BTreeMap<TopicPartition, Vec<i32>>;
 
 /// A broker that may get replicas.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Its id.
+    /// The broker's id.
     pub id: i32,
     /// `broker.rack`.
     pub rack: Option<String>,
 }
 
-/// There are fewer brokers than a partition has replicas.
+/// A partition has more replicas than there are brokers.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{at} needs {factor} brokers for its replicas, and there are {brokers}")]
 pub struct TooFewBrokers {
     /// The partition.
     pub at: TopicPartition,
-    /// Its replicas.
+    /// Number of the partition's replicas.
     pub factor: usize,
-    /// The brokers.
+    /// Number of brokers.
     pub brokers: usize,
 }
 
-/// A partition whose replicas are to move.
+/// A partition with its planned replicas.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedMove {
-    /// The replicas before.
+    /// The current replicas.
     pub from: Vec<i32>,
-    /// The replicas after.
+    /// The planned replicas.
     pub to: Vec<i32>,
 }
 
 impl PlannedMove {
-    /// Brokers that get a replica.
+    /// Brokers that gain a replica.
     pub fn adding(&self) -> Vec<i32> {
         self.to.iter().copied().filter(|id| !self.from.contains(id)).collect()
     }
 
-    /// Brokers that lose theirs.
+    /// Brokers that lose their replica.
     pub fn removing(&self) -> Vec<i32> {
         self.from.iter().copied().filter(|id| !self.to.contains(id)).collect()
     }
 }
 
-/// Partitions that are to move.
+/// The partitions to move.
 pub type PlannedMoves = BTreeMap<TopicPartition, PlannedMove>;
 
-/// The partitions whose replicas differ.
+/// The partitions whose planned replicas differ from the current ones.
 pub fn planned_moves(current: &Assignment, planned: Assignment) -> PlannedMoves {
     let moving = planned.into_iter().filter_map(|(at, to)| {
         let from = current.get(&at)?.clone();
@@ -62,7 +62,7 @@ pub fn planned_moves(current: &Assignment, planned: Assignment) -> PlannedMoves 
     moving.collect()
 }
 
-/// Spreads partitions over places, each with `factor` replicas, or as many as it has.
+/// Spreads partitions over brokers, each with `factor` replicas, or with its current number.
 pub fn spread(
     current: &Assignment,
     places: &[Place],
@@ -96,7 +96,7 @@ pub fn spread(
 
 struct Plan<'a> {
     places: &'a [Place],
-    /// Replicas of each place, of the planned partitions.
+    /// Number of replicas per broker, of the planned partitions.
     load: BTreeMap<i32, usize>,
 }
 
@@ -105,7 +105,7 @@ impl Plan<'_> {
         self.places.iter().find(|place| place.id == id)?.rack.as_deref()
     }
 
-    /// The best place for another replica: in a rack without one, with the fewest replicas.
+    /// The best broker for another replica: in a rack without a replica, with the lowest load.
     fn next(&self, replicas: &[i32]) -> Option<i32> {
         let free = self.places.iter().filter(|place| !replicas.contains(&place.id));
         let best = free.min_by_key(|place| {
@@ -116,9 +116,10 @@ impl Plan<'_> {
         best.map(|place| place.id)
     }
 
-    /// Moves single replicas from the fullest place to the emptiest, until they differ by one at the most.
+    /// Moves single replicas from the broker with the highest load to the one with the lowest, until loads
+    /// differ by at most one.
     fn level(&mut self, planned: &mut Assignment) {
-        // Each move brings two places closer, so this ends; the bound is for a reader who doubts it.
+        // Each move brings two loads closer, so the loop ends. The bound makes that evident.
         for _ in 0..planned.values().map(Vec::len).sum::<usize>() {
             let Some((&full, &most)) = self.load.iter().max_by_key(|(id, load)| (**load, -**id)) else {
                 return;
@@ -146,7 +147,7 @@ impl Plan<'_> {
         }
     }
 
-    /// Whether the replicas are in as many racks if one of them moves.
+    /// True if a move leaves the replicas in at least as many racks.
     fn keeps_racks(&self, replicas: &[i32], from: i32, to: i32) -> bool {
         let racks = |ids: &mut dyn Iterator<Item = i32>| {
             let racks: std::collections::BTreeSet<Option<&str>> = ids.map(|id| self.rack(id)).collect();

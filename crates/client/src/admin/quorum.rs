@@ -1,4 +1,4 @@
-//! The controller quorum (KIP-595, KIP-853), and the brokers that it knows.
+//! The controller quorum (KIP-595, KIP-853), and the registrations of brokers.
 
 use std::collections::BTreeMap;
 
@@ -18,15 +18,15 @@ const METADATA_TOPIC: &str = "__cluster_metadata";
 /// The controller quorum.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuorumDescription {
-    /// The active controller.
+    /// The id of the active controller.
     pub leader_id: Option<i32>,
-    /// Its epoch.
+    /// The epoch of the active controller.
     pub leader_epoch: i32,
-    /// The end of the committed metadata.
+    /// The end offset of the committed metadata.
     pub high_watermark: i64,
-    /// The controllers that vote.
+    /// The voters of the quorum.
     pub voters: Vec<QuorumReplica>,
-    /// The nodes that only read: brokers, and controllers that are no voters yet.
+    /// The observers: brokers, and controllers that are not voters yet.
     pub observers: Vec<QuorumReplica>,
     /// The endpoints of controllers, from version 2 on.
     pub nodes: BTreeMap<i32, Vec<ControllerEndpoint>>,
@@ -35,26 +35,26 @@ pub struct QuorumDescription {
 /// A replica of the metadata log. Times are milliseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuorumReplica {
-    /// Its node id.
+    /// The node id.
     pub id: i32,
-    /// The id of its directory; zero where the protocol or quorum has none.
+    /// The directory id; zero if the protocol or quorum has none.
     pub directory_id: Uuid,
-    /// The end of its log, or -1.
+    /// The log end offset; -1 if unknown.
     pub log_end_offset: i64,
-    /// When it last asked the leader.
+    /// Time of the last fetch from the leader.
     pub last_fetch_ms: Option<i64>,
-    /// When it last had everything.
+    /// Time when the replica last had all records.
     pub last_caught_up_ms: Option<i64>,
 }
 
 /// An endpoint of a controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ControllerEndpoint {
-    /// The name of its listener.
+    /// The listener's name.
     pub listener: String,
-    /// The host.
+    /// The host name or address.
     pub host: String,
-    /// The port.
+    /// The TCP port.
     pub port: u16,
 }
 
@@ -93,7 +93,7 @@ impl Admin {
         })
     }
 
-    /// Adds a controller to the voters. It must run, and have caught up as an observer.
+    /// Adds a running controller to the voters. The controller must have caught up as an observer.
     pub async fn add_voter(
         &self,
         id: i32,
@@ -127,7 +127,7 @@ impl Admin {
         refused(response.error_code, response.error_message.as_deref(), what)
     }
 
-    /// Removes the registration of a broker that has stopped for good.
+    /// Removes the registration of a permanently stopped broker.
     pub async fn unregister_broker(&self, id: i32) -> Result<(), ClientError> {
         let response = self.change(&UnregisterBrokerRequest { broker_id: id }, |_| Ok(())).await?;
         let what = || format!("Removing the registration of broker {id}");

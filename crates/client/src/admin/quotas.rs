@@ -10,21 +10,21 @@ use thalweg_wire::request::{AlterClientQuotasRequest, DescribeClientQuotasReques
 
 use super::{Admin, Outcomes, refused};
 
-/// What a quota is about.
+/// The type of a quota entity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum QuotaEntityKind {
     /// A user.
     User,
     /// A `client.id`.
     ClientId,
-    /// The address of clients.
+    /// A client's IP address.
     Ip,
 }
 
 impl QuotaEntityKind {
     const ALL: [QuotaEntityKind; 3] = [QuotaEntityKind::User, QuotaEntityKind::ClientId, QuotaEntityKind::Ip];
 
-    /// Kafka's name.
+    /// Kafka's name of the type.
     pub fn name(self) -> &'static str {
         match self {
             QuotaEntityKind::User => "user",
@@ -33,14 +33,14 @@ impl QuotaEntityKind {
         }
     }
 
-    /// By Kafka's name.
+    /// The type with this Kafka name.
     pub fn from_name(name: &str) -> Option<QuotaEntityKind> {
         QuotaEntityKind::ALL.into_iter().find(|kind| kind.name() == name)
     }
 }
 
-/// The entity of a quota: a name for each kind, or none for the default of that kind. A user and a client id can stand
-/// together.
+/// The entity of a quota: a name for each type, or `None` for the default of that type. A user and a client
+/// id can be combined.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QuotaEntity(pub BTreeMap<QuotaEntityKind, Option<String>>);
 
@@ -57,23 +57,23 @@ impl fmt::Display for QuotaEntity {
     }
 }
 
-/// Which entities of a kind are wanted.
+/// A filter of the entities of a type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum QuotaMatch {
-    /// That of this name.
+    /// The entity with this name.
     Exact(String),
-    /// The default.
+    /// The default entity.
     Default,
-    /// All, the default too.
+    /// All entities, including the default.
     Any,
 }
 
-/// Which quotas are wanted: those whose entities match every part.
+/// A filter of quotas, whose entities must match every part.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QuotaFilter {
-    /// What each kind must match; nothing for all quotas.
+    /// The filter for each type; empty for all quotas.
     pub parts: BTreeMap<QuotaEntityKind, QuotaMatch>,
-    /// Whether entities of further kinds are left out.
+    /// True if entities with further types are left out.
     pub strict: bool,
 }
 
@@ -81,11 +81,11 @@ pub struct QuotaFilter {
 /// `controller_mutation_rate` or `connection_creation_rate`, by name.
 pub type Quotas = BTreeMap<String, f64>;
 
-/// Changes of quotas: a value, or none to remove it.
+/// Changes of quotas: a value, or `None` to remove the quota.
 pub type QuotaChanges = BTreeMap<String, Option<f64>>;
 
 impl Admin {
-    /// The quotas that match a filter. Entities of kinds that this release does not know are left out.
+    /// The quotas that match a filter. Entities of types unknown to this release are left out.
     pub async fn describe_quotas(
         &self,
         filter: &QuotaFilter,
@@ -109,7 +109,7 @@ impl Admin {
         Ok(found.collect())
     }
 
-    /// Changes quotas, or with `validate_only` checks whether it could. Other quotas of an entity do not change.
+    /// Changes quotas; with `validate_only`, only checks the change. Other quotas of an entity do not change.
     pub async fn alter_quotas(
         &self,
         changes: &BTreeMap<QuotaEntity, QuotaChanges>,

@@ -1,4 +1,4 @@
-//! Replicas of partitions on other brokers (KIP-455).
+//! Reassignment of partitions to other brokers (KIP-455).
 
 use std::collections::BTreeMap;
 
@@ -12,27 +12,27 @@ use thalweg_wire::request::{AlterPartitionReassignmentsRequest, ListPartitionRea
 use super::{Admin, Outcomes, by_topic, refused};
 use crate::offsets::TopicPartition;
 
-/// A partition whose replicas move.
+/// An ongoing reassignment of a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartitionReassignment {
-    /// All replicas for now: those that stay, come and go.
+    /// All current replicas, including added and removed ones.
     pub replicas: Vec<i32>,
-    /// Those that come.
+    /// The replicas being added.
     pub adding: Vec<i32>,
-    /// Those that go.
+    /// The replicas being removed.
     pub removing: Vec<i32>,
 }
 
 impl PartitionReassignment {
-    /// The replicas when it is done.
+    /// The replicas after the reassignment.
     pub fn target(&self) -> Vec<i32> {
         self.replicas.iter().copied().filter(|id| !self.removing.contains(id)).collect()
     }
 }
 
 impl Admin {
-    /// Moves partitions to these replicas, or with none cancels their reassignment. The first replica is preferred as
-    /// the leader. Progress is in [`Admin::list_reassignments`].
+    /// Moves partitions to these replicas; `None` cancels their reassignment. The first replica is the
+    /// preferred leader. [`Admin::list_reassignments`] shows the progress.
     pub async fn alter_reassignments(
         &self,
         targets: &BTreeMap<TopicPartition, Option<Vec<i32>>>,
@@ -71,7 +71,7 @@ impl Admin {
         Ok(outcomes)
     }
 
-    /// The reassignments that are going on: of these partitions, or of all.
+    /// The ongoing reassignments of these partitions, or of all.
     pub async fn list_reassignments(
         &self,
         partitions: Option<&[TopicPartition]>,

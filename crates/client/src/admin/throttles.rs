@@ -1,4 +1,4 @@
-//! The throttles of moves, as kafka-reassign-partitions sets them, and how far moves are.
+//! Throttles of reassignments, as set by kafka-reassign-partitions, and the progress of reassignments.
 
 use std::collections::BTreeMap;
 
@@ -13,11 +13,11 @@ const FOLLOWER_RATE: &str = "follower.replication.throttled.rate";
 const LEADER_REPLICAS: &str = "leader.replication.throttled.replicas";
 const FOLLOWER_REPLICAS: &str = "follower.replication.throttled.replicas";
 
-/// Bytes of replicas, by partition and broker.
+/// Size of replicas in bytes, by partition and broker.
 pub type ReplicaBytes = BTreeMap<(TopicPartition, i32), i64>;
 
 impl Admin {
-    /// Limits the copying of moves: so many bytes per second from and to each broker, for these replicas only.
+    /// Limits the copying of these replicas to `rate` bytes per second from and to each broker.
     pub async fn throttle_moves(&self, moves: &PlannedMoves, rate: u64) -> Result<(), ClientError> {
         let set = |name: &str, value: String| ConfigChange {
             name: name.to_owned(),
@@ -43,7 +43,7 @@ impl Admin {
         self.alter_all(&changes).await
     }
 
-    /// Removes the limits of all brokers, and of the topics of these partitions.
+    /// Removes the limits from all brokers, and from the topics of these partitions.
     pub async fn end_throttles<'a>(
         &self,
         partitions: impl IntoIterator<Item = &'a TopicPartition>,
@@ -68,7 +68,7 @@ impl Admin {
         self.alter_configs(changes, false).await?.into_values().collect()
     }
 
-    /// The bytes of the replicas of partitions. Those of brokers that do not answer are missing.
+    /// The size of the replicas of partitions. Replicas of brokers that do not answer are missing.
     pub async fn replica_bytes(&self, partitions: &[TopicPartition]) -> Result<ReplicaBytes, ClientError> {
         let mut bytes = ReplicaBytes::new();
         if partitions.is_empty() {
@@ -85,8 +85,8 @@ impl Admin {
 }
 
 impl PartitionReassignment {
-    /// How much of the partition its new replicas have, in percent: the one that has least counts. Unknown where a broker does
-    /// not say.
+    /// Copied percentage of a partition: the minimum over its new replicas. `None` if a broker does not
+    /// report a size.
     pub fn copied_percent(&self, at: &TopicPartition, bytes: &ReplicaBytes) -> Option<i64> {
         let of = |id: &i32| bytes.get(&(at.clone(), *id)).copied();
         let whole = self.replicas.iter().filter(|id| !self.adding.contains(id)).filter_map(of).max()?;

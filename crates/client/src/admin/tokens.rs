@@ -18,41 +18,41 @@ use super::{Admin, refused};
 /// A delegation token. Times are milliseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DelegationToken {
-    /// The user name of a login with it.
+    /// The token id, the user name of a login with the token.
     pub id: String,
-    /// What its base64 is the password of.
+    /// The HMAC, whose base64 is the password of a login.
     pub hmac: Bytes,
-    /// Whom its bearer is.
+    /// The token's owner, the principal of its bearer.
     pub owner: Principal,
-    /// Who asked for it.
+    /// The principal that requested the token.
     pub requester: Principal,
-    /// Who may renew it, besides the owner.
+    /// The principals that may renew the token, besides the owner.
     pub renewers: Vec<Principal>,
-    /// When it was issued.
+    /// Time of issue.
     pub issued_ms: i64,
-    /// When it expires unless it is renewed.
+    /// Time of expiry, unless renewed.
     pub expires_ms: i64,
-    /// Until when it can be renewed.
+    /// Latest possible time of expiry after renewals.
     pub max_ms: i64,
 }
 
 /// A token to create.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NewDelegationToken {
-    /// Whom its bearer is; the requester, if it is none.
+    /// The owner; `None` for the requester.
     pub owner: Option<Principal>,
-    /// Who may renew it, besides the owner.
+    /// The principals that may renew the token, besides the owner.
     pub renewers: Vec<Principal>,
-    /// The longest life, if it is to be shorter than the cluster's limit.
+    /// Maximum lifetime; `None` for the cluster's limit.
     pub max_lifetime: Option<Duration>,
 }
 
-/// Milliseconds of a request, which has -1 for the cluster's default.
+/// Milliseconds in a request; -1 for the cluster's default.
 fn period_ms(period: Option<Duration>) -> i64 {
     period.map_or(-1, |period| i64::try_from(period.as_millis()).unwrap_or(i64::MAX))
 }
 
-/// An error after which the request is sent again.
+/// `Err` for an error after which the request is retried.
 fn retriable(code: i16, what: &str) -> Result<(), Refused> {
     match ErrorCode::from_i16(code) {
         Some(ErrorCode::NotController | ErrorCode::RequestTimedOut) => {
@@ -82,7 +82,7 @@ impl Admin {
         let made = self.change(&request, |response| retriable(response.error_code, WHAT)).await?;
         refused(made.error_code, None, || WHAT.to_owned())?;
         let owner = Principal::new(made.principal_type, made.principal_name);
-        // Before version 3 nobody asks for another.
+        // Before version 3, the requester is the owner.
         let requester = match made.token_requester_principal_name.is_empty() {
             true => owner.clone(),
             false => Principal::new(made.token_requester_principal_type, made.token_requester_principal_name),
@@ -99,7 +99,7 @@ impl Admin {
         })
     }
 
-    /// Renews a token, for a period or the cluster's default; returns when it expires.
+    /// Renews a token, for a period or the cluster's default. Returns the time of expiry.
     pub async fn renew_delegation_token(
         &self,
         hmac: Bytes,
@@ -112,7 +112,7 @@ impl Admin {
         Ok(renewed.expiry_timestamp_ms)
     }
 
-    /// Lets a token expire, after a period or at once; returns when.
+    /// Expires a token, after a period or at once. Returns the time of expiry.
     pub async fn expire_delegation_token(
         &self,
         hmac: Bytes,

@@ -1,4 +1,4 @@
-//! Topics and the cluster that holds them.
+//! Topics, and the cluster's brokers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,20 +19,20 @@ use crate::metadata::{BrokerAddress, TopicMetadata};
 /// A topic to create.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct NewTopic {
-    /// Its name.
+    /// The topic's name.
     pub name: String,
-    /// The number of its partitions; without one, the broker's `num.partitions`.
+    /// Number of partitions; `None` for the broker's `num.partitions`.
     pub partitions: Option<i32>,
-    /// The number of its replicas; without one, the broker's `default.replication.factor`.
+    /// Number of replicas; `None` for the broker's `default.replication.factor`.
     pub replication_factor: Option<i16>,
-    /// The brokers of each partition, in place of the two numbers; empty to leave them to the controller.
+    /// The brokers of each partition, instead of both numbers; empty to let the controller choose.
     pub replicas: Vec<Vec<i32>>,
-    /// Its configuration.
+    /// The topic's configuration.
     pub configs: BTreeMap<String, String>,
 }
 
 impl NewTopic {
-    /// A topic of the broker's default size.
+    /// A topic with the broker's default numbers of partitions and replicas.
     pub fn new(name: impl Into<String>) -> NewTopic {
         NewTopic { name: name.into(), ..NewTopic::default() }
     }
@@ -41,32 +41,32 @@ impl NewTopic {
 /// A created topic, as the broker reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CreatedTopic {
-    /// Its id.
+    /// The topic id.
     pub id: Uuid,
-    /// The number of its partitions.
+    /// Number of partitions.
     pub partitions: i32,
-    /// The number of its replicas.
+    /// Number of replicas.
     pub replication_factor: i16,
 }
 
 /// The first version of DescribeCluster that includes fenced brokers (KIP-1073).
 const FENCED_FROM: i16 = 2;
 
-/// The cluster.
+/// The description of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterDescription {
-    /// Its id.
+    /// The cluster id.
     pub cluster_id: String,
     /// The broker for administrative requests.
     pub controller_id: Option<i32>,
-    /// Its brokers.
+    /// The registered brokers.
     pub brokers: Vec<BrokerAddress>,
-    /// The brokers among them that are registered but fenced: stopped, or not caught up. Reported from version 2 on.
+    /// The fenced brokers among them: stopped, or not caught up. Reported from version 2 on.
     pub fenced: BTreeSet<i32>,
 }
 
 impl Admin {
-    /// Creates topics, or with `validate_only` checks whether it could.
+    /// Creates topics; with `validate_only`, only checks the request.
     pub async fn create_topics(
         &self,
         topics: &[NewTopic],
@@ -110,7 +110,7 @@ impl Admin {
         Ok(outcomes.collect())
     }
 
-    /// Adds partitions to topics, up to these numbers.
+    /// Increases the number of partitions of topics to these numbers.
     pub async fn create_partitions(
         &self,
         counts: &BTreeMap<String, i32>,
@@ -134,7 +134,7 @@ impl Admin {
         Ok(outcomes.collect())
     }
 
-    /// Describes topics: these, or all that there are.
+    /// Describes these topics, or all.
     pub async fn describe_topics(
         &self,
         topics: Option<&[String]>,

@@ -1,5 +1,5 @@
-//! Transactions and producers (KIP-664): what coordinators know of transactional ids, what leaders know of producers,
-//! and the end of those that hang.
+//! Transactions and producers (KIP-664): transactional ids from coordinators, producers from leaders, and the
+//! abort of hanging transactions.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,16 +17,16 @@ use crate::cluster::CoordinatorKind;
 use crate::coordinator::{Coordinator, version_up_to};
 use crate::offsets::TopicPartition;
 
-/// Which transactions are listed; all by default.
+/// A filter of listed transactions; all by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TransactionFilter {
-    /// In one of these states, such as `Ongoing`.
+    /// States to list, such as `Ongoing`.
     pub states: Vec<String>,
-    /// Of one of these producers.
+    /// Producer ids to list.
     pub producer_ids: Vec<i64>,
-    /// Running for longer than this; from version 1 on.
+    /// Minimum running time; from version 1 on.
     pub longer_than: Option<Duration>,
-    /// Transactional ids that this regular expression matches; from version 2 on (KIP-1152).
+    /// Regular expression for transactional ids; from version 2 on (KIP-1152).
     pub pattern: Option<String>,
 }
 
@@ -35,18 +35,18 @@ pub struct TransactionFilter {
 pub struct TransactionListing {
     /// The id.
     pub transactional_id: String,
-    /// Its producer.
+    /// The producer id.
     pub producer_id: i64,
-    /// Its state, such as `Ongoing` or `Empty`.
+    /// The state, such as `Ongoing` or `Empty`.
     pub state: String,
 }
 
-/// A transactional id.
+/// The description of a transactional id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransactionDescription {
-    /// Its state, such as `Ongoing` or `Empty`.
+    /// The state, such as `Ongoing` or `Empty`.
     pub state: String,
-    /// Its producer.
+    /// The producer id.
     pub producer_id: i64,
     /// The producer's epoch.
     pub producer_epoch: i16,
@@ -58,47 +58,47 @@ pub struct TransactionDescription {
     pub partitions: Vec<TopicPartition>,
 }
 
-/// A producer, as the leader of a partition knows it.
+/// A producer known to the leader of a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ActiveProducer {
-    /// Its id.
+    /// The producer id.
     pub producer_id: i64,
-    /// Its epoch.
+    /// The producer epoch.
     pub producer_epoch: i32,
-    /// The sequence of its last record.
+    /// The sequence of the last record.
     pub last_sequence: i32,
-    /// The time of its last batch, in milliseconds since 1970.
+    /// The time of the last batch, in milliseconds since 1970.
     pub last_timestamp: i64,
-    /// The epoch of the coordinator that wrote its last marker, or -1.
+    /// The epoch of the coordinator that wrote the last marker; -1 if none.
     pub coordinator_epoch: i32,
-    /// The first offset of its open transaction.
+    /// The first offset of the open transaction.
     pub transaction_start: Option<i64>,
 }
 
-/// A transaction in a partition, to be aborted there.
+/// A transaction to abort in one partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AbortTransaction {
     /// The partition.
     pub at: TopicPartition,
-    /// The producer.
+    /// The producer id.
     pub producer_id: i64,
     /// The producer's epoch.
     pub producer_epoch: i16,
-    /// The epoch of the coordinator; 0 when none has written a marker yet.
+    /// The coordinator epoch; 0 if no coordinator has written a marker yet.
     pub coordinator_epoch: i32,
 }
 
 /// A producer that was fenced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FencedProducer {
-    /// Its id.
+    /// The producer id.
     pub producer_id: i64,
-    /// The epoch that is valid now.
+    /// The producer epoch after the fencing.
     pub producer_epoch: i16,
 }
 
 impl Admin {
-    /// The transactional ids that each broker coordinates.
+    /// The transactional ids of each broker's coordinators.
     pub async fn list_transactions(
         &self,
         filter: &TransactionFilter,
@@ -147,7 +147,7 @@ impl Admin {
         .await
     }
 
-    /// The producers that the leaders of partitions know.
+    /// The producers known to the leaders of partitions.
     pub async fn describe_producers(
         &self,
         partitions: &[TopicPartition],
@@ -157,7 +157,7 @@ impl Admin {
         self.ask_leaders(&items, "Producers of", request, read_producers).await
     }
 
-    /// The producers that a broker knows, as the leader or a follower of partitions.
+    /// The producers known to a broker, as the leader or a follower of partitions.
     pub async fn describe_producers_at(
         &self,
         broker: i32,
@@ -169,8 +169,8 @@ impl Admin {
         answers.remove(&broker).unwrap_or_else(|| Ok(Outcomes::new()))
     }
 
-    /// Aborts a transaction in one partition, without its coordinator, by a marker that the leader writes. This is for
-    /// a transaction that its coordinator does not know any more.
+    /// Aborts a transaction in one partition, without its coordinator, by a marker that the leader writes.
+    /// Meant for transactions that their coordinator has forgotten.
     pub async fn abort_transaction(&self, transaction: &AbortTransaction) -> Result<(), ClientError> {
         let at = &transaction.at;
         let items = BTreeMap::from([(at.clone(), ())]);
@@ -191,13 +191,14 @@ impl Admin {
         outcomes.remove(at).unwrap_or(Ok(()))
     }
 
-    /// Fences the producers of transactional ids: their open transactions are aborted, and the producers fail.
+    /// Fences the producers of transactional ids: their open transactions are aborted, and the producers
+    /// fail.
     pub async fn fence_producers(&self, ids: &[String]) -> Outcomes<String, FencedProducer> {
         let mut outcomes = Outcomes::new();
         for id in ids {
             let request = InitProducerIdRequest {
                 transactional_id: Some(id.clone()),
-                // Kafka's Admin does so; a producer that comes back sets its own.
+                // As Kafka's Admin; a returning producer sets its own timeout.
                 transaction_timeout_ms: self.timeout_ms(),
                 producer_id: -1,
                 producer_epoch: -1,

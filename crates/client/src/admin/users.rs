@@ -1,4 +1,5 @@
-//! Users: their SCRAM credentials (KIP-554). A password never leaves this process: what is sent is its salted hash.
+//! SCRAM credentials of users (KIP-554). A password never leaves this process: requests contain its salted
+//! hash.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -15,16 +16,16 @@ use thalweg_wire::request::{AlterUserScramCredentialsRequest, DescribeUserScramC
 
 use super::{Admin, refused};
 
-/// How often a password is hashed, unless asked otherwise: Kafka's own default.
+/// Default number of hash iterations: Kafka's own default.
 pub const SCRAM_ITERATIONS: NonZeroU32 = NonZeroU32::new(4096).expect("it is not zero");
 /// Random bytes of a salt.
 const SALT_LEN: usize = 24;
 
-/// The mechanisms that a user has a credential for, and how often the password was hashed for each.
+/// Hash iterations of a user's credentials, by mechanism.
 pub type UserCredentials = BTreeMap<Hash, i32>;
 
 impl Admin {
-    /// The users with SCRAM credentials: these, or all. A named user without any is an error.
+    /// These users with SCRAM credentials, or all. A named user without credentials is an error.
     pub async fn describe_users(
         &self,
         users: Option<&[String]>,
@@ -47,7 +48,7 @@ impl Admin {
         Ok(found)
     }
 
-    /// Sets a user's password for a mechanism. The credentials of other mechanisms stay as they are.
+    /// Sets a user's password for a mechanism. The credentials of other mechanisms stay unchanged.
     pub async fn set_password(
         &self,
         user: &str,

@@ -1,10 +1,10 @@
-//! The partitions that a consumer reads, and its position in each. Pure: the consumer and its fetchers share it
-//! behind a lock.
+//! The partitions that a consumer reads, and its position in each. Pure: the consumer and its fetchers share
+//! it behind a lock.
 //!
-//! A partition has two positions: the offset after the returned records, which is committed, and the offset after the
-//! fetched records, which is ahead of it. A seek moves both, and makes fetches in flight stale. So does another leader epoch:
-//! the first position is compared with the log of the new leader before anything is read from it (KIP-320), because that
-//! log may lack records that were read.
+//! A partition has two positions: the offset after the returned records, which is committed, and the offset
+//! after the fetched records, which is ahead. A seek moves both, and makes fetches in flight stale. A new
+//! leader epoch does the same: the first position is compared with the new leader's log before the next read
+//! (KIP-320), because that log may lack records that were read.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,25 +25,26 @@ struct Reading {
     /// The offset after the returned records, and the leader epoch of the record before it.
     position: Offset,
     position_epoch: LeaderEpoch,
-    /// The position was not compared with the leader's log yet.
+    /// True if the position has not been compared with the leader's log yet.
     unvalidated: bool,
     /// The offset after the fetched records.
     fetch_from: Offset,
     /// The last known committed offset.
     committed: Option<Offset>,
-    /// Changes with each seek.
+    /// Incremented by each seek.
     version: u64,
     paused: bool,
-    /// The consumer has unsubscribed from its topic: nothing is read from it, until the group takes it.
+    /// True if the consumer has unsubscribed from the topic: the partition is not read until the group
+    /// revokes it.
     unsubscribed: bool,
-    /// It is being revoked: nothing more is read from it.
+    /// True if the partition is being revoked: it is not read any more.
     revoked: bool,
     topic_id: Uuid,
     leader: Option<i32>,
     leader_epoch: LeaderEpoch,
-    /// The epoch of a committed offset: metadata with an older one is of an earlier leader.
+    /// The leader epoch of a committed offset: metadata with an older epoch is of an earlier leader.
     leader_epoch_min: LeaderEpoch,
-    /// A follower to read from, and until when (KIP-392).
+    /// A follower to read from, and the end of that preference (KIP-392).
     replica: Option<(i32, Instant)>,
 }
 
@@ -63,17 +64,17 @@ pub(super) struct PositionCheck {
     pub(super) at: TopicPartition,
     pub(super) version: u64,
     pub(super) offset: Offset,
-    /// Of the record before the offset.
+    /// The leader epoch of the record before the offset.
     pub(super) epoch: LeaderEpoch,
     pub(super) leader: i32,
     pub(super) leader_epoch: LeaderEpoch,
 }
 
-/// The partitions.
+/// The consumer's partitions and positions.
 #[derive(Debug, Default)]
 pub(super) struct Assignment {
     partitions: BTreeMap<TopicPartition, Reading>,
-    /// The topics of the subscription, if it names them.
+    /// The subscribed topics, if subscribed by name.
     topics: Option<BTreeSet<String>>,
     next_version: u64,
 }
@@ -87,17 +88,17 @@ impl Reading {
         }
     }
 
-    /// Whether the caller wants its records.
+    /// True if the caller wants the partition's records.
     fn is_wanted(&self) -> bool {
         !self.paused && !self.revoked && !self.unsubscribed
     }
 
-    /// Whether the position is known, and the leader's log has it.
+    /// True if the position is known, and the leader's log contains it.
     fn is_settled(&self) -> bool {
         self.start.is_none() && !self.unvalidated
     }
 
-    /// Whether a position of this epoch can be compared with the leader's log. Older brokers know no epochs.
+    /// True if a position of this epoch can be compared with the leader's log. Older brokers know no epochs.
     fn is_comparable(&self) -> bool {
         self.position_epoch >= LeaderEpoch(0) && self.leader_epoch >= LeaderEpoch(0)
     }
@@ -128,7 +129,7 @@ impl Assignment {
         self.seek(&at, start);
     }
 
-    /// Reads these topics only; all that are assigned without them.
+    /// Reads only these topics; `None` for all assigned ones.
     pub(super) fn subscribe(&mut self, topics: Option<BTreeSet<String>>) {
         let lacks = |at: &TopicPartition| topics.as_ref().is_some_and(|topics| !topics.contains(&*at.topic));
         let changed = self.partitions.iter().filter(|(at, reading)| lacks(at) != reading.unsubscribed);
@@ -145,7 +146,7 @@ impl Assignment {
         self.partitions.clear();
     }
 
-    /// Stops to read partitions, and gives those that were read.
+    /// Stops reading partitions, and returns those that were read.
     pub(super) fn remove(&mut self, partitions: &[TopicPartition]) -> Vec<TopicPartition> {
         partitions.iter().filter(|at| self.partitions.remove(at).is_some()).cloned().collect()
     }
@@ -162,7 +163,7 @@ impl Assignment {
         self.partitions.keys().map(|at| at.topic.to_string()).collect()
     }
 
-    /// Nothing more is read of these, but their positions can be committed.
+    /// Stops reading these partitions. Positions of revoked partitions can still be committed.
     pub(super) fn revoke(&mut self, partitions: &[TopicPartition]) {
         for at in partitions {
             if let Some(reading) = self.partitions.get_mut(at) {
@@ -171,12 +172,12 @@ impl Assignment {
         }
     }
 
-    /// Stops to read the partitions that were revoked.
+    /// Drops the revoked partitions.
     pub(super) fn give_up_revoked(&mut self) {
         self.partitions.retain(|_, reading| !reading.revoked);
     }
 
-    /// Starts a new version of a partition: fetches in flight are stale, and are repeated.
+    /// Starts a new version of a partition: fetches in flight become stale, and are repeated.
     fn renew(&mut self, at: &TopicPartition) -> Option<&mut Reading> {
         self.next_version += 1;
         let reading = self.partitions.get_mut(at)?;
@@ -185,7 +186,7 @@ impl Assignment {
         Some(reading)
     }
 
-    /// Continues at another position. If that is the current one, fetches in flight stay valid.
+    /// Continues at another position. If the position does not change, fetches in flight stay valid.
     pub(super) fn seek(&mut self, at: &TopicPartition, start: StartAt) {
         let is_there = |reading: &Reading| reading.is_settled() && start == StartAt::Offset(reading.position);
         if self.partitions.get(at).is_some_and(is_there) {
@@ -214,7 +215,7 @@ impl Assignment {
         }
     }
 
-    /// As [`Assignment::found`], for a committed offset. The leader's log may end before it.
+    /// Sets a committed offset like [`Assignment::found`]. The leader's log may end before it.
     pub(super) fn found_committed(&mut self, at: &TopicPartition, version: u64, found: &CommittedOffset) {
         self.found(at, version, found.offset);
         if let Some(reading) = self.partitions.get_mut(at).filter(|reading| reading.version == version) {
@@ -243,14 +244,14 @@ impl Assignment {
         unvalidated.collect()
     }
 
-    /// Whether a position is where it was, and is still to be compared.
+    /// True if a position is unchanged and still unvalidated.
     pub(super) fn is_unvalidated(&self, asked: &PositionCheck) -> bool {
         let reading = self.partitions.get(&asked.at);
         reading.is_some_and(|reading| reading.version == asked.version && reading.unvalidated)
     }
 
-    /// The leader's log has the record before the position at this offset, or parts from it there: the records behind it
-    /// are read from it again.
+    /// Applies a comparison: the leader's log contains the record before the position at this offset, or
+    /// diverges there, and records from there on are read again.
     pub(super) fn validated(&mut self, asked: &PositionCheck, offset: Offset, epoch: LeaderEpoch) {
         let is_asked = |reading: &&mut Reading| reading.version == asked.version;
         if let Some(reading) = self.partitions.get_mut(&asked.at).filter(is_asked) {
@@ -280,12 +281,12 @@ impl Assignment {
         readings.filter_map(|(at, reading)| Some((at.clone(), reading.version, reading.start?))).collect()
     }
 
-    /// Whether the offset of any partition has to be found, or compared with the leader's log.
+    /// True if any offset must be found, or compared with the leader's log.
     pub(super) fn lacks_position(&self) -> bool {
         self.partitions.values().any(|reading| !reading.revoked && !reading.is_settled())
     }
 
-    /// Whether a partition's position is known, and compared with the leader's log.
+    /// True if a partition's position is known and compared with the leader's log.
     pub(super) fn is_settled(&self, at: &TopicPartition) -> bool {
         self.partitions.get(at).is_some_and(Reading::is_settled)
     }
@@ -294,8 +295,8 @@ impl Assignment {
         self.partitions.get(at).filter(|reading| reading.start.is_none()).map(|reading| reading.position)
     }
 
-    /// The positions that are not known to be committed. One that is to be compared with the leader's log may be beyond its
-    /// end.
+    /// The positions not known to be committed. Unvalidated positions are excluded, since they may be beyond
+    /// the leader's log end.
     pub(super) fn uncommitted(&self) -> BTreeMap<TopicPartition, CommittedOffset> {
         let found = self.partitions.iter().filter(|(_, reading)| reading.is_settled());
         let moved = found.filter(|(_, reading)| reading.committed != Some(reading.position));
@@ -315,7 +316,8 @@ impl Assignment {
         }
     }
 
-    /// Whether a chunk is still wanted. Then it is about to be handed to the caller, whose position is behind it.
+    /// True if a chunk is still wanted. The chunk is then handed to the caller, and the position moves behind
+    /// it.
     pub(super) fn hand_out(&mut self, chunk: &Chunk) -> bool {
         let wanted = |reading: &&mut Reading| reading.version == chunk.version && reading.is_wanted();
         let Some(reading) = self.partitions.get_mut(&chunk.at).filter(wanted) else { return false };
@@ -339,7 +341,7 @@ impl Assignment {
         readable.map(target).collect()
     }
 
-    /// The brokers that partitions are read from, paused ones too.
+    /// The brokers that partitions are read from, including paused partitions.
     pub(super) fn brokers(&self, now: Instant) -> BTreeSet<i32> {
         self.partitions.values().filter_map(|reading| reading.broker(now)).collect()
     }
@@ -350,7 +352,7 @@ impl Assignment {
         found.map(|(at, _)| at.clone())
     }
 
-    /// Records were fetched up to `next`. False when they are not wanted any more.
+    /// Records that were fetched up to `next`; false if no longer wanted.
     pub(super) fn fetched(&mut self, target: &Target, next: Offset) -> bool {
         match self.current(target) {
             Some(reading) => {
@@ -361,26 +363,27 @@ impl Assignment {
         }
     }
 
-    /// The broker sends the consumer to a follower.
+    /// Notes that the broker redirects the consumer to a follower.
     pub(super) fn prefer_replica(&mut self, target: &Target, replica: i32, until: Instant) {
         if let Some(reading) = self.current(target) {
             reading.replica = Some((replica, until));
         }
     }
 
-    /// The broker does not have the offset. A follower may lack records of the leader, which is read then; returns
-    /// whether it was the leader.
+    /// Handles an offset that the broker does not have. A follower may lack records of the leader, which is
+    /// read next. Returns true if the broker was the leader.
     pub(super) fn out_of_range(&mut self, target: &Target) -> bool {
         self.current(target).is_some_and(|reading| reading.replica.take().is_none())
     }
 
-    /// Whether a partition would be fetched from this offset next.
+    /// True if a partition would be fetched from this offset next.
     pub(super) fn is_at(&self, at: &TopicPartition, offset: Offset) -> bool {
         let reading = self.partitions.get(at);
         reading.is_some_and(|reading| reading.is_settled() && reading.fetch_from == offset)
     }
 
-    /// The broker does not lead the partition, or does not answer: its leader is unknown until the next metadata.
+    /// Handles a broker that does not lead the partition, or does not answer: the leader is unknown until the
+    /// next metadata.
     pub(super) fn leader_lost(&mut self, target: &Target) {
         if let Some(reading) = self.partitions.get_mut(&target.at) {
             (reading.leader, reading.replica) = (None, None);
@@ -409,7 +412,7 @@ impl Assignment {
         reading.leader = None;
         if let Some((topic_id, partition)) = known {
             if std::mem::replace(&mut reading.topic_id, topic_id) != topic_id {
-                // Another topic of the same name: its epochs begin again.
+                // A new topic with the same name: its epochs start over.
                 reading.leader_epoch_min = LeaderEpoch::NONE;
             }
             let epoch = partition.leader_epoch;

@@ -7,24 +7,24 @@ use std::sync::Arc;
 
 use crate::offsets::TopicPartition;
 
-/// How the leader of a group shares the partitions out: an entry of `partition.assignment.strategy`.
+/// The assignor of a group's leader: an entry of `partition.assignment.strategy`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AssignmentStrategy {
-    /// `range`: of each topic, every member gets a run of neighbouring partitions.
+    /// `range`: every member gets a run of neighbouring partitions of each topic.
     Range,
     /// `roundrobin`: the partitions of all topics are distributed in rotation.
     RoundRobin,
-    /// `cooperative-sticky`: as even as possible, and members keep their partitions; only partitions that move are
-    /// revoked (KIP-429).
+    /// `cooperative-sticky`: as even as possible, and members keep their partitions; only moved partitions
+    /// are revoked (KIP-429).
     CooperativeSticky,
 }
 
 impl AssignmentStrategy {
-    /// All of them.
+    /// All strategies.
     pub const ALL: [AssignmentStrategy; 3] =
         [AssignmentStrategy::Range, AssignmentStrategy::RoundRobin, AssignmentStrategy::CooperativeSticky];
 
-    /// Its name in JoinGroup.
+    /// The strategy's name in JoinGroup.
     pub fn name(self) -> &'static str {
         match self {
             AssignmentStrategy::Range => "range",
@@ -33,7 +33,7 @@ impl AssignmentStrategy {
         }
     }
 
-    /// The one of this name. Kafka's class names do too.
+    /// The strategy with this name or Kafka class name.
     pub fn from_name(name: &str) -> Option<AssignmentStrategy> {
         let class = |strategy| match strategy {
             AssignmentStrategy::Range => "RangeAssignor",
@@ -46,7 +46,7 @@ impl AssignmentStrategy {
         AssignmentStrategy::ALL.into_iter().find(is_it)
     }
 
-    /// Whether members keep their partitions while the group rebalances.
+    /// True if members keep their partitions while the group rebalances.
     pub fn is_cooperative(self) -> bool {
         self == AssignmentStrategy::CooperativeSticky
     }
@@ -59,21 +59,22 @@ pub(super) struct Subscriber {
     /// `group.instance.id` of a static member.
     pub(super) instance_id: Option<String>,
     pub(super) topics: BTreeSet<String>,
-    /// Its partitions when it joined, and the generation of that assignment.
+    /// The member's partitions when it joined, and the generation of that assignment.
     pub(super) owned: Vec<TopicPartition>,
     pub(super) generation: i32,
 }
 
-/// The partitions of each member, by its id.
+/// The partitions of each member, by member id.
 pub(super) type Assignments = BTreeMap<String, Vec<TopicPartition>>;
 
-/// Assigns the partitions of all subscribed topics. `partition_count` gives the number of partitions of a topic.
+/// Assigns the partitions of all subscribed topics. `partition_count` gives the number of partitions of a
+/// topic.
 pub(super) fn assign(
     strategy: AssignmentStrategy,
     mut members: Vec<Subscriber>,
     partition_count: impl Fn(&str) -> usize,
 ) -> Assignments {
-    // Static members first, by the names that they keep when they start again.
+    // Static members first, by their instance ids, which survive a restart.
     members.sort_by(|a, b| {
         let order = |member: &Subscriber| (member.instance_id.is_none(), member.instance_id.clone());
         order(a).cmp(&order(b)).then_with(|| a.id.cmp(&b.id))
@@ -97,7 +98,7 @@ fn give(assigned: &mut Assignments, member: &Subscriber, at: TopicPartition) {
     assigned.get_mut(&member.id).expect("every member has an entry").push(at);
 }
 
-/// The first members get one partition more when it does not divide.
+/// If the division has a remainder, the first members get one more partition.
 fn range(members: &[Subscriber], topics: &[(Arc<str>, i32)], assigned: &mut Assignments) {
     for (topic, count) in topics {
         let readers: Vec<&Subscriber> =
@@ -113,7 +114,7 @@ fn range(members: &[Subscriber], topics: &[(Arc<str>, i32)], assigned: &mut Assi
     }
 }
 
-/// Members that do not subscribe to a topic are passed over for its partitions.
+/// Members not subscribed to a topic are skipped for its partitions.
 fn round_robin(members: &[Subscriber], topics: &[(Arc<str>, i32)], assigned: &mut Assignments) {
     let mut turn = 0;
     for (topic, count) in topics {

@@ -14,59 +14,60 @@ use crate::offsets::TopicPartition;
 /// Batches of one partition.
 #[derive(Clone, Debug)]
 pub struct Chunk {
-    /// Where they are from.
+    /// The partition of the batches.
     pub at: TopicPartition,
-    /// The batches, perhaps with the beginning of one more.
+    /// The batches, possibly with the beginning of another one.
     pub bytes: Bytes,
     /// The requested offset; the first batch may start before it.
     pub start: Offset,
     /// The offset after the last record.
     pub next: Offset,
-    /// The epoch of the leader that wrote the last batch.
+    /// The leader epoch of the last batch.
     pub leader_epoch: LeaderEpoch,
     /// The end of the range visible to consumers, when the broker answered.
     pub high_watermark: Offset,
     pub(super) aborted: Vec<AbortedTransaction>,
     pub(super) check_crcs: bool,
-    /// The partition's, when it was fetched.
+    /// The version of the partition's position when it was fetched.
     pub(super) version: u64,
 }
 
-/// Batches that cannot be read.
+/// Why batches are unreadable.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ChunkError {
-    /// A batch is broken: its head, or its CRC.
+    /// A batch has an invalid header or CRC.
     #[error("{at}, from offset {start}: {source}")]
     Batch {
         /// The partition.
         at: TopicPartition,
-        /// Where the fetch began.
+        /// The start offset of the fetch.
         start: Offset,
-        /// The fault.
+        /// The fault in the batch.
         source: BatchError,
     },
-    /// The records of a batch are broken.
+    /// The records of a batch are malformed.
     #[error("{at}, in the batch at offset {base}: {source}")]
     Records {
         /// The partition.
         at: TopicPartition,
-        /// The first offset of the batch.
+        /// The base offset of the batch.
         base: Offset,
-        /// The fault.
+        /// The fault in the records.
         source: RecordError,
     },
 }
 
 impl Chunk {
-    /// The whole batches in fetched bytes: the offset after the last one and its leader's epoch, when there is one.
+    /// The end of the whole batches in fetched bytes: the offset after the last batch, and its leader epoch;
+    /// `None` without a whole batch.
     pub(super) fn end_of(bytes: &[u8]) -> Option<(Offset, LeaderEpoch)> {
         let last = batches(bytes).map_while(Result::ok).last()?;
         Some((last.header.next_offset(), last.header.leader_epoch))
     }
 
-    /// Calls `each` with the records from [`Chunk::start`] on, in their order, until it breaks. Control records, and with
-    /// read_committed those of aborted transactions, are passed over. A record borrows the fetched bytes, or `buffer` when
-    /// it was compressed.
+    /// Calls `each` with the records from [`Chunk::start`] on, in order, until it breaks. Skips control
+    /// records, and with read_committed the records of aborted transactions. A record borrows the fetched
+    /// bytes, or `buffer` if it was compressed.
     pub fn for_each(
         &self,
         buffer: &mut DecompressBuffer,
@@ -75,7 +76,8 @@ impl Chunk {
         self.walk(buffer, false, |_, record| each(record))
     }
 
-    /// As [`Chunk::for_each`], with the header of each record's batch. With `control`, control records are not passed over.
+    /// Walks like [`Chunk::for_each`], with the header of each record's batch. With `control`, control
+    /// records are included.
     pub fn walk(
         &self,
         buffer: &mut DecompressBuffer,
@@ -86,7 +88,7 @@ impl Chunk {
         for batch in batches(&self.bytes) {
             let batch = match batch {
                 Ok(batch) => batch,
-                // The broker cuts where the limit falls.
+                // The broker cuts the bytes at the size limit.
                 Err(BatchError::Truncated(_)) => break,
                 Err(source) => return Err(self.broken(source)),
             };
@@ -121,9 +123,9 @@ impl Chunk {
     }
 }
 
-/// Which producers' records are those of aborted transactions, from batch to batch (KIP-98).
+/// Producers whose records belong to aborted transactions, tracked from batch to batch (KIP-98).
 struct Aborted<'a> {
-    /// Sorted by first offset; those before `next` have begun.
+    /// Sorted by first offset; transactions before `next` have begun.
     transactions: Vec<&'a AbortedTransaction>,
     next: usize,
     producers: Vec<i64>,

@@ -1,5 +1,6 @@
-//! The commits of a consumer, one at a time: offsets committed during a request are collected for the next one, so
-//! that an earlier offset never overtakes a later one, and a lost coordinator delays only commits.
+//! The commits of a consumer, one at a time: offsets committed during a request are collected for the next
+//! request, so that an earlier offset never overtakes a later one, and an unavailable coordinator delays only
+//! commits.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -27,12 +28,12 @@ impl Future for Commit {
     type Output = Result<(), ClientError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        // The task that commits ends only with its runtime.
+        // The committing task ends only with its runtime.
         Pin::new(&mut self.0).poll(context).map(|result| result.unwrap_or_else(|_| Err(abandoned())))
     }
 }
 
-/// The queue.
+/// The queue of commits.
 #[derive(Debug)]
 pub(super) struct Commits {
     coordinator: Arc<Coordinator>,
@@ -51,15 +52,15 @@ struct Queue {
 #[derive(Debug)]
 struct Gathered {
     by: GroupMetadata,
-    /// The member, if it is one.
+    /// The membership, if the consumer is a member.
     member: Option<Arc<Membership>>,
     offsets: BTreeMap<TopicPartition, CommittedOffset>,
     waiting: Vec<oneshot::Sender<Result<(), ClientError>>>,
 }
 
 impl Gathered {
-    /// The member as it is now, if its partitions were its own since it was `by`: an epoch of the consumer protocol can
-    /// change meanwhile.
+    /// The member's current identity, if it has held the partitions since it was `by`: with the consumer
+    /// protocol, the epoch can change meanwhile.
     fn renewed(&self) -> Option<GroupMetadata> {
         self.member.as_ref()?.renewed(&self.by, self.offsets.keys())
     }
@@ -82,7 +83,7 @@ impl Commits {
         Arc::clone(&self.coordinator)
     }
 
-    /// Commits, after the request in flight.
+    /// Commits offsets, after the request in flight.
     pub(super) fn commit(
         self: &Arc<Self>,
         by: GroupMetadata,
@@ -95,8 +96,8 @@ impl Commits {
             return Commit(end);
         }
         let mut queue = self.queue.lock();
-        // Offsets of an earlier generation cannot be committed by a later one: the partitions may be another
-        // member's.
+        // Offsets of an earlier generation cannot be committed by a later one: the partitions may belong to
+        // another member.
         let is_stale = |next: &mut Gathered| next.by != by && next.renewed().as_ref() != Some(&by);
         if let Some(stale) = queue.next.take_if(is_stale) {
             stale.end(&Err(superseded(&by.group)));
@@ -147,8 +148,8 @@ impl Commits {
         // After a session timeout without contact the member has lost its partitions.
         let patience = config.session_timeout.min(config.connection.request_timeout);
         let mut retry = Retry::within(config.retry_backoff, patience);
-        // During SyncGroup the broker refuses commits. The generation in the request protects partitions that move. An
-        // epoch may be older than the coordinator's by a heartbeat in flight.
+        // During SyncGroup the broker refuses commits. The generation in the request protects moving
+        // partitions. An epoch may be older than the coordinator's by a heartbeat in flight.
         retry.also = &[ErrorCode::RebalanceInProgress, ErrorCode::StaleMemberEpoch];
         let make = |connection: &Connection| -> Result<(OffsetCommitRequest, i16), ClientError> {
             let by = next.renewed();

@@ -6,28 +6,28 @@ use thalweg_dial::{ConnectionOptions, InvalidSetting, Properties};
 
 use super::assignor::AssignmentStrategy;
 
-/// The start of a consumer without an offset, or with one that the log no longer has.
+/// The start of a consumer without an offset, or with an offset no longer in the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OffsetReset {
     /// `earliest`.
     Earliest,
     /// `latest`.
     Latest,
-    /// `none`: nowhere, that is an error.
+    /// `none`: a missing offset is an error.
     None,
 }
 
-/// How a group assigns its partitions.
+/// Group protocol (`group.protocol`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum GroupProtocol {
-    /// `classic`: one of the members does.
+    /// `classic`: one of the members assigns.
     #[default]
     Classic,
-    /// `consumer`: the coordinator does (KIP-848). Needs brokers of Kafka 4.0 or later.
+    /// `consumer`: the coordinator assigns (KIP-848). Needs brokers of Kafka 4.0 or later.
     Consumer,
 }
 
-/// How a [`Consumer`](crate::Consumer) works.
+/// Settings of a [`Consumer`](crate::Consumer).
 #[derive(Clone, Debug)]
 pub struct ConsumerConfig {
     /// `group.id`.
@@ -36,26 +36,30 @@ pub struct ConsumerConfig {
     pub group_instance_id: Option<String>,
     /// `group.protocol`.
     pub group_protocol: GroupProtocol,
-    /// `group.remote.assignor`, of `group.protocol=consumer`: how the coordinator assigns the partitions, `uniform` or
-    /// `range`; its own default if not set.
+    /// `group.remote.assignor`, with `group.protocol=consumer`: the coordinator's assignor, `uniform` or
+    /// `range`; its default if not set.
     pub remote_assignor: Option<String>,
-    /// `session.timeout.ms`; the broker's `group.consumer.session.timeout.ms` counts with `group.protocol=consumer`.
+    /// `session.timeout.ms`; with `group.protocol=consumer`, the broker's `group.consumer.session.timeout.ms`
+    /// applies.
     pub session_timeout: Duration,
-    /// `heartbeat.interval.ms`; the broker's `group.consumer.heartbeat.interval.ms` counts with `group.protocol=consumer`.
+    /// `heartbeat.interval.ms`; with `group.protocol=consumer`, the broker's
+    /// `group.consumer.heartbeat.interval.ms` applies.
     pub heartbeat_interval: Duration,
-    /// `max.poll.interval.ms`: time for members to rejoin, and maximum time of a member between two polls before it
-    /// leaves.
+    /// `max.poll.interval.ms`: time for members to rejoin, and maximum time of a member between two polls
+    /// before it leaves.
     pub rebalance_timeout: Duration,
-    /// `partition.assignment.strategy`, of `group.protocol=classic`. Members keep their partitions while the group rebalances if all of these are
-    /// cooperative.
+    /// `partition.assignment.strategy`, with `group.protocol=classic`. Members keep their partitions during a
+    /// rebalance if all of these are cooperative.
     pub assignment_strategies: Vec<AssignmentStrategy>,
-    /// `client.rack`: reads from followers in this rack, if the cluster's replica selector allows it (KIP-392).
+    /// `client.rack`: reads from followers in this rack, if the cluster's replica selector allows it
+    /// (KIP-392).
     pub rack: Option<String>,
-    /// `exclude.internal.topics`: whether patterns pass over Kafka's own topics.
+    /// `exclude.internal.topics`: true if patterns skip Kafka's internal topics.
     pub exclude_internal_topics: bool,
     /// `auto.offset.reset`.
     pub offset_reset: OffsetReset,
-    /// `enable.auto.commit` and `auto.commit.interval.ms`: interval of committing the offsets of returned records.
+    /// `enable.auto.commit` and `auto.commit.interval.ms`: interval of committing the offsets of returned
+    /// records.
     pub auto_commit: Option<Duration>,
     /// `fetch.min.bytes`.
     pub fetch_bytes_min: i32,
@@ -109,7 +113,7 @@ impl Default for ConsumerConfig {
 }
 
 impl ConsumerConfig {
-    /// Takes the consumer's settings from `properties`; unknown ones remain.
+    /// Takes the consumer's settings from `properties`; unknown properties remain.
     pub fn take(properties: &mut Properties) -> Result<ConsumerConfig, InvalidSetting> {
         // Deserializers are Java classes; this consumer returns bytes. The system sizes the socket's buffer.
         for unused in ["key.deserializer", "value.deserializer", "receive.buffer.bytes"] {
@@ -156,7 +160,8 @@ impl ConsumerConfig {
     }
 }
 
-/// Takes `group.protocol`, in any case as Kafka's client does. Settings that only exist for the other protocol are errors.
+/// Takes `group.protocol`, in any case as Kafka's client does. Settings that exist only for the other
+/// protocol are errors.
 fn take_protocol(properties: &mut Properties) -> Result<GroupProtocol, InvalidSetting> {
     if let Some(name) = properties.get("group.protocol") {
         let name = name.trim().to_ascii_lowercase();

@@ -1,5 +1,5 @@
-//! A fetch session (KIP-227), as both sides keep it: only partitions that moved, are new or are gone are named in a request.
-//! Pure.
+//! A fetch session (KIP-227), as both sides keep it: a request lists only partitions that moved, are new or
+//! were removed. Pure.
 
 use std::collections::BTreeMap;
 
@@ -13,9 +13,9 @@ use crate::offsets::TopicPartition;
 /// A session.
 #[derive(Debug, Default)]
 pub(super) struct FetchSession {
-    /// Zero until the broker has assigned one.
+    /// The session id; zero until the broker has assigned one.
     pub(super) id: i32,
-    /// Zero asks for a new one.
+    /// The session epoch; zero requests a new session.
     pub(super) epoch: i32,
     known: BTreeMap<TopicPartition, Known>,
 }
@@ -35,7 +35,7 @@ impl Known {
 }
 
 impl FetchSession {
-    /// The partitions to name.
+    /// The partitions to list in a request.
     pub(super) fn named(&self, targets: &[Target], partition_max_bytes: i32) -> Vec<FetchTopic> {
         let mut topics: Vec<FetchTopic> = Vec::new();
         for target in targets {
@@ -57,7 +57,7 @@ impl FetchSession {
         topics
     }
 
-    /// The partitions that the session has and that are not wanted any more, or are another topic's of the same name.
+    /// The session's partitions that are no longer wanted, or belong to another topic with the same name.
     pub(super) fn forgotten(&self, targets: &[Target]) -> Vec<ForgottenTopic> {
         let wanted: BTreeMap<&TopicPartition, Uuid> =
             targets.iter().map(|target| (&target.at, target.topic_id)).collect();
@@ -75,7 +75,8 @@ impl FetchSession {
         topics
     }
 
-    /// The broker has answered: it knows the targets now. Without a session, all are sent again the next time.
+    /// Notes the broker's answer: it knows the targets now. Without a session, the next request lists all
+    /// targets.
     pub(super) fn answered(&mut self, session_id: i32, targets: &[Target]) {
         if session_id == 0 {
             *self = FetchSession::default();
@@ -83,7 +84,7 @@ impl FetchSession {
         }
         self.id = session_id;
         self.epoch = self.epoch.checked_add(1).unwrap_or(1);
-        // The targets are in the order of their partitions.
+        // The targets are sorted by partition.
         self.known.retain(|at, _| targets.binary_search_by(|target| target.at.cmp(at)).is_ok());
         for target in targets {
             match self.known.get_mut(&target.at) {

@@ -1,9 +1,11 @@
-//! The fetcher task of one broker: fetches one request ahead of the consumer, over a dedicated connection, because the broker
-//! holds a fetch that finds no records. An idle consumer sends one fetch per `fetch.max.wait.ms`.
+//! The fetcher task of one broker: fetches one request ahead of the consumer, over a dedicated connection,
+//! because the broker holds a fetch that finds no records. An idle consumer sends one fetch per
+//! `fetch.max.wait.ms`.
 //!
-//! While the consumer reads one answer, the next request is in flight: a fetch needs only the offset after the last
-//! batch, which is in the batch's head. The targets are read before each request; a later change makes its answer
-//! stale. If the broker may hold a fetch for long, a change that adds a target abandons the fetch with its connection.
+//! While the consumer reads an answer, the next request is in flight: a fetch needs only the offset after the
+//! last batch, which is in the batch's header. The targets are read before each request; a later change makes
+//! the answer stale. If the broker may hold a fetch for long, a change that adds a target abandons the fetch
+//! with its connection.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,15 +29,15 @@ use crate::cluster::Cluster;
 use crate::metadata::BrokerAddress;
 use crate::offsets::TopicPartition;
 
-/// The first version of Fetch that names topics by their ids.
+/// The first version of Fetch with topic ids.
 const TOPIC_IDS_FROM: i16 = 13;
 /// No session requested or assigned.
 const NO_SESSION: (i32, i32) = (0, -1);
 
-/// A fetch that a broker may hold for no longer than this, Kafka's default, is waited for, whatever changes meanwhile.
+/// Kafka's default `fetch.max.wait.ms`. A fetch held at most this long is never abandoned.
 const HELD_SHORTLY: Duration = Duration::from_millis(500);
-/// Ticks per `fetch.max.wait.ms` beyond that. Fetches without records end at these, so that a process with many idle
-/// consumers wakes up seldom.
+/// Ticks per `fetch.max.wait.ms`, for longer waits. Fetches without records end at common ticks, so that a
+/// process with many idle consumers wakes up rarely.
 const WAIT_TICKS: u32 = 4;
 
 /// A result of a fetcher.
@@ -45,9 +47,9 @@ pub(super) enum Fetched {
     Chunks(Vec<Chunk>),
     /// The leader's log no longer has the offset, or does not have it yet.
     OutOfRange(TopicPartition, Offset),
-    /// A partition is to be read from a follower.
+    /// A partition must be read from a follower.
     Redirected,
-    /// Partitions have moved, or the broker is gone: metadata is needed.
+    /// Partitions have moved, or the broker is unavailable: metadata is needed.
     Stale(ClientError),
     /// The fetcher cannot continue.
     Failed(ClientError),
@@ -62,8 +64,8 @@ pub(super) struct Shared {
     pub(super) demand: Demand,
 }
 
-/// Whether the consumer waits for records. While it does not, a broker that has none is not asked again and again: with
-/// `fetch.max.wait.ms=0` that would be a loop without an end.
+/// The consumer's demand for records. Without demand, a broker without records is not polled: with
+/// `fetch.max.wait.ms=0`, polling would be a busy loop.
 #[derive(Debug, Default)]
 pub(super) struct Demand {
     waiting: AtomicBool,
@@ -91,11 +93,11 @@ pub(super) struct Fetcher {
     pub(super) broker: i32,
     pub(super) config: Arc<ConsumerConfig>,
     pub(super) shared: Arc<Shared>,
-    /// Boxed, because a channel takes room for 32.
+    /// Boxed, because a channel allocates space for 32 items.
     pub(super) to: mpsc::Sender<Box<Fetched>>,
 }
 
-/// One answer, taken apart.
+/// A decoded answer.
 #[derive(Default)]
 struct Answer {
     chunks: Vec<Chunk>,
@@ -103,7 +105,7 @@ struct Answer {
 }
 
 impl Fetcher {
-    /// Fetches until the broker is gone or has nothing more to read from.
+    /// Fetches until the broker is unavailable or has no more partitions to read.
     pub(super) async fn run(self) {
         let Err(error) = self.fetch_all().await else { return };
         {
@@ -138,7 +140,7 @@ impl Fetcher {
                 () = self.superseded(&targets) => None,
             };
             let Some((response, by_id)) = fetched else {
-                // The broker answers nothing else on it before the fetch.
+                // The broker answers no other request on the old connection before the fetch.
                 (connection, session) = (self.connect().await?, FetchSession::default());
                 continue;
             };
@@ -173,7 +175,7 @@ impl Fetcher {
         }
     }
 
-    /// Returns when a fetch that may be held for long lacks a partition that is to be read, or its position.
+    /// Returns when a fetch that may be held for long lacks a wanted partition, or has an outdated position.
     async fn superseded(&self, sent: &[Target]) {
         if self.config.fetch_wait_max <= HELD_SHORTLY {
             return std::future::pending().await;
@@ -181,7 +183,7 @@ impl Fetcher {
         loop {
             let changed = self.shared.changed.notified();
             let targets = self.shared.assignment.lock().targets(self.broker, Instant::now());
-            // Both are in the order of their partitions.
+            // Both lists are sorted by partition.
             let is_sent = |target: &Target| {
                 let place = sent.binary_search_by(|sent| sent.at.cmp(&target.at));
                 place.is_ok_and(|place| sent[place].version == target.version)
@@ -200,7 +202,7 @@ impl Fetcher {
     }
 
     async fn tell(&self, fetched: Fetched) {
-        // Fails when the consumer was dropped.
+        // Fails if the consumer was dropped.
         let _ = self.to.send(Box::new(fetched)).await;
     }
 
@@ -237,7 +239,7 @@ impl Fetcher {
         Ok((connection.send_with(&request, options).await?, version >= TOPIC_IDS_FROM))
     }
 
-    /// How long the broker may hold a fetch that starts now.
+    /// Maximum time that the broker may hold a fetch that starts now.
     fn wait(&self) -> Duration {
         let wait = self.config.fetch_wait_max;
         if wait <= HELD_SHORTLY {
@@ -262,7 +264,7 @@ impl Fetcher {
             let Some(name) = name else { continue };
             for partition in topic.partitions {
                 let at = TopicPartition::new(Arc::clone(&name), partition.partition_index);
-                // The targets are in the order of their partitions.
+                // The targets are sorted by partition.
                 if let Ok(place) = targets.binary_search_by(|target| target.at.cmp(&at)) {
                     self.read_partition(&mut assignment, &targets[place], partition, &mut answer);
                 }
@@ -289,7 +291,7 @@ impl Fetcher {
             error_code => {
                 let what = format!("Fetch of {} at offset {}", target.at, target.offset);
                 let error = ClientError::from(Refused { what, error_code, message: None });
-                // As Kafka's consumer: an error without a name may pass.
+                // As in Kafka's consumer, an unknown error may be transient.
                 let may_pass = error.is_retriable() || error_code == ErrorCode::UnknownServerError;
                 if may_pass && error_code != ErrorCode::CorruptMessage {
                     assignment.leader_lost(target);

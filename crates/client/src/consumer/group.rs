@@ -1,10 +1,11 @@
-//! The state that a consumer shares with its group member, which runs as a separate task (`member`): assignments go to the
-//! consumer; acknowledged revocations and the time of the last poll go to the member. Joining never blocks the consumer.
+//! The state that a consumer shares with its group member, which runs as a separate task (`member`):
+//! assignments go to the consumer; acknowledged revocations and the time of the last poll go to the member.
+//! Joining never blocks the consumer.
 //!
-//! Revoked partitions belong to the member until the consumer polls again: until then it can commit for them as a
-//! member of the old generation. A member of the consumer protocol has an epoch in place of the generation. It changes
-//! while partitions are kept, so the state knows since which epoch each of them is held: commits of an older epoch are
-//! repeated with the current one.
+//! Revoked partitions belong to the member until the consumer polls again: until then the consumer can commit
+//! their offsets in the old generation. A member of the consumer protocol has an epoch instead of a
+//! generation. The epoch changes while partitions are kept, so the state tracks the epoch since which each
+//! partition is held: commits of an older epoch are repeated with the current epoch.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -26,11 +27,11 @@ use crate::offsets::{GroupMetadata, TopicPartition};
 /// An event of a member.
 #[derive(Clone, Debug)]
 pub(super) enum Event {
-    /// It has joined, and has these partitions beside those that it kept.
+    /// The member has joined, and got these partitions in addition to the kept ones.
     Assigned(Vec<TopicPartition>),
-    /// It is to give these up.
+    /// The member must give up these partitions.
     Revoked(Vec<TopicPartition>),
-    /// The group has already reassigned these.
+    /// The group has already reassigned these partitions.
     Lost(Vec<TopicPartition>),
     /// A heartbeat was refused, and the member continues.
     Reported(ClientError),
@@ -38,12 +39,12 @@ pub(super) enum Event {
     Failed(ClientError),
 }
 
-/// What a member subscribes to.
+/// The subscription of a member.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Subscribed {
     /// Topics by name.
     pub(super) names: Vec<String>,
-    /// A regular expression that the coordinator resolves; members of classic groups have none.
+    /// A regular expression that the coordinator resolves; `None` in classic groups.
     pub(super) pattern: Option<String>,
 }
 
@@ -51,9 +52,9 @@ pub(super) struct Subscribed {
 #[derive(Debug)]
 pub(super) struct Membership {
     state: Mutex<State>,
-    /// For the consumer: there is an event.
+    /// Notifies the consumer of an event.
     happened: Notify,
-    /// For the member: something in its state is new.
+    /// Notifies the member of a change of the state.
     changed: Notify,
 }
 
@@ -63,14 +64,14 @@ struct State {
     topics: Subscribed,
     /// The partitions of a member of the consumer protocol, each with the epoch in which it was assigned.
     held: BTreeMap<TopicPartition, i32>,
-    /// How many partitions each topic had when this member, which leads, shared them out.
+    /// Partition counts of topics in the last assignment computed by this member as the leader.
     shared_out: BTreeMap<String, usize>,
     events: VecDeque<Event>,
-    /// Revoked partitions were handed to the consumer, which has not polled since.
+    /// True if revoked partitions were handed to the consumer, which has not polled since.
     giving_up: bool,
-    /// The topics have changed.
+    /// True if the topics have changed.
     rejoin: bool,
-    /// A commit was refused as that of no member: a heartbeat checks the membership.
+    /// True if a commit was refused as that of a non-member: a heartbeat then checks the membership.
     doubted: bool,
     leaving: bool,
     polling: bool,
@@ -88,8 +89,8 @@ impl Membership {
         metadata.generation = generation;
     }
 
-    /// The current identity of a member whose epoch has changed since it was `by`, for a commit of these partitions:
-    /// `None` if any of them was not held all the time, or this is another member.
+    /// The current identity of a member whose epoch has changed since it was `by`, for a commit of these
+    /// partitions: `None` if any of them was not held all the time, or this is another member.
     pub(super) fn renewed<'a>(
         &self,
         by: &GroupMetadata,
@@ -101,14 +102,14 @@ impl Membership {
         (is_same && partitions.all(is_held)).then(|| state.metadata.clone())
     }
 
-    /// The member holds these partitions, too, since its current epoch.
+    /// Notes that the member holds these partitions since its current epoch.
     pub(super) fn hold(&self, partitions: &[TopicPartition]) {
         let mut state = self.state.lock();
         let since = state.metadata.generation;
         state.held.extend(partitions.iter().map(|at| (at.clone(), since)));
     }
 
-    /// The member does not hold these partitions any more.
+    /// Notes that the member no longer holds these partitions.
     pub(super) fn release<'a>(&self, partitions: impl Iterator<Item = &'a TopicPartition>) {
         let mut state = self.state.lock();
         for at in partitions {
@@ -120,7 +121,7 @@ impl Membership {
         self.state.lock().topics.clone()
     }
 
-    /// Subscribes to these topics. The member joins again when they are others than before.
+    /// Subscribes to these topics. The member rejoins if the topics have changed.
     pub(super) fn subscribe(&self, topics: Subscribed) {
         let mut state = self.state.lock();
         if state.topics != topics {
@@ -130,7 +131,7 @@ impl Membership {
         }
     }
 
-    /// The topics whose partitions matter to the member: as the leader, those of all members.
+    /// The topics whose partitions matter to the member: for the leader, the topics of all members.
     pub(super) fn watched_topics(&self) -> BTreeSet<String> {
         let state = self.state.lock();
         state.topics.names.iter().chain(state.shared_out.keys()).cloned().collect()
@@ -141,7 +142,8 @@ impl Membership {
         self.state.lock().shared_out = counts;
     }
 
-    /// Looks at the metadata again: a leader joins again when a topic has other partitions than it shared out.
+    /// Compares the metadata with the last assignment: a leader rejoins if the partition count of a topic has
+    /// changed.
     pub(super) fn compare(&self, metadata: &Metadata) {
         let mut state = self.state.lock();
         let differs = state.shared_out.iter().any(|(name, count)| {
@@ -153,18 +155,18 @@ impl Membership {
         }
     }
 
-    /// Whether the member must rejoin because the consumer's subscription has changed.
+    /// True if the member must rejoin because the consumer's subscription has changed.
     pub(super) fn take_rejoin(&self) -> bool {
         std::mem::take(&mut self.state.lock().rejoin)
     }
 
-    /// A commit was refused as that of no member, or of another generation.
+    /// Notes that a commit was refused as that of a non-member, or of another generation.
     pub(super) fn doubt(&self) {
         self.state.lock().doubted = true;
         self.changed.notify_one();
     }
 
-    /// Whether a heartbeat is due, because the membership is in doubt.
+    /// True if a heartbeat is due, because the membership is in doubt.
     pub(super) fn take_doubt(&self) -> bool {
         std::mem::take(&mut self.state.lock().doubted)
     }
@@ -173,7 +175,7 @@ impl Membership {
         self.state.lock().leaving
     }
 
-    /// The consumer polls: it has released the revoked partitions.
+    /// Begins a poll, which releases the revoked partitions.
     fn begin_poll(&self) {
         let mut state = self.state.lock();
         state.polling = true;
@@ -190,26 +192,26 @@ impl Membership {
         state.polled_at = Instant::now();
     }
 
-    /// Whether the consumer has not polled for so long.
+    /// True if the consumer has not polled for this interval.
     pub(super) fn is_stalled(&self, interval: Duration) -> bool {
         let state = self.state.lock();
         !state.polling && state.polled_at + interval <= Instant::now()
     }
 
-    /// Returns when a consumer that is stalled polls or leaves.
+    /// Returns when a stalled consumer polls or leaves.
     pub(super) async fn polled_or_left(&self, interval: Duration) {
         while self.is_stalled(interval) && !self.is_leaving() {
             self.changed().await;
         }
     }
 
-    /// The oldest event that the consumer has not dealt with.
+    /// The oldest event that the consumer has not processed.
     pub(super) fn event(&self) -> Option<Event> {
         let state = self.state.lock();
         state.events.front().filter(|_| !state.giving_up).cloned()
     }
 
-    /// The consumer has processed the oldest event. Revoked partitions are released at the next poll.
+    /// Removes the oldest event, processed by the consumer. Revoked partitions are released at the next poll.
     pub(super) fn handled(&self) {
         let mut state = self.state.lock();
         match state.events.front() {
@@ -223,7 +225,7 @@ impl Membership {
         self.happened.notify_one();
     }
 
-    /// Reports an error to the consumer, unless one waits for it already.
+    /// Reports an error to the consumer, unless another error is queued.
     pub(super) fn report(&self, error: ClientError) {
         let mut state = self.state.lock();
         if !state.events.iter().any(|event| matches!(event, Event::Reported(_))) {
@@ -232,12 +234,12 @@ impl Membership {
         }
     }
 
-    /// Whether partitions that were revoked are the consumer's still.
+    /// True if the consumer still holds revoked partitions.
     pub(super) fn has_revoked(&self) -> bool {
         self.state.lock().events.iter().any(|event| matches!(event, Event::Revoked(_)))
     }
 
-    /// These partitions are lost, and with them those that were revoked and not released.
+    /// Notes the loss of these partitions, and of revoked partitions that were not released.
     pub(super) fn lose(&self, mut lost: BTreeSet<TopicPartition>) {
         let mut state = self.state.lock();
         state.giving_up = false;
@@ -267,13 +269,13 @@ impl Membership {
         }
     }
 
-    /// Returns when the consumer may have changed something for the member.
+    /// Returns when the consumer may have changed the state for the member.
     pub(super) async fn changed(&self) {
         self.changed.notified().await;
     }
 }
 
-/// While it lives, the consumer polls.
+/// A guard for the duration of a poll.
 pub(super) struct Polling(Option<Arc<Membership>>);
 
 impl Polling {
@@ -294,7 +296,7 @@ impl Drop for Polling {
     }
 }
 
-/// A consumer's membership in a group, with the task that keeps it. The task ends when this is dropped.
+/// A consumer's membership in a group, with its task. Dropping it ends the task.
 #[derive(Debug)]
 pub(super) struct Group {
     pub(super) membership: Arc<Membership>,
@@ -302,7 +304,7 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// Joins the group's readers of these topics.
+    /// Joins the group with a subscription to these topics.
     pub(super) fn join(
         cluster: Cluster,
         config: Arc<ConsumerConfig>,
@@ -335,7 +337,7 @@ impl Group {
         Group { membership, task }
     }
 
-    /// Leaves the group, so that the others need not wait for the session to end.
+    /// Leaves the group, so that other members need not wait for the session timeout.
     pub(super) async fn leave(mut self) -> Result<(), ClientError> {
         self.membership.state.lock().leaving = true;
         self.membership.changed.notify_one();

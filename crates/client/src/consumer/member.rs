@@ -1,6 +1,6 @@
-//! The task of a member of a group: joins, gets partitions, and keeps the session alive, until the consumer leaves. One
-//! module for each protocol of consumer groups: `classic`, in which the members assign the partitions, and `consumer`, in
-//! which the coordinator does (KIP-848). Both give the consumer the same events.
+//! The task of a member of a group: joins, gets partitions, and keeps the session alive, until the consumer
+//! leaves. There is a module for each protocol of consumer groups: with `classic` the members assign the
+//! partitions, with `consumer` the coordinator does (KIP-848). Both produce the same events.
 
 mod classic;
 mod consumer;
@@ -16,7 +16,7 @@ use super::{ConsumerConfig, GroupProtocol};
 use crate::cluster::Cluster;
 use crate::coordinator::Coordinator;
 
-/// Starts the task of a member of the protocol in the settings.
+/// Starts the task of a member, with the configured protocol.
 pub(super) fn start(
     task: &mut JoinSet<Result<(), ClientError>>,
     cluster: Cluster,

@@ -1,4 +1,4 @@
-//! Start positions of a consumer: from the leaders, or committed by its group.
+//! Start positions of a consumer: offsets from the leaders, or committed offsets of its group.
 
 use std::collections::BTreeMap;
 
@@ -17,8 +17,8 @@ use crate::offsets::{
 type Wanted = (TopicPartition, u64);
 
 impl Consumer {
-    /// The committed offsets of these partitions; those without one are omitted. Waits while an open transaction
-    /// holds offsets of the group.
+    /// The committed offsets of these partitions; partitions without one are omitted. Waits while an open
+    /// transaction holds offsets of the group.
     pub async fn committed(
         &self,
         partitions: &[TopicPartition],
@@ -33,8 +33,8 @@ impl Consumer {
         Ok(coordinator.ask(self.retry(), make, read).await?)
     }
 
-    /// Asks the leaders for offsets: the start, the end (with `isolation.level=read_committed`, the last stable
-    /// offset), or the first records at or after a time.
+    /// Requests offsets from the leaders: the start, the end (with `isolation.level=read_committed`, the last
+    /// stable offset), or the first records at or after a time.
     pub async fn list_offsets(
         &self,
         wanted: &[(TopicPartition, OffsetSpec)],
@@ -63,7 +63,7 @@ impl Consumer {
         }
     }
 
-    /// The coordinator of the group.
+    /// The group's coordinator.
     pub(super) fn coordinator(&self) -> Result<&Coordinator, NoGroup> {
         self.coordinator.as_ref().ok_or(NoGroup)
     }
@@ -72,8 +72,8 @@ impl Consumer {
         Retry::within(self.config.retry_backoff, self.config.connection.request_timeout)
     }
 
-    /// Tries once to find the missing offsets, and to compare those that may be beyond the leader's log. Retriable failures
-    /// are left to the next round.
+    /// Tries once to find the missing offsets, and to validate positions that may be beyond the leader's log.
+    /// Retriable failures are left to the next round.
     pub(super) async fn find_positions(&mut self) -> Result<(), ConsumerError> {
         self.positions_at = Instant::now() + self.config.retry_backoff;
         let mut specs: Vec<(Wanted, OffsetSpec)> = Vec::new();
@@ -121,7 +121,7 @@ impl Consumer {
         let found = self.cluster.list_offsets(&wanted, self.config.read_committed).await;
         for ((at, version), _) in specs {
             match found.get(&at) {
-                // No record is that new: start with the next one.
+                // No record is that new: start with the next record.
                 Some(Ok(found)) if found.offset < Offset(0) => {
                     self.shared.assignment.lock().seek(&at, StartAt::Spec(OffsetSpec::Latest));
                 }
@@ -137,7 +137,7 @@ impl Consumer {
         Ok(())
     }
 
-    /// The start position in a partition without an offset, or with one that its log lacks.
+    /// The start position in a partition without an offset, or with an offset missing in its log.
     pub(super) fn reset_spec(
         &self,
         at: &TopicPartition,

@@ -1,4 +1,4 @@
-//! The messages that members of a group send each other through the coordinator: subscriptions and assignments.
+//! The messages that members of a group exchange through the coordinator: subscriptions and assignments.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use thalweg_wire::{DecodeError, Decoder, Message};
 use super::assignor::{AssignmentStrategy, Subscriber};
 use crate::offsets::TopicPartition;
 
-/// The version of written subscriptions: with owned partitions, generation and rack. Older members read the fields
-/// they know.
+/// The version of written subscriptions: with owned partitions, generation and rack. Older members read the
+/// fields known to them.
 const SUBSCRIPTION_VERSION: i16 = 3;
-/// The version of assignments that is written; every member reads it.
+/// The version of written assignments; every member reads it.
 const ASSIGNMENT_VERSION: i16 = 1;
 
 /// The leader's information about a member.
@@ -28,13 +28,14 @@ pub(super) struct Subscription<'a> {
     pub(super) rack: Option<&'a str>,
 }
 
-/// A subscription as one of the protocols of JoinGroup. Members of the eager protocol have released everything.
+/// A subscription as one of the protocols of JoinGroup. Members of the eager protocol have released all
+/// partitions.
 pub(super) fn write_subscription(subscription: &Subscription<'_>, strategy: AssignmentStrategy) -> Bytes {
     let sticky = strategy.is_cooperative();
     let owned = by_topic(subscription.owned.iter().filter(|_| sticky));
     let message = ConsumerProtocolSubscription {
         topics: subscription.topics.to_vec(),
-        // Java's assignor of this name looks for the generation here when the sender is older than version 2.
+        // Java's assignor of this name reads the generation from here if the sender is older than version 2.
         user_data: sticky.then(|| Bytes::copy_from_slice(&subscription.generation.to_be_bytes())),
         owned_partitions: owned.map(|(topic, partitions)| OwnedTopic { topic, partitions }).collect(),
         generation_id: subscription.generation,
@@ -43,7 +44,8 @@ pub(super) fn write_subscription(subscription: &Subscription<'_>, strategy: Assi
     with_version(&message, SUBSCRIPTION_VERSION)
 }
 
-/// A member as its subscription describes it. One whose subscription cannot be read gets nothing, and the others their share.
+/// A member as its subscription describes it. A member with an unreadable subscription gets no partitions;
+/// other members are unaffected.
 pub(super) fn read_subscriber(id: String, instance_id: Option<String>, metadata: Bytes) -> Subscriber {
     let message: ConsumerProtocolSubscription = read_with_version(metadata).unwrap_or_default();
     let generation = match message.generation_id {
@@ -55,7 +57,8 @@ pub(super) fn read_subscriber(id: String, instance_id: Option<String>, metadata:
     Subscriber { id, instance_id, topics, owned: partitions(owned), generation }
 }
 
-/// The generation in the user data of `cooperative-sticky`: Java's is that alone, librdkafka's ends with it.
+/// The generation in the user data of `cooperative-sticky`: Java's data is the generation alone, librdkafka's
+/// ends with it.
 fn generation_of(mut user_data: Bytes) -> Option<i32> {
     let before = user_data.len().checked_sub(4)?;
     user_data.advance(before);
@@ -109,7 +112,8 @@ fn with_version<M: Message>(message: &M, version: i16) -> Bytes {
     framed.freeze()
 }
 
-/// As [`with_version`], the other way. Versions that are not known yet are read as the newest that is.
+/// Reads a message after its version, the reverse of [`with_version`]. Newer versions are read as the newest
+/// known one.
 fn read_with_version<M: Message>(bytes: Bytes) -> Result<M, DecodeError> {
     let mut d = Decoder::new(bytes);
     let version = d.i16()?.clamp(M::MIN_VERSION, M::MAX_VERSION);

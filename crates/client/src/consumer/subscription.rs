@@ -13,43 +13,43 @@ use crate::metadata::Metadata;
 
 use super::group::{Group, Subscribed};
 
-/// The pause before it is looked again for a topic that does not exist.
+/// Pause before the next lookup of a missing topic.
 const UNKNOWN_TOPIC_BACKOFF: Duration = Duration::from_secs(1);
 
-/// A subscription.
+/// A consumer's subscription.
 #[derive(Clone, Debug)]
 pub(super) enum Subscription {
-    /// None: partitions are assigned by the caller.
+    /// No subscription: the caller assigns partitions.
     None,
-    /// To these topics.
+    /// These topics.
     Topics(Vec<String>),
-    /// To all that match.
+    /// All topics whose names match.
     Pattern(Regex),
-    /// To all that the group's coordinator finds to match (KIP-848).
+    /// A pattern that the group's coordinator resolves (KIP-848).
     OfCoordinator,
 }
 
-/// A text is no regular expression.
+/// A subscription pattern is not a regular expression.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{pattern:?} is not a regular expression: {reason}")]
 pub struct InvalidPattern {
-    /// The text.
+    /// The pattern's text.
     pub pattern: String,
     /// The fault.
     pub reason: String,
 }
 
 impl Subscription {
-    /// To the topics whose whole names match.
+    /// A subscription to the topics whose whole names match.
     pub(super) fn pattern(pattern: &str) -> Result<Subscription, InvalidPattern> {
-        // The pattern alone first: an error in it points at it.
+        // Compile the pattern alone first, so that an error shows its position.
         let whole = Regex::new(pattern).and_then(|_| Regex::new(&format!("^(?:{pattern})$")));
         whole
             .map(Subscription::Pattern)
             .map_err(|error| InvalidPattern { pattern: pattern.to_owned(), reason: error.to_string() })
     }
 
-    /// The names that the metadata has of it.
+    /// The subscribed topics in the metadata.
     fn topics(&self, metadata: &Metadata, exclude_internal: bool) -> Vec<String> {
         match self {
             Subscription::None | Subscription::OfCoordinator => Vec::new(),
@@ -115,7 +115,7 @@ impl Consumer {
         Ok(())
     }
 
-    /// Becomes the member of the group that reads these topics, or reads others as the member that it is.
+    /// Joins the group with this subscription, or changes the subscription of the current member.
     pub(super) fn join(&mut self, topics: Subscribed) {
         if let Some(group) = &self.group {
             group.membership.subscribe(topics);
@@ -128,13 +128,13 @@ impl Consumer {
         self.group = Some(Group::join(self.cluster.clone(), config, coordinator, topics));
     }
 
-    /// Looks at the metadata again after a pause.
+    /// Refreshes the metadata after a pause.
     pub(super) fn refresh_soon(&mut self) {
         self.refresh_at = self.refresh_at.min(Instant::now() + self.backoff.next_pause());
     }
 }
 
-/// When to check again for missing topics.
+/// The time of the next check for missing topics.
 fn missing(topics: &BTreeSet<String>, metadata: &Metadata, backoff: Duration) -> Option<Duration> {
     let errors = topics.iter().filter_map(|name| metadata.topics.get(name)?.error);
     errors

@@ -1,8 +1,9 @@
-//! Positions beside the log of another leader (KIP-320). After an unclean election it may lack records that the consumer has
-//! read, and have others at their offsets: a consumer that only went on would pass over these in silence.
+//! Validation of positions against the log of a new leader (KIP-320). After an unclean election, that log may
+//! lack records that the consumer has read, and have other records at their offsets: without validation, the
+//! consumer would skip these silently.
 //!
-//! The leader says where the epoch of the last record that was read ends in its log. An end before the position is where the
-//! two part, and the consumer goes back to it; without `auto.offset.reset` its caller decides.
+//! The leader reports the end of the epoch of the last read record in its log. An end before the position is
+//! the point of divergence, and the consumer goes back to it; without `auto.offset.reset` the caller decides.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,17 +23,17 @@ use super::{Consumer, ConsumerError, LogTruncated, OffsetReset, StartAt};
 use crate::cluster::Cluster;
 use crate::offsets::TopicPartition;
 
-/// The first version that needs no permission on the cluster.
+/// The first version without a permission on the cluster.
 const FOR_CONSUMERS_FROM: i16 = 3;
-/// No replica: a consumer asks.
+/// The replica id of a consumer.
 const CONSUMER: i32 = -1;
 
-/// The ends of epochs in a leader's log, as it answered.
+/// The ends of epochs in a leader's log, as answered.
 type Ends = BTreeMap<TopicPartition, EpochEndOffset>;
 
 impl Consumer {
-    /// Tries once to compare the positions that need it with the logs of their leaders. Retriable failures are left to the
-    /// next round.
+    /// Tries once to validate the positions that need it with their leaders. Retriable failures are left to
+    /// the next round.
     pub(super) async fn validate_positions(&mut self) -> Result<(), ConsumerError> {
         let (unvalidated, lacks_leader) = {
             let assignment = self.shared.assignment.lock();
@@ -45,7 +46,7 @@ impl Consumer {
         for position in unvalidated {
             by_leader.entry(position.leader).or_default().push(position);
         }
-        // At once: one that does not answer must not hold up the others.
+        // Concurrently, so that a leader that does not answer cannot delay the others.
         let mut asking = JoinSet::new();
         for (leader, asked) in by_leader {
             let cluster = self.cluster.clone();
@@ -81,7 +82,7 @@ impl Consumer {
             (Err(refused), _) if refused.error_code == ErrorCode::TopicAuthorizationFailed => {
                 Err(ClientError::from(refused).into())
             }
-            // As Kafka's consumer: all others may pass.
+            // As in Kafka's consumer, all other errors may be transient.
             (Err(refused), _) => {
                 self.unvalidated_because(&refused.into());
                 Ok(())
@@ -125,7 +126,7 @@ impl Consumer {
     }
 }
 
-/// Asks a leader where the epochs of these positions end in its log; `None` where it is too old to say.
+/// Requests the ends of these epochs in a leader's log; `None` if the leader is too old.
 async fn ends_of_epochs(
     cluster: &Cluster,
     leader: i32,

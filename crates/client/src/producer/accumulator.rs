@@ -1,7 +1,8 @@
 //! State shared by the caller and the senders: the partitions with their queues, the memory, and the leaders.
 //!
-//! One lock guards it. The caller takes it for each record, uncontended as a rule; a sender takes it once to gather a
-//! request and twice when one was answered. Batches are finished, written and reported outside of it.
+//! One lock guards this state. The caller takes the lock for each record, usually uncontended; a sender takes
+//! it once to gather a request and twice for each answer. Batches are finished, written and reported outside
+//! the lock.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,7 +32,7 @@ pub(super) struct Taken {
 #[derive(Debug)]
 pub(super) struct Topic {
     pub(super) name: Arc<str>,
-    /// Its partitions, as indexes into the accumulator's.
+    /// The topic's partitions, as indexes into the accumulator's list.
     pub(super) partitions: Vec<usize>,
 }
 
@@ -42,7 +43,7 @@ pub(super) struct Broker {
     pub(super) wake: Arc<Notify>,
     pub(super) address: String,
     partitions: Vec<usize>,
-    /// The partition where the next request starts, so that a small `max.request.size` starves none.
+    /// The partition where the next request starts, so that a small `max.request.size` starves no partition.
     begin: usize,
 }
 
@@ -51,7 +52,7 @@ pub(super) struct Broker {
 pub(super) enum Joined {
     /// The record is in the open batch.
     Yes,
-    /// It did not fit, and the batch is sealed.
+    /// The record did not fit, and the batch is sealed.
     Sealed,
     /// No batch was open.
     NoneOpen,
@@ -63,21 +64,21 @@ pub(super) struct Accumulator {
     pub(super) partitions: Vec<PartitionQueue>,
     pub(super) brokers: BTreeMap<i32, Broker>,
     pub(super) identity: Option<Identity>,
-    /// Of a transactional producer.
+    /// The transaction state of a transactional producer.
     pub(super) transaction: Option<Transaction>,
     /// Notified when partitions must be registered with the transaction coordinator.
     pub(super) registration: Arc<Notify>,
     /// Batches that wait or are in flight.
     pub(super) incomplete: usize,
-    /// Notified when there is a batch where there was none.
+    /// Notified when a first batch is opened.
     pub(super) begun: Arc<Notify>,
-    /// Whether everything is to be sent at once, regardless of `linger.ms`.
+    /// True if all batches must be sent at once, regardless of `linger.ms`.
     pub(super) flushing: bool,
-    /// Whether the producer is about to end.
+    /// True if the producer is closing.
     pub(super) closing: bool,
-    /// What has kept batches from being stored lately.
+    /// The recent failure that keeps batches from being stored.
     pub(super) trouble: Option<String>,
-    /// Whether the caller waits for memory.
+    /// True if the caller waits for memory.
     starving: bool,
     used_bytes: usize,
     #[expect(
@@ -107,7 +108,7 @@ impl Accumulator {
         }
     }
 
-    /// Puts a record into the open batch of a partition. When it does not fit there, the batch is sealed.
+    /// Puts a record into the open batch of a partition. If the record does not fit, the batch is sealed.
     #[inline]
     pub(super) fn join(
         &mut self,
@@ -128,13 +129,13 @@ impl Accumulator {
         }
     }
 
-    /// Fails if no record may be added, because no transaction is open that could be committed. Batches are open only
-    /// while one may, so check this before opening one.
+    /// Fails if no record may be added, because no open transaction can be committed. Batches are open only
+    /// during such a transaction, so check this before opening a batch.
     pub(super) fn check_open(&self) -> Result<(), Arc<TransactionError>> {
         self.transaction.as_ref().map_or(Ok(()), |transaction| transaction.check_open("send"))
     }
 
-    /// Puts a record into a new batch of a partition. False when there is no memory for one.
+    /// Puts a record into a new batch of a partition; false if there is no memory for a batch.
     #[cold]
     pub(super) fn open(
         &mut self,
@@ -142,7 +143,7 @@ impl Accumulator {
         record: &ProducerRecord<'_>,
         config: &ProducerConfig,
     ) -> bool {
-        // The record may carry an intended time that is long past.
+        // The record may carry an intended time long past.
         let now = Instant::now();
         let mut batch = match self.free.pop() {
             Some(mut batch) => {
@@ -187,7 +188,7 @@ impl Accumulator {
         };
     }
 
-    /// The coordinator has registered these partitions.
+    /// Notes that the coordinator has registered these partitions.
     pub(super) fn registered(&mut self, partitions: &[usize]) {
         for &partition in partitions {
             self.partitions[partition].in_transaction = InTransaction::Yes;
@@ -195,14 +196,14 @@ impl Accumulator {
         }
     }
 
-    /// Closes all open batches: no record joins them any more.
+    /// Closes all open batches to further records.
     pub(super) fn seal(&mut self) {
         for batch in self.partitions.iter_mut().filter_map(|queue| queue.queue.back_mut()) {
             batch.sealed = true;
         }
     }
 
-    /// The transaction has ended, and the next uses `identity`.
+    /// Notes the end of the transaction; the next one uses `identity`.
     pub(super) fn transaction_ended(&mut self, identity: Option<Identity>) {
         self.identity = identity.or(self.identity);
         for queue in &mut self.partitions {
@@ -210,7 +211,7 @@ impl Accumulator {
         }
     }
 
-    /// Whether a failed batch of the open transaction, if there is one, may be sent again.
+    /// True if a failed batch of the open transaction, if any, may be sent again.
     pub(super) fn may_retry(&self) -> bool {
         !self.closing && self.transaction.as_ref().is_none_or(Transaction::may_retry)
     }
@@ -222,7 +223,7 @@ impl Accumulator {
         }
     }
 
-    /// Takes waiting batches, if their transaction cannot be committed.
+    /// Takes the waiting batches if their transaction cannot be committed.
     pub(super) fn drop_waiting(&mut self) -> Vec<Taken> {
         if self.transaction.as_ref().is_none_or(|transaction| !transaction.drops_batches()) {
             return Vec::new();
@@ -254,8 +255,9 @@ impl Accumulator {
         }
     }
 
-    /// The partition for the next records without a key: in rotation, and of the next few the one with the shortest
-    /// queue (the adaptive part of KIP-794). Partitions without a leader are skipped if there are others.
+    /// The partition for the next records without a key: of the next few partitions in rotation, the one with
+    /// the shortest queue (the adaptive part of KIP-794). Partitions without a leader are skipped if there
+    /// are others.
     pub(super) fn next_sticky(&self, topic: usize, after: usize) -> usize {
         let partitions = &self.topics[topic].partitions;
         let count = partitions.len();
@@ -268,10 +270,11 @@ impl Accumulator {
             .unwrap_or(0)
     }
 
-    /// Takes the batches for a broker now: at most one of each of its partitions, up to `max.request.size`. If there
-    /// are none, returns when there may be.
+    /// Takes the batches for a broker: at most one of each of its partitions, up to `max.request.size`. If
+    /// there are none, returns the earliest time when there may be.
     ///
-    /// Only full and lingered batches are taken; Kafka's producer sends the others along, which makes requests smaller.
+    /// Only full and lingered batches are taken. Kafka's producer also sends other batches along, which makes
+    /// requests smaller.
     pub(super) fn take(
         &mut self,
         broker: i32,
@@ -309,7 +312,7 @@ impl Accumulator {
         (taken, next)
     }
 
-    /// Takes expired batches. They have not been sent, or have been returned.
+    /// Takes expired batches, either unsent or returned.
     pub(super) fn take_expired(
         &mut self,
         config: &ProducerConfig,
@@ -335,7 +338,7 @@ impl Accumulator {
         expired
     }
 
-    /// Takes all waiting batches, and goes on without them.
+    /// Takes all waiting batches, and continues without them.
     pub(super) fn give_up_waiting(&mut self) -> Vec<Taken> {
         let waiting = self.take_all();
         for taken in &waiting {
@@ -344,7 +347,7 @@ impl Accumulator {
         waiting
     }
 
-    /// Takes all waiting batches: the producer stops.
+    /// Takes all waiting batches, because the producer stops.
     pub(super) fn take_all(&mut self) -> Vec<Taken> {
         let queues = self.partitions.iter_mut().enumerate();
         queues
@@ -358,7 +361,7 @@ impl Accumulator {
     pub(super) fn release(&mut self, batch: Box<Batch>) {
         self.used_bytes -= batch.charged;
         self.incomplete -= 1;
-        // Only batches of the usual size are kept, so that a few huge records do not hold memory for ever.
+        // Only batches of the usual size are kept, so that a few huge records do not hold memory forever.
         if batch.size_estimate() <= batch.charged && self.free.len() < 4096 {
             self.free.push(batch);
         }
@@ -408,12 +411,12 @@ impl Accumulator {
         }
     }
 
-    /// Whether a partition that has batches has no leader that is known.
+    /// True if a partition with batches has no known leader.
     pub(super) fn misses_leader(&self) -> bool {
         self.without_leader().is_some()
     }
 
-    /// A partition with batches and without a leader.
+    /// A partition with batches and without a known leader.
     pub(super) fn without_leader(&self) -> Option<String> {
         let queue = self.partitions.iter().find(|queue| queue.leader.is_none() && !queue.queue.is_empty());
         queue.map(|queue| format!("partition {}-{} has no leader", queue.topic, queue.partition))

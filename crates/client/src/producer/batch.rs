@@ -5,8 +5,8 @@ use tokio::time::Instant;
 
 use super::ProducerConfig;
 
-/// Maximum size of a batch before compression, in multiples of `batch.size`: limits its memory if records compress
-/// well.
+/// Maximum size of a batch before compression, in multiples of `batch.size`: bounds its memory if records
+/// compress well.
 const UNCOMPRESSED_FACTOR: usize = 8;
 
 /// A record to send.
@@ -14,31 +14,31 @@ const UNCOMPRESSED_FACTOR: usize = 8;
 pub struct ProducerRecord<'a> {
     /// The topic, from [`Producer::topic`](super::Producer::topic).
     pub topic: super::TopicRef,
-    /// The partition; without one, the key decides, and without a key the producer.
+    /// The partition; `None` to let the key decide, or without a key the producer.
     pub partition: Option<i32>,
-    /// Milliseconds since 1970.
+    /// The timestamp, in milliseconds since 1970.
     pub timestamp: i64,
-    /// The key.
+    /// The key; `None` for null.
     pub key: Option<&'a [u8]>,
-    /// The value.
+    /// The value; `None` for null.
     pub value: Option<&'a [u8]>,
-    /// The headers.
+    /// The headers, in order.
     pub headers: &'a [Header<'a>],
-    /// When it was added, or should have been: the start of its latency. Linger time and delivery timeout start when
-    /// its batch was opened.
+    /// Actual or intended time of the record's addition, the start of its latency. Linger time and delivery
+    /// timeout start when the batch was opened.
     pub sent_at: Instant,
-    /// The caller's number for it, returned in [`SentRun`]. Consecutive numbers cost nothing.
+    /// The caller's number of the record, returned in [`SentRun`]. Consecutive numbers cost nothing.
     pub number: u64,
 }
 
-/// Records that were handed over at the same time, under numbers that follow one another.
+/// Records with the same `sent_at` and consecutive numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SentRun {
-    /// When.
+    /// The common `sent_at`.
     pub at: Instant,
-    /// The number of the first.
+    /// The number of the first record.
     pub number: u64,
-    /// How many.
+    /// Number of records.
     pub records: u32,
 }
 
@@ -46,21 +46,21 @@ pub struct SentRun {
 #[derive(Debug)]
 pub(crate) struct Batch {
     builder: BatchBuilder,
-    /// The order in which the batches of a partition were opened.
+    /// The batch's rank in the order of opening within its partition.
     pub(super) number: u64,
-    /// When the first record was added.
+    /// Time of the batch's creation.
     pub(super) created: Instant,
-    /// How often it was sent.
+    /// Number of times that the batch was sent.
     pub(super) attempts: u32,
-    /// The sequence of its first record, once it has one.
+    /// The sequence of the first record, once assigned.
     pub(super) sequence: Option<i32>,
-    /// Its share of `buffer.memory`, in bytes.
+    /// The batch's share of `buffer.memory`, in bytes.
     pub(super) charged: usize,
-    /// Bytes of the values in it.
+    /// Total bytes of the values.
     pub(super) value_bytes: u64,
-    /// Whether it accepts no more records.
+    /// True if the batch accepts no more records.
     pub(super) sealed: bool,
-    /// Whether header and CRC are written.
+    /// True if header and CRC are written.
     finished: bool,
     pub(super) sent: Vec<SentRun>,
 }
@@ -87,7 +87,7 @@ impl Batch {
         })
     }
 
-    /// Makes a batch that was used before into an empty one.
+    /// Empties a used batch for reuse.
     pub(super) fn reset(&mut self, now: Instant) {
         self.builder.reset();
         self.created = now;
@@ -99,7 +99,7 @@ impl Batch {
         self.sent.clear();
     }
 
-    /// Whether the record fits. The first always does.
+    /// True if the record fits. The first record always fits.
     #[inline]
     pub(super) fn has_room(&self, record: &ProducerRecord<'_>, batch_bytes: usize) -> bool {
         let bytes = self.record_bytes(record);
@@ -139,14 +139,14 @@ impl Batch {
         if self.finished { self.builder.finished().len() } else { self.builder.size_estimate() }
     }
 
-    /// Sets the batch's identity. A batch finished with another one is finished again.
+    /// Sets the batch's identity. A batch finished with another identity is finished again.
     pub(super) fn identify(&mut self, id: ProducerId, epoch: ProducerEpoch, sequence: i32) {
         self.builder.set_producer(id, epoch, sequence);
         self.sequence = Some(sequence);
         self.finished = false;
     }
 
-    /// Compresses, writes the header, computes the CRC: once.
+    /// Compresses the records, writes the header and computes the CRC, once.
     pub(super) fn finish(&mut self) {
         if !self.finished {
             self.builder.finish();

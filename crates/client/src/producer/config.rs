@@ -1,26 +1,27 @@
-//! The producer's settings, by Kafka's names and with Kafka's defaults, and the rules that bind some to others.
+//! The producer's settings, by Kafka's names and with Kafka's defaults, and their dependencies.
 
 use std::time::Duration;
 
 use thalweg_dial::{ConnectionOptions, InvalidSetting, Properties};
 use thalweg_record::Compression;
 
-/// Maximum requests in flight for which a broker can detect duplicates: it remembers five batches per producer.
+/// Maximum requests in flight for which a broker can detect duplicates: it remembers five batches per
+/// producer.
 const IDEMPOTENT_IN_FLIGHT_MAX: usize = 5;
 
-/// When a record counts as sent.
+/// Acknowledgements required for a record (`acks`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Acks {
-    /// `acks=0`: when it is written to the socket.
+    /// `acks=0`: written to the socket.
     None,
     /// `acks=1`: acknowledged by the leader.
     Leader,
-    /// `acks=all`: when all in-sync replicas have it.
+    /// `acks=all`: replicated to all in-sync replicas.
     All,
 }
 
 impl Acks {
-    /// As it is sent.
+    /// The value of acks in a request.
     pub fn code(self) -> i16 {
         match self {
             Acks::None => 0,
@@ -30,7 +31,7 @@ impl Acks {
     }
 }
 
-/// How a [`Producer`](crate::Producer) works.
+/// Settings of a [`Producer`](crate::Producer).
 #[derive(Clone, Debug)]
 pub struct ProducerConfig {
     /// `acks`.
@@ -39,7 +40,7 @@ pub struct ProducerConfig {
     pub batch_bytes: usize,
     /// `linger.ms`: time that a batch waits for more records.
     pub linger: Duration,
-    /// `buffer.memory`: bytes of batches that wait or are in flight; beyond it the caller waits.
+    /// `buffer.memory`: bytes of batches that wait or are in flight. The caller waits if it is used up.
     pub buffer_bytes: usize,
     /// `max.in.flight.requests.per.connection`.
     pub in_flight_max: usize,
@@ -51,7 +52,8 @@ pub struct ProducerConfig {
     pub compression_level: Option<i32>,
     /// `enable.idempotence`: retries neither duplicate nor reorder.
     pub idempotence: bool,
-    /// `transactional.id`: the name under which one producer at a time writes transactions. It requires idempotence.
+    /// `transactional.id`: the name under which one producer at a time writes transactions. Requires
+    /// idempotence.
     pub transactional_id: Option<String>,
     /// `transaction.timeout.ms`: the coordinator aborts transactions that are open for longer, and fences the
     /// producer.
@@ -60,13 +62,14 @@ pub struct ProducerConfig {
     pub retries: u32,
     /// `retry.backoff.ms`.
     pub retry_backoff: Duration,
-    /// `delivery.timeout.ms`: time from a batch's first record to its end, whichever that is.
+    /// `delivery.timeout.ms`: maximum time from a batch's first record to its outcome.
     pub delivery_timeout: Duration,
-    /// `max.block.ms`: time that a send waits for room, a topic for its metadata, and a call of a transaction for its outcome.
+    /// `max.block.ms`: maximum time that a send waits for room, a topic for its metadata, and a transaction
+    /// call for its outcome.
     pub max_block: Duration,
     /// `metadata.max.age.ms`.
     pub metadata_max_age: Duration,
-    /// `partitioner.ignore.keys`: records with keys go where those without go.
+    /// `partitioner.ignore.keys`: records with keys are partitioned like records without.
     pub ignore_keys: bool,
     /// Client id, timeouts, security.
     pub connection: ConnectionOptions,
@@ -98,7 +101,7 @@ impl Default for ProducerConfig {
 }
 
 impl ProducerConfig {
-    /// Takes the producer's settings from `properties`; unknown ones remain.
+    /// Takes the producer's settings from `properties`; unknown properties remain.
     pub fn take(properties: &mut Properties) -> Result<ProducerConfig, InvalidSetting> {
         // Serializers and interceptors are Java classes; this producer takes bytes.
         for java in ["key.serializer", "value.serializer"] {
@@ -151,8 +154,9 @@ impl ProducerConfig {
         Ok(config)
     }
 
-    /// Kafka's rules: idempotence, and with it transactions, need `acks=all`, retries, and at most five requests in
-    /// flight. If it was not set explicitly, it is switched off; if it was, the other setting is an error.
+    /// Applies Kafka's rules: idempotence, and with it transactions, need `acks=all`, retries, and at most
+    /// five requests in flight. Otherwise idempotence is disabled if it was not set explicitly; if it was,
+    /// the conflicting setting is an error.
     fn settle_idempotence(&mut self, wanted: bool) -> Result<(), InvalidSetting> {
         if !self.idempotence {
             return Ok(());

@@ -1,8 +1,8 @@
-//! The calls of a transactional producer, and their requests to the coordinators of its transactional id and of
-//! groups.
+//! The calls of a transactional producer, and their requests to the coordinators of its transactional id and
+//! of groups.
 //!
-//! Decisions are in the pure state (`transaction`); this sends requests and reports their outcomes to it. A call that times
-//! out, or whose future is dropped, can be repeated: it continues where it was.
+//! Decisions are in the pure state (`transaction`); this module sends requests and reports their outcomes to
+//! that state. A call that times out, or whose future is dropped, can be repeated and continues.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,17 +27,17 @@ use crate::cluster::CoordinatorKind;
 use crate::coordinator::{Coordinator, version_up_to};
 use crate::offsets::{CommittedOffset, GroupMetadata, TopicPartition};
 
-/// The last versions of the older protocol: later ones mean that the producer uses that of KIP-890.
+/// The last version of the older protocol: with later versions, the producer uses the protocol of KIP-890.
 const END_EXPLICIT_UNTIL: i16 = 4;
 const OFFSETS_EXPLICIT_UNTIL: i16 = 4;
 /// Later versions of AddPartitionsToTxn are for brokers only.
 const ADD_PARTITIONS_UNTIL: i16 = 3;
-/// The first version of InitProducerId that gives a producer its next epoch (KIP-360).
+/// The first version of InitProducerId that bumps a producer's epoch (KIP-360).
 const BUMPS_FROM: i16 = 3;
 
 impl Producer {
-    /// Takes over the transactional id: fences an earlier producer, and aborts its open transaction. Call it once,
-    /// before the first transaction, and again as long as its outcome is unknown.
+    /// Takes over the transactional id: fences an earlier producer, and aborts its open transaction. Call
+    /// once, before the first transaction, and again while the outcome is unknown.
     pub async fn init_transactions(&mut self) -> Result<(), TransactionError> {
         let transactions = self.transactions("init_transactions")?;
         transactions.with(|transaction| transaction.check_new())?;
@@ -49,14 +49,14 @@ impl Producer {
         Ok(())
     }
 
-    /// Starts a transaction. Sends nothing: the coordinator learns of it with the first record.
+    /// Starts a transaction. Sends nothing: the coordinator learns of the transaction with the first record.
     pub fn begin_transaction(&mut self) -> Result<(), TransactionError> {
         self.transactions("begin_transaction")?.with(|transaction| transaction.begin())
     }
 
-    /// Adds offsets of a consumer group to the open transaction: they are committed if it is. `group` comes from
-    /// [`Consumer::group_metadata`](crate::Consumer::group_metadata), so that a member which has lost its partitions cannot
-    /// commit.
+    /// Adds offsets of a consumer group to the open transaction, which commits them. `group` comes from
+    /// [`Consumer::group_metadata`](crate::Consumer::group_metadata), so that a member that has lost its
+    /// partitions cannot commit.
     pub async fn send_offsets_to_transaction(
         &mut self,
         offsets: &BTreeMap<TopicPartition, CommittedOffset>,
@@ -70,13 +70,13 @@ impl Producer {
         transactions.send_offsets(offsets, group).await
     }
 
-    /// Sends waiting records, waits until all are stored, and commits the transaction. If a record was not stored the
-    /// transaction can only be aborted, and the error has the reason.
+    /// Sends waiting records, waits until all are stored, and commits the transaction. If a record was not
+    /// stored, the transaction can only be aborted, and the error has the reason.
     pub async fn commit_transaction(&mut self) -> Result<(), TransactionError> {
         self.end_transaction(End::Commit).await
     }
 
-    /// Drops waiting records and aborts the transaction: consumers that read committed records see nothing of it.
+    /// Drops waiting records and aborts the transaction: read_committed consumers see none of its records.
     pub async fn abort_transaction(&mut self) -> Result<(), TransactionError> {
         self.end_transaction(End::Abort).await
     }
@@ -90,7 +90,8 @@ impl Producer {
         let ending = transactions.with(|transaction| transaction.flushed())?;
         if ending.tells_coordinator {
             let next = transactions.end_txn(end).await?;
-            // At once: a call whose future is dropped from here on must not end the transaction again with the old epoch.
+            // Applied at once: if the future is dropped later, a repeated call must not end the transaction
+            // with the old epoch.
             let mut accumulator = self.shared.accumulator.lock();
             accumulator.identity = next.or(accumulator.identity);
             transaction_of(&mut accumulator.transaction).coordinator_ended();
@@ -121,7 +122,7 @@ fn transaction_of(transaction: &mut Option<Transaction>) -> &mut Transaction {
     transaction.as_mut().expect("a producer with a coordinator has transactions")
 }
 
-/// One call.
+/// The coordinator requests of one call.
 struct Transactions {
     shared: Arc<Shared>,
     retry: Retry,
@@ -168,7 +169,7 @@ impl Transactions {
         }
     }
 
-    /// Asks a coordinator, and has the state judge a failure.
+    /// Sends a request to a coordinator, and lets the state judge a failure.
     async fn ask<R: Request, T>(
         &self,
         coordinator: &Coordinator,
@@ -183,7 +184,8 @@ impl Transactions {
         })
     }
 
-    /// Whether `transaction.version` lets partitions join transactions implicitly, according to the coordinator.
+    /// True if `transaction.version` lets partitions join transactions implicitly, according to the
+    /// coordinator.
     async fn speaks_implicitly(&self) -> bool {
         let Ok(connection) = self.coordinator().connection().await else {
             return self.with(|transaction| transaction.is_implicit());
@@ -191,7 +193,7 @@ impl Transactions {
         connection.versions().feature("transaction.version").is_some_and(|level| level >= IMPLICIT_FROM)
     }
 
-    /// A new identity, or, for one that is current, its next epoch.
+    /// A new identity, or the next epoch of a current identity.
     async fn init_producer_id(&self, current: Option<Identity>) -> Result<Identity, TransactionError> {
         let none = Identity { id: ProducerId::NONE, epoch: ProducerEpoch::NONE };
         let Identity { id, epoch } = current.unwrap_or(none);
@@ -219,7 +221,7 @@ impl Transactions {
         .await
     }
 
-    /// Ends the transaction. The answer of the newer protocol has the identity of the next one.
+    /// Ends the transaction. With the newer protocol, the answer has the identity of the next transaction.
     async fn end_txn(&self, end: End) -> Result<Option<Identity>, TransactionError> {
         let Identity { id, epoch } = self.identity().expect("a transaction has begun");
         let limit = match self.with(|transaction| transaction.is_implicit()) {
@@ -259,7 +261,7 @@ impl Transactions {
             Coordinator::new(self.shared.cluster.clone(), CoordinatorKind::Group, group.group.clone());
         let make = |connection: &Connection| {
             let version = version_up_to::<TxnOffsetCommitRequest>(connection, limit)?;
-            // Before version 3 (KIP-447) the coordinator cannot fence a member that has lost its partitions.
+            // Before version 3 (KIP-447), the coordinator cannot fence a member that has lost its partitions.
             let member = Some(group).filter(|_| version >= 3);
             let request = TxnOffsetCommitRequest {
                 transactional_id: self.id(),
@@ -287,7 +289,7 @@ impl Transactions {
         .await
     }
 
-    /// Registers the offsets of a group with the coordinator: the older protocol.
+    /// Registers the offsets of a group with the coordinator, as in the older protocol.
     async fn add_offsets(&self, identity: Identity, group: &str) -> Result<(), TransactionError> {
         let request = AddOffsetsToTxnRequest {
             transactional_id: self.id(),
@@ -307,7 +309,7 @@ impl Transactions {
         Ok(())
     }
 
-    /// Registers partitions with the coordinator: the older protocol.
+    /// Registers partitions with the coordinator, as in the older protocol.
     async fn add_partitions(&self, partitions: &[usize]) -> Result<(), ClientError> {
         let identity = self.identity().expect("a transaction has begun");
         let mut topics: BTreeMap<String, Vec<i32>> = BTreeMap::new();
@@ -337,7 +339,7 @@ impl Transactions {
                 let results = response.results_by_topic_v3_and_below.iter().flat_map(|topic| {
                     topic.results_by_partition.iter().map(move |partition| (&topic.name, partition))
                 });
-                // A skipped item only means that another was refused.
+                // A skipped item only means that another item was refused.
                 let (skipped, refused): (Vec<_>, Vec<_>) = results
                     .filter(|(_, partition)| partition.partition_error_code != 0)
                     .partition(|(_, partition)| {
@@ -356,7 +358,7 @@ impl Transactions {
     }
 }
 
-/// Registers partitions with the coordinator when they get their first batch of a transaction, until it is dropped. Idle with
+/// Registers partitions with the coordinator at their first batch of a transaction, until dropped. Idle with
 /// the newer protocol.
 pub(super) async fn register_partitions(shared: Arc<Shared>) {
     let registration = Arc::clone(&shared.accumulator.lock().registration);

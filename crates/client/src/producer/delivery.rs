@@ -11,42 +11,42 @@ use super::batch::{Batch, SentRun};
 use super::partition::PartitionQueue;
 use super::{ProducerConfig, Shared};
 
-/// How the records of a batch fared.
+/// The outcome of a batch.
 #[derive(Debug)]
 pub struct Delivery<'a> {
     /// The topic.
     pub topic: &'a str,
     /// The partition.
     pub partition: i32,
-    /// How many records.
+    /// Number of records.
     pub records: u32,
-    /// Bytes of their values.
+    /// Total bytes of the values.
     pub value_bytes: u64,
-    /// When they were handed over, in their order.
+    /// The runs of records, in order.
     pub sent: &'a [SentRun],
-    /// When the end was known.
+    /// Time at which the outcome was known.
     pub ended_at: Instant,
-    /// The offset of the first record, or why there is none. With `acks=0`, and for a batch that the broker had stored
-    /// before and has forgotten since, [`Offset::NONE`].
+    /// The offset of the first record, or the error. [`Offset::NONE`] with `acks=0`, and for a batch stored
+    /// earlier whose offset the broker has forgotten.
     pub result: Result<Offset, &'a DeliveryError>,
 }
 
 /// Reasons for failed records.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum DeliveryError {
-    /// The broker refused them for good.
+    /// The broker refused the batch permanently.
     #[error(transparent)]
     Refused(#[from] BatchRefused),
-    /// Time ran out.
+    /// The delivery timeout expired.
     #[error(transparent)]
     TimedOut(#[from] DeliveryTimedOut),
-    /// The producer ended first.
+    /// The producer was closed first.
     #[error(transparent)]
     Closed(#[from] ProducerClosed),
-    /// Their transaction cannot be committed.
+    /// The transaction of the records cannot be committed.
     #[error(transparent)]
     Aborted(#[from] TransactionAborted),
-    /// The cluster gives an idempotent producer no id.
+    /// The cluster refuses an idempotent producer its id.
     #[error(transparent)]
     NoProducerId(#[from] NoProducerId),
 }
@@ -59,9 +59,9 @@ pub struct BatchRefused {
     pub topic: Arc<str>,
     /// The partition.
     pub partition: i32,
-    /// The error.
+    /// The broker's error code.
     pub error_code: ErrorCode,
-    /// The broker's own words.
+    /// The broker's error message.
     pub message: Option<String>,
 }
 
@@ -74,20 +74,20 @@ pub struct DeliveryTimedOut {
     pub topic: Arc<str>,
     /// The partition.
     pub partition: i32,
-    /// The time allowed.
+    /// `delivery.timeout.ms`.
     pub timeout_ms: u128,
-    /// How often it was sent.
+    /// Number of times that the batch was sent.
     pub attempts: u32,
-    /// The last failure, when it was sent.
+    /// The last failure, if the batch was sent.
     pub last: Option<String>,
 }
 
-/// The producer ended before the records were sent.
+/// The producer was closed before the records were sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("The producer was closed before the records were sent")]
 pub struct ProducerClosed;
 
-/// The cluster refuses this producer an id, without which its records cannot be sent.
+/// The cluster refuses this producer an id, without which no record can be sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct NoProducerId {
@@ -95,12 +95,12 @@ pub struct NoProducerId {
     pub reason: String,
 }
 
-/// Records were dropped before they were sent, because their transaction is to be aborted.
+/// Records were dropped before they were sent, because their transaction must be aborted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("The transaction was aborted before the records were sent")]
 pub struct TransactionAborted;
 
-/// Reports the end of a batch. The accumulator's lock is not held.
+/// Reports the outcome of a batch. Call without the accumulator's lock.
 pub(super) fn report(
     shared: &Shared,
     taken: &Taken,
@@ -125,7 +125,7 @@ pub(super) fn report(
     (shared.report.lock())(&delivery);
 }
 
-/// Reports batches as failed for one reason, and releases their memory.
+/// Reports batches as failed with one error, and releases their memory.
 pub(super) fn fail(shared: &Shared, batches: Vec<Taken>, error: &DeliveryError) {
     let now = Instant::now();
     for taken in batches {
@@ -135,7 +135,7 @@ pub(super) fn fail(shared: &Shared, batches: Vec<Taken>, error: &DeliveryError) 
     shared.progress.notify_waiters();
 }
 
-/// Drops waiting batches: their transaction cannot be committed.
+/// Drops waiting batches whose transaction cannot be committed.
 pub(super) fn drop_waiting(shared: &Shared) {
     let dropped = shared.accumulator.lock().drop_waiting();
     fail(shared, dropped, &DeliveryError::Aborted(TransactionAborted));

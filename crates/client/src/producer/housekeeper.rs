@@ -1,4 +1,4 @@
-//! The producer's third task: metadata, the producer id, delivery timeouts; and the owner of the senders.
+//! The producer's third task: handles metadata, the producer id and delivery timeouts, and owns the senders.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use super::partition::Identity;
 use super::{Shared, sender};
 use crate::metadata::Metadata;
 
-/// Interval of the timeout check, while there are batches that may time out.
+/// Interval of the timeout check, while batches exist.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Runs until it is dropped, and its senders with it.
+/// Runs until dropped, together with its senders.
 pub(super) async fn run(shared: Arc<Shared>) {
     let mut senders: JoinSet<()> = JoinSet::new();
     let mut sending: BTreeMap<i32, tokio::task::AbortHandle> = BTreeMap::new();
@@ -56,7 +56,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
                     shared.config.connection.failed("producer id", &error);
                     shared.accumulator.lock().trouble = Some(error.to_string());
                 }
-                // Batches that wait will never have one; later ones may.
+                // Waiting batches will never get an id; later ones may.
                 Err(error) => {
                     let waiting = shared.accumulator.lock().give_up_waiting();
                     fail(&shared, waiting, &NoProducerId { reason: error.to_string() }.into());
@@ -82,8 +82,8 @@ pub(super) async fn run(shared: Arc<Shared>) {
     }
 }
 
-/// Until there is something to look after. A producer without batches sleeps until its metadata is old: a process may
-/// hold thousands of them.
+/// Pauses until there is work. A producer without batches sleeps until its metadata is old: a process may
+/// hold thousands of producers.
 async fn pause(shared: &Shared, refreshed: Instant) {
     let begun = {
         let accumulator = shared.accumulator.lock();
@@ -98,7 +98,7 @@ async fn pause(shared: &Shared, refreshed: Instant) {
     }
 }
 
-/// A sender for each broker that has none that lives.
+/// Starts a sender for each broker without a live sender.
 fn start_senders(
     shared: &Arc<Shared>,
     senders: &mut JoinSet<()>,
@@ -129,7 +129,7 @@ fn wants_identity(shared: &Shared) -> bool {
     lacks_identity(shared, &shared.accumulator.lock())
 }
 
-/// A transactional producer has its identity from its coordinator.
+/// A transactional producer gets its identity from its coordinator.
 fn lacks_identity(shared: &Shared, accumulator: &Accumulator) -> bool {
     let config = &shared.config;
     config.idempotence && config.transactional_id.is_none() && accumulator.identity.is_none()

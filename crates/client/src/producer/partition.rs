@@ -1,14 +1,15 @@
 //! One partition's queue of batches and its sequence numbers. Pure: driven by events and `now`.
 //!
-//! With idempotence, up to five batches are in flight once the first is stored. If one is returned, those behind it
-//! are returned too, as out of order; all return to the queue in their order, and each is resent only when none
-//! before it is in flight. When a gap can never close (the broker says that it lacks a batch that was given up, or has
-//! forgotten the producer), the partition waits until nothing is under way and starts again at sequence 0 with the next
-//! epoch (KIP-360). A transactional producer gets its epochs from the coordinator alone: there, a gap makes the
-//! transaction fail, and the next identity starts all partitions again.
+//! With idempotence, up to five batches are in flight once the first is stored. If a batch is returned, all
+//! batches behind it are returned too, as out of order. Returned batches go back to the queue in order, and
+//! each is resent only when no earlier batch is in flight. If a gap can never close (the broker lacks a batch
+//! that was given up, or has forgotten the producer), the partition waits until no batch is in flight and
+//! restarts at sequence 0 with the next epoch (KIP-360). A transactional producer gets its epochs from the
+//! coordinator alone: there, a gap fails the transaction, and the next identity restarts all partitions.
 //!
-//! A batch that was given up may be stored nevertheless, and those behind it with it. So these keep their sequences: the
-//! answers to them show whether there is a gap (`TransactionManager.maybeResolveSequences` of Kafka's producer).
+//! A batch that was given up may be stored nevertheless, and later batches with it. So later batches keep
+//! their sequences: their answers show if there is a gap (`TransactionManager.maybeResolveSequences` of
+//! Kafka's producer).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -24,11 +25,11 @@ use crate::metadata::PartitionMetadata;
 /// Number of batches of a producer that a broker remembers.
 const BATCHES_REMEMBERED: usize = 5;
 
-/// Whether a partition is part of the open transaction.
+/// The state of a partition in the open transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum InTransaction {
     No,
-    /// The coordinator has to hear of it first.
+    /// The coordinator must register the partition first.
     Joining,
     Yes,
 }
@@ -40,13 +41,13 @@ pub(crate) struct Identity {
     pub(super) epoch: ProducerEpoch,
 }
 
-/// Whether a partition has a batch to send.
+/// The readiness of a partition's first batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Readiness {
     Ready,
-    /// Not before this time, unless something happens.
+    /// Ready at this time, or after an event.
     At(Instant),
-    /// Not until something happens.
+    /// Ready only after an event.
     Nothing,
 }
 
@@ -66,18 +67,18 @@ pub(crate) struct PartitionQueue {
 
 #[derive(Debug)]
 struct Sequences {
-    /// The producer's identity that was taken up last.
+    /// The producer's last applied identity.
     identity: Identity,
-    /// Its epoch, or a later one of this partition alone.
+    /// The epoch of that identity, or a later epoch of this partition alone.
     epoch: ProducerEpoch,
     next: i32,
     /// Batches from the oldest incomplete one on, in order.
     outstanding: VecDeque<Outstanding>,
-    /// Whether the partition must restart sequences once nothing is in flight.
+    /// True if the partition must restart sequences once no batch is in flight.
     restart: bool,
-    /// Whether a batch was given up that may be stored, and batches behind it have no end yet: no other is sent.
+    /// True if a given-up batch may be stored, and later batches have no outcome yet: no other batch is sent.
     unresolved: bool,
-    /// Whether a batch of this id and epoch is stored.
+    /// True if a batch of this id and epoch is stored.
     known: bool,
 }
 
@@ -85,20 +86,20 @@ struct Sequences {
 #[derive(Clone, Copy, Debug)]
 struct Outstanding {
     base_sequence: i32,
-    /// It completed before an older one.
+    /// The outcome, if the batch completed before an older one.
     end: Option<End>,
 }
 
-/// How a batch completed.
+/// The outcome of a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum End {
     Stored,
-    /// It is reported as failed. Its records may be stored, if an answer was lost.
+    /// Reported as failed. The records may be stored, if an answer was lost.
     GivenUp,
 }
 
 impl Sequences {
-    /// Whether the batch is the oldest whose end is not known.
+    /// True if the batch is the oldest without an outcome.
     fn is_oldest(&self, base_sequence: i32) -> bool {
         self.outstanding.front().is_some_and(|oldest| oldest.base_sequence == base_sequence)
     }
@@ -142,7 +143,7 @@ impl PartitionQueue {
         self.queue.back_mut().expect("it was just added")
     }
 
-    /// Whether the first batch may be sent. `hurry` passes over `linger.ms`: a flush, or too little memory.
+    /// The readiness of the first batch. `hurry` skips `linger.ms`: for a flush, or if memory is short.
     pub(super) fn readiness(
         &self,
         config: &ProducerConfig,
@@ -174,9 +175,9 @@ impl PartitionQueue {
         }
         match batch.sequence {
             Some(sequence) => sequences.is_oldest(sequence),
-            // A broker that does not know the producer accepts any sequence: until the first batch is stored, a
-            // second one could overtake it. And it remembers only this many batches: the oldest may still be in
-            // flight to a former leader, and be resent when all behind it are stored.
+            // A broker that does not know the producer accepts any sequence: until the first batch is stored,
+            // a second batch could overtake it. A broker also remembers only this many batches: the oldest
+            // may still be in flight to a former leader, and be resent when all later ones are stored.
             None => {
                 if sequences.unresolved {
                     return false;
@@ -187,7 +188,7 @@ impl PartitionQueue {
         }
     }
 
-    /// Takes the first batch to send it. [`PartitionQueue::readiness`] has just allowed it.
+    /// Takes the first batch for sending. [`PartitionQueue::readiness`] has just allowed it.
     pub(super) fn take(&mut self, identity: Option<Identity>) -> Box<Batch> {
         if let Some(identity) = identity {
             self.settle_sequences(identity);
@@ -206,7 +207,7 @@ impl PartitionQueue {
         batch
     }
 
-    /// Restarts sequences if that is due, or applies a new producer id.
+    /// Restarts sequences if due, or applies a new producer id.
     fn settle_sequences(&mut self, identity: Identity) {
         let sequences = &mut self.sequences;
         let is_new = sequences.identity != identity;
@@ -230,24 +231,25 @@ impl PartitionQueue {
         }
     }
 
-    /// Whether the next restart needs another producer id, because the epochs are used up.
+    /// True if the next restart needs another producer id, because the epochs are used up.
     pub(super) fn epochs_used_up(&self, identity: Identity) -> bool {
         let sequences = &self.sequences;
         sequences.restart && sequences.identity == identity && sequences.epoch.0 == i16::MAX
     }
 
-    /// Whether the batch is the oldest whose end is not known: an out-of-order answer to it means a lost one before.
+    /// True if the batch is the oldest without an outcome: an out-of-order answer to it means that an earlier
+    /// batch was lost.
     pub(super) fn is_oldest(&self, batch: &Batch) -> bool {
         batch.sequence.is_some_and(|sequence| self.sequences.is_oldest(sequence))
     }
 
-    /// A batch that was in flight completed.
+    /// Notes the outcome of a batch in flight.
     pub(super) fn ended(&mut self, batch: &Batch, end: End) {
         self.in_flight -= 1;
         self.note_end(batch, end);
     }
 
-    /// A waiting batch fails.
+    /// Notes the failure of a waiting batch.
     pub(super) fn gave_up(&mut self, batch: &Batch) {
         self.note_end(batch, End::GivenUp);
     }
@@ -266,20 +268,20 @@ impl PartitionQueue {
             sequences.outstanding.pop_front();
         }
         if sequences.unresolved && sequences.outstanding.is_empty() {
-            // A broker that stored the last has stored all before it.
+            // A broker that stored the last batch has stored all earlier ones.
             sequences.unresolved = false;
             sequences.restart |= last != Some(End::Stored);
         }
     }
 
-    /// The broker lacks earlier batches: restart sequences once nothing is in flight. Returns whether one of them was given
-    /// up, which explains it.
+    /// Handles missing earlier batches at the broker: restarts sequences once no batch is in flight. Returns
+    /// true if a given-up batch explains the gap.
     pub(super) fn sequence_lost(&mut self) -> bool {
         self.sequences.restart = true;
         self.sequences.unresolved
     }
 
-    /// A batch was returned for a retry: puts it back to its place in the queue.
+    /// Returns a batch to its place in the queue for a retry.
     pub(super) fn retry(&mut self, batch: Box<Batch>, at: Instant) {
         self.in_flight -= 1;
         self.retry_at = Some(at);
@@ -328,7 +330,7 @@ mod tests {
         queue.ended(&first, End::Stored);
         let (second, third) = (queue.take(Some(IDENTITY)), queue.take(Some(IDENTITY)));
         assert_eq!((second.sequence, third.sequence), (Some(1), Some(2)));
-        // Nor does one overtake the first of the next epoch.
+        // No batch overtakes the first batch of the next epoch.
         queue.ended(&second, End::GivenUp);
         queue.retry(third, now);
         let third = queue.take(Some(IDENTITY));
@@ -352,7 +354,7 @@ mod tests {
         queue.ended(&first, End::Stored);
         let mut taken: VecDeque<_> = (0..5).map(|_| queue.take(Some(IDENTITY))).collect();
         assert_eq!(readiness(&queue), Readiness::Nothing);
-        // Though all behind it are stored, by another broker perhaps, the oldest may have to be sent again.
+        // Although all later batches are stored, perhaps by another broker, the oldest may have to be resent.
         let oldest = taken.pop_front().expect("there are five");
         for later in taken {
             queue.ended(&later, End::Stored);

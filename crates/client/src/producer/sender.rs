@@ -1,8 +1,8 @@
 //! The sender task of one broker: gathers batches into requests, writes them, and reads the answers.
 //!
-//! A request is its encoded head and tail with the batches between them, written from where they are. Several
-//! requests are in flight (`max.in.flight.requests.per.connection`); answers arrive in their order. When the
-//! connection ends, all batches in flight return to their queues.
+//! A request consists of its encoded head and tail with the batches between them, written in place. Several
+//! requests are in flight (`max.in.flight.requests.per.connection`); answers arrive in request order. When
+//! the connection ends, all batches in flight return to their queues.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -52,10 +52,10 @@ struct Outgoing {
     written: usize,
 }
 
-/// How a batch fared.
+/// The outcome of a batch in an answer.
 enum Outcome {
     Stored(Offset),
-    /// Worth another try, for this reason.
+    /// The batch failed and may be retried.
     Failed {
         error_code: ErrorCode,
         message: Option<String>,
@@ -91,7 +91,7 @@ pub(super) async fn run(shared: Arc<Shared>, broker: i32, wake: Arc<Notify>) {
     }
 }
 
-/// One connection, from its beginning to its end.
+/// The session of one connection.
 async fn session(
     shared: &Shared,
     broker: i32,
@@ -129,7 +129,7 @@ async fn session(
     link.exchange(&mut frames, &mut writer, flights).await
 }
 
-/// The versions of Produce that are sent.
+/// The versions of Produce to send.
 #[derive(Clone, Copy)]
 struct Versions {
     newest: i16,
@@ -173,7 +173,7 @@ impl Link<'_> {
             if may_send {
                 (outgoing, ready_at) = self.gather(flights)?;
             }
-            // Nothing can time out while nothing is in flight.
+            // No request can time out while none is in flight.
             let check_at = if flights.is_empty() { self.negotiated.renew_at } else { Some(next_tick) };
             let wake_at = [ready_at, check_at, throttled_until].into_iter().flatten().min();
             if let Some(at) = wake_at {
@@ -191,7 +191,7 @@ impl Link<'_> {
                 answer = frames.next() => {
                     let mut answer = Some(answer.map_err(|reason| self.closed(reason))?);
                     while let Some(frame) = answer {
-                        // A request that is not written yet cannot be answered.
+                        // A request that is not written completely cannot be answered.
                         self.answered(frame, flights, usize::from(outgoing.is_some()))?;
                         answer = frames.take().map_err(|reason| self.closed(reason))?;
                     }
@@ -208,7 +208,7 @@ impl Link<'_> {
         }
     }
 
-    /// Whether requests must wait for re-authentication.
+    /// True if requests must wait for re-authentication.
     fn renewal_is_due(&self) -> bool {
         self.negotiated.renew_at.is_some_and(|at| at <= Instant::now())
     }
@@ -247,7 +247,7 @@ impl Link<'_> {
         }
         let correlation_id = self.next_correlation_id;
         self.next_correlation_id = self.next_correlation_id.wrapping_add(1);
-        // In flight from here on, so that a failure brings the batches back.
+        // In flight from here on, so that a failure returns the batches.
         flights.push_back(Flight { correlation_id, version, batches, sent_at: now });
         let flight = flights.back().expect("it was just added");
         let (encoded, gaps) = self.encode(flight).map_err(|source| UnencodableRequest {
@@ -259,8 +259,8 @@ impl Link<'_> {
         Ok((Some(Outgoing { encoded, gaps, written: 0 }), next))
     }
 
-    /// The request without the batches. They are sorted, so those of a topic follow one another, and the gaps are in
-    /// their order.
+    /// The request without the batches. Batches are sorted, so those of a topic are adjacent, and the gaps
+    /// are in the same order.
     fn encode(&self, flight: &Flight) -> Result<(BytesMut, Vec<Gap>), EncodeError> {
         let (config, version) = (&self.shared.config, flight.version);
         let mut request = ProduceRequest {
@@ -302,7 +302,7 @@ impl Link<'_> {
         Ok(e.into_parts())
     }
 
-    /// A request is written: with `acks=0`, that is its end.
+    /// Handles a written request: with `acks=0`, it is complete.
     fn written(&self, flights: &mut VecDeque<Flight>) {
         if self.shared.config.acks == Acks::None {
             let flight = flights.pop_back().expect("the written request is the last flight");
@@ -333,7 +333,7 @@ impl Link<'_> {
         Ok(())
     }
 
-    /// The outcome of each batch in the answer. It usually has the partitions in the order of the request.
+    /// The outcome of each batch in the answer, which usually lists partitions in request order.
     fn outcomes(
         &self,
         batches: Vec<Taken>,
@@ -372,7 +372,8 @@ impl Link<'_> {
         outcomes.collect()
     }
 
-    /// Fails when the oldest request waits for longer than `request.timeout.ms`, apart from the broker's throttle.
+    /// Fails if the oldest request has waited longer than `request.timeout.ms`, without the broker's throttle
+    /// time.
     fn check_oldest(&self, flights: &VecDeque<Flight>, now: Instant) -> Result<(), ClientError> {
         let timeout = self.shared.config.connection.request_timeout;
         match flights.front() {
@@ -384,7 +385,7 @@ impl Link<'_> {
     }
 }
 
-/// Whose answer it is.
+/// The partition of an answer.
 struct Answered {
     name: String,
     id: thalweg_wire::Uuid,
@@ -398,7 +399,7 @@ fn outcome(answer: Option<PartitionProduceResponse>) -> Outcome {
     };
     match ErrorCode::from_i16(answer.error_code).unwrap_or(ErrorCode::UnknownServerError) {
         ErrorCode::None => Outcome::Stored(Offset(answer.base_offset)),
-        // The broker has the batch, but not where any more.
+        // The broker has stored the batch, but no longer knows its offset.
         ErrorCode::DuplicateSequenceNumber => Outcome::Stored(Offset::NONE),
         error_code => {
             let of_record =
@@ -446,7 +447,7 @@ async fn write_some<W: tokio::io::AsyncWrite + Unpin>(
     }
 }
 
-/// Notes that bytes are written. True when the request is written whole.
+/// Notes written bytes. Returns true if the request is written completely.
 fn advance(outgoing: &mut Option<Outgoing>, written: usize) -> bool {
     let Some(request) = outgoing else { return false };
     request.written += written;
@@ -458,7 +459,7 @@ fn advance(outgoing: &mut Option<Outgoing>, written: usize) -> bool {
     done
 }
 
-/// Brings batches to their end, or back to their queues.
+/// Completes batches, or returns them to their queues.
 fn settle(shared: &Shared, outcomes: Vec<(Taken, Outcome)>) {
     if outcomes.is_empty() {
         return;
@@ -512,10 +513,10 @@ fn failed(
     let may_retry = taken.batch.attempts <= config.retries && in_time && accumulator.may_retry();
     let queue = &mut accumulator.partitions[taken.partition];
     let out_of_sequence = config.idempotence && is_sequence_error(error_code);
-    // Behind a batch that failed, all are out of order; that is no loss.
+    // After a failed batch, all later ones are out of order, without a loss.
     let lost = out_of_sequence
         && (queue.is_oldest(&taken.batch) || error_code != ErrorCode::OutOfOrderSequenceNumber);
-    // Records lost from a transaction cannot be repaired by storing the rest.
+    // Storing the other records cannot repair a transaction with lost records.
     let mendable = !(lost && config.transactional_id.is_some());
     if (out_of_sequence || error_code.is_retriable()) && may_retry && mendable {
         if lost {

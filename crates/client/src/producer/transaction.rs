@@ -1,9 +1,10 @@
-//! The state of a transactional producer: allowed calls, batches that may be sent, and the effect of failures on the
-//! open transaction. Pure: the driver (`coordination`) and the senders report events and read the next actions.
+//! The state of a transactional producer: allowed calls, batches that may be sent, and the effect of failures
+//! on the open transaction. Pure: the driver (`coordination`) and the senders report events and read the next
+//! actions.
 //!
-//! Two protocols (KIP-890). With `transaction.version` 2 a partition joins the transaction with the first batch that it is
-//! sent, and every end of a transaction bumps the epoch. Before, each partition is registered with the coordinator
-//! first, and the epoch stays until a failure requires a new one.
+//! Two protocols (KIP-890). With `transaction.version` 2, a partition joins the transaction with its first
+//! batch, and every end of a transaction bumps the epoch. With earlier versions, each partition is registered
+//! with the coordinator first, and the epoch stays until a failure requires a new one.
 
 use std::sync::Arc;
 
@@ -12,18 +13,19 @@ use thalweg_wire::ErrorCode;
 
 use super::delivery::DeliveryError;
 
-/// The level of the feature `transaction.version` from which on partitions join transactions implicitly.
+/// The level of the feature `transaction.version` from which partitions join transactions implicitly.
 pub(super) const IMPLICIT_FROM: i16 = 2;
 
-/// A call of a transactional producer failed. [`TransactionError::is_fatal`], [`TransactionError::is_abortable`] and
-/// [`TransactionError::is_retriable`] classify it; a call that the state does not allow is none of these.
+/// A call of a transactional producer failed. [`TransactionError::is_fatal`],
+/// [`TransactionError::is_abortable`] and [`TransactionError::is_retriable`] classify it; a call that the
+/// state does not allow is none of these.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum TransactionError {
-    /// Another producer has taken over the transactional id, or the coordinator has ended a transaction that was open for
-    /// longer than `transaction.timeout.ms`. This producer can only be dropped.
+    /// Another producer has taken over the transactional id, or the coordinator has ended a transaction that
+    /// exceeded `transaction.timeout.ms`. This producer can only be dropped.
     #[error("The producer of transactional id {transactional_id} is fenced: {source}")]
     Fenced {
-        /// The id.
+        /// The transactional id.
         transactional_id: Arc<str>,
         /// The error in the answer.
         source: TransactionCause,
@@ -45,10 +47,10 @@ pub enum TransactionError {
 /// The cause of a failed transaction.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum TransactionCause {
-    /// A request to a coordinator.
+    /// A request to a coordinator failed.
     #[error(transparent)]
     Client(Arc<ClientError>),
-    /// Records that were not stored.
+    /// Records were not stored.
     #[error(transparent)]
     Delivery(Arc<DeliveryError>),
 }
@@ -63,14 +65,14 @@ impl From<ClientError> for TransactionCause {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{call} is not allowed now: {state}")]
 pub struct InvalidTransactionState {
-    /// The call.
+    /// The refused call.
     pub call: &'static str,
     /// The producer's state.
     pub state: &'static str,
 }
 
 impl TransactionCause {
-    /// The broker's error code, when there was one.
+    /// The broker's error code, if there was one.
     pub fn error_code(&self) -> Option<ErrorCode> {
         match self {
             TransactionCause::Client(error) => error.error_code(),
@@ -86,27 +88,27 @@ impl TransactionCause {
 }
 
 impl TransactionError {
-    /// Whether the producer can only be dropped.
+    /// True if the producer can only be dropped.
     pub fn is_fatal(&self) -> bool {
         matches!(self, TransactionError::Fenced { .. } | TransactionError::Fatal(_))
     }
 
-    /// Whether another producer, or the transaction's timeout, has put an end to this one.
+    /// True if another producer, or the transaction's timeout, has fenced this one.
     pub fn is_fenced(&self) -> bool {
         matches!(self, TransactionError::Fenced { .. })
     }
 
-    /// Whether the transaction must be aborted, after which the producer can continue.
+    /// True if the transaction must be aborted, after which the producer can continue.
     pub fn is_abortable(&self) -> bool {
         matches!(self, TransactionError::Abortable(_))
     }
 
-    /// Whether the same call is to be made again.
+    /// True if the same call should be repeated.
     pub fn is_retriable(&self) -> bool {
         matches!(self, TransactionError::Undecided(_))
     }
 
-    /// The broker's error code, when there was one.
+    /// The broker's error code, if there was one.
     pub fn error_code(&self) -> Option<ErrorCode> {
         match self {
             TransactionError::Fenced { source, .. } => source.error_code(),
@@ -150,26 +152,26 @@ impl Phase {
 /// The steps to end a transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Ending {
-    /// Whether the coordinator may know the transaction, so that EndTxn is needed.
+    /// True if the coordinator may know the transaction, so that EndTxn is needed.
     pub(super) tells_coordinator: bool,
-    /// Whether the producer needs another epoch, which its end does not bring.
+    /// True if the producer needs another epoch that EndTxn does not provide.
     pub(super) bumps_epoch: bool,
 }
 
-/// The transactions of a producer.
+/// The transaction state of a producer.
 #[derive(Debug)]
 pub(super) struct Transaction {
     transactional_id: Arc<str>,
     phase: Phase,
     /// Why the open transaction cannot be committed, or the producer cannot continue.
     failure: Option<Arc<TransactionError>>,
-    /// Whether partitions join implicitly.
+    /// True if partitions join implicitly.
     implicit: bool,
-    /// Whether the coordinator may know the open transaction.
+    /// True if the coordinator may know the open transaction.
     started: bool,
-    /// Whether sequences have gaps that only another epoch closes.
+    /// True if sequences have gaps that only another epoch closes.
     needs_epoch: bool,
-    /// Partitions that are not registered yet, and whether a registration is in flight.
+    /// The unregistered partitions, and true if a registration is in flight.
     unregistered: Vec<usize>,
     registering: bool,
 }
@@ -188,7 +190,7 @@ impl Transaction {
         }
     }
 
-    /// Whether partitions join with their first batch: `transaction.version` is 2.
+    /// True if partitions join with their first batch: `transaction.version` is 2.
     pub(super) fn is_implicit(&self) -> bool {
         self.implicit
     }
@@ -202,7 +204,7 @@ impl Transaction {
         }
     }
 
-    /// The coordinator has registered the producer.
+    /// Notes that the coordinator has registered the producer.
     pub(super) fn initialised(&mut self, implicit: bool) {
         self.phase = Phase::Ready;
         self.implicit = implicit;
@@ -233,19 +235,20 @@ impl Transaction {
         Ok(())
     }
 
-    /// Whether batches may be sent: to a partition that has been registered, or without that.
+    /// True if batches may be sent: to a registered partition, or without registration.
     pub(super) fn may_produce(&self, registered: bool) -> bool {
         self.failure.is_none()
             && matches!(self.phase, Phase::Open | Phase::Ending(End::Commit))
             && (self.implicit || registered)
     }
 
-    /// Whether a batch that failed may be sent again.
+    /// True if a failed batch may be sent again.
     pub(super) fn may_retry(&self) -> bool {
         self.may_produce(true)
     }
 
-    /// A partition has its first batch of the transaction. Returns whether it must be registered first.
+    /// Notes a partition's first batch in the transaction. Returns true if the partition must be registered
+    /// first.
     pub(super) fn joined(&mut self, partition: usize) -> bool {
         if self.implicit {
             self.started = true;
@@ -255,26 +258,26 @@ impl Transaction {
         !self.implicit
     }
 
-    /// Takes the partitions to register. [`Transaction::registered`] or [`Transaction::not_registered`] completes
-    /// this.
+    /// Takes the partitions to register. [`Transaction::registered`] or [`Transaction::not_registered`]
+    /// completes the registration.
     pub(super) fn take_unregistered(&mut self) -> Vec<usize> {
         let taken = std::mem::take(&mut self.unregistered);
         self.registering = !taken.is_empty();
         taken
     }
 
-    /// The coordinator has added partitions, or a group's offsets, to the transaction.
+    /// Notes that the coordinator has added partitions, or a group's offsets, to the transaction.
     pub(super) fn registered(&mut self) {
         self.registering = false;
         self.started = true;
     }
 
-    /// Whether a registration is in flight. The transaction must not end before it is answered.
+    /// True if a registration is in flight. The transaction must not end before its answer.
     pub(super) fn is_registering(&self) -> bool {
         self.registering
     }
 
-    /// Starts ending the transaction, or continues that.
+    /// Starts ending the transaction, or continues to end it.
     pub(super) fn end(&mut self, end: End) -> Result<(), TransactionError> {
         self.check_alive()?;
         let call = match end {
@@ -294,7 +297,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// All batches have completed. Fails, and leaves the transaction open to be aborted, if it cannot be committed.
+    /// Notes that all batches have completed. Fails, and leaves the transaction open for an abort, if it
+    /// cannot be committed.
     pub(super) fn flushed(&mut self) -> Result<Ending, TransactionError> {
         self.check_alive()?;
         if self.phase == Phase::Ending(End::Commit)
@@ -307,12 +311,12 @@ impl Transaction {
         Ok(Ending { tells_coordinator: self.started, bumps_epoch })
     }
 
-    /// The coordinator has ended the transaction.
+    /// Notes that the coordinator has ended the transaction.
     pub(super) fn coordinator_ended(&mut self) {
         self.started = false;
     }
 
-    /// The transaction has ended, and the producer has the epoch that it needs.
+    /// Notes that the transaction has ended, and the producer has its next epoch.
     pub(super) fn ended(&mut self, implicit: bool) {
         self.phase = Phase::Ready;
         self.failure = None;
@@ -321,10 +325,11 @@ impl Transaction {
         self.implicit = implicit;
     }
 
-    /// The coordinator has answered with an error that is final, or did not answer in time.
+    /// Handles a final error of the coordinator, or a missing answer.
     pub(super) fn refused(&mut self, error: ClientError) -> TransactionError {
         if error.is_retriable() {
-            // The coordinator may have added partitions unknown to the producer: only a new epoch ends that.
+            // The coordinator may have added partitions unknown to the producer: only a new epoch resolves
+            // that.
             self.needs_epoch |= !self.implicit && self.phase == Phase::Open;
             return TransactionError::Undecided(error.into());
         }
@@ -340,7 +345,8 @@ impl Transaction {
         failure
     }
 
-    /// Registering partitions failed, for good or for longer than the caller waits: nothing can be sent to them.
+    /// Notes that partitions could not be registered, permanently or within the caller's time: no batch can
+    /// be sent to them.
     pub(super) fn not_registered(&mut self, error: ClientError) {
         self.registering = false;
         self.needs_epoch |= error.is_retriable();
@@ -351,19 +357,20 @@ impl Transaction {
         self.fail(failure);
     }
 
-    /// A batch of the transaction failed. `was_sent`: the broker may have taken its sequence numbers.
+    /// Notes a failed batch of the transaction. With `was_sent`, the broker may have used its sequence
+    /// numbers.
     pub(super) fn batch_failed(&mut self, error: &DeliveryError, was_sent: bool) {
         self.needs_epoch |= was_sent;
         let cause = TransactionCause::Delivery(Arc::new(error.clone()));
         let failure = match cause.error_code() {
-            // The leader has a newer epoch. EndTxn decides whether this producer is fenced.
+            // The leader has a newer epoch. EndTxn decides if this producer is fenced.
             Some(ErrorCode::InvalidProducerEpoch) => TransactionError::Abortable(cause),
             _ => self.judge(cause),
         };
         self.fail(failure);
     }
 
-    /// A batch was dropped that had its place in the sequence.
+    /// Notes that a batch with a sequence was dropped.
     pub(super) fn lost_sequence(&mut self) {
         self.needs_epoch = true;
     }
@@ -407,7 +414,7 @@ impl Transaction {
         }
     }
 
-    /// Whether the batches that wait have to be dropped, because the transaction cannot be committed.
+    /// True if waiting batches must be dropped, because the transaction cannot be committed.
     pub(super) fn drops_batches(&self) -> bool {
         self.failure.is_some() || self.phase == Phase::Ending(End::Abort)
     }

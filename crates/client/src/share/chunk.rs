@@ -1,5 +1,5 @@
-//! Records of one partition that a share consumer has acquired: whole batches, as received, of which only the acquired
-//! offsets are the consumer's.
+//! Records of one partition that a share consumer has acquired: whole batches, as received, with the list of
+//! acquired offsets.
 
 use std::ops::ControlFlow;
 
@@ -12,38 +12,38 @@ use super::session::Place;
 use crate::consumer::ChunkError;
 use crate::offsets::TopicPartition;
 
-/// Neighbouring records that were acquired together.
+/// Adjacent records that were acquired together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Acquired {
     /// The first offset.
     pub first: Offset,
     /// The last offset.
     pub last: Offset,
-    /// How often the records were delivered, this time included.
+    /// Number of deliveries of the records, including this one.
     pub delivery_count: i16,
 }
 
 /// Acquired records of one partition.
 #[derive(Clone, Debug)]
 pub struct ShareChunk {
-    /// Where they are from.
+    /// The partition of the batches.
     pub at: TopicPartition,
-    /// The batches, perhaps with others between them.
+    /// The batches, possibly with other batches between them.
     pub bytes: Bytes,
-    /// The acquired offsets, in ascending order. Not each need have a record: others were compacted away, or are control
-    /// records.
+    /// The acquired offsets, in ascending order. An offset may lack a record, after compaction or for a
+    /// control record.
     pub acquired: Vec<Acquired>,
     pub(super) check_crcs: bool,
     pub(super) topic_id: Uuid,
-    /// The broker that delivered them.
+    /// The id of the delivering broker.
     pub(super) broker: i32,
     /// The broker's session.
     pub(super) session: u64,
 }
 
 impl ShareChunk {
-    /// Calls `each` with the acquired records in their order, each with its delivery count, until it breaks. A record
-    /// borrows the fetched bytes, or `buffer` when it was compressed.
+    /// Calls `each` with the acquired records in order, each with its delivery count, until it breaks. A
+    /// record borrows the fetched bytes, or `buffer` if it was compressed.
     pub fn for_each(
         &self,
         buffer: &mut DecompressBuffer,
@@ -52,7 +52,7 @@ impl ShareChunk {
         self.walk(buffer, |_, record, delivery_count| each(record, delivery_count))
     }
 
-    /// As [`ShareChunk::for_each`], with the header of each record's batch.
+    /// Walks like [`ShareChunk::for_each`], with the header of each record's batch.
     pub fn walk(
         &self,
         buffer: &mut DecompressBuffer,
@@ -62,7 +62,7 @@ impl ShareChunk {
         for batch in batches(&self.bytes) {
             let batch = match batch {
                 Ok(batch) => batch,
-                // The broker cuts where the limit falls.
+                // The broker cuts the bytes at the size limit.
                 Err(BatchError::Truncated(_)) => break,
                 Err(source) => return Err(self.broken(source)),
             };
@@ -87,8 +87,8 @@ impl ShareChunk {
         Ok(())
     }
 
-    /// The acquired offsets that have no record for a consumer. Batches with a record for each of their offsets, as all
-    /// that were not compacted, are not opened.
+    /// The acquired offsets without a record for a consumer. Batches with a record for each offset, as
+    /// without compaction, are not opened.
     pub(super) fn gaps(&self, buffer: &mut DecompressBuffer) -> Result<Vec<(i64, i64)>, ChunkError> {
         let mut gaps = Ranges::default();
         for range in &self.acquired {
@@ -113,7 +113,7 @@ impl ShareChunk {
         Ok(gaps.iter().map(|(first, last, ())| (first, last)).collect())
     }
 
-    /// The partition by the id of its topic.
+    /// The partition by topic id.
     pub(super) fn place(&self) -> Place {
         (self.topic_id, self.at.partition)
     }

@@ -4,27 +4,28 @@ use std::time::Duration;
 
 use thalweg_dial::{ConnectionOptions, InvalidSetting, Properties};
 
-/// How delivered records are acknowledged.
+/// Acknowledgement mode of a share consumer (`share.acknowledgement.mode`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum AcknowledgementMode {
-    /// `implicit`: they are accepted by the next poll, a commit or the end.
+    /// `implicit`: the next poll, a commit or the close accepts them.
     #[default]
     Implicit,
-    /// `explicit`: the caller acknowledges each. Those that it does not are delivered again when their lock ends.
+    /// `explicit`: the caller acknowledges each record. Unacknowledged records are delivered again when their
+    /// lock expires.
     Explicit,
 }
 
-/// How many records a fetch acquires (KIP-1206).
+/// Number of records acquired by a fetch (KIP-1206).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum AcquireMode {
-    /// `batch_optimized`: whole batches, and so perhaps more records than `max.poll.records`.
+    /// `batch_optimized`: whole batches, possibly more records than `max.poll.records`.
     #[default]
     BatchOptimized,
     /// `record_limit`: no more than `max.poll.records`. Needs brokers of Kafka 4.2 or later.
     RecordLimit,
 }
 
-/// How a [`ShareConsumer`](crate::ShareConsumer) works.
+/// Settings of a [`ShareConsumer`](crate::ShareConsumer).
 #[derive(Clone, Debug)]
 pub struct ShareConfig {
     /// `group.id`: the share group.
@@ -35,7 +36,7 @@ pub struct ShareConfig {
     pub acknowledgement_mode: AcknowledgementMode,
     /// `share.acquire.mode`.
     pub acquire_mode: AcquireMode,
-    /// `max.poll.records`: records that a fetch acquires from one broker.
+    /// `max.poll.records`: maximum number of records that a fetch acquires from one broker.
     pub records_max: i32,
     /// `fetch.min.bytes`.
     pub fetch_bytes_min: i32,
@@ -56,7 +57,7 @@ pub struct ShareConfig {
 }
 
 impl ShareConfig {
-    /// The defaults, for a group.
+    /// The default settings, for a group.
     pub fn new(group: impl Into<String>) -> ShareConfig {
         ShareConfig {
             group: group.into(),
@@ -75,15 +76,16 @@ impl ShareConfig {
         }
     }
 
-    /// Takes the share consumer's settings from `properties`; unknown ones remain. Settings of other consumers that a share
-    /// group has on the broker are errors.
+    /// Takes the share consumer's settings from `properties`; unknown properties remain. Settings of other
+    /// consumers that the broker holds for a share group are errors.
     pub fn take(properties: &mut Properties) -> Result<ShareConfig, InvalidSetting> {
         for (key, expected) in OF_OTHERS {
             if let Some(value) = properties.take(key) {
                 return Err(properties.invalid(key, &value, expected));
             }
         }
-        // Deserializers are Java classes; this consumer returns bytes. The others have no meaning without positions.
+        // Deserializers are Java classes; this consumer returns bytes. The other settings have no meaning
+        // without positions.
         for unused in [
             "key.deserializer",
             "value.deserializer",
@@ -129,7 +131,7 @@ impl ShareConfig {
     }
 }
 
-/// Settings that Kafka's share consumer refuses, and what is in their place.
+/// Settings that Kafka's share consumer refuses, and their replacements.
 const OF_OTHERS: [(&str, &str); 9] = [
     ("auto.offset.reset", "none in a share group: its share.auto.offset.reset on the broker counts"),
     ("enable.auto.commit", "none in a share group: share.acknowledgement.mode in its place"),

@@ -1,5 +1,5 @@
-//! The task of a member of a share group (KIP-932): joins by ShareGroupHeartbeat, keeps the session alive, and reports the
-//! assigned partitions, with names. Members share partitions, so nothing is given up before others read it.
+//! The task of a member of a share group (KIP-932): joins by ShareGroupHeartbeat, keeps the session alive,
+//! and reports the assigned partitions, with names. Members share partitions, so there is no revocation.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,40 +20,40 @@ use crate::coordinator::Coordinator;
 const JOINS: i32 = 0;
 /// The epoch of a heartbeat that leaves.
 const LEAVES: i32 = -1;
-/// What is right where the request is not served.
+/// The remedy if brokers do not serve the request.
 pub(super) const NEEDS: &str =
     "share groups need brokers of Kafka 4.2 or later with share.version=1 (KIP-932)";
 
-/// What the consumer wants.
+/// The consumer's request to its member.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Wish {
     pub(super) topics: Vec<String>,
     pub(super) leaves: bool,
 }
 
-/// What the coordinator has assigned.
+/// The coordinator's assignment.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Assigned {
     pub(super) places: Arc<BTreeSet<Place>>,
-    /// The last refusal with which the member goes on, and how many there were.
+    /// The number of refusals so far, and the last transient one.
     pub(super) refused: Option<(u64, ClientError)>,
     /// Why the member cannot continue.
     pub(super) failure: Option<ClientError>,
 }
 
-/// A member.
+/// A member of a share group.
 pub(super) struct Member {
     cluster: Cluster,
     config: Arc<ShareConfig>,
     coordinator: Coordinator,
     wish: watch::Receiver<Wish>,
     assigned: watch::Sender<Assigned>,
-    /// Chosen by the member, for the life of the consumer.
+    /// The member id, chosen by the member for the life of the consumer.
     id: String,
     epoch: i32,
-    /// Whether a join was sent, so that the coordinator may know the member.
+    /// True if a join was sent, so that the coordinator may know the member.
     has_joined: bool,
-    /// The topics that the coordinator knows of; `None` if that is not certain.
+    /// The topics known to the coordinator; `None` if uncertain.
     known: Option<Vec<String>>,
     beat_at: Instant,
     backoff: Backoff,
@@ -104,13 +104,14 @@ impl Member {
             let Err(error) = self.beat().await else { continue };
             match error.error_code() {
                 Some(ErrorCode::FencedMemberEpoch | ErrorCode::UnknownMemberId) => {
-                    // Otherwise a coordinator that refuses every join gets them without a pause.
+                    // Without this pause, a coordinator that refuses every join would receive joins in a busy
+                    // loop.
                     let pause = if self.epoch == JOINS { self.backoff.next_pause() } else { Duration::ZERO };
                     self.epoch = JOINS;
                     self.assign(Arc::default());
                     self.beat_at = Instant::now() + pause;
                 }
-                // The member stays one, and goes on when it may see the topic.
+                // The member stays in the group, and continues once it has the right to describe the topic.
                 Some(ErrorCode::TopicAuthorizationFailed) => {
                     self.report(&error);
                     self.retry(&error);
@@ -186,7 +187,7 @@ impl Member {
         Ok(Refused::check(response.error_code, message, what)?)
     }
 
-    /// Leaves the group. Without an answer the session times out at the coordinator.
+    /// Leaves the group. Without an answer, the session times out at the coordinator.
     async fn leave(&mut self) -> Result<(), ClientError> {
         if !self.has_joined {
             return Ok(());
@@ -207,7 +208,7 @@ impl Member {
     }
 }
 
-/// Ids of topics that a list of partitions names.
+/// The topic ids in a list of partitions.
 pub(super) fn ids(places: &BTreeSet<Place>) -> BTreeSet<Uuid> {
     places.iter().map(|(id, _)| *id).collect()
 }

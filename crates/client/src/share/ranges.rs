@@ -1,6 +1,6 @@
-//! Ranges of offsets of one partition, each with a value: what is held, and what is to be acknowledged. Pure.
+//! Ranges of offsets of one partition, each with a value: for held records, and for acknowledgements. Pure.
 //!
-//! Records are delivered and acknowledged in runs of neighbours, so this is small where a set of offsets would not be.
+//! Records are delivered and acknowledged in runs of neighbours, so ranges are smaller than a set of offsets.
 
 use std::collections::BTreeMap;
 
@@ -19,15 +19,15 @@ impl<T: Copy + PartialEq> Ranges<T> {
         self.0.is_empty()
     }
 
-    /// In the order of their offsets.
+    /// All ranges, in offset order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (i64, i64, T)> + '_ {
         self.0.iter().map(|(&first, &(last, value))| (first, last, value))
     }
 
-    /// Gives these offsets a value, in place of the one that they have.
+    /// Sets the value of these offsets, replacing earlier values.
     pub(super) fn insert(&mut self, first: i64, last: i64, value: T) {
         let mut first = first;
-        // As a rule the offsets follow the last ones.
+        // Usually the offsets follow the last range.
         if self.0.last_key_value().is_some_and(|(_, (end, _))| *end >= first) {
             self.remove(first, last);
         }
@@ -58,7 +58,7 @@ impl<T: Copy + PartialEq> Ranges<T> {
         }
     }
 
-    /// Whether all of these offsets have a value.
+    /// True if all these offsets have a value.
     pub(super) fn covers(&self, first: i64, last: i64) -> bool {
         let mut next = first;
         while next <= last {

@@ -1,4 +1,5 @@
-//! The requests of a share consumer: one at a time to each broker, since each has the next epoch of the session.
+//! The requests of a share consumer: one at a time to each broker, since each carries the next epoch of the
+//! session.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,30 +27,31 @@ use crate::offsets::TopicPartition;
 /// The first version with renewals and acquire modes.
 const RENEWALS_FROM: i16 = 2;
 
-/// So many lock timeouts after they were acquired, records are forgotten unless they are acknowledged. Renewals may have
+/// Number of lock timeouts after which acquired records are forgotten unless acknowledged. Renewals may have
 /// prolonged their locks.
 const LOCK_PATIENCE: u32 = 10;
-/// `group.share.record.lock.duration.ms` of Kafka, until a broker reports its own.
+/// Kafka's default of `group.share.record.lock.duration.ms`, until a broker reports its own value.
 const LOCK_DEFAULT: Duration = Duration::from_secs(30);
 
 /// A broker that partitions are read from.
 #[derive(Debug)]
 pub(super) struct Broker {
     session: Session,
-    /// Of the session among all of the consumer's.
+    /// The session's number among all sessions of the consumer.
     pub(super) number: u64,
     connection: Option<Connection>,
-    /// Delivered and not acknowledged for good, each with the time from which the broker has certainly given it to others.
+    /// Delivered records without a final acknowledgement, each with the time from which the broker has
+    /// certainly released it.
     held: BTreeMap<Place, Ranges<Instant>>,
-    /// Acknowledged, and not sent yet.
+    /// Acknowledgements not sent yet.
     pending: Acknowledgements,
     in_flight: bool,
-    /// Whether the request in flight has acknowledgements.
+    /// True if the request in flight has acknowledgements.
     is_acknowledging: bool,
-    /// After a failure: when to try again.
+    /// Time of the next try after a failure.
     not_before: Instant,
-    /// Partitions that the broker refused, each with the time of the next try. Fetches leave them out until then, since
-    /// the broker would answer at once; the other partitions are read meanwhile.
+    /// Partitions refused by the broker, each with the time of the next try. Fetches leave them out until
+    /// then, since the broker would refuse at once; other partitions are read meanwhile.
     held_back: BTreeMap<Place, Instant>,
 }
 
@@ -68,7 +70,7 @@ impl Broker {
         }
     }
 
-    /// Leaves out of `wanted` the partitions that are held back. Returns when the first of them is due.
+    /// Removes held-back partitions from `wanted`. Returns the time when the first of them is due.
     fn leave_out_held_back(&mut self, wanted: &mut BTreeSet<Place>) -> Option<Instant> {
         let now = Instant::now();
         self.held_back.retain(|_, until| *until > now);
@@ -85,12 +87,12 @@ impl Broker {
         self.held.get(&place).is_some_and(|held| !held.is_empty())
     }
 
-    /// Whether acknowledgements wait for a request or its answer.
+    /// True if acknowledgements wait for a request or its answer.
     pub(super) fn has_unsettled(&self) -> bool {
         self.is_acknowledging || !self.pending.is_empty()
     }
 
-    /// Holds these offsets, and forgets others of the partition whose locks have ended long ago.
+    /// Holds these offsets, and forgets offsets of the partition whose locks have certainly expired.
     fn hold(&mut self, place: Place, acquired: &[Acquired], lock: Duration) {
         let now = Instant::now();
         let held = self.held.entry(place).or_default();
@@ -117,7 +119,7 @@ impl Broker {
         true
     }
 
-    /// Acknowledges those of these offsets that are held.
+    /// Acknowledges the held offsets in this range.
     pub(super) fn acknowledge_held(&mut self, place: Place, first: i64, last: i64, kind: i8) {
         let Some(held) = self.held.get(&place) else { return };
         let within: Vec<(i64, i64)> = held
@@ -130,7 +132,7 @@ impl Broker {
         }
     }
 
-    /// Whether acknowledgements wait other than those of gaps.
+    /// True if acknowledgements other than those of gaps wait.
     fn has_answers(&self) -> bool {
         self.pending.values().any(|ranges| ranges.iter().any(|(_, _, kind)| kind != GAP))
     }
@@ -149,7 +151,7 @@ impl Broker {
 #[derive(Debug)]
 pub(super) struct Done {
     broker: i32,
-    /// The session that it was of.
+    /// The number of the request's session.
     number: u64,
     acknowledged: Acknowledgements,
     connection: Option<Connection>,
@@ -163,12 +165,13 @@ enum Answer {
 }
 
 impl ShareConsumer {
-    /// Fetches from the brokers that have no request in flight, and acknowledges with that. Returns when to look again.
+    /// Fetches from the brokers without a request in flight, with pending acknowledgements. Returns the time
+    /// of the next check.
     pub(super) fn fetch(&mut self) -> Instant {
         let mut due = Instant::now() + self.config.metadata_max_age;
         let mut leaders = self.by_leader();
         for (&broker, of_broker) in &self.brokers {
-            // To forget what another broker leads, and for what is to be acknowledged.
+            // Include open sessions, to forget moved partitions and to send acknowledgements.
             if of_broker.session.is_open() {
                 leaders.entry(broker).or_default();
             }
@@ -190,7 +193,8 @@ impl ShareConsumer {
             if of_broker.renews() {
                 self.send_acknowledgements(broker, false);
             } else if wanted.is_empty() {
-                // The session lives while any of its records may be acknowledged, and for partitions that are tried again.
+                // Keep the session while any of its records may be acknowledged, or a partition will be tried
+                // again.
                 let is_done = tried_again.is_none() && of_broker.held.values().all(Ranges::is_empty);
                 if is_done || !of_broker.pending.is_empty() {
                     self.send_acknowledgements(broker, is_done);
@@ -202,7 +206,8 @@ impl ShareConsumer {
         due
     }
 
-    /// Sends acknowledgements that wait, without a fetch. Those of gaps alone are for the next fetch, unless `all` are sent.
+    /// Sends waiting acknowledgements without a fetch. Acknowledgements of gaps alone wait for the next
+    /// fetch, unless `all` is set.
     pub(super) fn acknowledge_alone(&mut self, all: bool) {
         let waits = |broker: &Broker| broker.has_answers() || (all && !broker.pending.is_empty());
         let waiting = self.brokers.iter().filter(|(_, broker)| broker.is_idle() && waits(broker));
@@ -212,7 +217,7 @@ impl ShareConsumer {
         }
     }
 
-    /// Ends all sessions, so that brokers deliver to others what is not acknowledged.
+    /// Ends all sessions, so that brokers deliver unacknowledged records to other members.
     pub(super) async fn end_sessions(&mut self) {
         let until = Instant::now() + self.config.connection.request_timeout;
         loop {
@@ -232,7 +237,7 @@ impl ShareConsumer {
     fn send_fetch(&mut self, broker: i32, wanted: BTreeSet<Place>) {
         let config = Arc::clone(&self.config);
         let of_broker = self.brokers.get_mut(&broker).expect("the caller has looked it up");
-        // A request that opens a session has none.
+        // A request that opens a session has no acknowledgements.
         let acknowledged = match of_broker.session.is_open() {
             true => std::mem::take(&mut of_broker.pending),
             false => Acknowledgements::new(),
@@ -288,7 +293,7 @@ impl ShareConsumer {
         of_broker.is_acknowledging = true;
         let (number, connection) = (of_broker.number, of_broker.connection.clone());
         if ends {
-            // The next fetch opens another.
+            // The next fetch opens another session.
             self.sessions += 1;
             *of_broker = Broker { in_flight: true, is_acknowledging: true, ..Broker::new(self.sessions) };
             of_broker.connection.clone_from(&connection);
@@ -314,7 +319,7 @@ impl ShareConsumer {
         let done = match done {
             Ok(done) => done,
             Err(failure) if failure.is_panic() => std::panic::resume_unwind(failure.into_panic()),
-            // The runtime ends.
+            // The runtime is shutting down.
             Err(_) => return,
         };
         let Some(broker) = self.brokers.get_mut(&done.broker) else { return };
@@ -347,7 +352,7 @@ impl ShareConsumer {
         }
     }
 
-    /// A request failed: its session has ended, or nothing is known of it, which is the same.
+    /// Handles a failed request: its session has ended, or is assumed to have ended.
     fn failed(&mut self, broker: i32, is_current: bool, acknowledged: &Acknowledgements, error: ClientError) {
         for place in acknowledged.keys() {
             self.settle(*place, Err(error.clone()));
@@ -408,8 +413,9 @@ impl ShareConsumer {
         }
     }
 
-    /// A broker refuses partitions. As in Java, that does not end the consumer (`ShareFetchCollector`), since the right may
-    /// be granted, and the broker's other partitions are read on.
+    /// Handles partitions refused by a broker. As in Java, a refusal does not end the consumer
+    /// (`ShareFetchCollector`), since the right may be granted, and the broker's other partitions are still
+    /// read.
     fn hold_back(&mut self, broker: i32, refused: Vec<(Place, ClientError)>) {
         let until = Instant::now() + self.backoff.next_pause();
         if let Some(of_broker) = self.brokers.get_mut(&broker) {
@@ -454,7 +460,7 @@ impl ShareConsumer {
             broker,
             session: of_broker.number,
         };
-        // A chunk that cannot be read is the caller's to see, and to reject.
+        // The caller sees an unreadable chunk, and can reject it.
         let gaps = chunk.gaps(&mut self.buffer).unwrap_or_default();
         for (first, last) in gaps {
             of_broker.acknowledge_held(place, first, last, GAP);
@@ -501,7 +507,7 @@ impl ShareConsumer {
     }
 }
 
-/// The connection of a session, made when there is none that lives.
+/// The connection of a session, opened if there is no live one.
 async fn connected(
     cluster: &Cluster,
     broker: i32,

@@ -1,9 +1,9 @@
-//! A share session with one broker, as both sides keep it: the epoch of the next request, and the partitions that the broker
-//! knows. Pure.
+//! A share session with one broker, as both sides keep it: the epoch of the next request, and the partitions
+//! that the broker knows. Pure.
 //!
-//! A request with epoch 0 opens a session and names all partitions. Later ones name partitions that are new, gone, or have
-//! acknowledgements. An acknowledgement needs the session whose fetch has delivered the records; when that ends, the broker
-//! delivers them again.
+//! A request with epoch 0 opens a session and lists all partitions. Later requests list partitions that are
+//! new, removed, or have acknowledgements. An acknowledgement needs the session whose fetch has delivered the
+//! records; when that session ends, the broker delivers the records again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use thalweg_wire::request::share_fetch_request::{self, FetchPartition, FetchTopi
 
 use super::ranges::Ranges;
 
-/// A partition by the id of its topic.
+/// A partition by topic id.
 pub(super) type Place = (Uuid, i32);
 
 /// Acknowledgement types by offset.
@@ -34,12 +34,12 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Whether the broker has it.
+    /// True if the broker has the session.
     pub(super) fn is_open(&self) -> bool {
         self.epoch != OPENS
     }
 
-    /// The partitions that a fetch names: with their acknowledgements, which an opening request cannot have.
+    /// The partitions listed in a fetch, with their acknowledgements, which an opening request cannot have.
     pub(super) fn fetched(
         &self,
         wanted: &BTreeSet<Place>,
@@ -68,7 +68,7 @@ impl Session {
         topics
     }
 
-    /// The partitions that the session has, or gets by their acknowledgements, and that are not wanted (any more).
+    /// The session's partitions, including those added by acknowledgements, that are no longer wanted.
     pub(super) fn forgotten(
         &self,
         wanted: &BTreeSet<Place>,
@@ -86,19 +86,19 @@ impl Session {
         topics
     }
 
-    /// The broker has answered a fetch of these partitions.
+    /// Notes the broker's answer to a fetch of these partitions.
     pub(super) fn fetch_answered(&mut self, wanted: BTreeSet<Place>) {
         self.known = wanted;
         self.answered();
     }
 
-    /// The broker has answered a request.
+    /// Notes the broker's answer to a request.
     pub(super) fn answered(&mut self) {
         self.epoch = self.epoch.checked_add(1).unwrap_or(1);
     }
 }
 
-/// Acknowledgements as a request of their own names them.
+/// Acknowledgements in the form of a separate request.
 pub(super) fn named(acknowledged: &Acknowledgements) -> Vec<AcknowledgeTopic> {
     let mut topics: Vec<AcknowledgeTopic> = Vec::new();
     for (&(topic_id, partition_index), ranges) in acknowledged {

@@ -13,16 +13,16 @@ use crate::sample::Sampler;
 use crate::worker::{Assignment, Event, Handle, HandleError, Interval, Report, Role, StopWhen};
 use crate::workload::{Payload, RecordSpec, Verify};
 
-/// From the start command to the start.
+/// Time from the start command to the start.
 const LEAD: Duration = Duration::from_millis(300);
-/// A worker that exceeds the run by this is stuck.
+/// Time beyond the run's duration after which a worker counts as stuck.
 const PATIENCE: Duration = Duration::from_secs(60);
 const TOPIC: &str = "calibration";
 
 /// Why a calibration failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CalibrateError {
-    /// No null server.
+    /// The null server did not start.
     #[error(transparent)]
     Server(#[from] NullServerError),
     /// The worker failed.
@@ -51,7 +51,7 @@ pub enum CalibrateError {
     /// The search did not end.
     #[error("The search for saturation found no knee: {why}")]
     NoKnee {
-        /// The reason.
+        /// Why the search did not end.
         why: String,
     },
 }
@@ -66,7 +66,7 @@ impl CalibrateError {
     }
 }
 
-/// What a worker measured.
+/// The latencies measured by a worker.
 pub(super) struct Latencies {
     pub(super) client: String,
     recorded: Recorded<u64>,
@@ -77,7 +77,7 @@ impl Latencies {
         self.recorded.value_at_quantile(quantile) as f64
     }
 
-    /// Compares with the true values.
+    /// Compares the latencies with the true values.
     pub(super) fn of(&self, scenario: Scenario) -> Measured {
         let percentile = |quantile| {
             let (true_us, measured_us) = (scenario.true_us(quantile), self.quantile_us(quantile));
@@ -106,7 +106,7 @@ pub(super) async fn latencies(plan: &Plan, scenario: &Scenario) -> Result<Latenc
     }
 }
 
-/// Whether a server sustains a rate.
+/// Runs a trial: the outcome shows if a server sustains a rate.
 pub(super) async fn carried(
     plan: &Plan,
     server: &Settings,

@@ -13,16 +13,16 @@ const BETWEEN_S: f64 = 0.1;
 /// A server with a script, and a rate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Scenario {
-    /// Its name.
+    /// The scenario's name.
     pub name: String,
-    /// One line.
+    /// A one-line description.
     pub about: String,
-    /// What the server does.
+    /// The server's script.
     pub server: Settings,
     /// Records per second, each in its own request.
     pub records_per_s: f64,
-    /// Number of producers. Each waits longer for its next record than the longest service time, so that no answer waits for
-    /// another on its connection.
+    /// Number of producers. Each waits longer for its next record than the longest service time, so that no
+    /// answer delays another on its connection.
     pub clients: u32,
     /// Seconds before the measurement.
     pub warm_up_s: f64,
@@ -47,8 +47,8 @@ impl Scenario {
         Scenario { measured_s: floor.measured_s / 2.0, ..floor }
     }
 
-    /// Equal service times, so that the machine's additions show at the highest percentile. Long enough that the usual addition
-    /// is half of the allowed error.
+    /// Equal service times, so that the machine's additions show at the highest percentile. Long enough that
+    /// the usual addition is half of the allowed error.
     fn of_one_time(extent: Extent, floor_us: f64) -> Scenario {
         let ms = (floor_us / FLOOR_SHARE / 1e3).ceil().clamp(50.0, 1000.0);
         let service_time = ServiceTime::Fixed { us: ms * 1e3 };
@@ -100,10 +100,10 @@ impl Scenario {
 
     /// The true value of a percentile.
     ///
-    /// - Stalls: an answer falls due uniformly within the period; in the last `length` of it, it waits for the end. So a
-    ///   share `1 - q` waits longer than `length - (1 - q) * period`.
-    /// - A queue: at a rate r beyond the limit m, a record intended `t` seconds after the start is served at `t * r / m`, and
-    ///   the wait grows linearly from the measurement's first record to its last.
+    /// - Stalls: an answer falls due uniformly within the period; an answer due in the last `length` of the
+    ///   period waits for its end. So a share `1 - q` waits longer than `length - (1 - q) * period`.
+    /// - A queue: at a rate r beyond the limit m, a record intended `t` seconds after the start is served at
+    ///   `t * r / m`, and the wait grows linearly from the measurement's first record to its last.
     pub fn true_us(&self, quantile: f64) -> f64 {
         let service_us = self.server.service_time.quantile_us(quantile);
         let stalled_s = match self.server.stalls {

@@ -3,11 +3,12 @@
 //! A group is made below a group of this process, so that limits from above stay in force:
 //!
 //! - version 1: in the hierarchies of `cpu` and `memory`, below this process's own groups;
-//! - version 2: below the nearest group above this process whose children may be limited, because a group with processes has no
-//!   limited children.
+//! - version 2: below the nearest group above this process whose children may be limited, because a group
+//!   with processes has no limited children.
 //!
-//! A child moves itself into its groups before it becomes the program, which thus sees its limits from its first instruction on.
-//! Nothing here waits for processes: the owner ends them, then removes the groups.
+//! A child moves itself into its groups before it executes the program, which thus sees its limits from its
+//! first instruction on. This module does not wait for processes: the owner ends them, then removes the
+//! groups.
 
 use std::ffi::OsString;
 use std::io;
@@ -17,15 +18,15 @@ use std::time::Duration;
 
 use super::Own;
 
-/// Where the system mounts control groups.
+/// The mount point of control groups.
 const ROOT: &str = "/sys/fs/cgroup";
-/// The period in which processor time is shared out. Ten milliseconds and a few: the usual 100 ms would let a node with a tenth of
-/// a processor pause for 90 ms.
+/// The period of the processor quota. The usual 100 ms would let a node with a tenth of a processor pause for
+/// 90 ms.
 const PERIOD_US: u64 = 20_000;
-/// How often, and how long after each other, the removal of a group is tried: its last process may be ending.
+/// Number of attempts to remove a group, and the pause between them: its last process may be ending.
 const REMOVALS: u32 = 400;
 const REMOVAL_PAUSE: Duration = Duration::from_millis(5);
-/// A child moves itself into the groups whose files precede `--`, then becomes the program behind it.
+/// A child moves itself into the groups whose files precede `--`, then executes the program after it.
 const MOVE: &str = "while [ \"$1\" != -- ]; do echo $$ > \"$1\" || exit 111; shift; done; shift; exec \"$@\"";
 
 /// Limits of processor time or memory that this machine cannot set.
@@ -34,9 +35,9 @@ const MOVE: &str = "while [ \"$1\" != -- ]; do echo $$ > \"$1\" || exit 111; shi
     "The nodes' limits (cluster.node_cpus, cluster.node_memory_mb) need control groups, but {missing}: {remedy}"
 )]
 pub struct NoControlGroups {
-    /// What is missing.
+    /// The missing feature.
     pub missing: String,
-    /// What to do.
+    /// The remedy.
     pub remedy: String,
 }
 
@@ -46,7 +47,7 @@ impl NoControlGroups {
     }
 }
 
-/// Where groups are made.
+/// The parents of new groups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Parents {
     /// Below a group of each hierarchy.
@@ -70,7 +71,7 @@ struct Group {
 }
 
 impl Groups {
-    /// Finds out what this machine offers. Makes nothing yet.
+    /// Detects the machine's control groups, without creating any.
     pub(crate) fn find() -> Result<Groups, NoControlGroups> {
         Ok(Groups { parents: parents(Path::new(ROOT), &super::own())?, made: Vec::new() })
     }
@@ -83,8 +84,8 @@ impl Groups {
         }
     }
 
-    /// Makes a group with limits: processors in thousandths, and bytes. Returns its directories, which the caller may want to
-    /// remove in other ways, too.
+    /// Creates a group with limits: processors in thousandths, and bytes. Returns its directories, for the
+    /// caller's own clean-up.
     pub(crate) fn make(
         &mut self,
         name: &str,
@@ -108,7 +109,7 @@ impl Groups {
             }
         };
         let directories = group.directories();
-        // Known from now on, so that it is removed if a limit cannot be set.
+        // Recorded here, so that the group is removed if a limit cannot be set.
         self.made.push(group);
         let group = &self.made[self.made.len() - 1];
         if let Some(millis) = cpu_millis {
@@ -145,7 +146,7 @@ impl Groups {
         self.made.iter().try_for_each(|group| group.set_cpu(self.version(), millis))
     }
 
-    /// Removes the groups, whose processes have ended. Returns what could not be removed, as text.
+    /// Removes the groups, whose processes have ended. Returns failures, as text.
     #[expect(clippy::disallowed_methods, reason = "it also runs where no runtime is left to wait in")]
     pub(crate) fn remove(&mut self) -> Vec<String> {
         let mut odd = Vec::new();
@@ -174,7 +175,7 @@ impl Drop for Groups {
 }
 
 impl Group {
-    /// Each once.
+    /// All directories, without duplicates.
     fn directories(&self) -> Vec<PathBuf> {
         let mut all = vec![self.cpu.clone()];
         if self.memory != self.cpu {
@@ -260,7 +261,7 @@ fn denied(path: &Path, why: &str) -> NoControlGroups {
 mod tests {
     use super::*;
 
-    /// A tree like that of a system.
+    /// A tree like a system's control groups.
     fn tree(files: &[(&str, &str)]) -> tempfile::TempDir {
         let root = tempfile::tempdir().expect("a directory");
         for (path, text) in files {
@@ -297,7 +298,7 @@ mod tests {
         let made = groups.make("node", Some(500), Some(1 << 30)).expect("made");
         let read = |name: &str| std::fs::read_to_string(made[0].join(name)).expect("written");
         assert_eq!((read("cpu.max").as_str(), read("memory.max").as_str()), ("10000 20000", "1073741824"));
-        // Files of a real group go with it.
+        // A real group's files disappear with it.
         for name in ["cpu.max", "memory.max"] {
             std::fs::remove_file(made[0].join(name)).expect("removed");
         }

@@ -1,11 +1,11 @@
-//! Network interfaces and what the kernel allows sockets.
+//! Network interfaces, and the kernel's limits for sockets.
 
 use super::{Advice, size};
 use crate::machine::line;
 
 const HOST: &str = "host";
 
-/// Examines them.
+/// Examines interfaces and limits.
 pub(super) fn examine() -> Vec<Advice> {
     let mut advice = interfaces();
     if let Some(bytes) = line("/proc/sys/net/core/rmem_max").and_then(|text| text.parse().ok()) {

@@ -27,7 +27,7 @@ const SYNCS_MAX: usize = 50;
 /// Size of a small write: a block.
 const SYNC_BYTES: usize = 4096;
 
-/// Examines them.
+/// Examines the file system of `data_dir` and its disk.
 pub(super) fn examine(data_dir: &Path) -> Vec<Advice> {
     let mut advice = Vec::new();
     if let Some(mount) = Mount::of(data_dir) {

@@ -1,7 +1,8 @@
 //! Reads records back with new consumers, and compares them with the producers' reports.
 //!
-//! There is a consumer per processor, with its own partitions. If time is limited, all partitions are read from their start
-//! until it is over: records read are checked in full, and losses follow from the offsets alone.
+//! There is a consumer per processor, with its own partitions. If time is limited, all partitions are read
+//! from their start until it is over: records read are checked in full, and losses follow from the offsets
+//! alone.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -19,7 +20,7 @@ use crate::worker::stamp::Stamped;
 use crate::worker::{Report, Seen};
 
 const POLL: Duration = Duration::from_millis(200);
-/// How long the readers wait for a record.
+/// Time without a record after which reading counts as stalled.
 const STALLED: Duration = Duration::from_secs(30);
 /// Number of broken batches described as text.
 const BROKEN_MAX: usize = 5;
@@ -95,7 +96,7 @@ fn shares(partitions: &[PartitionEvidence]) -> Vec<Vec<Stretch>> {
 struct Reading {
     checker: Checker,
     broken: Vec<String>,
-    /// Whether it finished in time.
+    /// True if it finished in time.
     whole: bool,
     until: Option<Instant>,
     /// Alive while the result is wanted.
@@ -127,7 +128,7 @@ impl Reading {
             match consumer.poll(POLL).await? {
                 Polled::Chunk(chunk) => {
                     last = Instant::now();
-                    // Records after the end offset are no one's claim.
+                    // Records after the end offset are not part of the claim.
                     let Some(&end) = left.get(&chunk.at) else { continue };
                     self.checker.enter(&chunk.at);
                     let read = chunk.for_each(&mut buffer, |record| {

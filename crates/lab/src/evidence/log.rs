@@ -1,7 +1,7 @@
 //! The brokers' view of the partitions: offsets of leaders and replicas, bytes on disk, in-sync replicas.
 //!
-//! The leader reports log start offset and high watermark. Each replica's broker reports the end of its log, as to Kafka's
-//! debugging consumer (ListOffsets with replica id -2), and its size (DescribeLogDirs).
+//! The leader reports log start offset and high watermark. Each replica's broker reports the end of its log,
+//! as to Kafka's debugging consumer (ListOffsets with replica id -2), and its size (DescribeLogDirs).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,12 +16,12 @@ use tokio::time::Instant;
 use super::{Claim, EvidenceError};
 use crate::result::{PartitionEvidence, ReplicaEvidence};
 
-/// How long replicas may take to reach the leader's end.
+/// Maximum time for replicas to reach the leader's end.
 const SETTLE: Duration = Duration::from_secs(30);
-/// Without a change for this long, waiting is pointless.
+/// Time without a change after which waiting is pointless.
 const STILL: Duration = Duration::from_secs(4);
 const PAUSE: Duration = Duration::from_millis(200);
-/// Kafka's consumer id for asking any replica for its own end offset.
+/// Kafka's replica id for asking any replica for its own end offset.
 const DEBUGGING_CONSUMER: i32 = -2;
 /// ListOffsets: the end of the log.
 const LATEST: i64 = -1;
@@ -39,7 +39,7 @@ pub(super) fn in_sync_min(partitions: &[PartitionEvidence]) -> u32 {
     u32::try_from(partitions.iter().map(in_sync).min().unwrap_or(0)).unwrap_or(u32::MAX)
 }
 
-/// Whether all replicas of each partition are equal.
+/// True if all replicas of each partition are equal.
 pub(super) fn agree(partition: &PartitionEvidence) -> bool {
     partition.replicas.iter().all(|replica| {
         replica.in_sync
@@ -48,7 +48,8 @@ pub(super) fn agree(partition: &PartitionEvidence) -> bool {
     })
 }
 
-/// The partitions, once all replicas agree and contain the acknowledged records, or their state at the time limit.
+/// The partitions, once all replicas agree and contain the acknowledged records, or their state at the time
+/// limit.
 pub(super) async fn settled(claim: &Claim<'_>) -> Result<Vec<PartitionEvidence>, EvidenceError> {
     let begun = Instant::now();
     let mut last = look(claim.cluster, claim.topics).await;

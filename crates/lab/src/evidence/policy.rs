@@ -14,7 +14,7 @@ const NEVER: u64 = i64::MAX as u64;
 /// The relevant settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Policies {
-    /// When records are synced to disk, as text.
+    /// The broker's fsync policy, as text.
     pub(super) fsync: String,
     /// Topics whose records compaction may remove.
     pub(super) compacted: Vec<String>,

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 /// A mounted file system.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Mount {
-    /// Where it is mounted.
+    /// The mount point.
     pub point: PathBuf,
-    /// Its kind, such as `ext4`.
+    /// The file system type, such as `ext4`.
     pub kind: String,
-    /// What is mounted, such as `/dev/vda`.
+    /// The mounted source, such as `/dev/vda`.
     pub source: String,
     /// Options of the mount and of the file system.
     pub options: Vec<String>,
@@ -25,7 +25,7 @@ impl Mount {
         holding(&std::fs::read_to_string("/proc/self/mountinfo").ok()?, &real)
     }
 
-    /// The kernel's name of the whole disk, such as `vda`; none for file systems without a disk.
+    /// The kernel's name of the whole disk, such as `vda`; `None` for file systems without a disk.
     pub(crate) fn disk(&self) -> Option<String> {
         let device = Path::new("/sys/dev/block").join(&self.device).canonicalize().ok()?;
         let whole = if device.join("partition").exists() { device.parent()? } else { &device };
@@ -33,7 +33,8 @@ impl Mount {
     }
 }
 
-/// The mount in a `mountinfo` with the longest prefix of `path`; a later mount covers an earlier one at the same place.
+/// The mount in a `mountinfo` with the longest prefix of `path`; a later mount covers an earlier one at the
+/// same place.
 fn holding(mountinfo: &str, path: &Path) -> Option<Mount> {
     let mounts = mountinfo.lines().filter_map(parse).filter(|mount| path.starts_with(&mount.point));
     mounts.max_by_key(|mount| mount.point.components().count())

@@ -53,7 +53,8 @@ pub(super) enum Unanswerable {
     NotServed { key: i16, version: i16 },
 }
 
-/// The answer to a request (a frame without its length) and when it is due; none if none is expected.
+/// The answer to a request (a frame without its length) and the time it is due; `None` if no answer is
+/// expected.
 pub(super) fn answer(
     shared: &Shared,
     frame: Bytes,
@@ -283,8 +284,8 @@ fn list_offsets(shared: &Shared, request: ListOffsetsRequest) -> ListOffsetsResp
     ListOffsetsResponse { topics: topics.collect(), ..ListOffsetsResponse::default() }
 }
 
-/// Without sessions: every fetch names its partitions. It does not wait for new records; an empty answer is delayed a little,
-/// so that clients do not poll without pause.
+/// Answers a fetch, without sessions: every fetch lists its partitions. The server does not wait for new
+/// records; an empty answer is delayed a little, so that clients do not poll without pause.
 fn fetch(shared: &Shared, request: FetchRequest) -> FetchResponse {
     let mut left = usize::try_from(request.max_bytes).unwrap_or(0);
     let mut found = false;
@@ -367,7 +368,7 @@ fn find_coordinator(
     FindCoordinatorResponse { coordinators: coordinators.collect(), ..FindCoordinatorResponse::default() }
 }
 
-/// No property is set, because nothing that a property could govern is stored.
+/// No property is set, because no stored state depends on one.
 fn describe_configs(request: DescribeConfigsRequest) -> DescribeConfigsResponse {
     let results =
         request.resources.into_iter().map(|resource| describe_configs_response::DescribeConfigsResult {
@@ -378,7 +379,7 @@ fn describe_configs(request: DescribeConfigsRequest) -> DescribeConfigsResponse 
     DescribeConfigsResponse { results: results.collect(), ..DescribeConfigsResponse::default() }
 }
 
-/// One directory, which is memory.
+/// A single directory, in memory.
 fn describe_log_dirs(shared: &Shared, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse {
     let asked: Vec<(String, Vec<i32>)> = match request.topics {
         Some(topics) => topics.into_iter().map(|topic| (topic.topic, topic.partitions)).collect(),

@@ -18,10 +18,10 @@ const FRAME_BYTES_MAX: usize = 100 << 20;
 const FRAME_BYTES_FIRST: usize = 1 << 20;
 /// Maximum pending answers; further requests are not read meanwhile.
 const ANSWERS_MAX: usize = 65_536;
-/// How late a sleeping thread usually wakes; the rest of a wait is spent spinning.
+/// Usual wake-up delay of a sleeping thread; the rest of a wait is spent spinning.
 const AWAKE: Duration = Duration::from_micros(60);
 
-/// An answer, with its length, and when it is due.
+/// An answer, with its length, and the time it is due.
 struct Due {
     at: Instant,
     frame: BytesMut,
@@ -107,7 +107,7 @@ impl Drop for Lent {
 }
 
 impl Home {
-    /// The next frame without its length; none at the end of the stream, or if a length is out of bounds.
+    /// The next frame without its length; `None` at the end of the stream, or if a length is out of bounds.
     fn read_frame(&self, reader: &mut impl Read) -> Option<Bytes> {
         let mut length = [0; 4];
         reader.read_exact(&mut length).ok()?;

@@ -1,7 +1,7 @@
-//! When an answer is due. Pure: maps the arrival of a request to the time of its answer.
+//! Timing of answers. Pure: maps the arrival of a request to the time of its answer.
 //!
-//! Three parts add up: the queue of a single server with a known rate, the service time of the request, and stalls, at whose end
-//! all overdue answers are sent.
+//! Three parts add up: the queue of a single server with a known rate, the service time of the request, and
+//! stalls, at whose end all overdue answers are sent.
 
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Settings, lock};
 
-/// Random numbers are stratified into this many equal parts, each used once per round: so the quantiles drawn are those of the
-/// distribution, to a thousandth of a rank per round.
+/// Number of equal parts for stratified random numbers, each used once per round: so the drawn quantiles are
+/// those of the distribution, to a thousandth of a rank per round.
 const STRATA: u32 = 1000;
 
 /// The service time of a request.
@@ -33,20 +33,20 @@ pub enum ServiceTime {
     },
 }
 
-/// When nothing is answered; relative to the first Produce request.
+/// Intervals without answers, relative to the first Produce request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Stalls {
-    /// Never.
+    /// No stalls.
     None,
-    /// At the end of each period.
+    /// A stall at the end of each period.
     Every {
         /// Seconds between the ends of two stalls.
         period_s: f64,
-        /// Duration of each.
+        /// Duration of each stall, in seconds.
         length_s: f64,
     },
-    /// At these times, sorted and disjoint.
+    /// Stalls at these times, sorted and disjoint.
     At {
         /// The stalls.
         stalls: Vec<Stall>,
@@ -58,7 +58,7 @@ pub enum Stalls {
 pub struct Stall {
     /// Start, in seconds after the first Produce request.
     pub at_s: f64,
-    /// Duration.
+    /// Duration in seconds.
     pub length_s: f64,
 }
 
@@ -150,7 +150,7 @@ impl Timing {
         }
     }
 
-    /// When a Produce request with this many records is answered.
+    /// The time of the answer to a Produce request with this many records.
     pub(super) fn produce(&self, arrived: Instant, records: u64) -> Instant {
         self.first.get_or_init(|| arrived);
         let mut queue = lock(&self.queue);
@@ -168,7 +168,7 @@ impl Timing {
         self.other(served + Duration::from_secs_f64(us / 1e6))
     }
 
-    /// When another request is answered that is ready at `ready`.
+    /// The time of the answer to another request, ready at `ready`.
     pub(super) fn other(&self, ready: Instant) -> Instant {
         let Some(&first) = self.first.get() else { return ready };
         let at_s = ready.saturating_duration_since(first).as_secs_f64();

@@ -21,7 +21,8 @@ pub(super) const PARTITIONS_MAX: i32 = 10_000;
 pub struct Loss {
     /// Every n-th batch, counted over all partitions.
     pub every_nth_batch: u64,
-    /// Whether end offsets include lost records, so that only reading back can find them; otherwise end offsets show them.
+    /// True if end offsets include lost records, so that only reading back can find them; otherwise end
+    /// offsets show them.
     pub hidden: bool,
 }
 
@@ -62,7 +63,7 @@ pub(super) struct Topic {
 #[derive(Debug, Default)]
 struct Partition {
     end_offset: i64,
-    /// In offset order.
+    /// The stored batches, in offset order.
     kept: Vec<Kept>,
 }
 
@@ -208,7 +209,8 @@ impl Topic {
         partition.map_or(0, |partition| partition.kept.iter().map(|kept| kept.batch.len() as u64).sum())
     }
 
-    /// The batches from the one that contains `offset`, or the first after it, up to `bytes_max`; at least one.
+    /// The batches from the one that contains `offset`, or the first after it, up to `bytes_max`; at least
+    /// one.
     pub(super) fn fetch(&self, index: i32, offset: i64, bytes_max: usize) -> Result<Fetched, ErrorCode> {
         let partition = lock(self.partition(index)?);
         let end_offset = partition.end_offset;

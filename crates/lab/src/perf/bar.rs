@@ -1,6 +1,7 @@
 //! A progress bar below the lines of a tool, on standard error if it is a terminal.
 //!
-//! The run stores a count, which costs almost nothing; a separate task reads it a few times per second and draws.
+//! The run stores a count, which costs almost nothing; a separate task reads it a few times per second and
+//! draws.
 
 use std::fmt::Write;
 use std::sync::Arc;

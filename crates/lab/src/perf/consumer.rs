@@ -106,7 +106,7 @@ struct Counts {
 struct Run<'a> {
     options: &'a ConsumerPerformance,
     output: &'a Output,
-    /// Of the whole run, and at the start of the interval.
+    /// The totals of the whole run, and those at the start of the interval.
     total: Counts,
     reported: Counts,
     rebalance: Duration,
@@ -116,7 +116,7 @@ struct Run<'a> {
 }
 
 impl ConsumerPerformance {
-    /// Whether to print JSON.
+    /// True if to print JSON.
     pub fn is_json(&self) -> bool {
         self.json
     }

@@ -1,4 +1,4 @@
-//! What `producer-perf-test` counts.
+//! The counters of `producer-perf-test`.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

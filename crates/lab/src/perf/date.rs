@@ -1,4 +1,5 @@
-//! Formats times like `java.text.SimpleDateFormat`, in the local time zone, for the letters that measurements need.
+//! Formats times like `java.text.SimpleDateFormat`, in the local time zone, for the letters that measurements
+//! need.
 
 use std::fmt::Write;
 use std::str::FromStr;

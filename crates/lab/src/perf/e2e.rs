@@ -1,7 +1,8 @@
 //! `e2e-latency`: one record at a time from a producer through the cluster to a consumer.
 //!
-//! Kafka's tool sets `fetch.max.wait.ms=0` and polls. Here a fetch waits at the broker, as in applications, so that the
-//! measurement includes how soon the broker wakes it; `--command-config` can change that.
+//! Kafka's tool sets `fetch.max.wait.ms=0` and polls. With this tool, a fetch waits at the broker, as in
+//! applications, so that the measurement includes the wake-up by the broker; `--command-config` can change
+//! that.
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -74,7 +75,8 @@ pub struct EndToEndLatency {
     /// Print one JSON object at the end instead of lines.
     #[arg(long)]
     json: bool,
-    /// (DEPRECATED) Bootstrap server, topic, number of records, acks, record size, and optionally a properties file.
+    /// (DEPRECATED) Bootstrap server, topic, number of records, acks, record size, and optionally a
+    /// properties file.
     #[arg(hide = true, conflicts_with_all = ["bootstrap_server", "topic", "num_records", "producer_acks", "record_size",
         "command_config"])]
     positional: Vec<String>,
@@ -107,7 +109,7 @@ struct Link {
 }
 
 impl EndToEndLatency {
-    /// Whether to print JSON.
+    /// True if to print JSON.
     pub fn is_json(&self) -> bool {
         self.json
     }

@@ -22,7 +22,7 @@ pub enum PerfError {
     /// A setting with an invalid value.
     #[error(transparent)]
     Setting(#[from] InvalidSetting),
-    /// Missing address.
+    /// The bootstrap servers are missing or invalid.
     #[error(transparent)]
     Bootstrap(#[from] BootstrapError),
     /// A file cannot be read.
@@ -36,16 +36,16 @@ pub enum PerfError {
     /// A thread cannot be started.
     #[error("Failed to start a sender thread: {0}")]
     Thread(#[source] std::io::Error),
-    /// The cluster.
+    /// A request to the cluster failed.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// The consumer.
+    /// The consumer failed.
     #[error(transparent)]
     Consumer(#[from] ConsumerError),
     /// The records are unreadable.
     #[error(transparent)]
     Chunk(#[from] ChunkError),
-    /// A group is needed.
+    /// The consumer has no group.
     #[error(transparent)]
     NoGroup(#[from] NoGroup),
     /// A record was rejected.
@@ -57,9 +57,9 @@ pub enum PerfError {
     /// Records were not stored.
     #[error("{failed} of {records} records were not stored; first error: {first}")]
     NotStored {
-        /// How many failed.
+        /// Number of failed records.
         failed: u64,
-        /// Of how many.
+        /// Number of records sent.
         records: u64,
         /// The first error.
         first: String,
@@ -73,7 +73,7 @@ pub enum PerfError {
 }
 
 impl PerfError {
-    /// Whether the caller's arguments are wrong: exit code 2.
+    /// True if the caller's arguments are wrong: exit code 2.
     pub fn is_usage(&self) -> bool {
         matches!(
             self,

@@ -23,8 +23,8 @@ impl std::fmt::Debug for Output {
 }
 
 impl Output {
-    /// Results go to standard output. With `json`, the progress lines of Kafka's tools go to standard error if it is a
-    /// terminal, and are otherwise dropped. `bars` are hidden unless standard error is a terminal.
+    /// Results go to standard output. With `json`, the progress lines of Kafka's tools go to standard error
+    /// if it is a terminal, and are otherwise dropped. `bars` are hidden unless standard error is a terminal.
     pub fn standard(json: bool, bars: MultiProgress) -> Output {
         let stderr = io::stderr();
         let progress: Option<Box<dyn Write + Send>> = match json {

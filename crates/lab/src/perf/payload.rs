@@ -9,8 +9,8 @@ use super::PerfError;
 use super::output::Output;
 use crate::payload::Pool;
 
-/// Minimum number of random bytes made before the run. Kafka's tool makes each payload anew; here they are cut from a pool in
-/// turn, so that none repeats within a batch.
+/// Minimum number of random bytes created before the run. Kafka's tool creates each payload separately; this
+/// tool takes payloads from a pool in rotation, so that none repeats within a batch.
 const POOL_BYTES_MIN: usize = 64 << 10;
 
 /// The source of payloads.

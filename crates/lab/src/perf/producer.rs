@@ -22,10 +22,12 @@ use crate::pacer::Pacer;
 
 /// Timeout for creating a missing topic. Shorter than `max.block.ms`, because a person waits.
 const TOPIC_WAIT: Duration = Duration::from_secs(10);
-/// From this `batch.size` on, and without a rate, a separate thread sends the batches, because that takes much longer than
-/// filling them. Smaller batches are sent by the thread that fills them, while they are in its cache.
+/// From this `batch.size` on, and without a rate, a separate thread sends the batches, because that takes
+/// much longer than filling them. Smaller batches are sent by the thread that fills them, while they are in
+/// its cache.
 const OWN_THREAD_BATCH_BYTES: usize = 128 * 1024;
-/// Without a rate, the clock is read once per this many records: an error of a microsecond at ten million per second.
+/// Without a rate, the clock is read once per this many records: an error of a microsecond at ten million per
+/// second.
 const RECORDS_PER_CLOCK: u64 = 16;
 
 /// Measure how fast records can be produced.
@@ -46,8 +48,8 @@ Examples:
 #[command(group = clap::ArgGroup::new("payload").required(true).multiple(false)
     .args(["record_size", "payload_file", "payload_monotonic"]))]
 pub struct ProducerPerformance {
-    /// The bootstrap servers [default: $THALWEG_BOOTSTRAP_SERVER, or localhost:9092]. Overrides bootstrap.servers in the
-    /// settings.
+    /// The bootstrap servers [default: $THALWEG_BOOTSTRAP_SERVER, or localhost:9092]. Overrides
+    /// bootstrap.servers in the settings.
     #[arg(long, value_name = "HOST:PORT,...")]
     bootstrap_server: Option<String>,
     /// Produce records to this topic.
@@ -86,8 +88,8 @@ pub struct ProducerPerformance {
     /// Print the producer's counters at the end.
     #[arg(long)]
     print_metrics: bool,
-    /// Write in transactions under this id. Overrides transactional.id in the settings. With --transaction-duration-ms alone, a
-    /// random id is taken.
+    /// Write in transactions under this id. Overrides transactional.id in the settings. With
+    /// --transaction-duration-ms alone, a random id is taken.
     #[arg(long, value_name = "ID")]
     transactional_id: Option<String>,
     /// Commit a transaction when it is this old [default with a transactional id: 3000].
@@ -123,7 +125,7 @@ impl Drop for SenderThread {
 }
 
 impl ProducerPerformance {
-    /// Whether to print JSON.
+    /// True if to print JSON.
     pub fn is_json(&self) -> bool {
         self.json
     }
@@ -284,8 +286,8 @@ impl ProducerPerformance {
             n += taken;
             match left_over {
                 LeftOver::Nothing => {}
-                // The senders share this thread: a full batch is sent while it is in the cache, and does not wait for a pause,
-                // which never comes if the rate exceeds the cluster's.
+                // The senders share this thread: a full batch is sent while it is in the cache, and does not
+                // wait for a pause, which never comes if the rate exceeds the cluster's.
                 LeftOver::Batch => tokio::task::yield_now().await,
                 LeftOver::Record => {
                     let record = ProducerRecord { number: n, value: Some(payloads.drawn()), ..first };
@@ -342,7 +344,7 @@ impl ProducerPerformance {
     }
 }
 
-/// What remains after a run of records.
+/// The remainder after a run of records.
 enum LeftOver {
     Nothing,
     /// A batch is full.

@@ -36,7 +36,7 @@ pub(super) fn gather(
     Ok(gathered.resolve()?)
 }
 
-/// Logs unused settings. They may be known to Kafka's clients, but have no effect here.
+/// Logs unused settings, which Kafka's clients may know, but which have no effect here.
 pub(super) fn warn_about_rest(properties: &Properties) {
     for key in properties.rest() {
         tracing::warn!("The setting {key} is unknown and has no effect");

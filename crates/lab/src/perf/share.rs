@@ -1,5 +1,5 @@
-//! `share-consumer-perf-test`: members of a share group read and acknowledge records as fast as possible; prints their number
-//! and size, and how long records took to be delivered.
+//! `share-consumer-perf-test`: members of a share group read and acknowledge records as fast as possible;
+//! prints their number and size, and the delivery latency of records.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -85,38 +85,38 @@ pub struct ShareConsumerPerformance {
     /// Omit the header line.
     #[arg(long)]
     hide_header: bool,
-    /// Print one JSON object at the end instead of lines, with the times from the timestamps of records to their
-    /// delivery.
+    /// Print one JSON object at the end instead of lines, with the times from the timestamps of records to
+    /// their delivery.
     #[arg(long)]
     json: bool,
 }
 
-/// What a member has read.
+/// The records read by a member.
 #[derive(Debug, Default)]
 struct Counts {
     records: u64,
     bytes: u64,
-    /// Records that were delivered before.
+    /// Number of redelivered records.
     redelivered: u64,
-    /// Acknowledgements of partitions that failed.
+    /// Number of failed acknowledgements, one per partition.
     not_acknowledged: u64,
     /// Records by the time from their timestamp to their delivery, in milliseconds.
     delivered_ms: BTreeMap<u64, u64>,
 }
 
-/// What all members have in common.
+/// State shared by all members.
 struct Shared {
     wanted: u64,
     timeout: Duration,
     is_explicit: bool,
     done: Done,
     records: AtomicU64,
-    /// All members have partitions.
+    /// Released when all members have partitions.
     joined: Barrier,
 }
 
 impl ShareConsumerPerformance {
-    /// Whether to print JSON.
+    /// True if to print JSON.
     pub fn is_json(&self) -> bool {
         self.json
     }
@@ -242,7 +242,7 @@ impl Counts {
         }
     }
 
-    /// The time in milliseconds within which this part of the records was delivered.
+    /// The time in milliseconds within which this share of the records was delivered.
     fn delivered_within(&self, part: f64) -> u64 {
         let wanted = (self.records as f64 * part).ceil() as u64;
         let mut seen = 0;
@@ -255,14 +255,15 @@ impl Counts {
 }
 
 impl Shared {
-    /// One member, until all have read enough together. Returns what it has read, when it began, and when it had the last.
-    /// It begins when all have joined: a group settles in seconds, in which the first could read everything.
+    /// Runs one member, until all members together have read enough. Returns its counts, the start, and the
+    /// time of its last record. The start is after all members have joined: a group takes seconds to settle,
+    /// in which the first member could read all records.
     async fn consume(
         self: Arc<Self>,
         mut consumer: ShareConsumer,
     ) -> Result<(Counts, Instant, Instant), PerfError> {
         let (mut counts, mut buffer) = (Counts::default(), DecompressBuffer::default());
-        // Those that wait longer than that read nothing; without partitions there is nothing to read.
+        // A member that waits longer than that reads nothing: without partitions there is nothing to read.
         if let Ok(assigned) = timeout(self.timeout, consumer.wait_for_assignment()).await {
             assigned?;
         }
@@ -302,7 +303,7 @@ impl Shared {
             let took_ms = u64::try_from(now_ms - record.timestamp).unwrap_or(0);
             *counts.delivered_ms.entry(took_ms).or_default() += 1;
             if self.is_explicit {
-                // One whose session has ended is delivered again.
+                // A record whose session has ended is delivered again.
                 let _ = consumer.acknowledge(chunk, record.offset, record.offset, Acknowledge::Accept);
             }
             ControlFlow::Continue(())

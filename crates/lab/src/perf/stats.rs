@@ -1,7 +1,7 @@
 //! Counts and latencies of a producer run, in the lines of Kafka's tool.
 //!
-//! Latencies are recorded in a histogram of microseconds; Kafka's tool has whole milliseconds and samples at most 500,000 records.
-//! The lines have Kafka's precision.
+//! Latencies are recorded in a histogram of microseconds; Kafka's tool has whole milliseconds and samples at
+//! most 500,000 records. The lines have Kafka's precision.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-/// The longest recorded latency: an hour.
+/// Maximum recorded latency: an hour.
 const LATENCY_US_MAX: u64 = 3_600_000_000;
 
 /// The counts of a run, or of its steady part.

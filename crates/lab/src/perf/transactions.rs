@@ -5,14 +5,14 @@ use std::time::Duration;
 use thalweg_client::{Producer, TransactionError};
 use tokio::time::Instant;
 
-/// As kafka-producer-perf-test's.
+/// The default of kafka-producer-perf-test.
 pub(super) const DEFAULT_DURATION_MS: u64 = 3000;
 
 /// The transactions of one producer.
 #[derive(Debug)]
 pub(super) struct Transactions {
     duration: Duration,
-    /// When the open one began.
+    /// The start of the open transaction.
     began: Option<Instant>,
     committed: u64,
 }
@@ -24,7 +24,7 @@ impl Transactions {
         Ok(Transactions { duration, began: None, committed: 0 })
     }
 
-    /// Opens a transaction if none is open. For each run of records, before it.
+    /// Opens a transaction if none is open. Call before each run of records.
     pub(super) fn begin(&mut self, producer: &mut Producer, now: Instant) -> Result<(), TransactionError> {
         if self.began.is_none() {
             producer.begin_transaction()?;
@@ -33,7 +33,7 @@ impl Transactions {
         Ok(())
     }
 
-    /// Commits the open transaction if it is old enough. For each run of records, after it.
+    /// Commits the open transaction if it is old enough. Call after each run of records.
     pub(super) async fn commit_old(&mut self, producer: &mut Producer) -> Result<(), TransactionError> {
         match self.began {
             Some(began) if began.elapsed() >= self.duration => self.commit(producer).await,
@@ -41,7 +41,7 @@ impl Transactions {
         }
     }
 
-    /// Commits the open transaction, if there is one. At the end.
+    /// Commits the open transaction, if there is one. Call at the end.
     pub(super) async fn commit(&mut self, producer: &mut Producer) -> Result<(), TransactionError> {
         if self.began.take().is_some() {
             producer.commit_transaction().await?;

@@ -1,8 +1,9 @@
-//! The answer of a run: one sentence for a manager, which leads the page, the Markdown and the table on a terminal.
+//! The answer of a run: one sentence for a manager, which leads the page, the Markdown and the table on a
+//! terminal.
 //!
-//! With two systems it is the ratio that can be relied on: of all pairs of figures that may be quoted, the weakest, and of its
-//! interval the weaker end, rounded towards 1. With one system it is its best figure with its spread. If nothing may be quoted,
-//! the sentence says so, and why.
+//! With two systems, the answer is the most conservative ratio: the weakest of all quotable pairs of figures,
+//! at the weaker end of its interval, rounded towards 1. With one system, it is the best figure with its
+//! spread. If no figure is quotable, the sentence gives the reason.
 
 mod comparison;
 mod words;
@@ -15,14 +16,14 @@ use crate::quantity;
 use crate::result::{PointResult, RunResult, Subject, WorkloadResult, system};
 use words::{at_least, fraction};
 
-/// The sentence, and what it rests on.
+/// The sentence, and its basis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// One sentence.
     pub sentence: String,
-    /// What it rests on: one or two sentences; empty if there is nothing to add.
+    /// The basis of the sentence: one or two sentences; empty if there is nothing to add.
     pub basis: String,
-    /// Whether it states a figure that may be quoted.
+    /// True if the sentence states a quotable figure.
     pub is_quotable: bool,
 }
 
@@ -32,7 +33,7 @@ pub fn answer(run: &RunResult) -> Answer {
     of(&workloads, &compared(run))
 }
 
-/// The answer of one of its workloads.
+/// The answer of one workload of a run.
 pub(super) fn of_workload(workload: &WorkloadResult, all: &[Compared]) -> Answer {
     let own: Vec<Compared> =
         all.iter().filter(|one| one.workload == workload.workload.name).cloned().collect();
@@ -86,7 +87,7 @@ fn of_two(all: &[&Compared], several: bool) -> Answer {
     refusal(clean(&sentence), clean(&format!("{}: {why}.{more}", all[0].name(several))))
 }
 
-/// More records: at least as many times as the weakest of all.
+/// More records: at least this many times as many, by the weakest of all pairs.
 fn carries(all: &[&Compared]) -> String {
     let (ours, theirs) = names(all);
     let low = all.iter().map(|one| one.interval.0).fold(f64::INFINITY, f64::min);
@@ -120,7 +121,7 @@ fn carries(all: &[&Compared]) -> String {
     }
 }
 
-/// Less time: at most the fraction of the weakest of all.
+/// Less time: at most this fraction, by the weakest of all pairs.
 fn sooner(all: &[&Compared], does: &str, condition: &str) -> String {
     let (ours, theirs) = names(all);
     let low = all.iter().map(|one| one.interval.0).fold(f64::INFINITY, f64::min);
@@ -144,7 +145,7 @@ fn names(all: &[&Compared]) -> (String, String) {
     (clean(system(&all[0].ours)), clean(system(&all[0].theirs)))
 }
 
-/// The largest upper end of all; none if one has none.
+/// The largest upper end of all intervals; `None` if any is missing.
 fn cpu_of(all: &[&Compared], of: fn(&Compared) -> Option<(f64, f64)>) -> Option<f64> {
     all.iter().map(|one| of(one).map(|(_, high)| high)).try_fold(0.0, |most, cpu| Some(f64::max(most, cpu?)))
 }

@@ -1,5 +1,5 @@
-//! Charts: pure functions from numbers to markup, with scales, ticks, bars and lines. Callers choose the data. Names and labels are
-//! escaped here.
+//! Charts: pure functions from numbers to markup, with scales, ticks, bars and lines. Callers choose the
+//! data. Names and labels are escaped here.
 
 mod bar;
 mod line;
@@ -17,8 +17,8 @@ use super::text::escape;
 /// The size of a chart without neighbours, on a wide screen.
 const WIDE: (f64, f64) = (760.0, 310.0);
 
-/// A main chart with its caption. `alone` if no other chart stands beside it: it then has another size on a wide screen, so that
-/// its text has the same size there as on a phone.
+/// A main chart with its caption. With `alone`, no other chart stands beside it: its size on a wide screen is
+/// then different, so that its text has the same size there as on a phone.
 pub(super) fn main_figure(caption: &str, chart: &Chart, alone: bool) -> String {
     let caption = escape(caption);
     match alone {

@@ -53,7 +53,7 @@ pub(super) fn obstacles(point: &PointResult) -> Vec<String> {
     found
 }
 
-/// A reason that begins with the name of a figure in results, with its words instead.
+/// A reason with the words of a figure in place of its name in results.
 fn in_words(reason: &str) -> String {
     let figure = reason.split_once(' ').and_then(|(name, rest)| Some((Figure::named(name)?, rest)));
     match figure {
@@ -66,7 +66,7 @@ fn in_words(reason: &str) -> String {
     }
 }
 
-/// Whether the evidence contradicts that nothing was lost.
+/// True if the evidence contradicts the claim that nothing was lost.
 pub(super) fn contradicted(point: &PointResult) -> bool {
     point.repetitions.iter().map(|repetition| &repetition.evidence).any(|evidence| {
         let lost = evidence.check.as_ref().is_some_and(|check| check.lost > 0 || check.damaged > 0);
@@ -90,8 +90,8 @@ pub(super) fn cards(workload: &WorkloadResult, palette: &Palette, compared: &[Co
     markup
 }
 
-/// The point with the largest value, preferably a quotable one. For latencies and drains the first one, because their points
-/// differ in the load.
+/// The point with the largest value, preferably a quotable one. For latencies and drains the first one,
+/// because their points differ in the load.
 fn best<'a>(subject: Subject, points: &[&'a PointResult]) -> Option<&'a PointResult> {
     let rank = |point: &&&PointResult| match subject {
         Subject::Latency | Subject::Drain => 0.0,
@@ -160,7 +160,7 @@ fn line(subject: Subject, point: &PointResult, series: &Series) -> String {
     format!("<div class=\"headline\">{}<div>{figure}</div></div>", series.markup())
 }
 
-/// The reasons against a ratio that its figures do not have.
+/// The reasons against a ratio that do not apply to its figures.
 fn own_reasons(one: &Compared) -> Vec<String> {
     let of_figure = |reason: &str| {
         [&one.ours, &one.theirs]
@@ -171,7 +171,7 @@ fn own_reasons(one: &Compared) -> Vec<String> {
     if own.is_empty() { vec!["for the reasons above".to_owned()] } else { own }
 }
 
-/// The ratio of two systems. Where it may not be quoted, the reasons that the figures above have not given yet.
+/// The ratio of two systems. If it is not quotable, only the reasons not yet given by the figures above.
 fn ratio(one: &Compared, one_driver: bool) -> String {
     let by = if one_driver { String::new() } else { format!(" ({})", one.driver.words()) };
     let names = format!("{} to {}{by}", system(&one.ours), system(&one.theirs));

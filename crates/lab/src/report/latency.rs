@@ -1,5 +1,5 @@
-//! Latency: percentile curves of the merged histograms. The x axis counts nines, so that the tail has as much room as the rest;
-//! both axes are logarithmic.
+//! Latency: percentile curves of the merged histograms. The x axis counts nines, so that the tail has as much
+//! room as the rest; both axes are logarithmic.
 
 use super::chart::{Axis, Chart, Line};
 use super::palette::Palette;
@@ -110,7 +110,7 @@ fn panel(way: &str, drawn: &[(&PointResult, Curve)], palette: &Palette) -> Strin
     format!("<h4>Latency {way}</h4><div class=\"figures\">{charts}</div>")
 }
 
-/// The kind of load, which a reader must know: at the maximum rate there is always a queue.
+/// The kind of load, which readers must know: at the maximum rate there is always a queue.
 fn load(point: &PointResult) -> &'static str {
     match point.point.load {
         Load::Rate { .. } => "",

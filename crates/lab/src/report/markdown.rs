@@ -9,12 +9,13 @@ use crate::result::{
     Figure, PointResult, RunResult, Spread, State, Subject, VARIATION_MAX, WorkloadResult, system,
 };
 
-/// Figures with a row of their own where a point has them: what some workloads measure beside the load.
+/// Figures with a row of their own if a point has them: side measurements of some workloads.
 const BESIDE: [&str; 3] = ["topics_ready_per_s", "topic_ready_p99_us", "metadata_us"];
 
-/// The answer, then a table per workload: a row per point (and driver, if there are several), a column per system, and the bound
-/// of the ratio of the first system to the second. Figures that are not quotable are in brackets; a ratio may be, even if its
-/// figures vary too much, because pairs cancel what both have in common.
+/// The answer, then a table per workload: a row per point (and driver, if there are several), a column per
+/// system, and the bound of the ratio of the first system to the second. Figures that are not quotable are in
+/// brackets. A ratio may be quotable even if its figures vary too much, because pairs cancel common
+/// variation.
 pub fn markdown(run: &RunResult) -> String {
     let palette = Palette::of(run);
     let (said, all) = (answer(run), compared(run));
@@ -96,7 +97,7 @@ fn beside(figure: &Figure, point: &PointResult) -> Option<String> {
     Some(if is_quotable { text } else { format!("({text})") })
 }
 
-/// How much a figure varies; empty where it was measured once.
+/// The variation of a figure; empty for a single measurement.
 fn varies(spread: &Spread) -> String {
     if spread.count > 1 { format!(" ± {}", quantity::percent(spread.variation)) } else { String::new() }
 }

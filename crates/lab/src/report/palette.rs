@@ -1,5 +1,5 @@
-//! Colours and lines. A target has one colour on the whole page, a driver one kind of line; the colours, for light and dark, are
-//! in `style.css`.
+//! Colours and lines. A target has one colour on the whole page, a driver one kind of line; the colours, for
+//! light and dark, are in `style.css`.
 
 use crate::result::{PointResult, RunResult, WorkloadResult, system};
 use crate::worker::Driver;
@@ -7,16 +7,16 @@ use crate::worker::Driver;
 /// Number of colours in `style.css`.
 const COLOURS: usize = 6;
 
-/// A target with a driver: what bars and lines represent.
+/// A target with a driver, represented by a bar or line.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Series {
     /// The target.
     pub target: String,
     /// The driver.
     pub driver: Driver,
-    /// Its name: the system, and the driver if the workload has several.
+    /// The series' name: the system, and the driver if the workload has several.
     pub name: String,
-    /// Its classes: `s0` to `s5` for the colour, `d0` to `d3` for the line.
+    /// The series' CSS classes: `s0` to `s5` for the colour, `d0` to `d3` for the line.
     pub class: String,
 }
 
@@ -46,7 +46,7 @@ impl Palette {
         targets.sort_by_key(|target| rank(target));
         let known = targets.iter().filter(|target| rank(target) < 2).count();
         let colour = |target: &str| match (rank(target), targets.iter().position(|other| *other == target)) {
-            // The first two colours are reserved for them, even if one is missing.
+            // The first two colours are reserved for these systems, even if one is missing.
             (2, Some(place)) if known > 0 => place - known + 2,
             (2, place) => place.unwrap_or(0),
             (fixed, _) => fixed,
@@ -81,7 +81,7 @@ impl Palette {
         Palette { series: self.series.iter().filter(here).map(named).collect() }
     }
 
-    /// All, in order.
+    /// All series, in order.
     pub fn series(&self) -> &[Series] {
         &self.series
     }
@@ -109,7 +109,7 @@ impl Palette {
 }
 
 impl Series {
-    /// Its name with a dot of its colour.
+    /// The series' name with a dot of its colour.
     pub fn markup(&self) -> String {
         format!(
             "<span class=\"who\"><i class=\"dot {}\"></i>{}</span>",
@@ -125,7 +125,7 @@ fn add<T: PartialEq>(to: &mut Vec<T>, value: T) {
     }
 }
 
-/// A driver beside the name of a system, which may be that of the driver, too.
+/// A driver's name beside the name of a system, which may be the same.
 fn client(driver: Driver) -> &'static str {
     match driver {
         Driver::Thalweg => "own client",

@@ -34,7 +34,7 @@ pub(super) fn markup(workload: &WorkloadResult, palette: &Palette) -> String {
     markup
 }
 
-/// The first search of a workload, as its main chart. `alone` if no other chart stands beside it.
+/// The first search of a workload, as its main chart. With `alone`, no other chart stands beside it.
 pub(super) fn main(workload: &WorkloadResult, palette: &Palette, alone: bool) -> String {
     let Some(first) = workload.points.iter().find(|point| !point.steps.is_empty()) else {
         return String::new();
@@ -74,7 +74,7 @@ fn knees(points: &[&PointResult], palette: &Palette) -> String {
     markup + "</ul>"
 }
 
-/// Whether the search raised a rate; otherwise it added producers.
+/// True if the search raised a rate; otherwise it added producers.
 fn asked(points: &[&PointResult]) -> bool {
     points.iter().flat_map(|point| &point.steps).any(|step| step.asked_records_per_s.is_some())
 }

@@ -1,4 +1,5 @@
-//! The main chart of a workload: its figure over what it scales, such as brokers, plans or the size of records.
+//! The main chart of a workload: its figure over the scaled parameter, such as brokers, plans or the size of
+//! records.
 
 use super::chart::{Axis, Chart, Dot, Line, main_figure, nice_ceiling};
 use super::headline::obstacles;
@@ -8,12 +9,13 @@ use crate::quantity;
 use crate::result::{PointResult, Subject, WorkloadResult};
 use crate::workload::{Load, Point};
 
-/// From this ratio of the largest to the smallest value on, an axis is logarithmic: small values would lie on the floor.
+/// Ratio of the largest to the smallest value from which an axis is logarithmic: on a linear one, small
+/// values would lie on the floor.
 const LOG_FROM: f64 = 25.0;
-/// The characters of a reason on hover.
+/// Maximum characters of a reason on hover.
 const REASON_MAX: usize = 48;
 
-/// What a workload scales.
+/// The parameter that a workload scales.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scaled {
     Plan,
@@ -30,7 +32,7 @@ enum Scaled {
 }
 
 impl Scaled {
-    /// In the order of preference: of those that grow together, the first is what the others follow.
+    /// All parameters, in order of preference: of parameters that grow together, the others follow the first.
     const ALL: [Scaled; 11] = [
         Scaled::Plan,
         Scaled::Size,
@@ -61,7 +63,7 @@ impl Scaled {
         }
     }
 
-    /// The value of a point; none if it has none. Plans have no order but that of the workload.
+    /// The parameter's value of a point; `None` if it has none. Plans are ordered only by the workload.
     fn value(self, point: &Point) -> Option<f64> {
         Some(match self {
             Scaled::Plan => return None,
@@ -82,8 +84,8 @@ impl Scaled {
     }
 }
 
-/// The charts of a workload: one for each kind of figure that it scales. Empty if it scales nothing. `alone` if no other chart
-/// stands beside them.
+/// The charts of a workload: one for each kind of figure; empty if no parameter is scaled. With `alone`, no
+/// other chart stands beside them.
 pub(super) fn markup(workload: &WorkloadResult, palette: &Palette, alone: bool) -> String {
     Subject::ALL.into_iter().map(|subject| of_subject(workload, subject, palette, alone)).collect()
 }
@@ -97,8 +99,9 @@ fn of_subject(workload: &WorkloadResult, subject: Subject, palette: &Palette, al
         .collect()
 }
 
-/// Points that differ in what they scale alone. At fixed rates that grow with the brokers, those with the same rate for each
-/// broker belong together; of points that scale one thing at one rate and another at another, those with the same rate.
+/// Points that differ only in the scaled parameter. At fixed rates that grow with the brokers, points with
+/// the same rate per broker belong together. If points scale different parameters at different rates, points
+/// with the same rate belong together.
 fn families<'a>(points: &[&'a PointResult]) -> Vec<(String, Vec<&'a PointResult>)> {
     let each = |point: &PointResult| match point.point.load {
         Load::Rate { records_per_s } => {
@@ -122,7 +125,7 @@ fn families<'a>(points: &[&'a PointResult]) -> Vec<(String, Vec<&'a PointResult>
     found.into_iter().map(|(each, family)| (name(each, &family), family)).collect()
 }
 
-/// Points with the same key, in the order in which the keys come first.
+/// Points with the same key, in order of each key's first point.
 fn grouped<'a, K: PartialEq>(
     points: &[&'a PointResult],
     key: impl Fn(&PointResult) -> K,
@@ -138,8 +141,8 @@ fn grouped<'a, K: PartialEq>(
     found
 }
 
-/// All together if they scale something; otherwise those with the same number of brokers, so that a point on fewer, beside which
-/// the others are read, does not hide what they scale.
+/// All points together if they scale a parameter; otherwise points with the same number of brokers, so that a
+/// reference point on fewer brokers does not hide the scaled parameter.
 fn by_brokers<'a>(points: &[&'a PointResult]) -> Vec<(String, Vec<&'a PointResult>)> {
     let together = || vec![(String::new(), points.to_vec())];
     if places(points).is_some() {
@@ -180,17 +183,17 @@ fn of_family(
     drawn.collect()
 }
 
-/// What a chart shows of its points.
+/// The figure that a chart shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shown {
     Main(Subject),
-    /// The rate in bytes, by which records of different sizes are compared.
+    /// The rate in bytes, for comparing records of different sizes.
     Bytes(Subject),
-    /// What a record costs the brokers.
+    /// The brokers' cost of a record.
     Cost,
-    /// Until topics that come and go have leaders.
+    /// Time until temporary topics have leaders.
     TopicReady,
-    /// An answer with all metadata.
+    /// Time of an answer with all metadata.
     Metadata,
 }
 
@@ -206,7 +209,7 @@ impl Shown {
         }
     }
 
-    /// The value of a point, whose figure has this mean.
+    /// The value of a point whose figure has this mean.
     fn value(self, point: &PointResult, mean: f64) -> Option<f64> {
         match self {
             Shown::Main(subject) => subject.value(point),
@@ -247,16 +250,16 @@ impl Shown {
     }
 }
 
-/// At a fixed rate, the cost of a record tells whether it grows with what is scaled. Over rates and sizes it tells how they
-/// batch.
+/// True if the cost of a record is informative. At a fixed rate, it shows if the cost grows with the scaled
+/// parameter; over rates and sizes, it would only show the effect of batching.
 fn shows_cost(subject: Subject, scaled: Scaled) -> bool {
     subject == Subject::Latency && !matches!(scaled, Scaled::Rate | Scaled::Size)
 }
 
-/// The places of points on the x axis.
+/// The positions of points on the x axis.
 struct Places {
     scaled: Scaled,
-    /// By label.
+    /// The x value of each label.
     x: Vec<(String, f64)>,
 }
 
@@ -266,7 +269,7 @@ impl Places {
     }
 }
 
-/// What points scale: the first that differs for each label.
+/// The scaled parameter of points: the first that differs for each label.
 fn places(points: &[&PointResult]) -> Option<Places> {
     let mut labels: Vec<&Point> = Vec::new();
     for point in points {
@@ -368,7 +371,7 @@ fn x_axis(places: &Places) -> Axis {
         },
         log,
         tick: quantity::round,
-        // A few values are marked, each; more have round marks.
+        // A few values are all marked; with more, round marks are used.
         ticks: if log { Vec::new() } else { ticks },
         names,
     }

@@ -1,4 +1,4 @@
-//! Everything needed to judge or repeat a result: machine, versions, all settings, the command.
+//! All data for judging or repeating a result: machine, versions, all settings, the command.
 
 use std::collections::BTreeSet;
 
@@ -54,7 +54,7 @@ fn clients(run: &RunResult) -> Vec<String> {
     clients
 }
 
-/// How a target was talked to, each way once.
+/// The negotiated security of a target, each variant once.
 fn securities(run: &RunResult, target: &str) -> Vec<String> {
     let points = run.workloads.iter().flat_map(|workload| &workload.points);
     let all: BTreeSet<String> = points

@@ -155,7 +155,7 @@ pub(super) fn evidence(workload: &WorkloadResult, palette: &Palette) -> String {
     )
 }
 
-/// When records are synced to disk, per series: usually the same for all points.
+/// Fsync policy per series: usually the same for all points.
 fn synced(workload: &WorkloadResult, palette: &Palette) -> String {
     let mut markup = "<ul class=\"listed\">".to_owned();
     for series in palette.series() {
@@ -223,7 +223,7 @@ fn evidence_cells(point: &PointResult) -> Vec<String> {
     ]
 }
 
-/// How much was read back, and why not all.
+/// The share of records read back, and the reason if not all.
 fn read_back(all: &[&Evidence]) -> String {
     let read: u64 = all.iter().filter_map(|evidence| evidence.check.as_ref()).map(|check| check.read).sum();
     let mut reasons: Vec<String> = Vec::new();

@@ -1,10 +1,10 @@
-//! Escapes text in markup. All text from a result passes through here: labels, versions, reasons and topic names may contain
-//! anything.
+//! Escapes text in markup. All text from a result passes through this module: labels, versions, reasons and
+//! topic names may contain anything.
 
 use thalweg_security::visible::{visible, visible_lines};
 
-/// Text for an element or a quoted attribute. Control characters, which are invalid in pages, and others that are not seen
-/// become escapes.
+/// Text for an element or a quoted attribute. Control characters, which are invalid in pages, and invisible
+/// characters become escapes.
 pub(crate) fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in visible_lines(text).chars() {
@@ -20,13 +20,13 @@ pub(crate) fn escape(text: &str) -> String {
     safe
 }
 
-/// A text of a result, which may come from anywhere, as one line of a terminal.
+/// A text of a result, possibly untrusted, as one line of a terminal.
 pub(crate) fn clean(text: &str) -> String {
     visible(&text.replace(['\n', '\t'], " ")).into_owned()
 }
 
-/// A table with a header; cells are markup already. The first column labels its row, or all consecutive rows with the same
-/// label; columns from `numbers_from` on are right-aligned.
+/// A table with a header; cells are markup already. The first column labels its row, or all consecutive rows
+/// with the same label; columns from `numbers_from` on are right-aligned.
 pub(super) fn table(heads: &[&str], numbers_from: usize, rows: &[Vec<String>]) -> String {
     let class = |column: usize| if column >= numbers_from { " class=\"n\"" } else { "" };
     let mut markup =
@@ -63,12 +63,12 @@ pub(super) fn facts(pairs: &[(String, String)]) -> String {
     markup + "</dl>"
 }
 
-/// The badge of a figure that may not be quoted, with the reasons on hover, and as text below it.
+/// The badge of a figure that is not quotable, with the reasons on hover, and as text below it.
 pub(super) fn badge(reasons: &[String]) -> String {
     badge_with(reasons, reasons)
 }
 
-/// The same, with other text below it than on hover.
+/// The badge of a figure that is not quotable, with different text on hover and below it.
 pub(super) fn badge_with(hover: &[String], below: &[String]) -> String {
     let escaped = |reasons: &[String], between: &str| {
         reasons.iter().map(|reason| escape(reason)).collect::<Vec<String>>().join(between)

@@ -65,7 +65,7 @@ fn bars(title: &str, points: &[&PointResult], name: &str, palette: &Palette) -> 
     Bars { title: title.to_owned(), groups, tick: quantity::round }.markup()
 }
 
-/// The extent of the repetitions, and why the figure may not be quoted.
+/// The extent of the repetitions, and the reason if the figure is not quotable.
 fn reach(spread: &Spread, point: &PointResult) -> String {
     let extent = match spread.count {
         0 | 1 => "one repetition".to_owned(),
@@ -88,7 +88,8 @@ fn missing(point: &PointResult) -> String {
     }
 }
 
-/// Processor time, which explains rates limited by the clients. Per record, or per GiB if records differ in size.
+/// Processor time, which explains rates limited by the clients. Per record, or per GiB if records differ in
+/// size.
 fn processor_time(points: &[&PointResult], palette: &Palette) -> String {
     const PARTS: [(&str, &str, &str); 3] = [
         ("broker_cpu_us_per_record", "", "brokers"),
@@ -155,8 +156,8 @@ fn grouped(
     groups
 }
 
-/// Bars of a study whose steps build on each other: label, value, and half of its interval, in records per second. The gain of a
-/// step is beside its value, and in full colour in its bar.
+/// Bars of a study whose steps build on each other: label, value, and half of its interval, in records per
+/// second. The gain of a step is beside its value, and in full colour in its bar.
 pub fn cumulative_bars<T: AsRef<str>>(steps: &[(T, f64, f64)]) -> String {
     let mut before: Option<f64> = None;
     let mut bars = Vec::new();

@@ -8,9 +8,9 @@ use crate::quantity;
 use crate::result::{PointResult, Repetition, Sample, WorkloadResult};
 use crate::worker::Interval;
 
-/// Lines with more points are reduced to means or worst values of intervals.
+/// Maximum points of a line; longer lines are reduced to means or worst values of intervals.
 const POINTS_MAX: usize = 240;
-/// More processes of one role are drawn as their sum.
+/// Maximum processes of one role drawn separately; more are drawn as their sum.
 const PROCESSES_MAX: usize = 3;
 
 /// The time lines of a workload: collapsed, one section per point.
@@ -146,7 +146,7 @@ fn over(
     points.collect()
 }
 
-/// Seconds since the start of the measurement; none before it.
+/// Seconds since the start of the measurement; `None` before it.
 fn since(repetition: &Repetition, at_us: u64) -> Option<f64> {
     at_us.checked_sub(repetition.began_at_us).map(|us| us as f64 / 1e6)
 }
@@ -179,7 +179,7 @@ fn line(name: &str, class: &str, points: Vec<(f64, f64)>) -> Line {
     Line { name: name.to_owned(), class: class.to_owned(), points, dots: false }
 }
 
-/// How an interval of a reduced line is represented.
+/// The representation of an interval of a reduced line.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Worst {
     None,
@@ -204,7 +204,8 @@ fn thinned(points: Vec<(f64, f64)>, worst: Worst) -> Vec<(f64, f64)> {
     points.chunks(stretch).map(stands_for).collect()
 }
 
-/// A figure of each sample of the representative repetitions; `figure` gets the seconds since the previous sample.
+/// A figure of each sample of the representative repetitions; `figure` gets the seconds since the previous
+/// sample.
 fn sampled(
     title: &str,
     unit: &str,

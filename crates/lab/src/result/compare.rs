@@ -1,5 +1,5 @@
-//! Compares two results: pairs points, refuses pairs that are not comparable with the differing field and values, and gives each
-//! figure's ratio with its confidence. Single results are judged by their verdicts, not here.
+//! Compares two results: pairs points, refuses incomparable pairs with the differing field and values, and
+//! calculates each figure's ratio with its confidence. Single results are judged by their verdicts instead.
 
 mod difference;
 mod ratio;
@@ -16,16 +16,16 @@ use super::{PointResult, Repetition, RunResult, WorkloadResult};
 use crate::figures::FIGURES;
 use crate::worker::Driver;
 
-/// How points are paired, in addition to workload, label and driver.
+/// The pairing of points, in addition to workload, label and driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pairing {
     /// Points of the same target.
     SameTarget,
     /// A target of the first result with another of the second, which may be the same result.
     Targets {
-        /// In the first.
+        /// The target in the first result.
         a: String,
-        /// In the second.
+        /// The target in the second result.
         b: String,
     },
 }
@@ -33,13 +33,13 @@ pub enum Pairing {
 /// The comparison of two results.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
-    /// Points in both, in the order of the first.
+    /// Points in both results, in the order of the first.
     pub pairs: Vec<Pair>,
-    /// Points in both that cannot be compared.
+    /// Points in both results that cannot be compared.
     pub refused: Vec<Refused>,
-    /// Points only in the first.
+    /// Points only in the first result.
     pub only_in_a: Vec<PointName>,
-    /// Points only in the second.
+    /// Points only in the second result.
     pub only_in_b: Vec<PointName>,
     /// Other differences, such as versions, commands and seeds, which may explain a ratio.
     pub differences: Vec<Difference>,
@@ -63,22 +63,22 @@ pub struct PointName {
 /// A point in both results.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Pair {
-    /// In the first.
+    /// The point in the first result.
     pub a: PointName,
-    /// In the second.
+    /// The point in the second result.
     pub b: PointName,
-    /// Each figure in both.
+    /// The ratio of each figure in both results.
     pub ratios: Vec<Ratio>,
 }
 
 /// A point in both results that cannot be compared.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Refused {
-    /// In the first.
+    /// The point in the first result.
     pub a: PointName,
-    /// In the second.
+    /// The point in the second result.
     pub b: PointName,
-    /// Why.
+    /// The differences that forbid the comparison.
     pub differences: Vec<Difference>,
 }
 
@@ -88,8 +88,8 @@ impl std::fmt::Display for PointName {
     }
 }
 
-/// Compares two results. Results from different machines or schemas, or without a common point, are refused as a whole; points
-/// with different settings or incomplete measurements are refused one by one.
+/// Compares two results. Results from different machines or schemas, or without a common point, are refused
+/// as a whole; points with different settings or incomplete measurements are refused one by one.
 pub fn compare(a: &RunResult, b: &RunResult, pairing: &Pairing) -> Result<Comparison, NotComparable> {
     let obstacles = difference::between_runs(a, b);
     if !obstacles.is_empty() {
@@ -170,7 +170,7 @@ fn pair_up(
     comparison.pairs.push(Pair { a: name_a, b: name_b, ratios: ratios.collect() });
 }
 
-/// The values of a figure in two series of repetitions, paired if these took turns.
+/// The values of a figure in two series of repetitions, paired if the series took turns.
 pub fn values(a: &[Repetition], b: &[Repetition], figure: &str) -> Values {
     let value = |repetition: &Repetition| repetition.figures.value(figure);
     match took_turns(a, b) {
@@ -179,7 +179,7 @@ pub fn values(a: &[Repetition], b: &[Repetition], figure: &str) -> Values {
     }
 }
 
-/// Whether both repetitions of each pair began before those of the next.
+/// True if both repetitions of each pair began before those of the next.
 fn took_turns(a: &[Repetition], b: &[Repetition]) -> bool {
     let turns: Vec<(u64, u64)> = a.iter().zip(b).map(|(a, b)| (a.began_at_us, b.began_at_us)).collect();
     turns.len() > 1 && turns.windows(2).all(|turn| turn[0].0.max(turn[0].1) < turn[1].0.min(turn[1].1))

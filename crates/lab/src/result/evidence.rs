@@ -17,11 +17,11 @@ pub struct Evidence {
     pub in_sync_replicas_min: u32,
     /// The requested replication factor.
     pub replication_factor: u16,
-    /// When records are synced to disk, as text.
+    /// The broker's fsync policy, as text.
     pub fsync_policy: String,
-    /// The result of reading back; none if nothing was read.
+    /// The result of reading back; `None` if nothing was read.
     pub check: Option<Check>,
-    /// Why records were not or only partly read back, as text; none if all were.
+    /// Why records were not or only partly read back, as text; `None` if all were.
     #[serde(default)]
     pub not_read_back: Option<String>,
     /// Contradictions to the claim that nothing was lost, as text; empty if there are none.
@@ -35,43 +35,43 @@ pub struct PartitionEvidence {
     pub topic: String,
     /// The partition.
     pub partition: i32,
-    /// Its first offset.
+    /// The partition's log start offset.
     pub start_offset: i64,
-    /// Its end offset.
+    /// The partition's log end offset.
     pub end_offset: i64,
-    /// Its replicas.
+    /// The partition's replicas.
     pub replicas: Vec<ReplicaEvidence>,
 }
 
 /// A replica after a repetition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ReplicaEvidence {
-    /// The broker.
+    /// The broker's id.
     pub broker: i32,
-    /// Its end offset.
+    /// The replica's log end offset.
     pub end_offset: i64,
-    /// Bytes on the broker's disk.
+    /// Size on the broker's disk in bytes.
     pub bytes: u64,
-    /// Whether it was in sync.
+    /// True if the replica was in sync.
     pub in_sync: bool,
 }
 
 /// The result of reading back.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Check {
-    /// Records read: the first ones of each partition, if not all.
+    /// Records read: the first records of each partition, if not all.
     pub read: u64,
-    /// Whether all were read.
+    /// True if all records were read.
     #[serde(default)]
     pub whole: bool,
-    /// Acknowledged but missing. If not all were read, as many as the offsets show.
+    /// Records acknowledged but missing. If not all were read, as many as the offsets show.
     pub lost: u64,
     /// Duplicates among the records read.
     pub duplicated: u64,
     /// Records read after a later one of the same producer in the partition.
     pub reordered: u64,
-    /// Records read that differ from what was sent.
+    /// Records read that differ from the sent ones.
     pub damaged: u64,
-    /// Present but not acknowledged, which is no fault. Known only if all were read.
+    /// Records present but not acknowledged, which is no fault. Known only if all were read.
     pub unacknowledged: u64,
 }

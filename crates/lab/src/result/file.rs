@@ -24,7 +24,7 @@ pub enum ReadError {
     TooLarge {
         /// The file.
         path: PathBuf,
-        /// Its size.
+        /// The file's size in bytes.
         bytes: u64,
     },
     /// The file is not JSON.
@@ -51,7 +51,7 @@ pub enum ReadError {
     Newer {
         /// The file.
         path: PathBuf,
-        /// Its schema.
+        /// The document's schema.
         found: String,
     },
     /// A field is missing or invalid.
@@ -139,7 +139,8 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
     Ok(())
 }
 
-/// Sets the permissions of a new file according to the umask. Temporary files are private, also after renaming.
+/// Sets the permissions of a new file according to the umask. Temporary files are private, also after
+/// renaming.
 fn mode() -> std::fs::Permissions {
     std::os::unix::fs::PermissionsExt::from_mode(0o666)
 }

@@ -19,7 +19,7 @@ pub struct PointResult {
     pub driver: Driver,
     /// The client's name and version.
     pub client: String,
-    /// How the lab's own client talks to the target.
+    /// The security negotiated by the lab's own client.
     #[serde(default)]
     pub security: Option<Negotiated>,
     /// The repetitions: of the point, or of its knee after a search for saturation.
@@ -32,24 +32,24 @@ pub struct PointResult {
     pub knee: Option<Knee>,
     /// The limit of the point, and whether its figures are quotable.
     pub verdict: Verdict,
-    /// Why it was not measured, or not completely.
+    /// Why the point was not measured, or not completely.
     pub failure: Option<String>,
 }
 
 /// One repetition.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Repetition {
-    /// From 0.
+    /// The repetition's number, from 0.
     pub number: u32,
-    /// Start of its measurement, since the Unix epoch.
+    /// Start of the measurement, in microseconds since the Unix epoch.
     pub began_at_us: u64,
-    /// Duration of the measurement.
+    /// Duration of the measurement in seconds.
     pub measured_s: f64,
-    /// Its figures.
+    /// The repetition's figures.
     pub figures: Figures,
-    /// From the intended send time to the acknowledgement.
+    /// Latency from the intended send time to the acknowledgement.
     pub acknowledge_latency: Option<Histogram>,
-    /// From the intended send time to the consumer.
+    /// Latency from the intended send time to the consumer.
     pub end_to_end_latency: Option<Histogram>,
     /// The intervals of all producers combined.
     pub produced: Vec<Interval>,
@@ -61,7 +61,7 @@ pub struct Repetition {
     pub host: HostUse,
     /// Samples of processes and machine over time.
     pub samples: Vec<Sample>,
-    /// The evidence.
+    /// The evidence for acknowledged records.
     pub evidence: Evidence,
     /// Records that producers failed to send, warm-up included.
     #[serde(default)]
@@ -74,18 +74,18 @@ pub struct Repetition {
 /// The summary of a point's repetitions: each figure of [`Figures`] by name.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// By the figure's name.
+    /// The spread of each figure, by name.
     pub figures: BTreeMap<String, Spread>,
-    /// The histograms of all repetitions, merged.
+    /// Acknowledgement latencies of all repetitions, merged.
     pub acknowledge_latency: Option<Histogram>,
-    /// The histograms of all repetitions, merged.
+    /// End-to-end latencies of all repetitions, merged.
     pub end_to_end_latency: Option<Histogram>,
 }
 
-/// A figure over the repetitions.
+/// The spread of a figure over the repetitions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
-    /// Number of repetitions with it.
+    /// Number of repetitions with the figure.
     pub count: u32,
     /// The mean.
     pub mean: f64,
@@ -108,9 +108,9 @@ pub struct Step {
     pub asked_records_per_s: Option<f64>,
     /// The accepted rate.
     pub records_per_s: f64,
-    /// From the intended send time to the acknowledgement.
+    /// The 99th percentile from the intended send time to the acknowledgement, in microseconds.
     pub p99_us: Option<f64>,
-    /// Whether it fell behind the requested rate.
+    /// True if the cluster fell behind the requested rate.
     pub fell_behind: bool,
     /// The brokers' share of the machine's processor time, 0 to 1.
     pub broker_cpu_share: f64,
@@ -121,11 +121,11 @@ pub struct Step {
 /// The maximum that a cluster sustains.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Knee {
-    /// Records per second.
+    /// Records per second at the knee.
     pub records_per_s: f64,
-    /// The highest rate that was sustained.
+    /// The highest sustained rate.
     pub low_records_per_s: f64,
-    /// The lowest rate that was not, or the highest seen.
+    /// The lowest unsustained rate, or the highest seen.
     pub high_records_per_s: f64,
     /// Producers at the knee.
     pub producers: u32,
@@ -134,7 +134,8 @@ pub struct Knee {
 /// The limit of a point, and whether its figures are quotable.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// `generator CPU`, `broker CPU`, `disk`, `network`, `one partition`, `asked rate`, `machine CPU` or `unknown`.
+    /// `generator CPU`, `broker CPU`, `disk`, `network`, `one partition`, `asked rate`, `machine CPU` or
+    /// `unknown`.
     pub limit: String,
     /// The reasons, as text with figures.
     pub reasons: Vec<String>,

@@ -1,19 +1,20 @@
-//! Objections to quoting a figure: their texts, and which of them also forbid a ratio.
+//! Objections to quoting a figure: their texts, and their effect on ratios.
 //!
-//! A result holds objections as text. Both directions are in this file, so that the texts of all versions are recognised.
+//! A result stores objections as text. Writing and recognising are both in this file, so that the texts of
+//! all versions are recognised.
 
 use std::fmt;
 
-/// What is wrong with a figure.
+/// The kind of an objection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Objection {
-    /// It varies between repetitions. The interval of a ratio takes that into account.
+    /// The figure varies between repetitions. The interval of a ratio takes that into account.
     Varies,
-    /// There is one repetition. Without pairs a ratio has no interval, which is its own objection.
+    /// There is only one repetition. Without pairs a ratio has no interval, which is its own objection.
     Once,
     /// The clients were the limit: the target may sustain more.
     Generator,
-    /// Anything else forbids ratios, too.
+    /// Any other objection, which forbids ratios, too.
     Other,
 }
 
@@ -36,7 +37,7 @@ pub(crate) fn varies(figure: impl fmt::Display, variation: f64, repetitions: u32
 }
 
 impl Objection {
-    /// The objection that a text of a result, of this or an earlier version, is about.
+    /// The kind of objection in a text, of this or an earlier version.
     pub fn of(text: &str) -> Objection {
         match text {
             text if text.contains(" varies by ") => Objection::Varies,

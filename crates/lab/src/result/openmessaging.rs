@@ -1,11 +1,13 @@
-//! A result in the JSON format of the OpenMessaging Benchmark (github.com/openmessaging/benchmark, class `TestResult`), for its
-//! charts and tables. Rates are per second, latencies milliseconds.
+//! A result in the JSON format of the OpenMessaging Benchmark (github.com/openmessaging/benchmark, class
+//! `TestResult`), for its charts and tables. Rates are per second, latencies milliseconds.
 //!
-//! - Series concatenate all repetitions, with an entry per interval of about a second; the benchmark's entries are ten seconds.
+//! - Series concatenate all repetitions, with an entry per interval of about a second; the benchmark's
+//!   entries are ten seconds.
 //! - Aggregated latencies come from the merged histograms of all repetitions.
-//! - Publish latency starts at the *intended* send time. The benchmark reports the time between intended and actual sending
-//!   separately as publish delay; here it is included, and no delay is reported.
-//! - Unknown series are empty: the lab's intervals have no mean and only some percentiles. Unknown aggregates are left out.
+//! - Publish latency starts at the *intended* send time. The benchmark reports the time between intended and
+//!   actual sending separately as publish delay; this document includes that time, and reports no delay.
+//! - Unknown series are empty: the lab's intervals have no mean and only some percentiles. Unknown aggregates
+//!   are left out.
 
 use serde_json::{Map, Value, json};
 

@@ -19,7 +19,7 @@ pub enum Subject {
 }
 
 impl Subject {
-    /// All, in report order.
+    /// All subjects, in report order.
     pub const ALL: [Subject; 5] =
         [Subject::Knee, Subject::Produce, Subject::Consume, Subject::Drain, Subject::Latency];
 
@@ -39,7 +39,7 @@ impl Subject {
         self.figure_if(|name| summary.figures.contains_key(name))
     }
 
-    /// The same, where `has` says which figures were measured.
+    /// The name of the main figure, given the measured figures by `has`.
     pub fn figure_if(self, has: impl Fn(&str) -> bool) -> &'static str {
         match self {
             Subject::Knee | Subject::Produce => "produced_records_per_s",

@@ -7,19 +7,19 @@ use serde::{Deserialize, Serialize};
 pub struct ProcessUse {
     /// `broker-1`, `producer-0`, `consumer-0`.
     pub name: String,
-    /// Its process id.
+    /// The process id.
     pub pid: u32,
-    /// Processor time in user mode.
+    /// Processor time in user mode, in seconds.
     pub user_s: f64,
-    /// Processor time in the kernel.
+    /// Processor time in the kernel, in seconds.
     pub system_s: f64,
-    /// The maximum sampled resident memory.
+    /// The maximum sampled resident memory in bytes.
     pub memory_bytes_max: u64,
-    /// Bytes read from disks on its behalf; none if unknown.
+    /// Bytes read from disks by the process; `None` if unknown.
     pub disk_read_bytes: Option<u64>,
-    /// Bytes written to disks on its behalf; none if unknown.
+    /// Bytes written to disks by the process; `None` if unknown.
     pub disk_written_bytes: Option<u64>,
-    /// The busiest of its threads: share of time, 0 to 1.
+    /// The busy share of the busiest thread, 0 to 1.
     pub busiest_thread: f64,
 }
 
@@ -28,7 +28,7 @@ pub struct ProcessUse {
 pub struct HostUse {
     /// Busy share of all processor time, 0 to 1.
     pub cpu_busy: f64,
-    /// The part of that spent on interrupts, including those of loopback.
+    /// The part of the busy share spent on interrupts, including loopback interrupts.
     #[serde(default)]
     pub cpu_interrupts: f64,
     /// Share of processor time taken by the hypervisor (steal), 0 to 1.
@@ -45,14 +45,14 @@ pub struct HostUse {
     pub sent_bytes: u64,
     /// The disks in use.
     pub disks: Vec<DiskUse>,
-    /// The maximum sampled dirty memory.
+    /// The maximum sampled dirty memory in bytes.
     pub dirty_bytes_max: u64,
 }
 
 /// Usage of a disk.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DiskUse {
-    /// Its name in the kernel.
+    /// The kernel's name of the disk.
     pub name: String,
     /// Bytes read.
     pub read_bytes: u64,
@@ -65,7 +65,7 @@ pub struct DiskUse {
 /// A sample of processes and machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// Since the Unix epoch.
+    /// Time of the sample, in microseconds since the Unix epoch.
     pub at_us: u64,
     /// Processors used since the previous sample, by process name; 1.0 is one processor.
     pub process_cpus: Vec<(String, f64)>,
@@ -75,8 +75,8 @@ pub struct Sample {
     pub host_cpus: f64,
     /// Processors taken by the hypervisor.
     pub steal_cpus: f64,
-    /// Written to all disks since the previous sample.
+    /// Bytes written to all disks since the previous sample.
     pub disk_written_bytes: u64,
-    /// The smallest number of in-sync replicas of any partition of the run; none if not observed.
+    /// The smallest number of in-sync replicas of any partition of the run; `None` if not observed.
     pub in_sync_replicas_min: Option<u32>,
 }

@@ -1,5 +1,5 @@
-//! The clusters of a run: one per target, kept while points need the same kind. Clusters of several targets run side by side if
-//! memory allows; an idle broker costs almost nothing, a start costs minutes.
+//! The clusters of a run: one per target, kept while points need the same kind. Clusters of several targets
+//! run side by side if memory allows; an idle broker costs almost nothing, a start costs minutes.
 
 use super::error::Failure;
 use super::topics;
@@ -20,16 +20,16 @@ pub(super) struct Clusters {
 struct Running {
     spec: ClusterSpec,
     cluster: RunningCluster,
-    /// Whether its idle partitions are there.
-    /// Whether the lab has started it.
+    /// True if the lab has started the cluster.
     is_ours: bool,
+    /// True if the cluster's idle partitions exist.
     has_idle_partitions: bool,
-    /// What it has done already, with which driver, and the bytes written per repetition.
+    /// The measurements that have warmed the cluster: driver, measure, and the bytes written per repetition.
     warm: Vec<(Driver, Measure, u64)>,
 }
 
 impl Clusters {
-    /// None runs yet.
+    /// No cluster runs yet.
     pub(super) fn new(targets: usize, options: StartOptions) -> Clusters {
         Clusters { options, running: std::iter::repeat_with(|| None).take(targets).collect() }
     }
@@ -39,14 +39,14 @@ impl Clusters {
         self.running[target].as_ref().map(|running| &running.cluster)
     }
 
-    /// The processes of all clusters on this machine but that of a target.
+    /// The processes on this machine of all clusters except a target's.
     pub(super) fn processes_beside(&self, target: usize) -> Vec<u32> {
         let others = self.running.iter().enumerate().filter(|(other, _)| *other != target);
         let others = others.filter_map(|(_, running)| running.as_ref());
         others.flat_map(|running| &running.cluster.cluster().processes).map(|(_, pid)| *pid).collect()
     }
 
-    /// Records what the cluster of a target has done, with the bytes written by a repetition.
+    /// Notes a measurement that has warmed the cluster of a target, with the bytes written by a repetition.
     pub(super) fn note_warm(&mut self, target: usize, (driver, measure): (Driver, Measure), bytes: u64) {
         if let Some(running) = &mut self.running[target] {
             running.warm.retain(|warm| (warm.0, warm.1) != (driver, measure));
@@ -54,7 +54,7 @@ impl Clusters {
         }
     }
 
-    /// Whether the cluster of a target has done this before, and the bytes written.
+    /// The bytes written per repetition, if the cluster of a target is warm for this measurement.
     pub(super) fn warm_bytes(&self, target: usize, kind: (Driver, Measure)) -> Option<u64> {
         let running = self.running[target].as_ref()?;
         running.warm.iter().find(|warm| (warm.0, warm.1) == kind).map(|warm| warm.2)
@@ -95,7 +95,8 @@ impl Clusters {
         Ok(())
     }
 
-    /// Makes the idle partitions of a target's cluster, unless they are there. They go with it. `run` distinguishes runs.
+    /// Creates the idle partitions of a target's cluster, unless they exist. Idle partitions are removed with
+    /// the cluster. `run` distinguishes runs.
     pub(super) async fn ensure_idle_partitions(
         &mut self,
         target: usize,
@@ -117,7 +118,7 @@ impl Clusters {
         running.has_idle_partitions = created.is_ok();
         let failed = created.map_err(|failure| running.cluster.died().map_or(failure, Failure::BrokerDied));
         if failed.is_err() {
-            // Some of them are there: the next point begins anew.
+            // Some idle partitions may exist: the next point starts with a new cluster.
             self.stop(target, say);
         }
         failed
@@ -132,14 +133,14 @@ impl Clusters {
         }
     }
 
-    /// Stops all others.
+    /// Stops all clusters except a target's.
     pub(super) fn stop_others(&mut self, target: usize, say: &(dyn Fn(&str) + Sync)) {
         for other in (0..self.running.len()).filter(|other| *other != target) {
             self.stop(other, say);
         }
     }
 
-    /// Stops all.
+    /// Stops all clusters.
     pub(super) fn stop_all(&mut self, say: &(dyn Fn(&str) + Sync)) {
         for target in 0..self.running.len() {
             self.stop(target, say);

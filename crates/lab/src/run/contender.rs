@@ -24,14 +24,14 @@ enum Stage {
     Searching(Search),
     /// The counted repetitions.
     Measuring,
-    /// All done, or failed.
+    /// The contender is done, or has failed.
     Over,
 }
 
 /// One target with one driver at one point.
 #[derive(Debug)]
 pub(super) struct Contender {
-    /// The index of its target.
+    /// The index of the contender's target.
     pub(super) target: usize,
     target_name: String,
     driver: Driver,
@@ -44,7 +44,7 @@ pub(super) struct Contender {
     stage: Stage,
     tried: u32,
     client: String,
-    /// How the cluster is talked to.
+    /// The negotiated security of the cluster.
     security: Option<Negotiated>,
     repetitions: Vec<Repetition>,
     steps: Vec<Step>,
@@ -52,7 +52,7 @@ pub(super) struct Contender {
     failure: Option<String>,
     reasons: Vec<String>,
     bytes: u64,
-    /// Repetitions beyond those of the point.
+    /// Additional repetitions beyond those of the point.
     more: u32,
 }
 
@@ -93,7 +93,7 @@ impl Contender {
         }
     }
 
-    /// Gives it another repetition, after all others.
+    /// Adds another repetition at the end.
     pub(super) fn go_on(&mut self) {
         if matches!(self.stage, Stage::Over) && self.failure.is_none() {
             self.more += 1;
@@ -101,23 +101,23 @@ impl Contender {
         }
     }
 
-    /// The number of its counted repetitions.
+    /// Number of counted repetitions to do.
     fn wanted(&self) -> u32 {
         self.asked.repetitions.max(1) + self.more
     }
 
-    /// Its counted repetitions so far.
+    /// The counted repetitions so far.
     pub(super) fn repetitions(&self) -> &[Repetition] {
         &self.repetitions
     }
 
-    /// The name of its main figure.
+    /// The name of the main figure.
     pub(super) fn figure(&self) -> &'static str {
         let measured = |name: &str| self.repetitions.iter().any(|one| one.figures.value(name).is_some());
         Subject::of(&self.asked).figure_if(measured)
     }
 
-    /// Whether repetitions are left.
+    /// True if repetitions are left.
     pub(super) fn wants_more(&self) -> bool {
         !matches!(self.stage, Stage::Over)
     }
@@ -127,22 +127,22 @@ impl Contender {
         &self.current
     }
 
-    /// Whether it has failed.
+    /// True if the contender has failed.
     pub(super) fn has_failed(&self) -> bool {
         self.failure.is_some()
     }
 
-    /// What its cluster is warm for after a repetition.
+    /// The measurement that a repetition warms the cluster for.
     pub(super) fn kind(&self) -> (Driver, Measure) {
         (self.driver, self.asked.measure)
     }
 
-    /// How much its next repetition may write.
+    /// Maximum bytes that the next repetition may write.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Its cluster is warm from another point, whose repetitions wrote this much: no warm-up is needed.
+    /// Skips the warm-up: the cluster is warm from another point, whose repetitions wrote this many bytes.
     pub(super) fn skip_warm_up(&mut self, bytes: u64) {
         if matches!(self.stage, Stage::WarmUp) {
             self.begin();
@@ -153,7 +153,7 @@ impl Contender {
         }
     }
 
-    /// Its driver.
+    /// The client driver.
     pub(super) fn driver(&self) -> Driver {
         self.driver
     }
@@ -163,13 +163,13 @@ impl Contender {
         &self.target_name
     }
 
-    /// Sets the target's name, and how it is talked to.
+    /// Sets the target's name and the negotiated security.
     pub(super) fn set_cluster(&mut self, cluster: &Cluster) {
         self.target_name.clone_from(&cluster.name);
         self.security.clone_from(&cluster.security);
     }
 
-    /// Notes that its target was measured before or after the others, not in turn with them.
+    /// Notes that the target was measured before or after the others, not in turn with them.
     pub(super) fn note_alone(&mut self) {
         self.reasons.push(
             "memory does not suffice for the clusters of all targets at once: each was measured alone, not in turn"
@@ -177,28 +177,28 @@ impl Contender {
         );
     }
 
-    /// Marks it as failed.
+    /// Marks the contender as failed.
     pub(super) fn failed(&mut self, why: String) {
         self.failure = Some(why);
         self.stage = Stage::Over;
     }
 
-    /// The number of its next counted repetition.
+    /// The number of the next counted repetition.
     pub(super) fn number(&self) -> u32 {
         self.repetitions.len() as u32
     }
 
-    /// Whether its next repetition counts.
+    /// True if the next repetition counts.
     pub(super) fn counts(&self) -> bool {
         matches!(self.stage, Stage::Measuring)
     }
 
-    /// The seed of its next repetition.
+    /// The seed of the next repetition.
     pub(super) fn next_seed(&self) -> u64 {
         seed_of(self.seed, [u64::from(self.tried), 0, 0])
     }
 
-    /// Its next repetition, for the progress display.
+    /// The next repetition, for the progress display.
     pub(super) fn at(&self) -> PointAt {
         let (repetition, what) = match self.stage {
             Stage::WarmUp => (0, " (warm-up, not counted)"),
@@ -243,7 +243,7 @@ impl Contender {
         }
     }
 
-    /// The next repetitions count, or are trials of a search.
+    /// Begins the next stage: counted repetitions, or trials of a search.
     fn begin(&mut self) {
         self.current.extent = self.asked.extent;
         self.stage = match Search::new(&self.asked.load, self.asked.producers.count) {
@@ -273,7 +273,7 @@ impl Contender {
         }
     }
 
-    /// Its result.
+    /// The contender's result.
     pub(super) fn result(self, machine: &Machine) -> PointResult {
         let mut failure = self.failure;
         let summary = summarize(&self.repetitions).unwrap_or_else(|error| {
@@ -324,7 +324,7 @@ fn trial_of(point: &Point) -> Trial {
     Trial { producers: point.producers.count, records_per_s }
 }
 
-/// The point of a trial. If each producer has its own process, that is kept.
+/// Applies a trial to a point. If each producer has its own process, that stays so.
 fn set(current: &mut Point, asked: &Point, trial: Trial) {
     current.load = match trial.records_per_s {
         Some(records_per_s) => Load::Rate { records_per_s },
@@ -349,7 +349,7 @@ fn step(trial: Trial, repetition: &Repetition, cpus: u32) -> (Outcome, Step) {
         .records_per_s
         .and_then(|asked| fell_behind(asked, records_per_s, &repetition.produced))
         .is_some();
-    // Failed records were not sustained, whatever the rate of the others.
+    // Failed records were not sustained, regardless of the rate of the others.
     let fell_behind = trial.records_per_s.is_some() && (behind || repetition.given_up > 0);
     let share = |prefix: &str| {
         let of_them = |used: &&ProcessUse| used.name.starts_with(prefix);

@@ -1,5 +1,5 @@
-//! The course of a repetition, from the start of its workers to their last message: when it is over, when workers are stopped,
-//! and what ends it early.
+//! The course of a repetition, from the start of its workers to their last message: its end, the stop of
+//! workers, and reasons for an early end.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,13 +13,14 @@ use crate::evidence::Watch;
 use crate::terminal::Progress;
 use crate::workload::Measure;
 
-/// Without any record for this long, the repetition has stalled.
+/// Time without any record after which the repetition has stalled.
 const STALL_TIMEOUT: Duration = Duration::from_secs(60);
-/// Without any record for this long, free disk space is checked.
+/// Time without any record after which free disk space is checked.
 const FULL_TIMEOUT: Duration = Duration::from_secs(3);
-/// A broker needs at least a megabyte for a new segment.
+/// Minimum free space: a broker needs at least a megabyte for a new segment.
 const ROOM_MIN_BYTES: u64 = 1 << 20;
-/// Consumers without new records for this long have everything, or will not get it: the evidence decides.
+/// Time without new records after which consumers have read all available records: the evidence shows if any
+/// are missing.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time limit for draining a backlog.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(900);
@@ -35,15 +36,15 @@ pub(super) struct Course<'a> {
     pub(super) consumers: Listening,
     /// The observer of the replicas.
     pub(super) watch: Option<&'a Watch>,
-    /// Its observations: the smallest number in sync, by time.
+    /// The observations: the smallest number of in-sync replicas, by time.
     pub(super) in_sync: Vec<(u64, u32)>,
     /// The data directory of the lab's brokers.
     pub(super) data_dir: Option<&'a Path>,
-    /// Records that existed before, once for each group that consumes them.
+    /// Number of records that existed before, counted once for each group that consumes them.
     pub(super) backlog: u64,
-    /// The groups, each of which consumes every record.
+    /// Number of groups, each of which consumes every record.
     pub(super) groups: u64,
-    /// Consumers of a backlog are stopped then, whether it is drained or not.
+    /// Seconds after which consumers of a backlog are stopped, drained or not.
     pub(super) consume_s_max: Option<f64>,
     /// Reports which broker has exited.
     pub(super) died: &'a (dyn Fn() -> Option<String> + Sync),
@@ -58,7 +59,7 @@ struct Seen {
     at: Instant,
     /// Time of the consumers' last record.
     consumed_at: Instant,
-    /// The remaining backlog, and when, since the start.
+    /// The remaining backlog, and its time in seconds since the start.
     left: (f64, f64),
 }
 
@@ -104,7 +105,7 @@ impl Course<'_> {
         Ok(drained)
     }
 
-    /// Waits for a message or the next tick; returns whether it was the tick.
+    /// Waits for a message or the next tick; returns true for the tick.
     async fn listen(&mut self, tick: &mut tokio::time::Interval) -> Result<bool, Failure> {
         let (role, word) = tokio::select! {
             word = self.producers.next(), if !self.producers.is_done() => (self.producers.role, word?),
@@ -129,7 +130,7 @@ impl Course<'_> {
         failure
     }
 
-    /// Notes progress; returns whether there was any.
+    /// Notes progress; returns true if there was any.
     fn look(&self, seen: &mut Seen) -> bool {
         let (produced, consumed) = (self.producers.records(), self.consumers.records());
         let news = (produced, consumed) != (seen.produced, seen.consumed);
@@ -170,7 +171,8 @@ impl Course<'_> {
         }
     }
 
-    /// Checks the backlog, and stops all workers when it is drained. Returns that time, interpolated between two checks.
+    /// Checks the backlog, and stops all workers when it is drained. Returns the drain time, interpolated
+    /// between two checks.
     fn steer_drain(&self, seen: &mut Seen, since_s: f64) -> Result<Option<f64>, Failure> {
         let left = (self.backlog + self.groups * seen.produced).saturating_sub(seen.consumed);
         let gone = self.backlog as f64 * DRAINED;

@@ -1,5 +1,5 @@
-//! Alternates points on one target, to compare a change in tuning. Walks one round at a time, on clusters that run from the first
-//! round to the end.
+//! Alternates points on one target, to compare a change in tuning. Walks one round at a time, on clusters
+//! that run from the first round to the end.
 
 use std::collections::BTreeMap;
 

@@ -24,9 +24,9 @@ pub enum Failure {
     /// The cluster refused a request of the run.
     #[error("{what}: {source}")]
     Refused {
-        /// The request.
+        /// The refused request.
         what: String,
-        /// The answer.
+        /// The broker's answer.
         source: ClientError,
     },
     /// The topics did not get leaders.
@@ -34,9 +34,9 @@ pub enum Failure {
     NoLeaders {
         /// Partitions with a leader.
         led: usize,
-        /// All partitions.
+        /// Total number of partitions.
         partitions: usize,
-        /// The wait.
+        /// The time waited.
         waited: Duration,
     },
     /// Idle partitions in a cluster that is not the lab's: they would stay.
@@ -59,32 +59,32 @@ pub enum Failure {
     /// A worker did not get ready.
     #[error("The worker {worker} was not ready after {waited:?}")]
     NotReady {
-        /// Its name.
+        /// The worker's name.
         worker: String,
-        /// The wait.
+        /// The time waited.
         waited: Duration,
     },
-    /// The lab may not open as many files as the idle connections take.
+    /// The lab's limit of open files is too low for the idle connections.
     #[error(
         "{count} idle connections need {files} open files, and the limit is {files_max}: raise it (ulimit -n {files}), or use \
          fewer (cluster.idle_connections)"
     )]
     TooManyIdle {
-        /// The connections.
+        /// Number of idle connections.
         count: u32,
-        /// What the lab needs for them.
+        /// Number of files needed.
         files: u64,
         /// Its limit of open files (RLIMIT_NOFILE).
         files_max: u64,
     },
-    /// No progress.
+    /// The repetition made no progress.
     #[error("No record was {what} for {waited:?}, after {so_far} before")]
     Stalled {
         /// `acknowledged` or `consumed`.
         what: &'static str,
-        /// The number before.
+        /// The number of records so far.
         so_far: u64,
-        /// The wait.
+        /// The time without progress.
         waited: Duration,
     },
     /// The brokers' disk is full.
@@ -95,15 +95,15 @@ pub enum Failure {
     DiskFull {
         /// The brokers' data directory.
         dir: std::path::PathBuf,
-        /// Free bytes.
+        /// Free bytes on the disk.
         free_bytes: u64,
-        /// Its size.
+        /// Size of the disk in bytes.
         all_bytes: u64,
     },
     /// All records failed.
     #[error("No record was acknowledged, and {given_up} failed: {why}")]
     NothingTaken {
-        /// How many.
+        /// Number of failed records.
         given_up: u64,
         /// The first error.
         why: String,
@@ -119,11 +119,11 @@ pub enum Failure {
     /// A backlog did not drain.
     #[error("The backlog did not drain within {waited:?}: {left} of {backlog} records are left")]
     NotDrained {
-        /// Its initial size.
+        /// The initial backlog, in records.
         backlog: u64,
-        /// Its remaining size.
+        /// The remaining backlog, in records.
         left: u64,
-        /// The wait.
+        /// The time waited.
         waited: Duration,
     },
     /// The evidence cannot be collected.
@@ -135,9 +135,9 @@ pub enum Failure {
     /// Files of deleted topics still exist.
     #[error("Files of deleted topics still exist after {waited:?}, such as {example}")]
     FilesLeft {
-        /// One of them.
+        /// A remaining file.
         example: String,
-        /// The wait.
+        /// The time waited.
         waited: Duration,
     },
 }

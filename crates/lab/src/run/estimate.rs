@@ -1,7 +1,7 @@
 //! Estimates the duration of a run from its points. Pure.
 //!
-//! The speed of the machine is unknown beforehand; the constants are those of a small one, and the progress display corrects the
-//! estimate by the duration of finished repetitions.
+//! The speed of the machine is unknown beforehand; the constants are those of a small one, and the progress
+//! display corrects the estimate by the duration of finished repetitions.
 
 use std::time::Duration;
 
@@ -14,17 +14,18 @@ use crate::target::TargetSpec;
 use crate::worker::Driver;
 use crate::workload::{Extent, Load, Measure, Point, Unit};
 
-/// Start and end of workers and topics.
+/// Time around a measurement: start and end of workers and topics.
 const AROUND_S: f64 = 1.8;
 /// Start of a JVM.
 const JAVA_S: f64 = 3.0;
-/// The rate of reserving memory that must come from the hypervisor, as part of it must.
+/// Rate of reserving memory, part of which must come from the hypervisor.
 const WARM_BYTES_PER_S: f64 = 1e9;
 const WARM_SHARE: f64 = 0.25;
 /// Maximum records, and bytes, produced or consumed per second.
 const RECORDS_PER_S: f64 = 2e6;
 const BYTES_PER_S: f64 = 500e6;
-/// Reading back, as a share of the measurement: there are several readers, and they are faster than producers.
+/// Time of reading back, as a share of the measurement: there are several readers, and they are faster than
+/// producers.
 const READ_BACK_SHARE: f64 = 0.2;
 /// Repetitions of a search before its knee is measured.
 const SEARCH_STEPS: f64 = 10.0;
@@ -34,7 +35,7 @@ const SEARCH_STEPS: f64 = 10.0;
 pub struct Estimate {
     /// Estimated seconds.
     pub seconds: f64,
-    /// Maximum seconds, if reading back uses its whole time limit; none if there is no limit.
+    /// Maximum seconds, if reading back uses its whole time limit; `None` without a limit.
     pub seconds_max: Option<f64>,
     /// Points, over all targets and drivers.
     pub points: usize,
@@ -54,7 +55,7 @@ impl std::fmt::Display for Estimate {
     }
 }
 
-/// Calculates it.
+/// Estimates the duration of a run.
 pub fn estimate(options: &Options) -> Estimate {
     let mut sum = Estimate { seconds_max: Some(0.0), ..Estimate::default() };
     let mut add = |seconds: f64, most: Option<f64>| {
@@ -84,7 +85,7 @@ pub fn estimate(options: &Options) -> Estimate {
     sum
 }
 
-/// Until the brokers of a target are ready.
+/// Seconds until the brokers of a target are ready.
 fn start_s(target: &TargetSpec, brokers: u32) -> f64 {
     if brokers == 0 {
         return 0.0;
@@ -97,7 +98,7 @@ fn start_s(target: &TargetSpec, brokers: u32) -> f64 {
     }
 }
 
-/// All repetitions of a point: estimate and maximum.
+/// Seconds of all repetitions of a point: estimate and maximum.
 fn of_point(point: &Point, counted: u32, driver: Driver, warms_up: bool) -> (f64, Option<f64>) {
     let measured_s = measured_s(point);
     let mut around_s = AROUND_S + warm_up_s(point, driver);
@@ -127,7 +128,7 @@ fn of_point(point: &Point, counted: u32, driver: Driver, warms_up: bool) -> (f64
     (without + counted * read_back_s, most.map(|most| without + counted * most))
 }
 
-/// The duration of its measurement.
+/// Seconds of a point's measurement.
 fn measured_s(point: &Point) -> f64 {
     match (point.extent.unit, &point.load) {
         (Unit::Seconds(seconds), _) => seconds,
@@ -138,7 +139,7 @@ fn measured_s(point: &Point) -> f64 {
     }
 }
 
-/// The duration of producing its records at the maximum rate.
+/// Seconds to produce the point's records at the maximum rate.
 fn taken_s(point: &Point) -> f64 {
     match point.extent.unit {
         Unit::Seconds(seconds) => seconds,

@@ -8,11 +8,11 @@ const MB: f64 = 1_048_576.0;
 /// The combined reports of a role's workers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Gathered {
-    /// The interval that covers all of theirs, with their totals.
+    /// The interval that covers the intervals of all workers, with their totals.
     pub(super) span: Span,
-    /// Acknowledged or consumed, warm-up included.
+    /// Records acknowledged or consumed, warm-up included.
     pub(super) acknowledged: u64,
-    /// Failed.
+    /// Failed records.
     pub(super) failed: u64,
     /// The first error.
     pub(super) first_failure: Option<String>,

@@ -10,17 +10,17 @@ use super::error::Failure;
 use crate::worker::{Assignment, Event, Handle, HandleError, Interval, Report, Role};
 use crate::workload::Clients;
 
-/// Time for a worker to connect, make its payloads, and join its group. JVMs start slowly.
+/// Maximum time for a worker to connect, create its payloads, and join its group. JVMs start slowly.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A message from a worker.
 #[derive(Debug)]
 pub(super) enum Word {
-    /// The last second's interval.
+    /// The worker's last interval.
     Interval { worker: usize, interval: Interval },
-    /// It is done.
+    /// The worker is done.
     Done { worker: usize, report: Box<Report> },
-    /// It failed.
+    /// The worker failed.
     Failed(HandleError),
 }
 
@@ -53,8 +53,8 @@ pub(super) fn share(whole: u64, parts: &[u32]) -> Vec<u64> {
 
 /// Divides an assignment for all clients of a role among processes.
 ///
-/// Each worker has its own clients, client numbers, and shares of rate and records. The seed is common, because stamps are
-/// checked against it.
+/// Each worker has its own clients, client numbers, and shares of rate and records. The seed is common,
+/// because stamps are checked against it.
 pub(super) fn divide(whole: &Assignment, clients: &Clients) -> Vec<Assignment> {
     use crate::worker::StopWhen;
     let processes = clients.processes.clamp(1, clients.count.max(1));
@@ -127,7 +127,7 @@ impl Fleet {
         own.chain(self.children.iter().cloned()).collect()
     }
 
-    /// Starts all at one time, and follows them from then on.
+    /// Starts all workers at one time, and follows them from then on.
     pub(super) async fn start(mut self, at_us: u64, measure_from_us: u64) -> Listening {
         for worker in &mut self.workers {
             worker.start(at_us, measure_from_us).await;
@@ -176,7 +176,7 @@ impl Listening {
 
     /// Waits for the next message, and records it. An error is a worker's failure.
     ///
-    /// Cancel safe. When all workers are done it waits forever.
+    /// Cancel safe. When all workers are done, this function waits forever.
     pub(super) async fn next(&mut self) -> Result<Option<Interval>, Failure> {
         match self.words.recv().await {
             Some(Word::Interval { worker, interval }) => {
@@ -192,12 +192,12 @@ impl Listening {
         }
     }
 
-    /// Whether all workers are done.
+    /// True if all workers are done.
     pub(super) fn is_done(&self) -> bool {
         self.reports.iter().all(Option::is_some)
     }
 
-    /// Stops all.
+    /// Stops all workers.
     pub(super) fn stop(&self) {
         for stop in &self.stops {
             // One command suffices, and finished workers need none.
@@ -268,8 +268,9 @@ async fn listen(number: usize, mut worker: Handle, say: mpsc::Sender<Word>, mut 
     }
 }
 
-/// Combines the intervals of several workers. Percentiles cannot be merged without histograms: high ones are those of the slowest
-/// worker, the median is the mean weighted by records. They serve time lines only.
+/// Combines the intervals of several workers. Percentiles cannot be merged without histograms: high
+/// percentiles are those of the slowest worker, the median is the mean weighted by records. The result serves
+/// time lines only.
 fn merge<'a>(parts: impl IntoIterator<Item = &'a Interval>) -> Interval {
     let mut all = Interval::default();
     let mut weighted = (0.0, 0_u64);

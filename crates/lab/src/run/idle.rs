@@ -1,4 +1,4 @@
-//! Connections that clients hold open without using them, as those of a service that seldom has something to say.
+//! Connections that clients hold open without using them, like those of a rarely active service.
 
 use rustix::process::{Resource, getrlimit};
 use thalweg_client::{ClientError, Cluster, Connection};
@@ -6,19 +6,20 @@ use tokio::task::{JoinError, JoinSet};
 
 use super::error::Failure;
 
-/// Connections that are opened at the same time.
+/// Maximum number of connections opened concurrently.
 const OPENING_MAX: usize = 100;
-/// Open files that the lab needs besides.
+/// Number of open files that the lab needs besides.
 const FILES_OF_THE_LAB: u64 = 200;
 
 type Opened = Result<Connection, ClientError>;
 
-/// The open connections; they end when this is dropped.
+/// The open connections, closed when dropped.
 #[derive(Debug, Default)]
 pub(super) struct Idle(Vec<Connection>);
 
 impl Idle {
-    /// Opens as many as asked for, spread over the brokers. Each asks for the brokers' API versions, and logs in where clients do.
+    /// Opens the requested number of connections, spread over the brokers. Each requests the brokers' API
+    /// versions, and logs in if clients do.
     pub(super) async fn open(cluster: &Cluster, count: u32) -> Result<Idle, Failure> {
         let files_max = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         let files = u64::from(count) + FILES_OF_THE_LAB;
@@ -52,7 +53,7 @@ impl Idle {
         Ok(())
     }
 
-    /// What readers of the result must know: connections that did not last.
+    /// A note for readers of the result: connections that did not last.
     pub(super) fn note(&self) -> Option<String> {
         let closed = self.0.iter().filter(|connection| connection.is_closed()).count();
         let all = self.0.len();

@@ -35,7 +35,7 @@ impl Interrupt {
         let given = receiver.wait_for(Option::is_some).await.map(|why| (*why).clone());
         match given {
             Ok(why) => why.unwrap_or_default(),
-            // The sender is gone.
+            // The sender was dropped.
             Err(_) => std::future::pending().await,
         }
     }

@@ -1,5 +1,5 @@
-//! Memory reserved before each repetition, for every target alike, and held between repetitions: otherwise one target pays for
-//! pages that another reuses.
+//! Memory reserved before each repetition, for every target alike, and held between repetitions: otherwise
+//! one target would pay for pages that another reuses.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,8 +15,8 @@ const BYTES_MAX: u64 = 8 << 30;
 pub(super) struct Memory(Mutex<Vec<Held>>);
 
 impl Memory {
-    /// Reserves memory for brokers that write below `dir`, right before they do. Without a directory it reserves nothing, and
-    /// frees what is held.
+    /// Reserves memory for brokers that write below `dir`, right before they do. Without a directory,
+    /// reserves nothing and frees the held memory.
     pub(super) async fn make_ready(&self, dir: Option<&Path>, bytes: u64) {
         let bytes = bytes.min(BYTES_MAX);
         if let Some(dir) = dir {
@@ -27,8 +27,8 @@ impl Memory {
         self.give_back(bytes);
     }
 
-    /// Takes the memory that files below `dir` free while they are deleted, until `is_freed`: after a second or two the
-    /// hypervisor takes it.
+    /// Takes the memory that files below `dir` free while they are deleted, until `is_freed`: after a second
+    /// or two the hypervisor would take it.
     pub(super) async fn take_freed(&self, dir: &Path, bytes: u64, is_freed: &Arc<AtomicBool>) {
         let room = BYTES_MAX.saturating_sub(self.bytes());
         let freed = take(dir, bytes.min(room), is_freed).await;
@@ -43,7 +43,7 @@ impl Memory {
         self.held().iter().map(Held::bytes).sum()
     }
 
-    /// Frees this much, or everything. The rest is for a later repetition, which may write more.
+    /// Frees this much, or all. The rest is kept for a later repetition, which may write more.
     fn give_back(&self, mut bytes: u64) {
         let mut held = self.held();
         while bytes > 0
@@ -58,7 +58,8 @@ impl Memory {
     }
 }
 
-/// Reserves memory, including memory that becomes free until `is_freed`. None if none is requested or available.
+/// Reserves memory, including memory that becomes free until `is_freed`. `None` if none is requested or
+/// available.
 async fn take(dir: &Path, bytes: u64, is_freed: &Arc<AtomicBool>) -> Option<Held> {
     if bytes == 0 {
         return None;

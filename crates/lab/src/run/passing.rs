@@ -1,7 +1,8 @@
-//! Topics that come and go beside the load: each is created, has leaders, and is deleted.
+//! Temporary topics beside the load: each is created, gets leaders, and is deleted.
 //!
-//! They are created at their intended times whatever the cluster does, as records are at a fixed rate, so that a cluster that falls
-//! behind shows it in the times. Each has one partition, with as many replicas as the topics of the load.
+//! Temporary topics are created at their intended times regardless of the cluster, like records at a fixed
+//! rate, so that the times show if a cluster falls behind. Each topic has one partition, with as many
+//! replicas as the topics of the load.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,41 +16,42 @@ use super::error::Failure;
 use super::topics;
 use crate::workload::Topics;
 
-/// Topics that exist at the same time; further ones wait.
+/// Maximum number of temporary topics at a time; further topics wait.
 const PRESENT_MAX: usize = 1000;
 
-/// Topics that come and go, until this is finished or dropped.
+/// The creation and deletion of temporary topics, until finished or dropped.
 #[derive(Debug)]
 pub(super) struct Passing {
     stop: watch::Sender<bool>,
     task: JoinHandle<Passed>,
 }
 
-/// A topic that came, or should have.
+/// A created topic, or one that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Topic {
-    /// When it should have been created.
+    /// The intended time of the creation.
     due_us: u64,
-    /// How long from then until it had leaders, or until it was given up.
+    /// Time from the intended creation until the topic had leaders, or was given up.
     waited_us: u64,
     is_ready: bool,
 }
 
-/// How the task of a topic ended.
+/// The result of the task of a topic.
 type Ended = Result<(Topic, Option<Failure>), JoinError>;
 
-/// What became of them.
+/// The outcome of the temporary topics.
 #[derive(Debug, Default)]
 pub(super) struct Passed {
     topics: Vec<Topic>,
-    /// Those that were due and not begun, because too many others were present.
+    /// Number of due topics that were not created, because too many others existed.
     not_begun: u64,
     failed: u64,
     first_failure: Option<String>,
 }
 
 impl Passing {
-    /// Begins at a time, in microseconds since the Unix epoch. Names begin with `prefix`. Must be called on a runtime.
+    /// Begins at a time, in microseconds since the Unix epoch. Names begin with `prefix`. Must be called on a
+    /// runtime.
     pub(super) fn start(cluster: Cluster, prefix: String, beside: &Topics, at_us: u64) -> Passing {
         let (stop, stopped) = watch::channel(false);
         let interval_us = 1_000_000 / u64::from(beside.created_per_s.max(1));
@@ -70,7 +72,7 @@ impl Passing {
         Passing { stop, task }
     }
 
-    /// Creates no more, and waits until the last is deleted.
+    /// Stops creating topics, and waits until the last is deleted.
     pub(super) async fn finish(mut self) -> Passed {
         self.stop.send_replace(true);
         match (&mut self.task).await {
@@ -88,15 +90,16 @@ impl Drop for Passing {
 }
 
 impl Passed {
-    /// How many topics became ready within an interval, for each second of it.
+    /// Number of topics that became ready within an interval, per second.
     pub(super) fn ready_per_s(&self, (from_us, to_us): (u64, u64)) -> f64 {
         let within = |topic: &&Topic| (from_us..to_us).contains(&(topic.due_us + topic.waited_us));
         let ready = self.topics.iter().filter(|topic| topic.is_ready).filter(within).count();
         ready as f64 * 1e6 / to_us.saturating_sub(from_us).max(1) as f64
     }
 
-    /// How long topics took that should have been created within an interval: these shares of them at most. Those that were never
-    /// ready took longer than all others; how long they were waited for stands for it.
+    /// Quantiles, at these shares, of the time that topics with intended creation in an interval took to get
+    /// leaders. Topics that never got leaders count as slower than all others, with at least the time waited
+    /// for them.
     pub(super) fn quantiles_us<const N: usize>(
         &self,
         (from_us, to_us): (u64, u64),
@@ -112,7 +115,7 @@ impl Passed {
         Some(shares.map(|share| times[((times.len() as f64 * share) as usize).min(last)] as f64))
     }
 
-    /// What readers of the result must know.
+    /// A note for readers of the result.
     pub(super) fn note(&self) -> Option<String> {
         let all = self.topics.len();
         let failed = self.first_failure.as_deref().map(|why| {
@@ -143,7 +146,7 @@ impl Passed {
     }
 }
 
-/// Begins one after the other when each is due, until told to stop, and waits for all.
+/// Begins each topic when it is due, until stopped, and waits for all.
 async fn pass<F>(
     mut stopped: watch::Receiver<bool>,
     due: impl Fn(u64) -> u64,
@@ -163,7 +166,7 @@ where
             biased;
             _ = stopped.wait_for(|stopped| *stopped) => break,
             ended = present.join_next(), if !has_room => passed.take(ended),
-            // The shortest sleep takes a millisecond, in which several may become due.
+            // The shortest sleep takes a millisecond, in which several topics may become due.
             () = tokio::time::sleep(wait), if !wait.is_zero() => {}
             () = std::future::ready(()), if has_room && wait.is_zero() => {
                 present.spawn(begin(number, due_us));
@@ -178,7 +181,7 @@ where
     let late = (number..).map(due).take_while(|due_us| *due_us < now_us);
     let late = late.map(|due_us| Topic { due_us, waited_us: now_us - due_us, is_ready: false });
     let late: Vec<Topic> = late.collect();
-    // The last one may just have become due.
+    // The last topic may just have become due.
     if present.len() >= PRESENT_MAX {
         passed.not_begun = late.len() as u64;
         passed.topics.extend(late);

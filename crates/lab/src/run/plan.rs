@@ -1,4 +1,5 @@
-//! The plan of a run: its options, its points in order, their contenders, and the length of repetitions. Pure.
+//! The plan of a run: its options, its points in order, their contenders, and the length of repetitions.
+//! Pure.
 
 use std::path::PathBuf;
 
@@ -9,7 +10,7 @@ use crate::workload::{ClusterSpec, Load, Measure, Point, Unit, Workload};
 
 /// Maximum length of a warm-up, which fills caches and warms compilers.
 const WARM_UP_SECONDS_MAX: f64 = 2.0;
-/// For points with records instead of seconds, the warm-up sends this fraction.
+/// Fraction of the records sent by the warm-up of a point with records instead of seconds.
 const WARM_UP_SHARE: u64 = 4;
 /// Minimum warm-up before a measurement with Kafka's tools.
 const JAVA_WARM_UP_S: f64 = 5.0;
@@ -20,12 +21,12 @@ const KAFKA_BYTES: u64 = 2 << 30;
 /// Assumed memory of a broker of this binary.
 const EMBEDDED_BYTES: u64 = 256 << 20;
 
-/// How precisely ratios are wanted.
+/// The wanted precision of ratios.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Precision {
     /// Half of the interval as a share of the ratio, such as 0.1 for ± 10 %.
     pub half_width: f64,
-    /// The most repetitions of a point.
+    /// Maximum number of repetitions of a point.
     pub repetitions_max: u32,
 }
 
@@ -41,17 +42,17 @@ pub struct Options {
     pub workloads: Vec<Workload>,
     /// The targets.
     pub targets: Vec<TargetSpec>,
-    /// The drivers; empty for those that each workload names.
+    /// The drivers; empty for those of each workload.
     pub drivers: Vec<Driver>,
-    /// How precisely the ratios of targets are wanted; none for the workloads' numbers of repetitions.
+    /// The wanted precision of targets' ratios; `None` for the workloads' numbers of repetitions.
     pub precision: Option<Precision>,
     /// The seed of payloads and keys.
     pub seed: u64,
-    /// Where brokers have their directories.
+    /// The directory of brokers' directories.
     pub work_dir: PathBuf,
     /// The binary of workers and embedded brokers.
     pub binary: PathBuf,
-    /// Where the result is written after each point.
+    /// The path of the result written after each point.
     pub partial: Option<PathBuf>,
     /// The arguments of the lab, for another run.
     pub arguments: Vec<String>,
@@ -92,7 +93,7 @@ pub fn repetitions(options: &Options) -> u64 {
         .sum()
 }
 
-/// The counted repetitions of a point; with a precision, as few as a ratio of targets needs.
+/// The counted repetitions of a point; with a precision, the minimum for a ratio of targets.
 pub(super) fn repetitions_of(options: &Options, point: &Point) -> u32 {
     let asked = point.repetitions.max(1);
     match options.precision {
@@ -110,14 +111,14 @@ pub(super) struct Planned<'a> {
     pub(super) place: (usize, usize),
     pub(super) point: &'a Point,
     pub(super) drivers: &'a [Driver],
-    /// Whether a warm-up precedes it: its cluster has not done the same before.
+    /// True if a warm-up precedes the point: its cluster has not done the same before.
     pub(super) warms_up: bool,
 }
 
 /// All points, in order.
 pub(super) fn points(options: &Options) -> impl Iterator<Item = Planned<'_>> {
     let mut cluster: Option<&ClusterSpec> = None;
-    // What the cluster has done.
+    // The measurements that have warmed the cluster.
     let mut warm: Vec<(&[Driver], Measure)> = Vec::new();
     let all = options.workloads.iter().enumerate().flat_map(|(number, workload)| {
         workload.points.iter().enumerate().map(move |(place, point)| (workload, (number, place), point))
@@ -135,7 +136,7 @@ pub(super) fn points(options: &Options) -> impl Iterator<Item = Planned<'_>> {
     })
 }
 
-/// Whether the clusters of all targets may run at the same time: they take at most half of the memory.
+/// True if the clusters of all targets may run at the same time: they take at most half of the memory.
 pub(super) fn side_by_side(targets: &[TargetSpec], wanted: &ClusterSpec, machine: &Machine) -> bool {
     let of_broker = targets.iter().filter_map(|spec| match spec {
         TargetSpec::Embedded => Some(EMBEDDED_BYTES),
@@ -147,7 +148,7 @@ pub(super) fn side_by_side(targets: &[TargetSpec], wanted: &ClusterSpec, machine
         || of_broker.iter().sum::<u64>() * u64::from(wanted.brokers) <= machine.memory_bytes / 2
 }
 
-/// Whether the load is a search.
+/// True if the load is a search.
 pub(super) fn is_search(load: &Load) -> bool {
     matches!(load, Load::AddProducers { .. } | Load::RaiseRate { .. })
 }
@@ -155,7 +156,7 @@ pub(super) fn is_search(load: &Load) -> bool {
 /// The length of the warm-up repetition.
 pub(super) fn warm_up_unit(point: &Point, driver: Driver) -> Unit {
     match point.extent.unit {
-        // Kafka's tools start anew in each repetition, which takes seconds.
+        // Kafka's tools are restarted in each repetition, which takes seconds.
         whole if driver == Driver::Java => whole,
         Unit::Seconds(seconds) => Unit::Seconds(seconds.min(WARM_UP_SECONDS_MAX)),
         Unit::Records(records) => Unit::Records(records.div_ceil(WARM_UP_SHARE)),
@@ -167,8 +168,8 @@ pub(super) fn warm_up_s(point: &Point, driver: Driver) -> f64 {
     match (point.measure, driver) {
         // A backlog exists at once; the preceding repetition was the warm-up.
         (Measure::Consume | Measure::Drain, _) => 0.0,
-        // Nothing is sent until the JVM has started, and little until it has compiled. Without any warm-up, Kafka's tool counts
-        // its records from its own start.
+        // Nothing is sent until the JVM has started, and little until it has compiled. Without any warm-up,
+        // Kafka's tool counts its records from its own start.
         (Measure::Produce, Driver::Java)
             if point.extent.warm_up_s > 0.0 || matches!(point.extent.unit, Unit::Seconds(_)) =>
         {

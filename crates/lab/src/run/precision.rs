@@ -1,14 +1,15 @@
-//! Whether a round goes on: until its ratios are known precisely enough, or its repetitions are spent. Pure.
+//! Decides if a round continues: until its ratios are known precisely enough, or its repetitions are used up.
+//! Pure.
 //!
-//! Targets of a round take turns, so that their repetitions are pairs. As long as the 95 % interval of the paired ratio of any
-//! driver's targets is wider than asked for, each of them gets another repetition. Single targets have no ratio, and keep their
-//! number of repetitions.
+//! Targets of a round take turns, so that their repetitions are pairs. As long as the 95 % interval of the
+//! paired ratio of any driver's targets is too wide, each of these targets gets another repetition. Single
+//! targets have no ratio, and keep their number of repetitions.
 
 use super::contender::Contender;
 use super::plan::Precision;
 use crate::result::{Figure, PAIRS_MIN, ratio_of, values};
 
-/// The members of a group, all of whose repetitions are done, that get another one.
+/// The members of a group that get another repetition, after all of theirs are done.
 pub(super) fn unsettled(contenders: &[Contender], members: &[usize], precision: Precision) -> Vec<usize> {
     let mut found = Vec::new();
     for &place in members {
@@ -26,7 +27,7 @@ pub(super) fn unsettled(contenders: &[Contender], members: &[usize], precision: 
 }
 
 fn is_settled(a: &Contender, b: &Contender, precision: Precision) -> bool {
-    // The rival has none left: more of this one would have no pairs.
+    // The rival has no repetitions left: more of this one would have no pairs.
     if b.number() >= precision.repetitions_max {
         return true;
     }

@@ -1,4 +1,4 @@
-//! How far the records of a repetition can be read back, given its point, driver and records.
+//! The extent of reading back the records of a repetition, given its point, driver and records.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::workload::{Measure, Point, STAMP_BYTES, Verify};
 /// Reading back takes as long as the measurement, and at least this long.
 const READ_BACK_MIN: Duration = Duration::from_secs(5);
 
-/// Whether records can carry stamps, or why not.
+/// The verification that records' stamps allow; the error is the reason why they can carry none.
 pub(super) fn stamps(point: &Point, driver: Driver) -> Result<Verify, String> {
     // Consumed or drained records were produced by Thalweg's driver; for a drain, not all of them.
     let by_java = driver == Driver::Java && point.measure != Measure::Consume;
@@ -29,7 +29,7 @@ pub(super) fn stamps(point: &Point, driver: Driver) -> Result<Verify, String> {
     }
 }
 
-/// How far to read back after a measurement of this length.
+/// The extent of reading back after a measurement of this length.
 pub(super) fn read_back(stamps: &Result<Verify, String>, measured: Duration) -> ReadBack {
     match stamps {
         Err(why) => ReadBack::No(why.clone()),
@@ -39,7 +39,7 @@ pub(super) fn read_back(stamps: &Result<Verify, String>, measured: Duration) -> 
     }
 }
 
-/// The maximum time for reading back after a measurement of this length; none if unlimited.
+/// The maximum time for reading back after a measurement of this length; `None` if unlimited.
 pub(super) fn time_max(stamps: &Result<Verify, String>, measured: Duration) -> Option<Duration> {
     match read_back(stamps, measured) {
         ReadBack::No(_) => Some(Duration::ZERO),

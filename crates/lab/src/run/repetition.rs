@@ -1,7 +1,8 @@
-//! One repetition of a point on a cluster, in two steps: [`prepare`] creates topics, a backlog if needed, workers and reserved
-//! memory; [`measure`] starts the workers together, follows their course, and gathers the evidence.
+//! One repetition of a point on a cluster, in two steps: [`prepare`] creates topics, a backlog if needed,
+//! workers and reserved memory; [`measure`] starts the workers together, follows their course, and gathers
+//! the evidence.
 //!
-//! `resources` removes what is left behind, whatever the outcome. Workers end with the step that drops them.
+//! `resources` removes all remains, regardless of the outcome. Workers end with the step that drops them.
 
 use std::path::Path;
 use std::time::Duration;
@@ -39,7 +40,7 @@ pub(super) struct Setting<'a> {
     /// The point, with the producers and load of this repetition.
     pub(super) point: &'a Point,
     pub(super) number: u32,
-    /// Whether it counts; a warm-up is not read back.
+    /// True if the repetition counts; a warm-up is not read back.
     pub(super) counts: bool,
     pub(super) seed: u64,
     /// Names of the topics, unique to this repetition.
@@ -61,7 +62,7 @@ pub(super) struct Taken {
 
 /// A repetition that is ready to start.
 pub(super) struct Prepared {
-    /// None for streams in memory.
+    /// The lab's own client; `None` for streams in memory.
     admin: Option<thalweg_client::Cluster>,
     /// The producers' reports of the backlog.
     prefilled: Vec<Report>,
@@ -71,12 +72,12 @@ pub(super) struct Prepared {
     producers: Option<Fleet>,
     consumers: Option<Fleet>,
     client: String,
-    /// What readers of the result must know.
+    /// Notes for readers of the result.
     notes: Vec<String>,
 }
 
 impl Prepared {
-    /// Adds what readers of the result must know.
+    /// Adds a note for readers of the result.
     pub(super) fn note(&mut self, note: Option<String>) {
         self.notes.extend(note);
     }
@@ -88,7 +89,7 @@ struct Ran {
     consumers: Listening,
     /// The smallest number of in-sync replicas, by time.
     in_sync: Vec<(u64, u32)>,
-    /// When the workers started.
+    /// Start time of the workers.
     began_us: u64,
     measure_from_us: u64,
     drain_s: Option<f64>,
@@ -141,7 +142,7 @@ pub(super) async fn prepare(
     Ok(Prepared { admin, prefilled, sampler, watch, idle, producers, consumers, client, notes: Vec::new() })
 }
 
-/// Starts it, follows it to its end, and gathers the evidence.
+/// Starts a prepared repetition, follows it to its end, and gathers the evidence.
 pub(super) async fn measure(setting: &Setting<'_>, prepared: Prepared) -> Result<Taken, Failure> {
     let point = setting.point;
     let Prepared { admin, prefilled, sampler, watch, idle, producers, consumers, client, notes } = prepared;
@@ -205,7 +206,7 @@ pub(super) async fn measure(setting: &Setting<'_>, prepared: Prepared) -> Result
     Ok(Taken { repetition, client })
 }
 
-/// Begins to create and delete topics. Their connections are others than those of the repetition.
+/// Begins to create and delete temporary topics, over separate connections.
 async fn begin_passing(setting: &Setting<'_>) -> Result<Passing, Failure> {
     let cluster = target::connect(&setting.cluster.bootstrap, &setting.cluster.client_properties).await?;
     let prefix = topics::passing_prefix(setting.topics);
@@ -242,7 +243,7 @@ async fn evidence_of(
     Ok(evidence::collect(claim).await?)
 }
 
-/// The measured role: producers or consumers, whichever the point measures.
+/// The measured role: producers or consumers, according to the point.
 fn main_of<'a>(
     measure: Measure,
     produced: &'a Gathered,
@@ -326,7 +327,8 @@ fn stop_when(unit: Unit) -> StopWhen {
     }
 }
 
-/// Produces a backlog at the maximum rate, always with Thalweg's driver: a number of records, or for a number of seconds.
+/// Produces a backlog at the maximum rate, always with Thalweg's driver: a number of records, or for a number
+/// of seconds.
 async fn prefill(setting: &Setting<'_>) -> Result<Vec<Report>, Failure> {
     let point = setting.point;
     let mut clients = point.producers.clone();

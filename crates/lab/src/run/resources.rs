@@ -1,14 +1,14 @@
-//! Everything a run creates outside of itself; the only owner of the clean-up.
+//! All external resources of a run; the only owner of the clean-up.
 //!
 //! | resource | created in | removed |
 //! |---|---|---|
-//! | clusters, with their processes and directories | `ClusterUp` | when the plan needs another, and at tear-down |
-//! | topics of a repetition | `Prepare` | in `CleanUp`, whatever the outcome; immediately after an interrupt or panic |
-//! | held memory | `Prepare`, `CleanUp` | with this |
+//! | clusters, with processes and directories | `ClusterUp` | when the plan needs another, and at tear-down |
+//! | topics of a repetition | `Prepare` | in `CleanUp`; after an interrupt or panic, immediately |
+//! | held memory | `Prepare`, `CleanUp` | with the resources |
 //!
-//! Workers belong to their step: a step that ends or is dropped kills remaining ones. If this is dropped without a tear-down, as
-//! after a panic, it kills the brokers and removes their directories. If the whole process is killed, the guard of each cluster
-//! does so.
+//! Workers belong to their step: a step that ends or is dropped kills remaining workers. If the resources are
+//! dropped without a tear-down, as after a panic, the drop kills the brokers and removes their directories.
+//! If the whole process is killed, the guard of each cluster does so.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ struct Made {
     cluster: Cluster,
     admin: thalweg_client::Cluster,
     measure: Measure,
-    /// Whether others come and go beside them.
+    /// True if temporary topics exist beside them.
     others_pass: bool,
 }
 
@@ -53,8 +53,8 @@ impl Resources {
         Resources { clusters: Clusters::new(targets, options), memory: Memory::default(), topics: None }
     }
 
-    /// Connects to the cluster of a target for a repetition that is about to create topics, which are removed from now on,
-    /// whether or not all get created.
+    /// Connects to the cluster of a target for a repetition that is about to create topics. From now on these
+    /// topics will be removed, whether or not all were created.
     pub(super) async fn own_topics(
         &mut self,
         target: usize,
@@ -69,15 +69,15 @@ impl Resources {
         Ok(admin)
     }
 
-    /// Removes what a repetition has created, and takes the memory that its files free. Must follow each repetition, completed
-    /// or failed; without topics it does nothing.
+    /// Removes the topics of a repetition, and takes the memory that their files free. Must follow each
+    /// repetition, completed or failed; does nothing without topics.
     ///
     /// Cancel safe: [`Resources::abandon`] removes the rest.
     pub(super) async fn end_repetition(&mut self, written_bytes: u64) -> Result<(), Failure> {
         let Some(made) = &self.topics else { return Ok(()) };
         let cluster = self.clusters.get(made.target);
         if let Some(reason) = cluster.and_then(target::RunningCluster::died) {
-            // The cluster is gone: topics and files go with it.
+            // The cluster has died: topics and files disappear with it.
             self.topics = None;
             return Err(Failure::BrokerDied(reason));
         }
@@ -97,8 +97,8 @@ impl Resources {
         deleted
     }
 
-    /// Removes what an abandoned repetition has created. Topics on a cluster of the lab go with it; those on other clusters are
-    /// deleted in any case.
+    /// Removes the topics of an abandoned repetition. Topics on a cluster of the lab disappear with it; those
+    /// on other clusters are deleted in any case.
     pub(super) async fn abandon(&mut self) -> Result<(), Failure> {
         let Some(made) = self.topics.take() else { return Ok(()) };
         if made.cluster.data_dir.is_some() {
@@ -117,7 +117,7 @@ impl Resources {
 }
 
 impl Made {
-    /// Deletes the topics, and waits until their files are gone.
+    /// Deletes the topics, and waits until their files are deleted.
     async fn delete(&self, admin: &thalweg_client::Cluster) -> Result<(), Failure> {
         let deleting = async {
             topics::delete(admin, &self.names).await?;

@@ -1,11 +1,13 @@
-//! The search for saturation: the next load to try, and when the knee is found.
+//! The search for saturation: chooses the next load, until the knee is found.
 //!
-//! Pure: maps the trials so far to the next trial or the knee. The search has no other state and is recalculated each time, so a
-//! repeated trial near the knee can overturn earlier conclusions.
+//! Pure: maps the trials so far to the next trial or the knee. The search has no other state and is
+//! recalculated each time, so a repeated trial near the knee can overturn earlier conclusions.
 //!
-//! - Producers are added one by one. A step without gain is repeated before it is believed, and the knee is measured three times.
-//! - A rate is raised until the cluster falls behind, then the knee is bisected. A rate that the cluster fell behind at is
-//!   repeated, and a third time if the two disagree; the rate reported as sustained is tried twice.
+//! - Producers are added one by one. A step without gain is repeated before it counts, and the knee is
+//!   measured three times.
+//! - A rate is raised until the cluster falls behind, then the knee is bisected. A rate at which the cluster
+//!   fell behind is repeated, and a third time if the two trials disagree; the rate reported as sustained is
+//!   tried twice.
 
 use crate::result::Knee;
 use crate::worker::Interval;
@@ -13,7 +15,8 @@ use crate::workload::Load;
 
 /// A cluster that accepts less than this share of the requested rate has fallen behind.
 const TAKEN_MIN: f64 = 0.98;
-/// Latency that grows faster than this, in seconds per second, means that a backlog grows by that share of the rate.
+/// Latency that grows faster than this, in seconds per second, means that a backlog grows by that share of
+/// the rate.
 const LATENCY_SLOPE_MAX: f64 = 0.01;
 /// Latency growth below this is no backlog: a pause, or noise.
 const LATENCY_GROWTH_MIN_US: f64 = 20_000.0;
@@ -23,7 +26,7 @@ const INTERVALS_MIN: usize = 4;
 const LADDER_MAX: i32 = 40;
 /// Maximum number of trials in a search.
 const TRIALS_MAX: usize = 80;
-/// Measurements at the knee, where producers are added.
+/// Number of measurements at the knee of a search by producers.
 const KNEE_MEASUREMENTS: usize = 3;
 
 /// A load to try.
@@ -31,7 +34,7 @@ const KNEE_MEASUREMENTS: usize = 3;
 pub struct Trial {
     /// Producers.
     pub producers: u32,
-    /// Records per second; none for the maximum.
+    /// Records per second; `None` for the maximum.
     pub records_per_s: Option<f64>,
 }
 
@@ -40,14 +43,14 @@ pub struct Trial {
 pub struct Outcome {
     /// Records acknowledged per second.
     pub records_per_s: f64,
-    /// Whether the cluster fell behind the requested rate.
+    /// True if the cluster fell behind the requested rate.
     pub fell_behind: bool,
 }
 
 /// The next action.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Next {
-    /// Try this.
+    /// Try this load.
     Try(Trial),
     /// The knee is found.
     Found(Knee),
@@ -70,7 +73,7 @@ enum Plan {
 }
 
 impl Search {
-    /// A search that starts with this many producers; none if the load is not a search.
+    /// A search that starts with this many producers; `None` if the load is not a search.
     pub fn new(load: &Load, producers: u32) -> Option<Search> {
         let plan = match *load {
             Load::AddProducers { producers_max, gain_min } => Plan::AddProducers { producers_max, gain_min },
@@ -186,7 +189,7 @@ impl Search {
         }
     }
 
-    /// Whether a rate was sustained; none if it must be tried, or tried again.
+    /// True if a rate was sustained; `None` if it must be tried, or tried again.
     fn carried(&self, rate: f64) -> Option<bool> {
         match self.votes(rate) {
             (0, 0) => None,
@@ -196,7 +199,7 @@ impl Search {
         }
     }
 
-    /// How often a rate was sustained, and how often not.
+    /// Number of trials in which a rate was sustained, and in which it was not.
     fn votes(&self, rate: f64) -> (usize, usize) {
         let same = self.tried.iter().filter(|(trial, _)| {
             // Rates are calculated the same way each time, so equal rates have equal bits.
@@ -207,10 +210,10 @@ impl Search {
     }
 }
 
-/// Why a cluster has fallen behind a rate; none if it has not.
+/// Why a cluster has fallen behind a rate; `None` if it has not.
 ///
-/// The intervals are those of the measurement. In an open loop, a backlog shows as growing latency: if 1 % of the records
-/// accumulate, latency grows by 10 ms per second.
+/// The intervals are those of the measurement. In an open loop, a backlog shows as growing latency: if 1 % of
+/// the records accumulate, latency grows by 10 ms per second.
 pub fn fell_behind(
     asked_records_per_s: f64,
     taken_records_per_s: f64,
@@ -227,7 +230,7 @@ pub fn fell_behind(
     (slope > LATENCY_SLOPE_MAX).then(|| format!("the latency grew by {:.0} ms per second", slope * 1000.0))
 }
 
-/// The growth of the median latency in seconds per second, by least squares; none if it is insignificant.
+/// The growth of the median latency in seconds per second, by least squares; `None` if insignificant.
 fn latency_slope(intervals: &[Interval]) -> Option<f64> {
     let points: Vec<(f64, f64)> = intervals
         .iter()

@@ -1,5 +1,5 @@
-//! Waits before a repetition until the other targets' brokers rest. What one of them has still to work off, as after a rate that
-//! it did not sustain, would otherwise be measured as the next target's.
+//! Waits before a repetition until the other targets' brokers are idle. Otherwise their remaining work, as
+//! after an unsustained rate, would disturb the measurement of the next target.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use tokio::time::Instant;
 
 use crate::proc;
 
-/// How long each measurement of the brokers' processor time takes.
+/// Duration of each measurement of the brokers' processor time.
 const LOOK: Duration = Duration::from_millis(500);
-/// Processors' time in use, for each second, below which the brokers rest. A JVM without work takes some hundredths.
+/// Processors in use, below which the brokers count as idle. An idle JVM takes some hundredths.
 const REST: f64 = 0.2;
-/// Timeout.
+/// Maximum wait for idle brokers.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Waits until these processes rest. After the timeout it returns what readers of the result must know.
+/// Waits until these processes are idle. After the timeout, returns a note for readers of the result.
 pub(super) async fn settle(processes: &[u32]) -> Option<String> {
     let began = Instant::now();
     let mut before = used(processes);
@@ -37,12 +37,13 @@ pub(super) async fn settle(processes: &[u32]) -> Option<String> {
     }
 }
 
-/// Processors' time that each process has used; none for one that is gone.
+/// Processor time that each process has used; `None` for a process that has exited.
 fn used(processes: &[u32]) -> Vec<Option<Duration>> {
     processes.iter().map(|&pid| proc::processor_time(pid)).collect()
 }
 
-/// What they have used between two looks. One that has ended meanwhile must not hide what the others use.
+/// Processor time used between two measurements. A process that has exited meanwhile must not hide the use of
+/// the others.
 fn since(before: &[Option<Duration>], now: &[Option<Duration>]) -> Duration {
     let each = before.iter().zip(now);
     each.filter_map(|(before, now)| Some((*now)?.saturating_sub((*before)?))).sum()

@@ -1,5 +1,5 @@
-//! The summary of a point's repetitions. Figures are calculated per repetition, then summarised; histograms are merged, so that
-//! percentiles are never averaged. Pure.
+//! The summary of a point's repetitions. Figures are calculated per repetition, then summarised; histograms
+//! are merged, so that percentiles are never averaged. Pure.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! The topics of a repetition: created, awaited, and deleted with their files, so that repetitions do not affect each other.
+//! The topics of a repetition: created, awaited, and deleted with their files, so that repetitions do not
+//! affect each other.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,23 +15,23 @@ use tokio::time::Instant;
 use super::error::Failure;
 use crate::workload::Topics;
 
-/// Idle partitions are in topics of so many.
+/// Number of idle partitions per topic.
 const IDLE_PER_TOPIC: u32 = 1000;
-/// How often the metadata of all topics is asked for.
+/// Number of requests for the metadata of all topics.
 const METADATA_ASKED: usize = 9;
 
 /// The prefix of all topics of the lab.
 const PREFIX: &str = "thalweg-lab-";
 /// Timeout of the controller for a request.
 const ADMIN_TIMEOUT_MS: i32 = 30_000;
-/// Timeout for all partitions to have leaders, and what each partition adds to it: some file systems take milliseconds
-/// to make the files of one.
+/// Timeout for all partitions to have leaders, and the addition per partition: some file systems take
+/// milliseconds to create the files of a partition.
 const LEADERS_TIMEOUT: Duration = Duration::from_secs(30);
 const LEADER_TIMEOUT: Duration = Duration::from_millis(10);
 /// Timeout for the files of deleted topics to disappear.
 const FILES_TIMEOUT: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(20);
-/// Leaders of few partitions are looked for more often: the wait until they are there may be what is measured.
+/// Poll interval for the leaders of few partitions: the wait for them may be the measured figure.
 const POLL_OF_FEW: Duration = Duration::from_millis(2);
 const FEW: usize = 100;
 
@@ -39,8 +40,8 @@ pub(super) fn names(run: &str, serial: u32, topics: &Topics) -> Vec<String> {
     (0..topics.count.max(1)).map(|number| format!("{PREFIX}{run}-{serial}-{number}")).collect()
 }
 
-/// The beginning of the names of topics that come and go in a repetition with these topics. It begins as the name of one of
-/// them, as a partition's directory does.
+/// The prefix of the names of temporary topics in a repetition with these topics. The prefix begins with the
+/// name of one of these, like a partition's directory.
 pub(super) fn passing_prefix(names: &[String]) -> String {
     format!("{}-t", names.first().map_or(PREFIX, String::as_str))
 }
@@ -121,7 +122,7 @@ async fn await_leaders(cluster: &Cluster, names: &[String], topics: &Topics) -> 
     }
 }
 
-/// Creates partitions that are not used, with one replica each. `run` distinguishes runs.
+/// Creates idle partitions, with one replica each. `run` distinguishes runs.
 pub(super) async fn create_idle(cluster: &Cluster, run: &str, partitions: u32) -> Result<(), Failure> {
     for (number, first) in (0..partitions).step_by(IDLE_PER_TOPIC as usize).enumerate() {
         let topics = Topics {
@@ -136,7 +137,8 @@ pub(super) async fn create_idle(cluster: &Cluster, run: &str, partitions: u32) -
     Ok(())
 }
 
-/// The time of an answer with the metadata of all topics, in microseconds: the median of several. It contains the client's decoding.
+/// The time of an answer with the metadata of all topics, in microseconds: the median of several. Includes
+/// decoding by the client.
 pub(super) async fn metadata_us(cluster: &Cluster) -> Result<f64, Failure> {
     let refused = |source| Failure::Refused { what: "Metadata of all topics".to_owned(), source };
     let any = cluster.any().await.map_err(refused)?;
@@ -151,12 +153,12 @@ pub(super) async fn metadata_us(cluster: &Cluster) -> Result<f64, Failure> {
     Ok(times[METADATA_ASKED / 2].as_secs_f64() * 1e6)
 }
 
-/// Deletes topics that came and should have gone, but are still there.
+/// Deletes temporary topics that still exist.
 pub(super) async fn delete_passing(cluster: &Cluster, names: &[String]) -> Result<(), Failure> {
     let refused = |source| Failure::Refused { what: "Metadata of all topics".to_owned(), source };
     let prefix = passing_prefix(names);
     let mut looks_without = 0;
-    // A creation that was asked for before may be served after the first look.
+    // A creation requested earlier may be served after the first check.
     while looks_without < 2 {
         let metadata = cluster.refresh_all().await.map_err(refused)?;
         let left = metadata.topics.keys().filter(|name| name.starts_with(&prefix));

@@ -1,18 +1,21 @@
-//! The limit of a point, and whether its figures are quotable (see `objections`). Pure: figures in, text with figures out.
+//! The limit of a point, and the decision if its figures are quotable (see `objections`). Pure: figures in,
+//! text with figures out.
 //!
-//! The limit is the first of these that applies in most repetitions:
+//! The limit is the first of this list that applies in most repetitions:
 //!
-//! | limit | applies if |
-//! |---|---|
-//! | asked rate | a rate was requested, and at least 98 % of it was accepted |
-//! | disk | a disk was busy for at least 90 % of the time, or processors waited for disks for at least 20 % of theirs |
-//! | broker CPU | nodes are limited (`cluster.node_cpus`), and one used at least 90 % of its limit |
-//! | machine CPU, generator CPU, broker CPU | at least 92 % of all processors was busy: clients used more than 60 % of the lab's part, brokers did, or neither; also machine CPU if other processes used more than the lab |
-//! | generator CPU | a thread of a client was busy for at least 90 % of the time |
-//! | stream CPU | the same without a cluster: the stream is measured |
-//! | broker CPU | a thread of a broker was |
-//! | network | interfaces other than loopback carried more than loopback, and at least 90 % of the slowest link's speed in one direction; never if that speed is unknown |
-//! | one partition | there is one partition, and nothing else is saturated |
+//! - asked rate: a rate was requested, and at least 98 % of it was accepted.
+//! - disk: a disk was busy for at least 90 % of the time, or processors waited for disks for at least 20 % of
+//!   theirs.
+//! - broker CPU: nodes are limited (`cluster.node_cpus`), and a node used at least 90 % of its limit.
+//! - machine CPU, generator CPU, broker CPU: at least 92 % of all processors were busy. Clients used more
+//!   than 60 % of the lab's part (generator), brokers did (broker), or neither (machine); also machine CPU if
+//!   other processes used more than the lab.
+//! - generator CPU: a thread of a client was busy for at least 90 % of the time.
+//! - stream CPU: the same without a cluster, because the stream is measured.
+//! - broker CPU: a thread of a broker was busy for at least 90 % of the time.
+//! - network: interfaces other than loopback carried more than loopback, and at least 90 % of the slowest
+//!   link's speed in one direction; never if that speed is unknown.
+//! - one partition: there is one partition, and nothing else is saturated.
 
 mod objections;
 
@@ -24,7 +27,7 @@ use crate::workload::{Load, Measure, Point};
 
 /// The busy share at which a thread or disk is saturated.
 const BUSY_MIN: f64 = 0.90;
-/// The same for all processors, including the cost of measuring.
+/// The busy share at which all processors are saturated, including the cost of measuring.
 const MACHINE_BUSY_MIN: f64 = 0.92;
 /// The share of processor time waiting for disks.
 const IO_WAIT_MIN: f64 = 0.20;
@@ -32,7 +35,7 @@ const IO_WAIT_MIN: f64 = 0.20;
 const MOST: f64 = 0.60;
 /// Processors used by a process, above which threads without any usage were not sampled.
 const THREADLESS: f64 = 0.02;
-/// The share of the requested rate.
+/// The accepted share of a requested rate at which that rate is the limit.
 const TAKEN_MIN: f64 = 0.98;
 
 /// The limit of a point from its repetitions, and the objections to a headline.
@@ -40,13 +43,13 @@ pub fn judge(point: &Point, repetitions: &[Repetition], summary: &Summary, machi
     let findings: Vec<Finding> =
         repetitions.iter().map(|repetition| finding(point, repetition, machine)).collect();
     let alike = |finding: &&Finding| findings.iter().filter(|other| other.limit == finding.limit).count();
-    // The most frequent limit; of equals, the first.
+    // The most frequent limit; the first of equally frequent ones.
     let Finding { limit, reasons } = findings.iter().rev().max_by_key(alike).cloned().unwrap_or_default();
     let no_headline = objections(point, repetitions, summary, machine, &limit);
     Verdict { limit, reasons, no_headline }
 }
 
-/// The same for a result that lacks only its verdict.
+/// The verdict for a result that lacks only its verdict.
 pub fn judge_result(result: &PointResult, machine: &Machine) -> Verdict {
     let mut verdict = judge(&result.point, &result.repetitions, &result.summary, machine);
     verdict.no_headline.extend(result.knee.as_ref().and_then(|knee| unlike(knee, &result.summary)));
@@ -133,15 +136,16 @@ fn processors_of(repetition: &Repetition, prefixes: &[&str]) -> f64 {
     of_them.map(|used| used.user_s + used.system_s).sum::<f64>() / repetition.measured_s.max(0.001)
 }
 
-/// Processors used by processes that are neither clients nor brokers. Interrupts belong to the run: to its network and disks.
+/// Processors used by processes that are neither clients nor brokers. Interrupts belong to the run: to its
+/// network and disks.
 fn others(repetition: &Repetition, machine: &Machine) -> f64 {
     let own = processors_of(repetition, &CLIENTS) + processors_of(repetition, &BROKERS);
     let host = &repetition.host;
     ((host.cpu_busy - host.cpu_interrupts) * f64::from(machine.cpus) - own).max(0.0)
 }
 
-/// The share of all processors used by processes outside the run; zero if the brokers' processes are unknown, because they may be
-/// among them.
+/// The share of all processors used by processes outside the run; zero if the brokers' processes are unknown,
+/// because the others may include brokers.
 fn others_share(repetition: &Repetition, machine: &Machine) -> f64 {
     match repetition.processes.iter().any(|used| is_one_of(&used.name, &BROKERS)) {
         true => others(repetition, machine) / f64::from(machine.cpus.max(1)),
@@ -180,7 +184,7 @@ fn processors(repetition: &Repetition, machine: &Machine) -> Option<Finding> {
     Some(Finding::new(limit, reason))
 }
 
-/// A node that used all of its limit: less than the machine has.
+/// A node that used its whole limit, which is less than the machine has.
 fn node(point: &Point, repetition: &Repetition) -> Option<Finding> {
     let limit = f64::from(point.cluster.node.cpu_millis?) / 1000.0;
     let of_nodes = repetition.processes.iter().filter(|used| is_one_of(&used.name, &BROKERS));
@@ -210,7 +214,7 @@ fn thread(point: &Point, repetition: &Repetition) -> Option<Finding> {
 fn network(repetition: &Repetition, machine: &Machine) -> Option<Finding> {
     let mbit_per_s: f64 = machine.facts.get(LINK_SPEED)?.split_whitespace().next()?.parse().ok()?;
     let host = &repetition.host;
-    // With brokers on this machine, traffic over links is not the run's.
+    // With brokers on this machine, traffic over links does not belong to the run.
     let is_remote = host.received_bytes + host.sent_bytes > host.loopback_bytes;
     // The capacity of a link applies to each direction.
     let (bytes, way) = (host.received_bytes, "received").max((host.sent_bytes, "sent"));
@@ -235,7 +239,8 @@ fn nothing_at_its_end(repetition: &Repetition) -> Vec<String> {
         let of_them = || repetition.processes.iter().filter(|used| is_one_of(&used.name, prefixes));
         let most = of_them().map(|used| used.busiest_thread).fold(0.0, f64::max);
         let used = of_them().map(|used| used.user_s + used.system_s).fold(0.0, f64::max);
-        // A repetition shorter than the interval of sampling threads has no share of theirs, but that of their process.
+        // A repetition shorter than the sampling interval of threads has no share of its threads, only that
+        // of their process.
         match most > 0.0 || used < THREADLESS * repetition.measured_s {
             true => format!("{:.0} %", most * 100.0),
             false => format!(

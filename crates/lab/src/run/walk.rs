@@ -1,19 +1,23 @@
 //! The state machine of a run.
 //!
 //! ```text
-//! Plan ──► Turn ──► ClusterUp ──► Prepare ──► Measure ──► CleanUp ──► Turn … ──► Report ──► Plan … ──► end of the plan
+//! Plan ──► Turn ──► ClusterUp ──► Prepare ──► Measure ──► CleanUp ──► Turn … ──► Report ──► Plan … ──► end
 //!                      │             │           │ fails      ▲
 //!                      │ fails       └───────────┴────────────┘
 //!                      └──► Turn
 //! ```
 //!
-//! - A round is the set of contenders that are measured together, for one point. They alternate by repetition: each starts with a
-//!   warm-up, then come the trials of a search, then the counted repetitions. [`Contender`] decides which comes next.
+//! - A round is the set of contenders that are measured together, for one point. Contenders alternate by
+//!   repetition: each starts with a warm-up, then come the trials of a search, then the counted repetitions.
+//!   [`Contender`] chooses the next step.
 //! - A contender that fails leaves its round; the others continue.
-//! - When no contender of a round wants more, those whose ratios are not known precisely enough get another repetition.
-//! - At an interrupt or panic in any state, the step is dropped, which kills its workers, and [`Resources`] removes what it has
-//!   created. After an interrupt, the round is reported as far as it came, with a repetition whose clean-up was interrupted.
-//! - At the end of the plan the clusters keep running, for a plan that continues later; [`Walk::tear_down`] stops them.
+//! - When no contender of a round has repetitions left, contenders with imprecise ratios get another
+//!   repetition.
+//! - At an interrupt or panic in any state, the step is dropped, which kills its workers, and [`Resources`]
+//!   removes all that the step has created. After an interrupt, the completed part of the round is reported,
+//!   including a repetition whose clean-up was interrupted.
+//! - At the end of the plan the clusters keep running, for a plan that continues later; [`Walk::tear_down`]
+//!   stops them.
 
 use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
@@ -44,7 +48,7 @@ const INTERRUPT_GRACE: Duration = Duration::from_millis(300);
 
 /// The source of rounds, and the receiver of their results.
 pub(super) trait Plan {
-    /// The next round; none at the end.
+    /// The next round; `None` at the end.
     fn next(&mut self) -> Option<Round>;
 
     /// Receives the results of the last round, and the current descriptions of the targets.
@@ -70,13 +74,13 @@ struct Group {
 }
 
 impl Round {
-    /// All alternate.
+    /// A round in which all contenders alternate.
     pub(super) fn together(contenders: Vec<Contender>) -> Round {
         let members = (0..contenders.len()).collect();
         Round { contenders, groups: [Group { members, next: 0, alone: None }].into() }
     }
 
-    /// One target after another, each with the memory to itself.
+    /// A round of one target after another, each with the memory to itself.
     pub(super) fn apart(mut contenders: Vec<Contender>) -> Round {
         let mut groups: VecDeque<Group> = VecDeque::new();
         for (place, contender) in contenders.iter_mut().enumerate() {
@@ -122,9 +126,11 @@ enum State {
     ClusterUp(usize),
     /// Prepares topics, backlog, workers and memory.
     Prepare(Turn),
-    /// Starts the workers and follows them to the end: a warm-up, a trial of a search, or a counted repetition.
+    /// Starts the workers and follows them to the end: a warm-up, a trial of a search, or a counted
+    /// repetition.
     Measure(Turn, Box<Prepared>),
-    /// Removes what the repetition has created, and records its outcome: what was measured, or this failure.
+    /// Removes all that the repetition has created, and records its outcome: the measurement, or this
+    /// failure.
     CleanUp(Turn, Option<Failure>),
     /// Passes on the results of the round.
     Report,
@@ -147,18 +153,19 @@ pub(super) struct Walk<'a> {
     targets: BTreeMap<String, TargetInfo>,
     resources: Resources,
     round: Round,
-    /// A repetition that is measured, but not recorded yet, and its contender: an interrupted clean-up does not lose it.
+    /// A measured repetition that is not recorded yet, and its contender: an interrupted clean-up does not
+    /// lose it.
     measured: Option<(usize, Taken)>,
-    /// The current repetition, as the progress display knows it.
+    /// The current repetition, for the progress display.
     begun: Option<PointAt>,
     /// Distinguishes the topics of this run from others on the same cluster.
     id: String,
-    /// Repetitions so far.
+    /// Number of repetitions so far.
     serial: u32,
 }
 
 impl<'a> Walk<'a> {
-    /// Nothing is started yet.
+    /// A walk that has not started.
     pub(super) fn new(options: &'a Options, interrupt: &'a Interrupt, progress: &'a Progress) -> Walk<'a> {
         let mut start = StartOptions::new(&options.work_dir);
         start.binary = Some(options.binary.clone());
@@ -182,7 +189,8 @@ impl<'a> Walk<'a> {
         &self.machine
     }
 
-    /// Performs a plan, from its first round to its end. Returns why it was interrupted, if it was.
+    /// Performs a plan, from its first round to its end. Returns the reason of an interrupt, if there was
+    /// one.
     pub(super) async fn all(&mut self, plan: &mut dyn Plan) -> Option<String> {
         let mut state = State::Plan;
         let mut interrupted = None;
@@ -353,7 +361,7 @@ impl<'a> Walk<'a> {
         let measured = self.measured.as_ref();
         let written_bytes = measured.map_or(0, |(_, taken)| taken.repetition.evidence.bytes_on_disk);
         let failure = match (failure, self.resources.end_repetition(written_bytes).await) {
-            // The death of its broker explains more than the repetition's own error.
+            // The death of a broker explains more than the repetition's own error.
             (_, Err(died @ Failure::BrokerDied(_))) => Some(died),
             (None, removed) => removed.err(),
             (failure, _) => failure,
@@ -372,7 +380,7 @@ impl<'a> Walk<'a> {
         State::Turn
     }
 
-    /// Records the repetition that is measured, if there is one.
+    /// Records the measured repetition, if there is one.
     fn record(&mut self) {
         let Some((place, taken)) = self.measured.take() else { return };
         if let Some(at) = self.begun.take() {
@@ -381,7 +389,7 @@ impl<'a> Walk<'a> {
         self.round.contenders[place].taken(taken.repetition, taken.client, cpus());
     }
 
-    /// Removes what an abandoned step has created.
+    /// Removes all that an abandoned step has created.
     async fn abandon(&mut self) {
         self.record();
         if let Some(at) = self.begun.take() {
@@ -441,7 +449,7 @@ fn cpus() -> u32 {
 async fn caught<T>(future: impl Future<Output = T>) -> Result<T, Box<dyn Any + Send>> {
     let mut future = std::pin::pin!(future);
     std::future::poll_fn(|context| {
-        // The half-done state is only removed before the panic continues.
+        // The incomplete state is only removed before the panic continues.
         match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
             Ok(Poll::Pending) => Poll::Pending,
             Ok(Poll::Ready(given)) => Poll::Ready(Ok(given)),

@@ -19,7 +19,7 @@ pub(super) struct HostLook {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ProcessLook {
     pub stat: Stat,
-    /// Read from and written to disks; none if unknown.
+    /// Bytes read from and written to disks; `None` if unknown.
     pub disk: Option<(u64, u64)>,
 }
 
@@ -55,7 +55,7 @@ pub(super) fn host(disks: &[String]) -> HostLook {
     }
 }
 
-/// Samples a process; none if it has exited.
+/// Samples a process; `None` if it has exited.
 pub(super) fn process(pid: u32) -> Option<ProcessLook> {
     let stat = proc::stat(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?;
     let disk = std::fs::read_to_string(format!("/proc/{pid}/io")).ok().and_then(|text| proc::io(&text));

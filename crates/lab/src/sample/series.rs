@@ -33,9 +33,9 @@ struct Process {
     name: String,
     pid: u32,
     looks: Vec<(u64, ProcessLook)>,
-    /// By thread: times and total ticks. Entries without change may be missing.
+    /// Times and total ticks, by thread. Entries without change may be missing.
     threads: BTreeMap<u32, Vec<(u64, u64)>>,
-    /// When its threads were last sampled.
+    /// The time when the threads were last sampled.
     threads_at_us: u64,
 }
 
@@ -70,7 +70,7 @@ impl Series {
         process.threads_at_us = at_us;
     }
 
-    /// Drops every second sample if there are too many; returns whether it did.
+    /// Drops every second sample if there are too many. Returns true if any were dropped.
     pub(super) fn thin(&mut self) -> bool {
         if self.host.len() < LOOKS_MAX {
             return false;
@@ -80,7 +80,7 @@ impl Series {
             keep = !keep;
             keep
         });
-        // Samples of one time stay or go together, because processes start at different times.
+        // Samples of one time are kept or dropped together, because processes start at different times.
         for process in &mut self.processes {
             process
                 .looks
@@ -169,7 +169,7 @@ impl Series {
         self.host[first.min(end)..end].iter()
     }
 
-    /// Resident memory at a sample; nothing for a process that did not exist.
+    /// Resident memory at a sample; 0 for a process that did not exist.
     fn resident_bytes(&self, processes: &[&Process], at_us: u64) -> u64 {
         let pages = processes.iter().filter_map(|one| {
             let index = one.looks.binary_search_by_key(&at_us, |(at_us, _)| *at_us).ok()?;
@@ -264,7 +264,8 @@ fn share(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { (part / whole).clamp(0.0, 1.0) } else { 0.0 }
 }
 
-/// The increase of a counter between two times. It is constant before its first and after its last sample.
+/// The increase of a counter between two times. The counter is constant before its first and after its last
+/// sample.
 fn between<T>(looks: &[(u64, T)], from_us: u64, to_us: u64, value: impl Fn(&T) -> u64) -> f64 {
     (at(looks, to_us, &value) - at(looks, from_us, &value)).max(0.0)
 }
@@ -335,7 +336,7 @@ mod tests {
         for second in 0..=4 {
             series.push_host(second * S, host(second, second));
             series.push_process("producer-0", 7, second * S, process(second * 10, 10));
-            // The worker's JVM comes a second later.
+            // The worker's JVM starts a second later.
             if second >= 1 {
                 series.push_process("producer-0", 8, second * S, process(second * 30, 30));
             }

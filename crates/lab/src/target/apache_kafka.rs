@@ -1,8 +1,9 @@
-//! The target `apache-kafka`: 1 to 9 brokers of Apache Kafka as child JVMs, with KRaft. The first (one, or three from three
-//! brokers on) are also controllers.
+//! The target `apache-kafka`: 1 to 9 brokers of Apache Kafka as child JVMs, with KRaft. The first (one, or
+//! three from three brokers on) are also controllers.
 //!
-//! The JVM's options are those of Kafka's start script, except for the heap size, which is an option of the lab, and the
-//! directory of temporary files: native libraries unpacked by a killed JVM stay behind, so they go to the cluster's directory.
+//! The JVM's options are those of Kafka's start script, except for the heap size, which is an option of the
+//! lab, and the directory of temporary files: native libraries unpacked by a killed JVM are not removed, so
+//! they go to the cluster's directory.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -34,7 +35,7 @@ const JVM_OPTIONS: [&str; 7] = [
     "-Djava.awt.headless=true",
 ];
 
-/// The smallest heap: Kafka needs it to start.
+/// Minimum heap in MiB for Kafka to start.
 const HEAP_MB_MIN: u32 = 192;
 
 /// JVM options for the short-lived formatting tool.
@@ -50,7 +51,7 @@ rootLogger.level=INFO
 rootLogger.appenderRef.console.ref=console
 ";
 
-/// Starts it.
+/// Starts a cluster of Apache Kafka.
 pub(super) async fn start(
     spec: &ClusterSpec,
     options: &StartOptions,
@@ -118,14 +119,14 @@ async fn launch(
 pub(super) struct Jvm<'a> {
     jars: &'a KafkaJars,
     heap_mb: u32,
-    /// The processors that it counts on; none for those that it finds.
+    /// The processors that a JVM assumes; `None` to let it detect them.
     processors: Option<u32>,
     /// The option for the logging configuration.
     logging: String,
 }
 
 impl<'a> Jvm<'a> {
-    /// With this heap size, and a logging configuration in `dir`.
+    /// Command lines with this heap size, and a logging configuration in `dir`.
     pub fn new(jars: &'a KafkaJars, heap_mb: u32, dir: &Path) -> Result<Jvm<'a>, DirectoryFailed> {
         let path = dir.join("log4j2.properties");
         let logging = format!("-Dlog4j2.configurationFile={}", path.display());
@@ -148,7 +149,8 @@ impl<'a> Jvm<'a> {
     }
 }
 
-/// The heap of a node: of limited memory a quarter, as a JVM would take by itself, the rest for its threads and cached pages.
+/// The heap of a node: with limited memory a quarter, a JVM's own default; the rest is for threads and cached
+/// pages.
 fn heap_mb(spec: &ClusterSpec, options: &StartOptions) -> u32 {
     match spec.node.memory_mb {
         Some(memory_mb) => options.heap_mb.min((memory_mb / 4).max(HEAP_MB_MIN)),
@@ -156,8 +158,9 @@ fn heap_mb(spec: &ClusterSpec, options: &StartOptions) -> u32 {
     }
 }
 
-/// The processors of a limited node, rounded up, as a JVM counts them. A node below one processor is given one until it is ready,
-/// so that it would count right; the option also fixes it for later.
+/// The processors of a limited node, rounded up, as a JVM counts them. A node below one processor gets a
+/// whole one until it is ready, so that a JVM would count one, too; the option also fixes the number for
+/// later.
 fn processors(spec: &ClusterSpec) -> Option<u32> {
     spec.node.cpu_millis.map(|millis| millis.div_ceil(1000))
 }
@@ -167,12 +170,12 @@ fn temporary(broker_dir: &Path) -> String {
     format!("-Djava.io.tmpdir={}", broker_dir.display())
 }
 
-/// The cluster that directories are formatted for.
+/// A cluster whose directories are formatted.
 #[derive(Clone, Debug, Default)]
 pub(super) struct NewCluster<'a> {
-    /// Its id; none for a new one.
+    /// The cluster id; `None` for a new one.
     pub id: Option<String>,
-    /// The user that it begins with, as `--add-scram` takes it.
+    /// The first user of the cluster, in the format of `--add-scram`.
     pub first_user: Option<&'a str>,
 }
 
@@ -209,7 +212,7 @@ fn new_cluster_id() -> Result<String, DirectoryFailed> {
         path: PathBuf::from("a random cluster id"),
         source: std::io::Error::other(error.to_string()),
     })?;
-    // The id must not begin with a dash: Kafka's tools would take it for an option.
+    // The id must not begin with a dash, which Kafka's tools would read as an option.
     id[0] &= 0x7f;
     Ok(URL_SAFE_NO_PAD.encode(id))
 }

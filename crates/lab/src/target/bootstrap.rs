@@ -1,4 +1,4 @@
-//! The target `--bootstrap`: a running cluster. The lab changes nothing but the topics that it creates.
+//! The target `--bootstrap`: a running cluster. The lab changes only the topics that it creates.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,7 +11,8 @@ use super::security::Negotiated;
 use super::{Cluster, TargetInfo, TargetSpec};
 use crate::workload::ClusterSpec;
 
-/// Connects to a cluster with the client properties of its target. Properties of producers and consumers only are ignored.
+/// Connects to a cluster with the client properties of its target. Properties of producers and consumers only
+/// are ignored.
 pub async fn connect(
     servers: &[String],
     properties: &BTreeMap<String, String>,
@@ -21,14 +22,14 @@ pub async fn connect(
     thalweg_client::Cluster::connect(servers, &options).await.map_err(failed)
 }
 
-/// How long a server may take to accept a connection before a run.
+/// Maximum time for a server to accept a connection before a run.
 const REACH_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How long a server that accepts connections may take to answer.
+/// Maximum time for a connected server to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Checks that a running cluster is there: within a second one of its servers accepts connections, and then one answers as a
-/// broker to the target's properties. Clusters that the lab starts need no check.
+/// Checks that a running cluster exists: within a second one of its servers accepts connections, and then one
+/// answers as a broker with the target's properties. Clusters that the lab starts need no check.
 pub async fn reach(target: &TargetSpec) -> Result<(), ConnectError> {
     let TargetSpec::Bootstrap { servers, properties } = target else { return Ok(()) };
     accepts(servers).await?;
@@ -41,7 +42,7 @@ pub async fn reach(target: &TargetSpec) -> Result<(), ConnectError> {
     thalweg_client::Cluster::connect(servers, &options).await.map(drop).map_err(failed)
 }
 
-/// Whether any server accepts connections.
+/// Checks that any server accepts connections.
 async fn accepts(servers: &[String]) -> Result<(), ConnectError> {
     let mut tries = tokio::task::JoinSet::new();
     for (place, server) in servers.iter().cloned().enumerate() {

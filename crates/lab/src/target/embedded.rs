@@ -1,5 +1,5 @@
-//! The target `embedded`: 1 to 9 brokers of this binary as child processes. The first of several is also the only controller; a
-//! single broker contains it.
+//! The target `embedded`: 1 to 9 brokers of this binary as child processes. The first of several is also the
+//! only controller; a single broker contains it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use crate::workload::{ClusterSpec, SecurityProtocol};
 /// The name of the target.
 const KIND: &str = "embedded";
 
-/// Starts it.
+/// Starts an embedded cluster.
 pub(super) async fn start(
     spec: &ClusterSpec,
     options: &StartOptions,
@@ -63,7 +63,7 @@ async fn launch(
     }
     for log in logs {
         for complaint in complaints(&std::fs::read_to_string(&log).unwrap_or_default()) {
-            // All have the same settings, but warnings may depend on the role.
+            // All brokers have the same settings, but warnings may depend on the role.
             if !notes.contains(&complaint) {
                 notes.push(complaint);
             }
@@ -119,7 +119,7 @@ fn version(program: &Path) -> String {
         .unwrap_or_else(|| concat!("thalweg ", env!("CARGO_PKG_VERSION")).to_owned())
 }
 
-/// The settings that the broker reports as unsupported, for readers of the result.
+/// The settings reported as unsupported by the broker, for readers of the result.
 fn complaints(log: &str) -> Vec<String> {
     log.lines()
         .filter(|line| line.contains("Unknown property") || line.contains("is not served"))

@@ -84,28 +84,28 @@ pub struct InvalidBrokers {
 pub struct PortTaken {
     /// The port.
     pub port: u16,
-    /// The node that needs it.
+    /// The node that needs the port.
     pub user: String,
-    /// What listens there, if known.
+    /// The program that listens on the port, if known.
     pub listener: Option<String>,
     /// The system's error.
     pub source: io::Error,
 }
 
-/// The nodes may together use more than the machine has, so that their limits would not hold.
+/// The nodes' limits together exceed the machine, so that the limits would not hold.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{brokers} nodes of {limits} need {asked}, but this machine has {found}, and the clients need some, too: use a point with \
      smaller nodes, or a larger machine"
 )]
 pub struct LimitsExceeded {
-    /// The nodes.
+    /// Number of nodes.
     pub brokers: u32,
-    /// The limits of each.
+    /// The limits of each node.
     pub limits: String,
-    /// What they need together.
+    /// The total of the limits.
     pub asked: String,
-    /// What there is.
+    /// The machine's capacity.
     pub found: String,
 }
 
@@ -127,7 +127,7 @@ pub struct TooFewBrokers {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cluster.properties: {key} is set by the lab for each broker; remove it")]
 pub struct PropertyOwned {
-    /// The property.
+    /// The property's name.
     pub key: String,
 }
 
@@ -153,7 +153,7 @@ pub struct JavaMissing {
 pub struct JavaTooOld {
     /// The program that was tried.
     pub program: PathBuf,
-    /// The first line of its version output.
+    /// The version line in the output of `java -version`, otherwise the first line.
     pub found: String,
 }
 
@@ -165,7 +165,7 @@ pub struct JavaTooOld {
      KAFKA_CLASSPATH='/opt/kafka/libs/*'"
 )]
 pub struct MavenMissing {
-    /// Where the list of jars would be cached.
+    /// The cache path of the list of jars.
     pub cache: PathBuf,
     /// The system's error.
     pub source: io::Error,
@@ -180,7 +180,7 @@ pub struct MavenMissing {
 pub struct JarsNotFetched {
     /// The project file for Maven.
     pub pom: PathBuf,
-    /// The end of its output.
+    /// The end of Maven's output.
     pub reason: String,
 }
 
@@ -210,7 +210,7 @@ pub struct NotStarted {
 pub struct FormatFailed {
     /// The broker.
     pub name: String,
-    /// The end of its output.
+    /// The end of the tool's output.
     pub output: String,
 }
 
@@ -220,11 +220,11 @@ pub struct FormatFailed {
 pub struct BrokerDied {
     /// The broker.
     pub name: String,
-    /// Its process.
+    /// The broker's process id.
     pub pid: u32,
-    /// Its exit status.
+    /// The broker's exit status.
     pub status: String,
-    /// The last lines of its log.
+    /// The last lines of the broker's log.
     pub log_tail: String,
 }
 
@@ -235,11 +235,11 @@ pub struct BrokerDied {
     waited.as_secs()
 )]
 pub struct BrokerNotReady {
-    /// Their addresses.
+    /// The brokers' addresses.
     pub bootstrap: String,
     /// The time limit.
     pub waited: Duration,
-    /// What was missing.
+    /// The reason why the brokers are not ready.
     pub reason: String,
     /// The broker whose log follows.
     pub name: String,
@@ -255,7 +255,7 @@ pub enum ConnectError {
         "No server of {bootstrap} can be reached: {reasons}. Check the address, and that the cluster runs"
     )]
     Unreachable {
-        /// Its address.
+        /// The cluster's addresses.
         bootstrap: String,
         /// The cause for each server.
         reasons: String,
@@ -263,7 +263,7 @@ pub enum ConnectError {
     /// No broker answers.
     #[error("Cannot connect to {bootstrap}: {source}")]
     Client {
-        /// Its address.
+        /// The cluster's addresses.
         bootstrap: String,
         /// The cause.
         source: ClientError,
@@ -271,7 +271,7 @@ pub enum ConnectError {
     /// An invalid client property.
     #[error("Invalid client property for {bootstrap}: {source}")]
     Setting {
-        /// The cluster's address.
+        /// The cluster's addresses.
         bootstrap: String,
         /// The property, and the cause.
         source: InvalidSetting,

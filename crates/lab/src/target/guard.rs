@@ -1,16 +1,18 @@
-//! The guard: a small process that ends the brokers and removes their directories if the lab dies without doing so, as after
-//! `kill -9`.
+//! The guard: a small process that ends the brokers and removes their directories if the lab dies without
+//! clean-up, as after `kill -9`.
 //!
-//! It reads commands on its standard input and acts when that closes. Only the lab has the other end, so the system closes it
-//! however the lab ends. The guard leads its own process group and does not receive the terminal's Ctrl-C.
+//! The guard reads commands on standard input and acts when the input closes. Only the lab has the other end,
+//! so the system closes it when the lab ends for any reason. The guard leads its own process group and does
+//! not receive the terminal's Ctrl-C.
 
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 
-/// The guard's script: `group N` registers a process group to end, `forget` clears all groups, which have ended, `remove DIR`
-/// registers a directory to remove, `limit DIR` a control group, and `release` cancels everything.
+/// The guard's script: `group N` registers a process group to end, `forget` clears all groups, which have
+/// ended, `remove DIR` registers a directory to remove, `limit DIR` a control group, and `release` cancels
+/// everything.
 const SCRIPT: &str = r#"
 trap '' INT TERM HUP
 groups=
@@ -36,7 +38,7 @@ printf %s "$limits" | while read -r dir; do
 done
 "#;
 
-/// The guard's process. Dropped without [`Guard::release`], it acts.
+/// The guard's process. Dropping it without [`Guard::release`] makes the guard act.
 #[derive(Debug)]
 pub(super) struct Guard {
     child: Child,
@@ -88,7 +90,7 @@ impl Guard {
 
     /// Ends the guard without action, and reaps its process.
     pub(super) fn release(&mut self) {
-        // A guard that has died has nothing left to do.
+        // A dead guard has nothing left to do.
         let _gone = self.say("release\n");
         self.words = None;
         let _collected = self.child.wait();

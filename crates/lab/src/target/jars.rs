@@ -1,5 +1,6 @@
-//! Apache Kafka's jars and the Java to run them: those in `KAFKA_CLASSPATH`, or else the published artifacts, fetched by Maven.
-//! Maven keeps the jars in its repository; the lab keeps the list in the user's cache.
+//! Apache Kafka's jars, and the Java to run them. The jars are those in `KAFKA_CLASSPATH`, or else the
+//! published artifacts, fetched by Maven. Maven keeps the jars in its repository; the lab keeps the list in
+//! the user's cache.
 
 use std::ffi::OsString;
 use std::io;
@@ -46,9 +47,10 @@ const LOG4J_VERSION: &str = "2.25.4";
 pub struct KafkaJars {
     /// The Java executable.
     pub java: PathBuf,
-    /// That Java's version.
+    /// The version of that Java.
     pub java_version: String,
-    /// The class path, passed in the environment variable `CLASSPATH`, because as an argument it would hide all others.
+    /// The class path, passed in the environment variable `CLASSPATH`, because as an argument it would hide
+    /// all other arguments.
     pub classpath: String,
     /// Kafka's version, from the name of its jars.
     pub kafka_version: String,
@@ -154,7 +156,7 @@ fn cache_dir(xdg: Option<OsString>, home: Option<OsString>) -> Result<PathBuf, D
     }
 }
 
-/// Whether a class path has entries, and all exist.
+/// True if a class path has entries, and all exist.
 fn is_whole(classpath: &str) -> bool {
     let classpath = classpath.trim();
     !classpath.is_empty() && classpath.split(':').all(|jar| Path::new(jar).exists())

@@ -25,12 +25,13 @@ pub(super) async fn attempt<T>(start: impl AsyncFn() -> Result<T, TargetError>) 
     }
 }
 
-/// Whether a log reports a port conflict.
+/// True if a log reports a port conflict.
 pub(super) fn is_port_taken(log: &str) -> bool {
     log.to_ascii_lowercase().contains("address already in use")
 }
 
-/// Refuses limits that the machine cannot give to all nodes at once: they would share it, unlimited.
+/// Refuses limits that the machine cannot provide to all nodes at once: the nodes would share the machine,
+/// unlimited.
 pub(super) fn check_limits(spec: &ClusterSpec) -> Result<(), LimitsExceeded> {
     let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let memory = rustix::system::sysinfo();
@@ -57,7 +58,8 @@ fn exceeds(spec: &ClusterSpec, cpus: u64, memory_mb: u64) -> Result<(), LimitsEx
     }
 }
 
-/// Creates the directories and properties files of brokers, of which the first `controllers` are also controllers. Starts none.
+/// Creates the directories and properties files of brokers, the first `controllers` of which are also
+/// controllers. Starts none.
 pub(super) fn lay_out(
     kind: &str,
     software: Software,

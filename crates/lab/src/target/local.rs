@@ -1,5 +1,5 @@
-//! A cluster on this machine for trials: its directory stays, its ports are known, and it has either a controller in its first
-//! broker or a quorum of Apache Kafka's controllers.
+//! A cluster on this machine for trials: its directory is kept, its ports are known, and its controller is
+//! either in the first broker or a quorum of Apache Kafka's controllers.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,15 +21,15 @@ use crate::workload::SecurityProtocol;
 
 /// Number of Apache Kafka's controllers: they tolerate the loss of one.
 const APACHE_CONTROLLERS: usize = 3;
-/// The heap of each of them.
+/// The heap of each Apache Kafka controller, in MiB.
 const CONTROLLER_HEAP_MB: u32 = 256;
 
 /// The controllers of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ControllerKind {
-    /// One, in the first broker.
+    /// One controller, in the first broker.
     Embedded,
-    /// Three of Apache Kafka, in JVMs.
+    /// Three controllers of Apache Kafka, in JVMs.
     ApacheKafka,
 }
 
@@ -40,9 +40,9 @@ pub struct LocalOptions {
     pub brokers: u32,
     /// Kind of controllers.
     pub controllers: ControllerKind,
-    /// The nodes' directories. They stay for the next start.
+    /// The parent of the nodes' directories, which are kept for the next start.
     pub dir: PathBuf,
-    /// The port of the first broker, followed by the others; none for free ones.
+    /// The port of the first broker, followed by the others; `None` for free ports.
     pub first_port: Option<u16>,
     /// Racks, assigned to the brokers in rotation.
     pub racks: Vec<String>,
@@ -50,16 +50,16 @@ pub struct LocalOptions {
     pub properties: BTreeMap<String, String>,
     /// Certificates and passwords of a secured cluster.
     pub secured: Option<Arc<Directory>>,
-    /// The brokers' binary; none for the current program.
+    /// The brokers' binary; `None` for the current program.
     pub binary: Option<PathBuf>,
-    /// How long brokers may take to become ready.
+    /// Maximum time for brokers to become ready.
     pub start_timeout: Duration,
-    /// How long a clean stop may take before the nodes are killed.
+    /// Maximum time of a clean stop before the nodes are killed.
     pub stop_timeout: Duration,
 }
 
 impl LocalOptions {
-    /// This number of brokers in a directory, with defaults.
+    /// Options with this number of brokers in a directory, and defaults.
     pub fn new(brokers: u32, dir: impl Into<PathBuf>) -> LocalOptions {
         LocalOptions {
             brokers,
@@ -75,7 +75,7 @@ impl LocalOptions {
         }
     }
 
-    /// Whether a property is set per node, so that it cannot be set for all.
+    /// True if a property is set per node, so that it cannot be set for all.
     pub fn is_owned(key: &str) -> bool {
         key == properties::LOG_DIRS || properties::is_owned(key)
     }
@@ -93,8 +93,8 @@ impl LocalOptions {
             ]
             .map(|(key, value)| (key.to_owned(), value)),
         );
-        // Controllers need all of these, too: they apply the default partitions and replicas, session timeouts, and with
-        // eligible leader replicas the minimum in sync.
+        // Controllers need all these properties, too: they apply the default partitions and replicas, session
+        // timeouts, and with eligible leader replicas the minimum in sync.
         if node.broker.is_some() && !self.racks.is_empty() {
             let turn = (node.id as usize - 1) % self.racks.len();
             settings.insert("broker.rack".to_owned(), self.racks[turn].clone());
@@ -107,23 +107,23 @@ impl LocalOptions {
 /// A node of a local cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalNode {
-    /// Its name, such as `broker-1`.
+    /// The node's name, such as `broker-1`.
     pub name: String,
     /// `node.id`.
     pub id: u32,
-    /// Its software.
+    /// The node's software.
     pub software: Software,
-    /// Its address for clients, if it is a broker.
+    /// The address for clients, if the node is a broker.
     pub broker: Option<String>,
-    /// Its address for brokers, if it is a controller.
+    /// The address for brokers, if the node is a controller.
     pub controller: Option<String>,
-    /// Its process.
+    /// The node's process id.
     pub pid: u32,
-    /// Its directory, with its properties file and its log.
+    /// The node's directory, with its properties file and its log.
     pub dir: PathBuf,
 }
 
-/// A running local cluster. If dropped, it kills its nodes; their directories stay.
+/// A running local cluster. Dropping it kills its nodes; their directories are kept.
 #[derive(Debug)]
 pub struct LocalCluster {
     nodes: Vec<LocalNode>,
@@ -144,7 +144,7 @@ impl LocalCluster {
         // Absolute, because it is passed to processes with other working directories.
         let dir = std::path::absolute(&options.dir)
             .map_err(|source| DirectoryFailed { path: options.dir.clone(), source })?;
-        // Before anything is written: a port may be taken.
+        // Before anything is written, because a port may be taken.
         let mut plan = match Plan::new(brokers, Software::Thalweg, controllers, options.first_port, &dir) {
             Err(TargetError::PortTaken(taken)) => return Err(with_listener(taken).await.into()),
             plan => plan?,
@@ -191,7 +191,7 @@ impl LocalCluster {
         self.nodes.iter().filter_map(|node| node.broker.clone()).collect()
     }
 
-    /// The nodes that have exited unexpectedly, and how.
+    /// The nodes that have exited unexpectedly, with their exit status.
     pub fn ended(&self) -> Vec<(String, String)> {
         self.processes.ended()
     }
@@ -203,31 +203,32 @@ impl LocalCluster {
     }
 }
 
-/// What a secured cluster needs besides `serve --secure`.
+/// Additional settings of a secured cluster, besides `serve --secure`.
 #[derive(Debug, Default)]
 struct Secured {
-    /// Settings of Apache Kafka's nodes, by `node.id`. Thalweg's find their own.
+    /// Settings of Apache Kafka's nodes, by `node.id`. Thalweg's nodes find their own.
     nodes: BTreeMap<u32, Settings>,
-    /// How this process connects: as a node, since the administrator's password may have been changed.
+    /// Settings of this process: it connects as a node, since the administrator's password may have been
+    /// changed.
     client: Settings,
 }
 
-/// Turns security on in a plan.
+/// Enables security in a plan.
 fn secure(plan: &mut Plan, directory: &Directory) -> Result<Secured, AuthorityError> {
     (plan.protocol, plan.controller_protocol) = (SecurityProtocol::SaslSsl, SecurityProtocol::SaslSsl);
     let mut nodes = BTreeMap::new();
     for node in plan.nodes.iter().filter(|node| node.software == Software::ApacheKafka) {
-        // Plans have loopback addresses, which every certificate names.
+        // Plans have loopback addresses, which every certificate includes.
         let certificate = directory.node_certificate(node.id, &[], Utc::now())?;
         nodes.insert(node.id, directory.node_settings(&certificate.file, CONTROLLER_LISTENER)?);
     }
     Ok(Secured { nodes, client: directory.client_settings(NODE)? })
 }
 
-/// Timeout for asking what listens on a taken port.
+/// Timeout for identifying the listener on a taken port.
 const ASK_LISTENER: Duration = Duration::from_secs(1);
 
-/// Describes what listens on a port, if it speaks Kafka's protocol.
+/// Describes the listener on a port, if it speaks Kafka's protocol.
 async fn with_listener(mut taken: PortTaken) -> PortTaken {
     let options = ConnectionOptions {
         client_id: "thalweg-lab".to_owned(),
@@ -258,7 +259,7 @@ fn log(node: &Node) -> PathBuf {
     node.dir.join(format!("{}.log", if node.broker.is_some() { "broker" } else { "controller" }))
 }
 
-/// Formats Apache Kafka's controllers that are not formatted yet, for the cluster of those that are, and starts all.
+/// Formats unformatted controllers of Apache Kafka, for the cluster of the formatted ones, and starts all.
 async fn start_controllers(
     processes: &mut Brokers,
     plan: &Plan,
@@ -287,7 +288,7 @@ async fn start_controllers(
     Ok(())
 }
 
-/// The cluster id that a directory was formatted for, if it was.
+/// The cluster id of a formatted directory; `None` if unformatted.
 fn recorded_cluster_id(dir: &Path) -> Result<Option<String>, DirectoryFailed> {
     let path = dir.join("meta.properties");
     let text = match std::fs::read_to_string(&path) {

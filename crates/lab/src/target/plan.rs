@@ -12,7 +12,7 @@ use super::error::{DirectoryFailed, PortTaken, TargetError};
 use super::properties;
 use crate::workload::SecurityProtocol;
 
-/// The id of the first dedicated controller; the others follow.
+/// The id of the first dedicated controller; ids of further controllers follow.
 const CONTROLLER_ID: u32 = 101;
 /// The distance of controllers' ports from brokers', if the first port is given.
 const CONTROLLER_PORTS: u16 = 100;
@@ -32,9 +32,9 @@ pub enum Software {
 /// The controllers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Controllers {
-    /// This many of the first brokers.
+    /// The first brokers are also controllers, this many of them.
     Brokers(usize),
-    /// This many dedicated nodes of Apache Kafka.
+    /// This many dedicated nodes run Apache Kafka's controllers.
     Apart(usize),
 }
 
@@ -43,16 +43,16 @@ pub(super) enum Controllers {
 pub(super) struct Node {
     pub id: u32,
     pub software: Software,
-    /// Address for clients, `host:port`, if it is a broker.
+    /// Address for clients, `host:port`, if the node is a broker.
     pub broker: Option<String>,
-    /// Address for brokers, `host:port`, if it is a controller.
+    /// Address for brokers, `host:port`, if the node is a controller.
     pub controller: Option<String>,
-    /// Its own directory.
+    /// The node's own directory.
     pub dir: PathBuf,
 }
 
 impl Node {
-    /// Its name.
+    /// The node's name, such as `broker-1`.
     pub fn name(&self) -> String {
         format!("{}-{}", if self.broker.is_some() { "broker" } else { "controller" }, self.id)
     }
@@ -66,7 +66,7 @@ impl Node {
         }
     }
 
-    /// Its properties file.
+    /// The path of the node's properties file.
     pub fn properties_file(&self) -> PathBuf {
         self.dir.join("server.properties")
     }
@@ -76,9 +76,10 @@ impl Node {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Plan {
     pub nodes: Vec<Node>,
-    /// How clients and brokers talk to brokers.
+    /// The protocol of clients and brokers towards brokers.
     pub protocol: SecurityProtocol,
-    /// How nodes talk to controllers. Those of the lab, which are on the same machine, are PLAINTEXT.
+    /// The protocol of nodes towards controllers. The lab's controllers, which are on the same machine, use
+    /// PLAINTEXT.
     pub controller_protocol: SecurityProtocol,
     /// The nodes' ports, reserved while they are down.
     ports: Arc<Vec<Port>>,
@@ -171,7 +172,7 @@ impl Plan {
                 let voters: Vec<String> = controllers.map(|(id, at)| format!("{id}@{at}")).collect();
                 all.insert("controller.quorum.voters".to_owned(), voters.join(","));
             }
-            // An embedded controller is the only one, and needs no address.
+            // An embedded controller is the only controller, and needs no address.
             Software::Thalweg if node.controller.is_some() => {}
             Software::Thalweg => {
                 let servers: Vec<String> = controllers.map(|(_, at)| at.clone()).collect();
@@ -181,8 +182,8 @@ impl Plan {
         all
     }
 
-    /// Writes each node's directory and properties, which may contain passwords. `data` returns a node's data directory,
-    /// `settings` its settings.
+    /// Writes each node's directory and properties, which may contain passwords. `data` returns a node's data
+    /// directory, `settings` its settings.
     pub fn write(
         &self,
         settings: impl Fn(&Node) -> BTreeMap<String, String>,

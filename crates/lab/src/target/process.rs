@@ -27,20 +27,21 @@ const STARTING_CPU_MILLIS: u32 = 1000;
 /// Interval of checking a stopping process.
 const POLL: Duration = Duration::from_millis(20);
 
-/// The brokers of a cluster with their directories. Dropping it kills and removes them.
+/// The brokers of a cluster with their directories. Dropping this kills the brokers and removes the
+/// directories.
 #[derive(Debug)]
 pub(super) struct Brokers {
-    /// In start order.
+    /// The processes, in start order.
     processes: Vec<BrokerProcess>,
-    /// How many controllers must run for the others to hand over; 0 if the controllers are unknown.
+    /// Number of running controllers needed for brokers to hand over; 0 if the controllers are unknown.
     majority: usize,
-    /// The cluster's directory; none for a running cluster.
+    /// The cluster's directory; `None` for a running cluster.
     home: Option<PathBuf>,
-    /// Removed at the end.
+    /// Directories to remove at the end.
     dirs: Vec<PathBuf>,
-    /// None for a running cluster.
+    /// The guard; `None` for a running cluster.
     guard: Option<Guard>,
-    /// The limits of each process that is started from now on.
+    /// The limits of each process started from now on.
     limits: Option<(NodeLimits, Groups)>,
 }
 
@@ -51,12 +52,12 @@ struct BrokerProcess {
     pid: u32,
     log: PathBuf,
     child: Mutex<Child>,
-    /// Whether it is a controller.
+    /// True for a controller.
     controls: bool,
 }
 
 impl Brokers {
-    /// No brokers: a running cluster.
+    /// No brokers, as for a running cluster.
     pub(super) fn none() -> Brokers {
         Brokers {
             processes: Vec::new(),
@@ -83,7 +84,7 @@ impl Brokers {
         Ok(brokers)
     }
 
-    /// No brokers yet, with a directory that stays. Created if missing.
+    /// No brokers yet, with a directory that is kept. Created if missing.
     pub(super) fn kept(dir: &Path) -> Result<Brokers, DirectoryFailed> {
         let failed = |path: &Path| {
             let path = path.to_owned();
@@ -99,7 +100,7 @@ impl Brokers {
         Ok(brokers)
     }
 
-    /// The first `count` processes are the controllers.
+    /// Declares the first `count` processes as controllers.
     pub(super) fn set_controllers(&mut self, count: usize) {
         self.majority = count / 2 + 1;
         for process in self.processes.iter_mut().take(count) {
@@ -126,8 +127,8 @@ impl Brokers {
         Ok(())
     }
 
-    /// Limits each process that is started from now on. Until [`Brokers::hold`], those with less than a processor get one: a start
-    /// would take minutes.
+    /// Limits each process started from now on. Until [`Brokers::hold`], processes with less than a processor
+    /// get a whole one: a start would otherwise take minutes.
     pub(super) fn limit(&mut self, limits: NodeLimits) -> Result<(), TargetError> {
         if !limits.is_none() {
             self.limits = Some((limits, Groups::find()?));
@@ -135,7 +136,8 @@ impl Brokers {
         Ok(())
     }
 
-    /// Holds all processes to their limits. Returns how, for readers of the result, if there are limits.
+    /// Applies the limits to all processes. Returns a description for readers of the result, if there are
+    /// limits.
     pub(super) fn hold(&self) -> Result<Option<String>, TargetError> {
         let Some((limits, groups)) = &self.limits else { return Ok(None) };
         if let Some(millis) = limits.cpu_millis.filter(|millis| *millis < STARTING_CPU_MILLIS) {
@@ -162,8 +164,8 @@ impl Brokers {
         Ok(groups.within(&command))
     }
 
-    /// Starts a broker, with its output appended to `log`. It leads a process group: Ctrl-C on the terminal goes to the lab
-    /// only, which stops its brokers cleanly.
+    /// Starts a broker, with its output appended to `log`. The broker leads a process group: Ctrl-C on the
+    /// terminal goes to the lab only, which stops its brokers cleanly.
     pub(super) fn spawn(&mut self, name: &str, command: Command, log: &Path) -> Result<(), TargetError> {
         let program = PathBuf::from(command.get_program());
         let mut command = self.limited(name, command)?;
@@ -189,8 +191,8 @@ impl Brokers {
         }
     }
 
-    /// Waits until all processes have exited, and forgets them: they were preparation steps. Fails with the name and last log
-    /// lines of the first that failed or took too long.
+    /// Waits until all processes have exited, and forgets them, because they were preparation steps. Fails
+    /// with the name and last log lines of the first process that failed or took too long.
     pub(super) async fn complete(&mut self, timeout: Duration) -> Result<(), (String, String)> {
         let deadline = Instant::now() + timeout;
         for process in &self.processes {
@@ -244,22 +246,23 @@ impl Brokers {
         self.processes.iter().find(|broker| broker.name == name).map_or_else(String::new, |b| tail(&b.log))
     }
 
-    /// All that have exited unexpectedly: name and status.
+    /// All brokers that have exited unexpectedly: name and status.
     pub(super) fn ended(&self) -> Vec<(String, String)> {
         let ended = |broker: &BrokerProcess| Some((broker.name.clone(), describe(broker.ended()?)));
         self.processes.iter().filter_map(ended).collect()
     }
 
-    /// Kills all, whose data is not needed; returns those that had exited before.
+    /// Kills all brokers, whose data is not needed; returns those that had exited before.
     pub(super) fn discard(&mut self) -> Vec<String> {
         let mut odd: Vec<String> = self.processes.iter().filter_map(BrokerProcess::ended_early).collect();
         odd.extend(self.end());
         odd
     }
 
-    /// Stops all cleanly, the last one first, each after the previous has exited: controllers, which are the first, stay until the
-    /// others have handed over. Processes that do not stop in time are killed and reported. If the controllers have lost their
-    /// majority, the rest is killed, because Kafka's brokers would wait for minutes.
+    /// Stops all brokers cleanly, the last one first, each after the previous has exited. The controllers,
+    /// which are the first, run until the others have handed over. Processes that do not stop in time are
+    /// killed and reported. If the controllers have lost their majority, the rest is killed, because Kafka's
+    /// brokers would wait for minutes.
     pub(super) async fn stop(&mut self, timeout: Duration) -> Vec<String> {
         let mut odd = Vec::new();
         let deadline = Instant::now() + timeout;
@@ -290,7 +293,7 @@ impl Brokers {
         odd
     }
 
-    /// Whether enough controllers run for a majority, if they are known.
+    /// True if enough controllers run for a majority, if they are known.
     fn has_majority(&self) -> bool {
         let running = |process: &&BrokerProcess| process.controls && process.ended().is_none();
         self.processes.iter().filter(running).count() >= self.majority
@@ -343,7 +346,8 @@ impl BrokerProcess {
         }
     }
 
-    /// Kills its group and reaps it. Without effect if it was reaped before, because its id may be reused.
+    /// Kills the broker's process group and reaps it. Has no effect if reaped before, because the id may be
+    /// reused.
     fn kill(&self) {
         if self.ended().is_some() {
             return;
@@ -374,8 +378,8 @@ pub(super) fn tail(log: &Path) -> String {
     last_lines(&String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(TAIL_BYTES)..]))
 }
 
-/// The last lines of a text, without stack frames. If the first error is further up, it precedes them, because later lines are
-/// mostly consequences.
+/// The last lines of a text, without stack frames. If the first error is further up, its line comes first,
+/// because later lines are mostly consequences.
 pub(super) fn last_lines(text: &str) -> String {
     let is_place = |line: &str| line.starts_with(char::is_whitespace) && line.trim_start().starts_with("at ");
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty() && !is_place(line)).collect();
@@ -471,7 +475,7 @@ mod tests {
     #[tokio::test]
     async fn brokers_whose_controllers_have_lost_their_majority_are_not_waited_for() {
         let work = tempfile::tempdir().expect("a directory");
-        // Three controllers, of which two end by themselves, and a broker that would wait for them.
+        // Three controllers, two of which exit, and a broker that would wait for them.
         let (lost, waits) = ("exit 0", "trap '' TERM; while :; do sleep 0.05; done");
         let mut brokers = brokers(work.path(), &[lost, waits, lost, waits]);
         brokers.set_controllers(3);

@@ -25,7 +25,7 @@ const OWNED: [&str; 13] = [
 /// The data directories: the workload's `log.dirs` may name several.
 pub(super) const LOG_DIRS: &str = "log.dirs";
 
-/// Whether the lab sets a property itself.
+/// True if the lab sets a property itself.
 pub(super) fn is_owned(key: &str) -> bool {
     OWNED.contains(&key)
 }
@@ -45,8 +45,8 @@ pub(super) fn merged(
     Ok(merged)
 }
 
-/// The lab's defaults: internal topics as durable as the brokers allow, groups that start at once, and files of deleted topics
-/// removed soon, so that they do not disturb the next repetition.
+/// The lab's defaults: internal topics as durable as the brokers allow, groups that start at once, and files
+/// of deleted topics removed soon, so that they do not disturb the next repetition.
 fn defaults(brokers: u32) -> [(&'static str, String); 7] {
     let replicas = brokers.min(3);
     let in_sync = if replicas >= 3 { 2 } else { 1 };
@@ -61,8 +61,9 @@ fn defaults(brokers: u32) -> [(&'static str, String); 7] {
     ]
 }
 
-/// The data directories of a broker whose directory is `broker_dir`: by default one in it. Relative paths of the workload's
-/// `log.dirs` are in it, too; absolute ones get a subdirectory for the cluster and broker.
+/// The data directories of a broker whose directory is `broker_dir`: by default one inside it. Relative paths
+/// of the workload's `log.dirs` are inside it, too; absolute paths get a subdirectory for the cluster and
+/// broker.
 pub(super) fn log_dirs(asked: &BTreeMap<String, String>, broker_dir: &Path) -> Vec<PathBuf> {
     let listed: Vec<&str> = asked
         .get(LOG_DIRS)
@@ -82,7 +83,7 @@ pub(super) fn log_dirs(asked: &BTreeMap<String, String>, broker_dir: &Path) -> V
         .collect()
 }
 
-/// The `log.dirs` outside of the cluster's directory, which must be removed with it.
+/// The `log.dirs` outside of the cluster's directory, which must be removed with the cluster.
 pub(super) fn dirs_elsewhere(asked: &BTreeMap<String, String>, cluster_dir: &Path) -> Vec<PathBuf> {
     log_dirs(asked, &cluster_dir.join("broker"))
         .into_iter()

@@ -1,4 +1,5 @@
-//! Readiness of a started cluster: every broker answers ApiVersions on its own port, and the metadata contains all.
+//! Readiness of a started cluster: every broker answers ApiVersions on its own port, and the metadata
+//! contains all brokers.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,7 +16,8 @@ use super::security::Negotiated;
 /// The polling interval.
 const POLL: Duration = Duration::from_millis(50);
 
-/// Waits until all brokers of a plan are ready for clients with these properties, and returns what these negotiate.
+/// Waits until all brokers of a plan are ready for clients with these properties, and returns the negotiated
+/// security.
 pub(super) async fn wait(
     brokers: &Brokers,
     plan: &Plan,
@@ -46,7 +48,7 @@ pub(super) async fn wait(
     }
 }
 
-/// Fails with the index of the broker that is not ready, and what is missing.
+/// Checks readiness. Fails with the index of the broker that is not ready, and the reason.
 async fn ask(bootstrap: &[String], options: &ConnectionOptions) -> Result<(), (usize, String)> {
     for (index, address) in bootstrap.iter().enumerate() {
         let cluster = Cluster::connect(std::slice::from_ref(address), options)

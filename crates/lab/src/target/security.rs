@@ -1,4 +1,5 @@
-//! Security of clusters that the lab starts: certificates, and a user with a password, made for the run and removed with it.
+//! Security of clusters that the lab starts: certificates, and a user with a password, created for the run
+//! and removed with it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,24 +15,24 @@ use crate::workload::{ClusterSecurity, SaslMechanism, SecurityProtocol};
 
 /// The user of clients and brokers.
 const USER: &str = "lab";
-/// The directory of keys and certificates in the cluster's.
+/// The directory of keys and certificates, inside the cluster's directory.
 const DIR: &str = "security";
 
-/// How a client and the cluster talk, as the lab's own client saw it.
+/// The negotiated security between a client and the cluster, as seen by the lab's own client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Negotiated {
     /// `security.protocol`.
     pub protocol: String,
-    /// The version of TLS, such as `TLSv1.3`; none without TLS.
+    /// The version of TLS, such as `TLSv1.3`; `None` without TLS.
     pub tls_version: Option<String>,
-    /// The cipher suite, such as `TLS_AES_256_GCM_SHA384`; none without TLS.
+    /// The cipher suite, such as `TLS_AES_256_GCM_SHA384`; `None` without TLS.
     pub cipher_suite: Option<String>,
-    /// `sasl.mechanism`; none without SASL.
+    /// `sasl.mechanism`; `None` without SASL.
     pub mechanism: Option<String>,
 }
 
 impl Negotiated {
-    /// What a client with these settings has negotiated.
+    /// The security that a client with these settings has negotiated.
     pub(super) fn of(security: &Security) -> Negotiated {
         let session = security.tls_session();
         Negotiated {
@@ -53,26 +54,27 @@ impl fmt::Display for Negotiated {
     }
 }
 
-/// What the nodes and clients of a cluster need.
+/// Security settings of a cluster's nodes and clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Secured {
     pub protocol: SecurityProtocol,
-    /// Settings of each node, besides its listeners.
+    /// Settings of each node, in addition to its listeners.
     pub node: BTreeMap<String, String>,
     /// Settings of clients.
     pub client: BTreeMap<String, String>,
-    /// The user that a new cluster begins with, as `--add-scram` takes it; none without SCRAM.
+    /// The first user of a new cluster, in the format of `--add-scram`; `None` without SCRAM.
     pub first_user: Option<String>,
 }
 
 impl Secured {
-    /// Without TLS and logins.
+    /// Settings without TLS and logins.
     pub fn plaintext() -> Secured {
         let none = BTreeMap::new;
         Secured { protocol: SecurityProtocol::Plaintext, node: none(), client: none(), first_user: None }
     }
 
-    /// Makes what a cluster in `dir` needs, whose brokers have the settings `asked`.
+    /// Creates the keys, certificates and settings of a cluster in `dir` whose brokers have the settings
+    /// `asked`.
     pub fn make(
         security: ClusterSecurity,
         asked: &BTreeMap<String, String>,
@@ -92,7 +94,8 @@ impl Secured {
         Ok(secured)
     }
 
-    /// TLS 1.3, unless the workload's broker settings say otherwise. Clients get a certificate if the brokers ask for one.
+    /// Enables TLS 1.3, unless the workload's broker settings differ. Clients get a certificate if the
+    /// brokers request one.
     fn encrypt(&mut self, asked: &BTreeMap<String, String>, dir: &Path) -> Result<(), AuthorityError> {
         let authority = Authority::open_or_create(dir)?;
         let hosts = ["localhost", "127.0.0.1"].map(str::to_owned);
@@ -110,7 +113,7 @@ impl Secured {
         Ok(())
     }
 
-    /// One user, for clients and for brokers among themselves.
+    /// Creates one user, for clients and for brokers among themselves.
     fn log_in(&mut self, mechanism: SaslMechanism) {
         let (name, password) = (mechanism.name(), password());
         let module = match mechanism {

@@ -1,25 +1,25 @@
-//! Progress for programs: one JSON object a line.
+//! Progress for programs: one JSON object per line.
 
 use serde::Serialize;
 
 use crate::worker::{Interval, Role};
 
-/// What happened. Names and fields are stable; more of both may follow.
+/// A progress event. Names and fields are stable; more of both may follow.
 #[derive(Debug, Serialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub(super) enum Event<'a> {
     /// A repetition begins.
     Begin {
-        /// Its number, from 1.
+        /// The repetition's number, from 1.
         number: u64,
-        /// How many there are, as far as is known.
+        /// The total number, as far as known.
         of: u64,
-        /// What is measured.
+        /// The measured point.
         at: String,
     },
-    /// What it does apart from measuring.
+    /// An activity apart from measuring.
     Phase {
-        /// In words.
+        /// The activity, as text.
         what: &'a str,
     },
     /// A second of all workers of a role.
@@ -30,25 +30,25 @@ pub(super) enum Event<'a> {
         records_per_s: f64,
         /// Bytes per second.
         bytes_per_s: f64,
-        /// Half of the records took at most so long.
+        /// Half of the records took at most this many microseconds.
         p50_us: Option<u64>,
-        /// 99 % of them.
+        /// 99 % of the records took at most this many microseconds.
         p99_us: Option<u64>,
     },
     /// A repetition has ended.
     End {
-        /// Its number.
+        /// The repetition's number, from 1.
         number: u64,
-        /// How many there are.
+        /// The total number, as far as known.
         of: u64,
-        /// What was measured.
+        /// The measured point.
         at: String,
-        /// Its summary, or why it failed.
+        /// The summary, or the reason of the failure.
         outcome: &'a str,
     },
     /// A message.
     Message {
-        /// In words.
+        /// The message, as text.
         text: &'a str,
     },
 }
@@ -66,7 +66,7 @@ impl Event<'_> {
         }
     }
 
-    /// Its line.
+    /// The event's line of JSON.
     pub(super) fn line(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }

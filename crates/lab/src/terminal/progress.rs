@@ -12,7 +12,7 @@ use crate::quantity;
 use crate::result::system;
 use crate::worker::{Driver, Interval, Role};
 
-/// Without a terminal, minimum interval of lines with figures.
+/// Minimum interval of lines with figures, without a terminal.
 const PLAIN_EVERY_US: u64 = 10_000_000;
 
 /// The position of a run.
@@ -26,9 +26,9 @@ pub struct PointAt {
     pub target: String,
     /// The driver.
     pub driver: Driver,
-    /// The repetition, from 1.
+    /// The repetition's number, from 1.
     pub repetition: u32,
-    /// The total.
+    /// The total number of repetitions.
     pub repetitions: u32,
 }
 
@@ -85,12 +85,12 @@ impl Progress {
         }
     }
 
-    /// The same in plain lines on `to`.
+    /// A display in plain lines on `to`.
     pub fn lines(repetitions_total: u64, to: impl Write + Send + 'static) -> Progress {
         Progress::with(Drawn::Lines(Mutex::new(Box::new(to))), repetitions_total)
     }
 
-    /// For programs: one JSON object a line on `to`.
+    /// A display for programs: one JSON object per line on `to`.
     pub fn events(repetitions_total: u64, to: impl Write + Send + 'static) -> Progress {
         Progress::with(Drawn::Events(Mutex::new(Box::new(to))), repetitions_total)
     }
@@ -120,7 +120,7 @@ impl Progress {
         }
     }
 
-    /// Shows what a repetition does apart from measuring, on a terminal and to programs.
+    /// Shows an activity of a repetition apart from measuring, on a terminal and to programs.
     pub fn phase(&self, what: &'static str) {
         match &self.drawn {
             Drawn::Bars { live, .. } => live.set_message(what),
@@ -154,7 +154,7 @@ impl Progress {
         }
     }
 
-    /// Ends a repetition; `outcome` is its summary line, such as its rate, or why it failed.
+    /// Ends a repetition; `outcome` is its summary line, such as its rate, or the reason of its failure.
     pub fn point_ended(&self, at: &PointAt, outcome: &str) {
         let ended = {
             let mut state = self.state();
@@ -250,7 +250,7 @@ fn bars(total: u64) -> Drawn {
     Drawn::Bars { bars, all, now, live, each_ms }
 }
 
-/// The remaining seconds, if each repetition takes `each_s`; none before the first has ended.
+/// The remaining seconds, if each repetition takes `each_s`; `None` before the first has ended.
 fn left_s(each_s: f64, elapsed_s: f64, total: u64) -> Option<f64> {
     (each_s > 0.0).then(|| (each_s * total as f64 - elapsed_s).max(0.0))
 }

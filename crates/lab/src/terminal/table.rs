@@ -6,8 +6,8 @@ use crate::quantity;
 use crate::report::{self, clean};
 use crate::result::{Check, Comparison, Figure, Judgement, PointResult, RunResult, State, system};
 
-/// The results of a run: its answer, a row per point, target and driver, and below which figures are not quotable and why. With `colours` for
-/// a terminal.
+/// The results of a run: its answer, a row per point, target and driver, and below them the figures that are
+/// not quotable, with reasons. With `colours` for a terminal.
 pub fn table(run: &RunResult, colours: bool) -> String {
     let paint = Paint { colours };
     let said = report::answer(run);

@@ -1,27 +1,27 @@
-//! Whether a change is kept: only if the gain exceeds the noise. Pure.
+//! Decides if a change is kept: only if the gain exceeds the noise. Pure.
 
 use serde::{Deserialize, Serialize};
 
 use crate::result::two_sided_95;
 
-/// Minimum gain, however certain.
+/// Minimum gain, even if certain.
 const GAIN_MIN: f64 = 0.02;
 
 /// The gain of a change: the ratio of the means minus one, with Welch's 95 % interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Gain {
-    /// 0.1 is 10 % more records per second.
+    /// The gain: 0.1 is 10 % more records per second.
     pub gain: f64,
     /// The lower end of the interval.
     pub low: f64,
     /// The upper end of the interval.
     pub high: f64,
-    /// Whether the change helps: the interval is above zero, and the gain above 2 %.
+    /// True if the change helps: the interval is above zero, and the gain above 2 %.
     pub helps: bool,
 }
 
-/// Compares measurements before and with a change, taken in turns. None if either has fewer than two values, because the noise is
-/// unknown then.
+/// Compares measurements before and with a change, taken in turns. `None` if either has fewer than two
+/// values, because the noise is unknown then.
 pub fn gain(before: &[f64], with: &[f64]) -> Option<Gain> {
     let (a, b) = (Moments::of(before)?, Moments::of(with)?);
     let (error_a, error_b) = (a.variance / a.count, b.variance / b.count);

@@ -1,5 +1,5 @@
-//! The steps of the study: settings, order and reasons. The order is that of a study of Kafka 3.0.0 on IBM z16: data directories,
-//! partitions, the client, the broker's threads. Pure.
+//! The steps of the study: settings, order and reasons. The order is that of a study of Kafka 3.0.0 on IBM
+//! z16: data directories, partitions, the client, the broker's threads. Pure.
 
 use crate::target::TargetSpec;
 use crate::workload::Point;
@@ -7,9 +7,9 @@ use crate::workload::Point;
 /// A setting and the values to try.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Setting {
-    /// Its name, Kafka's if there is one.
+    /// The setting's name, Kafka's if there is one.
     pub(super) name: &'static str,
-    /// Why it may help.
+    /// The reason why the setting may help.
     pub(super) why: &'static str,
     /// A note for readers.
     pub(super) note: Option<&'static str>,
@@ -33,7 +33,7 @@ enum What {
 }
 
 impl Change {
-    /// The changed point, and its label; none if the value is set already.
+    /// The changed point, and its label; `None` if the value is set already.
     pub(super) fn of(&self, point: &Point) -> Option<Point> {
         let mut changed = point.clone();
         match &self.what {
@@ -42,7 +42,7 @@ impl Change {
             }
             What::Producers { count } => {
                 changed.producers.count = *count;
-                // A thread each, because clients that share one add nothing.
+                // A thread for each client, because clients that share one add nothing.
                 changed.producers.threads = count.div_ceil(changed.producers.processes.max(1));
             }
             What::Producer { key, value } => {
@@ -78,7 +78,8 @@ fn producers(count: u32) -> Change {
     Change { label: format!("{count} producers, a thread each"), what: What::Producers { count } }
 }
 
-/// The steps from a point on, for this number of processors; for brokers, the settings that can be set and have an effect.
+/// The steps from a point on, for this number of processors. For brokers, only settings that can be set and
+/// have an effect.
 pub(super) fn all(base: &Point, cpus: u32, target: &TargetSpec) -> Vec<Setting> {
     let brokers_are_ours = !matches!(target, TargetSpec::Bootstrap { .. });
     let mut all = Vec::new();
@@ -89,7 +90,7 @@ pub(super) fn all(base: &Point, cpus: u32, target: &TargetSpec) -> Vec<Setting> 
     all.extend(batches());
     all.extend(producing(base.producers.count));
     if matches!(target, TargetSpec::ApacheKafka) {
-        // Thalweg has a worker thread per processor, whatever these say.
+        // Thalweg has a worker thread per processor, regardless of these settings.
         all.extend(broker_threads(cpus));
     }
     if brokers_are_ours {

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{Assignment, StopWhen};
 
-/// Records that a client takes at once.
+/// Maximum number of records that a client takes at once.
 const SHARE_MAX: u64 = 256;
 
 /// The records left for all clients within the measurement.
@@ -15,7 +15,7 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    /// For an assignment.
+    /// The budget of an assignment.
     pub(super) fn new(assignment: &Assignment) -> Budget {
         match assignment.stop {
             StopWhen::Records(records) => {

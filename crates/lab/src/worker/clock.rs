@@ -1,7 +1,7 @@
 //! The clock that lab and workers share: microseconds since the Unix epoch.
 //!
-//! A process reads the wall clock once and continues with the monotonic clock, so that adjustments of the wall clock during a run
-//! have no effect.
+//! A process reads the wall clock once and continues with the monotonic clock, so that adjustments of the
+//! wall clock during a run have no effect.
 
 use std::time::Duration;
 

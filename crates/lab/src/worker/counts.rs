@@ -1,5 +1,5 @@
-//! Counters of a worker: one [`Counts`] per thread, to avoid contention, summed once per second for an interval and at the end for
-//! the report. For every driver.
+//! Counters of a worker: one [`Counts`] per thread, to avoid contention, summed once per second for an
+//! interval and at the end for the report. For every driver.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -17,14 +17,14 @@ pub(crate) struct Window {
     pub(crate) from_us: u64,
     /// End of the measurement; the maximum if unknown.
     pub(crate) to_us: u64,
-    /// Whether answers after the end are left out. At a fixed rate they belong to records of the end, as those at the beginning do
-    /// to records of the warm-up: without them, the rate is that of the records that were accepted. At the maximum rate the time
-    /// until the last answer counts, too.
+    /// True if answers after the end are left out. At a fixed rate such answers belong to records of the end,
+    /// as those at the beginning belong to records of the warm-up: without them, the rate is that of the
+    /// accepted records. At the maximum rate the time until the last answer counts, too.
     pub(crate) closes: bool,
 }
 
 impl Window {
-    /// From the lab's command.
+    /// The window of the lab's start command.
     pub(crate) fn new(at_us: u64, measure_from_us: u64, stop: StopWhen) -> Window {
         let to_us = match stop {
             StopWhen::Seconds(seconds) => measure_from_us.saturating_add((seconds.max(0.0) * 1e6) as u64),
@@ -33,12 +33,12 @@ impl Window {
         Window { start_us: at_us, from_us: measure_from_us, to_us, closes: false }
     }
 
-    /// The same for records at a fixed rate, if they are.
+    /// The window for records at a fixed rate, if `is_paced`.
     pub(crate) fn paced(self, is_paced: bool) -> Window {
         Window { closes: is_paced && self.to_us != u64::MAX, ..self }
     }
 
-    /// Whether latencies of records intended at this time count.
+    /// True if latencies of records intended at this time count.
     #[inline]
     pub(crate) fn holds(&self, intended_us: u64) -> bool {
         (self.from_us..self.to_us).contains(&intended_us)
@@ -62,7 +62,7 @@ pub(crate) struct Counts {
 pub(crate) type SharedCounts = Arc<Mutex<Counts>>;
 
 impl Counts {
-    /// Empty. The window is set by the lab's start command.
+    /// Empty counters. The lab's start command sets the window.
     pub(crate) fn shared() -> SharedCounts {
         let never = Window { start_us: u64::MAX, from_us: u64::MAX, to_us: u64::MAX, closes: false };
         Arc::new(Mutex::new(Counts {

@@ -15,26 +15,26 @@ use tokio::sync::mpsc;
 
 use super::{Assignment, Command, Event};
 
-/// The longest accepted line: a report contains histograms and ranges of sequences.
+/// Maximum length of a line: a report contains histograms and ranges of sequences.
 const LINE_BYTES_MAX: u64 = 1 << 30;
 /// Number of lines of standard error kept for errors.
 const STDERR_LINES_MAX: usize = 20;
-/// How long a worker may take to exit after its last message.
+/// Maximum time for a worker to exit after its last message.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Why there is no next message.
+/// Why no next message arrived.
 #[derive(Debug, thiserror::Error)]
 pub enum HandleError {
-    /// It did not start.
+    /// The worker did not start.
     #[error(transparent)]
     NotSpawned(#[from] NotSpawned),
-    /// It reported an error.
+    /// The worker reported an error.
     #[error(transparent)]
     Failed(#[from] WorkerFailed),
-    /// It exited without a last message.
+    /// The worker exited without a last message.
     #[error(transparent)]
     Ended(#[from] WorkerEnded),
-    /// It sent an invalid message.
+    /// The worker sent an invalid message.
     #[error(transparent)]
     Unreadable(#[from] EventUnreadable),
 }
@@ -43,7 +43,7 @@ pub enum HandleError {
 #[derive(Debug, thiserror::Error)]
 #[error("Failed to start the worker {worker} as {}: {source}", binary.display())]
 pub struct NotSpawned {
-    /// Its name.
+    /// The worker's name.
     pub worker: String,
     /// The program.
     pub binary: PathBuf,
@@ -55,7 +55,7 @@ pub struct NotSpawned {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("The worker {worker} failed: {error}")]
 pub struct WorkerFailed {
-    /// Its name.
+    /// The worker's name.
     pub worker: String,
     /// The error.
     pub error: String,
@@ -66,11 +66,11 @@ pub struct WorkerFailed {
 #[error("The worker {worker} exited unexpectedly, {status}{}",
     if stderr.is_empty() { String::new() } else { format!(": {}", stderr.join(" / ")) })]
 pub struct WorkerEnded {
-    /// Its name.
+    /// The worker's name.
     pub worker: String,
-    /// Its exit status, as text.
+    /// The exit status, as text.
     pub status: String,
-    /// Its last lines on standard error.
+    /// The last lines on standard error.
     pub stderr: Vec<String>,
 }
 
@@ -78,7 +78,7 @@ pub struct WorkerEnded {
 #[derive(Debug, thiserror::Error)]
 #[error("The worker {worker} wrote an invalid line: {source}: {line}")]
 pub struct EventUnreadable {
-    /// Its name.
+    /// The worker's name.
     pub worker: String,
     /// The beginning of the line.
     pub line: String,
@@ -92,7 +92,8 @@ pub struct Handle {
     name: String,
     pid: u32,
     child: Child,
-    /// Lines for its standard input; a separate task writes them, so that a worker that does not read blocks nobody.
+    /// Lines for the worker's standard input; a separate task writes them, so that a worker that does not
+    /// read blocks no caller.
     lines: mpsc::Sender<Vec<u8>>,
     output: BufReader<ChildStdout>,
     /// A partially read line, kept if the caller stops waiting.
@@ -153,17 +154,18 @@ impl Handle {
         Ok(handle)
     }
 
-    /// Its name.
+    /// The worker's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its process id.
+    /// The worker's process id.
     pub fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// Waits until it is ready. Returns the client's name and version, and the ids of its other processes.
+    /// Waits until the worker is ready. Returns the client's name and version, and the ids of other processes
+    /// of the worker.
     pub async fn ready(&mut self) -> Result<(String, Vec<u32>), HandleError> {
         loop {
             if let Event::Ready { client, children } = self.next_event().await? {
@@ -172,17 +174,17 @@ impl Handle {
         }
     }
 
-    /// Starts it at `at_us`, with the measurement from `measure_from_us`.
+    /// Starts the worker at `at_us`, with the measurement from `measure_from_us`.
     pub async fn start(&mut self, at_us: u64, measure_from_us: u64) {
         self.say(&Command::Start { at_us, measure_from_us });
     }
 
-    /// Tells it to stop sending and to report. Ignored by a worker that has ended.
+    /// Stops sending, and requests the report. Ignored by a worker that has ended.
     pub async fn stop(&mut self) {
         self.say(&Command::Stop);
     }
 
-    /// Its next message, none after [`Event::Done`]; an error if it failed. Cancel safe.
+    /// The worker's next message, `None` after [`Event::Done`]; an error if it failed. Cancel safe.
     pub async fn next_event(&mut self) -> Result<Event, HandleError> {
         let left = LINE_BYTES_MAX.saturating_sub(self.partial.len() as u64);
         let mut limited = (&mut self.output).take(left);
@@ -207,7 +209,7 @@ impl Handle {
             Ok(Err(error)) => error.to_string(),
             Err(_) => "with its standard output closed".to_owned(),
         };
-        // Its last output may still be in flight.
+        // The last output may still be in flight.
         let _ = tokio::time::timeout(EXIT_TIMEOUT, &mut self.stderr_end).await;
         let stderr = self.stderr.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect();
         WorkerEnded { worker: self.name.clone(), status, stderr }

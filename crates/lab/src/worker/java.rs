@@ -1,12 +1,14 @@
 //! The driver java: Kafka's own `ProducerPerformance` and `ConsumerPerformance`, each client in its own JVM.
 //!
-//! The tools limit what can be measured. Latencies are theirs: they start when a record is handed over, not at its intended time,
-//! so records sent late count as fast (coordinated omission); they are percentiles in whole milliseconds, without a histogram.
-//! Records have no stamps, so nothing can be verified. The warm-up is whatever the tool does before the measurement, including its
-//! start; the measurement is the sum of the intervals that the tool prints within it. A measurement in seconds without a warm-up
-//! starts with the tool's first line, because there was no client before.
+//! The tools limit the measurements. Latencies are the tools' own: they start when a record is handed over,
+//! not at its intended time, so records sent late count as fast (coordinated omission); they are percentiles
+//! in whole milliseconds, without a histogram. Records have no stamps, so nothing can be verified. The
+//! warm-up is the tool's activity before the measurement, including its start; the measurement is the sum of
+//! the intervals that the tool prints within it. A measurement in seconds without a warm-up starts with the
+//! tool's first line, because there was no client before.
 //!
-//! A tool's process first waits as a shell and then becomes Java, so that its id is known beforehand. It dies with the worker.
+//! A tool's process first waits as a shell and then executes Java, so that its id is known beforehand. The
+//! process dies with the worker.
 
 mod command;
 mod lines;
@@ -60,7 +62,7 @@ fn tool(role: Role) -> &'static str {
     }
 }
 
-/// Waits for the start command; none if the lab has cancelled.
+/// Waits for the start command; `None` if the lab has cancelled.
 async fn begin(assignment: &Assignment, link: &mut Link) -> Result<Option<Window>, WorkerError> {
     match link.command().await {
         Some(Command::Start { at_us, measure_from_us }) => {
@@ -76,9 +78,9 @@ struct Tally {
     window: Window,
     /// Number of records in the measurement, if limited.
     records_max: u64,
-    /// The tools stop by themselves: the measurement starts with their own start.
+    /// True if the tools stop after their own count of records: the measurement starts with their start.
     whole: bool,
-    /// Whether the measurement has started; otherwise it starts with the first line.
+    /// True if the measurement has started; otherwise it starts with the first line.
     has_begun: bool,
     total: u64,
     measured: Span,
@@ -200,7 +202,7 @@ impl Tally {
             notes.push(counted);
         }
         notes.extend(self.finals.iter().map(|line| format!("The tool's last line: {line}")));
-        // The tools do not report which records failed; assume the last ones.
+        // The tools do not report which records failed; the last ones are assumed.
         let unacknowledged = match assignment.role {
             Role::Producer => {
                 vec![Order { producer: assignment.first_client, sent: self.total, ranges: Vec::new() }]

@@ -1,9 +1,9 @@
-//! The driver librdkafka: the C client that most languages use, in the worker's process. Only with the cargo feature `librdkafka`,
-//! because the library takes minutes to build and few runs need it.
+//! The driver librdkafka: the C client that most languages use, in the worker's process. Only with the cargo
+//! feature `librdkafka`, because the library takes minutes to build and few runs need it.
 //!
-//! It uses the same clock, values, stamps and counters as Thalweg's driver, so that results compare: a record's intended time
-//! travels with it to its delivery report. Each producer has a thread for delivery reports, as usual with librdkafka, in addition
-//! to the library's threads.
+//! This driver uses the same clock, values, stamps and counters as Thalweg's driver, so that results compare:
+//! a record's intended time travels with it to its delivery report. Each producer has a thread for delivery
+//! reports, as usual with librdkafka, in addition to the library's threads.
 
 mod consumer;
 mod producer;

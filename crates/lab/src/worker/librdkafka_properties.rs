@@ -1,10 +1,10 @@
 //! Translates Kafka's client properties to librdkafka's names.
 //!
-//! Most names are equal. If librdkafka's default differs from Kafka's in a way that changes the measurement (batches,
-//! idempotence, checksums), Kafka's is set, so that the same properties mean the same work. TLS and SASL are parsed by Thalweg's
-//! client and passed on.
+//! Most names are equal. If librdkafka's default differs from Kafka's in a way that changes the measurement
+//! (batches, idempotence, checksums), Kafka's default is set, so that the same properties mean the same work.
+//! TLS and SASL are parsed by Thalweg's client and passed on.
 //!
-//! Separate from the driver, because streams in every build accept these names, too.
+//! This module is separate from the driver, because streams in every build accept these names, too.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! The worker's end of the protocol: one line with the assignment, lines with commands, lines with events.
 //!
-//! The link owns standard input and output. If the input ends, the lab has exited: [`Link::command`] reports it, and a worker
-//! that does not exit within a few seconds is killed.
+//! The link owns standard input and output. If the input ends, the lab has exited: [`Link::command`] reports
+//! it, and a worker that does not exit within a few seconds is killed.
 
 use std::io::{self, BufRead, Read, Write};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,9 +11,9 @@ use tokio::sync::mpsc;
 
 use super::{Assignment, Command, Event};
 
-/// The longest accepted line. An assignment may name thousands of topics.
+/// Maximum length of a line. An assignment may list thousands of topics.
 const LINE_BYTES_MAX: u64 = 64 << 20;
-/// How long a driver may take to end its children after the lab has exited.
+/// Maximum time for a driver to end its children after the lab has exited.
 const GRACE: Duration = Duration::from_secs(3);
 /// The exit code of a worker that was killed.
 const EXIT_ABANDONED: i32 = 3;
@@ -72,7 +72,7 @@ pub fn open() -> Result<(Assignment, Link), LinkError> {
 }
 
 impl Link {
-    /// The next command; none if the lab has exited. Works on any runtime.
+    /// The next command; `None` if the lab has exited. Works on any runtime.
     pub async fn command(&mut self) -> Option<Command> {
         self.commands.recv().await
     }

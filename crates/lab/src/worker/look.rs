@@ -1,5 +1,5 @@
-//! How a consumer inspects values during the measurement: not at all, only the time in the stamp, or completely. The log is
-//! checked after the measurement by others; here each inspection has its cost.
+//! A consumer's inspection of values during the measurement: none, only the time in the stamp, or the
+//! complete value. The log is checked separately after the measurement; here each inspection has its cost.
 
 use std::sync::Arc;
 
@@ -30,15 +30,15 @@ pub(crate) enum Look {
     Times {
         /// The magic of the run.
         magic: u32,
-        /// Records without a stamp of this run.
+        /// Number of records without a stamp of this run.
         foreign: u64,
     },
-    /// Compares each record with what was sent.
+    /// Compares each record with the sent one.
     Whole(Checker),
 }
 
 impl Looks {
-    /// For an assignment.
+    /// The inspections of an assignment.
     pub(crate) fn new(assignment: &Assignment) -> Result<Looks, VerifyError> {
         Ok(Looks(match assignment.verify {
             Verify::Off => Kind::Nowhere,
@@ -50,7 +50,7 @@ impl Looks {
         }))
     }
 
-    /// For one client.
+    /// The inspection of one client.
     pub(crate) fn look(&self) -> Look {
         match &self.0 {
             Kind::Nowhere => Look::Nowhere,
@@ -61,7 +61,7 @@ impl Looks {
 }
 
 impl Look {
-    /// Whether values contain their intended time.
+    /// True if values contain their intended time.
     pub(crate) fn tells_times(&self) -> bool {
         !matches!(self, Look::Nowhere)
     }

@@ -22,9 +22,9 @@ pub enum Role {
 /// The first line that a worker reads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Assignment {
-    /// The role.
+    /// The worker's role.
     pub role: Role,
-    /// The driver.
+    /// The client driver.
     pub driver: Driver,
     /// The bootstrap servers, `host:port`.
     pub bootstrap: Vec<String>,
@@ -32,20 +32,20 @@ pub struct Assignment {
     pub properties: BTreeMap<String, String>,
     /// The topics, which exist. Producers write to them in turn.
     pub topics: Vec<String>,
-    /// Clients in this worker.
+    /// Number of clients in this worker.
     pub clients: u32,
-    /// The number of its first client, unique over all workers of the role.
+    /// The number of the worker's first client, unique over all workers of the role.
     pub first_client: u32,
     /// Number of threads.
     pub threads: u32,
     /// The specification of records.
     pub records: RecordSpec,
-    /// Unless off, records have stamps, and consumers read the time from them; if the whole is verified, consumers also check
-    /// the records.
+    /// Unless off, records have stamps, and consumers read the time from them. With whole verification,
+    /// consumers also check the records.
     pub verify: Verify,
-    /// Records per second of all clients of this worker; none for the maximum.
+    /// Records per second of all clients of this worker; `None` for the maximum.
     pub records_per_s: Option<f64>,
-    /// When it stops. A [`Command::Stop`] stops it earlier.
+    /// The stop condition. A [`Command::Stop`] stops the worker earlier.
     pub stop: StopWhen,
     /// The consumers' groups, which they join in turn by their numbers.
     pub groups: Vec<String>,
@@ -54,14 +54,14 @@ pub struct Assignment {
 }
 
 impl Assignment {
-    /// The group of a client; none for producers.
+    /// The group of a client; `None` for producers.
     pub fn group_of(&self, client: u32) -> Option<&str> {
         let at = (client as usize).checked_rem(self.groups.len())?;
         Some(&self.groups[at])
     }
 }
 
-/// When a worker stops.
+/// Stop condition of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StopWhen {
@@ -79,7 +79,7 @@ pub enum StopWhen {
 pub enum Command {
     /// Start at `at_us`; everything before `measure_from_us` is warm-up.
     Start {
-        /// When to start.
+        /// The start time.
         at_us: u64,
         /// Start of the measurement.
         measure_from_us: u64,
@@ -92,7 +92,7 @@ pub enum Command {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "event")]
 pub enum Event {
-    /// All clients are connected, payloads made, partitions assigned.
+    /// All clients are connected, payloads created, partitions assigned.
     Ready {
         /// Name and version of the client, such as `librdkafka 2.10.0`.
         client: String,
@@ -113,19 +113,19 @@ pub enum Event {
 /// An interval of about a second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
-    /// End.
+    /// End time, in microseconds.
     pub at_us: u64,
-    /// Length.
+    /// Length in microseconds.
     pub length_us: u64,
     /// Records acknowledged, or consumed.
     pub records: u64,
-    /// Their bytes.
+    /// Bytes of these records.
     pub bytes: u64,
-    /// Latency of these records; none without latencies.
+    /// Median latency of these records; `None` without latencies.
     pub p50_us: Option<u64>,
-    /// Latency of these records.
+    /// 99th percentile of these records' latency.
     pub p99_us: Option<u64>,
-    /// Latency of these records.
+    /// Maximum latency of these records.
     pub max_us: Option<u64>,
 }
 
@@ -134,20 +134,21 @@ pub struct Interval {
 pub struct Report {
     /// The measured interval.
     pub measured: Span,
-    /// Handed to the client since the start; for a consumer equal to `acknowledged`.
+    /// Records handed to the client since the start; for a consumer equal to `acknowledged`.
     pub sent: u64,
-    /// Whether more may have been sent than the driver knows: a tool was stopped between two of its lines.
+    /// True if more may have been sent than the driver knows: a tool was stopped between two of its lines.
     #[serde(default)]
     pub sent_more: bool,
-    /// Acknowledged by the cluster, or consumed, since the start.
+    /// Records acknowledged by the cluster, or consumed, since the start.
     pub acknowledged: u64,
-    /// Failed since the start.
+    /// Records failed since the start.
     pub failed: u64,
     /// The first error.
     pub first_failure: Option<String>,
-    /// From the intended send time to the acknowledgement, for records intended within the measurement.
+    /// Latency from the intended send time to the acknowledgement, for records intended within the
+    /// measurement.
     pub acknowledge_latency: Option<Histogram>,
-    /// From the intended send time to the consumer, for records intended within the measurement.
+    /// Latency from the intended send time to the consumer, for records intended within the measurement.
     pub end_to_end_latency: Option<Histogram>,
     /// Limits of the measured latencies, as text.
     pub notes: Vec<String>,
@@ -160,13 +161,13 @@ pub struct Report {
 /// From the start of the measurement to the last acknowledged or consumed record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Span {
-    /// Start.
+    /// Start time, in microseconds.
     pub from_us: u64,
-    /// End.
+    /// End time, in microseconds.
     pub to_us: u64,
-    /// Records within it.
+    /// Number of records in the span.
     pub records: u64,
-    /// Bytes of their values and keys.
+    /// Bytes of the records' values and keys.
     pub bytes: u64,
 }
 
@@ -177,7 +178,7 @@ pub struct Seen {
     pub producer: u32,
     /// Sequences seen at least once: ranges with exclusive ends, sorted and disjoint.
     pub ranges: Vec<(u64, u64)>,
-    /// Duplicates.
+    /// Number of duplicates.
     pub duplicates: u64,
     /// Records after one with a later sequence in their partition.
     pub reordered: u64,
@@ -190,8 +191,8 @@ pub struct Seen {
 pub struct Order {
     /// The producer's number.
     pub producer: u32,
-    /// Sequences handed to the client: 0 to below this.
+    /// Number of sequences handed to the client: 0 to below this.
     pub sent: u64,
-    /// Unacknowledged ones: ranges with exclusive ends, sorted.
+    /// Unacknowledged sequences: ranges with exclusive ends, sorted.
     pub ranges: Vec<(u64, u64)>,
 }

@@ -1,7 +1,7 @@
-//! Checks verified records: which ones a consumer has seen, and whether they equal what was sent.
+//! Checks verified records: tracks the records a consumer has seen, and compares them with the sent ones.
 //!
-//! Sequences are bits in pages, and a full page takes a single word, so that a billion records in any order fit into memory. The
-//! common case, the next sequence of the same producer, costs a few instructions.
+//! Sequences are bits in pages, and a full page takes a single word, so that a billion records in any order
+//! fit into memory. The common case, the next sequence of the same producer, costs a few instructions.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use super::stamp::{Damage, Stamp, Stamped};
 /// Sequences in a page.
 const PAGE: u64 = 1 << 16;
 const WORDS: usize = (PAGE / 64) as usize;
-/// Larger sequences count as damage: their page table would not fit.
+/// Maximum sequence; larger ones count as damage, because their page table would not fit.
 const SEQUENCE_MAX: u64 = 1 << 38;
-/// Larger producer numbers count as damage.
+/// Maximum producer number; larger ones count as damage.
 const PRODUCERS_MAX: u32 = 1 << 16;
 /// The producer number for records without a stamp of this run.
 pub(crate) const FOREIGN: u32 = u32::MAX;
@@ -39,7 +39,7 @@ enum Page {
 }
 
 impl Sequences {
-    /// Adds one; false if it was present.
+    /// Adds a sequence; false if it was present.
     #[inline]
     pub(crate) fn insert(&mut self, sequence: u64) -> bool {
         let (at, bit) = ((sequence / PAGE) as usize, sequence % PAGE);
@@ -71,7 +71,7 @@ impl Sequences {
         self.pages.iter_mut().zip(&other.pages).map(|(page, other)| page.merge(other)).sum()
     }
 
-    /// Its ranges with exclusive ends, sorted and disjoint.
+    /// The set's ranges with exclusive ends, sorted and disjoint.
     pub(crate) fn ranges(&self) -> Vec<(u64, u64)> {
         let mut ranges: Vec<(u64, u64)> = Vec::new();
         let mut add = |begin: u64, end: u64| match ranges.last_mut() {
@@ -148,7 +148,7 @@ pub(crate) struct Checker {
     stamped: Arc<Stamped>,
     producers: HashMap<u32, usize>,
     seen: Vec<OfProducer>,
-    /// The producer of the last record, and its index.
+    /// The producer of the last record, and the index of that producer.
     last: Option<(u32, usize)>,
     partitions: HashMap<TopicPartition, usize>,
     partition: usize,
@@ -168,7 +168,7 @@ struct OfProducer {
 }
 
 impl Checker {
-    /// An empty one.
+    /// An empty checker.
     pub(crate) fn new(stamped: Arc<Stamped>) -> Checker {
         Checker {
             stamped,

@@ -1,4 +1,4 @@
-//! The stamp at the start of each verified value, and the comparison with what was sent.
+//! The stamp at the start of each verified value, and the comparison with the sent value.
 //!
 //! ```text
 //! 0        4          8           16                24
@@ -27,13 +27,13 @@ pub(crate) struct Stamp {
 /// Why records cannot be verified.
 #[derive(Debug, thiserror::Error)]
 pub enum VerifyError {
-    /// No room for the stamp.
+    /// The value has no room for the stamp.
     #[error(
         "records.size_bytes = {size_bytes} is too small to verify, because a stamp takes {STAMP_BYTES} bytes: \
              use {STAMP_BYTES} or more, or verify = \"off\""
     )]
     TooSmall {
-        /// The size.
+        /// The value's size in bytes.
         size_bytes: u32,
     },
     /// The values cannot be created.
@@ -83,12 +83,12 @@ pub(crate) struct Stamped {
     pool: Pool,
 }
 
-/// A value differs from what was sent.
+/// A value differs from the sent one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Damage {
-    /// No stamp of this run.
+    /// The value has no stamp of this run.
     Foreign,
-    /// The stamp is valid, the rest is not.
+    /// The stamp is valid, the rest of the value is not.
     Content(Stamp),
 }
 
@@ -113,7 +113,7 @@ impl Stamped {
     }
 }
 
-/// Whether values have room for a stamp.
+/// Checks that values have room for a stamp.
 pub(crate) fn check_size(records: &RecordSpec) -> Result<(), VerifyError> {
     let size_bytes = records.size_bytes;
     if (size_bytes as usize) < STAMP_BYTES { Err(VerifyError::TooSmall { size_bytes }) } else { Ok(()) }

@@ -1,10 +1,11 @@
 //! The driver stream: streams as users run them, with `thalweg stream run`, each client in its own process.
 //!
-//! A producer is `load-generator | kafka`, a consumer `kafka | throughput`; without a cluster, `load-generator | throughput` in
-//! memory. The streams report their stages in lines of JSON; the measurement is the difference between the first and the last line
-//! within it. They are stopped like by Ctrl-C: messages in flight are delivered, and the last line has the exact totals. The
-//! generator's messages have no room for the lab's stamps: there are no latencies, and nothing is read back. `throughput` detects
-//! messages out of sequence; in memory, a single one fails the worker.
+//! A producer is `load-generator | kafka`, a consumer `kafka | throughput`; without a cluster,
+//! `load-generator | throughput` in memory. The streams report their stages in lines of JSON; the measurement
+//! is the difference between the first and the last line within it. Streams are stopped as by Ctrl-C:
+//! messages in flight are delivered, and the last line has the exact totals. The generator's messages have no
+//! room for the lab's stamps: there are no latencies, and nothing is read back. `throughput` detects messages
+//! out of sequence; in memory, a single one fails the worker.
 
 mod command;
 mod totals;
@@ -25,7 +26,7 @@ use totals::Totals;
 
 /// Reporting interval.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// How long stopping streams may take to deliver messages in flight.
+/// Maximum time for stopping streams to deliver messages in flight.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A stream could not be started.
@@ -106,7 +107,7 @@ impl Streams {
         Ok(self.tally.report(assignment))
     }
 
-    /// Follows them until the measurement is complete.
+    /// Follows the streams until the measurement is complete.
     async fn follow(&mut self, assignment: &Assignment, link: &mut Link) -> Result<(), WorkerError> {
         let records_max = match assignment.stop {
             StopWhen::Records(records) => records,
@@ -154,7 +155,7 @@ impl Streams {
             }
             Some(Heard::End) => {
                 self.open -= 1;
-                // Its output ends slightly before the process.
+                // The output ends slightly before the process.
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 if let Some((status, last)) = self.tools.iter_mut().find_map(Tool::failure) {
                     let status = format!("ended with {status}");

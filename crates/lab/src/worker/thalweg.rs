@@ -1,5 +1,5 @@
-//! Thalweg's driver: the producer and consumer of `thalweg_client`, several per thread, each thread with its own runtime, so that
-//! no record moves between threads.
+//! Thalweg's driver: the producer and consumer of `thalweg_client`, several per thread, each thread with its
+//! own runtime, so that no record moves between threads.
 
 mod consumer;
 mod error;

@@ -1,7 +1,8 @@
-//! The threads of a worker, from ready to done: the same for producers and consumers, and for all drivers in the process.
+//! The threads of a worker, from ready to done: the same for producers and consumers, and for all drivers in
+//! the process.
 //!
-//! Each thread connects its clients, reports that it is ready, waits for the start command, works, and returns its results. The
-//! worker's main thread listens to the lab meanwhile and reports once per second.
+//! Each thread connects its clients, reports that it is ready, waits for the start command, works, and
+//! returns its results. The worker's main thread listens to the lab meanwhile and reports once per second.
 
 use std::time::Duration;
 
@@ -31,7 +32,7 @@ pub(super) enum Word {
 pub(super) struct Crew {
     /// The numbers of its clients.
     pub(super) clients: Vec<u32>,
-    /// Its counts.
+    /// The thread's counts.
     pub(super) counts: SharedCounts,
     /// The lab's commands.
     pub(super) word: watch::Receiver<Word>,
@@ -43,11 +44,11 @@ pub(super) struct Crew {
 impl Crew {
     /// Reports that this thread's clients are ready.
     pub(super) async fn ready(&self) {
-        // The receiver is gone if the worker has failed, which ends the thread.
+        // The receiver was dropped if the worker has failed, which ends the thread.
         let _ = self.ready.send(()).await;
     }
 
-    /// Waits for the start command, and then until the start time. None if the lab has cancelled.
+    /// Waits for the start command, and then until the start time. `None` if the lab has cancelled.
     pub(super) async fn begin(&mut self) -> Option<Window> {
         let window = match *self.word.wait_for(|word| *word != Word::Wait).await.ok()? {
             Word::Begin(window) => window,
@@ -63,12 +64,12 @@ impl Crew {
 
 /// Waits for the stop command.
 pub(super) async fn stopped(word: &mut watch::Receiver<Word>) {
-    // The sender is gone: stop, too.
+    // Dropping the sender also stops the thread.
     let _ = word.wait_for(|word| *word == Word::Stop).await;
 }
 
-/// Runs `work` on each thread, and reports to the lab; `client` is the client's name and version. Returns the threads' counters
-/// and results.
+/// Runs `work` on each thread, and reports to the lab; `client` is the client's name and version. Returns the
+/// threads' counters and results.
 pub(super) fn run<T, W>(
     assignment: &Assignment,
     link: &mut Link,

@@ -1,5 +1,5 @@
-//! An external program that does a worker's work: its process is created before the work, so that its id is known; started by a
-//! command; read line by line; and stopped with the worker.
+//! An external program that does a worker's work. The program's process is created before the work, so that
+//! its id is known, started by a command, read line by line, and stopped with the worker.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,8 +11,8 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin};
 use tokio::sync::mpsc;
 
-/// A shell that waits for a line and then becomes the program, with the line's arguments appended. If the system supports it
-/// (util-linux), the program dies with the worker, however that ends.
+/// A shell that waits for a line and then executes the program, with the line's arguments appended. If the
+/// system supports it (util-linux), the program dies with the worker, even if the worker is killed.
 const WAIT: &str = r#"read -r last || exit 0
 if command -v setpriv >/dev/null 2>&1; then exec setpriv --pdeathsig KILL "$@" $last; fi
 exec "$@" $last"#;
@@ -22,9 +22,9 @@ const STDERR_LINES_MAX: usize = 10;
 /// An output event of a program, with the program's number.
 #[derive(Debug)]
 pub(super) enum Heard {
-    /// A line of its standard output.
+    /// A line of the program's standard output.
     Line(usize, String),
-    /// The end of it.
+    /// The end of the program's standard output.
     End,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct Tool {
 }
 
 impl Tool {
-    /// Creates its process, which waits. `at` is its number in events.
+    /// Creates the program's process, which waits. `at` is the program's number in events.
     pub(super) fn prepare(
         at: usize,
         words: &[String],
@@ -81,12 +81,12 @@ impl Tool {
         Ok(Tool { child, stdin, stderr: last })
     }
 
-    /// Its id, before and after becoming the program; none once it has exited.
+    /// The process id, before and after executing the program; `None` once it has exited.
     pub(super) fn pid(&self) -> Option<u32> {
         self.child.id()
     }
 
-    /// Starts it, with these additional arguments.
+    /// Starts the program, with these additional arguments.
     pub(super) async fn begin(&mut self, last: &str) -> io::Result<()> {
         if let Some(stdin) = &mut self.stdin {
             stdin.write_all(format!("{last}\n").as_bytes()).await?;
@@ -95,23 +95,23 @@ impl Tool {
         Ok(())
     }
 
-    /// Its exit status and last lines of standard error, if it has failed.
+    /// The exit status and the last lines of standard error, if the program has failed.
     pub(super) fn failure(&mut self) -> Option<(String, Vec<String>)> {
         let status = self.child.try_wait().ok().flatten().filter(|status| !status.success())?;
         let last = self.stderr.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect();
         Some((status.to_string(), last))
     }
 
-    /// Stops it cleanly, like Ctrl-C.
+    /// Stops the program cleanly, like Ctrl-C.
     pub(super) fn interrupt(&self) {
         let pid = self.pid().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
         if let Some(pid) = pid {
-            // It has exited already.
+            // The process has exited already.
             let _ = kill_process(pid, Signal::INT);
         }
     }
 
-    /// Kills it.
+    /// Kills the program.
     pub(super) async fn kill(&mut self) {
         let _ = self.child.kill().await;
     }

@@ -5,7 +5,7 @@ use super::layer::Layer;
 use super::mistake::Mistake;
 use super::{Clients, Load, Measure, Payload, Point, Unit, Verify};
 
-/// The contents of a stamp, in bytes: producer, sequence, intended time, checksum.
+/// Size of a stamp in bytes: magic, producer, sequence, intended time.
 pub const STAMP_BYTES: u32 = 24;
 
 /// Maximum partitions of all topics of a point, including replicas.
@@ -34,7 +34,7 @@ impl Rules<'_> {
         self.layer.settings.contains_key(path)
     }
 
-    /// Reports `path` at its position, or at the start of the point if it is not set.
+    /// Reports `path` at its position, or at the start of the point if not set.
     fn refuse(&mut self, path: &str, problem: String, remedy: impl Into<String>) {
         let position = self.layer.settings.get(path).map_or(self.layer.at, |node| node.at);
         let remedy = remedy.into();

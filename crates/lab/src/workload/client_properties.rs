@@ -1,5 +1,5 @@
-//! The settings that clients know, and warnings about a workload's settings. A workload may run with several drivers, each with its
-//! own client: a setting that only one of them knows is no mistake, but worth a warning.
+//! The settings known to clients, and warnings about a workload's settings. A workload may run with several
+//! drivers, each with its own client: a setting known to only one client is no mistake, but worth a warning.
 
 use std::collections::BTreeSet;
 
@@ -51,7 +51,7 @@ const LIBRDKAFKA_CLIENTS: &str = "\
     topic.metadata.refresh.fast.interval.ms topic.metadata.refresh.interval.ms \
     topic.metadata.refresh.sparse";
 
-/// Settings of its producers only.
+/// Settings of librdkafka's producers only.
 const LIBRDKAFKA_PRODUCER: &str = "\
     acks batch.num.messages batch.size compression.codec compression.level compression.type \
     delivery.report.only.error delivery.timeout.ms enable.gapless.guarantee enable.idempotence linger.ms \
@@ -60,7 +60,7 @@ const LIBRDKAFKA_PRODUCER: &str = "\
     queue.buffering.max.ms queuing.strategy request.required.acks request.timeout.ms retries \
     sticky.partitioning.linger.ms transaction.timeout.ms transactional.id";
 
-/// Settings of its consumers only.
+/// Settings of librdkafka's consumers only.
 const LIBRDKAFKA_CONSUMER: &str = "\
     auto.commit.enable auto.commit.interval.ms auto.offset.reset check.crcs consume.callback.max.messages \
     coordinator.query.interval.ms enable.auto.commit enable.auto.offset.store enable.partition.eof \
@@ -113,7 +113,7 @@ pub(super) fn warnings(workload: &Workload) -> Vec<String> {
             all.push(format!("topics.properties.{key}: Kafka has no such topic property"));
         }
         let partitions = u64::from(point.topics.count) * u64::from(point.topics.partitions);
-        // The first group has as many as any.
+        // The first group has at least as many consumers as any other.
         let consumers = u64::from(point.consumers.count).div_ceil(u64::from(point.consumer_groups.max(1)));
         if consumers > partitions {
             all.push(format!(
@@ -138,7 +138,7 @@ pub(super) fn warnings(workload: &Workload) -> Vec<String> {
     all
 }
 
-/// `librdkafka_alone`: no other client gets these settings.
+/// Warns about client settings. `librdkafka_alone`: no other client gets these settings.
 fn clients(
     section: &str,
     clients: &Clients,

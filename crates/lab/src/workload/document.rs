@@ -15,7 +15,7 @@ pub(super) struct Node {
     pub(super) value: Value,
 }
 
-/// What a value is.
+/// The content of a value.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Value {
     Table(Vec<Entry>),

@@ -8,12 +8,13 @@ use serde::{Deserialize, Serialize};
 pub enum Driver {
     /// Thalweg's producer and consumer.
     Thalweg,
-    /// librdkafka, the C client. Only in a binary built with it: cargo build --release -p thalweg --features librdkafka.
+    /// librdkafka, the C client. Only in a binary built with it: cargo build --release -p thalweg --features
+    /// librdkafka.
     Librdkafka,
     /// Kafka's own perf tools, in Java.
     Java,
-    /// Streams of this binary: from `load-generator` to `kafka`, and from `kafka` to `throughput`; without a cluster, from
-    /// `load-generator` to `throughput` in memory.
+    /// Streams of this binary: from `load-generator` to `kafka`, and from `kafka` to `throughput`; without a
+    /// cluster, from `load-generator` to `throughput` in memory.
     Stream,
 }
 

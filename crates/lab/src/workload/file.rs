@@ -1,4 +1,5 @@
-//! Reads a workload file: the top, the points, the published figures. Reports all mistakes at once, as far as possible.
+//! Reads a workload file: the top, the points, the published figures. Reports all mistakes at once, as far as
+//! possible.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -235,7 +236,7 @@ fn take_text<'a>(
     }
 }
 
-/// Drivers by name; none if one is unknown.
+/// Drivers by name; `None` if one is unknown.
 fn drivers(text: &str) -> Option<Vec<Driver>> {
     let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
     names.map(|name| Driver::from_str(name, false).ok()).collect()
@@ -264,7 +265,7 @@ fn read_points(entry: &Entry, value: &Value, mistakes: &mut Vec<Mistake>) -> Vec
     tables.into_iter().map(|(at, entries)| Layer::read(at, entries, mistakes)).collect()
 }
 
-/// Replaces the placeholders of a label, or makes a label from the varied keys.
+/// Replaces the placeholders of a label, or composes a label from the varied keys.
 fn label(layer: &mut Layer, name: &str, several: bool, mistakes: &mut Vec<Mistake>) {
     let mut mistake = |position, problem: String, remedy: &str| {
         mistakes.push(Mistake { position, key: "label".to_owned(), problem, remedy: remedy.to_owned() });

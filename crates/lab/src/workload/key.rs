@@ -1,4 +1,5 @@
-//! The table of keys in a workload file: type, default, unit and meaning. The parser and the documentation use it.
+//! The table of keys in a workload file: type, default, unit and meaning. The parser and the documentation
+//! use it.
 
 use super::document::{Node, Value};
 use super::mistake::Mistake;
@@ -7,7 +8,7 @@ use super::mistake::Mistake;
 pub(super) struct Key {
     /// The path from the top of the file, or of a `[[point]]`.
     pub(super) path: &'static str,
-    /// Its type.
+    /// The type of the value.
     pub(super) kind: Kind,
     /// The default, as text.
     pub(super) default: &'static str,
@@ -110,7 +111,7 @@ pub(super) fn of(path: &str) -> Option<&'static Key> {
     })
 }
 
-/// Whether a path is a table that contains keys.
+/// True if a path is a table that contains keys.
 pub(super) fn is_section(path: &str) -> bool {
     POINT.iter().any(|key| {
         matches!(key.kind, Kind::Properties) && key.path == path
@@ -118,14 +119,14 @@ pub(super) fn is_section(path: &str) -> bool {
     })
 }
 
-/// Limit of clients, topics and the like: more would test the machine, not the broker.
+/// Maximum number of clients, topics and the like: more would test the machine, not the broker.
 const CLIENTS_MAX: i64 = 10_000;
 const PARTITIONS_MAX: i64 = 100_000;
 /// The size limit of a request: `socket.request.max.bytes`.
 const SIZE_MAX: i64 = 100 << 20;
 const RECORDS_MAX: i64 = 1_000_000_000_000;
 const RATE_MAX: f64 = 1e9;
-/// A day.
+/// Maximum duration: a day, in seconds.
 const SECONDS_MAX: f64 = 86_400.0;
 
 macro_rules! keys {

@@ -1,5 +1,5 @@
-//! The settings of a point as in the file: those of the top, overridden by a `[[point]]`, and a point per value of a list.
-//! Consistency is checked elsewhere.
+//! The settings of a point as in the file: the top's settings, overridden by a `[[point]]`, and a point per
+//! value of a list. Consistency is checked elsewhere.
 
 use std::collections::BTreeMap;
 
@@ -117,7 +117,8 @@ impl Layer {
         Layer { at: over.at, settings, published, varied: Vec::new() }
     }
 
-    /// A layer for each combination of list values; the first list varies slowest. None if there are too many.
+    /// A layer for each combination of list values; the first list varies slowest. `None` if there are too
+    /// many.
     pub(super) fn expand(self) -> Option<Vec<Layer>> {
         let mut lists: Vec<(Position, String, Vec<Node>)> = Vec::new();
         for (path, node) in &self.settings {

@@ -1,4 +1,5 @@
-//! Mistakes in a workload. Every mistake in a file has a position, a key and a remedy; all of a file are reported at once.
+//! Mistakes in a workload. Every mistake in a file has a position, a key and a remedy; all mistakes of a file
+//! are reported at once.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,9 +7,9 @@ use std::path::PathBuf;
 /// A position in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
-    /// From 1.
+    /// The line, from 1.
     pub line: u32,
-    /// From 1, in characters.
+    /// The column, from 1, in characters.
     pub column: u32,
 }
 
@@ -20,13 +21,13 @@ impl Position {
 /// A mistake in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
-    /// Where.
+    /// The position of the mistake.
     pub position: Position,
     /// The key, from the top of the file, such as `topics.partitions`.
     pub key: String,
     /// The mistake.
     pub problem: String,
-    /// What to do.
+    /// The remedy.
     pub remedy: String,
 }
 
@@ -110,16 +111,16 @@ pub struct UnreadableFile {
 pub struct InvalidScale {
     /// The requested scale.
     pub scale: f64,
-    /// The least.
+    /// The minimum scale.
     pub min: f64,
-    /// The most.
+    /// The maximum scale.
     pub max: f64,
 }
 
 /// Why a workload could not be loaded.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum WorkloadError {
-    /// Unknown name.
+    /// The name is unknown.
     #[error(transparent)]
     Unknown(#[from] UnknownWorkload),
     /// The file is missing or unreadable.

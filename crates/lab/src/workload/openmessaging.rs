@@ -1,15 +1,17 @@
-//! The files of the OpenMessaging Benchmark (github.com/openmessaging/benchmark) as a [`Workload`]: a workload's YAML, and
-//! the YAML of its Kafka driver.
+//! The files of the OpenMessaging Benchmark (github.com/openmessaging/benchmark) as a [`Workload`]: a
+//! workload's YAML, and the YAML of its Kafka driver.
 //!
-//! The meaning is preserved where possible, and keys that cannot be expressed are refused by name. Differences:
-//! - Producers write to all topics in turn, and each group of consumers reads all of them; in the benchmark, each client belongs to
-//!   one topic. Their number is the same.
-//! - `producerRate: 0` means the maximum sustainable rate: a search from 10,000 records per second, as in the benchmark. The rate is
-//!   sent open loop, at intended times.
-//! - Partly random values, and values from `payloadFile`, are fully random. Without compression this makes no difference to a
-//!   broker; with compression it does, and is refused.
+//! The meaning is preserved where possible, and keys that cannot be expressed are refused by name.
+//! Differences:
+//! - Producers write to all topics in turn, and each group of consumers reads all of them; in the benchmark,
+//!   each client belongs to one topic. The number of clients is the same.
+//! - `producerRate: 0` means the maximum sustainable rate: a search from 10,000 records per second, as in the
+//!   benchmark. The rate is sent open loop, at intended times.
+//! - Partly random values, and values from `payloadFile`, are fully random. Without compression this makes no
+//!   difference to a broker; with compression it does, and is refused.
 //! - `bootstrap.servers` belongs to the target.
-//! - `consumerBacklogSizeGB` is one point that drains this many GiB; the benchmark's time after that is not measured.
+//! - `consumerBacklogSizeGB` is one point that drains this many GiB; the benchmark's time after the drain is
+//!   not measured.
 
 mod driver;
 
@@ -27,11 +29,12 @@ use driver::Driver;
 
 /// Number of keys of the benchmark's distributors.
 const KEYS_DISTINCT: u64 = 10_000;
-/// The first rate of its search for the maximum.
+/// The first rate of the benchmark's search for the maximum.
 const FIRST_RATE: f64 = 10_000.0;
 const GIB: i64 = 1 << 30;
 
-/// Reads a workload's YAML and its Kafka driver's; without the latter, topics have one replica and clients their defaults.
+/// Reads a workload's YAML and its Kafka driver's; without the latter, topics have one replica and clients
+/// their defaults.
 pub fn load(workload: &Path, driver: Option<&Path>) -> Result<Workload, WorkloadError> {
     let text = read(workload)?;
     let driver = match driver {
@@ -221,7 +224,7 @@ fn payload(fields: &mut Fields, driver: &Driver) -> Payload {
 fn keys(fields: &mut Fields) -> Option<Keys> {
     match fields.text("keyDistributor").as_deref() {
         None | Some("NO_KEY") => None,
-        // Round robin and by the nanosecond are both uniform over the keys.
+        // Both round robin and by the nanosecond are uniform over the keys.
         Some("KEY_ROUND_ROBIN" | "RANDOM_NANO") => Some(Keys { distinct: KEYS_DISTINCT }),
         Some(other) => {
             let problem = format!("{other:?} is invalid");
@@ -251,7 +254,7 @@ impl Fields {
         Fields { entries, mistakes, notes: Vec::new() }
     }
 
-    /// The value of a key; none if missing or null.
+    /// The value of a key; `None` if missing or null.
     fn get(&self, key: &str) -> Option<&Node> {
         let entry = self.entries.iter().find(|entry| entry.name == key)?;
         (!matches!(&entry.node.value, Value::Other(text) if text == "null")).then_some(&entry.node)

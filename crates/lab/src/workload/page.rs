@@ -1,5 +1,5 @@
-//! Documentation of workloads in Markdown: the table of keys, a workload's points and published figures. Used by the pages under
-//! `docs/workloads/` and by `thalweg lab show`.
+//! Documentation of workloads in Markdown: the table of keys, a workload's points and published figures. Used
+//! by the pages under `docs/workloads/` and by `thalweg lab show`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -60,7 +60,7 @@ pub fn tables(workload: &Workload) -> String {
     out
 }
 
-/// A row per point, followed by the properties that all or some of them have.
+/// A row per point, followed by the properties of all or some points.
 fn points(workload: &Workload) -> String {
     let mut out = String::from(
         "| point | brokers | topics x partitions, replicas | records | producers | consumers | measured | load | \
@@ -159,7 +159,7 @@ fn load(load: &Load) -> String {
     }
 }
 
-/// Empty for PLAINTEXT.
+/// The security as text; empty for PLAINTEXT.
 fn security(security: ClusterSecurity) -> String {
     let mut out = String::new();
     if security != ClusterSecurity::default() {

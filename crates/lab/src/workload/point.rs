@@ -9,7 +9,7 @@ use thalweg_client::HIDDEN;
 /// One measurement. Properties have Kafka's names.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// Its label, unique in the workload, such as `1,024 B` or `3 brokers`.
+    /// The point's label, unique in the workload, such as `1,024 B` or `3 brokers`.
     pub label: String,
     /// The cluster.
     pub cluster: ClusterSpec,
@@ -21,10 +21,10 @@ pub struct Point {
     pub producers: Clients,
     /// The consumers; `count` may be 0.
     pub consumers: Clients,
-    /// The number of their groups, each of which consumes every record.
+    /// Number of consumer groups, each of which consumes every record.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub consumer_groups: u32,
-    /// What to measure.
+    /// The kind of measurement.
     pub measure: Measure,
     /// The load.
     pub load: Load,
@@ -32,11 +32,11 @@ pub struct Point {
     pub extent: Extent,
     /// Number of repetitions.
     pub repetitions: u32,
-    /// How far records are read back and checked.
+    /// The extent of reading records back.
     pub verify: Verify,
 }
 
-/// What a point of a result from before there were several groups has.
+/// The default for results from before there were several groups.
 fn one() -> u32 {
     1
 }
@@ -46,7 +46,7 @@ fn is_one(number: &u32) -> bool {
 }
 
 impl Point {
-    /// Without secrets, for a result: passwords, private keys and lines that contain them are removed.
+    /// A copy without secrets, for a result: passwords, private keys and lines that contain them are removed.
     pub fn without_secrets(&self) -> Point {
         let mut point = self.clone();
         let properties = [
@@ -62,8 +62,8 @@ impl Point {
     }
 }
 
-/// How far the records of a repetition are read back and compared with what was sent. Checked records carry producer, sequence and
-/// intended time.
+/// How far the records of a repetition are read back and compared with what was sent. Checked records carry
+/// producer, sequence and intended time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verify {
@@ -92,16 +92,16 @@ impl Verify {
 pub struct ClusterSpec {
     /// Number of brokers.
     pub brokers: u32,
-    /// How clients and brokers talk, in a cluster that the lab starts.
+    /// The security of clients and brokers, in a cluster that the lab starts.
     #[serde(default)]
     pub security: ClusterSecurity,
-    /// What each node may use of the machine, in a cluster that the lab starts.
+    /// The limits of each node, in a cluster that the lab starts.
     #[serde(default, skip_serializing_if = "NodeLimits::is_none")]
     pub node: NodeLimits,
-    /// Connections besides those of producers and consumers, which are open and not used.
+    /// Idle connections, besides those of producers and consumers.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub idle_connections: u32,
-    /// Partitions besides those of the load, which are there and not used.
+    /// Idle partitions, besides those of the load.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub idle_partitions: u32,
     /// Broker properties that differ from the defaults.
@@ -113,29 +113,29 @@ fn is_zero(number: &u32) -> bool {
 }
 
 impl ClusterSpec {
-    /// Brokers that talk without TLS and logins, and may use the whole machine.
+    /// A cluster without TLS and logins, whose brokers may use the whole machine.
     pub fn plaintext(brokers: u32, properties: BTreeMap<String, String>) -> ClusterSpec {
         let (security, node) = (ClusterSecurity::default(), NodeLimits::default());
         ClusterSpec { brokers, security, node, idle_connections: 0, idle_partitions: 0, properties }
     }
 }
 
-/// What each node may use of the machine: a plan of a provider.
+/// The limits of each node: a provider's plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeLimits {
-    /// Thousandths of a processor; none for no limit.
+    /// Thousandths of a processor; `None` for no limit.
     pub cpu_millis: Option<u32>,
-    /// Memory in units of 2^20 bytes, with the pages of its files; none for no limit.
+    /// Memory in units of 2^20 bytes, including page cache of the node's files; `None` for no limit.
     pub memory_mb: Option<u32>,
 }
 
 impl NodeLimits {
-    /// Whether nothing is limited.
+    /// True if nothing is limited.
     pub fn is_none(&self) -> bool {
         *self == NodeLimits::default()
     }
 
-    /// As text, such as `0.5 CPU, 1,024 MB`.
+    /// The limits as text, such as `0.5 CPU, 1,024 MB`.
     pub fn describe(&self) -> String {
         let cpu = self.cpu_millis.map(|millis| format!("{} CPU", f64::from(millis) / 1000.0));
         let memory = self.memory_mb.map(|mb| format!("{} MB", crate::quantity::count(u64::from(mb))));
@@ -153,7 +153,7 @@ pub struct Topics {
     pub partitions: u32,
     /// Replicas of each partition.
     pub replication_factor: u16,
-    /// Topics besides these that are created and deleted again, per second.
+    /// Temporary topics, created and deleted again, per second.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub created_per_s: u32,
     /// Topic properties that differ from the defaults.
@@ -163,7 +163,7 @@ pub struct Topics {
 /// Producers or consumers of one kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Clients {
-    /// Their number. Each is a client with its own connections.
+    /// Number of clients. Each has its own connections.
     pub count: u32,
     /// Number of processes.
     pub processes: u32,
@@ -176,7 +176,7 @@ pub struct Clients {
 /// Records of one kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordSpec {
-    /// Size of the value.
+    /// Size of the value in bytes.
     pub size_bytes: u32,
     /// Contents of the value.
     pub payload: Payload,
@@ -184,7 +184,7 @@ pub struct RecordSpec {
     pub keys: Option<Keys>,
 }
 
-/// Contents of the values, from a pool made before the run.
+/// Contents of the values, from a pool created before the run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Payload {
@@ -209,7 +209,7 @@ pub struct Keys {
     pub distinct: u64,
 }
 
-/// What to measure.
+/// The kind of measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Measure {
@@ -227,7 +227,7 @@ pub enum Measure {
 pub enum Load {
     /// The maximum rate.
     Maximum,
-    /// A fixed total rate, each record at its intended time whatever the cluster does.
+    /// A fixed total rate, each record at its intended time regardless of the cluster.
     Rate {
         /// Records per second.
         records_per_s: f64,

@@ -1,5 +1,5 @@
-//! Scales the length of workloads, for small machines or longer measurements. Brokers, topics, clients and record sizes stay the
-//! same.
+//! Scales the length of workloads, for small machines or longer measurements. Brokers, topics, clients and
+//! record sizes stay the same.
 
 use super::mistake::InvalidScale;
 use super::{Load, Unit, Workload};
@@ -8,12 +8,12 @@ use super::{Load, Unit, Workload};
 const SCALE_MIN: f64 = 0.001;
 const SCALE_MAX: f64 = 1000.0;
 
-/// Minimum times after scaling: shorter ones would measure the start.
+/// Minimum times after scaling: shorter times would measure the start.
 const SECONDS_MIN: f64 = 1.0;
 const WARM_UP_SECONDS_MIN: f64 = 0.5;
 
-/// Multiplies records, seconds and rates by `factor`. A measurement stays at least 1 s and a warm-up 0.5 s, unless they were
-/// shorter before.
+/// Multiplies records, seconds and rates by `factor`. A measurement stays at least 1 s and a warm-up 0.5 s,
+/// unless they were shorter before.
 pub fn scaled(workload: &Workload, factor: f64) -> Result<Workload, InvalidScale> {
     if !(SCALE_MIN..=SCALE_MAX).contains(&factor) {
         return Err(InvalidScale { scale: factor, min: SCALE_MIN, max: SCALE_MAX });

@@ -1,13 +1,13 @@
-//! How the clients and brokers of a cluster talk: Kafka's protocols of listeners, and mechanisms of logins.
+//! The security of a cluster's clients and brokers: Kafka's listener protocols, and login mechanisms.
 
 use serde::{Deserialize, Serialize};
 
-/// How clients talk to the brokers of a cluster, and these to each other.
+/// The security of connections from clients to brokers, and between brokers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClusterSecurity {
     /// `security.protocol`.
     pub protocol: SecurityProtocol,
-    /// `sasl.mechanism`; none without SASL.
+    /// `sasl.mechanism`; `None` without SASL.
     pub mechanism: Option<SaslMechanism>,
 }
 
@@ -44,12 +44,12 @@ impl SecurityProtocol {
         }
     }
 
-    /// Whether it has TLS.
+    /// True if the protocol has TLS.
     pub fn has_tls(self) -> bool {
         matches!(self, SecurityProtocol::Ssl | SecurityProtocol::SaslSsl)
     }
 
-    /// Whether it has a login.
+    /// True if the protocol has a login.
     pub fn has_sasl(self) -> bool {
         matches!(self, SecurityProtocol::SaslPlaintext | SecurityProtocol::SaslSsl)
     }
@@ -85,7 +85,7 @@ impl SaslMechanism {
 }
 
 impl ClusterSecurity {
-    /// A protocol, and for SASL the mechanism that is given or else SCRAM-SHA-512.
+    /// The security with a protocol, and for SASL with this mechanism, by default SCRAM-SHA-512.
     pub fn new(protocol: SecurityProtocol, mechanism: Option<SaslMechanism>) -> ClusterSecurity {
         let mechanism = protocol.has_sasl().then(|| mechanism.unwrap_or_default());
         ClusterSecurity { protocol, mechanism }

@@ -13,10 +13,10 @@ use super::transactions::Transactions;
 use crate::scan::BatchFault;
 use crate::segment::transactions::AbortedTransaction;
 
-/// Memory that a buffer keeps after a large batch.
+/// Maximum buffer memory kept after a large batch.
 const KEPT_BUFFER_BYTES: usize = 1024 * 1024;
 
-/// The last data record of a producer, or only its epoch if a marker was last.
+/// The last data record of a producer; only its epoch if a marker was last.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LastRecord {
     pub(crate) offset: Option<Offset>,
@@ -27,7 +27,7 @@ pub(crate) struct LastRecord {
 pub(super) struct Round<'a> {
     pub(super) map: &'a OffsetMap,
     pub(super) producers: &'a HashMap<ProducerId, LastRecord>,
-    /// The end of what this round may compact.
+    /// The end of the range that this round may compact.
     pub(super) upper_bound: Offset,
     pub(super) now_ms: i64,
     pub(super) delete_retention_ms: i64,
@@ -37,16 +37,16 @@ pub(super) struct Round<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Passed {
     pub(super) transactions: Transactions,
-    /// Whether a batch stays whose records cannot be read. It may hold any key, so a tombstone behind it may be all that
-    /// keeps a key deleted.
+    /// True if a batch with unreadable records was kept. Such a batch may contain any key, so a later
+    /// tombstone may be needed to keep a key deleted.
     pub(super) has_unread: bool,
 }
 
-/// Memory that is used again from batch to batch.
+/// Memory reused from batch to batch.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
     buffer: DecompressBuffer,
-    /// Which records of a batch stay.
+    /// True for each kept record of a batch.
     kept: Vec<bool>,
 }
 
@@ -66,7 +66,7 @@ impl Scratch {
         ControlRecordType::parse_key(record.key?).ok()?
     }
 
-    /// The records of a batch, when all of them can be read.
+    /// The records of a batch, if all are readable.
     pub(super) fn whole_records<'a>(&'a mut self, batch: &Batch<'a>) -> Result<Records<'a>, Unreadable> {
         let records = batch.records(&mut self.buffer)?;
         records.clone().try_for_each(|record| within(&batch.header, record).map(drop))?;
@@ -74,7 +74,7 @@ impl Scratch {
     }
 }
 
-/// Why the records of a batch count for nothing, though its CRC is right.
+/// Why the records of a batch are ignored, although its CRC is valid.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Unreadable {
     #[error(transparent)]
@@ -83,7 +83,8 @@ pub(super) enum Unreadable {
     Outside(Offset),
 }
 
-/// The record, if it is readable and its offset is within its batch; another offset might supersede later records.
+/// The record, if it is readable and its offset is within its batch; another offset might supersede later
+/// records.
 fn within<'a>(
     header: &BatchHeader,
     record: Result<Record<'a>, RecordError>,
@@ -95,17 +96,17 @@ fn within<'a>(
 
 /// The decision on a batch.
 pub(super) enum Verdict {
-    /// It stays as it is.
+    /// The batch is kept unchanged.
     Keep,
-    /// It stays as it is, since its records cannot be read.
+    /// The batch is kept unchanged, because its records are unreadable.
     KeepUnread(Unreadable),
-    /// It stays with fewer records, or with a delete horizon.
+    /// The batch is kept with fewer records, or with a delete horizon.
     Replace(Vec<u8>),
     /// The batch is removed.
     Drop,
 }
 
-/// The verdict, and the transaction that the new transaction index must name.
+/// The verdict, and the transaction needed in the new transaction index.
 pub(super) struct Judgement {
     pub(super) verdict: Verdict,
     pub(super) aborted: Option<AbortedTransaction>,
@@ -199,7 +200,8 @@ impl Round<'_> {
         Ok(Verdict::Replace(rebuild(header, staying, horizon_ms)?))
     }
 
-    /// Whether tombstones and markers of a batch may go: its time is over, and no batch before it is unread.
+    /// True if tombstones and markers of a batch may be removed: the delete horizon has passed, and no
+    /// earlier batch is unread.
     fn has_expired(&self, header: &BatchHeader, passed: &Passed) -> bool {
         !passed.has_unread && header.delete_horizon_ms().is_some_and(|horizon| horizon <= self.now_ms)
     }

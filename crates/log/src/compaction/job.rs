@@ -1,7 +1,8 @@
 //! A planned compaction and its outcome.
 //!
-//! Owns: what a pass may read, which segments become one, and the statistics. Refuses: reading batches (see `pass`),
-//! and touching the old segments; the partition replaces them when it installs the outcome.
+//! Owns: the range that a pass may read, the grouping of segments, and the statistics. Refuses: reading
+//! batches (see `pass`), and touching the old segments; the partition replaces them when it installs the
+//! outcome.
 
 use std::io;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use crate::scan::{CorruptBatch, HeaderScan, ScanError};
 use crate::segment::transactions::AbortedTransaction;
 use crate::segment::{Home, Segment};
 
-/// Batches that one line each names; the others are counted.
+/// Maximum number of batches logged with a line each; others are counted.
 pub(super) const NAMED_MAX: usize = 8;
 
 /// Why a compaction failed; the log is unchanged.
@@ -31,10 +32,10 @@ pub enum CompactionError {
     Corrupt {
         /// Base offset of the segment.
         segment: Offset,
-        /// Where, and how.
+        /// Position and cause.
         fault: CorruptBatch,
     },
-    /// The map of keys is too small for one batch, so no pass gets beyond it.
+    /// The key map is too small for one batch, so no pass gets beyond that batch.
     #[error(
         "the batch at offset {base_offset} has more keys than the {keys_max} that log.cleaner.dedupe.buffer.size \
          has room for in each of log.cleaner.threads"
@@ -42,7 +43,7 @@ pub enum CompactionError {
     TooManyKeys {
         /// Base offset of the batch.
         base_offset: Offset,
-        /// Keys that there is room for.
+        /// Capacity of the map, in keys.
         keys_max: usize,
     },
 }
@@ -60,9 +61,9 @@ pub struct CompactionStats {
     pub batches_before: u64,
     /// Batches after.
     pub batches_after: u64,
-    /// Batches whose records cannot be read though their CRCs are right. They are kept as they are.
+    /// Batches with unreadable records and valid CRCs, which are kept unchanged.
     pub unreadable_batches: u64,
-    /// Base offset of the first of them.
+    /// Base offset of the first unreadable batch.
     pub first_unreadable: Option<Offset>,
 }
 
@@ -74,7 +75,7 @@ pub(crate) struct Source {
     pub(crate) size_bytes: u64,
 }
 
-/// A batch that stays since its records cannot be read.
+/// A batch that is kept because its records are unreadable.
 #[derive(Clone, Debug)]
 pub(crate) struct UnreadBatch {
     pub(crate) base_offset: Offset,
@@ -82,41 +83,41 @@ pub(crate) struct UnreadBatch {
     pub(crate) reason: String,
 }
 
-/// Unread batches that were not named before.
+/// Unread batches that were not logged before.
 #[derive(Debug, Default)]
 pub(crate) struct NewlyUnread {
-    /// The first of them.
+    /// The first of these batches.
     pub(crate) named: Vec<UnreadBatch>,
     pub(crate) count: u64,
-    /// The offset behind the last of them.
+    /// The offset after the last of these batches.
     pub(crate) end: Offset,
 }
 
-/// A compaction that was planned. It can be run on any thread. While it exists, no segment of the log is deleted for its
-/// age or size (Kafka's cleaning state of a partition).
+/// A planned compaction, which can be run on any thread. While the job exists, no segment of the log is
+/// deleted by age or size (Kafka's cleaning state of a partition).
 #[derive(Debug)]
 pub struct CompactionJob {
     pub(crate) home: Home,
     pub(crate) config: Arc<LogConfig>,
-    /// The segments below the active one, from the first on.
+    /// The segments below the active one, oldest first.
     pub(crate) sources: Vec<Source>,
     /// The transaction indexes of all segments, by their base offsets.
     pub(crate) aborted: Vec<(Offset, Vec<AbortedTransaction>)>,
     pub(crate) producers: HashMap<ProducerId, LastRecord>,
     pub(crate) first_dirty: Offset,
     pub(crate) upper_bound: Offset,
-    /// Unread batches below it were named by an earlier pass.
+    /// Unread batches below this offset were logged by an earlier pass.
     pub(crate) named_to: Offset,
     pub(crate) truncations: u64,
     pub(crate) now_ms: i64,
-    /// Held for as long as segments must stay.
+    /// Held while segments must be kept.
     #[expect(dead_code, reason = "the log counts who holds it")]
     pub(crate) exclusion: Arc<()>,
     /// Bytes for the map of keys (`log.cleaner.dedupe.buffer.size`).
     pub dedupe_buffer_bytes: usize,
 }
 
-/// A new segment and those that it replaces.
+/// A new segment and the segments that it replaces.
 #[derive(Debug)]
 pub(crate) struct Cleaned {
     pub(crate) base_offset: Offset,
@@ -128,7 +129,7 @@ pub(crate) struct Cleaned {
 #[derive(Debug)]
 pub struct CompactionOutcome {
     pub(crate) cleaned: Vec<Cleaned>,
-    /// The log is compacted up to here.
+    /// The end of the compacted part.
     pub(crate) cleaned_to: Offset,
     pub(crate) newly_unread: NewlyUnread,
     pub stats: CompactionStats,
@@ -184,7 +185,7 @@ impl CompactionJob {
         found
     }
 
-    /// The sources below `end`, by index, with neighbours together that fit into one segment.
+    /// The sources below `end`, by index, grouped with neighbours that fit into one segment.
     pub(super) fn groups(&self, end: Offset) -> Vec<std::ops::Range<usize>> {
         let count = self.sources.partition_point(|source| source.base_offset < end);
         let mut groups = Vec::new();
@@ -205,11 +206,11 @@ impl CompactionJob {
     }
 }
 
-/// The offset after the last batch of a segment file, which replaces all up to there.
+/// The offset after the last batch of a segment file, which replaces all segments up to that offset.
 pub(super) fn next_offset_of(home: &Home, base: Offset, name: &str) -> io::Result<Offset> {
     let file = home.disk.open(&home.dir.join(name))?;
     let mut scan = HeaderScan::new(&file, 0, file.len()?);
-    // Without a batch it replaces at least its own offset.
+    // An empty file replaces at least its own base offset.
     let mut next = Offset(base.0.saturating_add(1));
     loop {
         match scan.next() {

@@ -1,8 +1,8 @@
 //! The last offset of each key, as far as memory allows.
 //!
-//! Owns: a bounded map from a hash of the key to an offset. Refuses: keeping keys: 128 bits of two keyed hashes
-//! represent a key; collisions within a log are not expected. (With 64 bits they are: a lost record in every few
-//! billion compactions of a million keys is too many.)
+//! Owns: a bounded map from a hash of the key to an offset. Refuses: keeping keys: 128 bits of two keyed
+//! hashes represent a key; collisions within a log are not expected. (With 64 bits, collisions are expected:
+//! a lost record in every few billion compactions of a million keys is too many.)
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -59,12 +59,12 @@ impl OffsetMap {
         self.latest
     }
 
-    /// Whether a later record has the same key.
+    /// True if a later record has the same key.
     pub(super) fn supersedes(&self, key: &[u8], offset: Offset) -> bool {
         self.offsets.get(&self.hash(key)).is_some_and(|&last| last > offset.0)
     }
 
-    /// The number of keys that there is room for.
+    /// The capacity of the map, in keys.
     pub(super) fn keys_max(&self) -> usize {
         self.entries_max
     }

@@ -1,7 +1,7 @@
-//! One pass over a log: first the map of keys is made, then the new segments.
+//! One pass over a log: first the key map is built, then the new segments are written.
 //!
-//! Owns: reading the old segments and writing the new ones beside them, in steps, so that the caller can pause
-//! between them or abandon the pass. Refuses: touching the old segments.
+//! Owns: reading the old segments and writing the new ones beside them, in steps, so that the caller can
+//! pause between them or abandon the pass. Refuses: touching the old segments.
 
 use std::collections::VecDeque;
 use std::io;
@@ -23,16 +23,16 @@ use crate::disk::{LogFile, check_may_wait};
 use crate::scan::{BatchScan, CorruptBatch, ScanError};
 use crate::segment::{Home, LOG_SUFFIX, Piece, Segment, WriteError};
 
-/// Bytes that gather before they are written.
+/// Bytes buffered before a write.
 const WRITE_CHUNK: usize = 256 * 1024;
 
 /// A step ends after reading this many bytes.
 const STEP_BYTES: u64 = 1024 * 1024;
 
-/// How far a step has brought a pass.
+/// The progress of a step.
 #[derive(Debug)]
 pub enum Step {
-    /// There is more to do.
+    /// The pass is not finished.
     Moved {
         /// Bytes that were read and written.
         bytes: u64,
@@ -67,7 +67,7 @@ struct Reading {
     scan: BatchScan<Arc<LogFile>>,
 }
 
-/// Segments that are becoming one.
+/// A group of segments that are merged into one.
 #[derive(Debug)]
 struct Group {
     sources: Range<usize>,
@@ -100,8 +100,8 @@ impl CompactionPass {
         }
     }
 
-    /// Continues the pass of `job`. Blocks for the time it takes to read and write about a megabyte; call it without
-    /// the partition's lock.
+    /// Continues the pass of `job`. Blocks for the time it takes to read and write about a megabyte; call it
+    /// without the partition's lock.
     pub fn step(&mut self, job: &CompactionJob) -> Result<Step, CompactionError> {
         check_may_wait("A compaction", &job.home.dir);
         let mut bytes = 0;
@@ -139,7 +139,7 @@ impl CompactionPass {
         CompactionOutcome { cleaned, cleaned_to: self.map.latest() + 1, newly_unread, stats: self.stats }
     }
 
-    /// Continues the second walk, if it has started. Returns whether it has ended.
+    /// Continues the second walk, if it has started. Returns true if it has ended.
     fn clean(&mut self, job: &CompactionJob, bytes: &mut u64) -> Result<bool, CompactionError> {
         let CompactionPass { scratch, map, stats, newly_unread, stage } = self;
         let Stage::Cleaning { groups, group, passed, cleaned } = stage else { return Ok(false) };
@@ -182,7 +182,8 @@ struct Mapping<'a> {
 }
 
 impl Mapping<'_> {
-    /// Reads for one step. Returns whether the map is ready: everything was read, or it has no room for more keys.
+    /// Reads for one step. Returns true if the map is complete: all dirty segments were read, or the map has
+    /// no room for more keys.
     fn go_on(
         &mut self,
         left: &mut Range<usize>,
@@ -221,7 +222,7 @@ impl Mapping<'_> {
             let kind = self.scratch.control_kind(batch);
             self.transactions.end(header, kind);
         } else if !self.transactions.is_aborted(header) && header.last_offset() >= job.first_dirty {
-            // Of a batch that cannot be read as a whole, no key supersedes another.
+            // In an unreadable batch, no key supersedes another.
             let records = self.scratch.whole_records(batch).into_iter().flatten().flatten();
             for record in records {
                 let Some(key) = record.key else { continue };
@@ -251,7 +252,7 @@ struct Cleaning<'a> {
 }
 
 impl Cleaning<'_> {
-    /// Copies for one step. Returns whether all sources of the group are copied.
+    /// Copies for one step. Returns true if all sources of the group are copied.
     fn go_on(&mut self, group: &mut Group) -> Result<bool, CompactionError> {
         let job = self.job;
         while *self.bytes < STEP_BYTES {

@@ -1,7 +1,7 @@
 //! Transactions during a compaction: which batches were aborted, and which markers are still needed (Kafka's
 //! `CleanedTransactionMetadata`).
 //!
-//! Owns: tracking transactions while batches are visited in order. Refuses: going back.
+//! Owns: tracking transactions while batches are visited in order. Refuses: batches out of order.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::segment::transactions::AbortedTransaction;
 pub(super) struct Transactions {
     /// Aborted transactions that have not begun yet, by their first offset and producer.
     ahead: BTreeMap<(Offset, ProducerId), AbortedTransaction>,
-    /// Aborted transactions that have begun, and whether a batch of them was seen.
+    /// Aborted transactions that have begun, and true if a batch of the transaction was seen.
     aborted: HashMap<ProducerId, (AbortedTransaction, bool)>,
     /// Producers with batches of a transaction that is committed.
     committed: HashSet<ProducerId>,
@@ -38,7 +38,7 @@ impl Transactions {
         }
     }
 
-    /// Whether a data batch was aborted, so that all its records go.
+    /// True if a data batch was aborted, so that all its records are removed.
     pub(super) fn is_aborted(&mut self, header: &BatchHeader) -> bool {
         self.begin_up_to(header.last_offset());
         if !header.attributes.is_transactional() {
@@ -56,15 +56,15 @@ impl Transactions {
         }
     }
 
-    /// Processes a control batch. Returns whether its transaction has no batch left, so that the marker may expire,
-    /// and the entry that the transaction index still needs.
+    /// Processes a control batch. Returns true if its transaction has no batch left, so that the marker may
+    /// expire, and the entry that the transaction index still needs.
     pub(super) fn end(
         &mut self,
         header: &BatchHeader,
         kind: Option<ControlRecordType>,
     ) -> (bool, Option<AbortedTransaction>) {
         self.begin_up_to(header.last_offset());
-        // The index names the marker too, where its record cannot be read.
+        // The index lists the marker too, even if its record is unreadable.
         let ends_aborted = || {
             self.aborted
                 .get(&header.producer_id)
@@ -80,7 +80,7 @@ impl Transactions {
             Some(_) => (false, None),
             // A control batch that lost its record in an earlier compaction.
             None if header.record_count == 0 => (true, None),
-            // One that cannot be read stays.
+            // An unreadable control batch is kept.
             None => (false, None),
         }
     }

@@ -3,9 +3,9 @@
 //! ```text
 //! {"version":0,"brokerEpoch":<epoch>}
 //! ```
-//! It is written last when a broker stops, durably, and removed before anything else when one starts.
+//! The marker is written last when a broker stops, durably, and removed first when a broker starts.
 //!
-//! Owns: the format. Refuses: giving its content a meaning: only its existence counts.
+//! Owns: the format. Refuses: interpreting the content: only the file's existence counts.
 
 use std::io;
 use std::path::Path;
@@ -21,8 +21,8 @@ pub fn write(disk: &Disk, dir: &Path, broker_epoch: i64) -> io::Result<()> {
     disk.replace(&dir.join(FILE), text.as_bytes(), Durability::Synced)
 }
 
-/// Reads the marker and removes it durably. Outer `None`: there is none, the stop was not clean. Inner `None`: it
-/// lacks the broker epoch.
+/// Reads the marker and removes it durably. The outer `None` means no marker: the stop was not clean. The
+/// inner `None` means a marker without a broker epoch.
 pub fn take(disk: &Disk, dir: &Path) -> io::Result<Option<Option<i64>>> {
     let path = dir.join(FILE);
     let Some(bytes) = disk.read_if_exists(&path)? else { return Ok(None) };
@@ -31,7 +31,8 @@ pub fn take(disk: &Disk, dir: &Path) -> io::Result<Option<Option<i64>>> {
     Ok(Some(parse_epoch(&bytes)))
 }
 
-/// The number after `"brokerEpoch":`. The file is one flat object of two numbers, so no JSON parser is needed.
+/// The number after `"brokerEpoch":`. The file is one flat object of two numbers, so no JSON parser is
+/// needed.
 fn parse_epoch(bytes: &[u8]) -> Option<i64> {
     let text = std::str::from_utf8(bytes).ok()?;
     let (_, rest) = text.split_once("\"brokerEpoch\"")?;

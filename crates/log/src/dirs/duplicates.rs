@@ -1,10 +1,11 @@
 //! Two logs of one partition in different directories.
 //!
-//! A move was interrupted between its two renames; or the disk of one of the directories failed there, while the log went on
-//! in the other; or a directory returns after the partition was created elsewhere without it.
+//! Causes: a move was interrupted between its two renames; the disk of one directory failed during a move,
+//! while the log continued in the other; or a directory returned after the partition was recreated elsewhere.
 //!
-//! Owns: which of the two is the log. Refuses: a guess. It is a log whose records include those of the other, as far as ends
-//! and leader epochs show, like for a follower and its leader. The other is kept for people to judge.
+//! Owns: the choice between the two logs. Refuses: a guess. The chosen log contains the records of the other,
+//! as far as ends and leader epochs show, like for a follower and its leader. The other log is kept for an
+//! operator to inspect.
 
 use super::error::DuplicatePartition;
 use super::unopened::UnopenedLog;
@@ -13,7 +14,7 @@ use crate::topic_partition::TopicPartition;
 use std::path::PathBuf;
 use thalweg_hash::HashMap;
 
-/// The logs, and the duplicates to set aside.
+/// The logs to use, and the duplicates to set aside.
 pub(super) fn settle(
     found: Vec<PartitionLog>,
 ) -> Result<(Vec<PartitionLog>, Vec<PartitionLog>), DuplicatePartition> {
@@ -38,7 +39,8 @@ pub(super) fn settle(
     Ok((logs, duplicates))
 }
 
-/// The logs that wait for room, by their names. Beside another one none can be judged before it is opened.
+/// The logs that wait for room, by name. If a partition has two logs, neither can be chosen before it is
+/// opened.
 pub(super) fn among_unopened(
     found: Vec<UnopenedLog>,
     logs: &[PartitionLog],
@@ -56,7 +58,7 @@ pub(super) fn among_unopened(
     Ok(waiting)
 }
 
-/// Whether a log has, or has had, all records of another.
+/// True if a log has, or has had, all records of another.
 fn contains(log: &PartitionLog, other: &PartitionLog) -> bool {
     let is_other_topic = log.topic_id().zip(other.topic_id()).is_some_and(|(id, other)| id != other);
     let end = other.log_end_offset();
@@ -71,8 +73,9 @@ fn contains(log: &PartitionLog, other: &PartitionLog) -> bool {
     here.is_some_and(|here| here.leader_epoch == epoch && here.end_offset >= end)
 }
 
-/// Of two logs with the same end, one can be used and is whole, and has lost nothing before its start, or more of its records were
-/// deleted since. The paths decide between equal ones, so that every start decides the same.
+/// The preference between two logs with the same end: a usable and whole log, a log without lost records
+/// before its start, a log with the later log start. The paths decide between equal logs, so that every start
+/// chooses the same.
 fn is_later(log: &PartitionLog, other: &PartitionLog) -> bool {
     let rank = |log: &PartitionLog| {
         (log.failure().is_none(), log.damage().is_none(), log.lost_from().is_none(), log.log_start_offset())

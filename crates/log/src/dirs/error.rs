@@ -9,31 +9,31 @@ use thalweg_ids::Uuid;
 /// Why the log directories cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Another process has one of them open.
+    /// Another process has a directory open.
     #[error(transparent)]
     Locked(#[from] DirectoryLocked),
-    /// One belongs to another broker.
+    /// A directory belongs to another broker.
     #[error(transparent)]
     WrongNodeId(#[from] WrongNodeId),
-    /// One belongs to another cluster.
+    /// A directory belongs to another cluster.
     #[error(transparent)]
     WrongClusterId(#[from] WrongClusterId),
     /// A directory's `meta.properties` is invalid.
     #[error(transparent)]
     BadMetaProperties(#[from] BadMetaProperties),
-    /// Two are copies of each other.
+    /// Two directories are copies of each other.
     #[error(transparent)]
     DuplicateDirectoryId(#[from] DuplicateDirectoryId),
-    /// Two have different logs of a partition.
+    /// Two directories have different logs of a partition.
     #[error(transparent)]
     DuplicatePartition(#[from] DuplicatePartition),
-    /// One is empty, and others are not.
+    /// A directory is empty, and others are not.
     #[error(transparent)]
     EmptyDirectory(#[from] EmptyDirectory),
-    /// One has the metadata log of an unknown cluster.
+    /// A directory has the metadata log of an unknown cluster.
     #[error(transparent)]
     UnidentifiedMetadataLog(#[from] UnidentifiedMetadataLog),
-    /// None can be used.
+    /// No directory can be used.
     #[error(transparent)]
     NoDirectory(#[from] NoDirectory),
     /// The process has too many open files.
@@ -83,7 +83,8 @@ pub struct WrongClusterId {
     pub expected: String,
 }
 
-/// A directory has no `meta.properties`, and others have been used. Partitions whose only log is in it would start empty.
+/// A directory has no `meta.properties`, and others have been used. Partitions with their only log in this
+/// directory would start empty.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "log directory {} (log.dirs) has no meta.properties, and {} has been used by this broker: if a disk is missing, mount it; if \
@@ -94,11 +95,11 @@ pub struct WrongClusterId {
 pub struct EmptyDirectory {
     /// The directory.
     pub path: PathBuf,
-    /// One that has been used.
+    /// A directory that has been used.
     pub used: PathBuf,
 }
 
-/// A directory has a metadata log, and no `meta.properties` says of which cluster.
+/// A directory has a metadata log, and no `meta.properties` with its cluster id.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "{} (metadata.log.dir, log.dirs) has a metadata log with records, and no meta.properties that names its cluster: with a new \
@@ -113,7 +114,7 @@ pub struct UnidentifiedMetadataLog {
     pub node_id: i32,
 }
 
-/// A `meta.properties` that makes no sense.
+/// An invalid `meta.properties`.
 #[derive(Debug, thiserror::Error)]
 #[error("{} cannot be used: {reason}", path.display())]
 pub struct BadMetaProperties {
@@ -130,11 +131,11 @@ pub struct DuplicateDirectoryId {
     pub id: Uuid,
     /// One directory.
     pub first: PathBuf,
-    /// The other.
+    /// The other directory.
     pub second: PathBuf,
 }
 
-/// Two directories with the same partition, of which neither has all records.
+/// Two directories with the same partition, and neither log has all records.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "partition {name} is in log directory {} and in {}, and neither log has all records of the other: move the one away that is \
@@ -146,11 +147,12 @@ pub struct DuplicatePartition {
     pub name: TopicPartition,
     /// One directory.
     pub first: PathBuf,
-    /// The other.
+    /// The other directory.
     pub second: PathBuf,
 }
 
-/// The process, or the system, has too many open files to open a directory. It is not the directory's fault.
+/// The process, or the system, has too many open files to open a directory. The directory itself is not at
+/// fault.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "{} (log.dirs) cannot be opened: {error}. This process may open {} files: raise its limit (RLIMIT_NOFILE, `ulimit -n`), or \
@@ -159,9 +161,9 @@ pub struct DuplicatePartition {
     limit.map_or_else(|| "any number of".to_owned(), |limit| limit.to_string())
 )]
 pub struct TooManyOpenFiles {
-    /// The log directory, or the partition.
+    /// Path of the log directory or the partition.
     pub path: PathBuf,
-    /// The limit of the process.
+    /// The limit of open files of the process.
     pub limit: Option<usize>,
     /// The failure.
     pub error: io::Error,
@@ -171,17 +173,17 @@ pub struct TooManyOpenFiles {
 #[derive(Debug, thiserror::Error)]
 #[error("no log directory of log.dirs can be used: {reasons}")]
 pub struct NoDirectory {
-    /// The reason for each.
+    /// The reason for each directory.
     pub reasons: String,
 }
 
 /// Why a partition cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum CreateError {
-    /// It is there already.
+    /// The partition exists already.
     #[error(transparent)]
     Exists(#[from] PartitionExists),
-    /// The directory for it is not online.
+    /// The requested directory is not online.
     #[error(transparent)]
     Offline(#[from] DirectoryOffline),
     /// An I/O error.
@@ -189,7 +191,7 @@ pub enum CreateError {
     Io(#[from] io::Error),
 }
 
-/// A partition that is there already.
+/// A partition that exists already.
 #[derive(Debug, thiserror::Error)]
 #[error("partition {name} is already in log directory {}", path.display())]
 pub struct PartitionExists {

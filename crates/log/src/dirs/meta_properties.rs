@@ -6,9 +6,10 @@
 //! node.id=<number>
 //! directory.id=<22 characters>
 //! ```
-//! Version 0 has `broker.id` instead of `node.id` and has no `directory.id`; it is read, and rewritten as version 1.
+//! Version 0 has `broker.id` instead of `node.id` and no `directory.id`. A file of version 0 is read, and
+//! rewritten as version 1.
 //!
-//! Owns: the format. Refuses: comparing ids; the caller does.
+//! Owns: the format. Refuses: comparing ids, which is the caller's task.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -21,7 +22,7 @@ use thalweg_ids::Uuid;
 /// The name of the file in the log directory.
 pub const FILE: &str = "meta.properties";
 
-/// The content of the file; everything may be missing in version 0.
+/// The content of the file. In version 0 any field may be missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MetaProperties {
     /// The cluster's id.
@@ -30,7 +31,7 @@ pub struct MetaProperties {
     pub node_id: Option<i32>,
     /// The directory's own id.
     pub directory_id: Option<Uuid>,
-    /// Whether the file is of version 1.
+    /// True for version 1.
     pub is_current: bool,
 }
 
@@ -43,18 +44,18 @@ pub fn write(disk: &Disk, dir: &Path, cluster_id: &str, node_id: i32, directory_
     disk.replace(&dir.join(FILE), text.as_bytes(), Durability::Synced)
 }
 
-/// Why the file was not read.
+/// Why the file could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// An I/O error.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// It makes no sense.
+    /// The content is invalid.
     #[error(transparent)]
     Bad(#[from] BadMetaProperties),
 }
 
-/// Reads the file; `None` when there is none.
+/// Reads the file; `None` if it does not exist.
 pub fn read(disk: &Disk, dir: &Path) -> Result<Option<MetaProperties>, ReadError> {
     let path = dir.join(FILE);
     let Some(bytes) = disk.read_if_exists(&path)? else { return Ok(None) };
@@ -90,8 +91,8 @@ fn interpret(properties: &BTreeMap<String, String>) -> Result<MetaProperties, St
     Ok(MetaProperties { cluster_id, node_id, directory_id, is_current })
 }
 
-/// The part of the Java properties format that Kafka writes: `key=value` or `key:value` lines, comments, and a
-/// backslash before special characters.
+/// The part of the Java properties format that Kafka writes: `key=value` or `key:value` lines, comments, and
+/// a backslash before special characters.
 fn parse(text: &str) -> BTreeMap<String, String> {
     let mut properties = BTreeMap::new();
     for line in text.lines().map(str::trim) {

@@ -5,14 +5,15 @@
 //! <topic>-<partition>.<hex>-delete/   with the same hex: the log whose place it takes
 //! ```
 //!
-//! Owns: creating such a copy, and replacing the log with it, so that a stop at any moment leaves one of them
-//! complete. Refuses: copying; the broker does, which knows when the log changes.
+//! Owns: creating such a copy, and replacing the log with it, so that a stop at any moment leaves a complete
+//! log or copy. Refuses: copying, which is the broker's task, since the broker knows when the log changes.
 //!
-//! When a copy takes the log's place, it loses its `-future` first, as in Kafka, and this is synced before the log's
-//! directory is renamed: neither directory ever has less than a whole log or copy before the other has the log, and either
-//! may be missing at the next start. Nothing is appended to the copy before both names are on the medium. A stop between the two leaves two
-//! equal logs, of which the next start keeps one (see `dirs::duplicates`). If it leaves a copy beside a `-delete` that only this
-//! copy can have, the next start finishes the move. A copy without either waits for its log: the log is in an offline
+//! When a copy replaces the log, the copy's directory first loses `-future`, as in Kafka, and this rename is
+//! synced before the log's directory is renamed. So each directory has a whole log or copy until the other
+//! has the log, and either directory may be missing at the next start. No append reaches the copy before both
+//! names are synced. A stop between the renames leaves two equal logs, and the next start keeps one (see
+//! `dirs::duplicates`). If a start finds a copy and a `-delete` directory with the same hex, it finishes the
+//! move. A copy with neither a log nor such a directory waits for its log: the log is in an offline
 //! directory, and the copy may lack some of its records.
 
 use std::io;
@@ -31,7 +32,8 @@ use crate::topic_partition::TopicPartition;
 use thalweg_ids::Uuid;
 
 impl LogDirs {
-    /// The directory at this path, as spelled in `log.dirs`, and whether it is online; `None` if the path is unknown.
+    /// The id of the directory at this path, as spelled in `log.dirs`, and true if it is online; `None` for
+    /// an unknown path. A directory that could not be opened has no id.
     pub fn directory_at(&self, path: &Path) -> Option<(Option<Uuid>, bool)> {
         let is_it = |known: &Path| std::path::absolute(known).is_ok_and(|known| known == path);
         if let Some(dir) = self.dirs.iter().find(|dir| is_it(dir.state.path())) {
@@ -40,12 +42,12 @@ impl LogDirs {
         self.failed.iter().any(|failed| is_it(&failed.path)).then_some((None, false))
     }
 
-    /// Whether every directory of `log.dirs` was opened. The content of a missing one is unknown.
+    /// True if every directory of `log.dirs` was opened. The content of a missing directory is unknown.
     pub fn are_complete(&self) -> bool {
         self.are_all_online()
     }
 
-    /// Creates an empty copy of a partition in another directory than that of its log.
+    /// Creates an empty copy of a partition in a directory other than that of its log.
     pub fn create_future(
         &self,
         name: &TopicPartition,
@@ -71,14 +73,14 @@ impl LogDirs {
         self.futures.lock().remove(name)
     }
 
-    /// The directory of such a copy of this topic that was not taken yet.
+    /// The directory of a copy of this topic, if not taken yet.
     pub fn directory_of_future(&self, name: &TopicPartition, topic_id: Uuid) -> Option<Uuid> {
         let futures = self.futures.lock();
         let copy = futures.get(name).filter(|copy| copy.topic_id().is_none_or(|of| of == topic_id));
         copy.and_then(|copy| copy.directory_id())
     }
 
-    /// Makes such a copy the log, because the directory of the log is gone. Syncs its name.
+    /// Turns a copy into the log, because the directory of the log is missing. Syncs its name.
     pub fn promote_future(&self, name: &TopicPartition) -> io::Result<Option<PartitionLog>> {
         let mut futures = self.futures.lock();
         let Some(copy) = futures.get_mut(name) else { return Ok(None) };
@@ -96,14 +98,14 @@ impl LogDirs {
         self.take_stray_futures(|_| true)
     }
 
-    /// Those of them that are strays.
+    /// Takes the copies that are strays.
     pub fn take_stray_futures(&self, is_stray: impl Fn(&PartitionLog) -> bool) -> Vec<PartitionLog> {
         self.futures.lock().extract_if(|_, copy| is_stray(copy)).map(|(_, future)| future).collect()
     }
 
-    /// Puts a copy in the place of a log that it equals; afterwards `current` is the copy, and `future` the old log, which is
-    /// on its way out. After an error both are as they were, unless a directory has failed. If that is the log's, the copy is
-    /// kept, and is the log at the next start. Syncs the names in both directories.
+    /// Replaces a log by an equal copy; afterwards `current` is the copy, and `future` the old log, to be
+    /// deleted. After an error both are unchanged, unless a directory has failed. If the log's directory has
+    /// failed, the copy is kept, and is the log at the next start. Syncs the names in both directories.
     pub fn replace(&self, current: &mut PartitionLog, future: &mut PartitionLog) -> io::Result<()> {
         let _allowed =
             crate::disk::allow_waits("until the names are on the medium it is open which log is the one");
@@ -123,7 +125,8 @@ impl LogDirs {
             copy: future.dir().to_owned(),
             place: new.path().join(name.dir_name()),
         };
-        // The promised log start offset must hold in the new directory too, even after a power failure right away.
+        // The promised log start offset must hold in the new directory too, even after a power failure right
+        // away.
         new.write_checkpoint(Checkpoint::LogStart)?;
         if let Err(error) = places.change() {
             places.change_back();
@@ -140,7 +143,8 @@ impl LogDirs {
         new.register(name.clone(), Arc::clone(current.published()));
         let due_ms = self.clock.elapsed_ms().saturating_add(current.config().file_delete_delay_ms);
         old.doom(due_ms, places.retired);
-        // After a crash the log would begin with high watermark 0, be recovered whole, and count as never compacted.
+        // Otherwise, after a crash, the log would begin with high watermark 0, be recovered completely, and
+        // count as never compacted.
         if let Err(error) = new.write_checkpoints() {
             tracing::warn!(dir = %new.path().display(), %error, "Failed to add a moved partition to the checkpoints, retrying later");
         }
@@ -151,7 +155,7 @@ impl LogDirs {
     }
 }
 
-/// The names that directories have before and after a copy takes the place of a log.
+/// The names of the directories before and after a copy replaces a log.
 struct Places<'a> {
     old: &'a DirState,
     new: &'a DirState,
@@ -169,13 +173,13 @@ impl Places<'_> {
         self.old.disk().sync_dir(self.old.path())
     }
 
-    /// Whether the copy has the name of a log.
+    /// True if the copy has the name of a log.
     fn is_placed(&self) -> bool {
         self.new.disk().exists(&self.place) && !self.new.disk().exists(&self.copy)
     }
 
-    /// Undoes the completed renames. The name of the log must be synced before it is used again. Where the log cannot be used
-    /// any more, the copy keeps its new name: it is whole, and the directory of the log may not return.
+    /// Undoes the completed renames. The name of the log must be synced before its next use. If the log is
+    /// unusable, the copy keeps its new name: it is whole, and the directory of the log may not return.
     fn change_back(&self) {
         if self.old.disk().exists(&self.retired) {
             let renamed = self.old.disk().rename(&self.retired, &self.log);
@@ -187,20 +191,20 @@ impl Places<'_> {
             && self.is_placed()
             && let Err(error) = self.new.disk().rename(&self.place, &self.copy)
         {
-            // The next start finds out which is the log.
+            // The next start determines the log.
             self.new.fail(&format!("{} cannot get its name back: {error}", self.copy.display()));
         }
     }
 }
 
-/// A directory of a partition on its way out, found at the start.
+/// A retired directory of a partition, found at the start.
 pub(super) struct RetiredDir {
     pub(super) state: Arc<DirState>,
     pub(super) name: String,
 }
 
-/// Has these directories removed, unless a log directory is offline: the move of a partition to there may have been
-/// interrupted, and then the log is here under such a name.
+/// Removes these directories, unless a log directory is offline: a partition's move to it may have been
+/// interrupted, in which case its log is here under such a name.
 pub(super) fn remove_retired(retired: Vec<RetiredDir>, all_are_online: bool) {
     if all_are_online {
         for RetiredDir { state, name } in retired {
@@ -215,7 +219,8 @@ pub(super) fn remove_retired(retired: Vec<RetiredDir>, all_are_online: bool) {
     }
 }
 
-/// Finishes an interrupted move: a copy whose log was renamed away becomes the log. Of several copies one is kept.
+/// Finishes an interrupted move: a copy whose log was renamed away becomes the log. Of several copies, one is
+/// kept.
 pub(super) fn settle(jobs: &mut Vec<Job>, retired: &[RetiredDir]) {
     let found: HashSet<&str> = retired.iter().map(|dir| &*dir.name).collect();
     let logs: HashSet<_> =
@@ -247,8 +252,8 @@ pub(super) fn settle(jobs: &mut Vec<Job>, retired: &[RetiredDir]) {
         if !beside_log && taken.insert((job.name.clone(), None)) {
             return true;
         }
-        // It was abandoned, and a power failure restored it, or its directory was offline: the log has all of its
-        // records. Without the log, either copy may be the better one.
+        // The copy was abandoned, and restored by a power failure or an offline directory: the log has all
+        // its records. Without the log, either copy may be the better one.
         let is_needless = logs.contains(&job.name);
         let renamed = match is_needless {
             true => job.name.delete_dir_name(),

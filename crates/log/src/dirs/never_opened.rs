@@ -1,10 +1,10 @@
-//! `log-dirs-never-opened`: the directories of `log.dirs` that could not be used at the first start, nor at one since, a path
-//! a line. Each of the others has the file.
+//! `log-dirs-never-opened`: the directories of `log.dirs` that were unusable at the first start and ever
+//! since, one path per line. Each usable directory has the file.
 //!
-//! An empty directory beside one that was used may be a disk that is not mounted. One that is named here never held a
-//! log: once it can be used, it begins empty.
+//! An empty directory beside a used one may be an unmounted disk. A directory in this file never held a log:
+//! once usable, it begins empty.
 //!
-//! Owns: the file. Refuses: any other reason to take an empty directory in.
+//! Owns: the file. Refuses: any other reason to accept an empty directory.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -13,14 +13,14 @@ use crate::disk::{Disk, Durability};
 
 const FILE: &str = "log-dirs-never-opened";
 
-/// The directories that a directory names; none without the file.
+/// The directories listed in the file of a directory; none without the file.
 pub(super) fn read(disk: &Disk, dir: &Path) -> BTreeSet<String> {
     let bytes = disk.read_if_exists(&dir.join(FILE)).ok().flatten().unwrap_or_default();
     String::from_utf8_lossy(&bytes).lines().map(str::to_owned).collect()
 }
 
-/// Writes the file, or removes it where there are none. An older file only asks for `thalweg.log.dirs.add`, or names one
-/// that is not empty.
+/// Writes the file, or removes it if the list is empty. An outdated file only leads to a request for
+/// `thalweg.log.dirs.add`, or lists a directory that is not empty.
 pub(super) fn write(disk: &Disk, dir: &Path, never_opened: &BTreeSet<String>) {
     if read(disk, dir) == *never_opened {
         return;
@@ -36,7 +36,7 @@ pub(super) fn write(disk: &Disk, dir: &Path, never_opened: &BTreeSet<String>) {
     }
 }
 
-/// A directory as the file names it.
+/// The spelling of a directory in the file.
 pub(super) fn named(dir: &Path) -> String {
     dir.display().to_string()
 }

@@ -1,8 +1,8 @@
 //! Opening log directories and all partitions in them.
 //!
-//! Owns: the order of a start. Lock; `meta.properties`; the marker of a clean stop, removed before anything is
-//! changed; the checkpoints; then the partitions, in parallel. Refuses: directories of another node or cluster. A
-//! directory that cannot be used is reported and skipped; the others continue.
+//! Owns: the order of a start: lock; `meta.properties`; the marker of a clean stop, removed before any
+//! change; the checkpoints; then the partitions, in parallel. Refuses: directories of another node or
+//! cluster. An unusable directory is reported and skipped.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -35,7 +35,7 @@ use tokio::sync::Notify;
 /// The topic of the metadata log, which only the controller opens.
 const CLUSTER_METADATA_TOPIC: &str = "__cluster_metadata";
 
-/// How to open log directories.
+/// Options for opening log directories.
 #[derive(Clone, Debug)]
 pub struct LogDirsOptions {
     /// `log.dirs`.
@@ -44,11 +44,12 @@ pub struct LogDirsOptions {
     pub metadata_log_dir: Option<PathBuf>,
     /// `node.id`.
     pub node_id: i32,
-    /// The cluster's id, when it is known; otherwise it is read from the directories, or made up.
+    /// The cluster id, if known; otherwise it is read from the directories, or generated.
     pub cluster_id: Option<String>,
-    /// Whether directories may be added to others that have been used (`thalweg.log.dirs.add`).
+    /// True if empty directories may be added to used ones (`thalweg.log.dirs.add`).
     pub adds: bool,
-    /// Threads that open partitions (`num.recovery.threads.per.data.dir`, for all directories together).
+    /// Number of threads that open partitions (`num.recovery.threads.per.data.dir`, for all directories
+    /// together).
     pub threads: usize,
     /// The disk.
     pub disk: Disk,
@@ -86,14 +87,14 @@ struct Locked {
 pub(super) struct Job {
     pub(super) state: Arc<DirState>,
     pub(super) name: TopicPartition,
-    /// Its path, if it is a copy that will replace the log in another directory.
+    /// The path of the directory, for a copy that will replace the log in another directory.
     pub(super) future: Option<PathBuf>,
     pub(super) options: OpenOptions,
 }
 
 impl LogDirs {
-    /// The cluster id of the first directory that has one. Changes nothing and takes no lock; faults of a directory
-    /// are reported when it is opened.
+    /// The cluster id of the first directory that has one. Changes nothing and takes no lock. Faults of a
+    /// directory are reported when it is opened.
     pub fn recorded_cluster_id(disk: &Disk, dirs: &[PathBuf]) -> Option<String> {
         dirs.iter().find_map(|dir| meta_properties::read(disk, dir).ok()??.cluster_id)
     }
@@ -131,7 +132,7 @@ impl LogDirs {
         moves::settle(&mut jobs, &retired);
         let all_are_online = failed.is_empty() && dirs.iter().all(|dir| dir.state.offline().is_none());
         moves::remove_retired(retired, all_are_online);
-        // A moved partition is in another directory; a copy may be all that is left of it, or replace it.
+        // A moved partition is in another directory; a copy may be its only remainder, or replace it.
         for job in &jobs {
             lost.remove(&job.name);
         }
@@ -143,7 +144,7 @@ impl LogDirs {
         let is_complete = all_are_online && unopened.is_empty() && lost.is_empty();
         let previous_broker_epoch = epoch_of(&epochs, &logs).filter(|_| is_complete);
         let LogDirsOptions { node_id, disk, clock, .. } = options;
-        // One that is not here may have moved to a directory that cannot be opened now.
+        // An absent log may have moved to a directory that cannot be opened now.
         let lost = Mutex::new(if failed.is_empty() { lost } else { HashSet::default() });
         let dirs = LogDirs {
             cluster_id,
@@ -161,8 +162,8 @@ impl LogDirs {
             clock,
         };
         duplicates.into_iter().for_each(|log| dirs.set_duplicate_aside(log));
-        // Recovery may have moved log ends below the offsets on disk. High watermarks stay until the next time: they say
-        // which logs there were.
+        // Recovery may have moved log ends below the offsets on disk. High watermarks are kept until the next
+        // checkpoint, since they list the logs of the previous process.
         dirs.checkpoint_recovery_points();
         dirs.checkpoint(LOG_START_FILE, Checkpoint::LogStart);
         dirs.checkpoint(CLEANER_FILE, Checkpoint::Cleaner);
@@ -178,7 +179,7 @@ impl LogDirs {
         no_directory(&self.failed.iter().cloned().chain(since).collect::<Vec<_>>())
     }
 
-    /// Sets aside a log whose records another log of the partition has.
+    /// Sets aside a log whose records are all in another log of the partition.
     fn set_duplicate_aside(&self, mut log: PartitionLog) {
         let (partition, from, log_end) = (log.name().clone(), log.dir().to_owned(), log.log_end_offset().0);
         match self.set_aside(&mut log) {
@@ -186,7 +187,7 @@ impl LogDirs {
                 %partition, from = %from.display(), path = %path.display(), log_end,
                 "Set aside the second log of a partition, whose records the first has; delete it if it is not needed"
             ),
-            // The next start tries it again.
+            // The next start retries.
             Err(error) => {
                 tracing::error!(%partition, path = %from.display(), %error, "Failed to set aside the second log of a partition");
                 if let Some(state) = log.state() {
@@ -202,16 +203,17 @@ fn no_directory(failed: &[FailedDir]) -> NoDirectory {
     NoDirectory { reasons: reasons.collect::<Vec<_>>().join("; ") }
 }
 
-/// The epoch with which every directory was cleanly closed. Records that were acknowledged may be missing nevertheless: then
-/// the broker must not claim it (KIP-966). The claim is for all of its replicas. A damaged one is reported as lost as well, but
-/// only Thalweg's controllers then stop counting on it, and they only where they keep eligible leader replicas.
+/// The epoch with which every directory was cleanly closed; `None` if acknowledged records may be missing
+/// nevertheless, because the broker must not claim the epoch then (KIP-966). The claim covers all its
+/// replicas. A damaged replica is also reported as lost, but only Thalweg's controllers then stop counting
+/// it, and only if they keep eligible leader replicas.
 fn epoch_of(epochs: &[Option<i64>], logs: &[PartitionLog]) -> Option<i64> {
     let is_one = epochs.windows(2).all(|pair| pair[0] == pair[1]);
     let is_whole = logs.iter().all(|log| log.damage().is_none());
     epochs.first().copied().flatten().filter(|_| is_one && is_whole)
 }
 
-/// Goes on without a directory, unless it would be left out for lack of descriptors.
+/// Continues without a directory, unless the cause is a lack of descriptors.
 fn fail(disk: &Disk, failed: &mut Vec<FailedDir>, path: &Path, error: io::Error) -> Result<(), OpenError> {
     if lacks_descriptors(&error) {
         return Err(too_many_open(disk, path, error).into());
@@ -226,7 +228,7 @@ fn too_many_open(disk: &Disk, path: &Path, error: io::Error) -> TooManyOpenFiles
     TooManyOpenFiles { path: path.to_owned(), limit: disk.descriptors().max(), error }
 }
 
-/// The directories that could be locked, and those that failed.
+/// The locked directories, and the failed ones.
 fn lock_all(options: &LogDirsOptions) -> Result<(Vec<Locked>, Vec<FailedDir>), OpenError> {
     let (mut locked, mut failed) = (Vec::new(), Vec::new());
     for path in &options.dirs {
@@ -241,7 +243,7 @@ fn lock_all(options: &LogDirsOptions) -> Result<(Vec<Locked>, Vec<FailedDir>), O
 fn lock_dir(disk: &Disk, path: &Path) -> Result<io::Result<Locked>, OpenError> {
     let lock_file = path.join(LOCK_FILE);
     let taken = disk.create_dir(path).and_then(|_| {
-        // An error of the operating system names no file.
+        // An error of the operating system does not contain the file's name.
         disk.lock(&lock_file).map_err(|error| match error.kind() {
             _ if is_shortage(&error) => error,
             io::ErrorKind::IsADirectory => {
@@ -263,7 +265,7 @@ fn lock_dir(disk: &Disk, path: &Path) -> Result<io::Result<Locked>, OpenError> {
     }
 }
 
-/// The directory of the metadata log with its `meta.properties`, if it is none of the log directories.
+/// The directory of the metadata log with its `meta.properties`, if it is not one of the log directories.
 fn metadata_dir<'a>(
     options: &'a LogDirsOptions,
     locked: &[Locked],
@@ -275,7 +277,7 @@ fn metadata_dir<'a>(
     match meta_properties::read(&options.disk, dir) {
         Ok(meta) => Ok(Some((dir, meta.unwrap_or_default()))),
         Err(meta_properties::ReadError::Bad(error)) => Err(error.into()),
-        // The controller reports what it cannot read.
+        // The controller reports an unreadable file.
         Err(meta_properties::ReadError::Io(_)) => Ok(None),
     }
 }
@@ -311,7 +313,8 @@ fn agree_on_cluster(
     Ok(cluster_id.unwrap_or_else(|| Uuid::random().to_string()))
 }
 
-/// Refuses a metadata log of a cluster that nothing names: a new cluster id would not be that of its brokers.
+/// Refuses a metadata log of an unknown cluster: a generated cluster id would differ from that of its
+/// brokers.
 fn check_metadata_log(
     options: &LogDirsOptions,
     locked: &[Locked],
@@ -330,7 +333,7 @@ fn check_metadata_log(
     }
 }
 
-/// Whether a directory has a metadata log with records, or a snapshot of one.
+/// True if a directory has a metadata log with records, or a snapshot of one.
 fn has_metadata_log(disk: &Disk, dir: &Path) -> bool {
     let log = dir.join(format!("{CLUSTER_METADATA_TOPIC}-0"));
     let is_written = |name: &str| disk.facts(&log.join(name)).is_ok_and(|facts| facts.len > 0);
@@ -341,8 +344,9 @@ fn has_metadata_log(disk: &Disk, dir: &Path) -> bool {
     })
 }
 
-/// Refuses a directory that was never used beside one that was: its disk may not be mounted. The first start may have been
-/// interrupted between two directories; then none has a checkpoint, or the marker of a clean stop.
+/// Refuses an unused directory beside a used one: its disk may not be mounted. The first start may have been
+/// interrupted between two directories; in that case no directory has a checkpoint or the marker of a clean
+/// stop.
 fn check_none_is_empty(
     disk: &Disk,
     locked: &[Locked],
@@ -362,7 +366,8 @@ fn check_none_is_empty(
     }
 }
 
-/// The directories that still wait for their first start. Refuses others without an identity beside those that were used.
+/// The directories that still wait for their first start. Refuses other directories without `meta.properties`
+/// beside used ones.
 fn never_opened_of(options: &LogDirsOptions, locked: &[Locked]) -> Result<BTreeSet<String>, EmptyDirectory> {
     let mut never_opened: BTreeSet<String> =
         locked.iter().flat_map(|dir| never_opened::read(&options.disk, &dir.path)).collect();
@@ -375,7 +380,7 @@ fn never_opened_of(options: &LogDirsOptions, locked: &[Locked]) -> Result<BTreeS
     Ok(never_opened)
 }
 
-/// Notes in each directory which of the others still wait for their first start.
+/// Notes in each directory the other directories that still wait for their first start.
 fn note_never_opened(disk: &Disk, dirs: &[LogDir], mut never_opened: BTreeSet<String>) {
     for dir in dirs {
         never_opened.remove(&never_opened::named(dir.state.path()));
@@ -441,7 +446,7 @@ fn open_dir(
     Ok((state, jobs, marker.flatten()))
 }
 
-/// The logs that were found.
+/// The logs found in the directories.
 #[derive(Default)]
 struct OpenedLogs {
     logs: Vec<PartitionLog>,
@@ -450,8 +455,9 @@ struct OpenedLogs {
     unopened: Vec<UnopenedLog>,
 }
 
-/// Opens partitions on several threads. A partition that cannot be read takes its directory offline; a log that finds no room
-/// to set damaged records aside is left as it is. A lack of descriptors ends the start: it is no fault of a directory.
+/// Opens partitions on several threads. A read failure takes the partition's directory offline. A log without
+/// room to set damaged records aside stays unopened. A lack of descriptors ends the start, because no
+/// directory is at fault.
 fn open_partitions(
     options: &LogDirsOptions,
     jobs: Vec<Job>,

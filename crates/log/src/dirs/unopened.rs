@@ -1,8 +1,9 @@
-//! Logs that a start found and could not open for lack of room: recovery sets damaged batches aside before it cuts them. Those that
-//! could not be ended at a gap for lack of room, or of descriptors, wait here, too.
+//! Logs that a start could not open for lack of room: recovery sets damaged batches aside before it cuts
+//! them. Logs that could not be truncated at a gap for lack of room or descriptors wait here, too.
 //!
-//! Owns: the place of such a log until there is room. Its name and its checkpoints stay in its directory, which is not
-//! cleanly closed without it. Refuses: copies of logs, without which a move could be taken for finished.
+//! Owns: such a log until there is room. The name and checkpoints of the log stay in its directory, which is
+//! not cleanly closed until the log is opened. Refuses: copies of logs, because a move without its copy could
+//! seem finished.
 
 use std::io;
 use std::path::Path;
@@ -23,13 +24,13 @@ const AGAIN_MS: i64 = 10_000;
 #[derive(Debug)]
 pub(super) struct UnopenedLog {
     job: Job,
-    /// The offsets that the directory's checkpoints keep for it.
+    /// The offsets of the log in the directory's checkpoints.
     offsets: Arc<PublishedOffsets>,
     retry_at_ms: i64,
 }
 
 impl UnopenedLog {
-    /// Leaves a log as it is, for lack of room. Checkpoints keep what they say of it.
+    /// Leaves a log unopened for lack of room. The log's checkpoint entries are kept.
     pub(super) fn new(job: Job, error: &io::Error, elapsed_ms: i64) -> UnopenedLog {
         tracing::error!(
             partition = %job.name, dir = %job.state.path().display(), %error,
@@ -50,7 +51,7 @@ impl UnopenedLog {
     }
 }
 
-/// The offsets that the checkpoints have.
+/// The offsets in the checkpoints.
 fn offsets(options: &OpenOptions) -> PublishedOffsets {
     let offsets = PublishedOffsets::default();
     for (field, offset) in [
@@ -68,7 +69,7 @@ fn offsets(options: &OpenOptions) -> PublishedOffsets {
 }
 
 impl LogDirs {
-    /// Whether a log is there that could not be opened at the start.
+    /// True if a log exists that could not be opened at the start.
     pub fn is_unopened(&self, name: &TopicPartition) -> bool {
         self.unopened.lock().contains_key(name) || self.gapped.lock().contains_key(name)
     }
@@ -78,8 +79,8 @@ impl LogDirs {
         self.gapped.lock().insert(log.name().clone(), log);
     }
 
-    /// Opens a log that found no room at the start, if it has waited long enough. `None` if there is none of this name.
-    /// Blocks for as long as a recovery takes. [`PartitionLog::end_at_gap`] is yet to be called.
+    /// Opens a log that had no room at the start, if it has waited long enough. `None` if there is none of
+    /// this name. Blocks for the duration of a recovery. Call [`PartitionLog::end_at_gap`] afterwards.
     pub fn open_unopened(
         &self,
         name: &TopicPartition,
@@ -95,7 +96,7 @@ impl LogDirs {
         } else if job.state.is_full() || now_ms < retry_at_ms {
             Err(CreateError::Io(io::ErrorKind::StorageFull.into()))
         } else {
-            // The attempt before may have changed the log.
+            // The previous attempt may have changed the log.
             job.options.clean = false;
             let opened = open_partition(&job, config, &self.clock);
             return Some(self.opened(job, offsets, opened));
@@ -104,8 +105,8 @@ impl LogDirs {
         Some(result)
     }
 
-    /// Deletes the log of a deleted partition that could not be opened, if there is one: its files may be what fills the disk.
-    /// On failure it stays, to be deleted again.
+    /// Deletes the unopened log of a deleted partition, if there is one: its files may be filling the disk.
+    /// On failure it is kept, for another attempt.
     pub fn delete_unopened(&self, name: &TopicPartition) -> io::Result<()> {
         let gapped = self.gapped.lock().remove(name);
         if let Some(mut log) = gapped {
@@ -115,7 +116,7 @@ impl LogDirs {
         let state = Arc::clone(&waits.job.state);
         let renamed = state.path().join(name.delete_dir_name());
         match self.disk.rename(&state.path().join(name.dir_name()), &renamed) {
-            // Somebody else has removed it.
+            // Another program has removed the log.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => {
                 self.unopened.lock().insert(name.clone(), waits);

@@ -1,9 +1,10 @@
 //! The descriptors of the process: their limit and their use.
 //!
-//! Owns: the limit (`RLIMIT_NOFILE`), the count of open log files and of connections, and the decision whom to refuse
-//! before none are left. Connections leave a share to logs. New partitions leave some to existing logs, which
-//! open files briefly to roll, read, flush and checkpoint, and some to connections: where partitions took them all, no client could
-//! delete one. Refuses: counting other files; a share is reserved for them.
+//! Owns: the limit (`RLIMIT_NOFILE`), the count of open log files and of connections, and the refusal of
+//! connections and partitions before the limit is reached. Connections leave a share of descriptors to logs.
+//! New partitions leave some to existing logs, which open files briefly to roll, read, flush and checkpoint,
+//! and some to connections: if partitions used all descriptors, no client could delete a partition. Refuses:
+//! counting other files; a share is reserved for them.
 
 use std::io;
 use std::sync::Arc;
@@ -12,16 +13,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
-/// The share of all descriptors that connections leave to logs, and the most that this is.
+/// The divisor of the share that connections leave to logs, and the maximum of that share.
 const LOG_SHARE: usize = 4;
 const LOG_SHARE_MAX: usize = 16 * 1024;
-/// The share that new partitions leave to existing ones and to uncounted files, with its minimum and maximum.
+/// The divisor of the share that new partitions leave to existing ones and to uncounted files, with its
+/// minimum and maximum.
 const WORK_SHARE: usize = 8;
 const WORK_MIN: usize = 48;
 const WORK_MAX: usize = 1024;
-/// Room for files that are not counted: sockets that listen, the runtime's, a checkpoint on its way.
+/// Room for uncounted files: listening sockets, the runtime's files, a checkpoint being written.
 const UNCOUNTED: usize = 24;
-/// The share that new partitions leave to connections, and the most that this is.
+/// The divisor of the share that new partitions leave to connections, and the maximum of that share.
 const CONNECTION_SHARE: usize = 16;
 const CONNECTION_SHARE_MAX: usize = 1024;
 
@@ -36,30 +38,30 @@ struct Counted {
     connections: AtomicUsize,
 }
 
-/// There are too few descriptors left.
+/// Too few descriptors are left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{} of {max} file descriptors are in use, {files} of them by logs, and the rest is reserved: raise the limit of open files (RLIMIT_NOFILE, `ulimit -n`)",
     files + connections
 )]
 pub struct TooFewDescriptors {
-    /// How many log files are open.
+    /// Number of open log files.
     pub files: usize,
-    /// How many connections are open.
+    /// Number of open connections.
     pub connections: usize,
-    /// How many descriptors there may be.
+    /// Maximum number of descriptors.
     pub max: usize,
 }
 
 impl From<TooFewDescriptors> for io::Error {
     fn from(error: TooFewDescriptors) -> io::Error {
-        // The error that the system would return a moment later, with the reason.
+        // The error that the system would soon return, with the reason.
         io::Error::new(io::Error::from(Errno::MFILE).kind(), error)
     }
 }
 
 impl Descriptors {
-    /// Those of this process, by its limit at this moment. Without a limit nothing is refused.
+    /// The descriptors of this process, with its current limit. Without a limit nothing is refused.
     pub(super) fn of_process() -> Descriptors {
         let limit = getrlimit(Resource::Nofile).current.and_then(|max| usize::try_from(max).ok());
         limit.map_or(Descriptors(None), Descriptors::limited)
@@ -81,7 +83,7 @@ impl Descriptors {
         self.0.as_ref().map(|counted| counted.connections_max())
     }
 
-    /// A file was opened.
+    /// Counts an opened file.
     pub(super) fn open_file(&self) -> OpenFile {
         if let Some(counted) = &self.0 {
             counted.files.fetch_add(1, Ordering::Relaxed);
@@ -89,7 +91,7 @@ impl Descriptors {
         OpenFile(self.clone())
     }
 
-    /// Whether a partition may be created.
+    /// Checks if a partition may be created.
     pub(crate) fn check_new_partition(&self) -> Result<(), TooFewDescriptors> {
         let Some(counted) = &self.0 else { return Ok(()) };
         let (files, connections) = counted.taken();
@@ -101,7 +103,8 @@ impl Descriptors {
     pub fn open_connection(&self) -> Result<OpenConnection, TooFewDescriptors> {
         if let Some(counted) = &self.0 {
             let (files, connections) = counted.taken();
-            // Segments of existing logs may have taken what partitions have left. An operator must get in.
+            // Segments of existing logs may have used the descriptors left by partitions. An operator must
+            // still be able to connect.
             let allowed = match connections < counted.connections_min() {
                 true => counted.max.saturating_sub(UNCOUNTED),
                 false => counted.connections_max(),
@@ -123,12 +126,12 @@ impl Counted {
         self.max.saturating_sub(self.work() + (self.max / LOG_SHARE).min(LOG_SHARE_MAX))
     }
 
-    /// The connections that partitions leave room for.
+    /// Number of connections that partitions leave room for.
     fn connections_min(&self) -> usize {
         (self.max / CONNECTION_SHARE).min(CONNECTION_SHARE_MAX)
     }
 
-    /// Log files and connections.
+    /// Numbers of log files and connections.
     fn taken(&self) -> (usize, usize) {
         (self.files.load(Ordering::Relaxed), self.connections.load(Ordering::Relaxed))
     }
@@ -139,7 +142,7 @@ impl Counted {
     }
 }
 
-/// A log file that is open.
+/// An open log file, counted until dropped.
 #[derive(Debug)]
 pub(super) struct OpenFile(Descriptors);
 
@@ -151,7 +154,7 @@ impl Drop for OpenFile {
     }
 }
 
-/// A connection that is open.
+/// An open connection, counted until dropped.
 #[derive(Debug)]
 pub struct OpenConnection(Descriptors);
 
@@ -163,8 +166,8 @@ impl Drop for OpenConnection {
     }
 }
 
-/// Whether the error means that the process or the system has too many open files. Nothing was done, and a later
-/// attempt may succeed.
+/// True if the error means that the process or the system has too many open files. The call had no effect,
+/// and a later attempt may succeed.
 pub fn lacks_descriptors(error: &io::Error) -> bool {
     let refused = |error: &io::Error| {
         error.get_ref().is_some_and(|reason| reason.downcast_ref::<TooFewDescriptors>().is_some())
@@ -183,7 +186,7 @@ mod tests {
         while descriptors.check_new_partition().is_ok() {
             files.push(descriptors.open_file());
         }
-        // Each may keep some older segments open.
+        // Each partition may keep some older segments open.
         files.extend((0..1900).map(|_| descriptors.open_file()));
         let connections: Vec<_> = std::iter::from_fn(|| descriptors.open_connection().ok()).collect();
         assert_eq!(files.len() + connections.len(), 16_000 - UNCOUNTED);
@@ -219,12 +222,12 @@ mod tests {
                 "{} of {max}",
                 connections.len()
             );
-            // A client deletes a partition, and another may follow.
+            // After a client deletes a partition, another may be created.
             assert!(descriptors.check_new_partition().is_err());
             files.truncate(files.len() - 1);
             drop(connections);
             assert!(descriptors.check_new_partition().is_ok());
-            // Existing logs go on, into the reserve for their work: some connections stay possible.
+            // Existing logs continue into the reserve for their work: some connections stay possible.
             files.extend(
                 std::iter::repeat_with(|| descriptors.open_file()).take((max / 8).clamp(48, 1024) / 2),
             );

@@ -1,4 +1,4 @@
-//! The lock of a log directory: one process has it open at a time.
+//! The lock of a log directory: one process at a time may open the directory.
 
 use std::fs;
 use std::io;
@@ -24,7 +24,7 @@ enum LockHandle {
 }
 
 impl Drop for LockHandle {
-    /// Unlocks the file instead of leaving that to its last descriptor: a child between fork and exec has a copy.
+    /// Unlocks the file explicitly, because a child between fork and exec has a copy of the descriptor.
     fn drop(&mut self) {
         if let Self::File(file) = self {
             let _ = rustix::fs::flock(file, FlockOperation::Unlock);
@@ -33,10 +33,11 @@ impl Drop for LockHandle {
 }
 
 impl Disk {
-    /// Takes the lock file of a log directory; `None` if another process, or another part of this one, holds it.
+    /// Takes the lock file of a log directory; `None` if another process, or another part of this one, holds
+    /// it.
     ///
-    /// Takes two locks: `flock`, which also excludes within a process, and the POSIX record lock that Apache Kafka
-    /// uses.
+    /// Takes two locks: `flock`, which also excludes within a process, and the POSIX record lock that Apache
+    /// Kafka uses.
     pub fn lock(&self, path: &Path) -> io::Result<Option<DirLock>> {
         if let Some(memory) = &self.memory {
             return Ok(memory
@@ -67,7 +68,7 @@ mod tests {
         let (disk, path) = (Disk::real(), dir.path().join(".lock"));
         let lock = disk.lock(&path).expect("it can be opened").expect("it is free");
         let LockHandle::File(file) = &lock._handle else { panic!("a file of the machine") };
-        // A child has such a copy until it runs another program.
+        // A child has such a copy until it executes another program.
         let copy = file.try_clone().expect("a copy");
         assert!(disk.lock(&path).expect("it can be opened").is_none());
         drop(lock);

@@ -1,10 +1,10 @@
 //! The failure of a log directory, noted where a call to the operating system fails.
 //!
-//! Owns: why a directory is offline, and which errors take it offline. Every call on a [`super::Disk`] of a log
-//! directory, and on the files opened with it, comes here, so that no caller has to remember to. Refuses: errors that
-//! pass (no room, no descriptors), and those that tell of a name instead of a disk. A missing name is the disk's failure
-//! where a call opens or creates what its caller knows to be there, or in a folder that is: then the folder was removed, or the
-//! file system is not mounted any more.
+//! Owns: the reason why a directory is offline, and the choice of errors that take it offline. Every call on
+//! a [`super::Disk`] of a log directory, and on the files opened with it, is checked here, so that no caller
+//! can forget the check. Refuses: transient errors (no room, no descriptors), and errors about a name instead
+//! of a disk. A missing name is a disk failure if the call needs a file or folder that must exist: the folder
+//! was removed, or the file system is no longer mounted.
 
 use std::io;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 
 use super::is_shortage;
 
-/// A log directory, and why it is offline, when it is.
+/// A log directory, and the reason why it is offline, if it is.
 #[derive(Debug)]
 pub(crate) struct DirFailure {
     path: PathBuf,
@@ -27,12 +27,12 @@ pub(crate) struct DirFailure {
 }
 
 impl DirFailure {
-    /// A directory that is online. Of its failure, `news` is notified.
+    /// An online directory. Notifies `news` when it fails.
     pub(crate) fn new(path: PathBuf, news: Arc<Notify>) -> Arc<DirFailure> {
         Arc::new(DirFailure { path, is_offline: AtomicBool::new(false), reason: Mutex::default(), news })
     }
 
-    /// Why the directory is offline, when it is.
+    /// The reason why the directory is offline, if it is.
     pub(crate) fn reason(&self) -> Option<Arc<str>> {
         if !self.is_offline.load(Ordering::Acquire) {
             return None;
@@ -40,7 +40,7 @@ impl DirFailure {
         self.reason.lock().clone()
     }
 
-    /// Has the watcher of the directories look at once.
+    /// Notifies the watcher of the directories.
     pub(crate) fn tell(&self) {
         self.news.notify_one();
     }
@@ -56,7 +56,7 @@ impl DirFailure {
         }
     }
 
-    /// Takes the directory offline if this error of a call means that its disk cannot be used.
+    /// Takes the directory offline if this error of a call means that its disk is unusable.
     #[cold]
     pub(super) fn note(&self, call: &str, error: &io::Error) {
         if is_failure(error) {
@@ -64,7 +64,7 @@ impl DirFailure {
         }
     }
 
-    /// Takes the directory offline if this error says that a name is missing that must be there.
+    /// Takes the directory offline if this error reports a missing name that must exist.
     #[cold]
     pub(super) fn note_missing(&self, call: &str, error: &io::Error) {
         if error.kind() == io::ErrorKind::NotFound {
@@ -75,7 +75,7 @@ impl DirFailure {
     }
 }
 
-/// Whether an error of the operating system is the disk's.
+/// True if an error of the operating system is the disk's fault.
 fn is_failure(error: &io::Error) -> bool {
     use io::ErrorKind::{
         AlreadyExists, DirectoryNotEmpty, Interrupted, InvalidFilename, InvalidInput, NotFound, OutOfMemory,

@@ -1,7 +1,7 @@
-//! Faults that a test injects into a disk: full, failing to write, failing to sync, lacking descriptors, hanging; and any
-//! single call that fails once.
+//! Faults that a test injects into a disk: full, failing to write, failing to sync, lacking descriptors,
+//! hanging; and any single call that fails once.
 //!
-//! Owns: the planned faults. Refuses: randomness; a test sets what fails and when.
+//! Owns: the planned faults. Refuses: randomness; a test sets the failing calls and their times.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use super::CallError;
 /// A kind of call to the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultyCall {
-    /// Opening a file that is not there, or creating a directory.
+    /// Creating a missing file, or a directory.
     Create,
     Open,
     Read,
@@ -29,13 +29,13 @@ pub enum FaultyCall {
     Sync,
     /// Syncing the names in a directory.
     SyncNames,
-    /// The path is the new name.
+    /// Renaming; the path is the new name.
     Rename,
     Remove,
 }
 
 impl CallError {
-    /// Whether a call of this kind can fail so.
+    /// True if a call of this kind is affected by the fault.
     fn can_strike(self, call: FaultyCall) -> bool {
         match self {
             CallError::NoSpace => matches!(
@@ -76,7 +76,7 @@ pub struct Faults {
 
 #[derive(Debug, Default)]
 struct Plan {
-    /// Only files whose name ends so are affected; empty means all.
+    /// Only files with this suffix are affected; empty means all.
     suffix: String,
     free_bytes: Option<u64>,
     failing_writes: bool,
@@ -86,10 +86,10 @@ struct Plan {
     rules: Vec<Rule>,
     /// The call that fails once, by the number of calls before it.
     once: Option<(u64, CallError)>,
-    /// Whether that call is a write of which half is written.
+    /// True if that call is a write that writes half of its bytes.
     is_half_written: bool,
     hanging: bool,
-    /// How many calls hang.
+    /// Number of hanging calls.
     hung: usize,
 }
 
@@ -111,22 +111,22 @@ impl Faults {
         self.plan.lock().free_bytes = free_bytes;
     }
 
-    /// The room that is left, if it is limited.
+    /// The remaining room, if limited.
     pub(super) fn free_bytes(&self) -> Option<u64> {
         self.plan.lock().free_bytes
     }
 
-    /// Makes every write fail with an input/output error, or heals them.
+    /// Makes every write fail with an input/output error, or ends that fault.
     pub fn set_failing_writes(&self, failing: bool) {
         self.plan.lock().failing_writes = failing;
     }
 
-    /// Makes every sync fail with an input/output error, or heals them.
+    /// Makes every sync fail with an input/output error, or ends that fault.
     pub fn set_failing_syncs(&self, failing: bool) {
         self.plan.lock().failing_syncs = failing;
     }
 
-    /// Makes every opening of a file fail as where too many are open, or heals them.
+    /// Makes every opening of a file fail for lack of descriptors, or ends that fault.
     pub fn set_lacking_descriptors(&self, lacking: bool) {
         self.plan.lock().lacking_descriptors = lacking;
     }
@@ -136,14 +136,15 @@ impl Faults {
         self.plan.lock().rules.push(Rule { call, suffix: suffix.to_owned(), failure });
     }
 
-    /// Makes one call fail: the one after `calls` others that can fail so. A write takes half of its bytes before it fails.
+    /// Makes one call fail: the one after `calls` other calls of affected kinds. A write writes half of its
+    /// bytes before it fails.
     pub fn fail_once_after(&self, calls: u64, failure: CallError) {
         let mut plan = self.plan.lock();
         plan.once = Some((calls, failure));
         plan.is_half_written = false;
     }
 
-    /// Whether the failure of [`Faults::fail_once_after`] is still to come.
+    /// True if the failure of [`Faults::fail_once_after`] has not happened yet.
     pub fn is_pending(&self) -> bool {
         self.plan.lock().once.is_some()
     }
@@ -174,7 +175,7 @@ impl Faults {
         if self.plan.lock().lacking_descriptors { Err(Errno::MFILE.into()) } else { Ok(()) }
     }
 
-    /// Makes syncs and removals hang, or releases those that hang.
+    /// Makes syncs and removals hang, or releases hanging ones.
     pub fn set_hanging(&self, hanging: bool) {
         self.plan.lock().hanging = hanging;
         self.changed.notify_all();
@@ -209,7 +210,7 @@ impl Faults {
         if self.plan.lock().failing_writes { Err(Errno::IO.into()) } else { Ok(()) }
     }
 
-    /// Whether this write is to fail, and takes half of its bytes first: what is left of it fails.
+    /// True if this write must fail after half of its bytes: the rest of it fails.
     fn takes_half(&self, wanted: usize) -> bool {
         let mut plan = self.plan.lock();
         let fails =
@@ -254,7 +255,7 @@ impl FaultyFile {
         self.faults.before(call, &self.path)
     }
 
-    /// How many of the bytes may be written.
+    /// Number of the bytes that may be written.
     pub(super) fn before_write(&self, wanted: usize) -> io::Result<usize> {
         if self.faults.takes_half(wanted) {
             return Ok(wanted / 2);

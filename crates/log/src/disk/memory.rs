@@ -1,11 +1,12 @@
 //! A disk in memory that loses unsynced data at a power failure, like a real one.
 //!
-//! Owns: files with visible and synced content, names with unsynced changes, and faults: slow work, syncs that lie,
-//! power failures, failing calls, full volumes. Refuses: randomness; the caller provides it at a power failure.
+//! Owns: files with visible and synced content, names with unsynced changes, and faults: slow work, syncs
+//! that lie, power failures, failing calls, full volumes. Refuses: randomness; the caller provides it at a
+//! power failure.
 //!
-//! It behaves like a journaling file system: changes of names are persisted in order, by any sync, or only by a sync
-//! of the directory, as POSIX allows ([`MemoryDisk::set_names_apart`]). Bytes are persisted in any order, page by
-//! page; other pages keep their old content, or are zero.
+//! The disk behaves like a journaling file system: changes of names are persisted in order, by any sync, or
+//! only by a sync of the directory, as POSIX allows ([`MemoryDisk::set_names_apart`]). Bytes are persisted in
+//! any order, page by page; other pages keep their old content, or are zero.
 
 mod calls;
 mod volumes;
@@ -25,10 +26,10 @@ use calls::Calls;
 pub use calls::{Answer, Call, CallError};
 use volumes::Volumes;
 
-/// The unit that is persisted as a whole.
+/// The unit of persistence.
 const PAGE: usize = 4096;
 
-/// The reported capacity where there is no limit.
+/// The reported capacity without a limit.
 const MEMORY_BYTES: u64 = 1 << 40;
 
 /// Returns a random number below the given one.
@@ -36,11 +37,11 @@ pub type Draw<'a> = &'a mut dyn FnMut(u64) -> u64;
 
 type Delays = Box<dyn FnMut() -> Duration + Send>;
 
-/// The files of one simulated machine. They outlive the processes that run on it.
+/// The files of one simulated machine, which outlive its processes.
 pub struct MemoryDisk {
     clock: Clock,
     names: Mutex<Names>,
-    /// Raised when the process or the machine ends; handles of earlier times do nothing any more.
+    /// Incremented when the process or the machine ends; earlier handles have no effect any more.
     life: AtomicU64,
     syncs_lie: AtomicBool,
     names_apart: AtomicBool,
@@ -84,9 +85,9 @@ struct Content {
     on_medium: Vec<u8>,
     /// Ranges that were written since the last sync.
     written: Vec<(usize, usize)>,
-    /// The least length since the last sync, where the file was cut.
+    /// The minimum length since the last sync, if the file was cut.
     cut_to: Option<usize>,
-    /// The end of the blocks that are reserved beyond the content; 0 where none are.
+    /// The end of the blocks reserved beyond the content; 0 if there are none.
     reserved: usize,
     modified_ms: i64,
 }
@@ -130,27 +131,29 @@ impl MemoryDisk {
         })
     }
 
-    /// From now on a volume without room for all of a write takes nothing of it, as ext4 does up to a size.
+    /// Makes a write fail completely if its volume lacks room for all of it, as ext4 does up to a size.
     pub fn set_writes_are_whole(&self, are_whole: bool) {
         self.writes_are_whole.store(are_whole, Ordering::SeqCst);
     }
 
-    /// From now on a sync reports success and does nothing.
+    /// Makes syncs report success without effect.
     pub fn set_syncs_lie(&self, lie: bool) {
         self.syncs_lie.store(lie, Ordering::SeqCst);
     }
 
-    /// From now on the sync of a file does not persist names, not even its own: only a sync of the directory does.
+    /// Makes the sync of a file leave all names unsynced, even its own: only a sync of the directory persists
+    /// them.
     pub fn set_names_apart(&self, apart: bool) {
         self.names_apart.store(apart, Ordering::SeqCst);
     }
 
-    /// Delays blocking disk work by the values of `delays` from now on.
+    /// Delays blocking disk work by the values of `delays`.
     pub fn set_delays(&self, delays: impl FnMut() -> Duration + Send + 'static) {
         *self.delays.lock() = Some(Box::new(delays));
     }
 
-    /// The process ends at once. Its writes are in the page cache and stay; its open files and locks are gone.
+    /// Ends the process at once. The process's writes stay in the page cache; its open files and locks are
+    /// closed.
     pub fn end_process(&self) {
         self.life.fetch_add(1, Ordering::SeqCst);
         self.names.lock().locks.clear();
@@ -304,28 +307,28 @@ impl MemoryDisk {
         Ok(())
     }
 
-    /// Makes the names in a directory durable, and with them all others.
+    /// Makes the names in a directory durable, and with them those of all directories.
     pub(super) fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         self.begin(Call::SyncDir, dir)?;
         self.sync_names();
         Ok(())
     }
 
-    /// Makes everything durable.
+    /// Makes all files and names durable.
     pub(super) fn sync_filesystem(&self, path: &Path) -> io::Result<()> {
         self.begin(Call::SyncAll, path)?;
         self.sync_all();
         Ok(())
     }
 
-    /// Brings the changes of names to the medium.
+    /// Persists the changes of names.
     fn sync_names(&self) {
         if !self.syncs_lie.load(Ordering::SeqCst) {
             self.names.lock().sync();
         }
     }
 
-    /// Brings everything to the medium.
+    /// Persists all files and names.
     fn sync_all(&self) {
         if self.syncs_lie.load(Ordering::SeqCst) {
             return;
@@ -429,7 +432,8 @@ impl Content {
         }
     }
 
-    /// The content that survives. A truncation takes effect before the writes that follow it, or neither does.
+    /// The content that survives. A truncation takes effect before the writes that follow it, or neither
+    /// does.
     fn after_power_failure(&self, draw: Draw<'_>) -> Content {
         let (old, new) = (&self.on_medium, &self.seen);
         let keeps = draw(3);
@@ -522,7 +526,7 @@ impl MemoryFile {
         Ok(())
     }
 
-    /// Gives blocks beyond the end back.
+    /// Releases blocks beyond the end.
     pub(super) fn release_beyond_end(&self) -> io::Result<()> {
         let len = self.len()?;
         let has_more = self.content.lock().reserved > usize::try_from(len).unwrap_or(usize::MAX);

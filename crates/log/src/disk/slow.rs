@@ -1,4 +1,5 @@
-//! Writes and syncs that take long: a line a minute, with the file, the duration, and how many there were.
+//! Logs slow writes and syncs: at most one line per minute, with the file, the duration, and the number of
+//! slow calls.
 
 use std::os::fd::AsRawFd;
 use std::sync::LazyLock;
@@ -7,10 +8,11 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// From here on a call is slow. A write goes to the page cache, which takes it at once unless it is full of unwritten pages.
+/// The duration from which a call is slow. A write goes to the page cache at once, unless that is full of
+/// unwritten pages.
 const SLOW_WRITE: Duration = Duration::from_secs(1);
 const SLOW_SYNC: Duration = Duration::from_secs(5);
-/// How often one is logged.
+/// Minimum interval between two lines.
 const LOGGED_EVERY: Duration = Duration::from_secs(60);
 
 /// A call to the disk.
@@ -44,7 +46,7 @@ struct SlowCalls {
 }
 
 impl SlowCalls {
-    /// Counts one; how many there were since the last line, if there may be another.
+    /// Counts a slow call. Returns the number since the last line, if another line is due.
     fn count(&mut self, now: Instant) -> Option<u64> {
         self.unlogged += 1;
         if self.logged_at.is_some_and(|at| now.duration_since(at) < LOGGED_EVERY) {
@@ -71,7 +73,7 @@ pub(super) fn timed<T>(operation: Operation, file: &impl AsRawFd, work: impl FnO
 #[cold]
 fn note(operation: Operation, file: &impl AsRawFd, took: Duration) {
     let Some(count) = SLOW_CALLS.lock().count(Instant::now()) else { return };
-    // The system knows the name of an open file, so that not every open file has to keep its own.
+    // The system knows the name of an open file, so that no open file has to store its own.
     let path = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap_or_default();
     let ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
     tracing::warn!(

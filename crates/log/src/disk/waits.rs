@@ -1,9 +1,9 @@
-//! Detects threads that wait for the disk under the lock of a partition, because all appends and reads would wait
-//! too.
+//! Detects threads that wait for the disk under the lock of a partition, because all appends and reads would
+//! wait too.
 //!
-//! Owns the mark of the thread, and the panic when it syncs, removes a file, or reads and decompresses many batches
-//! nevertheless. It checks only in builds with debug assertions, and costs nothing in others. Knows no locks: the
-//! code that takes a lock sets the mark.
+//! Owns the mark of the thread, and the panic when a marked thread syncs, removes a file, or reads and
+//! decompresses many batches. The check exists only in builds with debug assertions, and costs nothing in
+//! others. Knows no locks: the code that takes a lock sets the mark.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -13,7 +13,7 @@ thread_local! {
     static FORBIDDEN: Cell<bool> = const { Cell::new(false) };
 }
 
-/// While it lives, this thread must not wait for the disk.
+/// A guard during whose lifetime this thread must not wait for the disk.
 #[derive(Debug)]
 #[must_use]
 pub struct NoWaits(#[expect(dead_code, reason = "it is held, not used")] Before);
@@ -46,7 +46,7 @@ impl Drop for Before {
 }
 
 impl NoWaits {
-    /// Forbids it from here on.
+    /// Forbids waiting from here on.
     pub fn begin() -> NoWaits {
         NoWaits(Before::set(true))
     }
@@ -57,7 +57,7 @@ pub fn allow_waits(_reason: &'static str) -> WaitsAllowed {
     WaitsAllowed(Before::set(false))
 }
 
-/// Panics where the thread must not wait for the disk.
+/// Panics if the thread must not wait for the disk.
 pub(crate) fn check(what: &str, path: &Path) {
     if cfg!(debug_assertions) && FORBIDDEN.get() {
         panic!("{what} of {} under the lock of a partition", path.display());

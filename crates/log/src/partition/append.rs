@@ -1,7 +1,7 @@
 //! Appending batches: as the leader, which assigns offsets, and as a follower, which keeps them.
 //!
-//! Owns: the steps of an append. Validate all batches; roll; record the epoch; write everything in one gather write;
-//! only then change memory. Refuses: any batch after a write failure that leaves the file in doubt.
+//! Owns: the steps of an append: validate all batches; roll; record the epoch; write all bytes in one gather
+//! write; only then change memory. Refuses: any batch after a write failure that leaves the file in doubt.
 
 use thalweg_record::{
     Batch, BatchHeader, LeaderEpoch, NO_TIMESTAMP, Offset, STAMPED_HEAD_LEN, TimestampType, batches,
@@ -18,7 +18,7 @@ use crate::producers::{AppendOrigin, BatchMetadata, PreparedAppend, Verification
 use crate::segment::transactions::AbortedTransaction;
 use crate::segment::{Piece, WriteError};
 
-/// How an append as the leader is judged.
+/// Options of an append as the leader.
 #[derive(Clone, Copy, Debug)]
 pub struct AppendOptions {
     /// The writer of the batches: a client, or a coordinator of the cluster.
@@ -38,22 +38,22 @@ impl Default for AppendOptions {
 /// The outcome of an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AppendInfo {
-    /// Offset of the first record; of the original one when this was a duplicate.
+    /// Offset of the first record; for a duplicate, of the original record.
     pub first_offset: Offset,
     /// Offset of the last record.
     pub last_offset: Offset,
-    /// The time that the broker gave to the records, -1 where producers do. For a duplicate, the timestamp of the
+    /// The broker's time if the topic uses LogAppendTime, else -1. For a duplicate, the timestamp of the
     /// original.
     pub log_append_time: i64,
     /// The log start offset.
     pub log_start_offset: Offset,
-    /// Whether the batches were in the log before, and nothing was appended.
+    /// True if the batches were in the log already, and nothing was appended.
     pub duplicate: bool,
-    /// Bytes that were appended.
+    /// Number of appended bytes.
     pub appended_bytes: u64,
-    /// Whether a segment was left, and waits for its flush in the background.
+    /// True if the log rolled, and the old segment waits for its background flush.
     pub rolled: bool,
-    /// Whether `flush.messages` asks for a flush.
+    /// True if `flush.messages` requires a flush.
     pub flush_due: bool,
 }
 
@@ -67,9 +67,9 @@ pub(super) struct Stored<'a> {
 enum Head {
     /// Unchanged.
     Same,
-    /// Base offset and leader epoch are new.
+    /// A new base offset and leader epoch.
     Stamped([u8; STAMPED_HEAD_LEN]),
-    /// The timestamp is new too, and with it the CRC.
+    /// A new timestamp too, and with it a new CRC.
     Restamped([u8; BatchHeader::LEN]),
 }
 
@@ -89,7 +89,7 @@ pub(super) enum Judged {
 }
 
 impl PartitionLog {
-    /// Appends the batches in `records`, which were checked before, at the log end. All of them, or none.
+    /// Appends the batches in `records`, which were checked before, at the log end: all of them, or none.
     pub fn append_as_leader(
         &mut self,
         records: &[u8],
@@ -126,16 +126,17 @@ impl PartitionLog {
                 last_offset: Offset(original.last_offset),
                 log_append_time: original.timestamp,
                 duplicate: true,
-                // The first request may still wait for its flush, or have ended with its connection before it.
+                // The flush of the first request may be pending, or its connection may have ended before the
+                // flush.
                 flush_due: self.flushing.recovery_point.0 <= original.last_offset && self.flush_is_due(),
                 ..self.nothing_appended()
             }),
         }
     }
 
-    /// Appends batches as the leader sent them, up to the first that is not whole or cannot follow, as one of an epoch above
-    /// `leader_epoch` (KAFKA-18723), or that there is no room for. It is an error when that is the first of all: to ask for it
-    /// again at once brings the same.
+    /// Appends batches as the leader sent them, up to the first batch that is incomplete, cannot follow, or
+    /// has no room. A batch cannot follow if, for example, its epoch is above `leader_epoch` (KAFKA-18723).
+    /// If the very first batch fails, that is an error: a repeated fetch would return the same.
     pub fn append_as_follower(
         &mut self,
         records: &[u8],
@@ -166,7 +167,7 @@ impl PartitionLog {
         self.append_replicated(&stored)
     }
 
-    /// Whether a batch of the leader can follow: after `before`, or at the log end.
+    /// Checks that a batch of the leader can follow: after `before`, or at the log end.
     fn check_follows(
         &self,
         header: &BatchHeader,
@@ -193,7 +194,7 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// If the last batch leaves a gap and its successor goes back, either may be damaged.
+    /// Drops a last batch that leaves a gap if its successor goes back: either may be damaged.
     fn drop_behind_gap(&self, stored: &mut Vec<Stored<'_>>) {
         let Some(last) = stored.pop() else { return };
         let expected = stored.last().map_or(self.log_end, |before| before.header.next_offset());
@@ -202,13 +203,14 @@ impl PartitionLog {
         }
     }
 
-    /// From now on batches of the leader may leave offsets out: the leader has them no more, as a log that was compacted once.
+    /// Accepts gaps in the leader's batches from now on: the leader no longer has the missing offsets, as in
+    /// a formerly compacted log.
     pub fn accept_gaps(&mut self) {
         self.health.oddities.gaps = self.health.oddities.gaps.max(1);
     }
 
-    /// Appends replicated batches, with one write per segment. After an error what was appended before counts, and may owe its
-    /// flush; the next call meets the error first.
+    /// Appends replicated batches, with one write per segment. After an error, earlier appends count, and may
+    /// still need their flush; the next call returns the error first.
     fn append_replicated(&mut self, stored: &[Stored<'_>]) -> Result<AppendInfo, AppendError> {
         let mut info = self.nothing_appended();
         let mut rest = stored;
@@ -247,7 +249,7 @@ impl PartitionLog {
         self.append_stored(group, prepared)
     }
 
-    /// The time that records get, where the broker gives it to them.
+    /// The timestamp for records, if the topic uses LogAppendTime.
     pub(super) fn append_time(&self) -> Option<i64> {
         match self.config.message_timestamp_type {
             TimestampType::CreateTime => None,
@@ -278,7 +280,7 @@ impl PartitionLog {
         }
     }
 
-    /// Gives the batches their offsets, and adds them to `stored`.
+    /// Assigns offsets to the batches, and adds them to `stored`.
     pub(super) fn assign_offsets<'a>(
         &self,
         records: &'a [u8],
@@ -388,7 +390,7 @@ impl PartitionLog {
         }
     }
 
-    /// Nothing was appended for lack of room, which the directory remembers.
+    /// Notes in the directory that an append failed for lack of room.
     pub(super) fn lacks_room(&self, error: std::io::Error) -> AppendError {
         if let Some(directory) = &self.state {
             directory.note_full();
@@ -414,7 +416,7 @@ impl PartitionLog {
                 self.note_shortened(segment, &fault);
                 Err(LogError::Corrupt { segment, fault }.into())
             }
-            // It could not be opened, so nothing was written.
+            // The file could not be opened, so nothing was written.
             Err(WriteError::Failed(error)) if disk::lacks_descriptors(&error) => {
                 Err(LogError::Io(error).into())
             }
@@ -425,8 +427,8 @@ impl PartitionLog {
         }
     }
 
-    /// Writes aborted transactions to the index, ahead of the markers that abort them: were it the other way round, a disk
-    /// that is full in between would leave a log whose consumers see aborted records after a restart.
+    /// Writes aborted transactions to the index, before the abort markers: in the reverse order, a disk that
+    /// fills up in between would leave a log whose consumers see aborted records after a restart.
     fn add_aborted(&mut self, aborted: &[AbortedTransaction]) -> Result<(), AppendError> {
         if aborted.is_empty() {
             return Ok(());
@@ -446,7 +448,7 @@ impl PartitionLog {
         }
     }
 
-    /// The markers could not be written.
+    /// Removes the index entries again, because the markers could not be written.
     fn take_aborted_back(&mut self, aborted: &[AbortedTransaction], first_offset: Offset) {
         if aborted.is_empty() {
             return;

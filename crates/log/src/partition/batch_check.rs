@@ -1,7 +1,8 @@
-//! A second look at stored batches that a reader does not take, because it finds their CRC wrong.
+//! A second check of stored batches that a reader rejects because of their CRC.
 //!
-//! Owns: comparing their headers with each other again, under the partition's lock ([`PartitionLog::doubt_batches`]), and their
-//! CRCs, without it ([`BatchCheck::run`]). Refuses: deciding when: no read of a consumer or follower pays for it.
+//! Owns: comparing their headers with each other again, under the partition's lock
+//! ([`PartitionLog::doubt_batches`]), and their CRCs, without it ([`BatchCheck::run`]). Refuses: deciding
+//! when to check: no read of a consumer or follower should pay for it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,10 +14,10 @@ use super::{PartitionLog, ReadHints};
 use crate::disk::{LogFile, check_may_wait};
 use crate::scan::BatchScan;
 
-/// How many bytes of batches are checked at a time, or one batch.
+/// Maximum bytes of batches checked at a time, unless a single batch is larger.
 const CHECKED_BYTES_MAX: usize = 16 << 20;
 
-/// Batches whose CRCs are to be checked.
+/// Batches whose CRCs will be checked.
 #[derive(Debug)]
 pub struct BatchCheck {
     file: Arc<LogFile>,
@@ -27,8 +28,8 @@ pub struct BatchCheck {
 }
 
 impl PartitionLog {
-    /// Finds the batches that a read from `offset` returns, and compares their headers with each other again; damage that this
-    /// finds is noted. `None` when there are none.
+    /// Finds the batches that a read from `offset` returns, and compares their headers with each other again;
+    /// damage found is noted. `None` if there are none.
     pub fn doubt_batches(
         &mut self,
         offset: Offset,
@@ -41,7 +42,8 @@ impl PartitionLog {
         self.batches_read(offset, max_bytes)
     }
 
-    /// Finds the batches that a read from `offset` returns, as they are known. `None` when there are none.
+    /// Finds the batches that a read from `offset` returns, without another comparison. `None` if there are
+    /// none.
     pub fn batches_read(
         &mut self,
         offset: Offset,
@@ -57,7 +59,7 @@ impl PartitionLog {
         }))
     }
 
-    /// Whether a failed check may have read truncated or replaced bytes.
+    /// True if a failed check may have read truncated or replaced bytes.
     pub fn has_outrun_check(&self, check: &BatchCheck) -> bool {
         check.rewrites != self.rewrites
     }

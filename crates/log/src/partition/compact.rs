@@ -1,7 +1,8 @@
 //! The parts of compaction under the partition's lock: planning a job, and replacing segments.
 //!
-//! Owns: when there is enough to compact, and the order of renames that makes the replacement atomic (see
-//! `compaction`). Refuses: installing an outcome if the log was truncated meanwhile, and syncing under the lock.
+//! Owns: the threshold for a compaction, and the order of renames that makes the replacement atomic (see
+//! `compaction`). Refuses: installing an outcome if the log was truncated meanwhile, and syncing under the
+//! lock.
 
 use std::cmp::Ordering;
 use std::io;
@@ -25,13 +26,13 @@ use crate::segment::{FoundFiles, Home, Segment, cut_name};
 /// Kafka's `log.cleaner.dedupe.buffer.size`.
 const DEDUPE_BUFFER_BYTES_DEFAULT: usize = 128 * 1024 * 1024;
 
-/// How much a log needs compaction. The greatest comes first: logs with records older than `max.compaction.lag.ms`,
-/// then the largest dirty share.
+/// The need of a log for compaction, in ascending order: logs with records older than `max.compaction.lag.ms`
+/// are greatest, then the largest dirty share.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Dirtiness {
-    /// Whether something is older than `max.compaction.lag.ms`.
+    /// True if a dirty record is older than `max.compaction.lag.ms`.
     pub is_overdue: bool,
-    /// The dirty share of the bytes that can be compacted.
+    /// The dirty share of the compactable bytes.
     pub ratio: f64,
 }
 
@@ -49,14 +50,14 @@ impl PartialOrd for Dirtiness {
     }
 }
 
-/// How far a log is compacted.
+/// The state of a log's compaction.
 #[derive(Debug, Default)]
 pub(super) struct Cleaning {
-    /// The log is compacted below it.
+    /// The log is compacted below this offset.
     pub(super) cleaned_to: Offset,
     /// Alive while a compaction is planned or runs.
     running: Weak<()>,
-    /// Unreadable batches below it were logged.
+    /// Unreadable batches below this offset were logged.
     pub(super) unread_named_to: Offset,
 }
 
@@ -68,7 +69,7 @@ struct Cleanable {
     upper_bound: Offset,
 }
 
-/// New segments that are in their place, before that is on the medium.
+/// Installed new segments, not yet synced.
 #[derive(Debug)]
 pub struct CompactionSwap {
     disk: Disk,
@@ -76,7 +77,7 @@ pub struct CompactionSwap {
     log_dir: PathBuf,
     /// Files of the old segments, under their `.deleted` names.
     renamed: Vec<PathBuf>,
-    /// Files of new segments for which there was no room.
+    /// Files of new segments that had no room.
     unused: Vec<PathBuf>,
     /// Changes of names that the sync covers.
     names: u64,
@@ -88,8 +89,8 @@ pub struct CompactionSwap {
 }
 
 impl CompactionSwap {
-    /// Makes the new names durable, and removes the files of segments that were not installed. Blocks; call it without the
-    /// partition's lock.
+    /// Syncs the new names, and removes the files of segments that were not installed. Blocks; call it
+    /// without the partition's lock.
     pub fn sync(&self) -> io::Result<()> {
         for path in &self.unused {
             if let Err(error) = self.disk.remove(path) {
@@ -100,7 +101,7 @@ impl CompactionSwap {
         self.disk.sync_dir(&self.log_dir)
     }
 
-    /// Writes down up to where the logs of the directory are compacted. Blocks; call it without the partition's lock, after
+    /// Writes the cleaner checkpoint of the directory. Blocks; call it without the partition's lock, after
     /// [`PartitionLog::complete_compaction`].
     pub fn write_checkpoint(&self) {
         if let Some(state) = &self.state
@@ -117,20 +118,20 @@ impl PartitionLog {
         self.cleaning.cleaned_to
     }
 
-    /// Whether a job of this log exists.
+    /// True if a job of this log exists.
     pub(super) fn is_being_compacted(&self) -> bool {
         self.cleaning.running.strong_count() > 0
     }
 
-    /// Whether the outcome of the job still applies: the log was not truncated, closed, moved or deleted.
+    /// True if the outcome of the job still applies: the log was not truncated, closed, moved or deleted.
     pub fn is_current(&self, job: &CompactionJob) -> bool {
         self.health.poison.is_none()
             && job.truncations == self.flushing.truncations
             && job.home.dir == self.home.dir
     }
 
-    /// How much the log needs compaction: `None` when its topic is not compacted, when not enough of it is dirty, or when
-    /// it is being compacted. Enough is more than `min.cleanable.dirty.ratio`, or something older than
+    /// The log's need for compaction: `None` if its topic is not compacted, not enough of it is dirty, or a
+    /// compaction is running. Enough means more than `min.cleanable.dirty.ratio`, or a record older than
     /// `max.compaction.lag.ms`.
     pub fn dirtiness(&mut self, now_ms: i64) -> Result<Option<Dirtiness>, LogError> {
         Ok(self.cleanable(now_ms)?.map(|cleanable| cleanable.dirtiness))
@@ -164,7 +165,7 @@ impl PartitionLog {
         Ok(Some(Cleanable { dirtiness, sources, first_dirty, upper_bound }))
     }
 
-    /// Plans a compaction, when the log needs one (see [`PartitionLog::dirtiness`]).
+    /// Plans a compaction, if the log needs one (see [`PartitionLog::dirtiness`]).
     pub fn plan_compaction(&mut self, now_ms: i64) -> Result<Option<CompactionJob>, LogError> {
         let Some(cleanable) = self.cleanable(now_ms)? else { return Ok(None) };
         let mut aborted = Vec::new();
@@ -193,11 +194,11 @@ impl PartitionLog {
         }))
     }
 
-    /// The offset from which on nothing may be compacted: the active segment, transactions that are open or not
-    /// replicated, records that are too young, and where records are known to be missing, which a compacted log would not show.
+    /// The end of the compactable range: the active segment, open or unreplicated transactions, records that
+    /// are too young, and gaps known to be missing records, which a compacted log would not show.
     fn first_uncleanable(&mut self, first_dirty: Offset, now_ms: i64) -> Result<Offset, LogError> {
         if self.has_unjudged_suspects() {
-            // Their check failed, as it does without descriptors.
+            // The check failed before, as it does without descriptors.
             self.check_suspects_of_compacted()?;
         }
         let mut bound = self.last_stable_offset().min(self.active().base_offset);
@@ -231,8 +232,8 @@ impl PartitionLog {
             .collect()
     }
 
-    /// Whether a dirty segment begins with a record older than `max.compaction.lag.ms`. It need not be the first one: the
-    /// timestamps of producers do not rise with the offsets.
+    /// True if a dirty segment begins with a record older than `max.compaction.lag.ms`. That segment need not
+    /// be the first, because producers' timestamps need not increase with the offsets.
     fn is_overdue(&mut self, dirty: Range<Offset>, now_ms: i64) -> Result<bool, LogError> {
         let lag_ms = self.config.max_compaction_lag_ms;
         if lag_ms == i64::MAX {
@@ -252,9 +253,10 @@ impl PartitionLog {
     }
 
     /// Replaces the old segments by the new ones. Returns `None` and changes nothing if the log was truncated
-    /// meanwhile, or if there is no room for the names; then [discard](CompactionJob::discard) the job. Otherwise sync the
-    /// swap without the lock, and then [complete](PartitionLog::complete_compaction) it. If there is room for the first
-    /// segments only, these are replaced, and the log does not count as compacted.
+    /// meanwhile, or if there is no room for the names; then [discard](CompactionJob::discard) the job.
+    /// Otherwise sync the swap without the lock, and then [complete](PartitionLog::complete_compaction) it.
+    /// If there is room for the first segments only, those are replaced, and the log does not count as
+    /// compacted.
     pub fn finish_compaction(
         &mut self,
         job: &CompactionJob,
@@ -307,8 +309,8 @@ impl PartitionLog {
         }))
     }
 
-    /// Records the outcome of [`CompactionSwap::sync`]: the log now counts as compacted, and the old files may be
-    /// removed. A failed sync closes the log for appends, as in a flush.
+    /// Records the outcome of [`CompactionSwap::sync`]: the log now counts as compacted, and the old files
+    /// may be removed. A failed sync closes the log for appends, as in a flush.
     pub fn complete_compaction(
         &mut self,
         swap: &mut CompactionSwap,
@@ -316,7 +318,7 @@ impl PartitionLog {
     ) -> Result<CompactionStats, LogError> {
         let stats = swap.stats;
         if swap.log_dir != self.home.dir || self.health.poison.is_some() {
-            // The directory was moved, deleted or closed, and its files with it.
+            // The directory was moved, deleted or closed, together with the files.
             return Ok(stats);
         }
         if let Err(error) = synced {
@@ -339,7 +341,7 @@ impl PartitionLog {
         Ok(stats)
     }
 
-    /// Names batches that compaction cannot read, each once.
+    /// Logs unreadable batches, each once.
     fn name_unread(&self, newly: &NewlyUnread) {
         for batch in &newly.named {
             tracing::warn!(
@@ -357,7 +359,7 @@ impl PartitionLog {
         }
     }
 
-    /// Where the segments are that a new one replaces, if all of them are still there, one after another.
+    /// The indexes of the segments that a new one replaces, if all of them still exist, consecutively.
     fn range_of(&self, cleaned: &Cleaned) -> Option<Range<usize>> {
         let start = self.segments.iter().position(|segment| segment.base_offset == cleaned.base_offset)?;
         let range = start..start + cleaned.replaces.len();
@@ -366,7 +368,7 @@ impl PartitionLog {
         (there.eq(cleaned.replaces.iter().copied()) && range.end < self.segments.len()).then_some(range)
     }
 
-    /// Renames the files of a new segment to the names of the old ones, and returns the paths of those that wait for their
+    /// Renames the files of a new segment to the names of the old ones, and returns the paths that wait for
     /// removal.
     fn swap_in(&mut self, cleaned: &Cleaned) -> Result<Vec<PathBuf>, NotSwapped> {
         let range = self.range_of(cleaned).expect("checked before the first replacement");
@@ -398,7 +400,7 @@ impl PartitionLog {
 /// Why old segments were not replaced.
 struct NotSwapped {
     error: io::Error,
-    /// Whether they are as they were.
+    /// True if the old segments are unchanged.
     is_whole: bool,
 }
 
@@ -412,25 +414,26 @@ fn paths(home: &Home, base: Offset, suffix: &'static str) -> [PathBuf; 4] {
     Segment::paths(&home.with_suffix(suffix), base)
 }
 
-/// Declares a new segment whole. With the last of the renames the replacement has begun.
+/// Declares a new segment complete. With the last rename, the replacement has begun.
 fn begin_swap(home: &Home, base: Offset) -> io::Result<()> {
     let [cleaned, swaps] = [CLEANED_SUFFIX, SWAP_SUFFIX].map(|suffix| paths(home, base, suffix));
     let mut pairs = cleaned.iter().zip(&swaps);
-    // The batches must be there: the old ones go.
+    // The batches must be renamed first: the old ones are removed.
     pairs.next().map_or(Ok(()), |(cleaned, swap)| home.disk.rename(cleaned, swap))?;
     pairs.try_for_each(|(cleaned, swap)| rename_if_exists(&home.disk, cleaned, swap).map(drop))
 }
 
-/// Removes a new segment that could not be declared whole. A restart on the way finds one that is not whole: its batches go
-/// first, and what says so last.
+/// Removes a new segment that could not be declared complete. A restart in between finds an incomplete
+/// segment: its batches are removed first, and the file that marks it last.
 fn undo_swap(home: &Home, base: Offset) -> io::Result<()> {
     let _allowed = disk::allow_waits("nothing can be appended until there is room");
     let [swaps, cleaned] = [SWAP_SUFFIX, CLEANED_SUFFIX].map(|suffix| paths(home, base, suffix));
     swaps.iter().chain(&cleaned).try_for_each(|path| home.disk.remove(path))
 }
 
-/// Renames the files of the old segment whose names the new one gets. Those of a deleted one would be there twice if the new one
-/// were deleted, too, before they are removed. Without room for other names they stay, and are replaced.
+/// Renames the files of the old segment whose names the new segment gets. Otherwise, if the new segment were
+/// deleted too before their removal, two deleted files would have the same name. Without room for other names
+/// the files stay, and are replaced.
 fn make_way(home: &Home, base: Offset) -> io::Result<Vec<PathBuf>> {
     let mut renamed = Vec::new();
     for path in Segment::paths(home, base) {
@@ -447,8 +450,9 @@ fn make_way(home: &Home, base: Offset) -> io::Result<Vec<PathBuf>> {
     Ok(renamed)
 }
 
-/// Gives the files of the new segment their names. Old files without a successor go before: as soon as the new batches have their
-/// name, nothing says that a replacement has begun, and an old index beside an empty log would tell of lost records.
+/// Gives the files of the new segment their final names. Old files without a successor are removed before:
+/// once the new batches have their name, no file marks the replacement any more, and an old index beside an
+/// empty log would be a sign of lost records.
 fn end_swap(home: &Home, base: Offset) -> io::Result<()> {
     let _allowed = disk::allow_waits("files of the old segment are only there without room for other names");
     let [swaps, names] = [paths(home, base, SWAP_SUFFIX), Segment::paths(home, base)];
@@ -467,7 +471,7 @@ fn end_swap(home: &Home, base: Offset) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns whether there was such a file.
+/// Renames a file; returns false if it does not exist.
 fn rename_if_exists(disk: &Disk, from: &Path, to: &Path) -> io::Result<bool> {
     match disk.rename(from, to) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),

@@ -1,19 +1,20 @@
-//! Checks that closed segments continue each other. A segment that something else has removed, emptied or overwritten leaves
-//! batches that are sound each for itself, so that no reader would notice what is gone.
+//! Checks that closed segments continue each other. If another program removes, empties or overwrites a
+//! segment, the remaining batches are sound, so that no reader would notice the missing records.
 //!
-//! A roll begins the next segment where the last batch ends. So in a log without gaps the records between the end of a
-//! segment and the base offset of the next are missing, if they were synced once. The check runs where it costs nothing:
-//! a start sees empty segments and indexes without a log, and a reader reaches the end of each segment. A background task
-//! checks the other segments, one at a time: at a start that would cost some reads of each.
+//! A roll begins the next segment where the last batch ends. So in a log without gaps the records between the
+//! end of a segment and the base offset of the next are missing, if they were synced once. The check runs at
+//! times when it costs nothing: a start sees empty segments and indexes without a log, and a reader reaches
+//! the end of each segment. A background task checks the other segments, one at a time, because a check of
+//! all segments at a start would cost some reads of each.
 //!
-//! A log may have gaps although its topic is not compacted: a follower takes over those of a leader that was compacted once.
-//! The bytes distinguish a gap from lost records, so that no file has to remember gaps. Within a segment the batches lie next to
-//! each other, and so does the first to the beginning of the file: what damages files leaves no sound batch there. Between
-//! segments only Apache Kafka's followers leave a gap, as a roll begins at the first batch there; the batches beside it then
-//! have gaps, too.
+//! A log may have gaps although its topic is not compacted: a follower takes over the gaps of a formerly
+//! compacted leader. The bytes distinguish a gap from lost records, so that no file has to record gaps.
+//! Within a segment the batches are adjacent, starting at the beginning of the file: damage to a file leaves
+//! no sound batch at its place. Between segments only Apache Kafka's followers leave a gap, because their
+//! rolls begin at the next batch; the batches beside such a gap have gaps, too.
 //!
-//! Owns: that judgement. Refuses: judging logs that are compacted, and what a power failure may have taken: recovery and
-//! `end_at_gap` do that. Reading whole segments, unless one seems to be lost.
+//! Owns: that judgement. Refuses: judging compacted logs, and losses by a power failure, which recovery and
+//! `end_at_gap` handle. Also refuses reading whole segments, unless a segment seems to be lost.
 
 use std::io;
 use std::ops::Range;
@@ -37,13 +38,13 @@ pub enum SegmentCheck {
     NoneLeft,
     /// One segment was checked.
     Done,
-    /// One was, but for its epochs, which are to be read without the partition's lock.
+    /// One segment was checked except for its epochs, which must be read without the partition's lock.
     Epochs(EpochScan),
 }
 
 impl PartitionLog {
-    /// Notes what a start sees without reading: closed segments that were emptied, and segments of which only an index is
-    /// there. All other segments are to be checked later. `deleted_to` is the log start that clients have asked for.
+    /// Notes signs that a start sees without reading: emptied closed segments, and segments with only an
+    /// index. All other segments are checked later. `deleted_to` is the log start requested by clients.
     pub(super) fn note_lost_segments(&mut self, signs: Signs, deleted_to: Offset) -> Result<(), LogError> {
         let Signs { lost, marks, suspects, renamed } = signs;
         self.note_lost_beginning(&lost, marks, deleted_to)?;
@@ -56,8 +57,8 @@ impl PartitionLog {
         self.judge_suspects(Self::check_end_before_lost, false)
     }
 
-    /// Checks the closed segments without a batch of a log that is not compacted. Compaction leaves some, too, and it is known as
-    /// compacted a moment later.
+    /// Checks the empty closed segments of a log without compaction. Compaction leaves empty segments too,
+    /// and the log is known as compacted a moment later.
     pub(super) fn check_empty_segments(&mut self) -> Result<(), LogError> {
         for index in 0..self.segments.len() - 1 {
             if self.segments[index].is_empty()
@@ -69,19 +70,21 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// Checks what a start saw of a log with gaps: only of one without is what was not synced cut off.
+    /// Checks the signs that a start saw in a log with gaps: unsynced records are cut off only in a log
+    /// without gaps.
     pub(super) fn check_suspects_of_compacted(&mut self) -> Result<(), LogError> {
         self.judge_suspects(Self::check_end_whatever_was_synced, self.config.cleanup_policy.compact)
     }
 
-    /// The segments before the first of which only an index is there: the deletion of old records leaves no such index,
-    /// since it renames the log before it, and the log is still there under its other name when the process ends
-    /// between the two. Compaction leaves none, either: of the segments that it makes one of, the first keeps its base
-    /// offset, and `settle_swaps` comes before. The index stays, so that the next start sees it too, until the records
-    /// are deleted or fetched again. The recovery point does not matter: no crash leaves such an index, because a log
-    /// is created before its index, and other segments follow it.
+    /// The segments before the first with only an index. The deletion of old records leaves no such index,
+    /// since it renames the log before the index, and the log is still there under its other name if the
+    /// process ends between the two renames. Compaction leaves none either: of merged segments, the first
+    /// keeps its base offset, and `settle_swaps` comes before. The index stays, so that the next start sees
+    /// it too, until the records are deleted or fetched again. The recovery point does not matter: no crash
+    /// leaves such an index, because a log is created before its index, and other segments follow it.
     ///
-    /// A mark says the same of records that a leader lacked when this log was restarted at the leader's start (see `lost_mark`).
+    /// A mark is the same sign for records that a leader lacked when this log was restarted at the leader's
+    /// start (see `lost_mark`).
     fn note_lost_beginning(
         &mut self,
         lost: &[Offset],
@@ -107,7 +110,8 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// The marks that count, with the first segment, or one of which only an index is left. The others are removed.
+    /// The valid marks: those with the first segment, or with a segment of which only an index is left. Other
+    /// marks are removed.
     fn without_left_over(&mut self, marks: Vec<Offset>, indexes: &[Offset]) -> io::Result<Vec<Offset>> {
         let first_segments = [&[self.segments[0].base_offset], indexes].concat();
         let mut left_over = Vec::new();
@@ -122,7 +126,7 @@ impl PartitionLog {
         Ok(counting)
     }
 
-    /// Forgets that records are missing before the first segment, once what says so is gone. It can be tried again.
+    /// Forgets that records are missing before the first segment, once the signs are removed. Can be retried.
     pub(super) fn forget_lost_beginning(&mut self) -> io::Result<()> {
         if let Some(lost) = self.health.lost_beginning.take() {
             if let Err(error) = self.remove_signs(&lost, None) {
@@ -134,7 +138,7 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// Removes signs, durably: one that reappeared after a power failure would say that records are lost that were deleted.
+    /// Removes signs, durably: a sign restored by a power failure would report deleted records as lost.
     pub(super) fn remove_signs(&mut self, lost: &LostBeginning, kept_mark: Option<Offset>) -> io::Result<()> {
         // A truncation to the beginning may have created a segment of the same name.
         let is_there = |base: &Offset| self.segments.iter().any(|segment| segment.base_offset == *base);
@@ -154,8 +158,8 @@ impl PartitionLog {
         self.home.disk.sync_dir(&self.home.dir)
     }
 
-    /// Checks one of the segments that were found at the start, of the newest one only the epochs, and notes its
-    /// damage. Returns whether there was one left. For a log without a lock.
+    /// Checks one of the segments found at the start (only the epochs of the newest one), and notes its
+    /// damage. Returns true if there was one left to check. For a log without a lock.
     pub fn check_next_segment(&mut self) -> Result<bool, LogError> {
         match self.begin_segment_check()? {
             SegmentCheck::NoneLeft => return Ok(false),
@@ -165,8 +169,8 @@ impl PartitionLog {
         Ok(true)
     }
 
-    /// The same without the scan for epochs, which takes no lock: [`PartitionLog::finish_segment_check`] is to be called
-    /// with its result.
+    /// Checks one of the segments found at the start, without the scan for epochs, which takes no lock. Pass
+    /// its result to [`PartitionLog::finish_segment_check`].
     pub fn begin_segment_check(&mut self) -> Result<SegmentCheck, LogError> {
         let unchecked = &self.health.unchecked;
         let index = self.segments.partition_point(|segment| segment.base_offset < unchecked.start);
@@ -181,7 +185,7 @@ impl PartitionLog {
         self.damage_at(index, Self::check_begin)?;
         self.damage_at(index, Self::check_end)?;
         let misfit = self.misfit(index)?;
-        // A failure before this line is no answer: the segment is looked at again.
+        // A failure before this line is not a result: the segment is checked again.
         if misfit.is_none() {
             self.checked_to(index);
         }
@@ -191,14 +195,14 @@ impl PartitionLog {
         Ok(misfit.map_or(SegmentCheck::Done, SegmentCheck::Epochs))
     }
 
-    /// Notes that a segment, and those before it, are checked.
+    /// Notes that segments up to this one are checked.
     pub(super) fn checked_to(&mut self, index: usize) {
         let unchecked = &mut self.health.unchecked;
         let next = self.segments.get(index + 1).map_or(unchecked.end, |next| next.base_offset);
         unchecked.start = unchecked.start.max(next);
     }
 
-    /// Makes a check of a segment. Damage is noted, and no error: returns its first offset.
+    /// Runs a check of a segment. Damage is noted, without an error: returns its first offset.
     pub(super) fn damage_at(
         &mut self,
         index: usize,
@@ -214,8 +218,8 @@ impl PartitionLog {
         }
     }
 
-    /// The first batch of a closed segment must be of that segment. Behind a gap its offset could be damaged: then the batch
-    /// after it goes back.
+    /// Checks that the first batch of a closed segment belongs to it. After a gap, its offset could be
+    /// damaged: then the next batch goes back.
     pub(super) fn check_begin(&mut self, index: usize) -> Result<(), LogError> {
         let Some(next) = self.next_base_if_synced(index) else { return Ok(()) };
         let segment = &mut self.segments[index];
@@ -234,8 +238,8 @@ impl PartitionLog {
         Err(LogError::Corrupt { segment: base, fault: CorruptBatch { position: 0, reason } })
     }
 
-    /// The last batch of a closed segment must end where the next segment begins, in a log without gaps, and not behind
-    /// that in any.
+    /// Checks that the last batch of a closed segment ends at the next segment's start, in a log without
+    /// gaps, and never after it.
     pub(super) fn check_end(&mut self, index: usize) -> Result<(), LogError> {
         self.check_overlap(index)?;
         match self.find_missing(index)? {
@@ -244,8 +248,9 @@ impl PartitionLog {
         }
     }
 
-    /// No batch of a closed segment may be one of the next: which of them counts is not known. The next one is not read
-    /// any more, for its transaction index may know nothing of the transactions that this one has aborted.
+    /// Checks that no batch of a closed segment belongs to the next: the valid one of the two is unknown. The
+    /// next segment is no longer read, because its transaction index may lack transactions aborted in this
+    /// segment.
     pub(super) fn check_overlap(&mut self, index: usize) -> Result<(), LogError> {
         let Some(next_base) = self.segments.get(index + 1).map(|next| next.base_offset) else {
             return Ok(());
@@ -259,15 +264,16 @@ impl PartitionLog {
         Err(LogError::Corrupt { segment: base, fault })
     }
 
-    /// The same as [`PartitionLog::check_end`] for a segment that is empty, or followed by an index without a log: no
-    /// gap looks like that.
+    /// Checks like [`PartitionLog::check_end`] a segment that is empty, or followed by an index without a
+    /// log. No gap looks like that.
     fn check_end_before_lost(&mut self, index: usize) -> Result<(), LogError> {
         self.find_missing(index)?.map_or(Ok(()), |missing| Err(self.missing(index, &missing)))
     }
 
-    /// The same for a segment that had batches, synced or not: a power failure may have emptied it, and a log with gaps is not
-    /// cut there. Compacted or not, too: compaction leaves no index with entries beside an empty log, nor one without a log,
-    /// unless its log is there under another name, and no second index (see `found`).
+    /// Checks a segment that had batches, synced or not: a power failure may have emptied it, and a log with
+    /// gaps is not cut there. Applies to compacted logs, too: compaction leaves neither an index with entries
+    /// beside an empty log, nor an index without a log, unless its log exists under another name, without a
+    /// second index (see `found`).
     pub(super) fn check_end_whatever_was_synced(&mut self, index: usize) -> Result<(), LogError> {
         match self.end_before_next(index)? {
             Some(missing) => Err(self.missing(index, &missing)),
@@ -275,7 +281,7 @@ impl PartitionLog {
         }
     }
 
-    /// The offsets without a batch between a segment and the next, if the log start is not behind them.
+    /// The offsets without a batch between a segment and the next, unless the log start is after them.
     pub(super) fn end_before_next(&mut self, index: usize) -> Result<Option<Range<Offset>>, LogError> {
         let Some(next) = self.segments.get(index + 1).map(|next| next.base_offset) else { return Ok(None) };
         if next <= self.log_start {
@@ -287,8 +293,8 @@ impl PartitionLog {
         Ok((end < next).then_some(end..next))
     }
 
-    /// The offsets without a batch between a closed segment and the next, where there should be some: the first of them
-    /// was synced, or they are known to be missing.
+    /// The offsets without a batch between a closed segment and the next that should have batches: the first
+    /// of these offsets was synced, or they are known to be missing.
     fn find_missing(&mut self, index: usize) -> Result<Option<Range<Offset>>, LogError> {
         let synced_to = self.flushing.recovery_point;
         let Some(next) = self.segments.get(index + 1).map(|next| next.base_offset) else { return Ok(None) };
@@ -315,8 +321,8 @@ impl PartitionLog {
         LogError::Corrupt { segment: segment.base_offset, fault }
     }
 
-    /// Whether a segment that ends at `end`, or the one behind the offsets that seem to be missing there, shows that the log
-    /// has gaps. What was noted as damage stays that.
+    /// True if a segment that ends at `end`, or the segment after the apparently missing offsets, shows that
+    /// the log has gaps. Noted damage stays damage.
     fn is_gap(&mut self, index: usize, end: Offset) -> Result<bool, LogError> {
         if self.segments[index].is_empty() || self.health.is_unreadable(end) {
             return Ok(false);
@@ -342,15 +348,16 @@ impl PartitionLog {
         Ok(found)
     }
 
-    /// The base offset of the next segment, if all below it was synced.
+    /// The base offset of the next segment, if all below that offset was synced.
     fn next_base_if_synced(&self, index: usize) -> Option<Offset> {
         let next = self.segments.get(index + 1)?.base_offset;
         (next <= self.flushing.recovery_point).then_some(next)
     }
 }
 
-/// Whether there are offsets without a batch between the batches of a segment with these offsets, or before them, or batches that
-/// compaction has taken records from. An offset that jumps counts if what follows does not go back.
+/// True if offsets without a batch exist between or before the batches of a segment with these offsets, or
+/// batches from which compaction has removed records. A jumping offset counts if the next batch does not go
+/// back.
 fn has_gaps(file: &LogFile, size_bytes: u64, offsets: Range<Offset>) -> io::Result<bool> {
     let mut scan = HeaderScan::new(file, 0, size_bytes);
     let (mut expected, mut jumped) = (offsets.start, false);

@@ -1,10 +1,10 @@
 //! The leader epochs of a log by its batches, for a log whose checkpoint is missing or contradicts them.
 //!
-//! Epochs rise from batch to batch, so the first batch of each is found by a binary search: what it costs rises with
-//! the number of epochs, and hardly with the size of the log. An epoch that the batch behind it contradicts is a
-//! flipped bit, which readers put right.
+//! Epochs increase from batch to batch, so the first batch of each epoch is found by binary search: the cost
+//! grows with the number of epochs, and hardly with the size of the log. An epoch contradicted by the next
+//! batch is a flipped bit, which readers repair.
 //!
-//! Owns: that search. Refuses: deciding when the checkpoint is wrong; see `fit_epochs`.
+//! Owns: that search. Refuses: judging the checkpoint; see `fit_epochs`.
 
 use std::io;
 
@@ -27,8 +27,8 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// The first batch whose last offset is not below `offset`, with the epoch that the one behind it allows.
-    /// Segments that are damaged there are passed over: readers come to them.
+    /// The first batch whose last offset is not below `offset`, with the epoch that the next batch allows.
+    /// Segments damaged there are skipped: readers will find the damage.
     fn batch_with(&mut self, offset: Offset, floor: LeaderEpoch) -> io::Result<Option<BatchHeader>> {
         let Some(mut batch) = self.read(offset)?.filter(|batch| batch.base_offset < self.end) else {
             return Ok(None);
@@ -49,7 +49,7 @@ impl Search<'_> {
             let found = if segment.base_offset < offset {
                 segment.batch_with(self.home, offset)
             } else {
-                // Behind the end of the search no index is of use yet.
+                // After the end of the search, no index is usable yet.
                 segment.batch_at(self.home, 0).map(|first| first.map(|first| first.header))
             };
             if !was_open {
@@ -64,9 +64,9 @@ impl Search<'_> {
         Ok(None)
     }
 
-    /// The first batch from `from` on whose epoch is above `epoch`, and the end of the one before.
+    /// The first batch from `from` on with an epoch above `epoch`, and the end of the batch before.
     fn first_above(&mut self, epoch: LeaderEpoch, from: Offset) -> io::Result<Option<(BatchHeader, Offset)>> {
-        // Where the last records were compacted away, there is no batch at the end.
+        // If the last records were compacted away, there is no batch at the end.
         let mut first = self.batch_with(self.end - 1, epoch)?;
         if first.is_some_and(|last| last.leader_epoch <= epoch) {
             return Ok(None);
@@ -88,8 +88,8 @@ impl Search<'_> {
 }
 
 impl Loading {
-    /// Takes the leader epochs below `end` from the batches, and the starts of those that may have lost their first
-    /// batch to compaction from what is known. The first epoch is assumed to start with the log for the same reason.
+    /// Takes the leader epochs below `end` from the batches, and known starts for epochs that may have lost
+    /// their first batch to compaction. The first epoch is assumed to start with the log for the same reason.
     pub(super) fn rebuild_epochs(
         &mut self,
         name: &TopicPartition,

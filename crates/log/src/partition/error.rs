@@ -9,10 +9,10 @@ use crate::disk;
 use crate::producers::ProducerError;
 use crate::scan::{CorruptBatch, ScanError};
 
-/// Why nothing was appended.
+/// Why an append failed.
 #[derive(Debug, thiserror::Error)]
 pub enum AppendError {
-    /// The bytes are no batches (CORRUPT_MESSAGE).
+    /// The bytes are not batches (CORRUPT_MESSAGE).
     #[error(transparent)]
     Malformed(#[from] BatchError),
     /// The producer's sequence, epoch or transaction forbids it.
@@ -21,16 +21,16 @@ pub enum AppendError {
     /// The batches do not fit into a segment (RECORD_LIST_TOO_LARGE).
     #[error(transparent)]
     TooLarge(#[from] BatchTooLarge),
-    /// Replicated batches whose offsets do not rise.
+    /// The offsets of replicated batches do not increase.
     #[error(transparent)]
     OffsetsOutOfOrder(#[from] OffsetsOutOfOrder),
-    /// Replicated batches that start below the log end.
+    /// Replicated batches start below the log end.
     #[error(transparent)]
     UnexpectedOffset(#[from] UnexpectedOffset),
-    /// Replicated batches that leave out offsets, in a log that has none to leave out.
+    /// Replicated batches skip offsets, in a log without gaps.
     #[error(transparent)]
     OffsetsMissing(#[from] OffsetsMissing),
-    /// Replicated batches of an epoch that cannot be theirs.
+    /// A replicated batch has an impossible leader epoch.
     #[error(transparent)]
     UnexpectedEpoch(#[from] UnexpectedEpoch),
     /// The disk is full: nothing was stored, and a later append may succeed (KAFKA_STORAGE_ERROR).
@@ -39,11 +39,11 @@ pub enum AppendError {
     /// Too many files are open: nothing was stored, and a later append may succeed (KAFKA_STORAGE_ERROR).
     #[error("too many files are open: {0}")]
     TooManyOpenFiles(io::Error),
-    /// A write or a sync has failed before, in this log or another of its directory, and the log is closed for
-    /// appends (KAFKA_STORAGE_ERROR).
+    /// A write or a sync has failed before, in this log or another log of its directory, and the log is
+    /// closed for appends (KAFKA_STORAGE_ERROR).
     #[error("the log is closed for appends: {reason}")]
     Poisoned {
-        /// The failure.
+        /// The earlier failure.
         reason: Arc<str>,
     },
     /// The log could not be read or written (KAFKA_STORAGE_ERROR).
@@ -71,11 +71,11 @@ pub enum LogError {
     Corrupt {
         /// Base offset of the segment.
         segment: Offset,
-        /// Where, and how.
+        /// Position and cause.
         fault: CorruptBatch,
     },
-    /// The records of a batch cannot be read, and its CRC is right: they are as the producer sent them. The log
-    /// itself is sound (CORRUPT_MESSAGE).
+    /// The records of a batch are unreadable, and its CRC is valid: the producer sent them so. The log itself
+    /// is sound (CORRUPT_MESSAGE).
     #[error(
         "the records of the batch at offset {base_offset} cannot be read, as their producer sent them: {reason}"
     )]
@@ -85,39 +85,40 @@ pub enum LogError {
         /// The fault.
         reason: String,
     },
-    /// The log is damaged where it does not end: it was synced there, or sound batches follow. It is kept as it is.
+    /// The log is damaged before its end: the damaged part was synced, or sound batches follow. The log is
+    /// kept unchanged.
     #[error("records are damaged from offset {offset} on, in segment {segment}: {fault}")]
     Damaged {
         /// Base offset of the segment.
         segment: Offset,
         /// The first offset that cannot be read.
         offset: Offset,
-        /// Where, and how.
+        /// Position and cause.
         fault: CorruptBatch,
     },
-    /// Batches that had been synced are gone from the end of the log.
+    /// Synced batches are missing from the end of the log.
     #[error("the log ends at offset {log_end}, and had been synced up to offset {synced_to}")]
     EndsEarly {
-        /// Where the log ends.
+        /// The current log end.
         log_end: Offset,
-        /// Up to where it had been synced.
+        /// The end of the batches that were synced.
         synced_to: Offset,
     },
-    /// A write or a sync has failed before: the log cannot be made durable any more.
+    /// A write or a sync has failed before: the log can no longer be made durable.
     #[error("the log has failed: {reason}")]
     Poisoned {
-        /// The failure.
+        /// The earlier failure.
         reason: Arc<str>,
     },
 }
 
 impl LogError {
-    /// Whether the error is transient and harmless; see [`disk::is_shortage`].
+    /// True if the error is transient and harmless; see [`disk::is_shortage`].
     pub fn is_shortage(&self) -> bool {
         matches!(self, LogError::Io(error) if disk::is_shortage(error))
     }
 
-    /// Adds to a failed walk which segment it was in.
+    /// Adds the segment to the error of a failed walk.
     pub(super) fn in_segment(segment: Offset) -> impl Fn(ScanError) -> LogError {
         move |error| match error {
             ScanError::Io(error) => LogError::Io(error),
@@ -126,7 +127,7 @@ impl LogError {
     }
 }
 
-/// Why nothing was read.
+/// Why a read failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The offset is not in the log (OFFSET_OUT_OF_RANGE).
@@ -137,7 +138,7 @@ pub enum ReadError {
     Log(#[from] LogError),
 }
 
-/// Why no records were deleted.
+/// Why records were not deleted.
 #[derive(Debug, thiserror::Error)]
 pub enum DeleteRecordsError {
     /// The offset is above the high watermark (OFFSET_OUT_OF_RANGE).
@@ -154,31 +155,31 @@ pub enum DeleteRecordsError {
 pub struct OffsetOutOfRange {
     /// The requested offset.
     pub offset: Offset,
-    /// The smallest that would do.
+    /// The smallest valid offset.
     pub first: Offset,
-    /// The largest that would do.
+    /// The largest valid offset.
     pub last: Offset,
 }
 
-/// Batches that are larger than a segment.
+/// Batches larger than a segment.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{size_bytes} bytes do not fit into a segment of {segment_bytes}")]
 pub struct BatchTooLarge {
-    /// Bytes of the batches.
+    /// Total size of the batches in bytes.
     pub size_bytes: u64,
     /// `segment.bytes`.
     pub segment_bytes: u32,
 }
 
-/// Batches whose offsets do not rise.
+/// Batches whose offsets do not increase.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the batch with offsets {first} to {last} comes after one that ends before {expected}")]
 pub struct OffsetsOutOfOrder {
     /// Base offset of the batch.
     pub first: Offset,
-    /// Its last offset.
+    /// Last offset of the batch.
     pub last: Offset,
-    /// The smallest base offset that would do.
+    /// The smallest valid base offset.
     pub expected: Offset,
 }
 
@@ -192,25 +193,25 @@ pub struct UnexpectedOffset {
     pub log_end: Offset,
 }
 
-/// Replicated batches that start behind the log end, in a log that is not compacted.
+/// Replicated batches that start after the log end, in a log without compaction.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the batch starts at {first}, and offsets from {expected} on are missing before it")]
 pub struct OffsetsMissing {
     /// Base offset of the batch.
     pub first: Offset,
-    /// The base offset that would do.
+    /// The expected base offset.
     pub expected: Offset,
 }
 
-/// A replicated batch whose leader epoch is below that of the batch before, or above that of the leader.
+/// A replicated batch whose leader epoch is below that of the previous batch, or above that of the leader.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the batch at {first} has leader epoch {found}, which is not between {earliest} and {latest}")]
 pub struct UnexpectedEpoch {
     /// Base offset of the batch.
     pub first: Offset,
-    /// Its epoch.
+    /// The leader epoch of the batch.
     pub found: LeaderEpoch,
-    /// The epoch of the batch before.
+    /// The epoch of the previous batch.
     pub earliest: LeaderEpoch,
     /// The epoch of the leader.
     pub latest: LeaderEpoch,

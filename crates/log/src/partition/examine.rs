@@ -1,17 +1,18 @@
-//! Checks the fields that no CRC covers: the base offset and the leader epoch of stored batches, by their neighbours.
+//! Checks the fields that no CRC covers: the base offset and the leader epoch of stored batches, by their
+//! neighbours.
 //!
-//! In a log written by a leader each batch starts where the one before ends, and has the epoch that the checkpoint
-//! has for its offset. Compaction, replication from a compacted log, and other brokers leave gaps, so an offset that
-//! jumps is not damage in itself: it counts as a gap if the next batch, or the next segment, continues behind it. A
-//! batch whose offset was damaged upwards is contradicted by its successor, and one damaged downwards by its
-//! predecessor.
+//! In a log written by a leader, each batch starts at the end of the previous one, and has the epoch in the
+//! checkpoint for its offset. Compaction, replication from a compacted log, and other brokers leave gaps, so
+//! a jumping offset is not damage in itself: it counts as a gap if the next batch, or the next segment,
+//! continues after it. A batch whose offset was damaged upwards is contradicted by its successor, and a batch
+//! damaged downwards by its predecessor.
 //!
-//! If one bit is wrong and the neighbours leave no other possibility, base offset and epoch are repaired: the CRC
-//! vouches for the rest of the batch. Everything else is a fault. An epoch that fits those of the neighbours is
-//! sound, whatever the checkpoint says, which may be that of another time; only one that differs from it by a bit of
-//! much weight is not.
+//! If one bit is wrong and the neighbours leave no other possibility, base offset and epoch are repaired: the
+//! CRC vouches for the rest of the batch. Any other inconsistency is a fault. An epoch consistent with its
+//! neighbours is sound even if it contradicts the checkpoint, which may be outdated; the exception is an
+//! epoch that differs from the checkpoint by a single high bit.
 //!
-//! Owns: that judgement, and the repair. Refuses: reading records, and cutting; see `recover` and `read`.
+//! Owns: that judgement, and the repair. Refuses: reading records, and truncation; see `recover` and `read`.
 
 use std::io;
 
@@ -22,8 +23,9 @@ use crate::epochs::LeaderEpochs;
 use crate::scan::{BatchFault, CorruptBatch, HeaderScan, Placed, ScanError};
 use crate::topic_partition::TopicPartition;
 
-/// Changes of leaders that may well lie between two batches, where the checkpoint is of another time: an idle
-/// partition has many, and a controller that finds its log to be an older copy goes on a thousand epochs later.
+/// Maximum number of leader changes assumed between two batches if the checkpoint is outdated: an idle
+/// partition has many, and a controller restored from an older copy of its log continues a thousand epochs
+/// later.
 const EPOCHS_APART_MAX: u32 = 2_000;
 
 /// A region of a segment, with the known parts of the log around it.
@@ -33,27 +35,27 @@ pub(super) struct Region<'a> {
     /// Base offset of the segment.
     pub segment: Offset,
     pub file: &'a LogFile,
-    /// The start of a batch.
+    /// Position of a batch.
     pub from: u64,
-    /// Batches from here on are not checked.
+    /// End position of the batches to check.
     pub to: u64,
-    /// Where the batches of the segment end.
+    /// End position of the segment's batches.
     pub size_bytes: u64,
-    /// Where the batch before ends.
+    /// End offset of the previous batch.
     pub expected: Offset,
     /// The base offset of the next segment.
     pub next_base: Option<Offset>,
-    /// The first batch of the next segment, if there is one that can be read.
+    /// The first batch of the next segment, if readable.
     pub next_first: Option<BatchHeader>,
-    /// The batch before the first one, as far as it is known.
+    /// The batch before the first one, if known.
     pub last_before: Option<BatchHeader>,
-    /// Whether there are no other batches beside these, as far as can be read.
+    /// True if there are no readable batches beside these.
     pub knows_neighbours: bool,
-    /// The epochs of the checkpoint; none, when that is of no use.
+    /// The epochs of the checkpoint; empty if it is unusable.
     pub epochs: &'a LeaderEpochs,
-    /// Whether the log is known to have gaps.
+    /// True if the log is known to have gaps.
     pub has_gaps: bool,
-    /// All below it was synced, and the checkpoint of epochs before it.
+    /// All batches below this offset were synced, and the checkpoint of epochs before them.
     pub synced_to: Offset,
 }
 
@@ -61,34 +63,34 @@ pub(super) struct Region<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Gap {
     pub segment: Offset,
-    /// Position of the batch behind the gap.
+    /// Position of the batch after the gap.
     pub position: u64,
-    /// Where the batch before the gap ends.
+    /// End offset of the batch before the gap.
     pub expected: Offset,
-    /// Base offset of the batch behind it.
+    /// Base offset of the batch after the gap.
     pub found: Offset,
 }
 
-/// The result.
+/// The result of an examination.
 #[derive(Debug, Default)]
 pub(super) struct Examined {
-    /// The first damaged batch that cannot be repaired. Nothing behind it was checked.
+    /// The first damaged batch that cannot be repaired. Later batches were not checked.
     pub fault: Option<CorruptBatch>,
-    /// The gaps that later batches confirm.
+    /// Number of gaps confirmed by later batches.
     pub gaps: u64,
-    /// The first of them that a power failure may have left: the batch behind it was not synced.
+    /// The first gap that a power failure may have left: the batch after it was not synced.
     pub first_gap: Option<Gap>,
-    /// A gap before the last batch of all, which nothing confirms.
+    /// A gap before the very last batch, which no later batch confirms.
     pub doubt: Option<Gap>,
-    /// A batch with offsets of the next segment. Nothing from there on was checked.
+    /// A batch with offsets of the next segment. No batch from there on was checked.
     pub overlap: Option<CorruptBatch>,
-    /// Whether the epoch of a batch is not the one of the checkpoint, and a batch beside it is not known.
+    /// True if the epoch of a batch differs from the checkpoint, and a neighbour is unknown.
     pub lacks_neighbours: bool,
-    /// Whether a batch was repaired.
+    /// True if a batch was repaired.
     pub mended: bool,
-    /// The end of the last checked batch.
+    /// End position of the last checked batch.
     pub end: u64,
-    /// The offset after the last of them.
+    /// The offset after the last checked batch.
     pub next_offset: Offset,
 }
 
@@ -101,14 +103,14 @@ impl Examined {
     }
 }
 
-/// Suspicious gaps that recovery found and could not classify, because the topic's cleanup policy was unknown.
+/// Suspicious gaps found by recovery and not classified, because the topic's cleanup policy was unknown.
 #[derive(Debug, Default)]
 pub(super) struct Oddities {
     pub gaps: u64,
     pub first_gap: Option<Gap>,
-    /// The offset from which on there is one batch, behind a gap that nothing confirms.
+    /// The offset of a single batch at the end, after an unconfirmed gap.
     pub doubt: Option<Gap>,
-    /// Base offsets of segments that the process before had deleted.
+    /// Base offsets of segments deleted by the previous process.
     pub deleted: Vec<Offset>,
 }
 
@@ -130,9 +132,9 @@ impl Oddities {
     }
 }
 
-/// Whether only a flipped bit explains that a batch is not of the epoch that is known for its offset, although the
-/// epochs rise from batch to batch: the two differ by one bit of much weight, and no batch beside it is of the one
-/// that it has. By less they differ where the checkpoint is of another time.
+/// True if only a flipped bit explains why a batch lacks the known epoch for its offset, although the epochs
+/// increase from batch to batch: the epochs differ by a single high bit, and no neighbour has the batch's
+/// epoch. Smaller differences are explained by an outdated checkpoint.
 pub(super) fn is_flipped(found: LeaderEpoch, known: LeaderEpoch, beside: [Option<&BatchHeader>; 2]) -> bool {
     let mut beside = beside.into_iter().flatten();
     let is_far = found.0.abs_diff(known.0) > EPOCHS_APART_MAX;
@@ -150,7 +152,7 @@ enum Judgement {
 
 enum EpochJudgement {
     Sound,
-    /// Only the checkpoint speaks against it, and a batch beside it was not asked.
+    /// Only the checkpoint contradicts this epoch, and a neighbour was not checked.
     Alone,
     /// Damaged; the original value.
     Was(LeaderEpoch),
@@ -178,7 +180,7 @@ pub(super) fn examine(region: Region<'_>) -> io::Result<Examined> {
             Judgement::Gap => !has_gaps,
             Judgement::Doubt | Judgement::Damaged | Judgement::Was(_) => true,
         };
-        // If its length or record count is wrong, what seems to follow does not.
+        // If its length or record count is wrong, the apparent next batch is not one.
         if is_odd && let Some(fault) = region.damage_in_any(before.as_ref())? {
             examined.fault = Some(fault);
             return Ok(examined);
@@ -221,7 +223,7 @@ pub(super) fn examine(region: Region<'_>) -> io::Result<Examined> {
         before = Some(batch);
         current = next;
     }
-    // Where what follows is no batch, the length of the last one may be wrong.
+    // If the next bytes are not a batch, the length of the last batch may be wrong.
     if current.is_none() && examined.end < region.to.min(region.size_bytes) {
         examined.fault = region.damage_in_any(before.as_ref())?;
     }
@@ -238,8 +240,8 @@ fn next_header(scan: &mut HeaderScan<'_>) -> io::Result<Option<Placed>> {
 }
 
 impl Region<'_> {
-    /// The fault of a batch that has offsets of the next segment. After an unclean stop it may have been truncated
-    /// before, and have reappeared.
+    /// The fault of a batch with offsets of the next segment. The batch may have been truncated before an
+    /// unclean stop, and restored by it.
     fn overlap(&self, batch: &Placed, expected: Offset) -> Option<CorruptBatch> {
         let next_base = self.next_base?;
         let reaches = batch.header.base_offset == expected && batch.header.next_offset() > next_base;
@@ -286,7 +288,7 @@ impl Region<'_> {
         Ok(verified.err().map(|error| CorruptBatch { position: batch.position, reason: error.into() }))
     }
 
-    /// Judges the epoch of a batch whose offset is right.
+    /// Judges the epoch of a batch with a correct offset.
     fn examine_epoch(
         &self,
         batch: &Placed,
@@ -307,8 +309,8 @@ impl Region<'_> {
         if self.damage_in(batch)?.is_none() {
             let falls = before.is_some_and(|before| found < before.leader_epoch);
             let exceeds = next.is_some_and(|next| found > next.leader_epoch);
-            // Where epochs rise from batch to batch, only the checkpoint speaks against this one, and it may be that of
-            // another time.
+            // If epochs increase from batch to batch, only the checkpoint contradicts this epoch, and the
+            // checkpoint may be outdated.
             if !falls && !exceeds {
                 if (before.is_none() || next.is_none()) && !self.knows_neighbours {
                     return Ok(EpochJudgement::Alone);

@@ -1,13 +1,13 @@
-//! The leader epochs of a log that was found on disk: whether the checkpoint fits the batches.
+//! Compares the leader epochs of a log found on disk, from its checkpoint, with the batches.
 //!
-//! Owns: that the batches outrank the file. It may be that of another time or of another log, which something has put
-//! there while the log was closed, and a leader that believes it tells its followers to cut their logs, or to keep
-//! records that others have replaced. A start compares it with the ends of one segment, which shows an older copy:
-//! the newest after a clean stop, and the one before those that recovery reads after any other. The segments are
-//! compared one at a time in the background (see `continuity`), at their ends and where epochs begin. No CRC covers
-//! the epoch of a batch, and a follower with a wrong epoch may be refused by its leader for ever: one batch alone
-//! does not outrank the file if only a flipped bit explains the difference. Readers put that bit right. Refuses:
-//! judging single batches; see `examine`.
+//! Owns: the precedence of batches over the file. Another program may have put an older file, or that of
+//! another log, there while the log was closed. A leader that trusts such a file makes its followers truncate
+//! their logs, or keep records that others have replaced. A start compares the file with the ends of one
+//! segment, which reveals an older copy: the newest segment after a clean stop, and otherwise the one before
+//! those that recovery reads. The segments are compared one at a time in the background (see `continuity`),
+//! at their ends and at the starts of epochs. No CRC covers the epoch of a batch, and a leader may refuse a
+//! follower with a wrong epoch forever: so a single batch does not override the file if only a flipped bit
+//! explains the difference. Readers repair that bit. Refuses: judging single batches; see `examine`.
 
 use std::io;
 use std::ops::Range;
@@ -27,17 +27,18 @@ use crate::scan::{HeaderScan, ScanError};
 use crate::segment::{Home, Segment};
 use crate::topic_partition::TopicPartition;
 
-/// How many starts of epochs are looked at in a segment, under the partition's lock.
+/// Maximum number of epoch starts checked in a segment, under the partition's lock.
 const STARTS_MAX: usize = 16;
 
-/// Whether the epoch of a batch is the one that is known for its offset, if one is. Batches of old formats have none.
+/// True if the epoch of a batch is the known epoch for its offset, if there is one. Batches of old formats
+/// have no epoch.
 fn agrees(epochs: &LeaderEpochs, header: &BatchHeader) -> bool {
     header.leader_epoch.0 < 0
         || epochs.at(header.base_offset).is_none_or(|known| known == header.leader_epoch)
 }
 
-/// Whether a batch shows that the epochs are not its own: it fits the batches beside it, and one of them shows that,
-/// too, or no flipped bit explains its epoch.
+/// True if a batch shows that the epochs belong to another log: it fits its neighbours, and a neighbour shows
+/// the same, or no flipped bit explains its epoch.
 fn one_contradicts(
     epochs: &LeaderEpochs,
     before: Option<&BatchHeader>,
@@ -74,7 +75,7 @@ fn last_two(home: &Home, segment: &mut Segment) -> Result<Vec<BatchHeader>, Scan
     Ok(before.into_iter().chain(last).collect())
 }
 
-/// The two batches before an offset within a segment, as far as they are near, and the two from there on.
+/// The two batches before an offset within a segment, if nearby, and the two from that offset on.
 fn around(
     home: &Home,
     segment: &mut Segment,
@@ -93,7 +94,7 @@ fn around(
     Ok((before.split_off(before.len().saturating_sub(2)), behind))
 }
 
-/// Whether the first two or the last two batches of a segment contradict the epochs.
+/// True if the first two or the last two batches of a segment contradict the epochs.
 fn ends_contradict(
     home: &Home,
     segments: &mut [Segment],
@@ -120,7 +121,7 @@ fn ends_contradict(
             .is_some_and(|(batch, others)| one_contradicts(epochs, others.last(), batch, behind.as_ref())))
 }
 
-/// Whether the batches beside the starts of known epochs within a segment contradict them.
+/// True if the batches beside the starts of known epochs within a segment contradict them.
 fn starts_contradict(
     home: &Home,
     segments: &mut [Segment],
@@ -147,7 +148,7 @@ fn starts_contradict(
     Ok(false)
 }
 
-/// The last batch before a segment and the first one behind it, if they can be read.
+/// The last batch before a segment and the first after it, if readable.
 pub(super) fn neighbours_of(
     home: &Home,
     segments: &mut [Segment],
@@ -161,7 +162,7 @@ pub(super) fn neighbours_of(
     Ok((last, first))
 }
 
-/// The header that `read` finds in a segment, which is closed again; `None` also where it is damaged.
+/// The header that `read` finds in a segment, which is closed again; `None` also for a damaged segment.
 fn header_of(
     home: &Home,
     segment: Option<&mut Segment>,
@@ -180,9 +181,9 @@ fn header_of(
 }
 
 impl Loading {
-    /// Whether the first batches that may be read belong to no known epoch.
+    /// True if the first readable batches belong to no known epoch.
     pub(super) fn epochs_are_short(&mut self, log_start: Offset) -> bool {
-        // Where all records are deleted, there is no epoch left to know.
+        // If all records are deleted, no epoch is left to know.
         if log_start >= self.log_end {
             return false;
         }
@@ -192,14 +193,14 @@ impl Loading {
             return false;
         }
         let Some(first) = self.segments.iter_mut().find(|segment| !segment.is_empty()) else { return false };
-        // The records before the first batch were compacted away, here or where it was copied from.
+        // Records before the first batch were compacted away, in this log or its source.
         match first.batch_at(&self.home, 0) {
             Ok(Some(batch)) => batch.header.leader_epoch.0 >= 0 && !begins_by(batch.header.base_offset),
             _ => false,
         }
     }
 
-    /// Whether the end of a log that was cleanly closed contradicts the epochs.
+    /// True if the end of a cleanly closed log contradicts the epochs.
     pub(super) fn epochs_contradict_end(&mut self, log_start: Offset) -> Result<bool, LogError> {
         let Some(newest) = self.segments.iter().rposition(|segment| !segment.is_empty()) else {
             return Ok(false);
@@ -210,18 +211,18 @@ impl Loading {
         self.epochs_contradict(newest)
     }
 
-    /// Whether the ends of a segment contradict the epochs.
+    /// True if the ends of a segment contradict the epochs.
     fn epochs_contradict(&mut self, index: usize) -> Result<bool, LogError> {
         match ends_contradict(&self.home, &mut self.segments, index, &self.epochs) {
             Ok(contradict) => Ok(contradict),
             Err(ScanError::Io(error)) => Err(error.into()),
-            // Readers come to it.
+            // Readers will find the damage.
             Err(ScanError::Corrupt(_)) => Ok(false),
         }
     }
 
-    /// Rebuilds the epochs below a segment, where recovery begins, if the end of the segment before contradicts them:
-    /// the checkpoint is an older one.
+    /// Rebuilds the epochs below a segment, where recovery begins, if the end of the previous segment
+    /// contradicts them, because the checkpoint is an older copy.
     pub(super) fn fit_epochs_before(
         &mut self,
         index: usize,
@@ -241,24 +242,25 @@ impl Loading {
     }
 }
 
-/// A segment whose epochs are to be read, because its batches contradict those that are known.
+/// A segment whose epochs must be read, because its batches contradict the known epochs.
 #[derive(Debug)]
 pub struct EpochScan {
     file: Arc<LogFile>,
     segment: Offset,
-    /// Those of its records.
+    /// The offsets of the segment's records.
     offsets: Range<Offset>,
     size_bytes: u64,
-    /// That of the last batch before the segment.
+    /// The epoch of the last batch before the segment.
     before: LeaderEpoch,
-    /// That of the first batch behind it, if it is known.
+    /// The epoch of the first batch after the segment, if known.
     behind: Option<LeaderEpoch>,
     rewrites: u64,
 }
 
 impl EpochScan {
-    /// The epochs of the segment with their first offsets; none where it is damaged: readers come to that. One that a batch
-    /// beside it contradicts is a flipped bit. Call it without the partition's lock.
+    /// The epochs of the segment with their first offsets; empty for a damaged segment, whose damage readers
+    /// will find. An epoch contradicted by a neighbouring batch is a flipped bit. Call it without the
+    /// partition's lock.
     pub fn run(&self) -> io::Result<Vec<(LeaderEpoch, Offset)>> {
         check_may_wait("A scan for leader epochs", Path::new("a segment"));
         match self.scan() {
@@ -272,7 +274,7 @@ impl EpochScan {
         let mut scan = HeaderScan::new(&self.file, 0, self.size_bytes);
         let mut found: Vec<(LeaderEpoch, Offset)> = Vec::new();
         let mut next = scan.next()?;
-        // Where the first batches of an epoch may have been compacted away, too low a start is the safe one.
+        // If the first batches of an epoch may have been compacted away, a start that is too low is safe.
         let mut behind = self.segment;
         while let Some(batch) = next {
             next = scan.next()?;
@@ -289,8 +291,8 @@ impl EpochScan {
 }
 
 impl PartitionLog {
-    /// The scan of a segment that was found on disk, if its batches contradict the known epochs: those at its ends,
-    /// or where one begins.
+    /// The scan of a segment found on disk, if batches at its ends, or at the start of an epoch, contradict
+    /// the known epochs.
     pub(super) fn misfit(&mut self, index: usize) -> Result<Option<EpochScan>, LogError> {
         if self.segments[index].is_empty() {
             return Ok(None);
@@ -298,7 +300,7 @@ impl PartitionLog {
         match self.find_misfit(index) {
             Ok(misfit) => Ok(misfit),
             Err(ScanError::Io(error)) => Err(error.into()),
-            // Readers come to it.
+            // Readers will find the damage.
             Err(ScanError::Corrupt(_)) => Ok(None),
         }
     }
@@ -306,7 +308,7 @@ impl PartitionLog {
     fn find_misfit(&mut self, index: usize) -> Result<Option<EpochScan>, ScanError> {
         let Some(offsets) = self.offsets_to_fit(index) else { return Ok(None) };
         let segments = &mut self.segments;
-        // The start has looked at the end of the newest segment, to which records are appended since.
+        // The start has checked the end of the newest segment; records were appended to it since.
         let is_closed = index + 1 < segments.len();
         let contradict = (is_closed && ends_contradict(&self.home, segments, index, &self.epochs)?)
             || starts_contradict(&self.home, segments, index, offsets.clone(), &self.epochs)?;
@@ -326,8 +328,8 @@ impl PartitionLog {
         }))
     }
 
-    /// Ends the check of a segment: takes over the epochs that were found in it. If the log was rewritten meanwhile,
-    /// the segment is looked at again.
+    /// Finishes the check of a segment by taking over the epochs found in it. If the log was rewritten
+    /// meanwhile, the segment is checked again.
     pub fn finish_segment_check(
         &mut self,
         scan: &EpochScan,
@@ -355,13 +357,13 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// Whether an epoch begins within a segment, as far as is known.
+    /// True if a known epoch begins within a segment.
     pub(super) fn has_starts_of_epochs(&self, index: usize) -> bool {
         self.offsets_to_fit(index)
             .is_some_and(|offsets| !self.epochs.between(offsets.start + 1, offsets.end - 1).is_empty())
     }
 
-    /// The offsets of a segment that are not deleted, if there are any.
+    /// The offsets of a segment that are not deleted, if any.
     fn offsets_to_fit(&self, index: usize) -> Option<Range<Offset>> {
         let end = self.segments.get(index + 1).map_or(self.log_end, |next| next.base_offset);
         let offsets = self.segments[index].base_offset.max(self.log_start)..end;

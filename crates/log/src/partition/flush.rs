@@ -1,8 +1,8 @@
 //! Making batches durable, and closing.
 //!
-//! Owns: what must be synced before the recovery point can rise. Refuses: syncing under the partition's lock: the
-//! caller takes a [`FlushTarget`], drops the lock, syncs, takes the lock again and reports the outcome. Later appends
-//! are covered by the next flush, so one sync serves many appends.
+//! Owns: the files to sync before the recovery point can rise. Refuses: syncing under the partition's lock:
+//! the caller takes a [`FlushTarget`], drops the lock, syncs, takes the lock again and reports the outcome.
+//! Later appends are covered by the next flush, so one sync serves many appends.
 
 use std::io;
 use std::path::PathBuf;
@@ -15,28 +15,29 @@ use super::{PartitionLog, metadata};
 use crate::checkpoint::LEADER_EPOCH_FILE;
 use crate::disk::{self, Disk, Durability, LogFile};
 
-/// The files to sync so that everything below an offset is durable.
+/// The files to sync so that all records below an offset are durable.
 #[derive(Debug)]
 pub struct FlushTarget {
     up_to: Offset,
     /// The directory of the log.
     log_dir: PathBuf,
     files: Vec<Arc<LogFile>>,
-    /// The transaction indexes of the segments: batches below the recovery point are not read again to rebuild them.
+    /// The transaction indexes of the segments: recovery does not read batches below the recovery point to
+    /// rebuild them.
     txn_indexes: Vec<PathBuf>,
     disk: Disk,
     epoch_file: Option<(PathBuf, u64)>,
-    /// Synced with the name of the directory: without the topic id in it, any topic of that name may claim the
+    /// Synced with the name of the directory: without its topic id, any topic of that name could claim the
     /// directory.
     metadata_file: Option<PathBuf>,
-    /// The directories with changed names in them, each with the changes that a sync of it covers.
+    /// The directories with changed names, each with the changes covered by a sync.
     dir: Option<(PathBuf, u64)>,
     parent: Option<(PathBuf, u64)>,
     truncations: u64,
 }
 
-/// Counts renames, and how many of them are synced. Both only rise: a flush that started before a rename does not
-/// cover it, and a failed one leaves it to the next.
+/// The number of renames, and the number of synced ones. Both only increase: a flush that started before a
+/// rename does not cover it, and a failed flush leaves it to the next one.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     changes: u64,
@@ -48,12 +49,12 @@ impl Names {
         self.changes += 1;
     }
 
-    /// How many changes there were.
+    /// Number of changes.
     pub(super) fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// The count that a sync started now covers; `None` if there is nothing to sync.
+    /// The number of changes that a sync started now covers; `None` if there is nothing to sync.
     pub(super) fn unsynced(&self) -> Option<u64> {
         (self.changes > self.synced).then_some(self.changes)
     }
@@ -63,14 +64,14 @@ impl Names {
     }
 }
 
-/// How far a log is durable.
+/// The durability state of a log.
 #[derive(Debug)]
 pub(super) struct Flushing {
-    /// All batches below it are on the medium.
+    /// All batches below this offset are synced.
     pub(super) recovery_point: Offset,
-    /// Whether checkpoints on disk may be above the log's offsets, since a truncation.
+    /// True if checkpoints on disk may be above the log's offsets, after a truncation.
     pub(super) offsets_sank: bool,
-    /// Counts truncations, to detect a truncation during a flush.
+    /// Number of truncations, to detect a truncation during a flush.
     pub(super) truncations: u64,
     /// Names in the directory.
     pub(super) names: Names,
@@ -94,12 +95,12 @@ impl Flushing {
 }
 
 impl FlushTarget {
-    /// The offset below which everything will be durable.
+    /// The offset below which all records will be durable.
     pub fn up_to(&self) -> Offset {
         self.up_to
     }
 
-    /// Whether it is of this log, and not of one whose place that has taken.
+    /// True if the target belongs to this log, not to a log that this one has replaced.
     pub fn is_of(&self, log: &PartitionLog) -> bool {
         self.log_dir == log.home.dir
     }
@@ -109,7 +110,7 @@ impl FlushTarget {
         &self.disk
     }
 
-    /// Syncs. Blocks for as long as the medium takes; call it without the partition's lock.
+    /// Syncs the files. Blocks until the disk is done; call it without the partition's lock.
     pub fn sync(&self) -> io::Result<()> {
         for file in &self.files {
             file.sync_data()?;
@@ -127,22 +128,22 @@ impl FlushTarget {
 }
 
 impl PartitionLog {
-    /// Records that are not known to be durable.
+    /// Number of records not known to be durable.
     pub fn unflushed_records(&self) -> i64 {
         self.log_end - self.flushing.recovery_point
     }
 
-    /// Whether `flush.messages` asks for a flush.
+    /// True if `flush.messages` requires a flush.
     pub fn flush_is_due(&self) -> bool {
         self.unflushed_records() >= self.config.flush_messages
     }
 
-    /// The offset below which all is on the medium that `flush.messages` wants there.
+    /// The offset below which all records are synced as `flush.messages` requires.
     pub fn flushed_end(&self) -> Offset {
         if self.flush_is_due() { self.flushing.recovery_point } else { self.log_end }
     }
 
-    /// Whether `flush.messages` or `flush.ms` asks for a flush now.
+    /// True if `flush.messages` or `flush.ms` requires a flush now.
     pub fn needs_flush(&self, now_ms: i64) -> bool {
         self.unflushed_records() > 0
             && self.health.poison.is_none()
@@ -150,19 +151,19 @@ impl PartitionLog {
                 || now_ms.saturating_sub(self.flushing.last_flush_ms) >= self.config.flush_ms)
     }
 
-    /// Whether segments before the active one wait for their flush, which happens in the background.
+    /// True if segments before the active one wait for their background flush.
     pub fn needs_background_flush(&self) -> bool {
         let active = self.segments.last().expect("a log always has a segment");
         self.health.poison.is_none() && active.base_offset > self.flushing.recovery_point
     }
 
-    /// The files to sync so that everything in the log is durable; `None` if it already is. Fails after an earlier
-    /// failed write or sync: then records must not be reported as durable.
+    /// The files to sync so that the whole log is durable; `None` if it already is. Fails after an earlier
+    /// failed write or sync: records must not be reported as durable then.
     pub fn flush_target(&mut self) -> Result<Option<FlushTarget>, LogError> {
         self.flush_target_up_to(self.log_end)
     }
 
-    /// What to sync so that all segments before the active one are durable.
+    /// The files to sync so that all segments before the active one are durable.
     pub fn background_flush_target(&mut self) -> Result<Option<FlushTarget>, LogError> {
         let up_to = self.active().base_offset;
         self.flush_target_up_to(up_to)
@@ -198,16 +199,17 @@ impl PartitionLog {
         }))
     }
 
-    /// Records the outcome of a flush. A failed one closes the log for appends: the kernel may have dropped unwritten
-    /// data, and a later sync would not report it.
+    /// Records the outcome of a flush. A failed flush closes the log for appends: the kernel may have dropped
+    /// unwritten data, and a later sync would not report the loss.
     pub fn complete_flush(&mut self, target: &FlushTarget, outcome: io::Result<()>) -> Result<(), LogError> {
         if !target.is_of(self) {
-            // The state of the other file does not apply to this one.
+            // The result for the other file does not apply to this one.
             return Ok(());
         }
         if let Err(error) = outcome {
             if disk::lacks_descriptors(&error) {
-                // A file could not be opened to be synced: nothing is known to be lost, and a later flush tries again.
+                // A file could not be opened for the sync: no data is known to be lost, and a later flush
+                // retries.
                 return Err(error.into());
             }
             self.set_poison(format!("a sync of {} has failed: {error}", self.home.dir.display()));
@@ -230,13 +232,13 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// Has the next flush sync the directory and its own name.
+    /// Makes the next flush sync the directory and its own name.
     pub(super) fn note_unsynced_names(&mut self) {
         self.flushing.names.note_change();
         self.flushing.own_name.note_change();
     }
 
-    /// Makes everything durable on the spot.
+    /// Syncs the whole log at once.
     pub fn flush(&mut self) -> Result<(), LogError> {
         match self.flush_target()? {
             Some(target) => {
@@ -247,8 +249,8 @@ impl PartitionLog {
         }
     }
 
-    /// Writes out state that is only in memory (epochs, producers, index entries), releases resources and closes the
-    /// log for appends. The stop is clean once [`crate::LogDirs::close`] has synced everything.
+    /// Writes in-memory state to disk (epochs, producers, index entries), releases resources and closes the
+    /// log for appends. The stop is clean once [`crate::LogDirs::close`] has synced all files.
     pub fn close(&mut self) -> Result<(), LogError> {
         if self.health.poison.is_some() {
             return Ok(());
@@ -262,7 +264,7 @@ impl PartitionLog {
             self.home.disk.unless_full(completed)?;
             segment.release(&self.home)?;
         }
-        // Without it an index that is whole is made again.
+        // Without the checkpoint, a sound index is rebuilt.
         let written = self.write_txn_checkpoint();
         self.home.disk.unless_full(written)?;
         self.purge_deleted(i64::MAX);

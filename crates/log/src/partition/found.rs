@@ -1,12 +1,12 @@
-//! The files that a start finds in a partition's directory, sorted out.
+//! Classifies the files that a start finds in a partition's directory.
 //!
-//! A `.log.deleted` below the first segment is one that the process before has deleted. Retention deletes the oldest
-//! segments first, so behind the first there are only those that a compaction has replaced, and the empty segments that
-//! a roll has. Another one got its name from something else, and its records are missing: it stays until the policy of
-//! the topic, which a start does not know yet, decides (see `suspects`). Nor does it excuse an index without its log where
-//! that index has a second file with the name of a deleted one.
+//! A `.log.deleted` below the first segment was deleted by the previous process. Retention deletes the oldest
+//! segments first, so after the first segment such files come only from compaction, or from empty segments
+//! replaced by a roll. Otherwise another program renamed the log, and its records are missing: the file stays
+//! until the policy of the topic, still unknown at a start, decides (see `suspects`). Such a file does not
+//! explain an index without its log if a second file of that index has a `.deleted` name.
 //!
-//! Owns: finishing or undoing interrupted operations, and which files are signs of missing records. Refuses: judging
+//! Owns: finishing or undoing interrupted operations, and finding signs of missing records. Refuses: judging
 //! those signs; see `continuity`.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,14 +30,14 @@ use crate::segment::{
 pub(super) struct PartitionFiles {
     pub(super) segments: BTreeMap<Offset, FoundFiles>,
     pub(super) snapshots: Vec<Offset>,
-    /// Base offsets of segments that were deleted, and whose files were still there.
+    /// Base offsets of deleted segments whose files still exist.
     pub(super) deleted: Vec<Offset>,
     pub(super) signs: Signs,
-    /// Whether there is a checkpoint of the transaction indexes.
+    /// True if there is a checkpoint of the transaction indexes.
     pub(super) txn_checkpoint: bool,
-    /// The base offsets of missing segments behind the first whose transaction indexes are there.
+    /// The base offsets of missing segments after the first whose transaction indexes exist.
     pub(super) left_txn_indexes: Vec<Offset>,
-    /// The indexes with the names of deleted ones.
+    /// The indexes with `.deleted` names.
     deleted_indexes: BTreeSet<(Offset, String)>,
 }
 
@@ -50,7 +50,7 @@ pub(super) fn sort_out(home: &Home) -> io::Result<PartitionFiles> {
         if !is_file {
             continue;
         }
-        // Those that were being written when the process ended, or the disk was full.
+        // Files being written when the process ended, or the disk was full.
         if name.ends_with(TEMPORARY_SUFFIX) {
             home.disk.remove(&home.dir.join(&name))?;
             continue;
@@ -84,13 +84,14 @@ pub(super) fn sort_out(home: &Home) -> io::Result<PartitionFiles> {
         let path = deleted_name(&home.file(base, LOG_SUFFIX));
         let is_behind_first = found.is_behind_first(base);
         if is_behind_first && home.disk.facts(&path)?.len > 0 {
-            // What a compaction has replaced by a segment that is missing stays for as long as that is.
+            // A file that compaction replaced by a segment that is now missing stays while that segment is
+            // missing.
             if !found.has_second_index(base) && !found.signs.suspects.contains(&base) {
                 found.signs.renamed.push(base);
             }
             continue;
         }
-        // A roll leaves one of a segment that never had a batch.
+        // A roll leaves the file of a segment that never had a batch.
         if !is_behind_first || !had_batches(home, base)? {
             found.deleted.push(base);
         }
@@ -102,31 +103,31 @@ pub(super) fn sort_out(home: &Home) -> io::Result<PartitionFiles> {
     Ok(found)
 }
 
-/// Whether a name is that of a file that a log creates, renames or removes.
+/// True if a name is that of a file that a log creates, renames or removes.
 fn is_of_file(name: &str) -> bool {
     let ends = [TEMPORARY_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, DELETED_SUFFIX];
     name == TXN_INDEX_FILE || ends.iter().any(|end| name.ends_with(end)) || split_name(name).is_some()
 }
 
 impl PartitionFiles {
-    /// Whether a segment would be behind the first one, and is none itself.
+    /// True if an absent segment would be after the first one.
     fn is_behind_first(&self, base: Offset) -> bool {
         let mut with_log = self.segments.iter().filter(|(_, files)| files.log).map(|(offset, _)| *offset);
         let is_there = self.segments.get(&base).is_some_and(|files| files.log);
         !is_there && with_log.next().is_some_and(|first| first < base)
     }
 
-    /// Whether an index of a segment is there twice, once with the name of a deleted one: a compaction of an earlier version, or
-    /// of Apache Kafka, has replaced the segment by one with the same base offset. Of a segment that was deleted since, each
-    /// index has one of the two names.
+    /// True if a segment has an index twice, once with a `.deleted` name: a compaction of an earlier version,
+    /// or of Apache Kafka, has replaced the segment by one with the same base offset. For a segment deleted
+    /// since, each index has only one of the two names.
     fn has_second_index(&self, base: Offset) -> bool {
         let files = self.segments.get(&base).copied().unwrap_or_default();
         let is_there = |suffix: &str| self.deleted_indexes.contains(&(base, suffix.to_owned()));
         (files.index && is_there(INDEX_SUFFIX)) || (files.time_index && is_there(TIME_INDEX_SUFFIX))
     }
 
-    /// Notes and removes the indexes without a log, apart from those before the first segment, which stay for as long
-    /// as the records are missing.
+    /// Notes and removes the indexes without a log, except those before the first segment, which stay while
+    /// the records are missing.
     fn settle_lone_indexes(&mut self, home: &Home) -> io::Result<()> {
         let mut with_log = self.segments.iter().filter(|(_, files)| files.log).map(|(offset, _)| *offset);
         let first = with_log.next().unwrap_or(Offset::ZERO);
@@ -156,7 +157,8 @@ impl PartitionFiles {
                 home.disk.remove(&home.file(*base, TXN_INDEX_SUFFIX))?;
             }
         }
-        // Until the indexes are gone, the files of deleted segments, which go next, say what these are.
+        // Until the indexes are removed, the files of deleted segments explain them. These deleted segments
+        // are removed next.
         if alone.iter().any(|base| *base > first && self.deleted.contains(base)) {
             home.disk.sync_dir(&home.dir)?;
         }
@@ -166,7 +168,8 @@ impl PartitionFiles {
     }
 }
 
-/// Whether an index of a segment has an entry. Compaction leaves empty segments, too, without entries in their indexes.
+/// True if an index of a segment has an entry. Compaction also leaves empty segments, without entries in
+/// their indexes.
 pub(super) fn had_batches(home: &Home, base_offset: Offset) -> io::Result<bool> {
     for suffix in [INDEX_SUFFIX, TIME_INDEX_SUFFIX] {
         match home.disk.facts(&home.file(base_offset, suffix)) {

@@ -1,12 +1,12 @@
-//! Finds batches that were in flight and are missing in a producer snapshot.
+//! Finds batches in flight that a producer snapshot lacks.
 //!
-//! A snapshot holds the last batch of each producer, but a producer has up to five requests in flight, and resends
-//! all of them if the answers were lost with the process. If few batches follow the snapshot, the others are before
-//! it, in the last megabytes of the log. They are searched backwards, block by block, until no recent producer can
-//! miss any.
+//! A snapshot holds the last batch of each producer, but a producer has up to five requests in flight, and
+//! resends all of them if the answers were lost with the process. If few batches follow the snapshot, the
+//! other batches in flight are before it, in the last megabytes of the log. The search goes backwards, block
+//! by block, until no recent producer can lack a batch.
 //!
-//! Owns: how far to look. Refuses: reading more than headers, and more than the end of the log; a batch further
-//! back was answered long before the stop.
+//! Owns: the extent of the search. Refuses: reading more than headers, and more than the end of the log; an
+//! earlier batch was answered long before the stop.
 
 use std::collections::VecDeque;
 
@@ -18,13 +18,13 @@ use crate::producers::{BATCHES_REMEMBERED, BatchMetadata, Producers};
 use crate::scan::{HeaderScan, ScanError};
 use crate::segment::{Home, Segment};
 
-/// Bytes at the end of the log that can contain batches in flight: five large ones of several producers, or five of
-/// the usual size of hundreds.
+/// Bytes at the end of the log that can contain batches in flight: five large ones of several producers, or
+/// five of the usual size of hundreds.
 const IN_FLIGHT_BYTES_MAX: u64 = 16 * 1024 * 1024;
-/// Bytes searched first. Each further block is twice as large.
+/// Size of the first block searched. Each further block is twice as large.
 const FIRST_BLOCK_BYTES: u64 = 64 * 1024;
-/// A producer gives up a batch after `delivery.timeout.ms`, two minutes by default: a producer that was silent for
-/// longer before the newest batch has no relevant batches in flight.
+/// A producer gives up a batch after `delivery.timeout.ms`, two minutes by default: a producer that was
+/// silent for longer before the newest batch has no relevant batches in flight.
 const SILENT_MS: i64 = 120_000;
 
 /// Adds the batches at the end of the log that may still be in flight to `producers`.
@@ -40,7 +40,7 @@ pub(super) fn recall_in_flight(
             Ok(true) => break,
             Ok(false) => {}
             Err(ScanError::Io(error)) => return Err(error.into()),
-            // As in a replay: no reason not to serve the rest.
+            // As in a replay, damage is no reason to refuse the rest.
             Err(ScanError::Corrupt(fault)) => {
                 let (dir, segment) = (home.dir.display(), segment.base_offset.0);
                 tracing::error!(%dir, segment, %fault, "Segment is damaged");
@@ -60,7 +60,7 @@ struct Recall<'a> {
 }
 
 impl Recall<'_> {
-    /// Searches one segment from its end; returns whether that was enough.
+    /// Searches one segment from its end; returns true if the search is complete.
     fn search(&mut self, segment: &mut Segment) -> Result<bool, ScanError> {
         let mut end = segment.size_bytes();
         loop {
@@ -70,7 +70,7 @@ impl Recall<'_> {
             if end == 0 {
                 return Ok(false);
             }
-            // A small segment is read from its beginning, without a look into its index.
+            // A small segment is read from its beginning, without its index.
             let start = match end.saturating_sub(self.block_bytes.min(self.budget_bytes)) {
                 0 => 0,
                 limit => segment.boundary_before(self.home, 0, limit)?.position,

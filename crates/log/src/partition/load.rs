@@ -1,14 +1,14 @@
-//! Opening a partition that is on disk, and creating one.
+//! Opening a partition on disk, and creating a new one.
 //!
-//! Owns: what is trusted after a clean stop and rebuilt after any other. Refuses: checkpoints and indexes that do not
-//! match the batches.
+//! Owns: the choice of state to trust after a clean stop and to rebuild after any other. Refuses: checkpoints
+//! and indexes that do not match the batches.
 //!
-//! After a clean stop the log end is found from the last index entry and a few headers, with which the leader epochs
-//! are compared, as with the first ones of the newest segment; nothing else is read of the log but the last entry of each
-//! index, and no file stays open.
-//! After any other stop every batch from the recovery point on is read and checked; the first incomplete or invalid one
-//! ends the log. The indexes of these segments, the transaction indexes, the leader epochs and the producers are
-//! rebuilt from the batches. The leader epochs before are compared with the end of the segment before.
+//! After a clean stop, the log end is found from the last index entry and a few headers. The leader epochs
+//! are compared with these headers and the first headers of the newest segment. Otherwise only the last entry
+//! of each index is read, and no file stays open. After any other stop every batch from the recovery point on
+//! is read and checked; the first incomplete or invalid one ends the log. The indexes of these segments, the
+//! transaction indexes, the leader epochs and the producers are rebuilt from the batches. Earlier leader
+//! epochs are compared with the end of the previous segment.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -40,9 +40,9 @@ use thalweg_ids::Uuid;
 /// State of a partition known before it is opened.
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
-    /// Whether the previous process closed it cleanly.
+    /// True if the previous process closed the log cleanly.
     pub clean: bool,
-    /// From the recovery point checkpoint: all below is on the medium.
+    /// From the recovery point checkpoint: all records below are synced.
     pub recovery_point: Offset,
     /// From the high watermark checkpoint.
     pub high_watermark: Offset,
@@ -50,14 +50,14 @@ pub struct OpenOptions {
     pub log_start: Offset,
     /// From the cleaner checkpoint.
     pub cleaned_to: Offset,
-    /// For a log with one writer, which syncs before it answers and before it begins an epoch: all below this offset,
-    /// and below the start of the latest epoch, was synced. Damage there, or before sound batches, is not cut: the
-    /// log is not opened.
+    /// For a log with a single writer, which syncs before it answers and before it begins an epoch: all
+    /// records below this offset, and below the start of the latest epoch, were synced. Damage there, or
+    /// before sound batches, is not truncated: the log is not opened.
     pub synced_to: Option<Offset>,
 }
 
 impl OpenOptions {
-    /// For a partition without checkpoints.
+    /// Options for a partition without checkpoints.
     pub fn new(clean: bool) -> OpenOptions {
         let zero = Offset::ZERO;
         OpenOptions {
@@ -72,7 +72,7 @@ impl OpenOptions {
 }
 
 impl PartitionLog {
-    /// Creates the directory and first segment of a partition that is not on disk; fails when segments are there.
+    /// Creates the directory and first segment of a partition that is not on disk; fails if segments exist.
     pub fn create(
         home: Home,
         name: TopicPartition,
@@ -156,20 +156,20 @@ impl PartitionLog {
         let deleted_to = loading.load(&name, &config, options, now_ms)?;
         let mut lost_markers = std::mem::take(&mut loading.lost_markers);
         let txn_checkpoint_is_older = !lost_markers.is_empty();
-        // Where the log is compacted, no record of an aborted transaction is left, and Apache Kafka, which does not know the
-        // checkpoint, may have replaced segments.
+        // In a compacted log, no record of an aborted transaction is left, and Apache Kafka, which does not
+        // know the checkpoint, may have replaced segments.
         let may_be_lost = options.cleaned_to..loading.log_end;
         lost_markers.retain(|base| may_be_lost.contains(base) && !found.signs.has(*base));
         suspects::mark(&loading.home, &lost_markers)?;
         found.signs.suspects.append(&mut lost_markers);
         let log_start = deleted_to.max(loading.segments[0].base_offset).min(loading.log_end);
         let mut log = loading.into_log(name, topic_id, config, clock, log_start);
-        // Records that a clean stop did not leave, as in a segment of another log, may not be synced.
+        // Records not left by the clean stop, as in a segment of another log, may not be synced.
         let is_as_left = options.recovery_point == Offset::ZERO || log.log_end <= options.recovery_point;
         log.flushing.recovery_point =
             if options.clean && is_as_left { log.log_end } else { options.recovery_point };
         if !options.clean {
-            // Recovery may have cut the newest segment, and changed names, as may have the process before.
+            // Recovery, or the previous process, may have cut the newest segment, and changed names.
             log.cut_is_unsynced();
             log.note_unsynced_names();
         }
@@ -184,14 +184,14 @@ impl PartitionLog {
         }
         log.note_lost_segments(found.signs, deleted_to)?;
         if options.synced_to.is_some() {
-            // Nothing compacts a log with one writer, and nobody asks for its policy.
+            // A log with a single writer is never compacted, so its policy is known.
             log.judge_renamed()?;
         }
         Ok(log)
     }
 }
 
-/// Marks the closed segments that had batches and are empty.
+/// Marks the emptied closed segments.
 fn mark_emptied(home: &Home, segments: &[Segment], suspects: &mut Vec<Offset>) -> io::Result<()> {
     let closed = &segments[..segments.len().saturating_sub(1)];
     let mut emptied = Vec::new();
@@ -205,7 +205,7 @@ fn mark_emptied(home: &Home, segments: &[Segment], suspects: &mut Vec<Offset>) -
     Ok(())
 }
 
-/// A partition while it is being opened.
+/// A partition while it is opened.
 pub(super) struct Loading {
     pub(super) home: Home,
     pub(super) segments: Vec<Segment>,
@@ -217,7 +217,7 @@ pub(super) struct Loading {
     pub(super) oddities: Oddities,
     pub(super) missing: Option<Offset>,
     pub(super) contradicted: Option<Contradiction>,
-    /// Base offsets of missing segments by the checkpoint of the transaction indexes.
+    /// Base offsets of missing segments, from the checkpoint of the transaction indexes.
     pub(super) lost_markers: Vec<Offset>,
     pub(super) has_txn_checkpoint: bool,
     /// Base offsets of segments that were found without an index.
@@ -260,7 +260,7 @@ impl Loading {
         }
     }
 
-    /// Returns up to where records were deleted.
+    /// Loads the log. Returns the end of the deleted records.
     fn load(
         &mut self,
         name: &TopicPartition,
@@ -277,7 +277,7 @@ impl Loading {
             Some(log_end) => {
                 self.log_end = log_end;
                 self.check_txn_indexes(self.segments.len(), name, config, now_ms)?;
-                // Of a log that something else has cut, it would hide what is appended.
+                // If another program has cut the log, the index would hide appended records.
                 let active = self.segments.last_mut().expect("a log always has a segment");
                 active.truncate_transactions(&self.home, log_end)?;
                 self.load_producers(config, log_end, now_ms)?;
@@ -294,13 +294,14 @@ impl Loading {
             deleted_to = Offset::ZERO;
         }
         if self.log_end < deleted_to {
-            // Only committed records are deleted: the log had more once, or the checkpoint is wrong. A power failure takes what was
-            // not synced, and the high watermark is written before a log start above it.
+            // Only committed records are deleted: either the log had more records once, or the checkpoint is
+            // wrong. A power failure loses unsynced records, and the high watermark is written before a log
+            // start above it.
             let is_power_failure =
                 !options.clean && self.missing.is_none() && deleted_to <= options.high_watermark;
             self.restart_at(name, deleted_to, now_ms)?;
             if !is_power_failure {
-                // Above the new end, so that the next start learns of it, too.
+                // Above the new end, so that the next start learns of the loss, too.
                 self.missing = self.missing.max(Some(Offset(deleted_to.0.saturating_add(1))));
             }
         }
@@ -312,22 +313,22 @@ impl Loading {
         {
             self.rebuild_epochs(name, log_start, self.log_end)?;
         }
-        // Files that the checks opened are closed again: most partitions are idle.
+        // Files opened by the checks are closed again: most partitions are idle.
         for segment in &mut self.segments {
             self.home.disk.unless_full(segment.release(&self.home))?;
         }
         Ok(deleted_to)
     }
 
-    /// The log end after a clean stop, if it matches the checkpoint; `None` if the end of the log does not look like
-    /// a clean stop.
+    /// The log end after a clean stop, if it matches the checkpoint; `None` if the end of the log does not
+    /// match a clean stop.
     fn clean_end(
         &mut self,
         name: &TopicPartition,
         options: &OpenOptions,
     ) -> Result<Option<Offset>, LogError> {
         let recovery_point = options.recovery_point;
-        // Without a checkpoint the recovery point is 0, and the high watermark says how much there was.
+        // Without a checkpoint the recovery point is 0, and the high watermark is the minimum log end.
         let is_as_closed = |end| match recovery_point {
             Offset::ZERO => end >= options.high_watermark,
             recovery_point => end == recovery_point,
@@ -372,7 +373,7 @@ impl Loading {
         Ok(())
     }
 
-    /// All of the log is below the log start: restart it empty there.
+    /// Restarts the log empty at the log start, because the whole log is below it.
     fn restart_at(&mut self, name: &TopicPartition, log_start: Offset, now_ms: i64) -> Result<(), LogError> {
         tracing::warn!(
             partition = %name, log_end = self.log_end.0, log_start = log_start.0,
@@ -382,7 +383,7 @@ impl Loading {
             self.home.disk.remove(&self.home.file(snapshot, SNAPSHOT_SUFFIX))?;
         }
         if self.segments.iter().any(|segment| !segment.is_empty()) {
-            // Deleted, if the checkpoint is right.
+            // The records are deleted, if the checkpoint is right.
             let aside = SetAside::create(&self.home, name)?;
             tracing::warn!(partition = %name, kept_in = %aside.dir().display(), "Set aside the records below the log start");
             aside.take_from(&mut self.segments, 1)?;

@@ -1,15 +1,15 @@
-//! `<offset>.lost`: the records from this offset to the first segment are missing although they were not deleted, and a leader
-//! lacked them, too.
+//! `<offset>.lost`: the records from this offset to the first segment are missing without having been
+//! deleted, and a leader lacked them, too.
 //!
 //! ```text
 //! <base offset>    of the first segment with which the mark counts
-//! ...              a line each: when the log is restarted once more, the mark counts before that and after it
+//! ...              a line per further restart: the mark counts before and after that restart
 //! ```
-//! The mark comes before the restart. With another first segment it is left over: the restart was interrupted, or those records
-//! were deleted since. An empty mark, or one that cannot be understood, counts with every first segment: too long a memory costs
-//! less than none.
+//! The mark is written before the restart. With another first segment, the mark is a leftover: the restart
+//! was interrupted, or those records were deleted since. An empty or invalid mark counts with every first
+//! segment: remembering a loss too long costs less than forgetting it.
 //!
-//! Owns: the format, and which marks count. Refuses: deciding when a log is restarted; see `restart`.
+//! Owns: the format, and the validity of marks. Refuses: restarts of a log; see `restart`.
 
 use std::fmt::Write as _;
 use std::io;
@@ -28,7 +28,7 @@ pub(super) fn write(home: &Home, lost_from: Offset, first_segments: &[Offset]) -
     home.disk.replace(&home.file(lost_from, LOST_SUFFIX), text.as_bytes(), Durability::Synced)
 }
 
-/// Whether the mark at `lost_from` counts for a log with one of these first segments.
+/// True if the mark at `lost_from` counts for a log with one of these first segments.
 pub(super) fn counts(home: &Home, lost_from: Offset, first_segments: &[Offset]) -> io::Result<bool> {
     let bytes = home.disk.read_if_exists(&home.file(lost_from, LOST_SUFFIX))?.unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);

@@ -4,8 +4,8 @@
 //! version: 0
 //! topic_id: <22 characters>
 //! ```
-//! Owns: the format. Refuses: repairing; an invalid file counts as missing, with a warning, and the broker writes the
-//! id again once it is known.
+//! Owns: the format. Refuses: repairing; an invalid file counts as missing, with a warning, and the broker
+//! writes the id again once it is known.
 
 use std::io;
 use std::path::Path;
@@ -16,13 +16,13 @@ use thalweg_ids::Uuid;
 /// The name of the file in the partition's directory.
 pub const FILE: &str = "partition.metadata";
 
-/// Writes the file, in place: it is only written where none that is valid is.
+/// Writes the file in place, because it is written only if no valid file exists.
 pub fn write(disk: &Disk, dir: &Path, topic_id: Uuid) -> io::Result<()> {
     let text = format!("version: 0\ntopic_id: {topic_id}");
     disk.overwrite(&dir.join(FILE), text.as_bytes())
 }
 
-/// Reads the file; `None` when it is missing or of no use.
+/// Reads the file; `None` if it is missing or invalid.
 pub fn read(disk: &Disk, dir: &Path) -> io::Result<Option<Uuid>> {
     let path = dir.join(FILE);
     let Some(bytes) = disk.read_if_exists(&path)? else { return Ok(None) };

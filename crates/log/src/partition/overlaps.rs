@@ -1,14 +1,14 @@
-//! Segments with offsets that the segment before has, too.
+//! Segments with offsets that the previous segment has, too.
 //!
-//! A roll begins the next segment where the last batch ends. Two things leave more in a file: a truncation that a power
-//! failure has undone, and something that has put another segment between those of the log. After a truncation the next
-//! segment is of a later leader epoch, which `leader-epoch-checkpoint` knows: only such bytes are cut. All others may be
-//! acknowledged records, so that they stay, and where they reach the recovery point, the segment that contradicts them is
-//! set aside. If it has more offsets, not of an earlier epoch, or the checkpoint does not know the epoch of the bytes,
-//! records count as missing.
+//! A roll begins the next segment at the end of the last batch. A file can contain more for two reasons: a
+//! power failure has undone a truncation, or another program has put another segment into the log. After a
+//! truncation the next segment has a later leader epoch, listed in `leader-epoch-checkpoint`: only such bytes
+//! are cut. All other bytes may be acknowledged records and stay. If they reach the recovery point, the
+//! contradicting segment is set aside. If that segment has more offsets, not of an earlier epoch, or if the
+//! epoch of the bytes is not in the checkpoint, records count as missing.
 //!
-//! Owns: finding such segments, and the choice between two of them at the end of a log. Refuses: the choice between two
-//! that others follow: both are damaged then (see `continuity`).
+//! Owns: finding such segments, and the choice between two of them at the end of a log. Refuses: the choice
+//! between two segments before others: both are damaged then (see `continuity`).
 
 use std::io;
 
@@ -25,24 +25,24 @@ use crate::segment::{Home, Segment};
 use crate::set_aside::SetAside;
 use crate::topic_partition::TopicPartition;
 
-/// What a recovery has set aside because the segment before has the same offsets.
+/// A segment set aside by recovery, because the previous segment has the same offsets.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Contradiction {
-    /// Where its records end.
+    /// The end offset of the segment's records.
     end: Offset,
-    /// Whether the checkpoint of epochs does not confirm the records that are kept.
+    /// True if the checkpoint of epochs does not confirm the kept records.
     in_doubt: bool,
 }
 
 impl Contradiction {
-    /// Up to where records may be missing from a log that ends at `log_end`.
+    /// The end of possibly missing records in a log that ends at `log_end`.
     pub(super) fn missing(&self, log_end: Offset) -> Option<Offset> {
         let end = if self.in_doubt { self.end.max(Offset(log_end.0.saturating_add(1))) } else { self.end };
         (end > log_end).then_some(end)
     }
 }
 
-/// The batch of a segment that has offsets of the next, or lies behind its last one.
+/// The batch of a segment that has offsets of the next segment, or lies after its own last offset.
 pub(super) fn batch_of_next(
     home: &Home,
     segment: &mut Segment,
@@ -51,15 +51,15 @@ pub(super) fn batch_of_next(
     let Some(last) = segment.locate(home, next_base - 1)? else { return Ok(None) };
     let found = segment.batch_at(home, last.position)?;
     let Some(batch) = found.filter(|batch| batch.header.next_offset() <= next_base) else { return Ok(found) };
-    // Bytes that are no batch belong to nothing.
+    // Bytes that are not a batch belong to no segment.
     match segment.batch_at(home, batch.end()) {
         Err(ScanError::Corrupt(_)) => Ok(None),
         followed => followed,
     }
 }
 
-/// Whether a segment has offsets of the next by the last entry of its index, which is at most an index interval before
-/// its end.
+/// True if the last index entry of a segment has an offset of the next; that entry is at most an index
+/// interval before the end.
 fn is_indexed_beyond(home: &Home, segment: &mut Segment, next_base: Offset) -> io::Result<bool> {
     Ok(segment.last_indexed(home)?.is_some_and(|last| last >= next_base))
 }
@@ -71,9 +71,9 @@ fn last_of(home: &Home, segment: &mut Segment) -> Result<Option<BatchHeader>, Sc
 }
 
 impl Loading {
-    /// The segment from which on a log is recovered: the one with the recovery point. Those that are put between the
-    /// batches of an earlier one, which reaches the recovery point, are set aside, and what a truncation before it has
-    /// left is cut.
+    /// The first segment to recover: the one with the recovery point. Segments inserted between the batches
+    /// of an earlier segment that reaches the recovery point are set aside, and leftovers of a truncation
+    /// before it are cut.
     pub(super) fn first_to_recover(
         &mut self,
         name: &TopicPartition,
@@ -105,8 +105,8 @@ impl Loading {
         }
     }
 
-    /// The batch of a segment that contradicts the next one, if the segment reaches the recovery point and the one before
-    /// does not contradict it.
+    /// The batch of a segment that contradicts the next one, if the segment reaches the recovery point and
+    /// the previous segment does not contradict it.
     fn contradiction(
         &mut self,
         index: usize,
@@ -133,7 +133,7 @@ impl Loading {
         }
     }
 
-    /// As [`batch_of_next`]. Damage below the recovery point is left to its readers.
+    /// Finds a batch like [`batch_of_next`]. Damage below the recovery point is left to readers.
     fn batch_of_next(&mut self, index: usize) -> Result<Option<Placed>, LogError> {
         let next_base = self.segments[index + 1].base_offset;
         match batch_of_next(&self.home, &mut self.segments[index], next_base) {
@@ -143,8 +143,8 @@ impl Loading {
         }
     }
 
-    /// Whether a batch at the end of a segment, with offsets of the next, may count instead of that: it is whole, and a
-    /// truncation does not explain it.
+    /// True if a batch at the end of a segment, with offsets of the next, may be preferred to that segment:
+    /// the batch is whole, and not explained by a truncation.
     pub(super) fn contradicts_next(&mut self, index: usize, batch: &Placed) -> Result<bool, LogError> {
         let next = &self.segments[index + 1];
         if next.is_empty() || batch.header.next_offset() <= next.base_offset {
@@ -157,21 +157,22 @@ impl Loading {
         Ok(is_sound(&file, batch.position, batch.header.size_bytes())?)
     }
 
-    /// Whether the first batch of a segment is that of its name. Something else may have replaced one where it is not: such a
-    /// segment is no reason to set aside another.
+    /// True if the first batch of a segment matches its name. Another program may have replaced a segment
+    /// whose first batch does not match: such a segment is no reason to set aside another.
     pub(super) fn begins_at_base(&mut self, index: usize) -> io::Result<bool> {
         let first = self.batch_behind(index, 0)?;
         Ok(first.is_some_and(|first| first.header.base_offset == self.segments[index].base_offset))
     }
 
-    /// Whether a batch is of an earlier leader epoch than the first one of the next segment, which is that of the
-    /// checkpoint there.
+    /// True if a batch has an earlier leader epoch than the first batch of the next segment, and the
+    /// checkpoint has that later epoch there.
     fn was_truncated(&self, batch: &BatchHeader, next: &BatchHeader) -> bool {
         let known = self.epoch_replay.checkpoint().at(next.base_offset);
         batch.leader_epoch < next.leader_epoch && known == Some(next.leader_epoch)
     }
 
-    /// Sets the next segment aside, which a batch of this one contradicts. A log with one writer is not changed.
+    /// Sets the next segment aside, because a batch of this one contradicts it. A log with a single writer is
+    /// not changed.
     pub(super) fn set_next_aside(
         &mut self,
         index: usize,
@@ -188,7 +189,7 @@ impl Loading {
         let known = self.epoch_replay.checkpoint().at(batch.header.base_offset);
         let is_confirmed = known == Some(batch.header.leader_epoch);
         let end = match last_of(&self.home, next) {
-            // Behind a batch of a later epoch there are no records of an earlier one.
+            // After a batch of a later epoch there are no records of an earlier one.
             Ok(Some(last)) if is_confirmed && last.leader_epoch < batch.header.leader_epoch => next_base,
             Ok(last) => last.map_or(next_base, |last| last.next_offset()),
             Err(ScanError::Io(error)) => return Err(error.into()),
@@ -209,8 +210,8 @@ impl Loading {
         Ok(())
     }
 
-    /// Truncates bytes behind the last batch of a synced segment, before the next segment: they were truncated
-    /// before, and have reappeared after a power failure.
+    /// Truncates bytes after the last batch of a synced segment, before the next segment: a power failure has
+    /// restored truncated bytes.
     fn cut_leftovers(
         &mut self,
         index: usize,
@@ -221,7 +222,7 @@ impl Loading {
         let base = self.segments[index].base_offset;
         let Some(examined) = self.examine_end(index, name, options, limit)? else { return Ok(()) };
         if examined.next_offset != limit || examined.fault.is_some() {
-            // Damage below the recovery point is left to its readers.
+            // Damage below the recovery point is left to readers.
             return Ok(());
         }
         let end = examined.end;
@@ -229,7 +230,7 @@ impl Loading {
             if let Some(batch) = self.batch_behind(index, end)?
                 && self.contradicts_next(index, &batch)?
             {
-                // Which of the two segments counts is not known.
+                // The valid one of the two segments is unknown.
                 return Ok(());
             }
             self.keep_before_cut(index, name, end, limit)?;
@@ -241,7 +242,7 @@ impl Loading {
         Ok(())
     }
 
-    /// Compares the last batches of a segment below `limit` and those behind them with each other, if there are any behind.
+    /// Compares the last batches of a segment below `limit` with any batches after them.
     fn examine_end(
         &mut self,
         index: usize,
@@ -256,7 +257,7 @@ impl Loading {
                 segment.batch_at(&self.home, last.position).map_err(LogError::in_segment(base))?
             }
             Err(ScanError::Io(error)) => return Err(error.into()),
-            // Damage below the recovery point is left to its readers.
+            // Damage below the recovery point is left to readers.
             Ok(None) | Err(ScanError::Corrupt(_)) => None,
         };
         let Some(last) = last else { return Ok(None) };
@@ -270,7 +271,7 @@ impl Loading {
         self.examine_from(index, name, options, near, expected).map(Some)
     }
 
-    /// The batch at a position behind the last one that belongs to a segment.
+    /// The batch at a position after the last batch that belongs to a segment.
     pub(super) fn batch_behind(&mut self, index: usize, position: u64) -> io::Result<Option<Placed>> {
         match self.segments[index].batch_at(&self.home, position) {
             Ok(batch) => Ok(batch),
@@ -279,8 +280,9 @@ impl Loading {
         }
     }
 
-    /// Logs that bytes behind the last batch of a segment are about to be cut, from `end` on, and keeps a copy of them,
-    /// unless they were truncated before: something else may have damaged records there. The log ends at `limit`.
+    /// Logs that bytes after the last batch of a segment will be cut, from `end` on, and keeps a copy of
+    /// them, unless they were truncated before: another program may have damaged records there. The log ends
+    /// at `limit`.
     pub(super) fn keep_before_cut(
         &mut self,
         index: usize,
@@ -312,9 +314,9 @@ impl Loading {
 }
 
 impl PartitionLog {
-    /// Checks those before a segment without an index, which no process leaves. Where no segment has an index, that is how
-    /// the whole log came here. Others are checked when the next segment is first read, and in the background: a start reads
-    /// nothing of closed segments.
+    /// Checks the segments before one without an index, which no process leaves. If no segment has an index,
+    /// the whole log was copied here in that state. Other segments are checked when the next segment is first
+    /// read, and in the background: a start does not read closed segments.
     pub(super) fn check_segments_before_added(&mut self) -> Result<(), LogError> {
         for index in 1..self.segments.len() {
             let is_added = self.segments[index].lacks_index() && !self.segments[index - 1].lacks_index();
@@ -335,7 +337,7 @@ impl PartitionLog {
         }
         let was_open = segment.is_open();
         let checked = match self.damage_at(before, Self::check_begin)? {
-            // All of it is of another log or segment: this one does not count any less for that.
+            // The whole segment belongs to another log or segment, which does not affect this one.
             Some(_) => Ok(()),
             None => self.check_overlap(before),
         };

@@ -1,7 +1,7 @@
-//! Reading: which bytes of which file answer a fetch.
+//! Reading: finds the bytes that answer a fetch.
 //!
-//! Owns: finding whole batches between an offset and a bound, and checking them before they are served. Refuses:
-//! reading the records; the caller sends the slice from the file to the socket.
+//! Owns: finding whole batches between an offset and a bound, and checking them before they are served.
+//! Refuses: reading the records; the caller sends the slice from the file to the socket.
 
 use std::sync::Arc;
 
@@ -15,16 +15,16 @@ use crate::disk::LogFile;
 use crate::scan::{HeaderScan, Placed, ScanError};
 use crate::segment::transactions::AbortedTransaction;
 
-/// Remembered positions: where the last reads ended, and the next ones start.
+/// Maximum number of remembered positions: ends of recent reads, where the next reads start.
 const HINTS_MAX: usize = 8;
 
-/// Segments besides the active one whose files reads keep open.
+/// Maximum number of segments besides the active one that reads keep open.
 const OPEN_FOR_READ_MAX: usize = 8;
 
 /// Whole batches in a file, ready to be sent.
 ///
-/// The file may be truncated or deleted meanwhile: the descriptor stays valid, but bytes at the end may be gone,
-/// so a sender must be ready for fewer bytes than `len`.
+/// The file may be truncated or deleted meanwhile: the descriptor stays valid, but bytes at the end may be
+/// missing, so a sender must be ready for fewer bytes than `len`.
 #[derive(Clone, Debug)]
 pub struct LogSlice {
     /// The segment's file; serves `sendfile` and positioned reads.
@@ -38,7 +38,7 @@ pub struct LogSlice {
 }
 
 impl LogSlice {
-    /// The batches in it, by their headers, which are read as they are asked for.
+    /// The batches in the slice, by their headers, which are read on demand.
     pub fn batches(&self) -> impl Iterator<Item = Result<Placed, ScanError>> {
         let mut scan = HeaderScan::new(&self.file, self.position, self.position + self.len as u64);
         std::iter::from_fn(move || scan.next().transpose())
@@ -57,7 +57,7 @@ struct Hint {
 pub(super) struct ReadHints {
     hints: Vec<Hint>,
     next: usize,
-    /// Where the upper bound of the last read was.
+    /// The position of the upper bound of the last read.
     bound: Option<Hint>,
 }
 
@@ -83,20 +83,20 @@ impl ReadHints {
     }
 }
 
-/// How many bytes of batches that were found on disk are compared with each other for one read.
+/// Maximum bytes of batches found on disk that are compared with each other for one read.
 const COMPARED_BYTES_MAX: u64 = 1 << 20;
 
 /// Batches that can be served.
 struct Sound {
     start: u64,
-    /// Where they end, and the offset after them, when others follow that cannot be served with them.
+    /// End position of these batches, and the offset after them, if later batches cannot be served with them.
     end: Option<(u64, Offset)>,
 }
 
 impl PartitionLog {
-    /// Finds whole batches, starting with the one that contains `from`, that are below `upper_bound` (the high
-    /// watermark, the last stable offset, or the log end for a follower) and make no more than `max_bytes`. If the
-    /// first batch is larger, it is returned alone if `min_one_message` is set. `None` when there is nothing to send.
+    /// Finds whole batches, starting with the one that contains `from`, below `upper_bound` (the high
+    /// watermark, the last stable offset, or the log end for a follower), of at most `max_bytes`. A larger
+    /// first batch is returned alone if `min_one_message` is set. `None` if there is nothing to send.
     pub fn read(
         &mut self,
         from: Offset,
@@ -124,7 +124,7 @@ impl PartitionLog {
         Ok(None)
     }
 
-    /// The slice of one segment; the outer `None` if all of it is below `from`.
+    /// The slice of one segment; the outer `None` if the whole segment is below `from`.
     fn read_segment(
         &mut self,
         index: usize,
@@ -153,8 +153,9 @@ impl PartitionLog {
         read.map(Some)
     }
 
-    /// The position of the first batch whose last offset is not below `from`, and the servable range there. Batches
-    /// found on disk are first checked against each other: no CRC covers their offsets and epochs.
+    /// The position of the first batch whose last offset is not below `from`, and the servable range there.
+    /// Batches found on disk are first checked against each other, because no CRC covers their offsets and
+    /// epochs.
     fn sound_position_of(
         &mut self,
         index: usize,
@@ -183,7 +184,7 @@ impl PartitionLog {
             self.segments[index].note_judged(near, examined.end, examined.next_offset);
             let ends_early = examined.end < end.min(size_bytes);
             if ends_early && examined.end <= start {
-                // Bytes that are no batch have ended the walk.
+                // The walk stopped at bytes that are not a batch.
                 self.segments[index].batch_at(&self.home, start).map_err(LogError::in_segment(base))?;
             }
             let is_limited = (ends_early && examined.end > start) || end < wanted;
@@ -202,9 +203,9 @@ impl PartitionLog {
         }
     }
 
-    /// Checks the header at the beginning of an answer: since this process wrote the batch or compared it, something else may
-    /// have written to the file. The newest batches are not worth that read: they are what most readers get, and were written a
-    /// moment ago.
+    /// Checks the header at the beginning of an answer, because another program may have written to the file
+    /// since this process wrote or compared the batch. The newest batches are not checked: most readers get
+    /// them, and they were just written.
     fn check_header(&mut self, index: usize, position: u64, from: Offset) -> Result<(), LogError> {
         let limit = self.segments.get(index + 1).map_or(self.log_end, |next| next.base_offset);
         let is_closed = index + 1 < self.segments.len();
@@ -221,8 +222,8 @@ impl PartitionLog {
         checked.map_err(LogError::in_segment(base))
     }
 
-    /// As [`PartitionLog::position_of`], for a segment that seems to be below `offset`: a batch with a damaged offset
-    /// must not be skipped.
+    /// Finds a position like [`PartitionLog::position_of`], for a segment that seems to be below `offset`: a
+    /// batch with a damaged offset must not be skipped.
     fn position_or_damage(&mut self, index: usize, offset: Offset) -> Result<Option<u64>, LogError> {
         let found = self.position_of(index, offset)?;
         let (base, size_bytes) = (self.segments[index].base_offset, self.segments[index].size_bytes());
@@ -237,8 +238,8 @@ impl PartitionLog {
         if examined.mended { self.position_of(index, offset) } else { Ok(None) }
     }
 
-    /// Checks the batches up to `end` against each other, starting before the one with `from`; returns the position
-    /// of that one.
+    /// Checks the batches up to `end` against each other, starting before the one with `from`; returns the
+    /// position of that batch.
     fn examine_around(
         &mut self,
         index: usize,
@@ -260,7 +261,7 @@ impl PartitionLog {
         {
             expected = header.base_offset;
             if self.epochs.at(expected) != Some(header.leader_epoch) {
-                // The batch before says which of the two is right.
+                // The previous batch decides which of the two is right.
                 near = segment.position_not_behind(&self.home, expected - 1).map_err(&in_segment)?.min(near);
                 let first = segment.batch_at(&self.home, near).map_err(&in_segment)?;
                 expected = first.filter(|_| near > 0).map_or(base, |first| first.header.base_offset);
@@ -322,7 +323,8 @@ impl PartitionLog {
         let base = self.segments[index].base_offset;
         let segment_end = self.segments.get(index + 1).map_or(self.log_end, |next| next.base_offset);
         let size_bytes = self.segments[index].size_bytes();
-        // The bound as a position: the end of the segment, or the first batch that is not wholly below it.
+        // The bound as a position: the end of the segment, or the first batch that is not completely below
+        // the bound.
         let (bound, bound_offset) = if upper_bound >= segment_end {
             (size_bytes, segment_end)
         } else {
@@ -358,7 +360,7 @@ impl PartitionLog {
         Ok(Some(LogSlice { file, position: start, len, end_offset }))
     }
 
-    /// The position of the first batch that is not wholly below `upper_bound`, or the end of the segment.
+    /// The position of the first batch that is not completely below `upper_bound`, or the end of the segment.
     fn position_of_bound(&mut self, index: usize, upper_bound: Offset) -> Result<u64, ScanError> {
         let segment = &mut self.segments[index];
         let base = segment.base_offset;
@@ -388,8 +390,8 @@ impl PartitionLog {
         }
     }
 
-    /// The aborted transactions with records between `from` and `upper`, which a consumer of committed data must
-    /// skip.
+    /// The aborted transactions with records between `from` and `upper`, which a consumer of committed data
+    /// must skip.
     pub fn aborted_transactions(
         &self,
         from: Offset,

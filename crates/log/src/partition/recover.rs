@@ -1,7 +1,7 @@
 //! Recovery after an unclean stop: reads and checks the log batch by batch.
 //!
-//! Owns: finding the log end, and rebuilding what depends on it. Refuses: keeping anything after the first incomplete
-//! or invalid batch. Truncated bytes are logged, and kept beside the log if they contain batches.
+//! Owns: finding the log end, and rebuilding dependent state. Refuses: keeping anything after the first
+//! incomplete or invalid batch. Truncated bytes are logged, and kept beside the log if they contain batches.
 
 use std::io;
 
@@ -26,7 +26,7 @@ use crate::set_aside::SetAside;
 use crate::topic_partition::TopicPartition;
 
 impl Loading {
-    /// Reads and checks all batches from the recovery point on and cuts the log where they end.
+    /// Reads and checks all batches from the recovery point on, and truncates the log at their end.
     pub(super) fn recover(
         &mut self,
         name: &TopicPartition,
@@ -51,9 +51,10 @@ impl Loading {
             index += 1;
             self.drop_unused(index, name)?;
             let next = self.segments.get(index).map(|segment| segment.base_offset);
-            // A segment that starts below the end of the one before was left behind, and has reappeared.
+            // A segment that starts below the end of the previous one was deleted, and restored by a power
+            // failure.
             let is_left_behind = next.is_some_and(|next| next < self.log_end);
-            // A log with one writer has no gaps.
+            // A log with a single writer has no gaps.
             let is_behind_gap = options.synced_to.is_some() && next.is_some_and(|next| next > self.log_end);
             if is_behind_gap && self.log_end < synced_to {
                 break;
@@ -70,7 +71,7 @@ impl Loading {
         self.keep_producers()
     }
 
-    /// Logs what the checkpoints have and the log has not.
+    /// Logs records that the checkpoints include and the log lacks.
     fn note_missing(&mut self, name: &TopicPartition, options: &OpenOptions) {
         self.missing = self.contradicted.and_then(|contradicted| contradicted.missing(self.log_end));
         let (log_end, recovery_point) = (self.log_end.0, options.recovery_point);
@@ -80,7 +81,7 @@ impl Loading {
                 partition = %name, log_end, recovery_point = recovery_point.0, "Synced records are missing"
             );
         } else if self.log_end.max(options.log_start) < options.high_watermark {
-            // No power failure has taken them: a clean stop syncs everything.
+            // A power failure is not the cause: a clean stop syncs all records.
             self.missing = self.missing.or(options.clean.then_some(options.high_watermark));
             tracing::error!(
                 partition = %name, log_end, high_watermark = options.high_watermark.0,
@@ -98,7 +99,7 @@ impl Loading {
             let written = snapshot::write(&self.home.disk, &path, &self.producers, Durability::PageCache);
             let is_written = written.is_ok();
             self.home.disk.unless_full(written)?;
-            // Without it the ones before are still needed.
+            // Without a new snapshot, earlier ones are still needed.
             if is_written {
                 self.producers.set_snapshot_offset(end);
                 if self.snapshots.last() != Some(&self.log_end) {
@@ -109,21 +110,22 @@ impl Loading {
         Ok(())
     }
 
-    /// The base offset of the next segment, if it has a batch: bytes from there on do not belong to this one.
+    /// The base offset of the next segment, if it has a batch: bytes from there on do not belong to this
+    /// segment.
     pub(super) fn next_begins_at(&mut self, index: usize) -> Option<Offset> {
         let first = self.first_of_next(index)?;
         let next_base = self.segments[index + 1].base_offset;
         (first.base_offset >= next_base).then_some(next_base)
     }
 
-    /// The first batch of the next segment, if it can be read.
+    /// The first batch of the next segment, if readable.
     pub(super) fn first_of_next(&mut self, index: usize) -> Option<BatchHeader> {
         let next = self.segments.get_mut(index + 1)?;
         Some(next.batch_at(&self.home, 0).ok()??.header)
     }
 
-    /// Compares offsets and epochs of a segment's batches with each other. Segments behind it that these contradict are set
-    /// aside.
+    /// Compares offsets and epochs of a segment's batches with each other. Later segments that these
+    /// contradict are set aside.
     fn examine_settled(
         &mut self,
         index: usize,
@@ -179,8 +181,8 @@ impl Loading {
         Ok(examine(region)?)
     }
 
-    /// Reads one segment to its end, to the first invalid batch, or to `fault`; returns the number of truncated
-    /// bytes.
+    /// Reads one segment to its end, to the first invalid batch, or to `fault`. Returns the number of
+    /// truncated bytes.
     fn recover_segment(
         &mut self,
         index: usize,
@@ -211,7 +213,7 @@ impl Loading {
         let readable_bytes = fault.as_ref().map_or(size_bytes, |fault| fault.position);
         let outcome = recovery.read(&file, readable_bytes, options.recovery_point, fault);
         let (log_end, valid_bytes, aborted) = (recovery.expected, recovery.valid_bytes, recovery.aborted);
-        // Bytes behind the end were truncated before: nothing is lost, and the next segment continues here.
+        // Bytes after the end were truncated before: no record is lost, and the next segment continues here.
         let is_leftover = recovery.overlaps || limit == Some(log_end);
         self.log_end = log_end;
         let mut cut_bytes = size_bytes - valid_bytes;
@@ -223,7 +225,7 @@ impl Loading {
             Err(ScanError::Corrupt(fault)) if log_end < synced_to || is_synced(&fault, synced_to) => {
                 return Err(LogError::Damaged { segment: base, offset: log_end, fault });
             }
-            // Space prepared for later appends: nothing is lost.
+            // Space prepared for later appends: no record is lost.
             Err(ScanError::Corrupt(_)) if follows && is_zeros(&file, valid_bytes, size_bytes)? => {
                 cut_bytes = 0;
             }
@@ -238,7 +240,7 @@ impl Loading {
                 return Err(LogError::Damaged { segment: base, offset: log_end, fault });
             }
             Err(ScanError::Corrupt(fault)) => {
-                // First of all: segments behind a log that was cut would be a part of it if the start ended here.
+                // Before the cut: segments after a truncated log would be part of it if the start ended here.
                 self.drop_unused(index + 1, name)?;
                 self.set_segments_aside(index + 1, name)?;
                 let segment = &mut self.segments[index];
@@ -249,7 +251,7 @@ impl Loading {
         Ok(cut_bytes)
     }
 
-    /// Cuts a segment that was read to the log end, and completes its indexes.
+    /// Truncates a segment at the log end, and completes its indexes.
     fn end_segment(
         &mut self,
         index: usize,
@@ -258,10 +260,10 @@ impl Loading {
     ) -> io::Result<()> {
         let next_base = self.segments.get(index + 1).map(|next| next.base_offset);
         let segment = &mut self.segments[index];
-        // Also when nothing is truncated: this releases space reserved beyond the end.
+        // Also without a truncation: this releases space reserved beyond the end.
         segment.cut(&self.home, valid_bytes)?;
         if let Some(next_base) = next_base {
-            // Those of a missing segment (see `txn_index`).
+            // The entries of a missing segment (see `txn_index`).
             let known = segment.aborted_transactions(&self.home)?.into_iter();
             aborted.extend(known.filter(|known| (self.log_end..next_base).contains(&known.last_offset)));
         }
@@ -286,7 +288,7 @@ impl Loading {
         Ok(())
     }
 
-    /// Keeps segments that do not follow the one before, beside the log.
+    /// Sets aside segments that do not follow the previous one.
     fn set_segments_aside(&mut self, index: usize, name: &TopicPartition) -> Result<(), LogError> {
         if index == self.segments.len() {
             return Ok(());
@@ -306,13 +308,13 @@ impl Loading {
     }
 }
 
-/// Whether the mismatching batch was synced: then the one before it has a wrong offset, which no CRC covers.
+/// True if the mismatching batch was synced: then the previous batch has a wrong offset, which no CRC covers.
 fn is_synced(fault: &CorruptBatch, synced_to: Offset) -> bool {
     synced_to > Offset::ZERO
         && matches!(fault.reason, BatchFault::OffsetsOutOfOrder { base_offset, .. } if base_offset < synced_to.0)
 }
 
-/// Keeps what is about to be cut, if it has batches, and logs the cut.
+/// Keeps a copy of the bytes to be cut, if they contain batches, and logs the cut.
 pub(super) fn before_cut(
     home: &Home,
     name: &TopicPartition,
@@ -324,7 +326,7 @@ pub(super) fn before_cut(
 ) -> Result<(), LogError> {
     let (base, size_bytes) = (segment.base_offset.0, segment.size_bytes());
     let cut_bytes = size_bytes - valid_bytes;
-    // The batch at the fault itself may be one whose offset or epoch is wrong.
+    // The batch at the fault itself may have a wrong offset or epoch.
     if find_batch(file, valid_bytes, size_bytes, log_end)?.is_none() {
         tracing::warn!(
             partition = %name, segment = base, %fault, cut_bytes, log_end = log_end.0,
@@ -340,8 +342,8 @@ pub(super) fn before_cut(
     Ok(())
 }
 
-/// Whether damage in a log with one writer is not the end of what a crash left: sound batches follow, in the segment or in
-/// the next, and no page is missing that would explain it.
+/// True if damage in a log with a single writer is not the tail that a crash left: sound batches follow, in
+/// the segment or the next one, and no missing page explains the damage.
 fn is_no_tail(
     file: &LogFile,
     fault: &CorruptBatch,
@@ -359,7 +361,7 @@ fn is_no_tail(
     Ok(!lacks_page(file, from, next, log_end)?)
 }
 
-/// A segment while it is recovered.
+/// A segment during its recovery.
 struct Recovery<'a> {
     home: &'a Home,
     config: &'a LogConfig,
@@ -367,20 +369,20 @@ struct Recovery<'a> {
     producers: &'a mut Producers,
     epochs: &'a mut LeaderEpochs,
     epoch_replay: &'a mut EpochReplay,
-    /// The transactions of the segment that were aborted.
+    /// The aborted transactions of the segment.
     aborted: Vec<AbortedTransaction>,
-    /// The smallest base offset that the next batch may have.
+    /// The smallest valid base offset of the next batch.
     expected: Offset,
     /// The base offset of the next segment.
     limit: Option<Offset>,
-    /// Whether a batch reaches beyond that.
+    /// True if a batch reaches beyond `limit`.
     overlaps: bool,
-    /// Where the last accepted batch ends.
+    /// End position of the last accepted batch.
     valid_bytes: u64,
 }
 
 impl Recovery<'_> {
-    /// Reads to the end, to the first invalid batch, or to `fault`, where the bytes that may be read end.
+    /// Reads to the end, to the first invalid batch, or to `fault`, where the readable bytes end.
     fn read(
         &mut self,
         file: &LogFile,
@@ -393,8 +395,8 @@ impl Recovery<'_> {
         fault.map_or(Ok(()), |fault| Err(fault.into()))
     }
 
-    /// Accepts the synced part below the recovery point by its headers only, for the indexes and the producers. A
-    /// batch counts once another follows it; otherwise its length may be damaged.
+    /// Accepts the synced part below the recovery point by its headers only, for the indexes and the
+    /// producers. A batch counts once another batch follows; otherwise its length may be damaged.
     fn skim(&mut self, file: &LogFile, size_bytes: u64, recovery_point: Offset) -> Result<(), ScanError> {
         let mut scan = HeaderScan::new(file, 0, size_bytes);
         let mut before = None;
@@ -418,7 +420,7 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    /// Reads and checks the rest.
+    /// Reads and checks the remaining bytes.
     fn check_rest(&mut self, file: &LogFile, size_bytes: u64) -> Result<(), ScanError> {
         let mut scan = BatchScan::new(file, self.valid_bytes, size_bytes);
         while let Some((placed, bytes)) = scan.next()? {

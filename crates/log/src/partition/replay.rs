@@ -1,7 +1,7 @@
 //! Updates producers and epochs from batches in the log.
 //!
-//! Owns: the effect of stored batches on producers, transactions and epochs. Refuses: validation; stored batches were
-//! accepted once.
+//! Owns: the effect of stored batches on producers, transactions and epochs. Refuses: validation; stored
+//! batches were accepted once.
 
 use std::io;
 
@@ -15,12 +15,13 @@ use crate::scan::{HeaderScan, Placed, ScanError};
 use crate::segment::transactions::AbortedTransaction;
 use crate::segment::{Home, Segment};
 
-/// A control record is a few bytes; it is never compressed, but a hostile header may claim so.
+/// Maximum size of a control batch. A control record is a few bytes and never compressed, but a hostile
+/// header may claim otherwise.
 const CONTROL_BATCH_BYTES_MAX: usize = 64 * 1024;
 
-/// The marker in a control batch, when it ends a transaction.
+/// The marker in a control batch, if it ends a transaction.
 pub(super) fn end_marker(header: &BatchHeader, bytes: &[u8]) -> Option<EndMarker> {
-    // Of one that was damaged to look like a marker, the bytes were not read.
+    // The bytes of a batch damaged to look like a marker were not read.
     if !header.attributes.is_control() || bytes.len() != header.size_bytes() {
         return None;
     }
@@ -32,13 +33,13 @@ pub(super) fn end_marker(header: &BatchHeader, bytes: &[u8]) -> Option<EndMarker
         ControlRecordType::Commit => false,
         _ => return None,
     };
-    // The value: version i16, coordinator epoch i32; later versions may add to it.
+    // The value: version i16, coordinator epoch i32; later versions may append fields.
     let coordinator_epoch = i32::from_be_bytes(*record.value?.get(2..)?.first_chunk()?);
     Some(EndMarker { aborts, coordinator_epoch, timestamp: record.timestamp })
 }
 
-/// Brings `producers` up to date with one stored batch; gives the entry for the transaction index where it aborted a
-/// transaction.
+/// Updates `producers` with one stored batch; returns the entry for the transaction index if the batch aborts
+/// a transaction.
 pub(super) fn replay_producers(
     producers: &mut Producers,
     header: &BatchHeader,
@@ -57,19 +58,20 @@ pub(super) fn replay_producers(
     aborted
 }
 
-/// Records the epochs of stored batches, from the checkpoint where these agree with it.
+/// Records the epochs of stored batches, from the checkpoint if they agree with it.
 ///
-/// In a compacted log, the batch that an epoch began with may be gone. So its start is that of the checkpoint, and so are those of
-/// epochs without a batch that is left. Without a checkpoint an epoch begins where the batch before ends: too low a start lets
-/// replicas fetch records again, too high a one hides that their logs differ.
+/// In a compacted log, the first batch of an epoch may be missing. So the checkpoint supplies its start, and
+/// also the starts of epochs without remaining batches. Without a checkpoint, an epoch begins at the end of
+/// the previous batch: a start that is too low lets replicas fetch records again, while one that is too high
+/// hides a divergence of their logs.
 pub(super) struct EpochReplay {
     checkpoint: LeaderEpochs,
-    /// The end of the batch before.
+    /// The end of the previous batch.
     behind: Offset,
 }
 
 impl EpochReplay {
-    /// The next batches are those from `start` on. Without a checkpoint, its epochs are none.
+    /// A replay of the batches from `start` on. Without a checkpoint, `checkpoint` is empty.
     pub(super) fn new(checkpoint: LeaderEpochs, start: Offset) -> EpochReplay {
         EpochReplay { checkpoint, behind: start }
     }
@@ -78,12 +80,12 @@ impl EpochReplay {
         &self.checkpoint
     }
 
-    /// There is no batch before `offset` that is not noted, but such of the latest epoch.
+    /// Notes that all unnoted batches before `offset` are of the latest epoch.
     pub(super) fn skip_to(&mut self, offset: Offset) {
         self.behind = self.behind.max(offset);
     }
 
-    /// Batches come in their order. One of an earlier epoch than the one before changes nothing.
+    /// Notes the next batch, in order. A batch of an earlier epoch than the previous one changes nothing.
     pub(super) fn note(&mut self, epochs: &mut LeaderEpochs, header: &BatchHeader) {
         let (epoch, base) = (header.leader_epoch, header.base_offset);
         if epochs.latest().is_none_or(|latest| epoch > latest) {
@@ -98,8 +100,8 @@ impl EpochReplay {
     }
 }
 
-/// Brings `producers` up to date with the batches of `segments` from its own end to `end`. Only headers are
-/// read, and the few control batches.
+/// Updates `producers` with the batches of `segments`, from its own end to `end`. Reads only headers, and the
+/// few control batches.
 pub(super) fn replay_segments(
     home: &Home,
     segments: &mut [Segment],
@@ -115,7 +117,7 @@ pub(super) fn replay_segments(
         match replay_segment(home, segment, producers, start, end) {
             Ok(()) => {}
             Err(ScanError::Io(error)) => return Err(error.into()),
-            // An unreadable batch has no effect on producers, and must not block the rest.
+            // An unreadable batch has no effect on producers, and must not block later ones.
             Err(ScanError::Corrupt(fault)) => {
                 let (dir, segment) = (home.dir.display(), segment.base_offset.0);
                 tracing::error!(%dir, segment, %fault, "Segment is damaged");
@@ -149,7 +151,7 @@ fn replay_segment(
             continue;
         }
         let bytes = control_bytes(&file, position, &header)?;
-        // The transaction index of the segment has the entry already.
+        // The transaction index of the segment already has the entry.
         replay_producers(producers, &header, &bytes);
     }
     Ok(())
@@ -183,7 +185,7 @@ pub(super) fn aborted_in(
     }
 }
 
-/// The bytes of a control batch; nothing of any other.
+/// The bytes of a control batch; empty for any other batch.
 fn control_bytes(file: &LogFile, position: u64, header: &BatchHeader) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     if header.attributes.is_control() && header.size_bytes() <= CONTROL_BATCH_BYTES_MAX {

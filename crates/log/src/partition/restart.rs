@@ -1,7 +1,8 @@
-//! Restarts the log empty at another offset: for a follower whose leader's log begins behind the end of this one.
+//! Restarts the log empty at another offset: for a follower whose leader's log begins after the end of this
+//! one.
 //!
-//! Owns: that a process that ends in between leaves the old log, or an empty one, and never the end of a log without the memory of
-//! what is missing before it. Refuses: deciding where to begin.
+//! Owns: crash safety: a process that ends in between leaves the old log or an empty one, never the end of a
+//! log without a sign of the missing records before it. Refuses: choosing the new start.
 
 use std::io;
 
@@ -16,20 +17,21 @@ use crate::producers::Producers;
 use crate::segment::{self, SNAPSHOT_SUFFIX, Segment};
 
 impl PartitionLog {
-    /// Drops everything and restarts at `offset`; the log start is `log_start`, or `offset`.
+    /// Drops all records and restarts at `offset`; the log start is `log_start`, or `offset`.
     pub fn truncate_fully_and_start_at(
         &mut self,
         offset: Offset,
         log_start: Option<Offset>,
     ) -> Result<(), LogError> {
         self.restart_at(offset, log_start)?;
-        // Only now: a process that ends before must not leave the other segments without the memory of these.
+        // Only now: a process that ends before must not leave the other segments without the signs of missing
+        // records.
         self.forget_lost_beginning().map_err(|error| self.unremovable(error))
     }
 
-    /// Drops everything and restarts at `offset`, where the leader's log begins for want of the records from `lost_from` on, which
-    /// were not deleted. This log remembers that as the leader does, so that those who follow it keep them, and it sets aside what
-    /// it has of them.
+    /// Drops all records and restarts at `offset`, where the leader's log begins because the leader has lost
+    /// the records from `lost_from` on. This log remembers the loss like the leader, so that its own
+    /// followers keep those records, and sets aside its own copies.
     pub fn restart_with_lost_beginning(&mut self, offset: Offset, lost_from: Offset) -> Result<(), LogError> {
         let _allowed = disk::allow_waits(CUTTING);
         self.create_mark(lost_from, offset)?;
@@ -42,7 +44,7 @@ impl PartitionLog {
         self.restart_behind_mark(offset, lost_from)
     }
 
-    /// Drops everything and restarts at `offset`. What is missing before it stays missing.
+    /// Drops all records and restarts at `offset`. Records missing before it stay missing.
     pub(super) fn restart_keeping_loss(&mut self, offset: Offset) -> Result<(), LogError> {
         match self.lost_from().filter(|lost_from| *lost_from < offset) {
             Some(lost_from) => {
@@ -60,7 +62,7 @@ impl PartitionLog {
         self.remove_signs(&before, Some(lost_from)).map_err(|error| self.unremovable(error))
     }
 
-    /// Takes over what is missing before the log of which this one is a copy.
+    /// Takes over the signs of missing records from the log of which this one is a copy.
     pub fn adopt_lost_beginning(&mut self, of: &PartitionLog) -> Result<(), LogError> {
         let _allowed = disk::allow_waits(CUTTING);
         let lost_from = of.lost_from();
@@ -74,16 +76,16 @@ impl PartitionLog {
         Ok(self.remove_signs(&before, Some(lost_from))?)
     }
 
-    /// The records from `lost_from` on are missing, as the mark there says. Returns what was known before, whose signs are still
-    /// there.
+    /// Notes that the records from `lost_from` on are missing, according to the mark there. Returns the
+    /// earlier state, whose signs still exist.
     fn replace_lost_beginning(&mut self, lost_from: Offset) -> LostBeginning {
         let marks = vec![lost_from];
         let lost = LostBeginning { from: lost_from, marks, ..LostBeginning::default() };
         self.health.lost_beginning.replace(lost).unwrap_or_default()
     }
 
-    /// Marks a log that is about to begin at `offset`. Comes before anything is cut: until then the mark counts only if it did
-    /// before.
+    /// Marks a log that is about to begin at `offset`. The mark precedes any truncation: until then it counts
+    /// only if it did before.
     fn create_mark(&mut self, lost_from: Offset, offset: Offset) -> Result<(), LogError> {
         let mut first_segments = vec![offset];
         if self.health.lost_beginning.as_ref().is_some_and(|lost| lost.marks.contains(&lost_from)) {
@@ -104,8 +106,8 @@ impl PartitionLog {
 
     fn restart_at(&mut self, offset: Offset, log_start: Option<Offset>) -> Result<(), LogError> {
         let _allowed = disk::allow_waits(CUTTING);
-        // Snapshots of a log that begins elsewhere must not be there when the new one gets to their offsets. Without
-        // them the old log is still whole.
+        // Snapshots of a log with another beginning must be removed before the new log reaches their offsets.
+        // Without them the old log is still whole.
         while let Some(&snapshot) = self.snapshots.last() {
             if let Err(error) = self.home.disk.remove(&self.home.file(snapshot, SNAPSHOT_SUFFIX)) {
                 self.set_poison(format!("a producer snapshot cannot be removed: {error}"));
@@ -126,15 +128,16 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// Replaces all segments by an empty one, durably: a power failure must neither leave the end of a log without
-    /// its beginning nor restore removed segments. After an error one segment remains, because a log must have one.
+    /// Replaces all segments by an empty one, durably: a power failure must neither leave the end of a log
+    /// without its beginning nor restore removed segments. After an error one segment remains, because a log
+    /// must have one.
     fn begin_segments_at(&mut self, offset: Offset) -> Result<(), (&'static str, io::Error)> {
         let renamed =
             segment::drop_from(&mut self.segments, 1, &self.home).map_err(|error| ("renamed", error))?;
         self.doom(renamed);
         let renamed = self.segments[0].mark_cut(&self.home).map_err(|error| ("renamed", error))?;
         self.doom(renamed);
-        // Deleting under one name and creating under the same is safe: the old file has its new name already.
+        // Deleting and creating under the same name is safe: the old file already has its new name.
         let mut created = Segment::create(&self.home, offset, self.clock.now_ms());
         if created.as_ref().is_err_and(disk::is_disk_full) {
             self.purge_deleted(i64::MAX);

@@ -1,9 +1,10 @@
 //! Deleting old records: by age, by size, or by a client's request.
 //!
-//! Owns: which segments go and in which order things change: files get their `.deleted` names, the oldest segment first,
-//! the log start rises over those that are gone, and later the files are removed. A segment that cannot be renamed ends it:
-//! it stays in the log, with all behind it, so that the log never has a hole. On a disk without room for another name files
-//! are removed at once. Refuses: deleting a segment with records that are not replicated.
+//! Owns: the choice of segments, and the order of changes: files get their `.deleted` names, oldest segment
+//! first, the log start rises over the deleted segments, and later the files are removed. A segment that
+//! cannot be renamed ends the deletion: it stays in the log, with all later segments, so that the log never
+//! has a hole. On a disk without room for another name, files are removed at once. Refuses: deleting a
+//! segment with records that are not replicated.
 
 use std::sync::Arc;
 
@@ -15,11 +16,11 @@ use crate::disk;
 use crate::scan::ScanError;
 
 impl PartitionLog {
-    /// Raises the log start to `offset` (DeleteRecords, or the log start of the leader) and deletes the segments
-    /// wholly below it, or, during a compaction, leaves them to the next retention. Returns the log start. The new
-    /// log start is durable once [`crate::LogDirs::checkpoint_log_starts`] has written it.
+    /// Raises the log start to `offset` (for DeleteRecords, or to the leader's log start) and deletes the
+    /// segments completely below it; during a compaction, these are left to the next retention. Returns the
+    /// log start. The new log start is durable once [`crate::LogDirs::checkpoint_log_starts`] has written it.
     pub fn delete_records(&mut self, offset: Offset) -> Result<Offset, DeleteRecordsError> {
-        // A log that is closed writes no checkpoint any more that would keep the promise.
+        // A closed log writes no checkpoint that would preserve the new log start.
         if let Some(reason) = &self.health.poison {
             return Err(LogError::Poisoned { reason: Arc::clone(reason) }.into());
         }
@@ -52,8 +53,9 @@ impl PartitionLog {
         self.publish();
     }
 
-    /// Deletes the segments that the policies allow. Returns their number. A log that is only compacted loses only
-    /// segments below the log start. One that is being compacted loses nothing: call it again afterwards.
+    /// Deletes the segments that the policies allow. Returns their number. A compacted log without deletion
+    /// loses only segments below the log start. During a compaction nothing is deleted: call it again
+    /// afterwards.
     pub fn delete_old_segments(&mut self, now_ms: i64) -> Result<usize, LogError> {
         if self.is_being_compacted() {
             return Ok(0);
@@ -110,7 +112,7 @@ impl PartitionLog {
         self.delete_first(count)
     }
 
-    /// The newest timestamp of a segment, or the time of its last change when its records have none.
+    /// The newest timestamp of a segment; if its records have none, the time of its last change.
     pub(super) fn newest_record_ms(&mut self, index: usize) -> Result<i64, LogError> {
         let segment = &mut self.segments[index];
         let base = segment.base_offset;
@@ -118,7 +120,7 @@ impl PartitionLog {
         let timestamp = match segment.max_timestamp(&self.home) {
             Ok((timestamp, _)) => timestamp,
             Err(ScanError::Io(error)) => return Err(error.into()),
-            // A damaged segment must not stay for ever, and keep all later ones.
+            // A damaged segment must not stay forever, and keep all later ones.
             Err(ScanError::Corrupt(fault)) => {
                 self.note_damage(base, &fault);
                 NO_TIMESTAMP
@@ -133,7 +135,8 @@ impl PartitionLog {
         Ok(newest_ms)
     }
 
-    /// Whether all records of a segment are below the high watermark. An empty active segment is never deleted.
+    /// True if all records of a segment are below the high watermark. An empty active segment is never
+    /// deleted.
     fn is_replicated(&self, index: usize) -> bool {
         match self.segments.get(index + 1) {
             Some(next) => self.high_watermark >= next.base_offset,
@@ -141,18 +144,18 @@ impl PartitionLog {
         }
     }
 
-    /// Deletes the first `count` segments. Returns how many are gone.
+    /// Deletes the first `count` segments. Returns the number deleted.
     fn delete_first(&mut self, count: usize) -> Result<usize, LogError> {
         let mut deleted = self.delete_oldest(count.min(self.segments.len() - 1))?;
-        // The active segment comes last: what goes before it may make the room for its successor.
+        // The active segment is last: earlier deletions may free the room for its successor.
         if deleted < count && self.begin_successor(deleted > 0)? {
             deleted += self.delete_oldest(1)?;
         }
         Ok(deleted)
     }
 
-    /// Rolls, so that the active segment can be deleted. Returns `false` if there is no room for that although
-    /// `others_went`: the next retention tries again.
+    /// Rolls, so that the active segment can be deleted. Returns `false` if there is no room although
+    /// `others_went`: the next retention retries.
     fn begin_successor(&mut self, others_went: bool) -> Result<bool, LogError> {
         let lacks_room = |rolled: &Result<(), LogError>| matches!(rolled, Err(LogError::Io(error)) if disk::is_disk_full(error));
         let mut rolled = self.roll(self.log_end);

@@ -1,7 +1,7 @@
 //! Rolling to the next segment.
 //!
-//! Owns: when (size, age, full indexes, offsets that cannot be expressed) and how. Refuses: syncing on the spot;
-//! the segment that was left is flushed in the background (see `flush`).
+//! Owns: the conditions (size, age, full indexes, offsets out of range) and the steps of a roll. Refuses:
+//! syncing at once; the old segment is flushed in the background (see `flush`).
 
 use std::io;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ use crate::segment::{self, LOG_SUFFIX, SNAPSHOT_SUFFIX, Segment};
 const OPEN_SEGMENTS_MAX: usize = 4;
 
 impl PartitionLog {
-    /// Rolls if the batches to be appended require it. Returns whether it did.
+    /// Rolls if the batches to be appended require it. Returns true after a roll.
     pub(super) fn roll_if_needed<'h>(
         &mut self,
         headers: impl Iterator<Item = &'h BatchHeader>,
@@ -45,7 +45,7 @@ impl PartitionLog {
         if !due {
             return Ok(false);
         }
-        // From the log end on, so that segments are contiguous: after a power failure a gap means unwritten data.
+        // At the log end, so that segments are contiguous: after a power failure a gap means unwritten data.
         let in_reach = last_offset - self.log_end <= i64::from(i32::MAX);
         let base = first_offset.filter(|_| !in_reach).unwrap_or(self.log_end);
         self.roll(base).map_err(|error| match error {
@@ -55,7 +55,7 @@ impl PartitionLog {
         Ok(true)
     }
 
-    /// Whether the records of the active segment span more than `segment.ms`.
+    /// True if the records of the active segment span more than `segment.ms`.
     fn active_is_old(&mut self, incoming_timestamp: i64) -> Result<bool, LogError> {
         let now_ms = self.clock.now_ms();
         let active = self.segments.last_mut().expect("a log always has a segment");
@@ -66,7 +66,7 @@ impl PartitionLog {
         let first = match active.first_timestamp(&self.home) {
             Ok(first) => first,
             Err(ScanError::Io(error)) => return Err(error.into()),
-            // Fall back to its age: the append has nothing to do with the damaged batch.
+            // Fall back to the segment's age: the damaged batch does not concern the append.
             Err(ScanError::Corrupt(fault)) => {
                 self.note_damage(base, &fault);
                 None
@@ -80,8 +80,8 @@ impl PartitionLog {
         Ok(waited_ms > self.config.segment_ms.saturating_sub(self.jitter_ms(base)))
     }
 
-    /// The reduction of `segment.ms` for this segment, by its base offset and partition, so that partitions created
-    /// together do not all roll together.
+    /// The reduction of `segment.ms` for this segment, by its base offset and partition, so that partitions
+    /// created together do not all roll together.
     fn jitter_ms(&self, base: Offset) -> i64 {
         let jitter = self.config.segment_jitter_ms.min(self.config.segment_ms);
         if jitter <= 0 {
@@ -106,7 +106,7 @@ impl PartitionLog {
             if active.base_offset == base {
                 return Ok(());
             }
-            // An empty segment that cannot hold the next offset makes room for one that can.
+            // An empty segment that cannot hold the next offset is replaced by one that can.
             let next = Segment::create(&self.home, base, now_ms)?;
             let mut empty = std::mem::replace(active, next);
             match empty.mark_deleted(&self.home) {
@@ -136,14 +136,15 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// Puts an empty segment back that cannot be replaced: between it and the new one a restart would find a gap.
+    /// Restores an empty segment that cannot be replaced: otherwise a restart would find a gap before the new
+    /// segment.
     fn take_back(&mut self, empty: Segment, error: io::Error) -> LogError {
         let unused = std::mem::replace(self.active(), empty).base_offset;
         self.drop_unused(unused);
         error.into()
     }
 
-    /// Removes the file of a new segment that was not taken into use. A restart would find it between others.
+    /// Removes the file of an unused new segment. A restart would find it between others.
     fn drop_unused(&mut self, base: Offset) {
         let _allowed = disk::allow_waits("an empty file");
         if let Err(error) = self.home.disk.remove(&self.home.file(base, LOG_SUFFIX)) {
@@ -151,7 +152,7 @@ impl PartitionLog {
         }
     }
 
-    /// Writes the producers to a snapshot at the log end, when something was appended since the last.
+    /// Writes the producers to a snapshot at the log end, if batches were appended since the last snapshot.
     pub(super) fn take_snapshot(&mut self, durability: Durability) -> Result<(), LogError> {
         let offset = Offset(self.producers.map_end());
         if offset.0 <= self.producers.snapshot_offset() {
@@ -176,8 +177,8 @@ impl PartitionLog {
         }
     }
 
-    /// Deletes the snapshots that belong to no segment any more: all below the first segment, apart from the
-    /// newest of all.
+    /// Deletes the snapshots that belong to no segment: all below the first segment, except the newest of
+    /// all.
     pub(super) fn remove_old_snapshots(&mut self) {
         let first = self.segments[0].base_offset;
         let newest = self.snapshots.last().copied();
@@ -193,8 +194,8 @@ impl PartitionLog {
         }
     }
 
-    /// Takes a producer snapshot out of the log; returns the path that waits for its removal. One that cannot be renamed stays,
-    /// for the next time.
+    /// Takes a producer snapshot out of the log; returns the path that waits for removal. A snapshot that
+    /// cannot be renamed stays until the next call.
     pub(super) fn take_out_snapshot(&mut self, offset: Offset) -> Option<PathBuf> {
         match segment::take_out(&self.home, &self.home.file(offset, SNAPSHOT_SUFFIX)) {
             Ok(waiting) => {

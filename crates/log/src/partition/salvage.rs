@@ -1,15 +1,16 @@
 //! Reading past damage: the batches of a segment that can still be read although reads of the log fail in it.
 //!
-//! A read stops at damage, because a consumer must not skip records without knowing. A coordinator whose partition no other
-//! replica has serves nothing for ever then, and has more use for the rest.
+//! A read stops at damage, because a consumer must not skip records unknowingly. Without another replica, a
+//! coordinator would then serve no request forever; the remaining records are of more use.
 //!
-//! A batch is sound if its CRC is right and its offsets, which no CRC covers, fit between its neighbours; a single flipped bit in
-//! its base offset is undone in what is returned. Behind a damaged batch the next one is where its header says that it ends, if
-//! batches follow there; otherwise it is found in the bytes (see `chains`). Records of internal topics, too, contain bytes that
-//! clients have chosen, as metadata of members.
+//! A batch is sound if its CRC is right and its offsets, which no CRC covers, fit between its neighbours; a
+//! single flipped bit in its base offset is repaired in the returned bytes. After a damaged batch, the next
+//! batch is at the end according to its header, if batches follow there; otherwise it is searched in the
+//! bytes (see `chains`). Records of internal topics also contain bytes chosen by clients, such as metadata of
+//! members.
 //!
-//! Owns: finding the segment, under the partition's lock ([`PartitionLog::salvage`]), and its sound batches, without it
-//! ([`Salvage::step`]). Refuses: repair, and judging which loss is acceptable.
+//! Owns: finding the segment, under the partition's lock ([`PartitionLog::salvage`]), and its sound batches,
+//! without it ([`Salvage::step`]). Refuses: repair of the log, and accepting a loss.
 
 use std::io;
 use std::ops::{Range, RangeInclusive};
@@ -34,27 +35,27 @@ pub struct Salvage {
     scan: BatchScan<Arc<LogFile>>,
     /// Position of the next batch.
     position: u64,
-    /// Where the bytes of the segment end.
+    /// End position of the segment's bytes.
     end: u64,
-    /// Nothing below this is returned.
+    /// Offset below which no record is returned.
     from: Offset,
-    /// Where the last sound batch ends.
+    /// End offset of the last sound batch.
     expected: Offset,
     /// The base offset of the next segment, or the log end.
     limit: Offset,
-    /// Whether bytes were skipped since the last sound batch.
+    /// True if bytes were skipped since the last sound batch.
     is_damaged_here: bool,
-    /// Whether batches are known to be missing behind the last one.
+    /// True if batches are known to be missing after the last one.
     lacks_end: bool,
     /// The leader epochs of the segment.
     epochs: RangeInclusive<LeaderEpoch>,
     /// The size of the largest batch.
     batch_bytes_max: u64,
-    /// Up to this position the headers tell where the next batches are.
+    /// The position up to which headers lead from batch to batch.
     chained_to: u64,
     /// Batches from the first damage on that no header leads to.
     chains: Option<Vec<Chain>>,
-    /// The batch behind the damage that was just returned.
+    /// The batch after the damage that was just returned.
     behind: Option<SalvageStep>,
 }
 
@@ -63,12 +64,12 @@ pub struct Salvage {
 pub enum SalvageStep {
     /// The bytes of one sound batch.
     Batch(Vec<u8>),
-    /// Offsets whose records cannot be read. Where the log was compacted, not all of them had a record.
+    /// Offsets whose records are unreadable. In a compacted log, some of these offsets had no record.
     Damage(Range<Offset>),
 }
 
 impl PartitionLog {
-    /// The sound batches of the segment that contains `from`, from there on: for a log that is damaged in it. No batch has more
+    /// The sound batches of the damaged segment that contains `from`, from that offset on. No batch has more
     /// than `batch_bytes_max` bytes.
     pub fn salvage(&mut self, from: Offset, batch_bytes_max: usize) -> Result<Salvage, LogError> {
         let index = self.floor_index(from).unwrap_or(0);
@@ -102,18 +103,19 @@ impl PartitionLog {
 }
 
 impl Salvage {
-    /// Where reads of the log go on behind the segment.
+    /// The offset after the segment, where reads of the log continue.
     pub fn end_offset(&self) -> Offset {
         self.limit
     }
 
-    /// The next batch, or the damage before it; `None` at the end of the segment. Call it without the partition's lock.
+    /// The next batch, or the damage before it; `None` at the end of the segment. Call it without the
+    /// partition's lock.
     pub fn step(&mut self) -> io::Result<Option<SalvageStep>> {
         check_may_wait("A read past damage", Path::new("a segment"));
         if let Some(batch) = self.behind.take() {
             return Ok(Some(batch));
         }
-        // Bytes behind the last offset of the segment were truncated before, and have reappeared.
+        // Bytes after the last offset of the segment were truncated before, and restored by a power failure.
         while self.expected < self.limit && self.position < self.end {
             let Some((batch, bytes)) = self.sound_batch()? else { continue };
             let (before, header) = (self.expected, batch.header);
@@ -163,7 +165,7 @@ impl Salvage {
         Ok(None)
     }
 
-    /// The base offset of a batch whose CRC is right; `None` if it cannot be known.
+    /// The base offset of a batch with a valid CRC; `None` if it cannot be determined.
     fn base_offset_of(&self, batch: &Placed) -> io::Result<Option<Offset>> {
         let (header, expected) = (&batch.header, self.expected);
         if header.last_offset_delta < 0 {
@@ -188,7 +190,7 @@ impl Salvage {
         Ok(next.is_some_and(|next| (self.expected..next_offset).contains(&next.base_offset)))
     }
 
-    /// Where a batch may begin behind the one at a position, which is damaged.
+    /// The position where a batch may begin after the damaged one at `position`.
     fn next_position(&mut self, position: u64) -> io::Result<u64> {
         let search = Search {
             file: &self.file,
@@ -221,7 +223,7 @@ impl Salvage {
         Ok(next_position)
     }
 
-    /// The header at a position; `None` if there is none, or its batch does not fit into the segment.
+    /// The header at a position; `None` if there is none, or if its batch does not fit into the segment.
     fn header_at(&self, position: u64) -> io::Result<Option<BatchHeader>> {
         let mut bytes = [0; BatchHeader::LEN];
         let read = self.file.read_at(&mut bytes, position)?;
@@ -229,7 +231,7 @@ impl Salvage {
         Ok(whole_header(&bytes[..read], available).ok().filter(|header| header.last_offset_delta >= 0))
     }
 
-    /// The damage between two sound batches, if there is any that counts.
+    /// The damage between two sound batches, if relevant.
     fn damage(&self, offsets: Range<Offset>) -> Option<SalvageStep> {
         let lost = offsets.start.max(self.from)..offsets.end;
         (self.is_damaged_here && lost.start < lost.end).then_some(SalvageStep::Damage(lost))

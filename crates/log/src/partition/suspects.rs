@@ -1,21 +1,24 @@
-//! Places where a start saw that records between segments may be missing: a closed segment without a byte whose indexes say that it
-//! had batches, and a segment of which only an index is there.
+//! Places where records between segments may be missing, as seen at a start: an empty closed segment whose
+//! indexes show that it had batches, and a segment with only an index.
 //!
 //! ```text
 //! <base offset>.missing    an empty file for each of them
 //! ```
-//! Both are seen once: recovery makes the indexes again, and an index without a log is deleted. And a start opens logs before the
-//! policies of their topics are known, which decide what this means: a log without gaps is cut there, if it was not synced; one with
-//! gaps shows it by nothing else. So each gets a mark before its traces go, and keeps it until it is judged; one that is damage keeps
-//! it until the records are there again, or deleted.
+//! Both are seen only once: recovery rebuilds the indexes, and an index without a log is deleted. A start
+//! also opens logs before the policies of their topics are known, and the policies decide: a log without gaps
+//! is truncated there, if it was not synced; in a log with gaps there is no other sign. So each place gets a
+//! mark before its traces are removed, and keeps the mark until it is judged. A damaged place keeps the mark
+//! until the records are restored or deleted.
 //!
-//! A segment behind the first whose log has the name of a deleted one is a place, too, and that file is its mark. In a
-//! compacted log a compaction may have replaced the segment, and the file is removed. In others nothing gives a log
-//! that name, and its records are missing. The file stays then, until they are there again, and is not taken back:
-//! where a compaction came before a change of the policy, it would bring back values that were deleted, and other
-//! replicas have its records. An operator may give it its name back while the broker is down.
+//! A segment after the first whose log has a `.deleted` name is such a place, too, and that file is its mark.
+//! In a compacted log, a compaction may have replaced the segment, and the file is removed. In other logs no
+//! operation renames a log in this way, so its records are missing. The file then stays until the records are
+//! restored, and is not renamed back: after a compaction and a later change of the policy, it would restore
+//! deleted values, and other replicas have its records. An operator may rename the file back while the broker
+//! is down.
 //!
-//! Owns: the marks, and when each is judged and removed. Refuses: the judgement, which `continuity` makes.
+//! Owns: the marks, and the times of judging and removing them. Refuses: the judgement, which `continuity`
+//! makes.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -28,21 +31,21 @@ use super::error::LogError;
 use crate::disk;
 use crate::segment::{Home, LOG_SUFFIX, MISSING_SUFFIX, deleted_name};
 
-/// Why the marks are changed under the partition's lock.
+/// The reason why marks may be changed under the partition's lock.
 const RARE: &str = "records are lost once";
 
 /// The marks of a log.
 #[derive(Debug, Default)]
 pub(super) struct Suspects {
-    /// Those that are not judged, for want of the policy of the topic.
+    /// The marks not judged yet, because the policy of the topic is unknown.
     unjudged: Vec<Offset>,
-    /// Those of damage, after its first offset.
+    /// The marks of damage, with the first offset of the damage.
     damage: BTreeSet<(Offset, Offset)>,
-    /// Those at which a log has the name of a deleted one, and that are no damage as far as is known.
+    /// The base offsets of logs with `.deleted` names that are not known as damage.
     renamed: BTreeSet<Offset>,
 }
 
-/// Marks places, durably: the traces of what is missing there go next.
+/// Marks places, durably: the traces of the missing records are removed next.
 pub(super) fn mark(home: &Home, places: &[Offset]) -> io::Result<()> {
     if places.is_empty() {
         return Ok(());
@@ -54,7 +57,7 @@ pub(super) fn mark(home: &Home, places: &[Offset]) -> io::Result<()> {
 }
 
 impl Suspects {
-    /// The marks that a start found or made, to be judged, and the logs with the names of deleted ones.
+    /// The marks that a start found or made, to be judged, and the logs with `.deleted` names.
     pub(super) fn new(mut found: Vec<Offset>, renamed: Vec<Offset>) -> Suspects {
         found.extend(&renamed);
         found.sort_unstable();
@@ -62,12 +65,12 @@ impl Suspects {
         Suspects { unjudged: found, damage: BTreeSet::new(), renamed: renamed.into_iter().collect() }
     }
 
-    /// The base offsets of logs with the names of deleted ones that a compaction may have replaced.
+    /// The base offsets of logs with `.deleted` names that a compaction may have replaced.
     pub(super) fn renamed(&self) -> impl Iterator<Item = &Offset> {
         self.renamed.iter()
     }
 
-    /// Whether one of these offsets is that of a mark that is not judged.
+    /// True if an unjudged mark is at one of these offsets.
     pub(super) fn is_suspected(&self, offsets: Range<Offset>) -> bool {
         self.unjudged.iter().any(|place| offsets.contains(place) && !self.renamed.contains(place))
     }
@@ -77,25 +80,25 @@ impl Suspects {
         self.damage.insert((from, place));
     }
 
-    /// Forgets damage that is mended by its first offset, and returns its marks.
+    /// Forgets repaired damage, identified by its first offset, and returns its marks.
     pub(super) fn take_mended(&mut self, is_mended: impl Fn(Offset) -> bool) -> Vec<Offset> {
         self.damage.extract_if(.., |(from, _)| is_mended(*from)).map(|(_, place)| place).collect()
     }
 
-    /// Whether records are known to be missing from one of these offsets on.
+    /// True if records are known to be missing from one of these offsets on.
     pub(super) fn has_damage_in(&self, offsets: Range<Offset>) -> bool {
         self.damage.range((offsets.start, Offset(0))..(offsets.end, Offset(0))).next().is_some()
     }
 
-    /// The first offset that is known to be missing between segments.
+    /// The first offset known to be missing between segments.
     pub(super) fn first_damage(&self) -> Option<Offset> {
         self.damage.first().map(|(from, _)| *from)
     }
 }
 
 impl PartitionLog {
-    /// Judges the segments at the marks by a check. A log with the name of a deleted one counts as replaced by a
-    /// compaction. As long as the policy is not known, they are to be judged again.
+    /// Judges the segments at the marks with a check. A log with a `.deleted` name counts as replaced by a
+    /// compaction. While the policy is unknown, they must be judged again.
     pub(super) fn judge_suspects(
         &mut self,
         check: fn(&mut PartitionLog, usize) -> Result<(), LogError>,
@@ -112,15 +115,15 @@ impl PartitionLog {
         if is_final { self.end_suspicion() } else { Ok(()) }
     }
 
-    /// Judges the logs with the names of deleted ones, once the log is known not to be compacted: no process gives a
-    /// log between others that name, synced or not.
+    /// Judges the logs with `.deleted` names, once the log is known not to be compacted: no process renames a
+    /// log between others in this way, synced or not.
     pub(super) fn judge_renamed(&mut self) -> Result<(), LogError> {
         if self.config.cleanup_policy.compact || self.cleaning.cleaned_to > Offset::ZERO {
             return Ok(());
         }
         for place in self.health.suspects.renamed.clone() {
             let Some(index) = self.floor_index(place) else { continue };
-            // Where another segment was written since, the offsets of this one are in that.
+            // If another segment was written since, it contains the offsets of this one.
             if let Ok(missing) = self.end_before_next(index)
                 && !missing.is_some_and(|missing| missing.contains(&place))
             {
@@ -139,7 +142,7 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// Marks damage that has no mark. Without room for one, its traces are still there.
+    /// Marks damage without a mark. If there is no room for the mark, its traces still exist.
     pub(super) fn mark_damage(&mut self, from: Offset, place: Offset) -> Result<(), LogError> {
         let _allowed = disk::allow_waits(RARE);
         self.home.disk.unless_full(mark(&self.home, &[place]))?;
@@ -147,12 +150,12 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// Whether a mark is still to be judged.
+    /// True if a mark must still be judged.
     pub(super) fn has_unjudged_suspects(&self) -> bool {
         !self.health.suspects.unjudged.is_empty()
     }
 
-    /// Ends the suspicion of all places that are not known as damage by now.
+    /// Ends the suspicion of all places that are not known as damage.
     pub(super) fn end_suspicion(&mut self) -> Result<(), LogError> {
         let suspects = &mut self.health.suspects;
         let unjudged = std::mem::take(&mut suspects.unjudged);
@@ -161,23 +164,23 @@ impl PartitionLog {
         Ok(self.clear(&cleared)?)
     }
 
-    /// Forgets the marks of damage that is not known any more: its records were cut, or deleted.
+    /// Forgets the marks of damage that no longer exists: its records were cut, or deleted.
     pub(super) fn forget_mended_suspects(&mut self) {
         let mended = self.health.take_mended_suspects();
         if let Err(error) = self.clear(&mended) {
-            // The next start judges it again.
+            // The next start judges the place again.
             tracing::warn!(partition = %self.name, %error, "Failed to remove the mark of records that are not missing any more");
         }
     }
 
-    /// Forgets all marks: no other replica has the records.
+    /// Forgets all marks, because no other replica has the records.
     pub(super) fn give_up_suspects(&mut self) -> io::Result<()> {
         let Suspects { unjudged, damage, .. } = std::mem::take(&mut self.health.suspects);
         self.remove_marks(unjudged.iter().chain(damage.iter().map(|(_, place)| place)))
     }
 
-    /// Removes marks of places where nothing is missing. A log there that has the name of a deleted one is one, unless
-    /// the log ends before it.
+    /// Removes marks of places without missing records. A log with a `.deleted` name there is such a mark,
+    /// unless the log ends before it.
     fn clear(&mut self, places: &[Offset]) -> io::Result<()> {
         self.remove_marks(places.iter())?;
         places.iter().for_each(|place| _ = self.health.suspects.renamed.remove(place));

@@ -1,8 +1,9 @@
 //! Finding records by their time.
 //!
-//! Owns: the answers to ListOffsets, inside compressed batches too. A search alternates: under the partition's lock
-//! it finds the segment and the position ([`PartitionLog::search_on`]); without the lock it reads and decompresses
-//! batches ([`RecordScan::run`]). Refuses: the client's upper bound; the caller compares the answer with it.
+//! Owns: the answers to ListOffsets, also within compressed batches. A search alternates: under the
+//! partition's lock it finds the segment and the position ([`PartitionLog::search_on`]); without the lock it
+//! reads and decompresses batches ([`RecordScan::run`]). Refuses: the client's upper bound; the caller
+//! compares the answer with it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,17 +15,18 @@ use super::error::LogError;
 use crate::disk::{LogFile, check_may_wait};
 use crate::scan::{BatchFault, CorruptBatch, HeaderScan, Placed};
 
-/// Segments that one turn under the lock looks at: after a start each costs reads of its index.
+/// Maximum number of segments checked in one turn under the lock: after a start, each costs reads of its
+/// index.
 const SEGMENTS_PER_TURN: usize = 32;
 
-/// A record that was found by its time.
+/// A record found by its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimestampedOffset {
     /// The record's offset.
     pub offset: Offset,
     /// The record's timestamp.
     pub timestamp: i64,
-    /// The epoch of the leader that appended it; `None` if the batch has none.
+    /// The leader epoch of the record; `None` if the batch has none.
     pub leader_epoch: Option<LeaderEpoch>,
 }
 
@@ -32,9 +34,9 @@ pub struct TimestampedOffset {
 #[derive(Debug)]
 pub struct TimestampSearch {
     wanted: Wanted,
-    /// Segments below it are done.
+    /// Segments below this offset are done.
     next: Offset,
-    /// The largest timestamp in these, and an offset that has it.
+    /// The largest timestamp in the finished segments, and its offset.
     newest: Option<(i64, Offset)>,
     /// The log's count of rewrites when the search began.
     rewrites: Option<u64>,
@@ -63,7 +65,7 @@ impl TimestampSearch {
         TimestampSearch { wanted, next: Offset::ZERO, newest: None, rewrites: None }
     }
 
-    /// Takes the newest timestamp of more batches, and an offset that has it. Earlier batches come first.
+    /// Takes the newest timestamp of more batches, and its offset. Earlier batches come first.
     pub fn take(&mut self, newest: Option<(i64, Offset)>) {
         let newest = newest.filter(|&(timestamp, _)| timestamp >= 0);
         if let Some((timestamp, _)) = newest
@@ -77,13 +79,13 @@ impl TimestampSearch {
 /// The result of a step under the lock.
 #[derive(Debug)]
 pub enum SearchTurn {
-    /// There is no such record.
+    /// No such record exists.
     Nothing,
     /// The search needs another turn.
     GoOn,
-    /// The record is here, or in a later segment.
+    /// The record is in these batches, or in a later segment.
     Scan(RecordScan),
-    /// The search needs the newest of these batches ([`TimestampSearch::take`]) and another turn.
+    /// The search needs the newest timestamp of these batches ([`TimestampSearch::take`]) and another turn.
     Newest(NewestScan),
 }
 
@@ -95,17 +97,17 @@ pub struct RecordScan {
     position: u64,
     size_bytes: u64,
     timestamp: i64,
-    /// Whether only this timestamp will do, and no later one.
+    /// True if only this exact timestamp is wanted, no later one.
     exactly: bool,
     from: Offset,
 }
 
-/// The batches of the segment with the log start, when its newest record is below the log start.
+/// The batches of the segment with the log start, if its newest record is below the log start.
 #[derive(Debug)]
 pub struct NewestScan(RecordScan);
 
 impl PartitionLog {
-    /// Continues a search. It restarts if the log was truncated or compacted since the last step.
+    /// Continues a search, or restarts it if the log was truncated or compacted since the last step.
     pub fn search_on(&mut self, search: &mut TimestampSearch) -> Result<SearchTurn, LogError> {
         if search.rewrites != Some(self.rewrites) {
             *search =
@@ -147,7 +149,7 @@ impl PartitionLog {
         segment.max_timestamp(&self.home).map_err(LogError::in_segment(base))
     }
 
-    /// Whether the batch with `offset` begins below the log start.
+    /// True if the batch with `offset` begins below the log start.
     fn is_below_log_start(&mut self, index: usize, offset: Offset) -> Result<bool, LogError> {
         let segment = &mut self.segments[index];
         let base = segment.base_offset;
@@ -169,7 +171,7 @@ impl PartitionLog {
         }
     }
 
-    /// Whether a failed scan may have read truncated bytes, so that the search must continue.
+    /// True if a failed scan may have read truncated bytes, so that the search must continue.
     pub fn has_outrun(&self, search: &TimestampSearch) -> bool {
         search.rewrites != Some(self.rewrites)
     }
@@ -243,8 +245,8 @@ impl PartitionLog {
 }
 
 impl RecordScan {
-    /// Reads and decompresses until the record is found; `None` when it is not in the segment. Call it without the
-    /// partition's lock.
+    /// Reads and decompresses until the record is found; `None` if it is not in the segment. Call it without
+    /// the partition's lock.
     pub fn run(&self) -> Result<Option<TimestampedOffset>, LogError> {
         check_may_wait("A search", Path::new("a segment"));
         let mut scan = HeaderScan::new(&self.file, self.position, self.size_bytes);
@@ -264,7 +266,7 @@ impl RecordScan {
         Ok(found)
     }
 
-    /// Reads the records of a batch from the log start on, as long as `visit` wants more.
+    /// Visits the records of a batch from the log start on, until `visit` stops.
     fn visit(
         &self,
         placed: &Placed,
@@ -314,8 +316,8 @@ impl RecordScan {
 }
 
 impl NewestScan {
-    /// The newest timestamp from the log start on, and an offset that has it. Reads headers, and the records of the batch
-    /// that contains the log start. Call it without the partition's lock.
+    /// The newest timestamp from the log start on, and its offset. Reads headers, and the records of the
+    /// batch that contains the log start. Call it without the partition's lock.
     pub fn run(&self) -> Result<Option<(i64, Offset)>, LogError> {
         let NewestScan(batches) = self;
         check_may_wait("A search", Path::new("a segment"));

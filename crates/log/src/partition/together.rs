@@ -1,8 +1,8 @@
-//! Appending what several requests of clients bring at once, in one write.
+//! Appends the batches of several concurrent client requests in one write.
 //!
-//! Owns: the rule that a request gets the same offsets and the same outcome as if it were appended by itself. Whatever could make
-//! a difference (an error, a retry, a producer that is new here, a transaction, a batch that has no room in the segment) is left to
-//! appends one by one.
+//! Owns: the rule that a request gets the same offsets and outcome as in a separate append. Cases with a
+//! possible difference (an error, a retry, a new producer, a transaction, a batch without room in the
+//! segment) are left to separate appends.
 
 use thalweg_record::{BatchHeader, LeaderEpoch, NO_TIMESTAMP};
 
@@ -10,8 +10,8 @@ use super::PartitionLog;
 use super::append::{AppendInfo, AppendOptions, Judged, Stored};
 
 impl PartitionLog {
-    /// Appends the batches of each request, which were checked before, in the order of the requests. `None`, without any effect,
-    /// where they are to be appended one by one.
+    /// Appends the batches of each request, which were checked before, in the order of the requests. Returns
+    /// `None`, without any effect, if they must be appended one by one.
     pub fn append_together(
         &mut self,
         requests: &[&[u8]],
@@ -42,8 +42,8 @@ impl PartitionLog {
         Some(infos.collect())
     }
 
-    /// Whether a batch is judged alike before and after those ahead of it are in the log. The first batch of a producer may begin
-    /// with any sequence, which is not to hold for its second.
+    /// True if a batch is judged the same before and after the earlier ones are in the log. The first batch
+    /// of a producer may begin with any sequence, which must not apply to its second.
     fn may_be_judged_with_others(&self, header: &BatchHeader) -> bool {
         let attributes = header.attributes;
         !attributes.is_transactional()
@@ -52,7 +52,7 @@ impl PartitionLog {
     }
 }
 
-/// The part of one request.
+/// The append info of one request.
 fn info_of(stored: &[Stored<'_>], whole: AppendInfo, now_ms: Option<i64>) -> AppendInfo {
     let (first, last) = (stored.first(), stored.last());
     AppendInfo {

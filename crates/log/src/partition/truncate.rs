@@ -1,6 +1,6 @@
 //! Truncates the end of the log: for a follower whose log has diverged from the leader's.
 //!
-//! Owns: keeping segments, epochs, producers and offsets consistent. Refuses: deciding how far to go back.
+//! Owns: keeping segments, epochs, producers and offsets consistent. Refuses: choosing the offset.
 
 use std::io;
 
@@ -17,14 +17,14 @@ use crate::scan::ScanError;
 use crate::segment::{self, LOG_SUFFIX, SNAPSHOT_SUFFIX};
 use crate::set_aside::SetAside;
 
-/// Why syncs happen under the partition's lock here.
+/// The reason why syncs happen under the partition's lock here.
 pub(super) const CUTTING: &str =
     "a log that is cut is one that nobody writes to, and must not be written to before it is synced";
 
 /// Why a log was not truncated.
 pub(super) struct NotCut {
     error: LogError,
-    /// Whether the files are what memory says, so that the truncation may be tried again.
+    /// True if the files match the state in memory, so that the truncation can be retried.
     is_whole: bool,
 }
 
@@ -33,7 +33,7 @@ impl NotCut {
         NotCut { error, is_whole: false }
     }
 
-    /// Whether only room or descriptors were missing, and the truncation may be tried again.
+    /// True if only room or descriptors were missing, and the truncation can be retried.
     fn is_shortage(&self) -> bool {
         self.is_whole && matches!(&self.error, LogError::Io(error) if disk::is_shortage(error))
     }
@@ -46,19 +46,20 @@ impl From<LogError> for NotCut {
 }
 
 impl PartitionLog {
-    /// Drops all records at and above `offset`. Returns whether there were any that were not deleted. Epochs that
-    /// start at or above the log end are always dropped. The batch that contains `offset` is dropped whole, and the
-    /// log ends with the last remaining batch: ending at `offset` would leave a gap.
+    /// Drops all records at and above `offset`. Returns true if undeleted records were dropped. Epochs that
+    /// start at or above the log end are always dropped. The batch that contains `offset` is dropped whole,
+    /// and the log ends with the last remaining batch: an end at `offset` would leave a gap.
     pub fn truncate_to(&mut self, offset: Offset) -> Result<bool, LogError> {
         self.truncate(offset, true)
     }
 
-    /// As [`PartitionLog::truncate_to`], for records that the leader has sent in its present epoch: none is set aside.
+    /// Truncates like [`PartitionLog::truncate_to`], for records that the leader has sent in its present
+    /// epoch: none is set aside.
     pub fn truncate_sent(&mut self, offset: Offset) -> Result<bool, LogError> {
         self.truncate(offset, false)
     }
 
-    /// `keeps`: records below the high watermark are set aside.
+    /// Truncates the log. With `keeps`, records below the high watermark are set aside.
     fn truncate(&mut self, offset: Offset, keeps: bool) -> Result<bool, LogError> {
         let _allowed = disk::allow_waits(CUTTING);
         if offset >= self.log_end {
@@ -71,7 +72,7 @@ impl PartitionLog {
         }
     }
 
-    /// Closes the log after a failed truncation to `offset`, unless that may be tried again.
+    /// Closes the log after a failed truncation to `offset`, unless that can be retried.
     pub(super) fn after_failed_cut(&mut self, offset: Offset, not_cut: NotCut) -> LogError {
         let reason = format!("the log cannot be truncated to offset {offset}: {}", not_cut.error);
         match &not_cut.error {
@@ -82,7 +83,7 @@ impl PartitionLog {
                     state.note_full();
                 }
             }
-            // A restart determines again what was truncated.
+            // A restart determines the end of the truncated log again.
             LogError::Corrupt { .. } => self.refuse_appends(reason),
             _ => self.set_poison(reason),
         }
@@ -91,7 +92,7 @@ impl PartitionLog {
 
     fn try_truncate_to(&mut self, offset: Offset, keeps: bool) -> Result<bool, NotCut> {
         self.check_descriptors(offset)?;
-        // A log may begin, or end, in the middle of a batch that is not there, or all of whose records are deleted.
+        // A log may begin, or end, within a batch that is missing, or whose records are all deleted.
         let has_records = self.has_batches_from(offset.max(self.log_start))?;
         // Records below the high watermark were acknowledged, and this may be their last copy.
         if keeps && has_records && offset < self.high_watermark {
@@ -101,7 +102,7 @@ impl PartitionLog {
         Ok(has_records)
     }
 
-    /// Whether there is a batch with this offset or a later one, as far as can be read.
+    /// True if there is a batch with this offset or a later one, as far as readable.
     fn has_batches_from(&mut self, offset: Offset) -> Result<bool, LogError> {
         let behind = self.segments.partition_point(|segment| segment.base_offset <= offset);
         if self.segments[behind..].iter().any(|segment| !segment.is_empty()) {
@@ -115,7 +116,7 @@ impl PartitionLog {
         }
     }
 
-    /// Opens what a truncation opens: a lack of descriptors must show before anything is cut.
+    /// Opens the files that a truncation needs: a lack of descriptors must show before the first cut.
     fn check_descriptors(&mut self, offset: Offset) -> Result<(), LogError> {
         let Some(index) = self.floor_index(offset) else { return Ok(()) };
         if let Err(ScanError::Io(error)) = self.segments[index].locate(&self.home, offset) {
@@ -127,7 +128,7 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// Sets aside what is about to be cut. Without room, what can be given up goes first.
+    /// Sets aside the records to be cut. Without room, first frees dispensable space.
     pub(super) fn set_aside_from(&mut self, offset: Offset) -> Result<(), NotCut> {
         match self.try_to_set_aside_from(offset) {
             Err(NotCut { error: LogError::Io(error), is_whole: true }) if disk::is_disk_full(&error) => {
@@ -138,8 +139,8 @@ impl PartitionLog {
         }
     }
 
-    /// As [`PartitionLog::set_aside_from`]: first the segments that go as a whole, last first, with which the log becomes shorter,
-    /// then a copy of the end of the segment with `offset`.
+    /// Sets records aside like [`PartitionLog::set_aside_from`]: first whole segments, last first, which
+    /// shortens the log, then a copy of the end of the segment with `offset`.
     fn try_to_set_aside_from(&mut self, offset: Offset) -> Result<(), NotCut> {
         let (high_watermark, log_end) = (self.high_watermark, self.log_end);
         let aside = SetAside::create(&self.home, &self.name).map_err(LogError::Io)?;
@@ -177,8 +178,8 @@ impl PartitionLog {
         aside.copy_end(segment, position, offset)
     }
 
-    /// Moves the segments from `index` on to the directory aside, last first. However many these are, the log ends before
-    /// them afterwards. Returns their number.
+    /// Moves the segments from `index` on to the directory aside, last first. The log then ends before the
+    /// moved ones, even if not all could be moved. Returns their number.
     fn move_aside(&mut self, aside: &SetAside, index: usize) -> Result<usize, NotCut> {
         let bases = self.segment_offsets();
         let outcome = aside.take_from(&mut self.segments, index);
@@ -203,11 +204,11 @@ impl PartitionLog {
         let end = self.truncate_active(offset)?;
         let end = self.end_without_gap(end)?;
         if end < self.log_start && self.log_start <= offset {
-            // Deleted records must not be there again.
+            // Deleted records must not reappear.
             return self.restart_keeping_loss(self.log_start);
         }
         self.log_end = end;
-        // It may have those of a missing segment behind it.
+        // The index may contain entries of a missing later segment.
         let active = self.segments.last_mut().expect("the segment with the offset was kept");
         active.truncate_transactions(&self.home, end)?;
         self.log_start = self.log_start.min(self.log_end);
@@ -217,11 +218,11 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// Drops the segments from the one that begins at `from` on, of which the leader has all records: they are deleted like old
-    /// ones. Setting them aside could fill the disk.
+    /// Drops the segments from the one that begins at `from` on, all of whose records the leader has: they
+    /// are deleted like old segments. Setting them aside could fill the disk.
     pub(super) fn drop_segments_from(&mut self, from: Offset) -> Result<(), LogError> {
         let _allowed = disk::allow_waits(CUTTING);
-        // Where the beginning is lost, the log start is only where the rest begins.
+        // If the beginning is lost, the log start is only the start of the remaining records.
         let begins_before = from < self.segments[0].base_offset;
         let to = if begins_before { from } else { from.max(self.log_start) };
         self.check_descriptors(to)?;
@@ -234,8 +235,8 @@ impl PartitionLog {
         })
     }
 
-    /// Truncates the newest segment; returns the end of its batches. If it is damaged before `offset`, it is
-    /// truncated there.
+    /// Truncates the newest segment; returns the end of its batches. If the segment is damaged before
+    /// `offset`, it is truncated at the damage.
     fn truncate_active(&mut self, offset: Offset) -> Result<Offset, LogError> {
         let active = self.segments.last_mut().expect("the segment with the offset was kept");
         let base = active.base_offset;
@@ -278,8 +279,8 @@ impl PartitionLog {
         active.read_next_offset(&self.home).map_err(LogError::in_segment(base))
     }
 
-    /// The end of the last batch, when the newest segment ends at `end` and may have none: in a log without gaps,
-    /// segments that start behind the end of the one before are removed.
+    /// The end of the last batch, if the newest segment ends at `end` and may be empty: in a log without
+    /// gaps, segments that start after the end of the previous one are removed.
     fn end_without_gap(&mut self, end: Offset) -> Result<Offset, LogError> {
         let mut end = end;
         while !self.may_have_gaps()
@@ -299,8 +300,8 @@ impl PartitionLog {
         Ok(end)
     }
 
-    /// Whether offsets without a batch are normal: compaction leaves gaps, and so does replication from a compacted
-    /// log.
+    /// True if offsets without a batch are normal: compaction leaves gaps, and so does replication from a
+    /// compacted log.
     pub(super) fn may_have_gaps(&self) -> bool {
         self.config.cleanup_policy.compact
             || self.cleaning.cleaned_to > Offset::ZERO
@@ -315,15 +316,15 @@ impl PartitionLog {
         Some(gap.expected)
     }
 
-    /// Truncates the log where batches are missing between two segments and the first is not known to be synced: a
-    /// power failure may remove whole batches from the end of either. A formerly compacted part has other gaps. Returns the new
-    /// end if it is lower.
+    /// Truncates the log if batches are missing between two segments and the first segment is not known to be
+    /// synced: a power failure may remove whole batches from the end of either. A formerly compacted part has
+    /// other gaps. Returns the new end if it is lower.
     ///
-    /// A compacted log is not truncated: there, segments that were emptied or removed are damage. The policy of the topic must
-    /// be known.
+    /// A compacted log is not truncated: emptied or removed segments are damage there. The policy of the
+    /// topic must be known.
     ///
-    /// Without room to set aside what is behind the gap, or descriptors, the log takes no records until another call succeeds: one
-    /// with a gap must not be followed, or lead.
+    /// Without room to set aside the records after the gap, or without descriptors, the log accepts no
+    /// records until another call succeeds: a log with a gap must neither be followed nor lead.
     pub fn end_at_gap(&mut self) -> Result<Option<Offset>, LogError> {
         let waited = std::mem::take(&mut self.health.waits_at_gap);
         let closed_before = self.health.poison.take_if(|_| waited);
@@ -343,7 +344,7 @@ impl PartitionLog {
                 _ if not_cut.is_shortage() => {
                     self.health.waits_at_gap = true;
                     match closed_before {
-                        // It was logged.
+                        // The reason was logged before.
                         Some(reason) => self.health.poison = Some(reason),
                         None => self.refuse_appends(reason),
                     }
@@ -367,7 +368,7 @@ impl PartitionLog {
             let segment = &mut self.segments[index];
             let end =
                 segment.read_next_offset(&self.home).map_err(LogError::in_segment(segment.base_offset))?;
-            // Below the log start, and where a segment was deleted, records are missing on purpose.
+            // Records below the log start, and in deleted segments, are missing on purpose.
             let is_deleted = next <= self.log_start || self.health.was_deleted(end..next);
             if end < next
                 && !is_deleted
@@ -396,8 +397,8 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// Logs a gap that recovery found in a log without compaction, and removes the last batch if it alone is behind
-    /// the gap: its offset, which no CRC covers, is damaged.
+    /// Logs a gap that recovery found in a log without compaction, and removes the last batch if it is alone
+    /// after the gap: its offset, which no CRC covers, is damaged.
     fn end_before_doubt(&mut self) -> Result<(), LogError> {
         if self.cleaning.cleaned_to > Offset::ZERO {
             return Ok(());
@@ -424,7 +425,7 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// The recovery point drops with the log end, and no flush in progress may raise it again.
+    /// Lowers the recovery point with the log end. No flush in progress may raise it again.
     pub(super) fn after_truncation(&mut self) {
         self.flushing.truncations += 1;
         self.rewrites += 1;
@@ -443,7 +444,7 @@ impl PartitionLog {
         self.note_txn_indexes_durably();
         self.publish();
         self.flushing.offsets_sank = true;
-        // Without space for that the log is closed for appends until there is.
+        // Without space for the checkpoints, the log is closed for appends until there is some.
         if let Err(error) = self.lower_checkpoints()
             && !disk::is_shortage(&error)
         {
@@ -451,8 +452,8 @@ impl PartitionLog {
         }
     }
 
-    /// Gives the files of deleted segments behind the new end the names of those that were cut off. By the names that they
-    /// have, a start would take them for records that are missing, and keep them.
+    /// Renames the files of deleted segments after the new end to the names of cut-off ones. Under their
+    /// present names, a start would treat them as signs of missing records, and keep them.
     fn rename_deleted_behind_end(&mut self) {
         for doomed in &mut self.doomed {
             let base = segment::deleted_base(&doomed.path);
@@ -468,8 +469,8 @@ impl PartitionLog {
         }
     }
 
-    /// Lowers the checkpoints to the offsets of the log after a truncation. Nothing is appended before: a start would
-    /// treat unsynced batches as synced, dirty ones as compacted, and new ones as deleted.
+    /// Lowers the checkpoints to the offsets of the log after a truncation. No append may come before: a
+    /// start would treat unsynced batches as synced, dirty ones as compacted, and new ones as deleted.
     pub(super) fn lower_checkpoints(&mut self) -> io::Result<()> {
         if self.flushing.offsets_sank {
             let _allowed = disk::allow_waits(CUTTING);

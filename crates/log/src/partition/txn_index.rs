@@ -1,28 +1,30 @@
 //! Checks the integrity of the transaction indexes.
 //!
 //! ```text
-//! transaction-index-checkpoint    text like the checkpoints, of version 1: "base length crc" for each segment with a
-//!                                 .txnindex
+//! transaction-index-checkpoint    text like the checkpoints, of version 1: "base length crc"
+//!                                 for each segment with a .txnindex
 //! ```
-//! A `.txnindex` has neither a length nor a checksum, and a segment without aborted transactions has none. So a
-//! missing, truncated or damaged index would show aborted records as committed. The checkpoint records the indexes
-//! when segments are rolled, replaced, truncated or closed; an index that differs is rebuilt from the batches. Apache
-//! Kafka ignores the file, so an index that Kafka has written to or added differs.
+//! A `.txnindex` has neither a length nor a checksum, and a segment without aborted transactions has none. So
+//! a missing, truncated or damaged index would show aborted records as committed. The checkpoint records the
+//! indexes when segments are rolled, replaced, truncated or closed; an index that differs is rebuilt from the
+//! batches. Apache Kafka ignores the file, so an index that Kafka has written to or added differs.
 //!
-//! Version 0 was written by earlier versions of Thalweg, whose indexes may have last stable offsets behind their markers
-//! (see `segment::transactions`). These, and those of a directory without the file, are corrected. Earlier versions take
-//! version 1 for damage, and rebuild the indexes.
+//! Version 0 was written by earlier versions of Thalweg, whose indexes may have last stable offsets after
+//! their markers (see `segment::transactions`). Such indexes, and those of a directory without the file, are
+//! corrected. Earlier versions treat version 1 as damage, and rebuild the indexes.
 //!
-//! A segment that is missing between others may have its index still. Its entries are added to the index of the segment
-//! before, for the records of those transactions that are left: a reader of committed records must not get them. If the
-//! segment is there again, its index is rebuilt, and its entries leave the other one. Where the index is gone, too, the
-//! checkpoint still names it: the start knows then that records are missing there (see `suspects`), unless the log is compacted
-//! there. So it is synced before segments go that others have replaced, or that were cut off.
+//! The index of a missing segment between others may still exist. Its entries are added to the index of the
+//! previous segment, for the remaining records of those transactions, which a reader of committed records
+//! must not get. If the segment is restored, its index is rebuilt, and its entries are removed from the other
+//! index. If the index is missing, too, the checkpoint still lists it: the start then knows that records are
+//! missing there (see `suspects`), unless the log is compacted there. So the checkpoint is synced before
+//! replaced or cut-off segments are removed.
 //!
-//! A segment without an `.index` has its `.txnindex` rebuilt, if that is missing, whatever the checkpoint says, as in Apache Kafka.
+//! For a segment without an `.index`, a missing `.txnindex` is rebuilt regardless of the checkpoint, as in
+//! Apache Kafka.
 //!
-//! Owns: the checkpoint, and rebuilding an index. Refuses: judging an index without a checkpoint, as in a directory
-//! written by Apache Kafka.
+//! Owns: the checkpoint, and rebuilding an index. Refuses: judging an index without a checkpoint, as in a
+//! directory written by Apache Kafka.
 
 use std::io;
 use std::path::Path;
@@ -42,13 +44,13 @@ use crate::segment::{Home, SNAPSHOT_SUFFIX, Segment, TXN_INDEX_SUFFIX};
 use crate::topic_partition::TopicPartition;
 
 impl PartitionLog {
-    /// Records the current transaction indexes. Without any, no file is created.
+    /// Records the current transaction indexes. If there are none, no file is created.
     pub(super) fn write_txn_checkpoint(&mut self) -> io::Result<()> {
         write(&self.home, &mut self.segments)
     }
 
-    /// Adds the entries of the transaction indexes of missing segments with these base offsets to those of the segments before
-    /// them, and removes the files.
+    /// Adds the entries of the transaction indexes of missing segments with these base offsets to those of
+    /// the previous segments, and removes the files.
     pub(super) fn adopt_txn_indexes(&mut self, bases: &[Offset]) -> io::Result<()> {
         for &base in bases {
             let path = self.home.file(base, TXN_INDEX_SUFFIX);
@@ -66,7 +68,7 @@ impl PartitionLog {
                 known.extend(found.into_iter().filter(of_segment));
                 segment.replace_aborted(&self.home, &known)?;
                 if let Some(index) = segment.txn_index(&self.home) {
-                    // Nothing else has the entries once the file is gone.
+                    // The entries are lost once the file is removed, unless synced here.
                     self.home.disk.open(&index)?.sync_data()?;
                 }
                 write(&self.home, &mut self.segments)?;
@@ -84,19 +86,22 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// Records the current transaction indexes, durably: segments that an older checkpoint names are not missing.
+    /// Records the current transaction indexes, durably: segments listed in an older checkpoint would count
+    /// as missing.
     pub(super) fn renew_txn_checkpoint(&mut self) -> io::Result<()> {
         let written = self.write_txn_checkpoint().and_then(|()| sync(&self.home.disk, &self.home.dir));
         self.home.disk.unless_full(written)
     }
 
-    /// As [`PartitionLog::write_txn_checkpoint`], where a failure costs no more than an index that is made again.
+    /// Records the indexes like [`PartitionLog::write_txn_checkpoint`]. A failure costs no more than a
+    /// rebuilt index.
     pub(super) fn note_txn_indexes(&mut self) {
         let written = self.write_txn_checkpoint();
         self.log_unwritten_txn_checkpoint(written);
     }
 
-    /// As [`PartitionLog::renew_txn_checkpoint`], where a failure costs no more than that.
+    /// Records the indexes like [`PartitionLog::renew_txn_checkpoint`]. A failure costs no more than a
+    /// rebuilt index.
     pub(super) fn note_txn_indexes_durably(&mut self) {
         let written = self.renew_txn_checkpoint();
         self.log_unwritten_txn_checkpoint(written);
@@ -109,7 +114,7 @@ impl PartitionLog {
     }
 }
 
-/// Syncs the checkpoint, if there is one: before the files of segments go that it does not name any more.
+/// Syncs the checkpoint, if there is one, before the files of segments that it no longer lists are removed.
 pub(super) fn sync(disk: &Disk, dir: &Path) -> io::Result<()> {
     let path = dir.join(TXN_INDEX_FILE);
     if disk.exists(&path) { disk.open(&path)?.sync_data() } else { Ok(()) }
@@ -130,7 +135,8 @@ fn write(home: &Home, segments: &mut [Segment]) -> io::Result<()> {
 }
 
 impl Loading {
-    /// Compares the transaction indexes of the first `count` segments with the checkpoint, and makes those again that differ.
+    /// Compares the transaction indexes of the first `count` segments with the checkpoint, and rebuilds those
+    /// that differ.
     pub(super) fn check_txn_indexes(
         &mut self,
         count: usize,
@@ -178,8 +184,8 @@ impl Loading {
         Ok(())
     }
 
-    /// Rebuilds the transaction indexes of segments without any index: whatever took the others away may have taken these, too, and
-    /// the checkpoint. Returns whether there are any.
+    /// Rebuilds the transaction indexes of segments without any index: the cause that removed the other
+    /// indexes may have removed these and the checkpoint, too. Returns true if there are any.
     fn remake_beside_missing_index(
         &mut self,
         count: usize,
@@ -217,8 +223,8 @@ impl Loading {
         self.lost_markers = expected.sums.keys().filter(|base| is_lost(base)).copied().collect();
     }
 
-    /// Rebuilds the transaction indexes of segments that were missing, whose entries those of the segments before have. Returns
-    /// whether there are any.
+    /// Rebuilds the transaction indexes of restored segments, whose entries are in the indexes of the
+    /// previous segments. Returns true if there are any.
     fn remake_returned(&mut self, count: usize, config: &LogConfig, now_ms: i64) -> Result<bool, LogError> {
         let mut remade = false;
         for index in 0..count {
@@ -240,8 +246,9 @@ impl Loading {
         Ok(remade)
     }
 
-    /// Corrects last stable offsets that earlier versions or Apache Kafka have written behind their markers, and notes that
-    /// the indexes are right. The files have the same length, so that a full disk does not matter.
+    /// Corrects last stable offsets that earlier versions or Apache Kafka have written after their markers,
+    /// and notes that the indexes are right. The files keep their length, so that a full disk does not
+    /// matter.
     fn correct_txn_indexes(&mut self, count: usize) -> Result<(), LogError> {
         for segment in &mut self.segments[..count] {
             segment.correct_aborted(&self.home)?;
@@ -250,8 +257,8 @@ impl Loading {
         Ok(())
     }
 
-    /// Rebuilds the transaction index of a segment. `behind` are the producers behind the one that was rebuilt before, so that a
-    /// log whose indexes are all missing is read once.
+    /// Rebuilds the transaction index of a segment. `behind` are the producers after the previously rebuilt
+    /// segment, so that a log without any index is read once.
     fn remake_txn_index(
         &mut self,
         index: usize,
@@ -275,7 +282,7 @@ impl Loading {
         Ok(())
     }
 
-    /// The producers as of `offset` or before, from the newest snapshot that is whole.
+    /// The producers as of `offset` or before, from the newest complete snapshot.
     fn producers_at(&self, offset: Offset, config: &LogConfig, now_ms: i64) -> Producers {
         let mut older: Vec<_> =
             self.snapshots.iter().copied().filter(|&snapshot| snapshot <= offset).collect();

@@ -1,8 +1,8 @@
 //! Validates the batches of one append against the state of their producers (Kafka's `ProducerAppendInfo` and
 //! `UnifiedLog.analyzeAndValidateProducerState`).
 //!
-//! Owns: the rules for epochs, sequences, duplicates and transactions. Refuses: changing anything before the
-//! batches are written; what it prepares is applied afterwards.
+//! Owns: the rules for epochs, sequences, duplicates and transactions. Refuses: changes before the batches
+//! are written; prepared changes are applied afterwards.
 
 use std::collections::BTreeSet;
 
@@ -31,7 +31,7 @@ pub enum AppendOrigin {
 /// The record in the control batch that ends a transaction (Kafka's `EndTransactionMarker`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EndMarker {
-    /// Whether the transaction is aborted rather than committed.
+    /// True if the transaction is aborted rather than committed.
     pub aborts: bool,
     /// The epoch of the coordinator that wrote the marker.
     pub coordinator_epoch: i32,
@@ -48,7 +48,7 @@ pub struct CompletedTransaction {
     pub first_offset: i64,
     /// Offset of the marker.
     pub last_offset: i64,
-    /// Whether it was aborted.
+    /// True if the transaction was aborted.
     pub aborted: bool,
 }
 
@@ -60,7 +60,8 @@ pub struct PreparedProducer {
     pub(super) updated: ProducerEntry,
     /// First offsets of started transactions.
     pub(super) started: Vec<i64>,
-    /// Whether the log knew the producer before.
+    /// The producer's state in the log before this append: epoch ([`ProducerEpoch::NONE`] for a new
+    /// producer), last sequence, and true if no batch is remembered.
     current_epoch: ProducerEpoch,
     current_last_sequence: i32,
     current_is_empty: bool,
@@ -77,7 +78,7 @@ pub struct PreparedAppend {
     index: HashMap<ProducerId, usize>,
 }
 
-/// Up to this many producers are searched linearly.
+/// Maximum number of producers for a linear search.
 const SEARCHED_PRODUCERS_MAX: usize = 8;
 
 impl PreparedAppend {
@@ -102,9 +103,9 @@ impl PreparedAppend {
 }
 
 impl Producers {
-    /// The entries that the transaction index needs for the transactions aborted by a prepared append, before it is
-    /// applied. Each is as of its own marker, however many batches are appended together: so the indexes of all
-    /// replicas are the same.
+    /// The transaction index entries for the transactions aborted by a prepared append, before it is applied.
+    /// Each entry reflects the state at its own marker, regardless of the number of batches appended
+    /// together: so the indexes of all replicas are the same.
     pub fn aborted_by(&self, prepared: &PreparedAppend) -> Vec<AbortedTransaction> {
         if !prepared.completed.iter().any(|completed| completed.aborted) {
             return Vec::new();
@@ -122,7 +123,7 @@ impl Producers {
             if !completed.aborted {
                 continue;
             }
-            // A transaction that begins behind the marker was not open at the marker.
+            // A transaction that begins after the marker was not open at the marker.
             let begun = started.first().copied().filter(|&first| first < completed.last_offset);
             let first_open = open_before.peek().copied().into_iter().chain(begun).min();
             aborted.push(AbortedTransaction {
@@ -135,7 +136,7 @@ impl Producers {
         aborted
     }
 
-    /// The batch of a producer that was appended before, if this is a retry of it.
+    /// The earlier batch of a producer, if this one is a retry.
     pub fn duplicate_of(&self, header: &BatchHeader) -> Option<BatchMetadata> {
         if !header.producer_id.is_some() {
             return None;
@@ -143,7 +144,7 @@ impl Producers {
         self.get(header.producer_id).and_then(|entry| entry.find_duplicate(header))
     }
 
-    /// Whether a transactional batch needs verification by the coordinator, and `guard` does not prove it.
+    /// Fails if a transactional batch needs verification by the coordinator, and `guard` does not prove it.
     pub fn check_transaction(
         &self,
         header: &BatchHeader,
@@ -169,8 +170,8 @@ impl Producers {
         }
     }
 
-    /// Validates one batch with its offsets assigned, and adds its changes to `prepared`. `marker` is the content of
-    /// a control batch that ends a transaction.
+    /// Validates one batch with its offsets assigned, and adds its changes to `prepared`. `marker` is the
+    /// content of a control batch that ends a transaction.
     pub fn prepare(
         &mut self,
         prepared: &mut PreparedAppend,

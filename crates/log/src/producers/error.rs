@@ -33,16 +33,16 @@ pub struct OutOfOrderSequence {
     pub fault: SequenceFault,
 }
 
-/// Which rule a sequence breaks.
+/// The rule that a sequence violates.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SequenceFault {
-    /// It does not follow the last one.
+    /// The sequence does not follow the last one.
     #[error("the last sequence is {last_sequence}")]
     NotNext {
         /// The last sequence in the log.
         last_sequence: i32,
     },
-    /// A new epoch begins with sequence 0.
+    /// A new epoch does not begin with sequence 0.
     #[error("epoch {epoch} is new, the current one is {current}, and a new epoch starts with sequence 0")]
     NewEpochNotZero {
         /// The batch's epoch.
@@ -50,7 +50,7 @@ pub enum SequenceFault {
         /// The epoch in the log.
         current: ProducerEpoch,
     },
-    /// A transaction of a producer without state begins with sequence 0 (transaction version 2).
+    /// The transaction of a producer without state does not begin with sequence 0 (transaction version 2).
     #[error("a transactional producer without state starts with sequence 0")]
     NoStateNotZero,
     /// A request with a lower sequence is still being verified.
@@ -61,7 +61,7 @@ pub enum SequenceFault {
     },
 }
 
-/// A batch or marker of an incarnation that was replaced.
+/// A batch or marker of a fenced incarnation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("epoch {epoch} of producer {producer_id} at offset {offset} is stale: the current one is {current}")]
 pub struct InvalidProducerEpoch {
@@ -94,7 +94,7 @@ pub enum InvalidTransactionState {
     },
 }
 
-/// A marker from a coordinator that was replaced.
+/// A marker from a replaced coordinator.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the coordinator epoch {coordinator_epoch} for producer {producer_id} is stale: the current one is {current}"

@@ -1,5 +1,5 @@
-//! The producer snapshot: `<offset>.snapshot`, the producers of a partition as they were when the log ended at
-//! that offset (Kafka's `ProducerSnapshot`, version 1).
+//! The producer snapshot: `<offset>.snapshot`, the producers of a partition as they were when the log ended
+//! at that offset (Kafka's `ProducerSnapshot`, version 1).
 //!
 //! ```text
 //! 0   version                i16   1
@@ -15,10 +15,10 @@
 //!     coordinator epoch      i32   -1 before the first marker
 //!     transaction start      i64   first offset of the open transaction, -1 when there is none
 //! ```
-//! Only the last of the remembered batches of each producer is kept, as in Kafka; `partition::in_flight` finds the
-//! others again.
+//! Only the last of the remembered batches of each producer is kept, as in Kafka; `partition::in_flight`
+//! finds earlier ones again.
 //!
-//! Owns: the format. Refuses: a snapshot that is not whole; the state is then rebuilt from batches.
+//! Owns: the format. Refuses: incomplete snapshots; the state is then rebuilt from batches.
 
 use std::io;
 use std::path::Path;
@@ -35,25 +35,25 @@ const ENTRIES_AT: usize = 6;
 const HEAD_BYTES: usize = 10;
 const ENTRY_BYTES: usize = 46;
 
-/// A snapshot file that is of no use.
+/// Why a snapshot file is unusable.
 #[derive(Debug, thiserror::Error)]
 pub enum BadSnapshot {
-    /// It could not be read.
+    /// The file could not be read.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// Its version is not known.
+    /// The version is unknown.
     #[error("version {version} is unknown")]
     UnknownVersion {
         /// The version in the file.
         version: i16,
     },
-    /// Its length does not fit its number of entries.
+    /// The length does not match the number of entries.
     #[error("it has {len} bytes, which does not match its entries")]
     WrongLength {
-        /// Bytes of the file.
+        /// Length of the file in bytes.
         len: usize,
     },
-    /// Its CRC does not fit its content.
+    /// The CRC does not match the content.
     #[error("its CRC is {stored:#010x} and that of its content {computed:#010x}")]
     WrongCrc {
         /// The CRC in the file.
@@ -68,7 +68,7 @@ pub fn write(disk: &Disk, path: &Path, producers: &Producers, durability: Durabi
     disk.replace(path, &encode(producers), durability)
 }
 
-/// Reads a snapshot and adds its producers, apart from those that have been silent for `expiration_ms`.
+/// Reads a snapshot and adds its producers, except those silent for `expiration_ms`.
 pub fn load(
     disk: &Disk,
     path: &Path,
@@ -84,9 +84,9 @@ pub fn load(
     Ok(())
 }
 
-/// The producers of the newest complete snapshot that is not above `end`; `None` without one. Snapshots above it describe
-/// truncated batches, and are deleted like invalid ones. One that cannot be read may be complete, and the batches that it stands
-/// for may be deleted: that is an error.
+/// The producers of the newest complete snapshot that is not above `end`; `None` without one. Snapshots above
+/// `end` describe truncated batches, and are deleted like invalid ones. An unreadable snapshot is an error:
+/// it may be complete, and the batches that it represents may be deleted.
 pub fn load_newest(
     home: &Home,
     snapshots: &mut Vec<Offset>,

@@ -1,5 +1,5 @@
-//! Guards of transactional appends: a partition accepts the first batch of a transaction only after the coordinator
-//! has confirmed that it belongs to the transaction (KIP-890).
+//! Guards of transactional appends: a partition accepts the first batch of a transaction only after the
+//! coordinator has confirmed that it belongs to the transaction (KIP-890).
 //!
 //! Owns: one guard per producer whose transaction is being confirmed. Refuses: asking the coordinator.
 
@@ -11,7 +11,7 @@ use thalweg_record::{ProducerEpoch, ProducerId};
 pub struct VerificationGuard(u64);
 
 impl VerificationGuard {
-    /// No guard: the transaction is known here already, or verification is off.
+    /// No guard: the transaction is already known here, or verification is off.
     pub const NONE: VerificationGuard = VerificationGuard(0);
 }
 
@@ -61,7 +61,7 @@ impl Verifications {
         verification.guard
     }
 
-    /// Whether `guard` belongs to the producer's verification in progress.
+    /// True if `guard` belongs to the producer's verification in progress.
     pub fn holds(&self, producer_id: ProducerId, guard: VerificationGuard) -> bool {
         guard != VerificationGuard::NONE
             && self.by_producer.get(&producer_id).is_some_and(|verification| verification.guard == guard)

@@ -1,45 +1,46 @@
 //! Tracks which batches of a segment were compared with each other.
 //!
-//! Batches written by this process need no comparison. Batches found on disk do, once, before they are served: base
-//! offset and leader epoch are outside the CRC, and only neighbouring batches can confirm them. Where the header at the
-//! beginning of an answer turns out to be none, something else has written to the file, and all of its batches count as
-//! found on disk.
+//! Batches written by this process need no comparison. Batches found on disk are compared once, before they
+//! are served: base offset and leader epoch are outside the CRC, and only neighbouring batches can confirm
+//! them. If the header at the beginning of an answer is invalid, another program has written to the file, and
+//! all its batches count as found on disk.
 //!
-//! Owns: the memory of that, in a bounded number of stretches. Refuses: comparing; see `partition::examine`.
+//! Owns: the memory of compared batches, in a bounded number of stretches. Refuses: comparing; see
+//! `partition::examine`.
 
 use thalweg_record::Offset;
 
 use super::{RecentBatches, Segment};
 
-/// Number of remembered stretches of a segment: one for each of this many readers.
+/// Maximum number of remembered stretches per segment: one for each of this many readers.
 const STRETCHES_MAX: usize = 16;
 
 /// Comparison state of a segment's batches.
 #[derive(Debug, Default)]
 pub(super) struct Compared {
-    /// The batches below this position were found on disk, and nothing has compared them with each other.
+    /// The batches below this position were found on disk, and not compared with each other.
     unknown_to: u64,
-    /// Apart from these.
+    /// Compared stretches below that position.
     stretches: Vec<Judged>,
 }
 
-/// Batches that were found on disk and compared with each other.
+/// Batches found on disk and compared with each other.
 #[derive(Clone, Copy, Debug)]
 pub struct Judged {
     from: u64,
-    /// Where they end.
+    /// End position of the batches.
     pub to: u64,
-    /// The offset after the last of them.
+    /// The offset after the last of the batches.
     pub next_offset: Offset,
 }
 
 impl Compared {
-    /// For a segment that was found with this size.
+    /// The state of a segment found with this size.
     pub(super) fn found(size_bytes: u64) -> Compared {
         Compared { unknown_to: size_bytes, stretches: Vec::new() }
     }
 
-    /// The segment ends here now.
+    /// Notes the new end of the segment.
     pub(super) fn cut(&mut self, size_bytes: u64) {
         self.unknown_to = self.unknown_to.min(size_bytes);
         self.stretches.retain(|judged| judged.to <= size_bytes);
@@ -47,14 +48,14 @@ impl Compared {
 }
 
 impl Segment {
-    /// Whether all batches between two positions were written by this process, or compared with each other by it.
+    /// True if all batches between two positions were written by this process, or compared with each other.
     pub fn is_judged(&self, from: u64, to: u64) -> bool {
         let to = to.min(self.compared.unknown_to);
         from >= self.compared.unknown_to
             || self.compared.stretches.iter().any(|judged| from >= judged.from && to <= judged.to)
     }
 
-    /// Batches that were compared with each other and end between two positions.
+    /// Compared batches that end between two positions.
     pub fn judged_up_to(&self, from: u64, to: u64) -> Option<Judged> {
         self.compared.stretches.iter().copied().find(|judged| judged.to > from && judged.to <= to)
     }
@@ -71,18 +72,18 @@ impl Segment {
         self.compared.stretches.push(Judged { from, to, next_offset });
     }
 
-    /// Notes that something else has changed the file: its batches are as those that were found on disk.
+    /// Notes that another program has changed the file: its batches count as found on disk.
     pub fn distrust(&mut self) {
         self.compared = Compared::found(self.size_bytes);
         self.recent = RecentBatches::after(Some(u32::MAX));
     }
 
-    /// Whether the batches up to this position were written a while ago.
+    /// True if the batches up to this position were written a while ago.
     pub fn is_aged(&self, position: u64) -> bool {
         position < self.aged_to
     }
 
-    /// Notes that the batches written so far get old.
+    /// Marks the batches written so far as aged.
     pub fn age(&mut self) {
         self.aged_to = self.size_bytes;
     }

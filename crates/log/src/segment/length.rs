@@ -1,12 +1,12 @@
-//! Compares the believed length of a segment with that of its file, which something else may have cut.
+//! Compares the expected length of a segment with that of its file, which another program may have cut.
 //!
-//! A write behind the end of a file leaves a hole of zeros, and no error. So the length is looked at where that costs
-//! nothing beside the rest: before a write that makes the file longer, when the file is opened, when the broker looks
-//! through changed partitions, and when a reader has found fewer bytes than it was told. Writes into zeros that were made ahead
-//! are not looked at one by one: once the file is cut, it is also shorter than these zeros.
+//! A write after the end of a file leaves a hole of zeros, and no error. So the length is checked when that
+//! is cheap: before a write that extends the file, when the file is opened, when the broker visits changed
+//! partitions, and when a reader has found fewer bytes than expected. Writes into prepared zeros are not
+//! checked one by one: a cut file is also shorter than these zeros.
 //!
-//! Owns: what is known to be cut. From then on nothing is appended, and batches are compared with each other before they are
-//! served. Refuses: repair; a truncation of the log below the cut is one.
+//! Owns: the state of a cut file. From then on appends are refused, and batches are compared with each other
+//! before they are served. Refuses: repair, which takes a truncation of the log below the cut.
 
 use std::io;
 
@@ -15,12 +15,12 @@ use crate::disk::LogFile;
 use crate::scan::{BatchFault, CorruptBatch};
 
 impl Segment {
-    /// Whether a reader has found fewer bytes than it was told, and the length was not looked at since.
+    /// True if a reader has found fewer bytes than expected, and the length was not checked since.
     pub fn is_suspect(&self) -> bool {
         self.file.as_ref().is_some_and(|file| file.is_short())
     }
 
-    /// The fault of a file that has become shorter. A closed file is not looked at.
+    /// The fault of a file that has become shorter. A closed file is not checked.
     pub fn check_length(&mut self) -> io::Result<Option<CorruptBatch>> {
         if self.shortened.is_none()
             && let Some(file) = self.file.clone()

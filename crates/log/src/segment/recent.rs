@@ -1,11 +1,12 @@
 //! The positions of the newest batches of the active segment, in memory.
 //!
-//! Owns: the last few hundred batches, so that a consumer or follower at the tail is served, and the position of
-//! the high watermark found, without reading the file. Refuses: batches that it did not see being appended.
+//! Owns: the last few hundred batches, so that a consumer or follower at the tail is served, and the position
+//! of the high watermark found, without reading the file. Refuses: batches that were not appended by this
+//! process.
 
 use std::collections::VecDeque;
 
-/// The number of remembered batches: at most 6 KiB for each partition that is being written.
+/// Maximum number of remembered batches: at most 6 KiB for each partition with appends.
 const RECENT_MAX: usize = 512;
 
 #[derive(Clone, Copy, Debug)]
@@ -21,25 +22,25 @@ struct RecentBatch {
 pub struct Boundary {
     /// Position of the batch's first byte.
     pub position: u64,
-    /// Base offset of the batch, relative to that of the segment.
+    /// Base offset of the batch, relative to the segment's base offset.
     pub relative_base: u32,
 }
 
-/// The newest batches, oldest first, without a hole between them and the end of the segment.
+/// The newest batches, oldest first, without a hole before the end of the segment.
 #[derive(Debug, Default)]
 pub struct RecentBatches {
     batches: VecDeque<RecentBatch>,
-    /// The last offset before the oldest remembered batch, when there is one.
+    /// The last offset before the oldest remembered batch, if any.
     before: Option<u32>,
 }
 
 impl RecentBatches {
-    /// Nothing is remembered yet of a segment that ends with the record at `last`, or is empty.
+    /// An empty memory for a segment that ends with the record at `last`, or is empty.
     pub fn after(last: Option<u32>) -> RecentBatches {
         RecentBatches { batches: VecDeque::new(), before: last }
     }
 
-    /// Adds the batch that was appended.
+    /// Adds an appended batch.
     pub fn push(&mut self, base: u32, last: u32, position: u32) {
         if self.batches.len() == RECENT_MAX
             && let Some(oldest) = self.batches.pop_front()
@@ -49,8 +50,8 @@ impl RecentBatches {
         self.batches.push_back(RecentBatch { base, last, position });
     }
 
-    /// The first batch whose last offset is not below `offset`: `None` when that is not known here, `Some(None)`
-    /// when it is known that there is none.
+    /// The first batch whose last offset is not below `offset`: `None` if unknown here, `Some(None)` if there
+    /// is known to be none.
     pub fn find(&self, offset: u32) -> Option<Option<Boundary>> {
         if self.before.is_some_and(|before| offset <= before) {
             return None;
@@ -65,7 +66,7 @@ impl RecentBatches {
         after.checked_sub(1).map(|index| self.batches[index].boundary())
     }
 
-    /// Gives the memory of an idle partition back.
+    /// Releases the memory of an idle partition.
     pub fn forget(&mut self) {
         if let Some(newest) = self.batches.back() {
             self.before = Some(newest.last);

@@ -8,15 +8,15 @@
 //!   last offset        i64   that of the marker
 //!   last stable offset i64   as it was once the marker was applied: at most the offset behind the marker
 //! ```
-//! The file exists only when the segment has such a transaction.
+//! The file exists only if the segment has such a transaction.
 //!
-//! Readers stop at the first entry whose last stable offset reaches their bound. A replica of Apache Kafka, or of an
-//! earlier Thalweg, that appends several transactions at once records, for a marker at which no transaction is open, the
-//! beginning of one behind it. Such an offset is above the one behind the marker, which is the right one then: that one
-//! is read in its place.
+//! Readers stop at the first entry whose last stable offset reaches their bound. If a replica of Apache
+//! Kafka, or of an earlier Thalweg, appends several transactions at once, it records the beginning of a later
+//! transaction for a marker at which no transaction is open. Such an offset is above the offset after the
+//! marker, which is the right value: the reader uses that value instead.
 //!
-//! Owns: the format and the search. Refuses: caching its entries; it is read when a consumer asks for committed data and
-//! the segment has the file at all.
+//! Owns: the format and the search. Refuses: caching entries: the file is read only if a consumer requests
+//! committed data and the segment has the file.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -30,14 +30,14 @@ use crate::disk::Disk;
 
 const ENTRY_BYTES: usize = 34;
 
-/// A transaction that was aborted.
+/// An aborted transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AbortedTransaction {
     /// The producer.
     pub producer_id: ProducerId,
     /// Offset of the transaction's first record.
     pub first_offset: Offset,
-    /// Offset of its marker.
+    /// Offset of the marker.
     pub last_offset: Offset,
     /// The last stable offset once the marker was applied.
     pub last_stable_offset: Offset,
@@ -65,8 +65,8 @@ impl Segment {
         Ok(())
     }
 
-    /// Replaces the content of the transaction index. Does not write if it is unchanged, so that a full disk does not
-    /// matter.
+    /// Replaces the content of the transaction index. Does not write unchanged content, so that a full disk
+    /// does not matter.
     pub fn replace_aborted(&mut self, home: &Home, aborted: &[AbortedTransaction]) -> io::Result<()> {
         let path = home.file(self.base_offset, TXN_INDEX_SUFFIX);
         let found = if self.has_txn_index { home.disk.read_if_exists(&path)? } else { None };
@@ -79,7 +79,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Corrects last stable offsets that lie behind their markers.
+    /// Corrects last stable offsets that lie after their markers.
     pub fn correct_aborted(&mut self, home: &Home) -> io::Result<()> {
         let known = self.aborted_transactions(home)?;
         self.replace_aborted(home, &known)
@@ -98,7 +98,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Length and checksum of the transaction index; nothing where there is none.
+    /// Length and checksum of the transaction index; `None` without one.
     pub fn txn_index_sum(&mut self, home: &Home) -> io::Result<Option<TxnIndexSum>> {
         let Some(path) = self.txn_index(home).filter(|_| self.txn_index_sum.is_none()) else {
             return Ok(self.txn_index_sum);
@@ -111,7 +111,7 @@ impl Segment {
     }
 }
 
-/// Adds entries to the index file, creating it for the first. After an error none of them counts: the file is
+/// Adds entries to the index file, creating it if necessary. After an error none of them counts: the file is
 /// truncated to its previous length.
 fn append(disk: &Disk, path: &Path, entries: &[AbortedTransaction]) -> io::Result<()> {
     let file = disk.open_or_create(path)?;
@@ -120,13 +120,14 @@ fn append(disk: &Disk, path: &Path, entries: &[AbortedTransaction]) -> io::Resul
     file.write_all_at(&bytes, whole).or_else(|error| file.set_len(whole).and(Err(error)))
 }
 
-/// Replaces the entries of the index file; without any, removes it. It is overwritten in place, which works on a full
-/// disk too: after a stop in the middle, the segment is recovered and its index rebuilt.
+/// Replaces the entries of the index file; without entries, removes it. The file is overwritten in place,
+/// which works on a full disk too: after a stop in the middle, the segment is recovered and its index
+/// rebuilt.
 fn replace(disk: &Disk, path: &Path, bytes: &[u8]) -> io::Result<()> {
     if bytes.is_empty() { disk.remove(path) } else { disk.overwrite(path, bytes) }
 }
 
-/// All entries; bytes after the last whole one, or of an unknown version, are left out.
+/// All entries; bytes after the last whole entry, or of an unknown version, are left out.
 pub fn read(disk: &Disk, path: &Path) -> io::Result<Vec<AbortedTransaction>> {
     let bytes = disk.read_if_exists(path)?.unwrap_or_default();
     Ok(bytes.chunks_exact(ENTRY_BYTES).map_while(decode).collect())

@@ -1,7 +1,7 @@
 //! Appending to a segment, truncating it, and reserving space ahead of its end.
 //!
-//! Owns: cleaning up after a failed write: the file is truncated to the last complete append. Refuses: further
-//! appends if that fails.
+//! Owns: cleaning up after a failed write: the file is truncated to the last complete append. Refuses:
+//! further appends if that fails.
 
 use std::io::{self, IoSlice};
 use std::sync::LazyLock;
@@ -17,20 +17,20 @@ use crate::scan::{CorruptBatch, ScanError};
 /// The index interval for rebuilding an index without the topic's settings.
 pub(super) const INDEX_INTERVAL_DEFAULT: u32 = 4096;
 
-/// A partition that has written less than this since it was opened gets no space reserved: a thousand quiet
-/// partitions must not hold a thousand times 64 MB.
+/// Minimum bytes that a partition must have written since it was opened before space is reserved: a thousand
+/// quiet partitions must not hold a thousand times 64 MB.
 const PREALLOCATE_AFTER_BYTES: u64 = 1024 * 1024;
 
 /// A piece of a gather write.
 pub type Piece<'a> = IoSlice<'a>;
 
-/// Why nothing was appended.
+/// Why an append failed.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// The disk is full; the segment is as it was, and the next append may succeed.
+    /// The disk is full; the segment is unchanged, and the next append may succeed.
     #[error("the disk is full: {0}")]
     DiskFull(io::Error),
-    /// Something else has cut the file.
+    /// Another program has cut the file.
     #[error(transparent)]
     Shortened(CorruptBatch),
     /// The write failed; the bytes beyond the known end of the file are undefined.
@@ -38,13 +38,13 @@ pub enum WriteError {
     Failed(io::Error),
 }
 
-/// Appends up to this size are made into pages that are there already.
+/// Maximum size of appends for which pages are created ahead.
 ///
 /// The kernel creates pages as large as the write that first touches them. A file that grows by small appends
 /// consists of single pages, and creating those costs three times the copy into them.
 const SMALL_APPEND_BYTES_MAX: u64 = 64 * 1024;
 
-/// Pages are made up to a multiple of this.
+/// Pages are created up to a multiple of this size.
 const PAGES_BYTES: u64 = 128 * 1024;
 
 /// Source of the zeros. Never written, so it takes no memory.
@@ -54,23 +54,23 @@ static ZEROS: LazyLock<Box<[u8]>> = LazyLock::new(|| vec![0; PAGES_BYTES as usiz
 #[derive(Debug, Default)]
 pub(super) struct Ahead {
     reserved_to: u64,
-    /// The file may have zeros up to here,
+    /// The file may have zeros up to this position.
     zeroed_to: u64,
-    /// and has them up to here.
+    /// The file has zeros up to this position.
     zeros_end: u64,
     grown_bytes: u64,
     refused: bool,
 }
 
 impl Ahead {
-    /// Makes room for the next write. Errors are ignored: the write itself will report them.
+    /// Prepares space for the next write. Errors are ignored: the write itself will report them.
     fn before_write(&mut self, file: &LogFile, size_bytes: u64, incoming: u64, config: &LogConfig) {
         self.grown_bytes += incoming;
         if self.refused || config.preallocate_bytes == 0 || self.grown_bytes < PREALLOCATE_AFTER_BYTES {
             return;
         }
         let made = self.reserve(file, size_bytes, incoming, config).and_then(|()| {
-            // With a sync for each append, zeros would be written to the medium too.
+            // With a sync for each append, the zeros would be written to the disk too.
             let few_syncs = config.flush_messages == i64::MAX;
             let wanted = few_syncs && incoming <= SMALL_APPEND_BYTES_MAX;
             if wanted { self.make_pages(file, size_bytes, incoming) } else { Ok(()) }
@@ -97,14 +97,14 @@ impl Ahead {
         Ok(())
     }
 
-    /// Writes zeros from the end of the file to the next multiple behind the incoming bytes.
+    /// Writes zeros from the end of the file to the next multiple after the incoming bytes.
     fn make_pages(&mut self, file: &LogFile, size_bytes: u64, incoming: u64) -> io::Result<()> {
         let end = size_bytes + incoming;
         if end <= self.zeroed_to {
             return Ok(());
         }
         let mut from = self.zeroed_to.max(size_bytes);
-        // Known before it is done: a part of it may be there after an error.
+        // Set before the writes: after an error, a part of the zeros may exist.
         self.zeroed_to = end.next_multiple_of(PAGES_BYTES);
         while from < self.zeroed_to {
             let len = (self.zeroed_to - from).min(PAGES_BYTES - from % PAGES_BYTES);
@@ -115,12 +115,12 @@ impl Ahead {
         Ok(())
     }
 
-    /// Whether the file is longer than its batches.
+    /// True if the file is longer than its batches.
     fn has_zeros(&self, size_bytes: u64) -> bool {
         self.zeroed_to > size_bytes
     }
 
-    /// The end of the zeros that were made.
+    /// The end position of the zeros.
     pub(super) fn zeros_end(&self) -> u64 {
         self.zeros_end
     }
@@ -136,8 +136,8 @@ impl Ahead {
 }
 
 impl Segment {
-    /// Writes whole batches to the end, in one gather write, and indexes them. `headers` are those of the
-    /// batches as they are stored.
+    /// Writes whole batches to the end, in one gather write, and indexes them. `headers` are the headers of
+    /// the batches as stored.
     pub fn append<'h>(
         &mut self,
         home: &Home,
@@ -167,12 +167,12 @@ impl Segment {
         Ok(())
     }
 
-    /// Whether the file is longer than its batches.
+    /// True if the file is longer than its batches.
     pub fn has_zeros(&self) -> bool {
         self.ahead.has_zeros(self.size_bytes)
     }
 
-    /// Ends the file where its batches end.
+    /// Truncates the file to its batches.
     pub fn trim(&mut self, home: &Home) -> io::Result<()> {
         let file = self.file(home)?;
         self.ahead.release(&file, self.size_bytes)
@@ -197,7 +197,7 @@ impl Segment {
         if header.max_timestamp > max.timestamp {
             *max = TimeEntry { timestamp: header.max_timestamp, relative_offset };
         }
-        // Only a file that should not be this large has batches beyond the range of an index.
+        // Only a file above the allowed size has batches beyond the range of an index.
         let Ok(position) = u32::try_from(position) else { return };
         if self.bytes_since_index_entry > u64::from(interval_bytes) {
             let path = || home.file(self.base_offset, INDEX_SUFFIX);
@@ -209,8 +209,9 @@ impl Segment {
         self.recent.push(self.relative(header.base_offset), relative_offset, position);
     }
 
-    /// Reads the newest timestamp and the last entry of the time index, before the first append after opening. A
-    /// damaged batch on the way does not block appends: the known timestamps suffice. It is returned once.
+    /// Reads the newest timestamp and the last entry of the time index, before the first append after
+    /// opening. A damaged batch found meanwhile does not block appends: the known timestamps suffice. Its
+    /// fault is returned once.
     pub fn prepare_append(&mut self, home: &Home) -> io::Result<Option<CorruptBatch>> {
         if self.max_timestamp.is_some() {
             return Ok(None);
@@ -230,7 +231,7 @@ impl Segment {
         Ok(fault)
     }
 
-    /// Adds the newest timestamp to the time index, when it is newer than the last entry.
+    /// Adds the newest timestamp to the time index, if newer than the last entry.
     pub(super) fn append_max_timestamp(&mut self, home: &Home) {
         let Some(max) = self.max_timestamp else { return };
         let path = || home.file(self.base_offset, TIME_INDEX_SUFFIX);
@@ -251,8 +252,8 @@ impl Segment {
         }
     }
 
-    /// Finishes writing to this segment: adds the last time index entry, writes the indexes, releases reserved space.
-    /// The `.log` file stays open for readers.
+    /// Finishes writing to this segment: adds the last time index entry, writes the indexes, releases
+    /// reserved space. The `.log` file stays open for readers.
     pub fn finish(&mut self, home: &Home) -> io::Result<()> {
         if self.indexes == IndexTrust::Checked {
             self.append_max_timestamp(home);
@@ -300,8 +301,8 @@ impl Segment {
         self.times.truncate(disk, &path, kept)?;
         self.truncate_transactions(home, offset)?;
         self.cut(home, boundary.position)?;
-        // If the batches reappeared after a power failure while newer ones were missing, the log would be one that
-        // never existed.
+        // If the batches reappeared after a power failure while newer ones were missing, the log would have a
+        // state that never existed.
         self.file(home)?.sync_data()?;
         self.bytes_since_index_entry = 0;
         self.first_timestamp = None;

@@ -1,5 +1,5 @@
-//! Gzip (RFC 1952): one member or more, as Java's `GZIPInputStream` reads them. What follows a member and begins no other is
-//! ignored there, and so it is here.
+//! Gzip (RFC 1952): one or more members, as Java's `GZIPInputStream` reads them. Like that class, this reader
+//! ignores bytes after a member that do not begin another one.
 
 use flate2::{Crc, Decompress, FlushDecompress, Status};
 
@@ -10,10 +10,11 @@ const EXTRA: u8 = 0x04;
 const NAME: u8 = 0x08;
 const COMMENT: u8 = 0x10;
 
-/// A head, the shortest deflate stream and a trailer are longer.
+/// A shorter rest is not a member: head, shortest deflate stream and trailer are longer.
 const NO_MEMBER_BYTES_MAX: usize = 18;
 
-/// Members in a row without a byte. Java's reader calls itself for each: its stack overflows at some ten thousand.
+/// Maximum consecutive members without a byte. Java's reader recurses for each: its stack overflows at some
+/// ten thousand.
 const EMPTY_MEMBERS_MAX: usize = 1000;
 
 const ENDS_EARLY: &str = "the head of a gzip member ends early";
@@ -29,10 +30,10 @@ pub(super) struct Gzip<'p, 's> {
 /// The state of a gzip stream.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Member {
-    /// Before the first.
+    /// Before the first member.
     Before,
     Within,
-    /// Behind one that is complete.
+    /// After a complete member.
     Behind,
 }
 
@@ -42,7 +43,7 @@ impl<'p, 's> Gzip<'p, 's> {
         Gzip { rest: payload, inflate, crc: Crc::new(), member: Member::Before }
     }
 
-    /// Fills `room` from its beginning, and returns how many bytes it wrote: 0 at the end.
+    /// Fills `room` from its beginning, and returns the number of bytes written; 0 at the end.
     pub(super) fn read(&mut self, room: &mut [u8]) -> Result<usize, String> {
         let mut ended = 0;
         loop {

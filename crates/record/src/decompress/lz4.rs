@@ -1,17 +1,17 @@
-//! The LZ4 frame format, read block by block, without a buffer between.
+//! The LZ4 frame format, read block by block, without an intermediate buffer.
 //!
-//! As Kafka's `Lz4BlockInputStream`: one frame with an end mark, following bytes ignored; the checksums of the head
-//! and of blocks are verified, that of the content is not (the batch has its own CRC); reserved bits, dictionaries and
-//! blocks that may refer to earlier ones are refused.
+//! As Kafka's `Lz4BlockInputStream`: one frame with an end mark, following bytes ignored; the checksums of
+//! the head and of blocks are verified, that of the content is not (the batch has its own CRC); reserved
+//! bits, dictionaries and blocks that may refer to earlier ones are refused.
 
 use twox_hash::XxHash32;
 
 use super::{DecompressError, Output};
 
 const MAGIC: u32 = 0x184d_2204;
-/// The high bit of a block's length: the block is stored as it is.
+/// The high bit of a block's length marks an uncompressed block.
 const STORED: u32 = 1 << 31;
-/// A byte of a block expands to at most 255 (a continued length); the rest covers the smallest blocks.
+/// Maximum expansion of a byte in a block (a continued length), and an allowance for the smallest blocks.
 const EXPANSION_MAX: usize = 255;
 const EXPANSION_EXTRA: usize = 64;
 
@@ -32,9 +32,9 @@ pub(super) struct Lz4Blocks<'p> {
 /// A block of a frame.
 pub(super) struct Lz4Block<'p> {
     pub(super) bytes: &'p [u8],
-    /// Whether the block is not compressed.
+    /// True if the block is not compressed.
     pub(super) is_stored: bool,
-    /// The maximum decompressed size; the exact size if it is stored.
+    /// The maximum decompressed size; the exact size of an uncompressed block.
     pub(super) decompressed_bytes_max: usize,
 }
 
@@ -44,7 +44,7 @@ impl<'p> Lz4Blocks<'p> {
         Ok(Lz4Blocks { frame, rest, ended: false })
     }
 
-    /// The next block; none behind the end mark.
+    /// The next block; `None` after the end mark.
     pub(super) fn next(&mut self) -> Result<Option<Lz4Block<'p>>, &'static str> {
         if self.ended {
             return Ok(None);

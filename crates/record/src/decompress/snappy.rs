@@ -1,36 +1,36 @@
-//! Snappy in the two shapes that clients write: the framing of snappy-java (Java, and those that imitate it),
-//! and one raw block (librdkafka).
+//! Snappy in the two forms that clients write: the framing of snappy-java (Java, and compatible clients), and
+//! one raw block (librdkafka).
 //!
 //! ```text
 //! magic 82 "SNAPPY" 00 | version i32 | compatible version i32 | ( block length i32 | raw block )*
 //! ```
-//! The 16 bytes of the head may repeat between blocks of concatenated streams, with a version of at least 1 there: Java does not look at
-//! that of the first. A length that ends early ends the stream, as in
+//! The 16 bytes of the head may repeat between blocks of concatenated streams, with a version of at least 1
+//! there: Java does not check the version of the first. An incomplete length ends the stream, as in
 //! `SnappyInputStream`.
 
 use super::{DecompressError, Output};
 
 const MAGIC: [u8; 8] = [0x82, b'S', b'N', b'A', b'P', b'P', b'Y', 0];
 const FRAME_HEAD_BYTES: usize = 16;
-/// Heads in a row. Java's reader calls itself for each: its stack overflows at some ten thousand.
+/// Maximum consecutive heads. Java's reader recurses for each: its stack overflows at some ten thousand.
 const HEADS_MAX: usize = 1000;
-/// Of the length before a block.
+/// Size of the length before a block.
 const LENGTH_BYTES: usize = 4;
 
-/// No element of a raw block expands more than a copy with a two-byte offset: 64 bytes out of 3. A block that claims
-/// more is invalid, and must not cost memory.
+/// Maximum expansion of a raw block: a copy with a two-byte offset yields 64 bytes out of 3. A block that
+/// claims more is invalid, and must not cost memory.
 const EXPANSION_MAX: usize = 22;
 
 /// The raw blocks of a stream, one after another.
 pub(super) struct SnappyBlocks<'p> {
     rest: &'p [u8],
     framed: bool,
-    /// Whether the first head was read.
+    /// True if the first head was read.
     began: bool,
     ended: bool,
 }
 
-/// A raw block, with the size that it claims and can have.
+/// A raw block, with its claimed and verified size.
 pub(super) struct SnappyBlock<'p> {
     pub(super) bytes: &'p [u8],
     pub(super) decompressed_bytes: usize,

@@ -1,9 +1,9 @@
-//! Streaming decompression of a batch's records, for the walk over a producer's batch: each piece overwrites the one
-//! before, so that records of any size need the memory of one piece.
+//! Streaming decompression of a batch's records, for the walk over a producer's batch: each piece overwrites
+//! the previous one, so that records of any size need the memory of one piece.
 //!
-//! Owns: the memory that is reused between batches ([`RecordScratch`]), and the limit of the decompressed size. A
-//! piece is 64 KiB of gzip and zstd, and a block of LZ4 and snappy: at most 4 MiB, and 22 times the compressed block.
-//! Accepts and refuses the same streams as [`super::DecompressBuffer`].
+//! Owns: the memory that is reused between batches ([`RecordScratch`]), and the limit of the decompressed
+//! size. A piece is 64 KiB of gzip and zstd, and a block of LZ4 and snappy: at most 4 MiB, and 22 times the
+//! compressed block. Accepts and refuses the same streams as [`super::DecompressBuffer`].
 
 use std::fmt;
 
@@ -18,13 +18,13 @@ use crate::attributes::Compression;
 
 /// Size of a piece of a codec without blocks.
 const PIECE_BYTES: usize = 64 << 10;
-/// The window that is kept from batch to batch.
+/// Maximum size of the window kept between batches.
 const WINDOW_BYTES_KEPT: usize = 1 << 20;
-/// Maximum size of a zstd context that is kept. Windows of levels up to 19 fit.
+/// Maximum size of a zstd context kept between batches. Windows of levels up to 19 fit.
 const ZSTD_BYTES_KEPT: usize = 10 << 20;
 
-/// The memory of [`crate::validate_records`]: a window and the tables of the codecs used so far. Keeps at most about
-/// ten megabytes between batches, usually less than one.
+/// The memory of [`crate::validate_records`]: a window and the tables of the codecs used so far. Keeps at
+/// most about ten megabytes between batches, usually less than one.
 #[derive(Default)]
 pub struct RecordScratch {
     window: Window,
@@ -33,12 +33,12 @@ pub struct RecordScratch {
 }
 
 impl RecordScratch {
-    /// Scratch without memory yet.
+    /// Scratch without allocated memory.
     pub fn new() -> RecordScratch {
         RecordScratch::default()
     }
 
-    /// The records of `payload`, which may become `limit_bytes`.
+    /// The records of `payload`, at most `limit_bytes` decompressed.
     pub(crate) fn stream<'p>(
         &mut self,
         compression: Compression,
@@ -88,7 +88,7 @@ impl fmt::Debug for RecordScratch {
     }
 }
 
-/// The decompressed bytes that were not walked over yet.
+/// The decompressed bytes not walked over yet.
 #[derive(Default)]
 struct Window {
     bytes: Vec<u8>,
@@ -117,14 +117,14 @@ impl Window {
             self.start = 0;
         }
         if self.bytes.len() - self.end < wanted {
-            // Twice the room, so that most pieces find theirs without a move.
+            // Twice the room, so that most pieces fit without moving bytes.
             self.bytes.resize(self.end + wanted.max(wanted.min(PIECE_BYTES) * 2), 0);
         }
         &mut self.bytes[self.end..][..wanted]
     }
 }
 
-/// The records of a compressed batch, as far as they are decompressed.
+/// The records of a compressed batch, decompressed step by step.
 pub(crate) struct RecordStream<'p, 's> {
     decoder: Decoder<'p, 's>,
     window: &'s mut Window,
@@ -141,17 +141,17 @@ enum Decoder<'p, 's> {
 }
 
 impl RecordStream<'_, '_> {
-    /// Decompressed bytes that are not consumed yet.
+    /// Decompressed bytes not consumed yet.
     pub(crate) fn unread(&self) -> &[u8] {
         &self.window.bytes[self.window.start..self.window.end]
     }
 
-    /// Consumes `bytes` of the unread ones.
+    /// Consumes this many unread bytes.
     pub(crate) fn consume(&mut self, bytes: usize) {
         self.window.start += bytes;
     }
 
-    /// Bytes that were decompressed so far.
+    /// Number of bytes decompressed so far.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -192,7 +192,7 @@ fn corrupt(reason: impl ToString) -> Fault {
     Fault::Corrupt(reason.to_string())
 }
 
-/// The next nonempty block; 0 bytes at the end. Its bytes are behind the window's end.
+/// The next nonempty block; 0 bytes at the end. Its bytes are after the window's end.
 fn read_snappy(blocks: &mut SnappyBlocks<'_>, window: &mut Window, allowed: usize) -> Result<usize, Fault> {
     while let Some(block) = blocks.next().map_err(corrupt)? {
         if block.decompressed_bytes > allowed {
@@ -207,7 +207,7 @@ fn read_snappy(blocks: &mut SnappyBlocks<'_>, window: &mut Window, allowed: usiz
     Ok(0)
 }
 
-/// As [`read_snappy`].
+/// The next block, as in [`read_snappy`].
 fn read_lz4(blocks: &mut Lz4Blocks<'_>, window: &mut Window) -> Result<usize, Fault> {
     while let Some(block) = blocks.next().map_err(corrupt)? {
         let room = window.room(block.decompressed_bytes_max);
@@ -224,13 +224,13 @@ fn read_lz4(blocks: &mut Lz4Blocks<'_>, window: &mut Window) -> Result<usize, Fa
     Ok(0)
 }
 
-/// Consecutive frames. The window of a frame is the library's own memory, at most 128 MiB, of which only the filled
-/// part is touched.
+/// Consecutive frames. The window of a frame is the library's own memory, at most 128 MiB, of which only the
+/// filled part is touched.
 struct Zstd<'p, 's> {
     input: InBuffer<'p>,
     context: &'s mut DCtx<'static>,
     between_frames: bool,
-    /// Whether a frame has ended.
+    /// True if a frame has ended.
     is_complete: bool,
 }
 

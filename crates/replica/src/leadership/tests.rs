@@ -226,7 +226,7 @@ struct Replica {
     epoch: i64,
 }
 
-/// A leader, two followers and a controller, each with its own idea of things.
+/// A leader, two followers and a controller, each with its own view of the partition.
 struct Model {
     random: SmallRng,
     now: Instant,
@@ -300,7 +300,7 @@ impl Model {
         let eligible = |member: IsrMember| known[&member.id] == member.broker_epoch;
         let change = self.leader.expand(id, Offset(self.high_watermark), eligible);
         self.proposed.extend(change);
-        // It may get all, a part, or nothing of the answer.
+        // A follower may get all, a part, or nothing of the answer.
         let replica = self.replicas.get_mut(&id).expect("a replica");
         replica.stored = self.random.random_range(replica.stored..=self.end);
     }

@@ -1,6 +1,7 @@
-//! Requests that wait for an offset: to produce, for the high watermark; to delete, for the low watermark.
+//! Requests that wait for an offset: Produce for the high watermark, DeleteRecords for the low watermark.
 //!
-//! Each is woken individually when its offset is reached, so that a rise costs only what it releases.
+//! Each waiter is woken individually when its offset is reached, so that a rise costs only the waiters
+//! released.
 
 use super::waiter::Woken;
 use std::collections::VecDeque;
@@ -16,12 +17,12 @@ pub(super) struct AckWaiters {
 }
 
 impl AckWaiters {
-    /// Whether there are no waiters.
+    /// True if there are no waiters.
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// Completes when the watermark reaches `offset`, or when waiters must check again for another reason.
+    /// Completes when the watermark reaches `offset`, or when all waiters must check their condition again.
     pub(super) fn wait(&mut self, offset: Offset) -> oneshot::Receiver<()> {
         if self.waiting.len() >= self.sweep_at.max(16) {
             self.waiting.retain(|(_, sender)| !sender.is_closed());
@@ -34,13 +35,13 @@ impl AckWaiters {
         receiver
     }
 
-    /// The watermark has risen: those who wait for it are taken out, to be woken.
+    /// Moves the waiters at or below the new watermark to `woken`.
     pub(super) fn reach(&mut self, watermark: Offset, woken: &mut Woken) {
         let reached = self.waiting.iter().take_while(|(offset, _)| *offset <= watermark).count();
         woken.acks.extend(self.waiting.drain(..reached).map(|(_, sender)| sender));
     }
 
-    /// All are taken out, to be woken.
+    /// Moves all waiters to `woken`.
     pub(super) fn take_all(&mut self, woken: &mut Woken) {
         self.reach(Offset(i64::MAX), woken);
     }

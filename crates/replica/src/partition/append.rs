@@ -9,15 +9,15 @@ use thalweg_record::{
     BatchBuilder, BatchOptions, ControlRecordType, LeaderEpoch, Offset, ProducerEpoch, ProducerId,
 };
 
-/// A marker's batch has room in this.
+/// Upper bound of the size of a marker's batch.
 const MARKER_BYTES: usize = 128;
 
-/// How the partition is to judge a batch that belongs to a transaction.
+/// Options of an append for batches of transactions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AppendAs {
     /// Proof of verification by the transaction's coordinator; `None` if verification is off.
     pub guard: Option<VerificationGuard>,
-    /// The level of transaction.version by which the transaction was made that a marker ends.
+    /// For a marker: the level of transaction.version of the transaction that it ends.
     pub transaction_version: i16,
 }
 
@@ -28,23 +28,23 @@ pub struct Appended {
     pub base_offset: Offset,
     /// The offset behind the last record.
     pub next_offset: Offset,
-    /// The broker's time where the topic wants it, else -1.
+    /// The broker's time if the topic uses LogAppendTime, else -1.
     pub log_append_time_ms: i64,
     /// The log start.
     pub log_start_offset: Offset,
-    /// The epoch in which it was appended.
+    /// The leader epoch of the append.
     pub leader_epoch: LeaderEpoch,
-    /// Whether all replicas that count have the records already.
+    /// True if all counting replicas have the records already.
     pub replicated: bool,
-    /// Whether the flush policy wants the records on the medium before they are acknowledged.
+    /// True if the flush policy requires a sync before the records are acknowledged.
     pub flush_due: bool,
 }
 
 impl Partition {
-    /// Appends a producer's batch. When this returns, its place in the log is fixed.
+    /// Appends a producer's batch. The batch's offsets are fixed when this function returns.
     ///
-    /// A transactional batch has the guard of its verification, or none if transactions are not verified. Returns
-    /// `None`, without any effect, if validating the batch exceeds the budget.
+    /// A transactional batch has the guard of its verification, or none if transactions are not verified.
+    /// Returns `None`, without any effect, if validating the batch exceeds the budget.
     pub fn append_from_client(
         &self,
         records: &Bytes,
@@ -81,9 +81,9 @@ impl Partition {
         self.append(records, acks, None, AppendOptions { guard, ..AppendOptions::default() }).map(Some)
     }
 
-    /// Appends the batches of several requests of one client, none of them transactional, in their order. `None`, without any
-    /// effect, where they are to be appended one by one: so an error, or a batch that is costly to validate, affects its own
-    /// request only.
+    /// Appends the non-transactional batches of several requests of one client, in order. Returns `None`,
+    /// without any effect, if the batches must be appended one by one, so that an error or a costly
+    /// validation affects only its own request.
     pub fn append_together_from_client(
         &self,
         requests: &[Bytes],
@@ -115,8 +115,9 @@ impl Partition {
         Some(infos.iter().map(outcome).collect())
     }
 
-    /// Before the first batch of a transaction: the guard with which it is appended once the coordinator has confirmed
-    /// the partition. [`VerificationGuard::NONE`] when the transaction is known here already.
+    /// Starts verification before the first batch of a transaction. Returns the guard for the append once the
+    /// coordinator has confirmed the partition; [`VerificationGuard::NONE`] if the transaction is already
+    /// known to this partition.
     pub fn start_verification(
         &self,
         producer_id: ProducerId,
@@ -143,7 +144,7 @@ impl Partition {
         self.append(&marker_batch(producer_id, epoch, end), -1, None, options)
     }
 
-    /// Appends a batch of one of this broker's coordinators, as acks=all, in the epoch in which it coordinates.
+    /// Appends a batch of one of this broker's coordinators, as acks=all, in the coordinator's leader epoch.
     pub fn append_from_coordinator(
         &self,
         batch: &[u8],
@@ -159,7 +160,7 @@ impl Partition {
         self.append(batch, -1, Some(epoch), options)
     }
 
-    /// Maximum size of a batch, `max.message.bytes`.
+    /// Maximum size of a batch in bytes, `max.message.bytes`.
     pub fn batch_bytes_max(&self) -> usize {
         self.state.lock().settings.max_message_bytes as usize
     }
@@ -187,7 +188,7 @@ impl Partition {
 }
 
 impl State {
-    /// Followers see the log end, consumers the high watermark.
+    /// Counts the append and notifies its readers: followers see the log end, consumers the high watermark.
     fn note_append(&mut self, context: &ReplicaContext, appended_bytes: u64) {
         let State { replicas, woken, .. } = self;
         replicas.count(usize::try_from(appended_bytes).unwrap_or(usize::MAX), woken);

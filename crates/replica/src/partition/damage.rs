@@ -1,8 +1,9 @@
 //! A replica whose records are known to be missing or unreadable ([`thalweg_log::Damage`]).
 //!
-//! Owns: the next step of such a replica. It leaves the in-sync and the eligible replicas first, so that it cannot lead, and
-//! then fetches the damaged range again. And what a reader can still have of the only replica. Refuses: giving up a replica
-//! without which records may be lost: while no other is in sync, it keeps its place.
+//! Owns: the next step of such a replica, and salvage of readable records from an only replica. A damaged
+//! replica first leaves the in-sync and the eligible replicas, so that it cannot lead, and then fetches the
+//! damaged range again. Refuses: giving up a replica without which records may be lost: the replica keeps its
+//! place while no other is in sync.
 
 use super::{FetchError, Partition, State};
 use std::ops::Range;
@@ -14,25 +15,27 @@ use thalweg_record::{LeaderEpoch, Offset};
 /// The next step of a damaged replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DamageStep {
-    /// There is no other replica.
+    /// The partition has no other replica.
     OnlyReplica,
-    /// It leads, and no other replica is in sync.
+    /// This replica leads, and no other replica is in sync.
     OnlyInSync,
-    /// Others have its records: it leaves the in-sync and the eligible replicas, and stops leading.
+    /// Other replicas have the records: this replica leaves the in-sync and the eligible replicas, and stops
+    /// leading.
     Leave,
-    /// It follows, and is not counted: the damaged range can be fetched again, once its leader cannot count it either.
+    /// This replica follows and is not in sync: the damaged range can be fetched again, once the leader
+    /// cannot count this replica either.
     FetchAgain,
-    /// There is no leader.
+    /// The partition has no leader.
     Wait,
 }
 
 impl Partition {
-    /// Whether records are known to be missing or unreadable. Takes no lock.
+    /// True if records are known to be missing or unreadable. Takes no lock.
     pub fn is_damaged(&self) -> bool {
         self.published.is_damaged()
     }
 
-    /// What is known to be wrong, and what to do about it; `None` if nothing is.
+    /// The known damage and the next step; `None` without damage.
     pub fn damage_step(&self, image: &Image) -> Option<(Damage, DamageStep)> {
         let state = self.state.lock();
         let damage = state.log.damage()?;
@@ -51,18 +54,18 @@ impl Partition {
         Some((damage, step))
     }
 
-    /// Whether the log is cut when the damage is dropped: not where records are missing from its end alone.
+    /// True if the log is cut when the damage is dropped; false if only records at its end are missing.
     pub fn cuts_to_fetch_again(&self, damage: Damage) -> bool {
         matches!(damage, Damage::Unreadable(_)) || self.state.lock().log.may_start_too_late()
     }
 
-    /// Drops the damaged range, if another broker leads and this replica is not counted. Works on files for long.
+    /// Drops the damaged range, if another broker leads and this replica is not counted. Blocks on file I/O.
     pub fn fetch_damage_again(&self) {
         self.state.lock().drop_damage(self);
     }
 
-    /// Forgets that records are missing: nothing brings them back. The log of a coordinator keeps in mind what is missing between
-    /// its segments, which changes the meaning of the records on both sides.
+    /// Accepts that missing records are lost. A coordinator's log remembers the gaps between its segments,
+    /// because they change the meaning of the records on both sides.
     pub fn accept_loss(&self) {
         let mut state = self.state.lock();
         state.note_lost_ends(self);
@@ -74,8 +77,8 @@ impl Partition {
         }
     }
 
-    /// The offsets of missing records, in their order, if no other replica can have them: there is none. `epoch` is the one that
-    /// this replica leads in.
+    /// The offsets of missing records, in order, if the partition has no other replica. `epoch` is the epoch
+    /// in which this replica leads.
     pub fn lost_ranges(&self, epoch: LeaderEpoch) -> Result<Vec<Range<Offset>>, FetchError> {
         let state = self.state.lock();
         state.check_leader(Some(epoch))?;
@@ -89,8 +92,8 @@ impl Partition {
         Ok(lost)
     }
 
-    /// Looks whether one more of the closed segments found at the start is there, and whole at both ends. Returns whether there
-    /// was one left. Damage that it finds is dealt with at once.
+    /// Checks the next closed segment found at the start: that the file exists and is whole at both ends.
+    /// Returns false if none was left to check. Damage is handled at once.
     pub fn check_next_segment(&self) -> Result<bool, LogError> {
         let was_damaged = self.is_damaged();
         let checked = self.state.lock().log.begin_segment_check();
@@ -108,14 +111,15 @@ impl Partition {
         Ok(true)
     }
 
-    /// Notes an error of a reader that had no lock: it may be damage.
+    /// Notes an error of a reader without the lock, which may be damage.
     pub fn note_error(&self, error: &LogError) {
         self.state.lock().log.note_error(error);
         self.tell_damage();
     }
 
-    /// Notes a fault that a reader without the lock has found in the segment that contains `offset`, while this replica led in
-    /// `epoch`. Nothing is truncated as long as it does, so that the bytes are still those of the log.
+    /// Notes a fault that a reader without the lock has found in the segment that contains `offset`, while
+    /// this replica led in `epoch`. Nothing is truncated during that leadership, so the bytes are still those
+    /// of the log.
     pub fn note_fault(&self, epoch: LeaderEpoch, offset: Offset, fault: CorruptBatch) {
         let mut state = self.state.lock();
         if state.check_leader(Some(epoch)).is_err() {
@@ -129,8 +133,8 @@ impl Partition {
         self.tell_damage();
     }
 
-    /// The records that can still be read in the segment with `from`, from there on, if the log is known to be damaged and no
-    /// other replica can have more: there is none. `epoch` is the one that this replica leads in.
+    /// The readable records from `from` to the end of the segment, if the log is known to be damaged and the
+    /// partition has no other replica. `epoch` is the epoch in which this replica leads.
     pub fn salvage(&self, epoch: LeaderEpoch, from: Offset) -> Result<Option<Salvage>, FetchError> {
         let mut state = self.state.lock();
         state.check_leader(Some(epoch))?;
@@ -142,7 +146,7 @@ impl Partition {
         Ok(Some(state.log.salvage(from, batch_bytes_max).map_err(ReadError::Log)?))
     }
 
-    /// Has damage that was found under the lock of the log dealt with.
+    /// Notifies the broker of damage that was found under the lock of the log.
     pub(crate) fn tell_damage(&self) {
         if self.is_damaged() {
             self.context.damage_found.notify_one();
@@ -151,7 +155,7 @@ impl Partition {
 }
 
 impl State {
-    /// As [`Partition::fetch_damage_again`].
+    /// Implements [`Partition::fetch_damage_again`].
     fn drop_damage(&mut self, partition: &Partition) {
         let Some(damage) = self.log.damage() else { return };
         let leader = self.registration.leader;
@@ -173,7 +177,8 @@ impl State {
         }
     }
 
-    /// The controller has elected this replica, whose records are missing: it knows of none that has more.
+    /// Accepts the loss after this replica was elected leader: the controller knows of no replica with more
+    /// records.
     pub(super) fn lead_despite_loss(&mut self, partition: &Partition) {
         if let Some(recovery_point) = self.log.missing_below() {
             tracing::error!(
@@ -188,8 +193,8 @@ impl State {
         }
     }
 
-    /// Remembers what is missing at the ends of a coordinator's log, until this process ends. Transactions are decided by what is
-    /// left, as before.
+    /// Remembers the gaps at the ends of a coordinator's log until this process ends. Transactions are
+    /// decided from the remaining records, as before.
     fn note_lost_ends(&mut self, partition: &Partition) {
         if [OFFSETS, SHARE_STATE].contains(&&*partition.topic) {
             let records = self.log.log_start_offset()..self.log.log_end_offset();
@@ -222,7 +227,7 @@ mod tests {
     const OTHER: BrokerId = BrokerId(2);
     const EPOCH: i32 = 3;
 
-    /// An image in which the other broker is up, or fenced.
+    /// An image in which the other broker is up or fenced.
     fn image(is_up: bool) -> Arc<Image> {
         let mut delta = Delta::new(Arc::new(Image::empty()));
         let record = RegisterBrokerRecord { broker_id: OTHER.0, fenced: !is_up, ..Default::default() };
@@ -230,7 +235,7 @@ mod tests {
         delta.apply(Provenance::EMPTY)
     }
 
-    /// A cleanly closed log of several segments, of which the second is garbage, or whose end is missing.
+    /// A cleanly closed log of several segments: the second is garbage, or the end of the log is missing.
     fn log(dir: &std::path::Path, is_cut: bool) -> PartitionLog {
         let segments = closed(dir);
         let damaged = if is_cut { segments[segments.len() - 1] } else { segments[1] };

@@ -1,4 +1,4 @@
-//! Waiting until appended records satisfy their acks.
+//! Waits until appended records satisfy their acks.
 
 use super::{AckError, Appended, Partition};
 use std::sync::Arc;
@@ -11,15 +11,15 @@ use tokio::time::Instant;
 pub struct Durable {
     partition: Arc<Partition>,
     end: Offset,
-    /// The offset that the high watermark must reach; `None` where acks does not ask for it.
+    /// The offset that the high watermark must reach; `None` unless acks=all.
     replicated: Option<Offset>,
-    /// The offset below which all must be on the medium; `None` where the flush policy does not ask for it.
+    /// The offset up to which records must be synced; `None` unless the flush policy requires a sync.
     flushed: Option<Offset>,
     epoch: LeaderEpoch,
 }
 
 impl Partition {
-    /// The future that an append must wait for before it is acknowledged; `None` if there is none.
+    /// The future to await before acknowledging an append; `None` if the append can be acknowledged now.
     pub fn durable(partition: &Arc<Partition>, acks: i16, appended: &Appended) -> Option<Durable> {
         if acks == 0 {
             // No waiter; periodic flushing applies the policy.
@@ -35,7 +35,7 @@ impl Partition {
 }
 
 impl Durable {
-    /// Records of a leader epoch that end before an offset. The replicas may have them, and the medium, or it is not asked for.
+    /// Records of a leader epoch up to an offset, to be replicated and synced as required.
     pub fn new(
         partition: &Arc<Partition>,
         end: Offset,
@@ -47,14 +47,14 @@ impl Durable {
         Durable { partition: Arc::clone(partition), end, replicated, flushed, epoch }
     }
 
-    /// Waits, at the longest until `deadline`.
+    /// Waits until the records are durable, `deadline` at the latest.
     pub async fn until(self, deadline: Instant) -> Result<(), AckError> {
         self.flushed().await?;
         let replicated = tokio::time::timeout_at(deadline, self.replicated()).await;
         replicated.unwrap_or(Err(AckError::TimedOut)).map(drop)
     }
 
-    /// Waits as long as the partition is led here. Returns the offset before which the replicas have all, by then.
+    /// Waits while this broker leads the partition. Returns the high watermark at completion.
     pub async fn done(self) -> Result<Offset, AckError> {
         self.flushed().await?;
         self.replicated().await
@@ -72,13 +72,13 @@ impl Durable {
         loop {
             match self.verdict(offset) {
                 Ok(verdict) => return verdict,
-                // Woken or forgotten: either way there is something to look at.
+                // A dropped sender also requires another check.
                 Err(progress) => drop(progress.await),
             }
         }
     }
 
-    /// The answer, with the high watermark; or, while it is unknown, a notification to check again.
+    /// The result, with the high watermark; or, while undecided, a notification to check again.
     fn verdict(&self, offset: Offset) -> Result<Result<Offset, AckError>, oneshot::Receiver<()>> {
         let mut state = self.partition.state.lock();
         // A leader that was elected again still has its appends.

@@ -7,10 +7,10 @@ use thalweg_wire::ErrorCode;
 /// Why this broker, in its role for a partition, does not serve a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RoleError {
-    /// Another broker leads, or none does.
+    /// Another broker leads, or the partition has no leader.
     #[error("This broker does not lead the partition")]
     NotLeader,
-    /// The partition was taken away.
+    /// The replica was removed from this broker.
     #[error("This broker has no replica of the partition any more")]
     NotReplica,
     /// The topic was deleted.
@@ -25,7 +25,7 @@ pub enum RoleError {
 }
 
 impl RoleError {
-    /// Kafka's code for it.
+    /// Kafka's code for a role error.
     pub fn code(self) -> ErrorCode {
         match self {
             RoleError::NotLeader | RoleError::NotReplica => ErrorCode::NotLeaderOrFollower,
@@ -42,30 +42,30 @@ pub enum AppendError {
     /// This broker does not lead, or not in the expected epoch.
     #[error(transparent)]
     Role(#[from] RoleError),
-    /// acks=all, and fewer replicas are in sync than the topic wants.
+    /// acks=all, and fewer replicas are in sync than `min.insync.replicas`.
     #[error("Too few replicas are in sync")]
     TooFewReplicas,
-    /// The batch is not one that a producer may send.
+    /// The batch is malformed, or of a kind that producers may not send.
     #[error(transparent)]
     Batch(#[from] BatchError),
-    /// Its records violate the topic's rules.
+    /// Records violate the topic's rules.
     #[error(transparent)]
     Records(#[from] ValidateRecordsError),
-    /// The batch exceeds the topic's limit.
+    /// The batch exceeds `max.message.bytes`.
     #[error("The record batch size of {size} bytes exceeds max.message.bytes={max}")]
     TooLarge {
-        /// The batch.
+        /// Size of the batch in bytes.
         size: usize,
-        /// The topic's limit.
+        /// The topic's limit in bytes.
         max: usize,
     },
-    /// The log refuses it.
+    /// The log refused the batch.
     #[error(transparent)]
     Log(#[from] thalweg_log::AppendError),
 }
 
 impl AppendError {
-    /// Kafka's code for it.
+    /// Kafka's code for a refused append.
     pub fn code(&self) -> ErrorCode {
         match self {
             AppendError::Role(error) => error.code(),
@@ -124,7 +124,8 @@ fn batch(error: &BatchError) -> ErrorCode {
 fn unreadable(error: &RecordError) -> ErrorCode {
     match error {
         RecordError::Decompress(DecompressError::TooLarge(_)) => ErrorCode::RecordListTooLarge,
-        // Kafka answers UNKNOWN_SERVER_ERROR where a codec fails. CORRUPT_MESSAGE would have clients send it again.
+        // Kafka answers UNKNOWN_SERVER_ERROR if a codec fails. CORRUPT_MESSAGE would make clients send the
+        // batch again.
         _ => ErrorCode::InvalidRecord,
     }
 }
@@ -155,30 +156,30 @@ fn log(error: &thalweg_log::AppendError) -> ErrorCode {
     }
 }
 
-/// The log could not be brought to the medium. The reason is logged where it happens.
+/// The log could not be synced. The reason is logged where the sync fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("The log could not be flushed")]
 pub struct FlushError;
 
-/// Why appended records are not acknowledged. They may be in the log, and count later.
+/// Why appended records are not acknowledged. The records may be in the log and be committed later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AckError {
     /// This broker no longer leads: the records may get lost.
     #[error(transparent)]
     Role(#[from] RoleError),
-    /// The replicas in sync have become too few since the append.
+    /// Too few replicas are in sync since the append.
     #[error("Too few replicas are in sync since the append")]
     TooFewReplicas,
-    /// The replicas did not have the records in time.
+    /// The replicas did not have the records before the deadline.
     #[error("The replicas did not have the records in time")]
     TimedOut,
-    /// The records are not on the medium.
+    /// The records could not be synced.
     #[error(transparent)]
     Flush(#[from] FlushError),
 }
 
 impl AckError {
-    /// Kafka's code for it.
+    /// Kafka's code for an unacknowledged append.
     pub fn code(self) -> ErrorCode {
         match self {
             AckError::Role(error) => error.code(),
@@ -189,22 +190,22 @@ impl AckError {
     }
 }
 
-/// Why nothing was read.
+/// Why a read failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FetchError {
     /// This broker does not serve the reader.
     #[error(transparent)]
     Role(#[from] RoleError),
-    /// The reader is a broker without a replica, as far as is known here.
+    /// The reader is a broker without a replica, as far as this broker knows.
     #[error("The reader has no replica of the partition")]
     UnknownFollower {
-        /// Whether it has sent the epoch of this leader.
+        /// True if the reader has sent this leader's epoch.
         knows_leader: bool,
     },
     /// The offset is not in the log.
     #[error("The offset is not in the log")]
     OutOfRange {
-        /// For a follower: the first of the records before the log that were not deleted, if some are lost.
+        /// For a follower: the first lost record before the log start (missing, not deleted), if any.
         lost_from: Option<Offset>,
     },
     /// A batch in the log is damaged.
@@ -216,11 +217,12 @@ pub enum FetchError {
 }
 
 impl FetchError {
-    /// Kafka's code for it.
+    /// Kafka's code for a failed read.
     pub fn code(self) -> ErrorCode {
         match self {
             FetchError::Role(error) => error.code(),
-            // The follower knows the current leader, so it may have learnt of its new replica first: it retries.
+            // The follower knows the current leader, so it may have learnt of its new replica first: it
+            // retries.
             FetchError::UnknownFollower { knows_leader: true } => ErrorCode::UnknownLeaderEpoch,
             FetchError::UnknownFollower { knows_leader: false } => ErrorCode::NotLeaderOrFollower,
             FetchError::OutOfRange { .. } => ErrorCode::OffsetOutOfRange,
@@ -234,20 +236,20 @@ impl From<ReadError> for FetchError {
     fn from(error: ReadError) -> FetchError {
         match error {
             ReadError::OutOfRange(_) => FetchError::OutOfRange { lost_from: None },
-            // The log names the batch, once: to try again is of no use.
+            // The log reports the batch itself, once: a retry is of no use.
             ReadError::Log(LogError::Corrupt { .. }) => FetchError::Corrupt,
             ReadError::Log(_) => FetchError::Storage,
         }
     }
 }
 
-/// Why no offset was found.
+/// Why an offset lookup failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OffsetsError {
     /// This broker does not serve the reader.
     #[error(transparent)]
     Role(#[from] RoleError),
-    /// This broker does not know yet how far the consumers of its predecessor could read (KIP-207).
+    /// This broker does not know its predecessor's high watermark yet (KIP-207).
     #[error("The new leader does not know the high watermark yet")]
     NotAvailable,
     /// The log could not be searched.
@@ -256,7 +258,7 @@ pub enum OffsetsError {
 }
 
 impl OffsetsError {
-    /// Kafka's code for it.
+    /// Kafka's code for a failed lookup.
     pub fn code(self) -> ErrorCode {
         match self {
             OffsetsError::Role(error) => error.code(),
@@ -269,25 +271,25 @@ impl OffsetsError {
 /// Why records were not deleted, or not on every replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DeleteError {
-    /// This broker does not lead, or no longer.
+    /// This broker does not lead the partition, or no longer.
     #[error(transparent)]
     Role(#[from] RoleError),
-    /// The topic is compacted only.
+    /// The topic is compacted, without deletion.
     #[error("Records of a compacted topic are not deleted by offset")]
     CompactedOnly,
     /// The offset is negative, or beyond the high watermark.
     #[error("The offset is not in the log")]
     OutOfRange,
-    /// The log could not be cut.
+    /// The log start could not be moved.
     #[error(transparent)]
     Unreadable(#[from] Unreadable),
-    /// Not every live replica has deleted them in time.
+    /// A live replica has not deleted the records in time.
     #[error("The replicas did not delete the records in time")]
     TimedOut,
 }
 
 impl DeleteError {
-    /// Kafka's code for it.
+    /// Kafka's code for a failed deletion.
     pub fn code(self) -> ErrorCode {
         match self {
             DeleteError::Role(error) => error.code(),
@@ -299,10 +301,10 @@ impl DeleteError {
     }
 }
 
-/// Why a log could not be searched or cut. The reason is logged where it happens.
+/// Why a log could not be searched or cut. The reason is logged where the operation fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unreadable {
-    /// Records that no reader understands. The disk is fine.
+    /// Malformed records. The disk is fine.
     #[error("Records in the log cannot be read")]
     Records,
     /// The log could not be read.

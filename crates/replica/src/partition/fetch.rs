@@ -15,24 +15,24 @@ pub enum Reader {
     Internal,
     /// A replica, up to the log end.
     Follower {
-        /// The broker.
+        /// The follower's broker id.
         id: BrokerId,
-        /// Its epoch; -1 if not given.
+        /// The follower's broker epoch; -1 if not given.
         broker_epoch: i64,
     },
 }
 
-/// Which records a consumer wants to see.
+/// The isolation level of a consumer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Isolation {
-    /// All that are replicated.
+    /// All replicated records.
     ReadUncommitted,
-    /// Those before the first transaction that is not decided.
+    /// Records before the first undecided transaction.
     ReadCommitted,
 }
 
 impl Isolation {
-    /// The level of a request; `None` if there is no such level.
+    /// The level by its code in a request; `None` for an unknown code.
     pub fn of(level: i8) -> Option<Isolation> {
         match level {
             0 => Some(Isolation::ReadUncommitted),
@@ -47,46 +47,47 @@ impl Isolation {
 pub struct FetchFrom {
     /// The first offset.
     pub offset: Offset,
-    /// The most bytes.
+    /// Maximum number of bytes.
     pub max_bytes: usize,
-    /// Whether a larger first batch is returned anyway.
+    /// True if a first batch beyond `max_bytes` is returned anyway.
     pub at_least_one: bool,
-    /// The leader epoch known to the reader.
+    /// The leader epoch known to the reader, if given.
     pub current_leader_epoch: Option<LeaderEpoch>,
     /// The epoch of the last batch that the reader holds.
     pub last_fetched_epoch: Option<LeaderEpoch>,
-    /// The reader.
+    /// The kind of reader.
     pub reader: Reader,
-    /// Which records.
+    /// The isolation level.
     pub isolation: Isolation,
-    /// Whether a consumer may read from a follower (KIP-392).
+    /// True if a consumer may read from a follower (KIP-392).
     pub from_any_replica: bool,
-    /// The start offset of the reader's own log; -1 if it has none or does not report it.
+    /// The start offset of the reader's own log; -1 if unknown.
     pub reader_start: Offset,
-    /// Whether this is the fetch's first read. Later reads of a waiting fetch bring no news of its follower.
+    /// True for the first read of a fetch. Later reads of a waiting fetch have no new information about its
+    /// follower.
     pub first_pass: bool,
 }
 
-/// The result.
+/// The result of a read.
 #[derive(Debug)]
 pub struct FetchRead {
-    /// The batches; `None` when there is none to read.
+    /// The batches; `None` if there are none to read.
     pub slice: Option<LogSlice>,
     /// The high watermark.
     pub high_watermark: Offset,
     /// The last stable offset.
     pub last_stable_offset: Offset,
-    /// The log start.
+    /// The log start offset.
     pub log_start_offset: Offset,
-    /// Where the reader's log leaves this one: the largest common epoch, and its end here.
+    /// If the logs have diverged: the largest common epoch, and its end in this log.
     pub diverging: Option<(LeaderEpoch, Offset)>,
     /// The aborted transactions in the slice, for readers of committed records.
     pub aborted: Vec<AbortedTransaction>,
-    /// Whether more could be read than the limits allowed.
+    /// True if the limits allowed fewer bytes than could be read.
     pub behind: bool,
-    /// How the partition stood.
+    /// The partition's offsets and generation at the time of the read.
     pub snapshot: Snapshot,
-    /// The replica that the consumer should rather read from.
+    /// The replica that the consumer should read from instead.
     pub preferred_read_replica: Option<BrokerId>,
 }
 
@@ -160,7 +161,7 @@ impl Partition {
 }
 
 impl State {
-    /// The answer without records.
+    /// A result without records.
     pub(super) fn nothing_read(&self) -> FetchRead {
         FetchRead {
             slice: None,
@@ -200,7 +201,7 @@ impl State {
         Ok(read)
     }
 
-    /// Where the log of a reader leaves this one, by the epoch of its last batch (KIP-595).
+    /// The divergence of a reader's log from this log, by the epoch of the reader's last batch (KIP-595).
     fn divergence(
         &self,
         last_fetched: LeaderEpoch,

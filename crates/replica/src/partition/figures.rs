@@ -1,4 +1,4 @@
-//! Figures of a partition for metrics.
+//! Figures of a partition, for metrics.
 
 use super::Partition;
 use super::role::Role;
@@ -8,47 +8,48 @@ use std::sync::Arc;
 use thalweg_metadata::PartitionIndex;
 use thalweg_record::Offset;
 
-/// One partition.
+/// Figures of one partition.
 pub struct PartitionFigures {
-    /// The topic.
+    /// The topic's name.
     pub topic: Arc<str>,
-    /// The number.
+    /// The partition's index in the topic.
     pub index: PartitionIndex,
-    /// Whether this broker leads it.
+    /// True if this broker leads the partition.
     pub is_leader: bool,
-    /// How many replicas it has, how many are in sync, and how many must be.
+    /// Number of replicas, number in sync, and `min.insync.replicas`.
     pub replicas: usize,
     pub in_sync: usize,
     pub min_in_sync: usize,
-    /// Whether replicas are being added or removed.
+    /// True if replicas are being added or removed.
     pub is_reassigned: bool,
     pub log_start: Offset,
     pub log_end: Offset,
     pub high_watermark: Offset,
     pub last_stable_offset: Offset,
-    /// The timestamp of the last batch of the transaction that holds the last stable offset back; none without one.
+    /// Timestamp of the last batch of the transaction that holds the last stable offset back; `None` without
+    /// such a transaction.
     pub oldest_transaction_ms: Option<i64>,
     pub size_bytes: u64,
     pub segments: usize,
-    /// The other replicas, where this broker leads.
+    /// The followers' lags, if this broker leads.
     pub followers: Vec<FollowerLag>,
-    /// How far this replica is behind the leader's high watermark, where another leads.
+    /// This replica's lag behind the leader's high watermark, if another broker leads.
     pub own_lag: Option<i64>,
     pub traffic: Traffic,
 }
 
 impl Partition {
-    /// Bytes leave for a follower or for a consumer.
+    /// Counts bytes sent to a follower or a consumer.
     pub fn sent(&self, bytes: usize, to_follower: bool) {
         self.outgoing.count(bytes, to_follower);
     }
 
-    /// Its traffic.
+    /// The partition's traffic counters.
     pub fn traffic(&self) -> Traffic {
         self.outgoing.complete(self.state.lock().traffic)
     }
 
-    /// Its current state.
+    /// The partition's current figures.
     pub fn figures(partition: &Partition) -> PartitionFigures {
         let state = partition.state.lock();
         let (log, registration) = (&state.log, &state.registration);

@@ -7,23 +7,23 @@ use thalweg_record::Offset;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-/// The turn to flush a partition.
+/// The lock that serializes flushes of a partition.
 #[derive(Debug, Default)]
 pub(super) struct Flushing {
     turn: Mutex<()>,
 }
 
-/// Which log was synced.
+/// The log that was synced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Synced {
-    /// The partition's.
+    /// The partition's current log.
     This,
-    /// The one that was the partition's when the sync began.
+    /// An earlier log of the partition, replaced since the sync began.
     Another,
 }
 
 impl Partition {
-    /// Returns when everything below `offset` is on the medium.
+    /// Returns when all records below `offset` are synced.
     pub(super) async fn flush_to(partition: &Arc<Partition>, offset: Offset) -> Result<(), FlushError> {
         let _turn = partition.flushing.turn.lock().await;
         if partition.state.lock().log.recovery_point() >= offset {
@@ -40,7 +40,7 @@ impl Partition {
 
     /// Flushes as far as the policy requires by now: old records, and rolled segments.
     pub async fn flush_if_due(partition: &Arc<Partition>, now_ms: i64) {
-        // One at a time, like those that wait for durability: one sync serves all.
+        // One flush at a time, as for waiters for durability: one sync serves all.
         let _turn = partition.flushing.turn.lock().await;
         let target = {
             let log = &mut partition.state.lock().log;
@@ -56,15 +56,15 @@ impl Partition {
         let _ = Partition::sync(partition, target).await;
     }
 
-    /// Syncs, and passes the outcome to the log even if the caller is gone: the kernel reports a failure once, and it
-    /// must not get lost with a closed connection.
+    /// Syncs, and passes the outcome to the log even if the caller is cancelled: the kernel reports a failure
+    /// once, and a closed connection must not lose that report.
     async fn sync(
         partition: &Arc<Partition>,
         target: Result<Option<FlushTarget>, thalweg_log::LogError>,
     ) -> Result<Synced, FlushError> {
         let target = match target {
             Ok(Some(target)) => target,
-            // Nothing to sync, or a failed log: its next append returns the reason.
+            // Nothing to sync, or a failed log, whose next append returns the reason.
             Ok(None) => return Ok(Synced::This),
             Err(error) => {
                 tracing::error!(?partition, %error, "Failed to flush a log");

@@ -1,7 +1,7 @@
 //! Following: replicates a leader's log.
 //!
-//! Owns: rejecting data of an older leader epoch, or for another offset. Each call has the leader epoch and, with
-//! data, the offset of the fetch. Refuses: the network; see `replication`.
+//! Owns: rejecting data of an older leader epoch, or for another offset. Each call has the leader epoch and,
+//! with data, the offset of the fetch. Refuses: the network; see `replication`.
 
 use super::role::Role;
 use super::truncation::{Divergence, truncation};
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use thalweg_log::{AppendError, LogError, OffsetsMissing};
 use thalweg_record::{LeaderEpoch, Offset};
 
-/// How often a gap in the leader's log is rejected before it is accepted.
+/// Number of refusals of a gap in the leader's log before the gap is accepted.
 const GAP_REFUSALS: u32 = 3;
 
 /// The position of a follower's next fetch.
@@ -20,9 +20,9 @@ pub struct FetchPosition {
     pub offset: Offset,
     /// The epoch of the last batch.
     pub last_fetched_epoch: Option<LeaderEpoch>,
-    /// The log start that is on the medium: the leader counts on it when it answers DeleteRecords.
+    /// The synced log start: the leader relies on it for its answer to DeleteRecords.
     pub log_start_offset: Offset,
-    /// Whether the log starts later by now.
+    /// True if the log start has risen and is not synced yet.
     pub owes_log_start: bool,
 }
 
@@ -31,7 +31,7 @@ pub struct FetchPosition {
 pub struct Replicated {
     /// The next position.
     pub next: FetchPosition,
-    /// Whether the flush policy wants the records on the medium before the leader may count on them.
+    /// True if the flush policy requires a sync before the leader may count the records.
     pub flush_due: bool,
 }
 
@@ -40,26 +40,26 @@ pub struct Replicated {
 pub struct Truncation {
     /// The next position.
     pub next: FetchPosition,
-    /// Whether the end of the log was from this leader, which takes back what it has sent.
+    /// True if the truncated records came from this leader in this epoch.
     pub is_taken_back: bool,
 }
 
-/// A follower's log did not change as the leader's answer wants it.
+/// The leader's answer could not be applied to the log.
 #[derive(Debug, thiserror::Error)]
 pub enum FollowError {
-    /// The partition has another leader by now, is not followed any more, or has moved on: the answer is void.
+    /// The partition has another leader, is no longer followed, or has moved on: the answer is void.
     #[error("the partition is not followed in epoch {0} any more")]
     Void(i32),
-    /// The records cannot be appended.
+    /// The log refused the records.
     #[error(transparent)]
     Append(#[from] AppendError),
-    /// The log cannot be changed.
+    /// The log could not be changed.
     #[error(transparent)]
     Log(#[from] LogError),
 }
 
 impl FollowError {
-    /// Whether the first of the leader's batches is damaged.
+    /// True if the first of the leader's batches is damaged.
     pub fn is_damaged_batch(&self) -> bool {
         matches!(self, FollowError::Append(AppendError::Malformed(_)))
     }
@@ -68,28 +68,29 @@ impl FollowError {
 /// The bounds of the leader's log.
 #[derive(Clone, Copy, Debug)]
 pub struct LeaderBounds {
-    /// Its log start.
+    /// The leader's log start.
     pub start: Offset,
-    /// Its log end.
+    /// The leader's log end.
     pub end: Offset,
-    /// The first of the records before the log start that were not deleted, if the leader has lost some.
+    /// The first record before the log start that the leader has lost (missing, not deleted), if any.
     pub lost_from: Option<Offset>,
 }
 
 impl Partition {
-    /// Whether the log takes no records, as in a directory that is offline.
+    /// True if the log accepts no appends, as in an offline directory.
     pub fn is_closed(&self) -> bool {
         self.state.lock().log.failure().is_some()
     }
 
-    /// Where to fetch, while the partition is followed in this leader epoch.
+    /// The next fetch position, while the partition is followed in this leader epoch.
     pub fn fetch_position(&self, epoch: LeaderEpoch) -> Result<FetchPosition, FollowError> {
         let state = self.state.lock();
         state.check_follows(epoch)?;
         Ok(state.fetch_position())
     }
 
-    /// Appends the leader's batches for `from` unchanged, and takes over its high watermark and log start offset.
+    /// Appends the leader's batches for `from` unchanged, and takes over its high watermark and log start
+    /// offset.
     pub fn append_from_leader(
         &self,
         epoch: LeaderEpoch,
@@ -106,8 +107,8 @@ impl Partition {
                 Err(AppendError::UnexpectedOffset(found))
                     if found.first >= state.log.high_watermark() || state.log.is_empty() =>
                 {
-                    // The leader has a batch around the log end: records here differ from the leader's. Without any,
-                    // the leader's log starts within a batch.
+                    // A batch of the leader spans this log's end, so local records differ from the leader's.
+                    // If the local log is empty, the leader's log starts within a batch.
                     if !state.log.is_empty() {
                         tracing::warn!(partition = ?self, first = found.first.0, end = from.0, "Dropping records that the leader lacks");
                     }
@@ -167,13 +168,14 @@ impl Partition {
         Ok(Truncation { next: state.fetch_position(), is_taken_back })
     }
 
-    /// Whether the log lacks records before its start that a leader lacked, too. Takes no lock.
+    /// True if the log lacks records before its start because a leader lacked them too. Takes no lock.
     pub fn lacks_what_a_leader_lacked(&self) -> bool {
         let published = &self.published;
         !published.is_damaged() && published.log_start_for_followers() < published.log_start_offset()
     }
 
-    /// The leader of this epoch begins at `leader_start`: what is missing here before that is to be fetched again.
+    /// Applies the log start of this epoch's leader: records missing here from `leader_start` on must be
+    /// fetched again.
     pub fn compare_beginning(&self, epoch: LeaderEpoch, leader_start: Offset) {
         let mut state = self.state.lock();
         if state.check_follows(epoch).is_err() {
@@ -184,8 +186,8 @@ impl Partition {
         self.tell_damage();
     }
 
-    /// The leader has answered that `from` is outside its log, which has these bounds: truncate to the leader's end,
-    /// or restart at its start (Kafka's `fetchOffsetAndTruncate`).
+    /// Handles the answer that `from` is outside the leader's log, which has these bounds: truncates to the
+    /// leader's end, or restarts at the leader's start (Kafka's `fetchOffsetAndTruncate`).
     pub fn reset_to_leader(
         &self,
         epoch: LeaderEpoch,
@@ -224,17 +226,18 @@ impl State {
         if follows { Ok(()) } else { Err(FollowError::Void(epoch.0)) }
     }
 
-    /// Rejects records of another leader epoch, or for an offset that is no longer the log end. Returns the log end.
+    /// Rejects records of another leader epoch, or for an offset that is no longer the log end. Returns the
+    /// log end.
     fn check_follows_from(&self, epoch: LeaderEpoch, from: Offset) -> Result<Offset, FollowError> {
         self.check_follows(epoch)?;
         let log_end = self.log.log_end_offset();
         if log_end == from { Ok(log_end) } else { Err(FollowError::Void(epoch.0)) }
     }
 
-    /// Whether the leader has repeatedly answered with the same gap, and counts the records behind it as replicated.
-    /// A formerly compacted topic has gaps although its policy has changed; damage would have been repaired or
-    /// rejected by the leader meanwhile. Where this replica is not in sync, the high watermark may wait for it, below the
-    /// gap: then it is enough that the leader insists.
+    /// True if the leader has repeatedly answered with the same gap, and counts the records behind the gap as
+    /// replicated. A formerly compacted topic keeps its gaps when its policy changes; the leader would have
+    /// repaired or rejected damage meanwhile. If this replica is not in sync, the high watermark may wait for
+    /// it below the gap: then repetition by the leader is enough.
     fn leader_insists_on(
         &mut self,
         partition: &Partition,
@@ -261,9 +264,9 @@ impl State {
         }
     }
 
-    /// Another broker leads from now on. A log without epochs cannot be compared with the leader's, so it is
-    /// truncated to its high watermark. Otherwise only epochs that this broker led without a record, and doubtful
-    /// parts found by recovery, are dropped.
+    /// Starts to follow another broker. A log without epochs cannot be compared with the leader's, so it is
+    /// truncated to its high watermark. Otherwise only epochs that this broker led without a record, and
+    /// doubtful parts found by recovery, are dropped.
     pub(super) fn begin_to_follow(&mut self, partition: &Partition) {
         let end = self.log.log_end_offset();
         let to = if self.log.latest_epoch().is_some() { end } else { self.log.high_watermark() };
@@ -274,7 +277,7 @@ impl State {
         }
     }
 
-    /// Drops a log that lacks records before its start which the leader has, and begins where the leader does.
+    /// Restarts the log at the leader's start if it lacks records before its own start that the leader has.
     fn restart_before_start(
         &mut self,
         partition: &Partition,
@@ -285,7 +288,8 @@ impl State {
         self.restart_at(partition, leader_start, lost_from)
     }
 
-    /// Restarts the log empty where the leader's begins, which may have lost the records from `lost_from` on.
+    /// Restarts the log empty at the leader's start. The leader may have lost the records from `lost_from`
+    /// on.
     fn restart_at(
         &mut self,
         partition: &Partition,
@@ -309,7 +313,7 @@ impl State {
 
     fn cut(&mut self, partition: &Partition, to: Offset) -> Result<(), LogError> {
         let (from, high_watermark) = (self.log.log_end_offset(), self.log.high_watermark());
-        // This leader may still have the records that it has sent.
+        // The truncated records came from this leader, which may still have them.
         let is_taken_back = self.follower_mut().is_some_and(|follower| match follower.first_sent {
             Some(first) if first <= to => true,
             _ => {
@@ -317,7 +321,8 @@ impl State {
                 false
             }
         });
-        // It could lose them before it sends them again. A leader that has the same ones truncated again and again fills no disk.
+        // The leader could lose the records before sending them again. Only the first records taken back are
+        // kept, so that a leader that repeats the truncation cannot fill the disk.
         let is_kept = is_taken_back && self.follower_mut().is_some_and(|follower| follower.keeps_taken_back);
         let was_cut = if is_kept {
             self.note_cut(to);
@@ -361,12 +366,13 @@ impl State {
         self.log.truncate_to(to)
     }
 
-    /// A copy in another directory has to be cut, too.
+    /// Notes the new log end for a copy in another directory, which must be cut too.
     pub(super) fn note_cut(&mut self, to: Offset) {
         self.cut_to = Some(self.cut_to.map_or(to, |cut_to| cut_to.min(to)));
     }
 
-    /// Takes over the leader's high watermark, limited by this log; it may move back. The log start only rises.
+    /// Takes over the leader's high watermark, limited by this log. The high watermark may move back; the log
+    /// start only rises.
     fn take_over(&mut self, partition: &Partition, high_watermark: Offset, log_start_offset: Offset) {
         let before = self.log.high_watermark();
         if high_watermark != before {
@@ -388,7 +394,7 @@ impl State {
 }
 
 impl Partition {
-    /// Returns when everything that is in the log is on the medium.
+    /// Returns when the whole log is synced.
     pub async fn flush_all(partition: &Arc<Partition>) -> Result<(), FlushError> {
         let end = partition.state.lock().log.log_end_offset();
         Partition::flush_to(partition, end).await
@@ -477,7 +483,8 @@ mod tests {
 
     #[test]
     fn log_that_parts_before_its_start_is_fetched_from_the_leaders_start() {
-        // Its leader has no longer what comes before its own start: then the next answer says where that is.
+        // The leader may no longer have records before its own start; its next answer then reports that
+        // start.
         for (leader_start, expected) in [(0, 0), (20, 20), (200, 40)] {
             let dir = tempfile::tempdir().expect("a directory");
             let partition = following(dir.path(), &[LEADER]);
@@ -532,7 +539,7 @@ mod tests {
         Divergence { leader_epoch, end_offset: Offset(end_offset), leader_start: Offset(0) }
     }
 
-    /// The leader may lose them before it sends them again.
+    /// The leader may lose the records before sending them again.
     #[test]
     fn acknowledged_records_that_the_leader_takes_back_are_set_aside() {
         let dir = tempfile::tempdir().expect("a directory");
@@ -591,7 +598,7 @@ mod tests {
         }
     }
 
-    /// A log of the leader may start in the middle of a batch, and so does then the empty log of a follower.
+    /// A leader's log may start within a batch, and so may the empty log of a follower.
     #[test]
     fn batch_around_the_start_of_an_empty_log_replaces_nothing() {
         let dir = tempfile::tempdir().expect("a directory");
@@ -619,7 +626,7 @@ mod tests {
         let bounds_of = || partition.with_log(|log| (log.log_start_offset(), log.log_end_offset()));
         assert_eq!((append(30, 20).next.offset, bounds_of()), (Offset(40), (Offset(30), Offset(40))));
         assert_eq!(strays(dir.path()), 0, "there was nothing");
-        // What is left of the batches are deleted records.
+        // The rest of the batches is deleted records.
         append(40, 40);
         partition.with_log(|log| log.delete_records(Offset(60))).expect("deletes");
         let bounds = LeaderBounds { start: Offset(70), end: Offset(80), lost_from: None };
@@ -647,7 +654,8 @@ mod tests {
         assert!(!partition.lacks_what_a_leader_lacked());
     }
 
-    /// How many answers with a gap at the log end, and this high watermark, are refused before one is accepted.
+    /// Number of refused answers with a gap at the log end and this high watermark, before the gap is
+    /// accepted.
     fn refusals(isr: &[BrokerId], high_watermark: i64) -> Option<usize> {
         let dir = tempfile::tempdir().expect("a directory");
         let partition = following(dir.path(), isr);

@@ -1,12 +1,13 @@
-//! Validates a producer's batch before it is appended, outside the partition's lock, because nothing here depends on
-//! the partition's content.
+//! Validates a producer's batch before it is appended, outside the partition's lock, because nothing here
+//! depends on the partition's content.
 //!
-//! The batch is checked by its header and CRC, and then its records are walked over once, without a copy: by
-//! `thalweg.produce.validation` only where the topic demands more than the header can answer for. A topic with a
-//! `compression.type` that is not the batch's has its records read and written in the same pass.
+//! The header and CRC of the batch are checked, and then the records are walked once, without a copy. With
+//! `thalweg.produce.validation=header`, the records are walked only if the topic requires checks beyond the
+//! header. If the topic's `compression.type` differs from the batch's codec, the records are read and
+//! rewritten in the same pass.
 //!
-//! Owns the bound on that work: a request decompresses as much as its [`OpeningBudget`] allows on the task of its
-//! connection, and the rest on a separate thread. Refuses batches whose decompressed records exceed
+//! Owns the bound on that work: a request decompresses as much as its [`OpeningBudget`] allows on the task of
+//! its connection, and the rest on a separate thread. Refuses batches whose decompressed records exceed
 //! [`DECOMPRESSED_BYTES_MAX_DEFAULT`].
 
 use super::AppendError;
@@ -19,32 +20,32 @@ use thalweg_record::{
     check, stamp_max_timestamp, validate_each, validate_records,
 };
 
-/// Decompressed bytes that one request may validate on the task of its connection: about 20 ms of gzip, the slowest
-/// codec.
+/// Decompressed bytes that one request may validate on the task of its connection: about 20 ms of gzip, the
+/// slowest codec.
 const INLINE_BYTES: usize = 4 << 20;
-/// How much dearer a byte is that is compressed again.
+/// Cost of a recompressed byte, relative to a decompressed one.
 const RECOMPRESSION_COST: usize = 16;
-/// How much cheaper a byte is that needs no codec.
+/// Divisor of the cost of a byte without a codec.
 const UNCOMPRESSED_DISCOUNT: usize = 8;
 
 thread_local! {
-    /// The memory of the walk, of which a thread needs one.
+    /// The walk's scratch memory, one per thread.
     static SCRATCH: RefCell<RecordScratch> = RefCell::default();
 }
 
-/// How many bytes of records may still be opened.
+/// Bytes of records that a request may still decompress or walk.
 #[derive(Debug)]
 pub struct OpeningBudget {
     bytes: usize,
 }
 
 impl OpeningBudget {
-    /// For the batches of a request, on the task of its connection.
+    /// The budget of a request, on the task of its connection.
     pub fn inline() -> OpeningBudget {
         OpeningBudget { bytes: INLINE_BYTES }
     }
 
-    /// For one batch, on a separate thread.
+    /// The budget of one batch, on a separate thread.
     pub fn whole() -> OpeningBudget {
         OpeningBudget { bytes: usize::MAX }
     }
@@ -62,7 +63,7 @@ pub(super) enum Taken {
     Rewritten(Bytes),
 }
 
-/// Validates the batch, or returns why it is refused; `None` if that exceeds the budget.
+/// Validates the batch, or returns the reason for refusing it; `None` if validation exceeds the budget.
 pub(super) fn take(
     records: &Bytes,
     settings: &EffectiveTopicConfig,
@@ -86,7 +87,7 @@ pub(super) fn take(
     if wanted.is_none() && !settings.validates_records && rules.header_suffices(&header) {
         return Ok(Some(Taken::Unchanged));
     }
-    // The output size of a codec is not known before; without one it is.
+    // The output size of a codec is not known beforehand; the size of an uncompressed batch is.
     let cost = match header.attributes.compression() {
         Ok(Compression::None) if wanted.is_some() => Some(size.saturating_mul(RECOMPRESSION_COST)),
         Ok(Compression::None) => Some(size / UNCOMPRESSED_DISCOUNT),
@@ -101,7 +102,8 @@ pub(super) fn take(
     };
     taken.map(Some).or_else(|error| {
         let was_short = budget.bytes < DECOMPRESSED_BYTES_MAX_DEFAULT && is_too_large(&error);
-        // The progress of the codec is unknown: it may have used all of its budget, and many such batches may follow.
+        // The progress of the codec is unknown: it may have used all of its budget, and many such batches may
+        // follow.
         budget.spend(cost.unwrap_or(budget.bytes));
         if was_short { Ok(None) } else { Err(error) }
     })
@@ -112,7 +114,7 @@ fn is_too_large(error: &AppendError) -> bool {
     matches!(error, AppendError::Records(Unreadable(RecordError::Decompress(DecompressError::TooLarge(_)))))
 }
 
-/// Walks over the records, and corrects a max timestamp that is not theirs.
+/// Walks over the records, and corrects a wrong max timestamp in the header.
 fn walk(batch: &Batch<'_>, rules: &RecordRules, budget: &mut OpeningBudget) -> Result<Taken, AppendError> {
     let limit = budget.bytes.min(DECOMPRESSED_BYTES_MAX_DEFAULT);
     let summary = SCRATCH.with_borrow_mut(|scratch| validate_records(batch, rules, scratch, limit))?;
@@ -130,7 +132,7 @@ fn walk(batch: &Batch<'_>, rules: &RecordRules, budget: &mut OpeningBudget) -> R
     Ok(Taken::Rewritten(copy.freeze()))
 }
 
-/// The codec that the topic wants and the batch does not have.
+/// The topic's codec, if the batch has another.
 fn wanted_codec(header: &BatchHeader, settings: &EffectiveTopicConfig) -> Option<(Compression, Option<i32>)> {
     let (wanted, level) = match settings.compression() {
         TopicCompression::Producer => return None,
@@ -216,7 +218,7 @@ mod tests {
         let (good, small) = (gzip(&vec![0; INLINE_BYTES / 2]), gzip(b"small"));
         let mut bad = good.to_vec();
         let end = bad.len();
-        // The codec's own check sum at its end.
+        // The codec's checksum at the end of the batch.
         bad[end - 8] ^= 1;
         let crc = thalweg_record::crc(&bad).to_be_bytes();
         bad[17..21].copy_from_slice(&crc);

@@ -9,23 +9,23 @@ use thalweg_metadata::{BrokerId, LeaderRecoveryState, PartitionRegistration};
 use thalweg_record::{LeaderEpoch, Offset};
 use tokio::time::Instant;
 
-/// How long appends wait for a leader epoch above that of the last batch.
+/// Maximum time that appends wait for a leader epoch above that of the last batch.
 const EPOCH_WAIT_MAX: Duration = Duration::from_secs(30);
 
 impl Partition {
-    /// The epoch of the log, if the registration is older than the log, and the registration.
+    /// The last leader epoch in the log and the registration, if the registration is older than the log.
     pub fn stale_epoch(&self) -> Option<(LeaderEpoch, PartitionRegistration)> {
         let state = self.state.lock();
         state.stale_epoch().map(|epoch| (epoch, state.registration.clone()))
     }
 
-    /// Whether a change of the in-sync replicas is still pending, and not decided by the image.
+    /// True if a change of the in-sync replicas is still pending, and not decided by the image.
     pub fn awaits(&self, change: &IsrChange) -> bool {
         let state = self.state.lock();
         state.followers().and_then(Leadership::pending) == Some(change)
     }
 
-    /// The controller has answered a proposal.
+    /// Handles the controller's answer to a proposal.
     pub fn on_isr_change(&self, change: &IsrChange, outcome: &ChangeOutcome) {
         let mut state = self.state.lock();
         let State { role: Role::Leader(Leader { followers: Some(followers), .. }), registration, .. } =
@@ -41,13 +41,13 @@ impl Partition {
         state.raise_high_watermark(&self.context);
     }
 
-    /// Proposes to drop followers that lag. To be called again and again.
+    /// Proposes to drop lagging followers. Call periodically.
     pub fn shrink_isr(&self) {
         let mut state = self.state.lock();
         let end = state.log.log_end_offset();
         let Some(followers) = state.leader_mut().and_then(|leader| leader.followers.as_mut()) else { return };
         let change = followers.shrink(end, Instant::now());
-        // A follower that had caught up, and was waited for, may have fallen behind.
+        // A caught-up follower, which the high watermark waited for, may have fallen behind.
         state.raise_high_watermark(&self.context);
         if let Some(change) = change {
             self.propose(change);
@@ -66,8 +66,8 @@ impl Partition {
         Some(FetchRead { preferred_read_replica: Some(preferred), ..state.nothing_read() })
     }
 
-    /// Returns when every live replica has deleted the records before `offset`, with the lowest log start, or after a
-    /// timeout.
+    /// Returns when every live replica has deleted the records before `offset`, with the lowest log start, or
+    /// after a timeout.
     pub async fn dropped_before(
         &self,
         offset: Offset,
@@ -98,7 +98,7 @@ impl Partition {
         self.context.isr_changes.submit(self.topic_id, self.index, change);
     }
 
-    /// Whether the partition lacks in-sync replicas, from its leader's view.
+    /// True if replicas are out of sync, from the leader's view.
     pub fn is_under_replicated(&self) -> bool {
         let state = self.state.lock();
         state.leader().is_some() && state.registration.isr.len() < state.registration.replicas.len()
@@ -106,8 +106,8 @@ impl Partition {
 }
 
 impl State {
-    /// Starts a new epoch of this broker as the leader. Nothing is known of followers. `led_since` is the first of
-    /// the preceding epochs that this broker has led without interruption.
+    /// Starts a new epoch of this broker as the leader. Followers' log ends are unknown. `led_since` is the
+    /// first of the preceding consecutive epochs that this broker has led.
     pub(super) fn begin_to_lead(&mut self, led_since: Option<LeaderEpoch>) {
         let epoch = self.leader_epoch();
         let mut leader = Leader::new(self.log.log_end_offset(), led_since.unwrap_or(epoch));
@@ -117,7 +117,8 @@ impl State {
         }
         self.role = Role::Leader(leader);
         let registration = &self.registration;
-        // After an unclean stop the controller elects an only replica like this too; no other could have had more.
+        // After an unclean stop the controller also elects an only replica in recovery; no other replica
+        // could have more records.
         let alone = registration.replicas.len() == 1;
         if registration.leader_recovery_state == LeaderRecoveryState::Recovering && !alone {
             tracing::warn!(
@@ -127,15 +128,16 @@ impl State {
         }
     }
 
-    /// The epoch of the last batch, if the cluster's metadata is older than the log: the registration has a lower one, or has no
-    /// leader in it, who alone could have written such a batch. Batches with lower epochs must not follow it, or no follower can
-    /// take them.
+    /// The epoch of the last batch, if the cluster's metadata is older than the log: the registration has a
+    /// lower epoch, or has that epoch without a leader, although only a leader could have written such a
+    /// batch. Batches with lower epochs must not follow, or no follower could append them.
     pub(super) fn stale_epoch(&self) -> Option<LeaderEpoch> {
         let (known, has_leader) = (self.leader_epoch(), self.registration.has_leader());
         self.log.latest_epoch().filter(|latest| *latest > known || (*latest == known && !has_leader))
     }
 
-    /// Rejects appends that only a leader takes, or with another leader epoch, or while a higher epoch may come.
+    /// Rejects appends if this broker does not lead, if the leader epoch differs, or while a higher epoch is
+    /// expected.
     pub(super) fn check_appends(&mut self, current: Option<LeaderEpoch>) -> Result<(), RoleError> {
         let Some(until) = self.check_leader(current)?.awaits_epoch else { return Ok(()) };
         if Instant::now() < until {
@@ -168,7 +170,7 @@ impl State {
         }
     }
 
-    /// Rejects a broker without a replica.
+    /// Rejects a fetch of a broker without a replica.
     pub(super) fn check_follower(&self, id: BrokerId, epoch: Option<LeaderEpoch>) -> Result<(), FetchError> {
         if self.followers().is_some_and(|followers| followers.is_follower(id)) {
             return Ok(());
@@ -176,7 +178,7 @@ impl State {
         Err(FetchError::UnknownFollower { knows_leader: epoch.is_some() })
     }
 
-    /// A follower has everything below `offset`.
+    /// Applies a follower's fetch: the follower has all records below `offset`.
     pub(super) fn follower_has(
         &mut self,
         partition: &Partition,
@@ -208,7 +210,7 @@ impl State {
         }
     }
 
-    /// The lowest log start of the live replicas, as known to their leader.
+    /// The lowest log start of the live replicas, from the leader's view.
     fn low_watermark(&self, context: &ReplicaContext) -> Option<Offset> {
         let own = self.log.log_start_offset();
         match &self.leader()?.followers {
@@ -220,7 +222,7 @@ impl State {
         }
     }
 
-    /// Raises the high watermark to what all counting replicas have, and notifies waiters.
+    /// Raises the high watermark to the lowest log end of all counting replicas, and notifies waiters.
     pub(super) fn raise_high_watermark(&mut self, context: &ReplicaContext) {
         let (min_isr, has_min_isr) = (self.effective_min_isr(), self.has_min_isr());
         let State { log, role: Role::Leader(leader), woken, registration, .. } = self else { return };
@@ -232,15 +234,15 @@ impl State {
                 followers.high_watermark(end, min_isr, Instant::now(), is_eligible)
             }
         };
-        // Kafka syncs before an append counts. Here the sync is in progress, and records must not be readable that a
-        // power failure could remove.
+        // Kafka syncs before an append counts. Here the sync may be in progress: records that a power failure
+        // could remove must not be readable.
         let replicated = replicated.map(|offset| offset.min(log.flushed_end()));
         let before = log.high_watermark();
         let Some(replicated) = replicated.filter(|offset| *offset > before) else { return };
         let stable_before = log.last_stable_offset();
         let now = log.set_high_watermark(replicated);
         let bytes = leader.replicated_bytes(before, now, end);
-        // The end of a transaction makes more records readable than those appended with it.
+        // The end of a transaction makes earlier records readable too.
         let is_more_stable = stable_before < before && log.last_stable_offset() > stable_before;
         leader.acks.reach(now, woken);
         self.tell_consumers(if is_more_stable { usize::MAX } else { bytes });
@@ -268,7 +270,7 @@ mod tests {
         };
         partition.apply(&testing::registration(testing::NODE, 7));
         append().expect("it leads");
-        // The metadata goes back.
+        // The metadata goes back to an earlier epoch.
         partition.state.lock().registration.leader_epoch = 2;
         partition.apply(&PartitionRegistration {
             partition_epoch: PartitionEpoch(8),
@@ -282,7 +284,7 @@ mod tests {
         });
         assert_eq!(partition.stale_epoch(), None);
         append().expect("the epoch is above all others");
-        // A controller that never raises it.
+        // A controller that never raises the epoch.
         partition.state.lock().registration.leader_epoch = 2;
         partition.apply(&PartitionRegistration {
             partition_epoch: PartitionEpoch(10),
@@ -293,7 +295,8 @@ mod tests {
         append().expect("as before");
     }
 
-    /// No log should have the epoch of a registration without a leader; a controller's older copy does not know that one has.
+    /// No log should have the epoch of a registration without a leader. A controller restored from an older
+    /// copy does not know the leader of that epoch.
     #[tokio::test(start_paused = true)]
     async fn epoch_of_a_registration_without_a_leader_is_stale_in_a_log() {
         let bench = HangingDisk::new();

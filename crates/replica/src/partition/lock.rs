@@ -1,7 +1,7 @@
-//! The lock of a partition. Its holder must not wait for the disk: in builds with debug assertions a sync, or the
-//! removal of a file, panics under it (`thalweg_log::disk::NoWaits`). Who is woken under it is woken after it: at once,
-//! another worker would run into the lock. What changes the state under it puts the partition on the list
-//! of those with files that are not at rest.
+//! The lock of a partition. The holder of the lock must not wait for the disk: in builds with debug
+//! assertions, a sync or a file removal under the lock panics (`thalweg_log::disk::NoWaits`). Wake-ups are
+//! deferred to the unlock; otherwise the woken task would block on this lock. Any change of the state under
+//! the lock puts the partition on the list of partitions with unsettled files.
 
 use super::State;
 use super::unsettled::Place;
@@ -16,9 +16,9 @@ pub(super) struct StateLock {
     place: Place,
 }
 
-/// The state, for as long as the lock is held.
+/// Access to the state while the lock is held.
 pub(super) struct StateGuard<'a> {
-    // In the order in which they are dropped.
+    // Fields in drop order.
     state: MutexGuard<'a, State>,
     _no_waits: NoWaits,
     woken: Woken,
@@ -52,7 +52,7 @@ impl StateLock {
 }
 
 impl StateGuard<'_> {
-    /// Ends the lock of a partition whose files are at rest, whatever was changed under it.
+    /// Releases the lock of a partition whose files are at rest, without putting the partition on the list.
     pub(super) fn end_settled(mut guard: Self) {
         guard.state.is_unsettled = false;
         guard.may_have_changed = false;

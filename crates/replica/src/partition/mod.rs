@@ -1,11 +1,11 @@
 //! One partition on this broker: its leader, its readable range, its waiters.
 //!
-//! All mutable state of a partition is behind one lock, held for short synchronous work: append a batch, find a slice
-//! to read, move the high watermark. Waiting happens outside: fetches as [`Waiter`]s, produce requests as
-//! [`Durable`]s.
+//! All mutable state of a partition is behind one lock, held for short synchronous work: append a batch, find
+//! a slice to read, move the high watermark. Waiting happens outside: fetches as [`Waiter`]s, produce
+//! requests as [`Durable`]s.
 //!
-//! If the partition has other replicas, the leader keeps a [`crate::leadership::Leadership`]; a partition with one
-//! replica has none and pays nothing for it. A follower is driven by `replication`.
+//! If the partition has other replicas, the leader keeps a [`crate::leadership::Leadership`]; a partition
+//! with one replica has none and pays nothing for it. A follower is driven by `replication`.
 
 mod acks;
 mod append;
@@ -72,34 +72,38 @@ use thalweg_record::{LeaderEpoch, Offset};
 use thalweg_wire::Uuid;
 use waiter::Woken;
 
-/// A partition that this broker holds a replica of.
+/// A partition with a replica on this broker.
 pub struct Partition {
     /// The topic's name.
     pub topic: Arc<str>,
     /// The topic's id.
     pub topic_id: Uuid,
-    /// Its index in the topic.
+    /// The partition's index in the topic.
     pub index: PartitionIndex,
     node_id: BrokerId,
     context: Arc<ReplicaContext>,
     state: StateLock,
-    /// The copy in another directory that will replace the log. Its lock is taken before that of the state.
+    /// The copy in another directory that will replace the log. The copy's lock is taken before that of the
+    /// state.
     future: Mutex<Option<PartitionLog>>,
-    /// Its directory, if there is one.
+    /// The copy's directory, if there is a copy.
     moves_to: Mutex<Option<Uuid>>,
-    /// Whether a task copies to it.
+    /// True if a task is copying.
     claimed: AtomicBool,
-    /// Whether the log was found at the start, and not created.
+    /// True if the log was found at the start, not created.
     found: AtomicBool,
-    /// Whether the controller has known the directory of the log since: it counts on the log as it is here.
+    /// True if the controller has known the log's directory since the start: the controller then relies on
+    /// this log.
     known: AtomicBool,
     flushing: Flushing,
     outgoing: Outgoing,
-    /// The offsets of the log, for looks without the lock.
+    /// The log's offsets, readable without the lock.
     published: Arc<PublishedOffsets>,
-    /// What a producer's batch is validated by before the lock is taken; `None` where this broker does not lead.
+    /// Topic settings for validating a producer's batch before the lock is taken; `None` if this broker does
+    /// not lead.
     leader_settings: RwLock<Option<Arc<EffectiveTopicConfig>>>,
-    /// Incremented when waiting requests must check again for a reason other than offsets, such as a new role.
+    /// Incremented when waiting requests must check again for a reason other than offsets, such as a new
+    /// role.
     generation: AtomicU64,
 }
 
@@ -113,23 +117,23 @@ struct State {
     role: Role,
     /// Fetches that wait for the high watermark to rise.
     consumers: Waiters,
-    /// Sessions of consumers, which look here again once the high watermark has risen.
+    /// Consumers' fetch sessions to notify once the high watermark has risen.
     sessions: Subscriptions,
     /// Fetches that wait for the log to grow.
     replicas: Waiters,
-    /// What consumers fetch again and again.
+    /// Offsets that consumers fetch repeatedly.
     refetches: Refetches,
-    /// Who is to be woken when the lock is free.
+    /// Waiters to wake once the lock is free.
     woken: Woken,
     /// The log end at the last idleness check.
     idle_since: Offset,
     /// Counters of incoming traffic.
     traffic: Traffic,
-    /// Where the log was cut since the copy was last compared with it.
+    /// The lowest offset at which the log was cut since the copy was last compared with it.
     cut_to: Option<Offset>,
-    /// The offsets that a coordinator's log lacks at its ends, although the log has forgotten that.
+    /// The offsets missing at the ends of a coordinator's log, although the log no longer records them.
     lost_ends: Vec<Range<Offset>>,
-    /// Whether it is on the list of those with files that are not at rest.
+    /// True if the partition is on the list of partitions with unsettled files.
     is_unsettled: bool,
 }
 
@@ -140,7 +144,7 @@ impl std::fmt::Debug for Partition {
 }
 
 impl Partition {
-    /// A partition around its log, as the cluster has registered it.
+    /// A partition for a log, with its registration.
     pub fn new(
         topic: Arc<str>,
         topic_id: Uuid,
@@ -150,7 +154,7 @@ impl Partition {
         settings: Arc<EffectiveTopicConfig>,
         registration: &PartitionRegistration,
     ) -> Self {
-        // Of an epoch before all others, so that any registration is newer.
+        // Epoch before all others, so that any registration is newer.
         let before = PartitionRegistration {
             leader: BrokerId::NONE,
             leader_epoch: -1,
@@ -196,24 +200,25 @@ impl Partition {
         partition
     }
 
-    /// The leader that the cluster's metadata names, and its epoch.
+    /// The leader in the cluster's metadata, and the leader epoch.
     pub fn leader(&self) -> (BrokerId, i32) {
         let state = self.state.lock();
         (state.registration.leader, state.registration.leader_epoch)
     }
 
-    /// The first of the epochs in a row that this broker leads in, and the present one; `None` where it does not lead.
+    /// The first of the consecutive epochs that this broker leads in, and the present one; `None` if it does
+    /// not lead.
     pub fn leadership(&self) -> Option<(LeaderEpoch, LeaderEpoch)> {
         let state = self.state.lock();
         state.leader().map(|leader| (leader.led_since, state.leader_epoch()))
     }
 
-    /// The offsets, readable without the lock.
+    /// The log's offsets, readable without the lock.
     pub fn published_offsets(&self) -> Arc<PublishedOffsets> {
         Arc::clone(&self.published)
     }
 
-    /// Bytes of the log.
+    /// Size of the log in bytes.
     pub fn size_bytes(&self) -> u64 {
         self.state.lock().log.size_bytes()
     }
@@ -223,7 +228,7 @@ impl Partition {
         self.state.lock().log.dir().to_owned()
     }
 
-    /// Works on the log under the lock: for the housekeeping of retention, flushing and checkpoints.
+    /// Runs `work` on the log under the lock, for retention, flushing and checkpoints.
     pub fn with_log<T>(&self, work: impl FnOnce(&mut PartitionLog) -> T) -> T {
         work(&mut self.state.lock().log)
     }
@@ -274,7 +279,7 @@ impl Partition {
         }
     }
 
-    /// Whether the log is in one of these directories.
+    /// True if the log is in one of these directories.
     pub fn lies_in(&self, directories: &[Uuid]) -> bool {
         let directory = self.with_log(|log| log.directory_id());
         directory.is_some_and(|directory| directories.contains(&directory))
@@ -286,7 +291,7 @@ impl Partition {
         state.settings = Arc::clone(settings);
         state.log.set_config(log);
         self.publish_settings(&state);
-        // Fewer replicas may be enough now.
+        // The new `min.insync.replicas` may be lower.
         state.raise_high_watermark(&self.context);
     }
 
@@ -299,17 +304,17 @@ impl Partition {
         self.begin_generation(&mut state);
     }
 
-    /// Makes all waiting requests look again: the broker is stopping.
+    /// Makes all waiting requests check again, because the broker is stopping.
     pub fn wake(&self) {
         self.begin_generation(&mut self.state.lock());
     }
 
-    /// Publishes the settings, or that this broker does not lead, for validation without the lock.
+    /// Publishes the settings for validation without the lock; `None` if this broker does not lead.
     fn publish_settings(&self, state: &State) {
         *self.leader_settings.write() = state.leader().map(|_| Arc::clone(&state.settings));
     }
 
-    /// Makes all waiting requests look again.
+    /// Makes all waiting requests check again.
     fn begin_generation(&self, state: &mut State) {
         self.generation.fetch_add(1, Ordering::Relaxed);
         state.wake_all();
@@ -321,18 +326,18 @@ impl State {
         LeaderEpoch(self.registration.leader_epoch)
     }
 
-    /// How many replicas must be in sync before acks=all is served: no more than there are replicas.
+    /// Number of replicas that must be in sync for acks=all, at most the number of replicas.
     fn effective_min_isr(&self) -> usize {
         let min = usize::try_from(self.settings.min_insync_replicas).unwrap_or(0);
         min.min(self.registration.replicas.len())
     }
 
-    /// Whether enough replicas are in sync.
+    /// True if enough replicas are in sync.
     fn has_min_isr(&self) -> bool {
         self.registration.isr.len() >= self.effective_min_isr()
     }
 
-    /// Whether enough replicas are in sync, with those that are about to join or to leave.
+    /// True if enough replicas are in sync, counting those about to join or leave.
     fn has_maximal_min_isr(&self) -> bool {
         let isr = match self.followers() {
             Some(followers) => followers.maximal_isr_len(),
@@ -345,7 +350,7 @@ impl State {
         self.log.high_watermark()
     }
 
-    /// The role or something else has changed that all waiters must check.
+    /// Wakes all waiters after a change of role, or another change that concerns all of them.
     fn wake_all(&mut self) {
         let State { role, consumers, sessions, replicas, woken, .. } = self;
         consumers.take_all(woken);

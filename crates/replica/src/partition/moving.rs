@@ -1,15 +1,15 @@
-//! A move to another log directory of this broker (KIP-113): a copy grows there, and replaces the log once it has
-//! caught up.
+//! A move to another log directory of this broker (KIP-113): a copy grows there, and replaces the log once it
+//! has caught up.
 //!
-//! Owns: that the copy equals the log, batch for batch, whatever happens to the log meanwhile, and that synced
-//! records stay synced through the switch. Refuses: deciding when to copy; see `replication::moves`.
+//! Owns: the equality of copy and log, batch for batch, through any change of the log, and the durability of
+//! synced records through the switch. Refuses: deciding when to copy; see `replication::moves`.
 //!
-//! The copy has its own lock, which is taken before the partition's: copying blocks no requests. Only at the end,
-//! when little is missing, both are held until that is copied and synced and the directories have changed their
-//! names: the one place where a partition's lock is held through syncs, once in a move.
+//! The copy has its own lock, which is taken before the partition's: copying blocks no requests. Only at the
+//! end, when little is missing, both locks are held until the rest is copied and synced and the directories
+//! are renamed. This is the one place where a partition's lock is held through syncs, once per move.
 //!
-//! The switch waits for the controller's consent to the new directory. A replica must not be in sync in a directory
-//! that the controller does not know: the loss of that directory would go unnoticed.
+//! The switch waits for the controller's consent to the new directory. A replica must not be in sync in a
+//! directory that the controller does not know: otherwise the loss of that directory would go unnoticed.
 
 use super::truncation::truncation;
 use super::{Partition, State};
@@ -24,53 +24,54 @@ use thalweg_log::{
 use thalweg_metadata::{DIRECTORY_FULL, DIRECTORY_LOST};
 use thalweg_record::{LeaderEpoch, Offset};
 
-/// Maximum number of bytes missing at the final switch: they are copied under the partition's lock.
+/// Maximum number of bytes missing at the final switch, which copies them under the partition's lock.
 const TAIL_BYTES: usize = 1024 * 1024;
-/// How often bytes appended during a sync are copied before the switch, so that few are missing.
+/// Maximum number of rounds that copy bytes appended during a sync before the switch, so that few are
+/// missing.
 const CATCH_UPS_MAX: usize = 16;
-/// Every epoch that a batch of the log has is one that was accepted.
+/// Accepts batches of any epoch: the log has accepted them already.
 const ANY_EPOCH: LeaderEpoch = LeaderEpoch(i32::MAX);
 
-/// How far a move is.
+/// The progress of a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// This many bytes were copied.
     Copied(u64),
-    /// Nothing is missing.
+    /// The copy has caught up.
     CaughtUp,
-    /// The log has failed: it stays where it is until a restart, and so does the copy.
+    /// The log has failed: log and copy stay where they are until a restart.
     LogFailed,
-    /// Records of the log are known to be missing or unreadable, and other replicas may have them: the copy would not know that,
-    /// and waits until they are there again.
+    /// Records of the log are known to be missing or unreadable, and other replicas may have them. The copy
+    /// would not know of the damage, so it waits until the records are restored.
     LogDamaged,
-    /// The copy has taken the place of the log.
+    /// The copy has replaced the log.
     Moved,
-    /// There is no copy any more.
+    /// The copy no longer exists.
     Over,
 }
 
-/// A move cannot continue.
+/// Why a move cannot continue.
 #[derive(Debug, thiserror::Error)]
 pub enum MoveError {
-    /// The log cannot be read.
+    /// The log could not be read.
     #[error("the log cannot be read: {0}")]
     Read(#[from] ReadError),
-    /// The copy cannot be appended to.
+    /// The copy refused an append.
     #[error("the copy cannot be appended to: {0}")]
     Append(#[from] AppendError),
-    /// One of the two logs has failed.
+    /// The log or the copy has failed.
     #[error(transparent)]
     Log(#[from] LogError),
-    /// The log start cannot be taken over.
+    /// The copy could not take over the log start.
     #[error("the log start cannot be taken over: {0}")]
     LogStart(#[from] DeleteRecordsError),
-    /// A file or directory cannot be read or renamed.
+    /// A file or directory could not be read or renamed.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
 impl MoveError {
-    /// Whether the move can continue once there is disk space, or descriptors.
+    /// True if the move can continue once disk space or file descriptors are free.
     pub fn is_for_lack_of_room(&self) -> bool {
         match self {
             MoveError::Append(AppendError::DiskFull(_) | AppendError::TooManyOpenFiles(_)) => true,
@@ -82,17 +83,17 @@ impl MoveError {
 
 /// The next step of a copy.
 enum Step {
-    /// Truncate it to this end.
+    /// Truncate the copy to this end.
     Cut(Offset),
-    /// Restart it at this start.
+    /// Restart the copy at this start.
     BeginAt(Offset),
     Append(LogSlice),
     Nothing,
 }
 
 impl Partition {
-    /// Starts a move to a directory, or abandons one if the partition is already there. Returns whether there is a
-    /// copy that needs a task.
+    /// Starts a move to a directory, or abandons one if the partition is already there. Returns true if there
+    /// is a copy that needs a task.
     pub fn begin_move(&self, dirs: &LogDirs, directory: Uuid) -> Result<bool, CreateError> {
         let mut future = self.future.lock();
         if future.as_ref().is_some_and(|future| future.directory_id() == Some(directory)) {
@@ -112,8 +113,8 @@ impl Partition {
         Ok(self.claim())
     }
 
-    /// Resumes a move of an earlier process. The copy restarts empty unless it surely belongs to the current log: its
-    /// disk may have been offline while the log was truncated or compacted.
+    /// Resumes a move of an earlier process. The copy restarts empty unless it certainly belongs to the
+    /// current log: the copy's disk may have been offline while the log was truncated or compacted.
     pub fn resume_move(&self, mut copy: PartitionLog) -> Result<bool, MoveError> {
         let mut future = self.future.lock();
         let (is_compacted, config) = {
@@ -144,12 +145,12 @@ impl Partition {
         *self.moves_to.lock() = directory;
     }
 
-    /// Claims the copying for the caller; `false` if another task has it.
+    /// Claims the copying for the caller; `false` if another task has claimed it.
     fn claim(&self) -> bool {
         !self.claimed.swap(true, Ordering::Relaxed)
     }
 
-    /// Gives a move up, if there is one.
+    /// Abandons the move, if there is one.
     pub fn cancel_move(&self, dirs: &LogDirs) {
         self.give_up(&mut self.future.lock(), dirs);
     }
@@ -171,18 +172,19 @@ impl Partition {
         }
     }
 
-    /// Whether the partition is being moved. Its log is not compacted then: a tombstone must not go before it is copied.
+    /// True if the partition is being moved. The log of a moving partition is not compacted, since a
+    /// tombstone must not be removed before it is copied.
     pub fn is_moving(&self) -> bool {
         self.moves_to().is_some()
     }
 
-    /// The directory that the partition moves to.
+    /// The target directory of the move.
     pub fn moves_to(&self) -> Option<Uuid> {
         *self.moves_to.lock()
     }
 
-    /// The directory to report to the controller, which knows `known`: that of the log, unless the controller has
-    /// consented to a move that is not over yet.
+    /// The directory to report to the controller, which knows `known`: that of the log, unless the controller
+    /// has consented to an unfinished move.
     pub fn unreported_directory(&self, known: Option<Uuid>) -> Option<Uuid> {
         let consented = known.is_some() && self.moves_to() == known;
         let state = self.state.lock();
@@ -191,21 +193,22 @@ impl Partition {
         (known != Some(actual) && !will_move).then_some(actual)
     }
 
-    /// The log was found at the start.
+    /// Notes that the log was found at the start.
     pub fn note_found(&self) {
         self.found.store(true, Ordering::Relaxed);
     }
 
-    /// The controller knows this directory of the replica.
+    /// Notes the directory of the replica that the controller knows.
     pub fn note_known_directory(&self, known: Option<Uuid>) {
         if known.is_some() && known == self.with_log(|log| log.directory_id()) {
             self.known.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Where the log is said to be first, if the directory that the controller knows is gone; by its true directory the
-    /// controller would take it for a log that began again. The log did not move there if the controller has known where it is
-    /// since the start: it is whole. One that was found may be an earlier one, whose directory has returned; it may lack records.
+    /// The directory to report first, if the directory that the controller knows has disappeared. The true
+    /// directory would make the controller assume a restarted log. A log in the directory that the controller
+    /// has known since the start did not move there: it is whole. A log found at the start may be an earlier
+    /// one in a directory that has returned, and may lack records.
     pub fn place_until_known(&self) -> Option<Uuid> {
         match self.known.load(Ordering::Relaxed) {
             true => Some(DIRECTORY_FULL),
@@ -213,12 +216,12 @@ impl Partition {
         }
     }
 
-    /// Closes the copy, before the log is closed; the move continues at the next start.
+    /// Closes the copy, before the log is closed. The move continues at the next start.
     pub fn close_future(&self) -> Result<(), LogError> {
         self.future.lock().take().map_or(Ok(()), |mut copy| copy.close())
     }
 
-    /// Copies the next bytes, at most `bytes_max` (but at least a batch). Blocks.
+    /// Copies the next bytes: at most `bytes_max`, but at least one batch. Blocks.
     pub fn copy_next(&self, dirs: &LogDirs, bytes_max: usize) -> Result<Progress, MoveError> {
         let mut future = self.future.lock();
         if self.state.lock().is_retired() {
@@ -238,7 +241,7 @@ impl Partition {
             state.next_step(copy, bytes_max)?
         };
         match take(copy, step) {
-            // Bytes read without the lock may have been truncated since, or be of two branches.
+            // Bytes read without the lock may have been truncated since, or belong to two branches.
             Err(MoveError::Append(_)) if copy.poison().is_none() && self.state.lock().cut_to.is_some() => {
                 Ok(Progress::Copied(0))
             }
@@ -246,13 +249,13 @@ impl Partition {
         }
     }
 
-    /// Replaces the log by the copy in directory `to`, if little is missing. Blocks until all synced records are
-    /// synced in the copy.
+    /// Replaces the log by the copy in directory `to`, if little is missing. Blocks until all synced records
+    /// are synced in the copy.
     pub fn finish_move(&self, dirs: &LogDirs, to: Uuid) -> Result<Progress, MoveError> {
         let mut future = self.future.lock();
         let Some(copy) = future.as_mut() else { return Ok(self.is_over()) };
         if copy.directory_id() != Some(to) {
-            // Another move has taken its place.
+            // Another move has replaced this one.
             return Ok(Progress::Copied(0));
         }
         copy.flush()?;
@@ -264,7 +267,7 @@ impl Partition {
         let mut state = self.state.lock();
         let _allowed = allow_waits("little is missing, and nothing may come between it and the exchange");
         if state.is_retired() || state.log.failure().is_some() {
-            // Noticed by the next step.
+            // The next step handles this case.
             return Ok(Progress::Copied(0));
         }
         if state.log.damage().is_some() && state.registration.replicas.len() > 1 {
@@ -274,7 +277,7 @@ impl Partition {
             return Ok(Progress::Copied(copied));
         }
         match dirs.replace(&mut state.log, copy) {
-            // The copy may be all that is left.
+            // The copy may be the only remaining log.
             Err(_) if state.log.failure().is_some() => return Ok(Progress::LogFailed),
             replaced => replaced?,
         }
@@ -284,7 +287,7 @@ impl Partition {
         Ok(Progress::Moved)
     }
 
-    /// Called under the lock of the copy, so that a move that starts later gets its own task.
+    /// Ends the move under the lock of the copy, so that a later move gets its own task.
     fn is_over(&self) -> Progress {
         self.claimed.store(false, Ordering::Relaxed);
         Progress::Over
@@ -296,8 +299,8 @@ impl State {
         self.log.config().cleanup_policy.compact || self.log.cleaned_to() > Offset::ZERO
     }
 
-    /// Whether the log contains the whole copy, as far as their ends show. `last_of_copy` is the last batch of the copy,
-    /// if that can be read.
+    /// True if the log contains the whole copy, as far as their ends show. `last_of_copy` is the last batch
+    /// of the copy, if readable.
     fn is_of_log(&mut self, copy: &PartitionLog, last_of_copy: Option<Vec<u8>>) -> bool {
         let end = copy.log_end_offset();
         if end > self.log.log_end_offset() {
@@ -305,7 +308,7 @@ impl State {
         }
         let last = end - 1;
         let lies_in = |log: &PartitionLog| last >= log.log_start_offset();
-        // If the log starts behind it, the copy restarts in any case.
+        // If the log starts behind the copy's end, the copy restarts in any case.
         !lies_in(copy) || !lies_in(&self.log) || {
             let ours = last_batch(&mut self.log, last).ok().flatten();
             ours.is_some() && ours == last_of_copy
@@ -341,8 +344,8 @@ impl State {
         Ok(slice.map_or(Step::Nothing, Step::Append))
     }
 
-    /// Copies the missing bytes, and makes the copy identical to the log. Returns the number of bytes if it was too
-    /// many to continue.
+    /// Copies the missing bytes, and makes the copy identical to the log. Returns the number of copied bytes
+    /// if too many are missing to continue.
     fn copy_tail(&mut self, copy: &mut PartitionLog) -> Result<Option<u64>, MoveError> {
         let mut copied = 0;
         loop {
@@ -352,7 +355,7 @@ impl State {
                 Progress::Copied(bytes) if bytes > 0 && copied + bytes <= TAIL_BYTES as u64 => {
                     copied += bytes
                 }
-                // The rest, or a cut, is not for this lock.
+                // The rest, or a cut, takes too long for this lock.
                 Progress::Copied(bytes) => return Ok(Some(copied + bytes)),
                 progress => unreachable!("taking a step is never {progress:?}"),
             }
@@ -378,18 +381,18 @@ fn take(copy: &mut PartitionLog, step: Step) -> Result<Progress, MoveError> {
         Step::Append(slice) => return append(copy, &slice),
         Step::Nothing => return Ok(Progress::CaughtUp),
     }
-    // Nothing reads a copy, and the disk may need the space.
+    // The copy has no readers, and the disk may need the space.
     copy.purge_deleted(i64::MAX);
     Ok(Progress::Copied(0))
 }
 
-/// Empties a copy. What was missing from it is copied now.
+/// Empties a copy, so that all its records are copied again.
 fn begin_at(copy: &mut PartitionLog, offset: Offset) -> Result<(), LogError> {
     copy.truncate_fully_and_start_at(offset, None)?;
     copy.forget_missing()
 }
 
-/// Cuts a copy, of which nothing is set aside: the log is what counts.
+/// Cuts a copy. Nothing is set aside, since the log has the records.
 fn cut(copy: &mut PartitionLog, offset: Offset) -> Result<(), LogError> {
     // The high watermark is not below the log start.
     if offset < copy.log_start_offset() {
@@ -401,16 +404,16 @@ fn cut(copy: &mut PartitionLog, offset: Offset) -> Result<(), LogError> {
 
 fn append(copy: &mut PartitionLog, slice: &LogSlice) -> Result<Progress, MoveError> {
     let Some(bytes) = read(slice)? else {
-        // The log was truncated since: the next comparison shows it.
+        // The log was truncated meanwhile, which the next comparison shows.
         return Ok(Progress::Copied(0));
     };
     let info = match copy.append_as_follower(&bytes, ANY_EPOCH) {
-        // A batch around the end of the copy: the log has it, and the copy differs.
+        // A batch of the log spans the end of the copy, so the copy differs.
         Err(AppendError::UnexpectedOffset(found)) => {
             cut(copy, found.first)?;
             copy.append_as_follower(&bytes, ANY_EPOCH)?
         }
-        // The copy may lack what the log lacks.
+        // The copy may lack the same offsets as the log.
         Err(AppendError::OffsetsMissing(_)) => {
             copy.accept_gaps();
             copy.append_as_follower(&bytes, ANY_EPOCH)?
@@ -418,35 +421,35 @@ fn append(copy: &mut PartitionLog, slice: &LogSlice) -> Result<Progress, MoveErr
         appended => appended?,
     };
     if info.rolled {
-        // So that a start after a crash has no more than a segment to look through, and the end of the move little to sync.
+        // Bounds the recovery scan after a crash to one segment, and the sync at the end of the move.
         copy.flush()?;
     }
     Ok(Progress::Copied(info.appended_bytes))
 }
 
-/// The bytes of a slice, unless its file is shorter by now.
+/// The bytes of a slice, unless its file has become shorter.
 fn read(slice: &LogSlice) -> io::Result<Option<Vec<u8>>> {
     let mut bytes = vec![0; slice.len];
     Ok((slice.file.read_at(&mut bytes, slice.position)? == bytes.len()).then_some(bytes))
 }
 
-/// Whether nothing is missing from a copy of an earlier process: the log is deleted when the copy takes its place. Reads
-/// all of the copy.
+/// True if no record is missing from a copy of an earlier process, since the log is deleted when the copy
+/// replaces it. Reads the whole copy.
 fn is_whole(copy: &mut PartitionLog, config: Arc<LogConfig>) -> Result<bool, LogError> {
-    // It was opened before the policy of its topic was known.
+    // The copy was opened before the policy of its topic was known.
     copy.set_config(config);
     copy.end_at_gap()?;
     while copy.damage().is_none() && copy.check_next_segment()? {}
     Ok(copy.damage().is_none())
 }
 
-/// The last batch of a copy, if it has one that can be read.
+/// The last batch of a copy, if readable.
 fn last_batch_of_copy(copy: &mut PartitionLog) -> Option<Vec<u8>> {
     let last = copy.log_end_offset() - 1;
     if last >= copy.log_start_offset() { last_batch(copy, last).ok().flatten() } else { None }
 }
 
-/// The batch with this offset.
+/// The batch that contains this offset.
 fn last_batch(log: &mut PartitionLog, offset: Offset) -> Result<Option<Vec<u8>>, MoveError> {
     let end = log.log_end_offset();
     match log.read(offset, 1, end, true)? {

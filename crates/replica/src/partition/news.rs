@@ -1,5 +1,6 @@
-//! Which partitions of a fetch session have news: a session subscribes to its partitions once, and a fetch looks only at
-//! those that changed since. What a fetch costs then follows what happens, not how many partitions its session has.
+//! News of a fetch session: the partitions that changed since the last fetch. A session subscribes to its
+//! partitions once, and a fetch looks only at the changed ones. The cost of a fetch then follows the changes,
+//! not the number of partitions in the session.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use tokio::sync::Notify;
 #[derive(Debug, Default)]
 pub struct News {
     noted: Mutex<Noted>,
-    /// Bytes that a waiting fetch still misses; 0 where none waits.
+    /// Bytes that a waiting fetch still needs; 0 while no fetch waits.
     missing: AtomicUsize,
     notify: Notify,
 }
@@ -19,11 +20,11 @@ pub struct News {
 struct Noted {
     /// The places with news, each once.
     places: Vec<u32>,
-    /// Whether a place is in `places`.
+    /// True for each place in `places`.
     is_noted: Vec<bool>,
 }
 
-/// What a partition notes its news in, for as long as the session keeps it.
+/// A partition's link to the news of a session, valid while the session keeps it.
 #[derive(Debug)]
 pub struct Subscription {
     news: Arc<News>,
@@ -47,13 +48,13 @@ impl News {
         places
     }
 
-    /// Begins to wait for so many bytes. What was noted before is not counted: it has to be taken between this and
+    /// Begins to wait for this many bytes. Earlier news is not counted: take it between this call and
     /// [`News::woken`].
     pub fn wait_for(&self, bytes: usize) {
         self.missing.store(bytes.max(1), Ordering::Relaxed);
     }
 
-    /// Completes when enough bytes have arrived, or something else has happened that is to be looked at.
+    /// Completes when enough bytes have arrived, or another change requires a check.
     pub async fn woken(&self) {
         self.notify.notified().await;
     }
@@ -62,7 +63,7 @@ impl News {
         self.notify.notify_one();
     }
 
-    /// Notes news and counts their bytes. Returns whether the waiting fetch has enough.
+    /// Notes news and counts its bytes. Returns true if the waiting fetch has enough.
     fn note(&self, place: u32, bytes: usize) -> bool {
         let at = place as usize;
         let mut noted = self.noted.lock();
@@ -72,7 +73,8 @@ impl News {
         if !std::mem::replace(&mut noted.is_noted[at], true) {
             noted.places.push(place);
         }
-        // Before the count: who begins to wait now finds the place, or is seen here as waiting.
+        // Before the count: a fetch that begins to wait now either finds the place, or is seen here as
+        // waiting.
         drop(noted);
         let left = self.missing.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |missing| {
             (missing > 0).then(|| missing.saturating_sub(bytes))
@@ -85,12 +87,12 @@ impl News {
 #[derive(Debug, Default)]
 pub(super) struct Subscriptions {
     made: Vec<Arc<Subscription>>,
-    /// Their number at which abandoned ones are removed.
+    /// Number of subscriptions at which abandoned ones are removed.
     sweep_at: usize,
 }
 
 impl Subscriptions {
-    /// Adds one, unless it is there.
+    /// Adds a subscription, unless it is present.
     pub(super) fn add(&mut self, subscription: &Arc<Subscription>) {
         if self.made.iter().any(|made| Arc::ptr_eq(made, subscription)) {
             return;
@@ -102,7 +104,7 @@ impl Subscriptions {
         self.made.push(Arc::clone(subscription));
     }
 
-    /// Notes news of so many bytes in all sessions. Those whose fetch has enough are to be woken.
+    /// Notes this many bytes in all sessions. Sessions whose fetch has enough are added to `woken`.
     pub(super) fn note(&mut self, bytes: usize, woken: &mut Vec<Arc<News>>) {
         self.made.retain(|subscription| {
             if subscription.news.note(subscription.place, bytes) {
@@ -113,7 +115,7 @@ impl Subscriptions {
     }
 }
 
-/// Whether a session still has the subscription.
+/// True if a session still holds the subscription.
 fn is_kept(subscription: &Arc<Subscription>) -> bool {
     Arc::strong_count(subscription) > 1
 }

@@ -1,30 +1,30 @@
-//! Finding offsets: by time, by leader epoch, and moving the log start.
+//! Offset lookups by time and by leader epoch, and moving the log start.
 
 use super::{DeleteError, Isolation, OffsetsError, Partition, Reader, RoleError, State, Unreadable};
 use thalweg_log::{DeleteRecordsError, LogError, SearchTurn, TimestampSearch, TimestampedOffset};
 use thalweg_record::{LeaderEpoch, Offset};
 
-/// The time that asks for the log end.
+/// Timestamp value for the log end.
 pub const LATEST: i64 = -1;
-/// The time that asks for the log start.
+/// Timestamp value for the log start.
 pub const EARLIEST: i64 = -2;
-/// The time that asks for the record with the largest timestamp (KIP-734).
+/// Timestamp value for the record with the largest timestamp (KIP-734).
 pub const MAX_TIMESTAMP: i64 = -3;
-/// The time that asks for the log start on this broker's disk (KIP-405).
+/// Timestamp value for the log start on this broker's disk (KIP-405).
 pub const EARLIEST_LOCAL: i64 = -4;
-/// The time that asks for the last offset in tiered storage (KIP-1005).
+/// Timestamp value for the last offset in tiered storage (KIP-1005).
 pub const LATEST_TIERED: i64 = -5;
-/// The time that asks for the first offset that is not in tiered storage yet (KIP-1023).
+/// Timestamp value for the first offset not yet in tiered storage (KIP-1023).
 pub const EARLIEST_PENDING_UPLOAD: i64 = -6;
 
-/// An offset that was found; -1 where nothing was.
+/// The result of an offset lookup; -1 in each field if nothing was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimestampLookup {
-    /// The offset.
+    /// The offset found.
     pub offset: i64,
     /// The record's timestamp; -1 for the ends of the log.
     pub timestamp: i64,
-    /// The epoch of the leader that wrote it; -1 if unknown.
+    /// The leader epoch of the record; -1 if unknown.
     pub leader_epoch: i32,
 }
 
@@ -33,8 +33,8 @@ impl TimestampLookup {
 }
 
 impl Partition {
-    /// The offset for a timestamp, within the reader's visible range (Kafka's `fetchOffsetForTimestamp`). Blocks
-    /// while it reads and decompresses, without the lock, the batches that may contain the record.
+    /// The offset for a timestamp, within the reader's visible range (Kafka's `fetchOffsetForTimestamp`).
+    /// Blocks while reading and decompressing batches, without the lock.
     pub fn offset_for_timestamp(
         &self,
         timestamp: i64,
@@ -50,8 +50,8 @@ impl Partition {
             match timestamp {
                 LATEST => {
                     let latest = log.latest_epoch();
-                    // A controller that compares logs would take it for the answer of a broker that does not know how its log
-                    // ends. The epoch is raised soon.
+                    // A controller that compares logs would take this for the answer of a broker that does
+                    // not know its log end. The epoch is raised soon.
                     let is_ambiguous = latest.is_some() && latest == current_leader_epoch;
                     if is_ambiguous && reader == Reader::Internal && state.stale_epoch().is_some() {
                         return Err(RoleError::FencedEpoch.into());
@@ -64,7 +64,7 @@ impl Partition {
                     let leader_epoch = epoch(log.epoch_at(start));
                     return Ok(TimestampLookup { offset: start.0, timestamp: -1, leader_epoch });
                 }
-                // Nothing is tiered.
+                // This broker has no tiered storage.
                 LATEST_TIERED | EARLIEST_PENDING_UPLOAD => return Ok(TimestampLookup::NOTHING),
                 MAX_TIMESTAMP => (end, TimestampSearch::newest()),
                 timestamp => (end, TimestampSearch::not_before(timestamp)),
@@ -80,7 +80,7 @@ impl Partition {
         }
     }
 
-    /// Alternates: finds a position under the lock, reads batches without it.
+    /// Alternates between finding a position under the lock and reading batches without it.
     fn search(&self, search: &mut TimestampSearch) -> Result<Option<TimestampedOffset>, LogError> {
         loop {
             let turn = self.state.lock().log.search_on(search)?;
@@ -103,7 +103,7 @@ impl Partition {
         }
     }
 
-    /// Where a leader epoch ends: the largest epoch not above it, and the offset behind its last record.
+    /// The end of a leader epoch: the largest epoch not above it, and the offset behind its last record.
     pub fn end_of_epoch(
         &self,
         epoch: LeaderEpoch,
@@ -114,8 +114,9 @@ impl Partition {
         Ok(state.log.end_offset_for_epoch(epoch).map(|end| (end.leader_epoch, end.end_offset)))
     }
 
-    /// Moves the log start to `offset`, -1 for the high watermark. Returns the offset that was asked for with the leader epoch: the log
-    /// may start later, because its beginning is lost, which is no reason for replicas that have it to delete it.
+    /// Moves the log start to `offset`, -1 for the high watermark. Returns the requested offset with the
+    /// leader epoch. The log may start later because its beginning is lost; other replicas must not delete
+    /// their records for that reason.
     pub fn delete_records(&self, offset: i64) -> Result<(Offset, LeaderEpoch), DeleteError> {
         let mut state = self.state.lock();
         state.check_leader(None)?;
@@ -128,7 +129,7 @@ impl Partition {
             return Err(DeleteError::OutOfRange);
         }
         let deleted = state.log.delete_records(offset).map(|_| (offset, state.leader_epoch()));
-        // The error is noted under the lock.
+        // `note_error` takes the lock.
         drop(state);
         match deleted {
             Ok(deleted) => Ok(deleted),
@@ -138,7 +139,7 @@ impl Partition {
     }
 
     fn unreadable(&self, error: &LogError) -> Unreadable {
-        // The disk is fine: the client gets the error, and the broker's log is not flooded.
+        // The disk is fine: the client gets the error, without a warning in the broker's log.
         if let LogError::UnreadableRecords { .. } = error {
             tracing::debug!(partition = ?self, %error, "Failed to search records");
             return Unreadable::Records;
@@ -150,7 +151,7 @@ impl Partition {
 }
 
 impl State {
-    /// The reader's visible end, unless this replica may not answer.
+    /// The reader's visible end, unless this replica may not serve the request.
     fn visible_end(
         &self,
         timestamp: i64,
@@ -163,7 +164,7 @@ impl State {
             Reader::Internal => self.check_replica(current_leader_epoch)?,
             Reader::Client | Reader::Follower { .. } => drop(self.check_leader(current_leader_epoch)?),
         }
-        // A new leader may not know yet how far its predecessor's consumers could read (KIP-207).
+        // A new leader may not know its predecessor's high watermark yet (KIP-207).
         let is_behind = self
             .leader()
             .is_some_and(|leader| leader.followers.is_some() && self.high_watermark() < leader.epoch_start);

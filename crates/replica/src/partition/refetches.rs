@@ -1,29 +1,29 @@
-//! Offsets that consumers fetch from again and again although they are sent records.
+//! Offsets that consumers fetch repeatedly although records are sent.
 //!
-//! Owns: a short memory of what consumers were sent, and when it looks as if one cannot take its records. Refuses: followers, whose
-//! leader knows each of them ([`crate::leadership`]).
+//! Owns: a short memory of offsets sent to consumers, and the detection of a consumer that cannot read its
+//! records. Refuses: followers, which their leader tracks one by one ([`crate::leadership`]).
 
 use crate::leadership::SENT_BEFORE_CHECK;
 use std::time::Duration;
 use thalweg_record::Offset;
 use tokio::time::Instant;
 
-/// The number of remembered offsets. An offset that is fetched from again stays. Beside many readers a new offset needs a free
-/// place, which the offset of a stuck consumer gets after some fetches.
+/// Maximum number of remembered offsets. An offset stays as long as it is fetched again. With many readers a
+/// new offset needs a free place; the offset of a stuck consumer gets one after some fetches.
 const REMEMBERED_MAX: usize = 16;
 
-/// The time after the last fetch from an offset after which it is forgotten.
+/// Time from the last fetch of an offset until it is forgotten.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(4);
 
-/// How long a consumer fetches from the same offset before the records there are checked. Several that read side by side come to
-/// an offset within a moment.
+/// Time for which an offset is fetched repeatedly before its records are checked. Several consumers that read
+/// side by side fetch the same offset within a moment.
 const TIME_BEFORE_CHECK: Duration = Duration::from_secs(1);
 
-/// The offsets of a partition that consumers fetched from lately.
+/// The offsets of a partition that consumers fetched recently.
 #[derive(Debug, Default)]
 pub(super) struct Refetches {
     seen: Vec<Refetch>,
-    /// The one that was found last, until it is taken.
+    /// The last stuck consumer, until taken.
     stuck: Option<StuckConsumer>,
 }
 
@@ -33,24 +33,24 @@ struct Refetch {
     times: u32,
     since: Instant,
     last: Instant,
-    /// When its records are checked next.
+    /// Time of the next check of the records.
     due: Instant,
 }
 
 /// Records that a consumer fetches again and again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct StuckConsumer {
-    /// The first of them.
+    /// The first offset of the records.
     pub(super) offset: Offset,
-    /// How many bytes of them it was sent.
+    /// Bytes of records in the last answer.
     pub(super) sent_bytes: usize,
-    /// Whether this offset is reported for the first time.
+    /// True on the first report of this offset.
     pub(super) is_new: bool,
 }
 
 impl Refetches {
-    /// A consumer is sent records from `offset` on. Returns whether one seems to be stuck there: after a while, and then each time
-    /// that the while has doubled.
+    /// Notes records sent to a consumer from `offset` on. Returns true if a consumer seems stuck there: after
+    /// a while, then each time that the while has doubled.
     pub(super) fn on_records_sent(&mut self, offset: Offset, sent_bytes: usize, now: Instant) -> bool {
         let Some(refetch) = self.seen.iter_mut().find(|refetch| refetch.offset == offset) else {
             self.remember(Refetch::new(offset, now));
@@ -80,7 +80,7 @@ impl Refetches {
         }
     }
 
-    /// What was found to be fetched again and again last, once.
+    /// Takes the last stuck consumer.
     pub(super) fn take_stuck(&mut self) -> Option<StuckConsumer> {
         self.stuck.take()
     }
@@ -129,7 +129,7 @@ mod tests {
             *now += Duration::from_micros(chance >> 33 & 0x7fff);
         };
         let found = (0..600).find(|second| {
-            // Some sixty others a second, and one that tries again.
+            // Sixty other consumers in a second, and one consumer that retries.
             (0..60).for_each(|other| {
                 later(&mut now);
                 assert!(!refetches.on_records_sent(Offset(1_000 + 60 * second + other), 50, now));

@@ -10,42 +10,42 @@ use tokio::time::Instant;
 /// The role of this broker, by the last applied registration.
 pub(super) enum Role {
     Leader(Leader),
-    /// Another broker leads, or none does.
+    /// Another broker leads, or the partition has no leader.
     Follower(Follower),
-    /// The partition was deleted with its topic, or taken away: nothing is served any more.
+    /// The partition was deleted with its topic, or removed from this broker: all requests are refused.
     Retired {
-        /// Whether the topic was deleted.
+        /// True if the topic was deleted.
         with_topic: bool,
     },
 }
 
 /// The leader in one epoch.
 pub(super) struct Leader {
-    /// The other replicas; none where there are none.
+    /// The other replicas; `None` without any.
     pub(super) followers: Option<Box<Leadership>>,
     /// The start offset of the epoch.
     pub(super) epoch_start: Offset,
-    /// The first of the epochs in a row that this broker has led: nothing was cut from the log since.
+    /// The first of the consecutive epochs that this broker has led: the log was not cut since.
     pub(super) led_since: LeaderEpoch,
-    /// Appended bytes that are not known to be below the high watermark.
+    /// Appended bytes not known to be below the high watermark.
     pub(super) unreplicated_bytes: u64,
-    /// Produce requests that wait for the high watermark to rise.
+    /// Produce requests that wait for the high watermark.
     pub(super) acks: AckWaiters,
-    /// Deletions that wait for the low watermark to rise.
+    /// Deletions that wait for the low watermark.
     pub(super) deletions: AckWaiters,
-    /// Until when appends wait for a leader epoch above that of the last batch: see [`State::stale_epoch`].
+    /// Deadline for waiting for a leader epoch above that of the last batch: see [`State::stale_epoch`].
     pub(super) awaits_epoch: Option<Instant>,
 }
 
 /// A follower in one epoch.
 pub(super) struct Follower {
-    /// The leader's high watermark by its last answer; -1 before the first.
+    /// The leader's high watermark from its last answer; -1 before the first.
     pub(super) leader_high_watermark: Offset,
-    /// The gap in the leader's log that was refused last, and how often before.
+    /// The last refused gap in the leader's log, and the number of refusals.
     pub(super) refused_gap: Option<(OffsetsMissing, u32)>,
-    /// The first offset that this leader has sent: all records from there on are its own.
+    /// The first offset received from this leader: all records from there on are its own.
     pub(super) first_sent: Option<Offset>,
-    /// Whether acknowledged records of these were set aside when this leader had them truncated.
+    /// True if acknowledged records from this leader were set aside when it had them truncated.
     pub(super) keeps_taken_back: bool,
 }
 
@@ -62,12 +62,13 @@ impl Leader {
         }
     }
 
-    /// Whether the leader's own log end is all that the high watermark depends on.
+    /// True if the high watermark depends only on the leader's own log end.
     pub(super) fn replicates_alone(&self) -> bool {
         self.followers.as_ref().is_none_or(|followers| followers.is_alone())
     }
 
-    /// Number of appended bytes that are below the high watermark now, estimated by their share of the offsets.
+    /// Number of appended bytes between the old and the new high watermark, estimated by their share of the
+    /// offsets.
     pub(super) fn replicated_bytes(&mut self, before: Offset, now: Offset, end: Offset) -> usize {
         let bytes = if now >= end {
             self.unreplicated_bytes
@@ -98,7 +99,7 @@ impl State {
         matches!(self.role, Role::Retired { .. })
     }
 
-    /// The leader's part, where this broker leads.
+    /// The leader's state, if this broker leads.
     pub(super) fn leader(&self) -> Option<&Leader> {
         match &self.role {
             Role::Leader(leader) => Some(leader),
@@ -106,7 +107,7 @@ impl State {
         }
     }
 
-    /// The same, to be changed.
+    /// The leader's state, mutable, if this broker leads.
     pub(super) fn leader_mut(&mut self) -> Option<&mut Leader> {
         match &mut self.role {
             Role::Leader(leader) => Some(leader),
@@ -114,7 +115,7 @@ impl State {
         }
     }
 
-    /// The follower's part, where this broker does not lead.
+    /// The follower's state, if this broker does not lead.
     pub(super) fn follower_mut(&mut self) -> Option<&mut Follower> {
         match &mut self.role {
             Role::Follower(follower) => Some(follower),
@@ -122,12 +123,12 @@ impl State {
         }
     }
 
-    /// The other replicas as their leader sees them, where this broker leads and there are others.
+    /// The leader's view of the other replicas, if this broker leads and there are any.
     pub(super) fn followers(&self) -> Option<&Leadership> {
         self.leader()?.followers.as_deref()
     }
 
-    /// Why this broker does not lead.
+    /// The error of a broker that does not lead.
     pub(super) fn not_led(&self) -> RoleError {
         match self.role {
             Role::Retired { with_topic: true } => RoleError::Deleted,

@@ -1,7 +1,7 @@
-//! Readers that do not get beyond an offset although they are sent records.
+//! Readers that do not advance beyond an offset although records are sent.
 //!
-//! Owns: the check of these records. If they are damaged, no reader can take them from this replica, which gives up its place.
-//! Refuses: the reason of a reader whose records are sound.
+//! Owns: the check of these records. If they are damaged, no reader can read them from this replica, which
+//! leaves the ISR. Refuses: diagnosis of a reader whose records are sound.
 
 use super::refetches::StuckConsumer;
 use super::{Partition, State};
@@ -13,7 +13,7 @@ use thalweg_record::Offset;
 use tokio::time::Instant;
 
 impl State {
-    /// A follower is sent records. Reports the partition if that happens again and again.
+    /// Notes records sent to a follower. Reports the partition if the same records are sent repeatedly.
     pub(super) fn note_sent_to_follower(
         &mut self,
         partition: &Partition,
@@ -27,7 +27,7 @@ impl State {
         }
     }
 
-    /// A consumer is sent records. Reports the partition if that happens again and again.
+    /// Notes records sent to a consumer. Reports the partition if the same records are sent repeatedly.
     pub(super) fn note_sent_to_consumer(&mut self, partition: &Partition, offset: Offset, sent_bytes: usize) {
         if self.refetches.on_records_sent(offset, sent_bytes, Instant::now()) {
             partition.report_stuck_reader();
@@ -44,8 +44,8 @@ impl Partition {
         self.context.stuck_readers.report((self.topic_id, self.index));
     }
 
-    /// Checks the records that a reader fetches again and again, if one does. Damage is dealt with like any. Blocks while it reads
-    /// the records, without the lock.
+    /// Checks the records that a stuck reader fetches, if there is one. Damage is handled as usual. Blocks
+    /// while reading the records, without the lock.
     pub fn check_for_stuck_readers(&self) {
         let (follower, consumer) = {
             let mut state = self.state.lock();
@@ -54,7 +54,7 @@ impl Partition {
         if let Some(StuckFollower { id, offset, sent_bytes, is_new }) = follower {
             let find = PartitionLog::doubt_batches;
             let is_sound = self.check_sent(find, offset, sent_bytes, is_new, &format_args!("broker {id}"));
-            // A connection that was lost, or a gap that the follower takes at last, needs no attention.
+            // A lost connection, or a gap that the follower finally accepts, needs no attention.
             if is_sound && !is_new {
                 tracing::warn!(
                     partition = ?self, follower = %id, offset = offset.0,
@@ -63,12 +63,13 @@ impl Partition {
             }
         }
         if let Some(StuckConsumer { offset, sent_bytes, is_new }) = consumer {
-            // Consumers may fetch again for other reasons; a second check of headers would slow the others.
+            // Consumers may fetch again for other reasons; a second check, of headers, would slow down other
+            // requests.
             self.check_sent(PartitionLog::batches_read, offset, sent_bytes, is_new, &"a consumer");
         }
     }
 
-    /// Checks what a reader was sent; returns whether it is sound.
+    /// Checks the records sent to a reader; returns true if they are sound.
     fn check_sent(
         &self,
         find: impl FnOnce(&mut PartitionLog, Offset, usize) -> Result<Option<BatchCheck>, ReadError>,
@@ -132,7 +133,8 @@ mod tests {
         testing::partition_as(log, &registration)
     }
 
-    /// Damages a record in the second batch of this segment: a follower that takes all or nothing stops before the first.
+    /// Damages a record in the second batch of this segment: a follower that appends all or nothing stops
+    /// before the first.
     fn damage(dir: &std::path::Path, segment: Offset) {
         let path = dir.join(format!("t-0/{:020}.log", segment.0));
         let mut bytes = std::fs::read(&path).expect("it is there");
@@ -141,7 +143,7 @@ mod tests {
         std::fs::write(&path, bytes).expect("writes");
     }
 
-    /// Fetches from an offset as often as makes a replica check the records.
+    /// Fetches from an offset until the replica checks the records.
     async fn fetch(partition: &Partition, reader: Reader, offset: Offset) {
         let from = FetchFrom {
             offset,

@@ -10,32 +10,32 @@ use thalweg_hash::HashMap;
 use thalweg_metadata::{PartitionIndex, topic_name};
 use thalweg_wire::Uuid;
 
-/// A topic with the partitions of it that are here.
+/// A topic and its partitions on this broker.
 #[derive(Debug, Clone)]
 pub struct Topic {
-    /// Its name.
+    /// The topic's name.
     pub name: Arc<str>,
-    /// Its id.
+    /// The topic's id.
     pub id: Uuid,
-    /// Traffic of its partitions that have left.
+    /// Traffic of removed partitions.
     pub departed: Traffic,
     partitions: BTreeMap<PartitionIndex, Arc<Partition>>,
 }
 
 impl Topic {
-    /// A partition, when it is here.
+    /// A partition of the topic; `None` if not on this broker.
     pub fn partition(&self, index: PartitionIndex) -> Option<Arc<Partition>> {
         self.partitions.get(&index).cloned()
     }
 
-    /// The partitions that are here.
+    /// The topic's partitions on this broker.
     pub fn partitions(&self) -> impl Iterator<Item = &Arc<Partition>> {
         self.partitions.values()
     }
 }
 
-/// All partitions that are here. Readers keep the [`Topic`] that they found: a change makes a new one if there is such a
-/// reader. So thousands of changes of one topic, as at its creation, make few copies.
+/// All partitions on this broker. A reader keeps the [`Topic`] that it found: a change copies the topic only
+/// while such a reader exists. So thousands of changes of one topic, as at its creation, make few copies.
 #[derive(Debug, Default)]
 pub struct Partitions {
     topics: RwLock<Index>,
@@ -46,7 +46,7 @@ pub struct Partitions {
 struct Index {
     by_id: HashMap<Uuid, Arc<Topic>>,
     by_name: HashMap<Arc<str>, Uuid>,
-    /// Traffic of topics that have left.
+    /// Traffic of removed topics.
     departed: Traffic,
 }
 
@@ -58,7 +58,7 @@ impl Partitions {
 
     /// The topic with this name.
     pub fn topic_by_name(&self, name: &str) -> Option<Arc<Topic>> {
-        // A name beyond that is no topic's, and may be long to hash, once for each of its partitions.
+        // A longer name is not a topic's, and may be expensive to hash, once for each partition in a request.
         if name.len() > topic_name::LENGTH_MAX {
             return None;
         }
@@ -71,12 +71,12 @@ impl Partitions {
         self.topic_by_name(topic)?.partition(index)
     }
 
-    /// Every topic.
+    /// All topics with a partition here.
     pub fn topics(&self) -> Vec<Arc<Topic>> {
         self.topics.read().by_id.values().cloned().collect()
     }
 
-    /// Every partition.
+    /// All partitions.
     pub fn all(&self) -> Vec<Arc<Partition>> {
         let topics = self.topics.read();
         topics.by_id.values().flat_map(|topic| topic.partitions.values().cloned()).collect()
@@ -87,7 +87,7 @@ impl Partitions {
         self.topics.read().departed
     }
 
-    /// Adds a partition.
+    /// Adds a partition, and its topic with the first one.
     pub fn insert(&self, partition: Arc<Partition>) {
         let mut index = self.topics.write();
         let Index { by_id, by_name, .. } = &mut *index;
@@ -109,7 +109,7 @@ impl Partitions {
         &self.unsettled
     }
 
-    /// Removes a partition, and the topic with its last one.
+    /// Removes a partition, and the topic with the last one.
     pub fn remove(&self, topic_id: Uuid, partition: PartitionIndex) -> Option<Arc<Partition>> {
         let mut index = self.topics.write();
         let topic = Arc::make_mut(index.by_id.get_mut(&topic_id)?);

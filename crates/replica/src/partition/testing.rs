@@ -21,12 +21,12 @@ use thalweg_wire::Uuid;
 pub(crate) const NODE: BrokerId = BrokerId(1);
 const TOPIC: Uuid = Uuid(70);
 
-/// A partition around its log, led by this node.
+/// A partition for a log, led by this node.
 pub(crate) fn partition(log: PartitionLog, leader_epoch: i32) -> Partition {
     partition_as(log, &registration(NODE, leader_epoch))
 }
 
-/// A partition around its log, as it is registered.
+/// A partition for a log, with this registration.
 pub(crate) fn partition_as(log: PartitionLog, registration: &PartitionRegistration) -> Partition {
     let config = BrokerConfig::new(&ServerProperties::default()).expect("the defaults are valid");
     let (settings, _) = config.topic_defaults.apply(&Default::default());
@@ -98,7 +98,8 @@ impl HangingDisk {
         }
     }
 
-    /// Runs `work` on another thread, where files with this suffix hang, and `meanwhile` before they are released.
+    /// Runs `work` on another thread, where files with this suffix hang, and `meanwhile` before they are
+    /// released.
     pub(crate) fn while_it_hangs<T: Send + 'static>(
         &self,
         suffix: &str,

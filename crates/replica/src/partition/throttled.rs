@@ -1,4 +1,4 @@
-//! Decides which copying of a partition is throttled; see [`crate::throttle::Throttle`].
+//! Decides which replication traffic of a partition is throttled; see [`crate::throttle::Throttle`].
 
 use super::role::{Follower, Role};
 use super::{Partition, State};
@@ -6,7 +6,7 @@ use thalweg_record::Offset;
 use tokio::time::Instant;
 
 impl Partition {
-    /// Bytes leave for a follower: they count where the copying from here is throttled.
+    /// Counts bytes sent to a follower, if sending is throttled.
     pub fn sent_to_follower(&self, bytes: usize) {
         self.sent(bytes, true);
         let throttle = &self.context.leader_throttle;
@@ -17,7 +17,7 @@ impl Partition {
         }
     }
 
-    /// Whether this replica has to wait before it fetches more: it lags, and is copied under a throttle that is exceeded.
+    /// True if this replica must wait before the next fetch: it lags, and its throttle is exceeded.
     pub fn is_held_back(&self) -> bool {
         let throttle = &self.context.follower_throttle;
         throttle.limit().is_some() && {
@@ -28,7 +28,7 @@ impl Partition {
 }
 
 impl State {
-    /// Counts bytes from the leader if copying to here is throttled.
+    /// Counts bytes received from the leader, if fetching is throttled.
     pub(super) fn came_from_leader(&self, partition: &Partition, bytes: u64) {
         let throttle = &partition.context.follower_throttle;
         if throttle.limit().is_some() && self.is_copied_throttled(partition) {
@@ -40,7 +40,7 @@ impl State {
         self.settings.follower_throttled.contains(partition.index, partition.node_id)
     }
 
-    /// Whether this replica is behind its leader's high watermark, or does not know it yet.
+    /// True if this replica is behind its leader's high watermark, or does not know it yet.
     fn lags(&self) -> bool {
         let Role::Follower(Follower { leader_high_watermark, .. }) = &self.role else { return false };
         *leader_high_watermark == Offset::NONE || self.log.log_end_offset() < *leader_high_watermark

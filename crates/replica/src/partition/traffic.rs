@@ -4,31 +4,31 @@ use std::ops::AddAssign;
 use std::sync::atomic::{AtomicU64, Ordering};
 use thalweg_log::AppendInfo;
 
-/// Counted under the partition's lock, since the partition was assigned to this broker.
+/// Counters under the partition's lock, since the partition was assigned to this broker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// Records that producers sent.
+    /// Records received from producers.
     pub messages_in: u64,
-    /// Their bytes, as they were stored.
+    /// Bytes of those records, as stored.
     pub bytes_in: u64,
-    /// Bytes that this replica took from its leader.
+    /// Bytes received from the leader.
     pub replication_bytes_in: u64,
-    /// Bytes that consumers were sent.
+    /// Bytes sent to consumers.
     pub bytes_out: u64,
-    /// Bytes that other replicas were sent.
+    /// Bytes sent to other replicas.
     pub replication_bytes_out: u64,
-    /// Produce requests: each partition of a request counts.
+    /// Produce requests, counted once for each partition.
     pub produce_requests: u64,
-    /// How many of them were refused.
+    /// Refused produce requests.
     pub failed_produce_requests: u64,
-    /// Fetch requests of consumers and followers: each partition of a fetch counts.
+    /// Fetch requests of consumers and followers, counted once for each partition.
     pub fetch_requests: u64,
-    /// How many of them were refused.
+    /// Refused fetch requests.
     pub failed_fetch_requests: u64,
 }
 
 impl Traffic {
-    /// One request's batches are in the log.
+    /// Counts the appended batches of one request.
     pub fn count_append(&mut self, info: &AppendInfo) {
         self.produce_requests += 1;
         self.bytes_in += info.appended_bytes;
@@ -50,7 +50,7 @@ impl AddAssign for Traffic {
     }
 }
 
-/// Outgoing bytes. They are counted when an answer is built, without the partition's lock.
+/// Sent bytes, counted without the partition's lock when an answer is built.
 #[derive(Debug, Default)]
 pub struct Outgoing {
     consumers: AtomicU64,
@@ -58,13 +58,13 @@ pub struct Outgoing {
 }
 
 impl Outgoing {
-    /// Bytes go out, to a follower or to a consumer.
+    /// Counts bytes sent to a follower or a consumer.
     pub fn count(&self, bytes: usize, to_follower: bool) {
         let counter = if to_follower { &self.followers } else { &self.consumers };
         counter.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// The traffic, including outgoing bytes.
+    /// Adds the sent bytes to `traffic`.
     pub fn complete(&self, traffic: Traffic) -> Traffic {
         let bytes_out = self.consumers.load(Ordering::Relaxed);
         let replication_bytes_out = self.followers.load(Ordering::Relaxed);

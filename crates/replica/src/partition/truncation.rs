@@ -3,14 +3,14 @@
 use thalweg_log::EpochEnd;
 use thalweg_record::{LeaderEpoch, Offset};
 
-/// Where a leader's log parts from a follower's, by the answer to a fetch.
+/// The divergence of a follower's log from its leader's, from a fetch answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Divergence {
-    /// The largest epoch there that is not above the last one here.
+    /// The largest epoch of the leader that is not above the follower's last epoch.
     pub leader_epoch: LeaderEpoch,
-    /// Where it ends there.
+    /// The end of that epoch in the leader's log.
     pub end_offset: Offset,
-    /// Where the leader's log begins for its followers.
+    /// The leader's log start, as followers see it.
     pub leader_start: Offset,
 }
 
@@ -21,13 +21,14 @@ impl Divergence {
     }
 }
 
-/// Where to cut a log that has parted from its leader's (KIP-595, Kafka's `getOffsetTruncationState`). `leader` is the
-/// largest epoch there that is not above the last one here, and where it ends; `own` the same looked up here.
+/// The offset to which to cut a diverged log (KIP-595, Kafka's `getOffsetTruncationState`). `leader` is the
+/// largest epoch in the leader's log that is not above the last local epoch, and its end; `own` is the result
+/// of the same lookup in the local log.
 pub fn truncation(leader: EpochEnd, own: Option<EpochEnd>, log_end: Offset) -> Offset {
     match own {
-        // Nothing here is as old as that.
+        // The local log has no epoch that old.
         None => leader.end_offset.min(log_end),
-        // The next fetch sends the epoch that both have.
+        // The next fetch sends the common epoch.
         Some(own) if own.leader_epoch != leader.leader_epoch => own.end_offset.min(log_end),
         Some(own) => own.end_offset.min(leader.end_offset).min(log_end),
     }

@@ -1,7 +1,8 @@
-//! Which partitions have files with something left to do: to trim, to flush in the background, to remove after a delay.
+//! Partitions with pending file work: trimming, flushing in the background, delayed removal.
 //!
-//! A broker may hold tens of thousands of partitions of which few change. Periodic work looks at those alone: a change under the
-//! lock of a partition puts it on the list, and [`Partitions::settle`] takes it off once its files are at rest.
+//! A broker may hold tens of thousands of partitions, of which few change. Periodic work visits only those: a
+//! change under a partition's lock puts the partition on the list, and [`Partitions::settle`] removes it once
+//! its files are at rest.
 
 use super::table::Partitions;
 use super::{Partition, State, lock::StateGuard};
@@ -12,20 +13,21 @@ use thalweg_wire::Uuid;
 
 type Key = (Uuid, PartitionIndex);
 
-/// The partitions of a broker that are not at rest. Each is on it once, or twice if it was removed and came again.
+/// The unsettled partitions of a broker. A partition is on the list once, or twice if it was removed and
+/// added again.
 #[derive(Debug, Default)]
 pub(super) struct Unsettled {
     keys: Mutex<Vec<Key>>,
-    /// The turn to take partitions off.
+    /// The lock that serializes removals from the list.
     settling: Mutex<()>,
 }
 
-/// Where a partition is put on the list; empty until it is among the broker's.
+/// A partition's link to the list; empty until the partition is added to the broker's table.
 #[derive(Debug, Default)]
 pub(super) struct Place(OnceLock<(Arc<Unsettled>, Key)>);
 
 impl Place {
-    /// The partition was changed. Called under its lock.
+    /// Notes a change of the partition. Called under its lock.
     pub(super) fn changed(&self, state: &mut State) {
         if let Some((list, key)) = self.0.get()
             && !std::mem::replace(&mut state.is_unsettled, true)
@@ -36,16 +38,16 @@ impl Place {
 }
 
 impl Partition {
-    /// It is now among those of a broker.
+    /// Links the partition to a broker's list.
     pub(super) fn belongs_to(&self, list: &Arc<Unsettled>) {
         let mut state = self.state.lock();
         state.is_unsettled = false;
-        // With the end of the lock it is on the list.
+        // Releasing the lock puts the partition on the list.
         let _ = self.state.place().0.set((Arc::clone(list), (self.topic_id, self.index)));
     }
 
-    /// Ends the newest file where its batches end, if nothing was appended since the last call. Returns whether something
-    /// is left to do with its files; if not, the next change puts it on the list again.
+    /// Trims the newest file to its batches, if nothing was appended since the last call. Returns true if
+    /// file work is left; otherwise the next change puts the partition on the list again.
     fn settle(&self) -> bool {
         let mut state = self.state.lock();
         if let Err(error) = state.log.trim_if_quiet() {
@@ -60,14 +62,14 @@ impl Partition {
 }
 
 impl Partitions {
-    /// Those that are not at rest.
+    /// The unsettled partitions.
     pub fn unsettled(&self) -> Vec<Arc<Partition>> {
         let keys = self.unsettled_list().keys.lock().clone();
         keys.into_iter().filter_map(|key| self.at(key)).collect()
     }
 
-    /// Trims files to their batches where appends have stopped, and takes those partitions off the list whose files are at rest.
-    /// Two calls see that nothing was appended between them.
+    /// Trims files to their batches where appends have stopped, and removes partitions from the list whose
+    /// files are at rest. The first call notes the log end; the second finds it unchanged.
     pub fn settle(&self) {
         let list = self.unsettled_list();
         let _turn = list.settling.lock();
@@ -76,7 +78,7 @@ impl Partitions {
         known.sort_unstable();
         known.dedup();
         known.retain(|key| self.at(*key).is_some_and(|partition| partition.settle()));
-        // Those that have changed meanwhile are behind them.
+        // Partitions that changed meanwhile are behind these.
         list.keys.lock().splice(..count, known);
     }
 

@@ -1,11 +1,11 @@
-//! Fetches that wait for more to be appended.
+//! Fetches that wait for appends.
 
 use super::news::News;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tokio::sync::{Notify, oneshot};
 
-/// One fetch that waits, on any number of partitions.
+/// A waiting fetch, on any number of partitions.
 #[derive(Debug)]
 pub struct Waiter {
     /// Bytes that are still missing.
@@ -14,8 +14,8 @@ pub struct Waiter {
     notify: Notify,
 }
 
-/// The state of a waiting fetch. When it is dropped, because the fetch is answered or abandoned, the partitions
-/// forget the waiter at their next occasion.
+/// The state of a waiting fetch. Dropped when the fetch is answered or abandoned; partitions then forget the
+/// waiter at their next occasion.
 #[derive(Debug)]
 pub struct Waiting(Arc<Waiter>);
 
@@ -34,7 +34,7 @@ impl Drop for Waiting {
 }
 
 impl Waiter {
-    /// Waits for `bytes` in all.
+    /// Begins to wait for `bytes` in total.
     pub fn begin(bytes: usize) -> Waiting {
         Waiting(Arc::new(Waiter {
             missing: AtomicUsize::new(bytes),
@@ -43,19 +43,19 @@ impl Waiter {
         }))
     }
 
-    /// This many bytes were available before the wait began.
+    /// Counts bytes that were available before the wait began.
     pub fn has(&self, bytes: usize) {
         if self.count(bytes) {
             self.wake();
         }
     }
 
-    /// Completes when enough bytes have arrived, or something else requires another check.
+    /// Completes when enough bytes have arrived, or another change requires a check.
     pub async fn woken(&self) {
         self.notify.notified().await;
     }
 
-    /// Counts bytes that have become readable; whether they are enough.
+    /// Counts bytes that have become readable; true if they are enough.
     fn count(&self, bytes: usize) -> bool {
         let left = self
             .missing
@@ -73,13 +73,13 @@ impl Waiter {
     }
 }
 
-/// Requests that have what they wait for, or must look again. They are woken when this is dropped, after the lock that
-/// it was filled under: what a woken task does first is to take that lock.
+/// Requests whose condition holds, or must be checked again. Dropping this list wakes the requests, after the
+/// lock is released: a woken task takes that lock first.
 #[derive(Debug, Default)]
 pub(super) struct Woken {
     fetches: Vec<Arc<Waiter>>,
     pub(super) sessions: Vec<Arc<News>>,
-    /// Those who wait for acks or deletions.
+    /// Waiters for acks or deletions.
     pub(super) acks: Vec<oneshot::Sender<()>>,
 }
 
@@ -92,13 +92,13 @@ impl Drop for Woken {
             news.wake();
         }
         for sender in self.acks.drain(..) {
-            // The waiter may be gone.
+            // The waiter may have been dropped.
             let _ = sender.send(());
         }
     }
 }
 
-/// The fetches that wait for one thing, such as a partition.
+/// The fetches that wait for one object, such as a partition.
 #[derive(Debug, Default)]
 pub struct Waiters {
     waiting: Vec<Arc<Waiter>>,
@@ -107,7 +107,7 @@ pub struct Waiters {
 }
 
 impl Waiters {
-    /// Another one waits.
+    /// Adds a waiter.
     pub fn add(&mut self, waiter: &Arc<Waiter>) {
         if self.waiting.len() >= self.sweep_at.max(16) {
             self.waiting.retain(|waiter| !waiter.is_done());
@@ -116,7 +116,7 @@ impl Waiters {
         self.waiting.push(Arc::clone(waiter));
     }
 
-    /// This many bytes have become readable. Those who have enough are taken out, to be woken.
+    /// Counts bytes that have become readable. Waiters that have enough move to `woken`.
     pub(super) fn count(&mut self, bytes: usize, woken: &mut Woken) {
         for waiter in self.waiting.extract_if(.., |waiter| waiter.is_done() || waiter.count(bytes)) {
             if !waiter.is_done() {
@@ -125,12 +125,12 @@ impl Waiters {
         }
     }
 
-    /// All are taken out, to be woken.
+    /// Moves all waiters to `woken`.
     pub(super) fn take_all(&mut self, woken: &mut Woken) {
         woken.fetches.append(&mut self.waiting);
     }
 
-    /// Something else has happened that all should look at.
+    /// Wakes all waiters after a change that concerns all of them.
     pub fn wake_all(&mut self) {
         for waiter in std::mem::take(&mut self.waiting) {
             waiter.wake();

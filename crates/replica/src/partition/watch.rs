@@ -1,11 +1,11 @@
-//! Waiting for more to read: a partition is read again only after something has changed.
+//! Waiting for readable records: a partition is read again only after a change.
 
 use super::{Partition, Reader, State, Subscription, Waiter};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use thalweg_record::Offset;
 
-/// The offsets and the generation of a partition when it was read. A read finds something else only once these differ.
+/// Offsets and generation of a partition at a read. Another read returns something new only if they differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
     log_start: Offset,
@@ -15,7 +15,8 @@ pub struct Snapshot {
 }
 
 impl Partition {
-    /// The present offsets and generation. Consistent under the lock; without it, good enough to notice a change.
+    /// The present offsets and generation. Consistent under the lock; without it, good enough to notice a
+    /// change.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot {
             log_start: self.published.log_start_offset(),
@@ -25,13 +26,13 @@ impl Partition {
         }
     }
 
-    /// The first offset that may be read.
+    /// The log start offset.
     pub fn log_start_offset(&self) -> Offset {
         self.published.log_start_offset()
     }
 
-    /// Adds a waiter, which counts bytes appended from now on. Returns whether the partition is unchanged since
-    /// `seen`.
+    /// Adds a waiter, which counts bytes appended from now on. Returns true if the partition is unchanged
+    /// since `seen`.
     pub fn watch(&self, reader: Reader, seen: Snapshot, waiter: &Arc<Waiter>) -> bool {
         let mut state = self.state.lock();
         match reader {
@@ -41,14 +42,14 @@ impl Partition {
         self.snapshot() == seen
     }
 
-    /// From now on the news for consumers are noted in the session.
+    /// Subscribes a session to the news for consumers.
     pub fn subscribe(&self, subscription: &Arc<Subscription>) {
         self.state.lock().sessions.add(subscription);
     }
 }
 
 impl State {
-    /// So many bytes have become readable for consumers.
+    /// Counts bytes that have become readable for consumers.
     pub(super) fn tell_consumers(&mut self, bytes: usize) {
         self.consumers.count(bytes, &mut self.woken);
         self.sessions.note(bytes, &mut self.woken.sessions);

@@ -1,5 +1,5 @@
-//! Sends changes of in-sync replicas to the controller: at most one per partition, all waiting ones in one request,
-//! one request at a time (Kafka's `AlterPartitionManager`).
+//! Sends changes of in-sync replicas to the controller: at most one per partition, all waiting ones in one
+//! request, one request at a time (Kafka's `AlterPartitionManager`).
 
 use super::Replication;
 use crate::isr_changes::Changes;
@@ -13,10 +13,10 @@ use thalweg_wire::request::alter_partition_request::{BrokerState, PartitionData,
 use thalweg_wire::request::alter_partition_response::PartitionData as Answer;
 use thalweg_wire::{ErrorCode, Message};
 
-/// How long to rest before a request that failed is sent again.
+/// Pause before retrying a failed request.
 const RETRY: Duration = Duration::from_millis(50);
 
-/// Sends changes for as long as the broker lives.
+/// Sends changes as long as the broker runs.
 pub async fn run(replication: Arc<Replication>) {
     let mut failures = 0u32;
     loop {
@@ -45,7 +45,7 @@ pub async fn run(replication: Arc<Replication>) {
     }
 }
 
-/// Sends one request. Leaves changes to be retried in `changes`, and returns the reason if all failed.
+/// Sends one request. Leaves changes to retry in `changes`, and returns the reason if all failed.
 async fn send(replication: &Replication, changes: &mut Changes) -> Option<String> {
     let request = request(replication.broker.node_id, replication.broker.epoch(), changes);
     let response = match replication.broker.controller.send(request, AlterPartitionRequest::MAX_VERSION).await
@@ -99,7 +99,7 @@ fn request(node_id: BrokerId, broker_epoch: i64, changes: &Changes) -> AlterPart
             partition_index: index.0,
             leader_epoch: change.leader_epoch,
             new_isr_with_epochs: members.collect(),
-            // A leader that leads has recovered.
+            // A serving leader has recovered.
             leader_recovery_state: 0,
             partition_epoch: change.partition_epoch.0,
             ..PartitionData::default()
@@ -160,7 +160,7 @@ mod tests {
         assert_eq!(partitions.iter().map(|p| p.partition_epoch).collect::<Vec<_>>(), [5, 2]);
         let epochs: Vec<_> = partitions[0].new_isr_with_epochs.iter().map(|m| m.broker_epoch).collect();
         assert_eq!(epochs, [100, 20], "the leader's own epoch is that of its registration");
-        // A newer one arrives while the request is in flight.
+        // A newer change arrives while the request is in flight.
         changes.submit(Uuid(7), second, change(9));
         changes.resubmit(next);
         let again = changes.next().await;

@@ -6,7 +6,7 @@ use thalweg_record::{LeaderEpoch, Offset};
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::fetch_response::PartitionData;
 
-/// The shortest rest after an error. Most pass quickly: one of the two has not seen the latest image yet.
+/// Minimum pause after an error. Most errors pass quickly: either broker has not seen the latest image yet.
 const BACKOFF_MIN: Duration = Duration::from_millis(20);
 
 /// The action for a partition.
@@ -14,17 +14,17 @@ const BACKOFF_MIN: Duration = Duration::from_millis(20);
 pub enum Verdict {
     /// Append the records, and take over the high watermark and the log start.
     Take,
-    /// The logs have parted: cut this one, by where their largest common epoch ends in the leader's.
+    /// The logs have diverged: cut this log, by the end of the largest common epoch in the leader's log.
     Truncate(Divergence),
-    /// The leader's log does not contain this offset: ask for its bounds.
+    /// The leader's log does not contain the fetch offset: request its bounds.
     OutOfRange,
-    /// Rest, and try again.
+    /// Retry after a pause.
     Retry(ErrorCode),
-    /// Wait for another leader epoch: in this one the leader will not serve.
+    /// Wait for another leader epoch: the leader does not serve in this epoch.
     Stop(ErrorCode),
 }
 
-/// Interprets a partition's part of an answer.
+/// Interprets one partition's part of a Fetch response.
 pub fn judge(data: &PartitionData) -> Verdict {
     match ErrorCode::from_i16(data.error_code) {
         Some(ErrorCode::None) if data.diverging_epoch.epoch >= 0 => Verdict::Truncate(Divergence {
@@ -34,7 +34,7 @@ pub fn judge(data: &PartitionData) -> Verdict {
         }),
         Some(ErrorCode::None) => Verdict::Take,
         Some(ErrorCode::OffsetOutOfRange) => Verdict::OutOfRange,
-        // The epoch is the one that the image names here, so the leader has a newer image.
+        // The fetch used the epoch of this broker's image, so the leader has a newer image.
         Some(code @ ErrorCode::FencedLeaderEpoch) => Verdict::Stop(code),
         Some(code @ ErrorCode::OffsetMovedToTieredStorage) => Verdict::Stop(code),
         Some(code) => Verdict::Retry(code),
@@ -42,7 +42,7 @@ pub fn judge(data: &PartitionData) -> Verdict {
     }
 }
 
-/// How long to pause after consecutive failures: twice as long each time, up to `replica.fetch.backoff.ms`.
+/// The pause after consecutive failures, doubled each time, up to `replica.fetch.backoff.ms`.
 pub fn backoff(failures: u32, longest: Duration) -> Duration {
     (BACKOFF_MIN * 2u32.saturating_pow(failures.saturating_sub(1).min(16))).min(longest)
 }

@@ -1,9 +1,9 @@
-//! Replicas that are known to be damaged leave the in-sync replicas, then fetch the damaged range again. A leader hands
-//! over that way. From the first step on they are not fetched, until their logs are cut (`leaving`).
+//! Damaged replicas leave the in-sync replicas, then fetch the damaged range again. A damaged leader hands
+//! over this way. From the first step on, such a replica is not fetched until its log is cut (`leaving`).
 //!
-//! The controller learns of it as of a missing log (`directories`): by a directory that is not online. It elects another leader,
-//! and the replica cannot be elected until the broker reports its directory, which it does when the image shows the other
-//! ([`crate::partition::DamageStep`] has the conditions).
+//! The controller learns of the damage as of a missing log (`directories`): through a directory that is not
+//! online. The controller elects another leader, and cannot elect the replica until the broker reports the
+//! real directory, once the image shows the other one ([`crate::partition::DamageStep`] has the conditions).
 
 use super::Replication;
 use super::answer::backoff;
@@ -18,22 +18,23 @@ use thalweg_log::Damage;
 use thalweg_metadata::DIRECTORY_LOST;
 use tokio::time::Instant;
 
-/// How often damaged replicas are looked at, unless a read finds damage.
+/// Interval of checks of damaged replicas, unless a read finds damage.
 const CHECK: Duration = Duration::from_secs(5);
-/// The shortest time between two looks.
+/// Minimum time between two checks.
 const REST: Duration = Duration::from_millis(500);
-/// The longest time between two attempts to leave: a controller that keeps counting the replica (KIP-966) takes it back into
-/// the ISR each time.
+/// Maximum time between two attempts to leave: a controller that keeps counting the replica (KIP-966) puts it
+/// back into the ISR each time.
 const ATTEMPT_MAX: Duration = Duration::from_secs(600);
-/// Attempts without this pause are too close: the image must show the effect of the one before.
+/// Failures that set the minimum pause between attempts: the image must show the effect of the previous
+/// attempt.
 const ATTEMPT_MIN_FAILURES: u32 = 8;
 
-/// The attempts of damaged replicas to leave, and the warnings about them.
+/// Attempts of damaged replicas to leave, and warnings about them.
 #[derive(Debug, Default)]
 struct LeaveAttempts {
-    /// How often each replica has tried to leave, and when it may again.
+    /// Number of attempts of each replica, and the time of the next.
     attempts: BTreeMap<PartitionKey, (u32, Instant)>,
-    /// Replicas of which it was logged that nothing can be done now.
+    /// Replicas for which a warning was logged that no step is possible now.
     said: BTreeSet<PartitionKey>,
 }
 
@@ -57,7 +58,7 @@ async fn check(replication: &Replication, watched: &mut LeaveAttempts) {
     let keys: BTreeSet<PartitionKey> = damaged.iter().map(|found| (found.topic_id, found.index)).collect();
     watched.said.retain(|key| keys.contains(key));
     replication.leaving.retain(&keys);
-    // Attempts are kept while their replica is whole again for a while: a disk may damage it again and again.
+    // Attempts are kept for a while after a replica is whole again: a disk may damage it repeatedly.
     let now = Instant::now();
     watched.attempts.retain(|key, (_, until)| keys.contains(key) || *until > now);
     let mut leaving = Places::new();
@@ -66,7 +67,7 @@ async fn check(replication: &Replication, watched: &mut LeaveAttempts) {
         let Some((damage, step)) = partition.damage_step(&replication.image.get()) else { continue };
         match step {
             DamageStep::FetchAgain
-                // A controller that knows no directories takes no such report.
+                // Controllers without directory support accept no such report.
                 if !partition.cuts_to_fetch_again(damage)
                     || may_cut(replication.leaving.get(&key))
                     || !replication.tracks_directories() =>
@@ -108,19 +109,19 @@ async fn check(replication: &Replication, watched: &mut LeaveAttempts) {
         && let Err(reason) = give_up(replication, leaving.clone(), Instant::now()).await
     {
         tracing::warn!(reason, "Failed to take damaged replicas out of the in-sync replicas, retrying");
-        // Others wait for them meanwhile.
+        // Other replicas wait for these meanwhile.
         leaving.keys().for_each(|key| replication.leaving.end(key));
     }
 }
 
-/// The next action of a replica that should leave.
+/// The next step of a replica that should leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
-    /// Its fetcher leaves it out.
+    /// The fetcher leaves the replica out.
     Begin,
-    /// It is reported as lost.
+    /// The replica is reported as lost.
     Report,
-    /// The controller counts it all the same: it is fetched, and tries again later.
+    /// The controller still counts the replica: it is fetched, and tries again later.
     GoOn,
     Wait,
 }
@@ -135,13 +136,13 @@ fn next(leaving: Option<Leaving>, leads: bool, is_known_as_lost: bool, is_too_ea
     }
 }
 
-/// Whether a log may be cut: its leader does not take it into the ISR for what it had before.
+/// True if a log may be cut: the leader cannot add the replica to the ISR for records that it had before.
 fn may_cut(leaving: Option<Leaving>) -> bool {
     leaving == Some(Leaving { is_quiet: true, is_shown: true })
 }
 
 impl LeaveAttempts {
-    /// Whether a replica is reported as lost now.
+    /// True if a replica should be reported as lost now.
     fn leaves(
         &mut self,
         replication: &Replication,
@@ -175,7 +176,7 @@ impl LeaveAttempts {
         }
     }
 
-    /// Whether the last attempt of a replica to leave was made just now.
+    /// True if the last attempt of a replica to leave is too recent.
     fn is_too_early(&self, key: PartitionKey, now: Instant) -> bool {
         self.attempts.get(&key).is_some_and(|(_, until)| *until > now)
     }

@@ -1,19 +1,21 @@
-//! Reports the directory of a replica to the controller if the image differs (Kafka's `AssignmentsManager`): a broker
-//! with several directories chooses one itself, and one whose disk was replaced has a new one. Until the controller
-//! knows, it does not elect the replica.
+//! Reports the directory of a replica to the controller if the image differs (Kafka's `AssignmentsManager`):
+//! a broker with several directories chooses one itself, and a replaced disk has a new directory id. Until
+//! the report arrives, the controller does not elect the replica.
 //!
 //! A log may also be missing from an existing directory, for example if a partition's folder was removed. The
-//! controller would not notice: the replica would be in sync, or eligible, with an empty log. So before the broker
-//! may lead, it reports a directory that no broker has, and recreates the log once the image shows it. For a log whose
-//! records are known to be missing or damaged (`damaged`) it reports Kafka's lost directory: nothing is in sync there either, and
-//! the controller knows that the log did not begin again.
+//! controller would not notice: the replica would be in sync, or eligible, with an empty log. So before the
+//! broker may lead, it reports an id that no directory has, and recreates the log once the image shows that
+//! id. For a log whose records are known to be missing or damaged (`damaged`) it reports Kafka's lost
+//! directory: no replica is in sync there either, and the controller knows that the log was not restarted.
 //!
-//! A directory without room takes no records, of clients or of leaders. For the partitions that others in sync can serve
-//! alone, the broker then reports an id that is no directory's (KIP-858), until there is room again: another replica leads, and
-//! no leader waits for this one. It is not Kafka's lost directory: the logs are whole.
+//! A full directory accepts no records from clients or leaders. For partitions with other in-sync replicas,
+//! the broker then reports an id that no directory has (KIP-858) until space is free again: another replica
+//! leads, and no leader waits for this one. This id is not Kafka's lost directory, because the logs are
+//! whole.
 //!
-//! A replica that was reported as gone and comes back may find its partition without a leader. Kafka's controllers elect by the
-//! directory that they knew before the report, so the same one is reported until there is a leader.
+//! A replica that returns after such a report may find its partition without a leader. Kafka's controllers
+//! elect by the directory known before the report, so the broker reports that directory until there is a
+//! leader.
 
 use super::Replication;
 use super::answer::backoff;
@@ -31,9 +33,9 @@ use thalweg_wire::{ErrorCode, Message, Uuid};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// How many partitions go into one request, as Kafka's controller allows.
+/// Maximum number of partitions per request, as Kafka's controller allows.
 const REQUEST_PARTITIONS_MAX: usize = 2250;
-/// The longest rest after a failure.
+/// Maximum pause after a failure.
 const RETRY_MAX: Duration = Duration::from_secs(10);
 
 /// The directory of each replica.
@@ -44,35 +46,36 @@ pub(super) type Places = BTreeMap<PartitionKey, Uuid>;
 pub struct DirectoryAssignments {
     waiting: Mutex<Places>,
     reported: Notify,
-    /// Replicas whose logs or records are gone, though the controller counts on them, and the directories to report.
+    /// Replicas whose logs or records are missing although the controller counts them, and the directories to
+    /// report.
     lost: Mutex<Places>,
-    /// Replicas that are handed over while their directories have no room.
+    /// Replicas that are handed over while their directories are full.
     away: Mutex<BTreeSet<PartitionKey>>,
-    /// How many were handed over so far.
+    /// Number of replicas handed over so far.
     hand_overs: AtomicU64,
-    /// Replicas that have come back, until their partitions have leaders.
+    /// Replicas that have returned, until their partitions have leaders.
     returned: Mutex<BTreeSet<PartitionKey>>,
 }
 
 impl DirectoryAssignments {
-    /// Reports the directory of a replica, whatever the image has.
+    /// Reports the directory of a replica, regardless of the image.
     pub fn report(&self, topic_id: Uuid, partition: PartitionIndex, directory: Uuid) {
         self.waiting.lock().insert((topic_id, partition), directory);
         self.reported.notify_one();
     }
 
-    /// The log of a replica is gone from a directory that is still there.
+    /// Reports that the log of a replica is missing from an existing directory.
     pub fn report_lost(&self, topic_id: Uuid, partition: PartitionIndex) {
         self.lost.lock().insert((topic_id, partition), Uuid::random());
     }
 
-    /// The log of a replica is there, and its synced end is not.
+    /// Reports that the log of a replica exists without its synced end.
     pub fn report_damaged(&self, topic_id: Uuid, partition: PartitionIndex) {
         self.lost.lock().insert((topic_id, partition), DIRECTORY_LOST);
     }
 
-    /// Has the other replicas do without this one: it is reported as being nowhere, and fetches nothing, until
-    /// [`Replication::come_back`]. Returns whether it was not before.
+    /// Hands a replica over to the others: reports an id that no directory has, and stops fetching, until
+    /// [`Replication::come_back`]. Returns true if the replica was not handed over before.
     pub fn hand_over(&self, topic_id: Uuid, partition: PartitionIndex) -> bool {
         let is_new = self.away.lock().insert((topic_id, partition));
         if is_new {
@@ -82,12 +85,12 @@ impl DirectoryAssignments {
         is_new
     }
 
-    /// How many replicas were handed over since the start.
+    /// Number of replicas handed over since the start.
     pub(super) fn hand_overs(&self) -> u64 {
         self.hand_overs.load(Ordering::Acquire)
     }
 
-    /// Whether a replica is handed over.
+    /// True if a replica is handed over.
     pub fn is_away(&self, topic_id: Uuid, partition: PartitionIndex) -> bool {
         self.away.lock().contains(&(topic_id, partition))
     }
@@ -97,7 +100,7 @@ impl DirectoryAssignments {
         self.away.lock().iter().copied().collect()
     }
 
-    /// Forgets a replica that is not on this broker any more.
+    /// Forgets a replica that is no longer on this broker.
     pub fn forget_away(&self, topic_id: Uuid, partition: PartitionIndex) {
         self.away.lock().remove(&(topic_id, partition));
     }
@@ -147,7 +150,7 @@ impl Replication {
         }
     }
 
-    /// Reports the directories of replicas again that have come back to partitions without a leader.
+    /// Repeats the reports of returned replicas whose partitions have no leader.
     pub fn remind_of_directories(&self) {
         let (image, node_id) = (self.image.get(), self.broker.node_id);
         let returned = self.directories.returned.lock().clone();
@@ -162,25 +165,25 @@ impl Replication {
         }
     }
 
-    /// Ends a hand-over: the controller may count on the replica again.
+    /// Ends a hand-over: the controller may count the replica again.
     pub fn come_back(&self, partition: &Partition) {
         self.directories.forget_away(partition.topic_id, partition.index);
         self.report_directory(partition, None);
     }
 
-    /// Whether the controller knows directories, by its metadata version.
+    /// True if the controller tracks directories, by its metadata version.
     pub fn tracks_directories(&self) -> bool {
         self.image.get().features().metadata_version().is_some_and(|version| version.has_directories())
     }
 
-    /// The directory of this broker's replica that the controller knows.
+    /// The directory of this broker's replica in the controller's metadata.
     pub(super) fn known_directory(&self, partition: &Partition) -> Option<Uuid> {
         let image = self.image.get();
         image.partition_by_id(partition.topic_id, partition.index)?.directory(self.broker.node_id)
     }
 }
 
-/// Reports to the controller as long as the broker runs.
+/// Sends reports to the controller as long as the broker runs.
 pub async fn run(replication: Arc<Replication>) {
     let mut failures = 0u32;
     loop {
@@ -206,7 +209,8 @@ pub async fn run(replication: Arc<Replication>) {
     }
 }
 
-/// Gives up the replicas whose logs or records are missing, before the broker may lead; retries until then.
+/// Gives up the replicas whose logs or records are missing, before the broker may lead. Retries until
+/// `until`.
 pub async fn give_up_lost(replication: &Replication, until: Instant) -> Result<(), String> {
     let lost = std::mem::take(&mut *replication.directories.lost.lock());
     if lost.is_empty() {
@@ -220,8 +224,8 @@ pub async fn give_up_lost(replication: &Replication, until: Instant) -> Result<(
     give_up(replication, lost, until).await
 }
 
-/// Takes replicas out of the in-sync set, and out of elections until their directories are reported again; retries until
-/// then.
+/// Removes replicas from the in-sync set, and from elections until their directories are reported again.
+/// Retries until the image shows the change.
 pub(super) async fn give_up(
     replication: &Replication,
     mut places: Places,
@@ -256,7 +260,8 @@ fn name_of(replication: &Replication, key: Option<PartitionKey>) -> Option<Strin
     Some(format!("{}-{partition}", replication.image.get().topics().get_by_id(topic)?.name))
 }
 
-/// Removes replicas that are no longer on the broker, and entries that the image already shows, unless there is no leader.
+/// Drops entries whose replica is no longer on the broker, and entries that the image already shows, unless
+/// there is no leader.
 fn still_news(places: &mut Places, image: &Image, node_id: BrokerId) {
     places.retain(|(topic, partition), directory| {
         let Some(found) = image.partition_by_id(*topic, *partition) else { return false };

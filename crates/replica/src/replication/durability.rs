@@ -1,9 +1,9 @@
-//! What a follower must have on the medium before a fetch tells the leader that it has it: records that `flush.messages` wants
-//! there, and a log start that the leader has raised, as for DeleteRecords.
+//! State that a follower must sync before a fetch reports it to the leader: records under `flush.messages`,
+//! and a log start raised by the leader, as after DeleteRecords.
 //!
-//! Owns: the partitions that owe it, and paying for records. Refuses: fetching. A partition that owes records is left out of the
-//! fetches, or the leader would answer its clients for nothing; one that owes a log start reports the one before, and
-//! `log_starts` pays in the background.
+//! Owns: the partitions that owe a sync, and the sync of records. Refuses: fetching. A partition that owes
+//! records is left out of the fetches, or the leader would acknowledge unsynced records. A partition that
+//! owes a log start reports the previous one, and `log_starts` syncs in the background.
 
 use crate::isr_changes::PartitionKey;
 use crate::partition::Partition;
@@ -12,7 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The shortest wait of a fetch while a log start is on its way to the medium. Each is as long as all before together.
+/// Minimum wait of a fetch while a log start is being synced. Each wait is as long as all previous ones
+/// together.
 const LOG_START_WAIT: Duration = Duration::from_millis(10);
 
 /// The partitions of a fetcher that owe a flush.
@@ -22,17 +23,17 @@ pub(super) struct Owing {
 }
 
 impl Owing {
-    /// A partition owes the flush of its records.
+    /// Notes that a partition owes a flush of its records.
     pub fn add(&mut self, key: PartitionKey, partition: &Arc<Partition>) {
         self.partitions.insert(key, Arc::clone(partition));
     }
 
-    /// The partition is not followed any more.
+    /// Forgets a partition that is no longer followed.
     pub fn forget(&mut self, key: &PartitionKey) {
         self.partitions.remove(key);
     }
 
-    /// Flushes those partitions that `may_try` holds for. Returns those that still owe.
+    /// Flushes the partitions accepted by `may_try`. Returns those that still owe a flush.
     pub async fn pay(&mut self, may_try: impl Fn(&PartitionKey) -> bool) -> Vec<PartitionKey> {
         let tried: Vec<_> = self.partitions.keys().copied().filter(may_try).collect();
         let mut unpaid = Vec::new();
@@ -47,14 +48,14 @@ impl Owing {
     }
 }
 
-/// Whether all records of the log are on the medium.
+/// True if all records of the log are synced.
 async fn flush(partition: &Arc<Partition>) -> bool {
-    // A closed log has said why, and stays so.
+    // A closed log has logged its reason, and stays closed.
     let is_closed = partition.with_log(|log| log.poison().is_some());
     !is_closed && Partition::flush_all(partition).await.is_ok()
 }
 
-/// The partitions whose log starts are not on the medium, and since when there are some.
+/// The partitions with unsynced log starts, and the time since when there are some.
 #[derive(Debug, Default)]
 pub(super) struct OwingStarts {
     partitions: BTreeSet<PartitionKey>,
@@ -62,18 +63,18 @@ pub(super) struct OwingStarts {
 }
 
 impl OwingStarts {
-    /// A partition owes its log start.
+    /// Notes that a partition owes its log start.
     pub fn add(&mut self, key: PartitionKey) {
         self.partitions.insert(key);
         self.since.get_or_insert_with(Instant::now);
     }
 
-    /// All of them, to add those again that still owe.
+    /// Takes all partitions; the caller adds back those that still owe.
     pub fn take(&mut self) -> BTreeSet<PartitionKey> {
         std::mem::take(&mut self.partitions)
     }
 
-    /// Whether some owe.
+    /// True if a partition owes its log start.
     pub fn any(&mut self) -> bool {
         if self.partitions.is_empty() {
             self.since = None;
@@ -81,7 +82,8 @@ impl OwingStarts {
         self.since.is_some()
     }
 
-    /// How long the leader may delay the answer to a fetch, so that the next one soon reports what has got to the medium.
+    /// Maximum delay of the leader's answer to a fetch, so that the next fetch soon reports synced log
+    /// starts.
     pub fn wait_max(&self) -> Option<Duration> {
         self.since.map(|since| since.elapsed().max(LOG_START_WAIT))
     }
@@ -99,7 +101,7 @@ mod tests {
 
     const KEY: PartitionKey = (Uuid(70), PartitionIndex(0));
 
-    /// A partition with ten records, none of which is on the medium.
+    /// A partition with ten unsynced records.
     fn followed(dir: &std::path::Path, faults: &Arc<Faults>) -> (LogDirs, Arc<Partition>) {
         let disk = Disk::with_faults(Arc::clone(faults));
         let options = LogDirsOptions { disk, ..LogDirsOptions::new(vec![dir.to_owned()], 1) };

@@ -1,7 +1,8 @@
 //! One fetcher: a task that follows one leader broker for many partitions over one connection.
 //!
-//! It loops: apply changes of the image, fetch all partitions that are not paused, wait for the answer, process it.
-//! One request is in flight at a time. A failing partition is paused alone; a failing connection pauses the fetcher.
+//! It loops: apply changes of the image, fetch all partitions that are not paused, wait for the answer,
+//! process it. One request is in flight at a time. A failing partition is paused alone; a failing connection
+//! pauses the fetcher.
 
 use super::Replication;
 use super::answer::{Verdict, backoff, judge};
@@ -29,19 +30,19 @@ use thalweg_wire::{ErrorCode, Records};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// The first version of Fetch that names topics by their ids.
+/// The first version of Fetch with topic ids.
 const FETCH_VERSION_MIN: i16 = 13;
-/// How often to look whether the broker is registered.
+/// Interval of checks for the broker's registration.
 const BEFORE_REGISTRATION: Duration = Duration::from_millis(10);
-/// Pause of a partition whose log is closed, as in a directory that is offline.
+/// Pause of a partition whose log is closed, as in an offline directory.
 const CLOSED: Duration = Duration::from_secs(1);
-/// Pause of a partition whose copying is throttled, or whose disk is full.
+/// Pause of a partition that is throttled or whose disk is full.
 const HELD_BACK: Duration = Duration::from_millis(100);
-/// The times of ListOffsets that ask for the ends of a log.
+/// ListOffsets timestamp of the log end.
 const LATEST: i64 = -1;
 const EARLIEST: i64 = -2;
 
-/// A partition to follow, and the leader epoch in which.
+/// A partition to follow, with the leader epoch.
 #[derive(Debug, Clone)]
 pub(super) struct Follow {
     pub partition: Arc<Partition>,
@@ -75,20 +76,21 @@ struct Followed {
     partition: Arc<Partition>,
     epoch: LeaderEpoch,
     failures: u32,
-    /// Until when the partition is not fetched.
+    /// End of the partition's pause.
     rests_until: Option<Instant>,
-    /// Whether it waits for another leader epoch.
+    /// True if the partition waits for another leader epoch.
     stopped: bool,
-    /// Whether the beginning of the log was compared with the leader's, if it is lost here.
+    /// True if a log with a lost beginning was compared with the leader's log start.
     is_compared: bool,
-    /// How often the leader was asked for that in vain: other answers do not end this series.
+    /// Consecutive failed comparisons: other answers do not end this series.
     comparison_failures: u32,
-    /// How often the leader has had records truncated that it had sent.
+    /// Number of times that the leader took back records it had sent.
     taken_back: u32,
 }
 
 impl Followed {
-    /// The leader has returned its log start for a comparison, or it has not: then the partition rests, longer each time.
+    /// Notes whether the leader returned its log start for a comparison. If not, the partition pauses, longer
+    /// each time.
     fn note_comparison(&mut self, is_compared: bool, now: Instant, longest: Duration) {
         self.is_compared = is_compared;
         if !is_compared {
@@ -98,7 +100,7 @@ impl Followed {
     }
 }
 
-/// No answer arrived.
+/// Why a round got no answer.
 #[derive(Debug, thiserror::Error)]
 enum RoundError {
     #[error("the leader serves Fetch only up to version {0}, which does not name topics by id")]
@@ -121,7 +123,7 @@ pub(super) struct Fetcher {
     session: FetchSession,
     connection: Option<Connection>,
     failures: u32,
-    /// How many log directories were online at the last look, and how many replicas had been handed over.
+    /// Number of online log directories at the last check, and number of replicas handed over.
     seen: (usize, u64),
 }
 
@@ -151,7 +153,7 @@ impl Fetcher {
         }
     }
 
-    /// Lives until the broker stops.
+    /// Runs until the broker stops.
     pub async fn run(mut self) {
         let mut stopping = self.stopping.clone();
         while !*stopping.borrow() {
@@ -162,7 +164,7 @@ impl Fetcher {
             self.make_durable().await;
             self.report_log_starts();
             if self.replication.broker.epoch() < 0 {
-                // Before the registration there is no epoch to fetch with.
+                // A fetch needs the broker epoch, which registration assigns.
                 self.pause(Some(Instant::now() + BEFORE_REGISTRATION)).await;
                 continue;
             }
@@ -175,7 +177,7 @@ impl Fetcher {
                 self.pause(next).await;
                 continue;
             }
-            // A round may be dropped while it waits for the leader, and never while it works on a log.
+            // A round may be dropped while waiting for the leader, but never while working on a log.
             let answer = tokio::select! {
                 biased;
                 answer = self.fetch() => answer,
@@ -188,7 +190,7 @@ impl Fetcher {
         }
     }
 
-    /// Waits until `until`, the inbox has something, or the broker stops.
+    /// Pauses until `until`, a command in the inbox, or the stop of the broker.
     async fn pause(&mut self, until: Option<Instant>) {
         let rest = async {
             match until {
@@ -237,11 +239,12 @@ impl Fetcher {
         }
     }
 
-    /// Sets the next fetch position of a partition, or stops fetching one that is no longer followed.
+    /// Sets the next fetch position of a partition, or stops fetching it if it is no longer followed.
     fn go_on(&mut self, key: PartitionKey, position: Result<FetchPosition, FollowError>) {
         let Some(followed) = self.followed.get_mut(&key) else { return };
         match position {
-            // One that takes no records would be taken for in sync where it lacks none, and then hold the leader up.
+            // A partition that accepts no records would count as in sync if it lacks none, and then delay the
+            // leader.
             Ok(_) if followed.partition.is_closed() => {
                 followed.rests_until = Some(Instant::now() + CLOSED);
                 self.session.remove(&key);
@@ -265,14 +268,14 @@ impl Fetcher {
         }
     }
 
-    /// Continues where the log ends now: it may have been cut since the fetch, because of damage.
+    /// Continues at the current log end: the log may have been cut since the fetch, because of damage.
     fn go_on_at_end(&mut self, key: PartitionKey) {
         let Some(followed) = self.followed.get(&key) else { return };
         let position = followed.partition.fetch_position(followed.epoch);
         self.go_on(key, position);
     }
 
-    /// Leaves out the replicas that give up their places. No fetch is under way here.
+    /// Removes leaving replicas from the session. No fetch is in flight here.
     fn leave_out_leaving(&mut self) {
         for key in self.replication.leaving.keys() {
             let Some(followed) = self.followed.get_mut(&key) else { continue };
@@ -286,7 +289,8 @@ impl Fetcher {
         }
     }
 
-    /// Stops fetching replicas whose directories have failed, or that were handed over for lack of room, since the last look.
+    /// Stops fetching replicas whose directories have failed since the last check, or that were handed over
+    /// because their directories are full.
     fn leave_out_unusable(&mut self) {
         let Replication { log_dirs, directories, .. } = &*self.replication;
         let now = (log_dirs.online_count(), directories.hand_overs());
@@ -316,7 +320,8 @@ impl Fetcher {
         }
     }
 
-    /// Makes durable what the next fetch reports. A partition where that fails is not fetched until it succeeds.
+    /// Syncs the state that the next fetch reports. A partition whose sync fails is not fetched until a sync
+    /// succeeds.
     async fn make_durable(&mut self) {
         let followed = &self.followed;
         let is_fetched = |key: &PartitionKey| {
@@ -327,10 +332,10 @@ impl Fetcher {
         }
     }
 
-    /// Has the next fetch report the log starts that have got to the medium, and the others written.
+    /// Includes newly synced log starts in the next fetch, and requests the sync of the others.
     fn report_log_starts(&mut self) {
         for key in self.owing_starts.take() {
-            // One that rests is looked at when it is fetched again.
+            // A paused partition is checked when it is fetched again.
             let Some(followed) = self.followed.get(&key).filter(|_| self.session.wants(&key)) else {
                 continue;
             };
@@ -356,7 +361,7 @@ impl Fetcher {
         }
         let settings = self.replication.settings();
         let told = self.session.request();
-        // A partition that rests must not wait for the others.
+        // A paused partition must not wait for the others.
         let rest = self.next_rest_end().map(|end| end.saturating_duration_since(Instant::now()));
         let waits = [Some(settings.fetch_wait_max), rest, self.owing_starts.wait_max()];
         let wait = waits.into_iter().flatten().min().unwrap_or_default();
@@ -393,7 +398,7 @@ impl Fetcher {
         Ok(connection)
     }
 
-    /// The whole round has failed.
+    /// Handles the failure of a whole round.
     async fn failed(&mut self, error: &RoundError) {
         if self.failures == 0 {
             let partitions = self.followed.len();
@@ -439,7 +444,7 @@ impl Fetcher {
         }
     }
 
-    /// Acts on one partition's part of an answer.
+    /// Handles one partition's part of a Fetch response.
     async fn act_on(&mut self, key: PartitionKey, data: PartitionData) {
         let Some(asked) = self.session.partition(&key) else { return };
         let from = Offset(asked.fetch_offset);
@@ -496,7 +501,8 @@ impl Fetcher {
         }
     }
 
-    /// Continues behind the appended records, or pauses if nothing could be appended. `received_any`: the leader sent some.
+    /// Continues behind the appended records, or pauses if nothing could be appended. `received_any` is true
+    /// if the leader sent records.
     fn note_appended(
         &mut self,
         key: PartitionKey,
@@ -508,8 +514,8 @@ impl Fetcher {
         match taken {
             Ok(Replicated { next, .. }) => {
                 followed.failures = 0;
-                // A repeated position need not be sent, unless the leader sent an unusable part, such as the
-                // beginning of a batch.
+                // An unchanged position need not be sent, unless the leader sent an unusable part, such as
+                // the beginning of a batch.
                 let told = self.session.partition(&key).map(|told| told.log_start_offset);
                 let is_told = told == Some(next.log_start_offset.0) && !next.owes_log_start;
                 if next.offset != from || received_any || !is_told {
@@ -559,7 +565,8 @@ impl Fetcher {
             })
             .await
             .unwrap_or_default();
-        // A leader whose epochs do not fit its records would have the same ones sent and truncated for ever, without a pause.
+        // A leader whose epochs do not match its records would resend and truncate the same records forever
+        // without a pause.
         if is_taken_back && let Some(followed) = self.followed.get_mut(&key) {
             followed.taken_back = followed.taken_back.saturating_add(1);
             followed.failures = followed.failures.max(followed.taken_back);
@@ -567,8 +574,8 @@ impl Fetcher {
         }
     }
 
-    /// Changes a log on a blocking thread, and continues at its new end. Returns what else the work has found, if it
-    /// succeeded.
+    /// Changes a log on a blocking thread, and continues at its new end. Returns the result of the work, if
+    /// it succeeded.
     async fn change_log<T: Send + 'static>(
         &mut self,
         key: PartitionKey,
@@ -592,7 +599,7 @@ impl Fetcher {
         }
     }
 
-    /// The leader's log does not contain this log's end: fetch its bounds, and continue within them.
+    /// Handles a log end outside the leader's log: requests the leader's bounds, and continues within them.
     async fn restart_in_leader_log(
         &mut self,
         key: PartitionKey,
@@ -630,14 +637,15 @@ impl Fetcher {
         self.change_log(key, move || Ok((partition.reset_to_leader(epoch, from, bounds)?, ()))).await;
         if let Some(followed) = self.followed.get_mut(&key) {
             followed.failures = followed.failures.saturating_add(1);
-            // If the leader repeats its answer, do not ask again without a pause.
+            // The leader repeats its answer: pause before the next request.
             if followed.failures > 1 {
                 self.rest(key);
             }
         }
     }
 
-    /// Once in each leader epoch: where the beginning of the log is lost because a leader lacked it, this leader may have it.
+    /// Compares the beginning of the log with the leader's, once per leader epoch. If the beginning is lost
+    /// because a leader lacked it, this leader may have it.
     async fn compare_beginning(&mut self, key: PartitionKey, partition: &Partition, epoch: LeaderEpoch) {
         let is_settled = |followed: &Followed| followed.is_compared || followed.stopped;
         if !partition.lacks_what_a_leader_lacked() || self.followed.get(&key).is_none_or(is_settled) {
@@ -648,7 +656,7 @@ impl Fetcher {
             Ok((_, start)) => partition.compare_beginning(epoch, *start),
             Err(reason) => {
                 tracing::debug!(?partition, leader = %self.leader, reason, "Leader did not return its log start");
-                // It has news for a partition that is fetched again, and not for one that was idle.
+                // The leader answers at once for a re-added partition, but not for an idle one.
                 self.session.remove(&key);
             }
         }

@@ -1,7 +1,7 @@
 //! All fetchers of this broker, and the assignment of partitions to them.
 //!
-//! There are `num.replica.fetchers` per leader broker, created when first needed; a partition is always assigned to
-//! the same one. A fetcher without partitions sleeps and holds no connection.
+//! There are `num.replica.fetchers` per leader broker, created when first needed; a partition is always
+//! assigned to the same fetcher. A fetcher without partitions sleeps and holds no connection.
 
 use super::Replication;
 use super::fetcher::{Fetcher, Follow, Inbox};
@@ -15,7 +15,7 @@ use thalweg_record::LeaderEpoch;
 use thalweg_watch as watch;
 use tokio::task::JoinSet;
 
-/// The leader and the number of the fetcher.
+/// Leader broker and fetcher number.
 type Place = (BrokerId, usize);
 
 /// The fetchers of a broker.
@@ -29,13 +29,13 @@ pub struct Fetchers {
 #[derive(Debug, Default)]
 struct State {
     inboxes: HashMap<Place, Arc<Inbox>>,
-    /// Where each partition is followed.
+    /// The fetcher of each partition.
     places: HashMap<PartitionKey, Place>,
     tasks: JoinSet<()>,
 }
 
 impl Fetchers {
-    /// None yet.
+    /// An empty set of fetchers.
     pub fn new(replication: Arc<Replication>) -> Self {
         Self { replication, state: Mutex::default(), stopping: watch::Sender::new(false) }
     }
@@ -66,7 +66,7 @@ impl Fetchers {
         inbox.add(key, Follow { partition, epoch });
     }
 
-    /// Stops following for this partition.
+    /// Stops following the leader of this partition.
     pub fn unfollow(&self, key: PartitionKey) {
         let mut state = self.state.lock();
         if let Some(place) = state.places.remove(&key)
@@ -93,7 +93,7 @@ impl Fetchers {
         usize::try_from(hash.wrapping_mul(31).wrapping_add(index)).unwrap_or(0) % fetchers
     }
 
-    /// Ends all fetchers; returns when none touches a log any more.
+    /// Ends all fetchers; returns when none works on a log any more.
     pub async fn stop(&self) {
         self.stopping.send_replace(true);
         let mut tasks = {

@@ -1,63 +1,64 @@
-//! Damaged replicas that give up their places.
+//! Damaged replicas that leave the in-sync replicas.
 //!
-//! A leader takes a replica into the in-sync replicas when that fetches at the end of its log. Between a fetch at the old end
-//! and the cut of a damaged log this must not happen: the replica would be in sync without what was cut. So a replica that
-//! leaves is not fetched, first. Then it is reported as lost: the controller takes it out, and no proposal that its leader
-//! made before is valid any more. Then its log is cut, and it is fetched again.
+//! A leader adds a replica to the in-sync replicas when it fetches at the end of the leader's log. Between a
+//! fetch at the old end and the cut of a damaged log this must not happen: the replica would be in sync
+//! without the cut records. So fetching stops first. Then the replica is reported as lost: the controller
+//! removes it from the ISR, which invalidates earlier proposals of the leader. Then the log is cut, and
+//! fetching starts again.
 //!
-//! Owns: which replicas leave, and how far they are. Refuses: the steps themselves: `damaged`, `fetcher` and `directories`
-//! take them.
+//! Owns: the set of leaving replicas and their progress. Refuses: the steps themselves, which are in
+//! `damaged`, `fetcher` and `directories`.
 
 use crate::isr_changes::PartitionKey;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How far a replica is.
+/// The progress of a leaving replica.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Leaving {
-    /// Its fetcher has no fetch of it under way, and sends none.
+    /// The fetcher has no fetch of the replica in flight, and sends none.
     pub is_quiet: bool,
-    /// The image has shown it as lost.
+    /// The image has shown the replica as lost.
     pub is_shown: bool,
 }
 
-/// The replicas that leave.
+/// The leaving replicas.
 #[derive(Debug, Default)]
 pub struct LeavingReplicas(Mutex<BTreeMap<PartitionKey, Leaving>>);
 
 impl LeavingReplicas {
-    /// A replica is not fetched from now on.
+    /// Stops fetching a replica.
     pub fn begin(&self, key: PartitionKey) {
         self.0.lock().entry(key).or_default();
     }
 
-    /// A replica may be fetched again.
+    /// Allows fetching a replica again.
     pub(super) fn end(&self, key: &PartitionKey) {
         self.0.lock().remove(key);
     }
 
-    /// Forgets all but these.
+    /// Forgets all replicas but these.
     pub(super) fn retain(&self, keys: &BTreeSet<PartitionKey>) {
         self.0.lock().retain(|key, _| keys.contains(key));
     }
 
-    /// How far a replica is, if it leaves.
+    /// The progress of a replica; `None` if it does not leave.
     pub(super) fn get(&self, key: &PartitionKey) -> Option<Leaving> {
         self.0.lock().get(key).copied()
     }
 
-    /// All of them.
+    /// The keys of all leaving replicas.
     pub(super) fn keys(&self) -> Vec<PartitionKey> {
         self.0.lock().keys().copied().collect()
     }
 
-    /// No fetch of a replica is under way. Returns whether that is news.
+    /// Notes that no fetch of a replica is in flight. Returns true if that was unknown before.
     pub(super) fn note_quiet(&self, key: &PartitionKey) -> bool {
         let mut leaving = self.0.lock();
         leaving.get_mut(key).is_some_and(|leaving| !std::mem::replace(&mut leaving.is_quiet, true))
     }
 
-    /// The image shows a replica as lost. Returns whether that is news.
+    /// Notes that the image shows a replica as lost. Returns true if that was unknown before.
     pub(super) fn note_shown(&self, key: &PartitionKey) -> bool {
         let mut leaving = self.0.lock();
         leaving.get_mut(key).is_some_and(|leaving| !std::mem::replace(&mut leaving.is_shown, true))

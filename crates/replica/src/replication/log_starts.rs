@@ -1,16 +1,17 @@
-//! Writes the log starts that followers have taken over from their leaders, as after DeleteRecords, to the medium. Until then a
-//! follower reports the earlier start ([`crate::partition::FetchPosition`]), by which its leader knows that a crash could
-//! restore the deleted records, and answers no client yet. It fetches meanwhile: the sync of a busy disk may take long.
+//! Syncs the log starts that followers have taken over from their leaders, as after DeleteRecords. Until the
+//! sync, a follower reports the earlier start ([`crate::partition::FetchPosition`]), so the leader knows that
+//! a crash could restore the deleted records, and does not answer the client yet. Fetching continues
+//! meanwhile: the sync of a busy disk may take long.
 
 use super::Replication;
 use super::answer::backoff;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The longest rest after a failure.
+/// Maximum pause after a failure.
 const RETRY_MAX: Duration = Duration::from_secs(1);
 
-/// Writes as long as the broker runs, whenever a fetcher has a start to report that is not on the medium.
+/// Syncs as long as the broker runs, whenever a fetcher has an unsynced log start to report.
 pub async fn run(replication: Arc<Replication>) {
     let mut failures = 0u32;
     loop {

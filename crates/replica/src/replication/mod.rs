@@ -1,12 +1,13 @@
 //! Replication between brokers: tasks that follow other brokers and propose changes of in-sync replicas.
 //!
-//! The leading side is driven by the followers' fetches: [`crate::leadership`] decides the high watermark and the
-//! in-sync replicas under the partition's lock, and `alter_partition` sends its proposals to the controller. The
-//! following side is a few tasks per leader broker (`fetcher`): each fetches many partitions over one connection, with an
-//! incremental session (`session`), and appends the batches unchanged. `answer` interprets answers.
+//! The leading side is driven by the followers' fetches: [`crate::leadership`] decides the high watermark and
+//! the in-sync replicas under the partition's lock, and `alter_partition` sends its proposals to the
+//! controller. The following side is a few tasks per leader broker (`fetcher`): each fetches many partitions
+//! over one connection, with an incremental session (`session`), and appends the batches unchanged. `answer`
+//! interprets answers.
 //!
-//! Refuses: electing, placing, and knowing about anything but the image. A partition guards itself against answers that are
-//! older than its leader epoch (`crate::partition`).
+//! Refuses: elections, placement, and any source of metadata but the image. A partition rejects answers that
+//! are older than its leader epoch (`crate::partition`).
 
 mod alter_partition;
 mod answer;
@@ -54,7 +55,7 @@ pub struct Replication {
     pub leaving: LeavingReplicas,
     /// Partitions on their way from one data directory to another.
     pub moves: Moves,
-    /// Notified when a follower's log start is to be reported and is not on the medium.
+    /// Notified when a follower must report a log start that is not synced.
     log_starts_owed: Notify,
     broker: Arc<RegisteredBroker>,
     image: Arc<ImageCell>,
@@ -65,7 +66,7 @@ pub struct Replication {
 }
 
 impl Replication {
-    /// Nothing is followed yet.
+    /// A replication state without followed partitions.
     pub fn new(
         broker: Arc<RegisteredBroker>,
         image: Arc<ImageCell>,
@@ -109,7 +110,7 @@ impl Replication {
         }
     }
 
-    /// Puts other settings in force.
+    /// Applies new settings.
     pub fn configure(&self, settings: &ReplicationSettings) {
         self.context.leader_throttle.set_limit(settings.leader_throttled_rate);
         self.context.follower_throttle.set_limit(settings.follower_throttled_rate);
@@ -121,8 +122,9 @@ impl Replication {
         self.settings.read().clone()
     }
 
-    /// Starts background tasks: proposals and reports to the controller, the checkpoints of log starts, and the checks for
-    /// damaged replicas, lagging followers and stuck ones. They end when the set is dropped.
+    /// Starts background tasks: proposals and reports to the controller, the checkpoints of log starts, and
+    /// checks for damaged replicas, lagging followers and stuck followers. The tasks end when the set is
+    /// dropped.
     pub fn start(self: &Arc<Self>, tasks: &mut JoinSet<()>) {
         tasks.spawn(alter_partition::run(Arc::clone(self)));
         tasks.spawn(directories::run(Arc::clone(self)));
@@ -132,7 +134,8 @@ impl Replication {
         tasks.spawn(stale_epochs::run(Arc::clone(self)));
         tasks.spawn(stuck_readers::run(Arc::clone(self)));
         let partitions = Arc::clone(&self.partitions);
-        // Half the time that a follower has, so that it leaves after one and a half times that at the latest.
+        // Half of `replica.lag.time.max.ms`, so that a lagging follower leaves after one and a half times
+        // that at the latest.
         let period = (self.context.lag_time_max / 2).max(Duration::from_millis(1));
         tasks.spawn(async move {
             let mut ticks = interval(period);

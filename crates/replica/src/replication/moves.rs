@@ -1,16 +1,17 @@
-//! Moving partitions between the log directories of this broker (KIP-113, Kafka's `ReplicaAlterLogDirsManager`).
+//! Moving partitions between the log directories of this broker (KIP-113, Kafka's
+//! `ReplicaAlterLogDirsManager`).
 //!
-//! Each partition that moves has a task. It copies until nothing is missing, reports the new directory to the
-//! controller (KIP-858), and lets the copy replace the log once the image shows that directory: the controller never
-//! counts on a directory that has lost the log. At most `num.replica.alter.log.dirs.threads` of them copy at a time,
-//! and all pause while they exceed `replica.alter.log.dirs.io.max.bytes.per.second`. A move that ends otherwise takes
-//! its report back.
+//! Each moving partition has a task. The task copies until nothing is missing, reports the new directory to
+//! the controller (KIP-858), and lets the copy replace the log once the image shows that directory: the
+//! controller never counts on a directory that has lost the log. At most `num.replica.alter.log.dirs.threads`
+//! tasks copy at a time, and all pause while their rate exceeds
+//! `replica.alter.log.dirs.io.max.bytes.per.second`. An abandoned move withdraws its report.
 //!
-//! Owns: the schedule of copying, the controller's consent, and the directories for partitions that are created later.
-//! Refuses: the copying itself; see [`crate::partition`].
+//! Owns: the schedule of copying, the controller's consent, and the directories for partitions that are
+//! created later. Refuses: the copying itself; see [`crate::partition`].
 //!
-//! Departure: in Kafka, a start after a crash between the consent and the switch uses the copy, which may lack later
-//! records. Here it uses the log, as long as its directory is there.
+//! Departure: in Kafka, a start after a crash between the consent and the switch uses the copy, which may
+//! lack later records. Thalweg uses the log, as long as its directory exists.
 
 use super::Replication;
 use super::answer::backoff;
@@ -30,15 +31,15 @@ use tokio::time::Instant;
 
 /// Bytes per copy step.
 const COPY_BYTES: usize = 1024 * 1024;
-/// How long a task rests that has copied more than it may.
+/// Pause of a task while the throttle is exceeded.
 const HELD_BACK: Duration = Duration::from_millis(100);
-/// The longest rest after a failure.
+/// Maximum pause after a failure.
 const RETRY_MAX: Duration = Duration::from_secs(10);
-/// How often to look whether the controller has consented.
+/// Interval of checks for the controller's consent.
 const CONSENT_CHECK: Duration = Duration::from_millis(20);
-/// How long to wait for the consent before copying what was appended meanwhile.
+/// Maximum wait for consent before newly appended records are copied.
 const CONSENT_WAIT: Duration = Duration::from_secs(1);
-/// How long after a report to report again: a move that was abandoned has taken it back.
+/// Time after which a report is repeated: an abandoned move may have withdrawn it.
 const REPORT_AGAIN: Duration = Duration::from_secs(10);
 
 /// The moves of a broker.
@@ -46,9 +47,9 @@ const REPORT_AGAIN: Duration = Duration::from_secs(10);
 pub struct Moves {
     /// `num.replica.alter.log.dirs.threads`.
     threads: usize,
-    /// How fast may be copied, over all directories.
+    /// The throttle of copying, over all directories.
     pub throttle: Throttle,
-    /// Partitions whose moves have begun and have no task yet: each at most once.
+    /// Partitions whose moves have begun and have no task yet, each at most once.
     begun: Mutex<Vec<Arc<Partition>>>,
     news: Notify,
     /// Directories for partitions that are created later.
@@ -56,7 +57,7 @@ pub struct Moves {
 }
 
 impl Moves {
-    /// No moves yet; with this maximum number of threads, and this throttle.
+    /// An empty set of moves, with this maximum number of threads and this throttle.
     pub fn new(threads: usize, throttle: Throttle) -> Self {
         let (begun, news, preferred) = (Mutex::default(), Notify::new(), Mutex::default());
         Self { threads, throttle, begun, news, preferred }
@@ -68,14 +69,14 @@ impl Moves {
         self.news.notify_one();
     }
 
-    /// Sets the directory for a partition that is created later. Entries of deleted topics are removed.
+    /// Sets the directory for a partition that is created later. Removes entries of deleted topics.
     pub fn prefer(&self, topic: TopicId, partition: PartitionIndex, directory: Uuid, image: &Image) {
         let mut preferred = self.preferred.lock();
         preferred.retain(|(topic, partition), _| image.partition_by_id(*topic, *partition).is_some());
         preferred.insert((topic, partition), directory);
     }
 
-    /// The requested directory for a partition to be created, if any.
+    /// Takes the requested directory for a partition to be created, if any.
     pub fn take_preferred(&self, topic: TopicId, partition: PartitionIndex) -> Option<Uuid> {
         self.preferred.lock().remove(&(topic, partition))
     }
@@ -91,7 +92,7 @@ impl Moves {
     }
 }
 
-/// Moves partitions for as long as the broker lives.
+/// Moves partitions as long as the broker runs.
 pub async fn run(replication: Arc<Replication>) {
     let slots = Arc::new(Semaphore::new(replication.moves.threads));
     let mut tasks = JoinSet::new();
@@ -109,7 +110,8 @@ pub async fn run(replication: Arc<Replication>) {
 }
 
 impl Replication {
-    /// Starts to move a partition to a directory of this broker, or abandons a move if it is there. Blocks.
+    /// Starts a move of a partition to a directory of this broker, or abandons one if the partition is
+    /// already there. Blocks.
     pub fn begin_move(&self, partition: &Arc<Partition>, directory: Uuid) -> Result<(), CreateError> {
         let before = partition.moves_to();
         let begun = partition.begin_move(&self.log_dirs, directory);
@@ -130,7 +132,7 @@ impl Replication {
         Ok(())
     }
 
-    /// Takes the report of a move back that was abandoned, whether it has arrived or not.
+    /// Withdraws the report of an abandoned move, whether or not it has arrived.
     fn take_back(&self, partition: &Partition, to: Option<Uuid>) {
         self.report_directory(partition, to);
     }
@@ -140,15 +142,15 @@ impl Replication {
     }
 }
 
-/// One partition's move.
+/// The move of a partition.
 struct Move {
     replication: Arc<Replication>,
     partition: Arc<Partition>,
     began: Instant,
     failures: u32,
-    /// Whether the wait for damaged records was logged.
+    /// True if the wait for damaged records was logged.
     damage_logged: bool,
-    /// The directory that was reported last, and when.
+    /// The last reported directory, and the time of the report.
     reported: Option<(Uuid, Instant)>,
 }
 
@@ -179,7 +181,7 @@ async fn move_one(replication: Arc<Replication>, partition: Arc<Partition>, slot
 }
 
 impl Move {
-    /// Returns whether the move is over.
+    /// Handles a copy step's outcome. Returns true if the move is over.
     async fn after(&mut self, progress: Progress) -> bool {
         let Move { replication, partition, .. } = self;
         match progress {
@@ -215,7 +217,8 @@ impl Move {
         false
     }
 
-    /// Has the controller told, and waits a little. Records appended meanwhile are copied by the next step.
+    /// Reports the new directory to the controller, and waits briefly. Records appended meanwhile are copied
+    /// by the next step.
     async fn wait_for_consent(&mut self) {
         let Some(to) = self.partition.moves_to() else { return };
         let now = Instant::now();
@@ -255,7 +258,7 @@ impl Move {
     }
 }
 
-/// Copies once, and changes the places when nothing is missing and the controller consents.
+/// Copies once, and switches to the copy if nothing is missing and the controller has consented.
 fn go_on(replication: &Replication, partition: &Partition) -> Result<Progress, MoveError> {
     let limit = replication.moves.throttle.limit().and_then(|limit| usize::try_from(limit).ok());
     let bytes_max = limit.map_or(COPY_BYTES, |limit| limit.clamp(1, COPY_BYTES));

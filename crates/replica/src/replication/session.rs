@@ -1,5 +1,5 @@
-//! The follower's end of an incremental fetch session (KIP-227): the first request lists every partition, later ones
-//! those whose position has changed. Pure.
+//! The follower's end of an incremental fetch session (KIP-227). The first request lists every partition;
+//! later requests list only partitions whose position has changed. Pure.
 
 use crate::isr_changes::PartitionKey;
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,53 +8,53 @@ use thalweg_wire::request::fetch_request::{FetchPartition, FetchTopic, Forgotten
 /// The content of a request.
 #[derive(Debug, PartialEq)]
 pub struct SessionRequest {
-    /// The session; 0 for none yet.
+    /// The session id; 0 if there is none yet.
     pub id: i32,
-    /// The epoch of the fetch in its session; 0 starts one.
+    /// The session epoch of the fetch; 0 starts a session.
     pub epoch: i32,
-    /// The partitions that are new or have changed.
+    /// The new or changed partitions.
     pub topics: Vec<FetchTopic>,
-    /// The partitions that are not fetched any more.
+    /// The partitions that are no longer fetched.
     pub forgotten: Vec<ForgottenTopic>,
 }
 
-/// One session with one leader.
+/// A session with one leader.
 #[derive(Debug, Default)]
 pub struct FetchSession {
     id: i32,
     epoch: i32,
     /// The partitions to fetch.
     wanted: BTreeMap<PartitionKey, FetchPartition>,
-    /// Those with changes that the leader does not know.
+    /// Wanted partitions with changes that the leader does not know.
     changed: BTreeSet<PartitionKey>,
     /// Partitions that the leader knows and that are no longer wanted.
     forgotten: BTreeSet<PartitionKey>,
 }
 
 impl FetchSession {
-    /// Whether there is nothing to fetch.
+    /// True if there is nothing to fetch.
     pub fn is_empty(&self) -> bool {
         self.wanted.is_empty()
     }
 
-    /// Whether a partition is fetched.
+    /// True if a partition is fetched.
     pub fn wants(&self, key: &PartitionKey) -> bool {
         self.wanted.contains_key(key)
     }
 
-    /// Where the partition was fetched from, or will be next.
+    /// The position of a partition's last or next fetch.
     pub fn partition(&self, key: &PartitionKey) -> Option<&FetchPartition> {
         self.wanted.get(key)
     }
 
-    /// Fetches a partition from now on, or from another place.
+    /// Adds a partition, or changes its position.
     pub fn set(&mut self, key: PartitionKey, partition: FetchPartition) {
         self.forgotten.remove(&key);
         self.changed.insert(key);
         self.wanted.insert(key, partition);
     }
 
-    /// Fetches a partition no more.
+    /// Removes a partition.
     pub fn remove(&mut self, key: &PartitionKey) {
         if self.wanted.remove(key).is_some() {
             self.changed.remove(key);
@@ -91,8 +91,8 @@ impl FetchSession {
         SessionRequest { id: self.id, epoch: self.epoch, topics, forgotten }
     }
 
-    /// The request from [`FetchSession::request`] was answered, in this session. Session 0 means none: the leader
-    /// expects all partitions each time.
+    /// Notes a successful answer to the request from [`FetchSession::request`], in this session. Session 0
+    /// means none: the leader expects all partitions each time.
     pub fn answered(&mut self, session_id: i32) {
         self.changed.clear();
         self.forgotten.clear();
@@ -104,18 +104,18 @@ impl FetchSession {
         self.id = session_id;
     }
 
-    /// Resets the session: the next request starts another, and ends this one if it exists.
+    /// Resets the session: the next request starts a new session, and ends this one if it exists.
     pub fn reset(&mut self) {
         self.epoch = 0;
     }
 
-    /// Part of a successful answer could not be used. The leader does not repeat its high watermark in a session, and
-    /// without further appends it would be lost, so another session starts.
+    /// Starts a new session because a part of a successful answer could not be used. Within a session the
+    /// leader does not repeat its high watermark, which would be lost without further appends.
     pub fn not_taken(&mut self) {
         self.reset();
     }
 
-    /// The leader does not know the session: the next request starts another.
+    /// Starts a new session because the leader does not know this one.
     pub fn lost(&mut self) {
         (self.id, self.epoch) = (0, 0);
     }

@@ -1,8 +1,9 @@
-//! Asks the controller for leader epochs above those in the logs, where the cluster's metadata has lower ones.
+//! Requests leader epochs above those in the logs, if the cluster's metadata has lower ones.
 //!
-//! A leader with an epoch that its log has passed is of no use: followers whose last batch is of a later epoch cannot compare
-//! their logs with it, and never join the ISR. The request is AlterPartition with the epoch of the log. The embedded controller
-//! then elects in a higher one; Apache Kafka's answer NOT_CONTROLLER, and change nothing.
+//! A leader whose epoch is below its log's last epoch is of no use: followers with a last batch of a later
+//! epoch cannot compare their logs with it, and never join the ISR. The request is AlterPartition with the
+//! epoch of the log. The embedded controller then elects in a higher epoch; Apache Kafka's controllers answer
+//! NOT_CONTROLLER, and change nothing.
 
 use super::Replication;
 use crate::isr_changes::PartitionKey;
@@ -14,12 +15,12 @@ use thalweg_wire::Message;
 use thalweg_wire::request::AlterPartitionRequest;
 use thalweg_wire::request::alter_partition_request::{BrokerState, PartitionData, TopicData};
 
-/// How long partitions are collected for a request.
+/// Time for collecting partitions into one request.
 const COLLECT: Duration = Duration::from_millis(100);
-/// How often the controller is asked, and how many times.
+/// Interval of the requests, and their number.
 const AGAIN: Duration = Duration::from_secs(2);
 const ATTEMPTS: u32 = 5;
-/// How many partitions go into one request.
+/// Maximum number of partitions per request.
 const REQUEST_PARTITIONS_MAX: usize = 2000;
 
 /// Runs as long as the broker.
@@ -62,8 +63,9 @@ pub async fn run(replication: Arc<Replication>) {
     }
 }
 
-/// The request, and the name of its first partition; keeps those in `stale` that still need it. A replica outside the ISR of a
-/// leader comes after those in it, by which the controller compares all logs: then it must not unseat them.
+/// The request, and the name of its first partition; keeps partitions in `stale` that still need a request. A
+/// replica outside the ISR of a leader follows those in the ISR, so that the controller has compared all logs
+/// first: the replica must not unseat such a leader.
 fn request(
     replication: &Replication,
     stale: &mut BTreeSet<PartitionKey>,
@@ -95,7 +97,7 @@ fn request(
     Some((AlterPartitionRequest { broker_id, broker_epoch, topics }, first?))
 }
 
-/// What is reported of a partition, and whether it has a leader in whose ISR this replica is not.
+/// The reported data of a partition, and true if the partition has a leader whose ISR excludes this replica.
 fn data(
     index: PartitionIndex,
     partition: &crate::partition::Partition,

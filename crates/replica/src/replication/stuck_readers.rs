@@ -1,11 +1,11 @@
-//! Has replicas check batches that a reader fetches again and again. Answers to fetches are sent without a look at their records,
-//! so that only readers, which check the CRCs, notice damage there.
+//! Makes replicas check batches that a reader fetches repeatedly. Fetch answers are sent without reading
+//! their records, so that only readers, which check the CRCs, notice damage there.
 
 use super::Replication;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The shortest time between two looks.
+/// Minimum time between two checks.
 const REST: Duration = Duration::from_millis(200);
 
 /// Runs as long as the broker.

@@ -1,11 +1,11 @@
-//! What the cleaner has found and done, for metrics (Kafka's `LogCleaner` and `LogCleanerManager`).
+//! Findings and results of the cleaner, for metrics (Kafka's `LogCleaner` and `LogCleanerManager`).
 
 use parking_lot::Mutex;
 use std::sync::Arc;
 use thalweg_metadata::PartitionIndex;
 use tokio::time::Instant;
 
-/// Uncleanable logs that are named. More of them are counted only.
+/// Maximum number of uncleanable logs listed by name. Other logs are only counted.
 const NAMED_MAX: usize = 1_000;
 
 /// The state of compaction. Changes with each survey and each pass, never with a record.
@@ -27,37 +27,37 @@ struct State {
 /// A log that cannot be compacted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Uncleanable {
-    /// Its topic.
+    /// The topic's name.
     pub topic: Arc<str>,
-    /// Its partition.
+    /// The partition's index.
     pub partition: PartitionIndex,
-    /// Why, in a word.
+    /// The reason, in one word.
     pub reason: &'static str,
 }
 
-/// The cleaner at one moment.
+/// A snapshot of the cleaner.
 #[derive(Clone, Debug)]
 pub struct CleanerFigures {
-    /// When logs were last looked at; none before the first time, or where the cleaner is off.
+    /// Time of the last survey; `None` before the first, or if the cleaner is off.
     pub surveyed_at: Option<Instant>,
-    /// The largest dirty share of the logs that have enough to compact.
+    /// The largest dirty ratio of the logs with enough to compact.
     pub max_dirty_ratio: f64,
-    /// Logs with enough to compact, when they were last looked at.
+    /// Logs with enough to compact, at the last survey.
     pub waiting: usize,
-    /// Logs that were compacted.
+    /// Number of compacted logs.
     pub passes: u64,
-    /// Their bytes before.
+    /// Bytes of those logs before compaction.
     pub bytes_before: u64,
-    /// Their bytes after.
+    /// Bytes of those logs after compaction.
     pub bytes_after: u64,
-    /// Logs that cannot be compacted.
+    /// Number of logs that cannot be compacted.
     pub uncleanable_count: usize,
-    /// Those of them that are named.
+    /// The uncleanable logs listed by name.
     pub uncleanable: Vec<Uncleanable>,
 }
 
 impl Cleaner {
-    /// Its current state.
+    /// The current figures.
     pub fn figures(&self) -> CleanerFigures {
         let state = self.0.lock();
         CleanerFigures {
@@ -72,14 +72,14 @@ impl Cleaner {
         }
     }
 
-    /// All logs were looked at.
+    /// Notes a survey of all logs.
     pub(super) fn surveyed(&self, waiting: usize, max_dirty_ratio: f64) {
         let mut state = self.0.lock();
         state.surveyed_at = Some(Instant::now());
         (state.waiting, state.max_dirty_ratio) = (waiting, max_dirty_ratio);
     }
 
-    /// A log was compacted.
+    /// Notes a compacted log.
     pub(super) fn compacted(&self, bytes_before: u64, bytes_after: u64) {
         let mut state = self.0.lock();
         state.passes += 1;
@@ -87,7 +87,7 @@ impl Cleaner {
         state.bytes_after += bytes_after;
     }
 
-    /// A log cannot be compacted.
+    /// Notes a log that cannot be compacted.
     pub(super) fn gave_up(&self, topic: &Arc<str>, partition: PartitionIndex, reason: &'static str) {
         let mut state = self.0.lock();
         let given_up = Uncleanable { topic: Arc::clone(topic), partition, reason };
@@ -101,14 +101,14 @@ impl Cleaner {
         }
     }
 
-    /// A log that could not be compacted is mended, or gone.
+    /// Forgets an uncleanable log that was repaired or removed.
     pub(super) fn forgets(&self, topic: &Arc<str>, partition: PartitionIndex) {
         let mut state = self.0.lock();
         state.uncleanable_count = state.uncleanable_count.saturating_sub(1);
         state.uncleanable.retain(|known| known.topic != *topic || known.partition != partition);
     }
 
-    /// All logs are tried again.
+    /// Forgets all uncleanable logs, because all are tried again.
     pub(super) fn hopes_again(&self) {
         let mut state = self.0.lock();
         state.uncleanable_count = 0;

@@ -1,11 +1,11 @@
-//! Compaction in the background (Kafka's `LogCleaner`): plans under the partition's lock, works without it, and
-//! installs the result under the lock again. At most `log.cleaner.threads` logs are compacted at once, and their maps
-//! of keys together stay within `log.cleaner.dedupe.buffer.size`. Their total I/O respects
-//! `log.cleaner.io.max.bytes.per.second`.
+//! Compaction in the background (Kafka's `LogCleaner`): plans under the partition's lock, works without it,
+//! and installs the result under the lock again. At most `log.cleaner.threads` logs are compacted at once,
+//! and their maps of keys together stay within `log.cleaner.dedupe.buffer.size`. The total I/O of compaction
+//! respects `log.cleaner.io.max.bytes.per.second`.
 //!
-//! The order is Kafka's: of the logs with enough to compact, the one with the largest dirty share is next. Logs with
-//! records older than `max.compaction.lag.ms` come before all others, which Kafka does not promise. Settings are read
-//! again before each choice and each step, so changes apply at once.
+//! The order is Kafka's: of the logs with enough to compact, the one with the largest dirty share is next.
+//! Logs with records older than `max.compaction.lag.ms` come before all others, which Kafka does not promise.
+//! Settings are read again before each choice and each step, so changes apply at once.
 
 #[cfg(test)]
 mod tests;
@@ -26,7 +26,7 @@ use throttle::IoThrottle;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-/// Why a log cannot be compacted: its batches cannot be read, or its keys need more memory than there is.
+/// Reasons why a log cannot be compacted: unreadable batches, or keys that need more memory than available.
 const CORRUPT: &str = "corrupt";
 const TOO_MANY_KEYS: &str = "too_many_keys";
 
@@ -44,7 +44,7 @@ pub async fn run(upkeep: Arc<Upkeep>) {
     loop {
         let current = upkeep.settings().cleaner.clone();
         if current != settings {
-            // More memory may be enough for a log that needed it.
+            // More memory may now suffice for a log that needed it.
             uncleanable.clear();
             upkeep.cleaner.hopes_again();
             settings = current;
@@ -70,22 +70,23 @@ pub async fn run(upkeep: Arc<Upkeep>) {
     }
 }
 
-/// Partitions that cannot be compacted (Kafka's uncleanable partitions): logged once, and skipped until their damage is mended,
-/// the broker restarts or the settings of compaction change.
+/// Partitions that cannot be compacted (Kafka's uncleanable partitions): logged once, and skipped until their
+/// damage is repaired, the broker restarts or the settings of compaction change.
 type Uncleanable = HashMap<PartitionKey, GivenUp>;
 
 /// A log that cannot be compacted.
 #[derive(Debug, PartialEq, Eq)]
 struct GivenUp {
     topic: Arc<str>,
-    /// Whether that is because of damage, as of the moment when it was found: it may be mended right after.
+    /// True if the reason is damage, as of the moment when it was found. The damage may be repaired right
+    /// after.
     is_damaged: bool,
 }
 
 /// The outcome of a compaction.
 enum Done {
     Compacted,
-    /// There was nothing left to do, or it failed and is retried.
+    /// Nothing was left to compact, or the compaction failed and is retried.
     Nothing,
     Uncleanable(PartitionKey, GivenUp),
 }
@@ -94,7 +95,7 @@ fn id(partition: &Partition) -> PartitionKey {
     (partition.topic_id, partition.index)
 }
 
-/// The partitions that need compaction, the dirtiest first.
+/// The partitions that need compaction, dirtiest first.
 async fn dirtiest_first(upkeep: &Arc<Upkeep>, uncleanable: &mut Uncleanable) -> VecDeque<Arc<Partition>> {
     let (surveyed, known) = (Arc::clone(upkeep), std::mem::take(uncleanable));
     let survey = upkeep.log_dirs.disk().spawn(move || {
@@ -134,7 +135,7 @@ async fn dirtiest_first(upkeep: &Arc<Upkeep>, uncleanable: &mut Uncleanable) -> 
     }
 }
 
-/// Forgets the logs whose damage is mended, and those that are gone.
+/// Forgets repaired and removed logs.
 fn forget_mended(known: &mut Uncleanable, all: &[Arc<Partition>], cleaner: &Cleaner) {
     let there: HashMap<PartitionKey, &Arc<Partition>> =
         all.iter().map(|partition| (id(partition), partition)).collect();
@@ -147,8 +148,8 @@ fn forget_mended(known: &mut Uncleanable, all: &[Arc<Partition>], cleaner: &Clea
     });
 }
 
-/// The result of a plan. Damage is noted under the same lock: later the log may have been mended. An error is that of a log
-/// which is not worth another try.
+/// The result of a plan. Damage is noted under the same lock: the log may be repaired later. An error means
+/// that the log should not be retried.
 fn planned<T>(
     partition: &Partition,
     plan: impl FnOnce(&mut PartitionLog) -> Result<Option<T>, LogError>,
@@ -174,7 +175,7 @@ fn planned<T>(
     }
 }
 
-/// Compacts one log, then lets retention have it, which had to wait.
+/// Compacts one log, then applies retention, which had to wait.
 async fn compact(upkeep: Arc<Upkeep>, throttle: Arc<IoThrottle>, partition: Arc<Partition>) -> Done {
     let done = match pass(&upkeep, &throttle, &partition).await {
         Ok(true) => Done::Compacted,
@@ -189,8 +190,8 @@ async fn compact(upkeep: Arc<Upkeep>, throttle: Arc<IoThrottle>, partition: Arc<
     done
 }
 
-/// Plans a pass, runs its steps, and installs the outcome. Returns whether it did; an error is that of a log which is not worth
-/// another try.
+/// Plans a pass, runs its steps, and installs the outcome. Returns true if the outcome was installed. An
+/// error means that the log should not be retried.
 async fn pass(upkeep: &Upkeep, throttle: &IoThrottle, partition: &Arc<Partition>) -> Result<bool, GivenUp> {
     // A panic ends this task, and is reported at the join.
     const NO_PANIC: &str = "work on the disk does not panic";
@@ -204,7 +205,7 @@ async fn pass(upkeep: &Upkeep, throttle: &IoThrottle, partition: &Arc<Partition>
     let outcome = loop {
         let stepped = Arc::clone(partition);
         let step = disk.spawn(move || {
-            // A log that was cut or is being moved makes the rest of the work worthless.
+            // A cut or a move of the log makes the rest of the work useless.
             let is_current = !stepped.is_moving() && stepped.with_log(|log| log.is_current(&work.1));
             let step = is_current.then(|| work.0.step(&work.1));
             (work, step)
@@ -298,8 +299,8 @@ fn end(
     Ok(false)
 }
 
-/// Notes why a log cannot be compacted. Returns whether that is damage; `None` if it may be none, because a segment that was cut
-/// while it was read looks torn.
+/// Notes why a log cannot be compacted. Returns true for damage; `None` if the log may be sound, because a
+/// segment that was cut during the read looks torn.
 fn note_outcome(partition: &Partition, job: &CompactionJob, error: &CompactionError) -> Option<bool> {
     let CompactionError::Corrupt { segment, fault } = error else { return Some(false) };
     let noted = partition.with_log(|log| {

@@ -1,7 +1,7 @@
 //! Periodic work: retention, flushing by time, checkpoints, expiry of producers, compaction.
 //!
-//! Each has its own period, by Kafka's settings, and works partition by partition under each one's lock, off the
-//! tasks that serve connections.
+//! Each task has its own period, by Kafka's settings, and works partition by partition under the partition's
+//! lock, apart from the tasks that serve connections.
 
 mod cleaner;
 mod compaction;
@@ -16,18 +16,20 @@ use thalweg_log::{Clock, LogDirs};
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
-/// Interval of the check for due flushes, unless `log.flush.scheduler.interval.ms` is set. A smaller `flush.ms` is
-/// rounded up to it.
+/// Interval of the check for due flushes, unless `log.flush.scheduler.interval.ms` is set. Rounds up a
+/// smaller `flush.ms`.
 const FLUSH_CHECK: Duration = Duration::from_secs(1);
-/// How often deleted files whose delay is over are removed.
+/// Interval at which deleted files are removed once their delay is over.
 const PURGE: Duration = Duration::from_secs(1);
 /// Interval at which idle partitions release resources.
 const RELEASE_IDLE: Duration = Duration::from_secs(60);
-/// Interval at which some of the closed segments that were found at the start are checked.
+/// Interval of checks of closed segments that were found at the start.
 const CHECK_SEGMENTS: Duration = Duration::from_secs(60);
-/// How many segments are checked at a time. Each costs a few small reads, on any disk some tens of milliseconds at the most.
+/// Maximum number of segments checked at a time. Each check costs a few small reads, some tens of
+/// milliseconds at most on any disk.
 const SEGMENTS_AT_A_TIME: usize = 1_000;
-/// Time from the creation or removal of partitions to the checkpoint that names them: one for a burst of changes.
+/// Delay from the creation or removal of partitions to the checkpoint that lists them: one checkpoint for a
+/// burst of changes.
 const NOTE_PARTITIONS: Duration = Duration::from_millis(100);
 /// Interval at which files longer than their batches are trimmed where appends have stopped.
 const SETTLE: Duration = Duration::from_millis(250);
@@ -39,11 +41,11 @@ pub struct Upkeep {
     log_dirs: Arc<LogDirs>,
     clock: Clock,
     settings: RwLock<Arc<UpkeepSettings>>,
-    /// What the cleaner has found and done.
+    /// Findings and results of the cleaner.
     pub cleaner: Cleaner,
 }
 
-/// When things are done, and how much at a time.
+/// Periods of the tasks, and amounts per run.
 #[derive(Debug, Clone)]
 pub struct UpkeepSettings {
     log: LogSettings,
@@ -52,7 +54,7 @@ pub struct UpkeepSettings {
 }
 
 impl UpkeepSettings {
-    /// What of a broker's configuration bears on upkeep.
+    /// The settings of a broker's configuration that concern upkeep.
     pub fn of(config: &BrokerConfig) -> UpkeepSettings {
         UpkeepSettings {
             log: config.log.clone(),
@@ -63,7 +65,7 @@ impl UpkeepSettings {
 }
 
 impl Upkeep {
-    /// Nothing is started yet.
+    /// The upkeep of these partitions, not yet started.
     pub fn new(
         partitions: Arc<Partitions>,
         log_dirs: Arc<LogDirs>,
@@ -74,7 +76,7 @@ impl Upkeep {
         Upkeep { partitions, log_dirs, clock, settings, cleaner: Cleaner::default() }
     }
 
-    /// Puts other settings in force.
+    /// Applies new settings.
     pub fn configure(&self, settings: UpkeepSettings) {
         *self.settings.write() = Arc::new(settings);
     }
@@ -119,8 +121,8 @@ impl Upkeep {
     }
 }
 
-/// Writes which partitions there are soon after that has changed, without waiting for the next regular checkpoint of
-/// high watermarks. A log that is missing at the next start is noticed even if it was created a moment before the
+/// Writes the list of partitions soon after it changes, without waiting for the next regular checkpoint of
+/// high watermarks. A log missing at the next start is then noticed even if it was created just before the
 /// broker was killed.
 async fn note_partitions(upkeep: Arc<Upkeep>) {
     loop {
@@ -134,7 +136,7 @@ async fn note_partitions(upkeep: Arc<Upkeep>) {
     }
 }
 
-/// Does blocking work again and again, beginning after one period.
+/// Runs blocking work periodically, beginning after one period.
 fn every(tasks: &mut JoinSet<()>, upkeep: &Arc<Upkeep>, period: Duration, work: fn(&Upkeep)) {
     let upkeep = Arc::clone(upkeep);
     tasks.spawn(async move {
@@ -159,7 +161,8 @@ fn delete_old_segments(upkeep: &Upkeep) {
     }
 }
 
-/// Applies retention to one partition. A log that is being compacted is skipped, so call this after the compaction.
+/// Applies retention to one partition. Skips a log that is being compacted, so call this after the
+/// compaction.
 fn delete_old_segments_of(partition: &Partition, now_ms: i64) {
     match partition.with_log(|log| log.delete_old_segments(now_ms)) {
         Ok(0) => {}
@@ -168,7 +171,7 @@ fn delete_old_segments_of(partition: &Partition, now_ms: i64) {
     }
 }
 
-/// Finds closed segments that something else has removed or overwritten, though nobody reads them.
+/// Finds closed segments that another program has removed or overwritten, even without readers.
 fn check_segments(upkeep: &Upkeep) {
     let mut left = SEGMENTS_AT_A_TIME;
     for partition in upkeep.partitions.all() {
@@ -179,7 +182,7 @@ fn check_segments(upkeep: &Upkeep) {
     }
 }
 
-/// Checks at most this many segments of one partition, each under its own lock of it. Returns their number.
+/// Checks at most this many segments of one partition, taking its lock for each. Returns the number checked.
 pub(crate) fn check_segments_of(partition: &Partition, max: usize) -> usize {
     for checked in 0..max {
         match partition.check_next_segment() {
@@ -202,7 +205,7 @@ fn purge(upkeep: &Upkeep) {
     upkeep.log_dirs.purge_deleted(elapsed_ms);
 }
 
-/// Removes the files of one partition whose delay is over, without its lock.
+/// Removes the files of one partition whose delay is over, without the partition's lock.
 fn purge_of(partition: &Partition, elapsed_ms: i64) {
     if let Some(failed) = partition.with_log(|log| log.take_expired(elapsed_ms)).remove() {
         partition.with_log(|log| log.remove_later(failed));
@@ -233,7 +236,8 @@ mod tests {
     use thalweg_log::{Clock, Home, LogConfig, OpenOptions, PartitionLog, TopicPartition};
     use thalweg_record::{BatchBuilder, BatchOptions, LeaderEpoch};
 
-    /// The checkpoint is that of another log, apart from the end. A build with assertions panics where a lock is held.
+    /// The checkpoint is that of another log, apart from the end. A build with assertions panics if a lock is
+    /// held.
     #[test]
     fn segments_are_scanned_for_epochs_without_the_lock() {
         let dir = tempfile::tempdir().expect("a temporary directory");

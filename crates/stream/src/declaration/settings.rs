@@ -1,4 +1,4 @@
-//! Option values: parsed as their declaration says, and read by name.
+//! Option values: parsed by their declaration, and read by name.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::expression::Expression;
 use crate::figures::figures;
 use crate::topics::{self, Begin};
 
-/// A value.
+/// A parsed option value.
 #[derive(Clone, Debug)]
 pub enum Value {
     /// Text, a name or a choice.
@@ -26,16 +26,16 @@ pub enum Value {
     Number(f64),
     /// A time.
     Duration(Duration),
-    /// An expression.
+    /// A compiled expression.
     Expression(Arc<Expression>),
 }
 
 /// A value that an option does not accept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WrongValue {
-    /// A specific message, where the generic one is not enough.
+    /// A specific message, if the generic message is not enough.
     pub message: Option<String>,
-    /// What to do instead.
+    /// The remedy.
     pub right: String,
     /// The offset of the mistake in the value, if known.
     pub at: Option<usize>,
@@ -46,7 +46,7 @@ pub struct WrongValue {
 pub struct Settings(BTreeMap<&'static str, Value>);
 
 impl Settings {
-    /// The declarations of given texts, by option name.
+    /// Parses given option texts by their declarations.
     pub fn read<'a>(
         module: &'static Module,
         given: impl Fn(&str) -> Option<&'a str>,

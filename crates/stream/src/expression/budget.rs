@@ -1,10 +1,11 @@
 //! A bound on the work of one evaluation, in time and in memory.
 //!
-//! The evaluator of CEL cannot be interrupted: nested loops run for hours, and sums of texts grow until an allocation fails, which
-//! aborts the process. Therefore a tree is rewritten before it is evaluated: every pass of a loop, and every value that can be large
-//! where it is made or searched, is charged to a budget of the evaluation. An evaluation that has used up its budget fails at its next
-//! charge. Functions whose result can be much larger than what they are given, or whose cost is not proportional to it, are replaced
-//! by ones that are charged first (`functions`).
+//! The evaluator of CEL cannot be interrupted: nested loops run for hours, and sums of texts grow until an
+//! allocation fails, which aborts the process. Therefore a tree is rewritten before it is evaluated: every
+//! pass of a loop, and every value that can be large, at the place of its creation or search, is charged to a
+//! budget of the evaluation. An evaluation that has used up its budget fails at its next charge. Functions
+//! whose result can be much larger than their arguments, or whose cost is not proportional to them, are
+//! replaced by functions that are charged first (`functions`).
 //!
 //! A unit is about one step of the evaluator, or 16 bytes.
 
@@ -15,16 +16,16 @@ use cel::common::types::{CelBytes, CelInt, CelList, CelMap, CelOptional, CelStri
 use cel::common::value::Val;
 use cel::{ExecutionError, IdedExpr};
 
-/// What every evaluation may use: under a second, and 64 MiB.
+/// Minimum budget of an evaluation: under a second, and 64 MiB.
 const UNITS: u64 = 4 << 20;
-/// More for each byte of the message, so that a pass over all its elements is always possible.
+/// Extra units per byte of the message, so that a pass over all its elements is always possible.
 const UNITS_PER_BYTE: u64 = 4;
-/// What no evaluation exceeds.
+/// Maximum budget of an evaluation.
 const UNITS_MAX: u64 = 32 << 20;
 const BYTES_PER_UNIT: u64 = 16;
-/// Bytes that are passed over, not parsed or copied, for one unit.
+/// Bytes scanned, not parsed or copied, per unit.
 const SCANNED_PER_UNIT: u64 = 64;
-/// Each element of a list or a map is allocated separately.
+/// Units per element: each element of a list or a map is allocated separately.
 const ELEMENT_UNITS: u64 = 4;
 
 /// The reason of an evaluation that has used up its budget.
@@ -35,9 +36,9 @@ pub const EXHAUSTED: &str =
 pub const TICK: &str = "@tick";
 /// Charges the size of a value, and returns it.
 pub const SIZED: &str = "@sized";
-/// Functions that are replaced, by a name that begins with an `@`.
+/// Functions that are replaced by one with an `@` before the name.
 const REPLACED: [&str; 5] = ["indexOf", "join", "lastIndexOf", "matches", "replace"];
-/// Functions whose result is as large as what they are given.
+/// Functions whose result is as large as their argument.
 const COPYING: [&str; 9] =
     ["bytes", "format", "lowerAscii", "reverse", "split", "string", "substring", "trim", "upperAscii"];
 
@@ -46,7 +47,8 @@ thread_local! {
     static IS_EXHAUSTED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Begins an evaluation on this thread, of an expression that reads a message of so many bytes so many times outside of loops.
+/// Begins an evaluation on this thread, for a message of this size and an expression with this many reads
+/// outside of loops.
 pub fn begin(message_bytes: usize, reads: u64) {
     let bytes = message_bytes as u64;
     let units = UNITS.saturating_add(bytes.saturating_mul(UNITS_PER_BYTE)).min(UNITS_MAX);
@@ -54,12 +56,12 @@ pub fn begin(message_bytes: usize, reads: u64) {
     IS_EXHAUSTED.set(false);
 }
 
-/// Whether the evaluation on this thread has used up its budget.
+/// True if the evaluation on this thread has used up its budget.
 pub fn is_exhausted() -> bool {
     IS_EXHAUSTED.get()
 }
 
-/// Charges units; false if there are not so many left.
+/// Charges units; false if the remaining budget is too small.
 pub fn charge(units: u64) -> bool {
     match LEFT.get().checked_sub(units) {
         Some(left) => LEFT.set(left),
@@ -71,27 +73,27 @@ pub fn charge(units: u64) -> bool {
     !IS_EXHAUSTED.get()
 }
 
-/// Charges the bytes of a text that is passed over.
+/// Charges the bytes of a scanned text.
 pub fn charge_scan(bytes: usize) -> bool {
     charge(bytes as u64 / SCANNED_PER_UNIT)
 }
 
-/// Charges a value made of so many bytes, which is an element of a list, of a map, or of nothing.
+/// Charges a value of this many bytes: an element of a list or map, or a value alone.
 pub fn charge_element(bytes: usize) -> bool {
     charge(ELEMENT_UNITS + bytes as u64 / BYTES_PER_UNIT)
 }
 
-/// Charges for a function, by the bytes that it makes or searches.
+/// Charges a function by the bytes of its result or of its search.
 pub fn charge_bytes(function: &str, bytes: u64) -> Result<(), ExecutionError> {
     if charge(1 + bytes / BYTES_PER_UNIT) { Ok(()) } else { Err(exhausted(function)) }
 }
 
-/// The error of the evaluator.
+/// The evaluator's error for a used-up budget.
 pub fn exhausted(function: &str) -> ExecutionError {
     ExecutionError::function_error(function, EXHAUSTED)
 }
 
-/// Charges a value with all that is in it.
+/// Charges a value with all its elements.
 pub fn charge_value(value: &dyn Val) -> bool {
     if let Some(text) = value.downcast_ref::<CelString<'_>>() {
         return charge(1 + text.inner().len() as u64 / BYTES_PER_UNIT);
@@ -116,7 +118,8 @@ pub fn charge_value(value: &dyn Val) -> bool {
     charge(1)
 }
 
-/// Rewrites a tree so that its evaluation is charged, and returns how often it reads the message outside of loops.
+/// Rewrites a tree so that its evaluation is charged, and returns its number of reads of the message outside
+/// of loops.
 pub fn charged(tree: &mut IdedExpr) -> u64 {
     let mut rewriting = Rewriting { reads: 0 };
     rewriting.visit(tree, false);
@@ -155,9 +158,10 @@ impl Rewriting {
         }
     }
 
-    /// A part that is copied, or searched: what a variable of a loop has is charged here, because reading it costs nothing.
+    /// Rewrites an operand that is copied or searched. The value of a loop variable is charged here, because
+    /// reading it costs nothing.
     fn part(&mut self, tree: &mut IdedExpr, is_in_loop: bool) {
-        // `optional` begins the name of a function.
+        // `optional` starts the name of a function.
         let is_variable = match &tree.expr {
             Expr::Ident(name) => name != "optional",
             Expr::Select(_) | Expr::Call(_) => true,
@@ -201,14 +205,15 @@ impl Rewriting {
         let nodes = nodes(&comprehension.loop_step);
         self.step(&comprehension.accu_var, &mut comprehension.loop_step, nodes);
         self.visit(&mut comprehension.result, true);
-        // The evaluator appends in place, if the condition of the loop is a literal: then the step is charged instead.
+        // The evaluator appends in place if the loop's condition is a literal. The step is charged in that
+        // case.
         let is_append = matches!(&comprehension.accu_init.expr, Expr::List(list) if list.elements.is_empty());
         if !is_append {
             tick(&mut comprehension.loop_cond, nodes);
         }
     }
 
-    /// The step of a loop, in the shapes that the evaluator knows: they have to stay as they are.
+    /// Rewrites the step of a loop without changing the shapes that the evaluator optimises.
     fn step(&mut self, accumulator: &str, step: &mut IdedExpr, nodes: i64) {
         let is_accumulator = |tree: &IdedExpr| matches!(&tree.expr, Expr::Ident(name) if name == accumulator);
         let Expr::Call(call) = &mut step.expr else { return self.visit(step, true) };
@@ -233,7 +238,7 @@ impl Rewriting {
     }
 }
 
-/// Whether a value is so short that comparing with it, or adding it, costs no more than a step.
+/// True if a value is so short that comparing or adding it costs no more than a step.
 fn is_short(tree: &IdedExpr) -> bool {
     match &tree.expr {
         Expr::Literal(LiteralValue::String(text)) => text.inner().is_empty(),
@@ -288,7 +293,8 @@ fn tick_and_wrap(tree: &mut IdedExpr, units: i64) {
     *tree = call(id, SIZED, vec![inner, literal(id, LiteralValue::Int(CelInt::from(units)))]);
 }
 
-/// `x` becomes `@tick(units) ? x : false`: an error of the first part is not overridden, as it would be by `&&`.
+/// `x` becomes `@tick(units) ? x : false`. With `&&`, the second operand could override an error of the
+/// first.
 fn tick(tree: &mut IdedExpr, units: i64) {
     let inner = std::mem::take(tree);
     let id = inner.id;
@@ -297,7 +303,7 @@ fn tick(tree: &mut IdedExpr, units: i64) {
     *tree = call(id, operators::CONDITIONAL, vec![tick, inner, no]);
 }
 
-/// `x.f(y)` becomes `@f(x, y)`, unless it is called in a way that is not defined.
+/// `x.f(y)` becomes `@f(x, y)`, except for calls in an undefined form.
 fn replace(call: &mut CallExpr) {
     if let Some(target) = call.target.take() {
         call.args.insert(0, *target);

@@ -1,9 +1,10 @@
-//! Direct evaluation of common conditions: comparisons of fields, text and headers with literals, `in`, `has`, searches in text,
-//! `&&`, `||` and `!`.
+//! Direct evaluation of common conditions: comparisons of fields, text and headers with literals, `in`,
+//! `has`, searches in text, `&&`, `||` and `!`.
 //!
-//! The evaluator of CEL costs about a microsecond per message. Conditions of these shapes are evaluated on the bytes of the message
-//! instead, without allocation. Any other shape, and any value whose outcome is not certain here, is left to CEL, so both always
-//! agree. A test compares them over random conditions and messages.
+//! The evaluator of CEL costs about a microsecond per message. Conditions of these shapes are evaluated on
+//! the bytes of the message instead, without allocation. CEL evaluates any other shape, and any value whose
+//! outcome is not certain here, so both always agree. A test compares them over random conditions and
+//! messages.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -20,13 +21,13 @@ use crate::json::{self, Number, Raw};
 /// The outcome for a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// It matches.
+    /// The condition is true.
     True,
-    /// It does not match.
+    /// The condition is false.
     False,
     /// The condition has no value: a field is missing, or has an unexpected type. CEL knows the reason.
     NoValue,
-    /// Only CEL can tell.
+    /// Only CEL can decide.
     Unknown,
 }
 
@@ -36,7 +37,7 @@ impl From<bool> for Answer {
     }
 }
 
-/// A condition.
+/// A directly evaluated condition.
 #[derive(Debug)]
 pub enum Condition {
     Compare(Comparison, Operand, Operand),
@@ -46,7 +47,7 @@ pub enum Condition {
     /// `has(headers.a)` and `'a' in headers`.
     HasHeader(Box<str>),
     Search(Operand, Search),
-    /// A value that is true or false itself.
+    /// A boolean value.
     Truth(Operand),
     Not(Box<Condition>),
     And(Box<Condition>, Box<Condition>),
@@ -68,7 +69,7 @@ pub enum Comparison {
 pub enum Operand {
     /// A path below `payload`.
     Payload(Vec<Box<str>>),
-    /// The same, written as `payload['a']`: CEL reads all needed members for it.
+    /// A path below `payload`, written as `payload['a']`: CEL reads all needed members for it.
     Indexed(Vec<Box<str>>),
     Text,
     Key,
@@ -96,22 +97,22 @@ pub enum Search {
     Matches(Regex),
 }
 
-/// A value of one kind.
+/// A value of a scalar type.
 enum Scalar<'a> {
     Null,
     Bool(bool),
     Int(i64),
     Double(f64),
     Text(Cow<'a, str>),
-    /// Text that CEL sees with invalid UTF-8 replaced. Literals contain no replacement character, so they occur in these bytes
-    /// where they occur in that text.
+    /// Text with invalid UTF-8, which CEL sees with replacement characters. Literals contain no replacement
+    /// character, so a search in these bytes and in CEL's text gives the same result.
     Loose(&'a [u8]),
     /// An array or object.
     Other,
 }
 
 impl Condition {
-    /// The condition of a syntax tree, if it has one of these shapes.
+    /// The condition of a syntax tree, if it has a supported shape.
     pub fn of(tree: &IdedExpr) -> Option<Condition> {
         match &tree.expr {
             Expr::Call(call) => Condition::of_call(call),
@@ -219,7 +220,7 @@ impl Condition {
                 Answer::False => Answer::True,
                 other => other,
             },
-            // A side that decides makes the other one's failure irrelevant.
+            // A decisive operand makes the failure of the other irrelevant.
             Condition::And(a, b) => match a.answer(view) {
                 decided @ (Answer::False | Answer::Unknown) => decided,
                 a => match (a, b.answer(view)) {
@@ -274,7 +275,7 @@ impl Operand {
         }
     }
 
-    /// Its value for a message, unless it has none.
+    /// The operand's value for a message, if there is one.
     fn value<'a>(&'a self, view: &View<'a>) -> Option<Scalar<'a>> {
         let message = view.message();
         let or_null = |bytes: Option<&'a [u8]>| bytes.map_or(Scalar::Null, Scalar::Loose);
@@ -337,7 +338,7 @@ impl Search {
     }
 }
 
-/// The names of a path, its variable first: `payload.a['b']`. Returns whether it has an index.
+/// The names of a path, its variable first: `payload.a['b']`. Returns true if the path has an index.
 fn path_of<'a>(tree: &'a IdedExpr, path: &mut Vec<&'a str>) -> Option<bool> {
     match &tree.expr {
         Expr::Ident(name) => {
@@ -366,7 +367,7 @@ fn owned(path: &[&str]) -> Vec<Box<str>> {
     path.iter().map(|name| (*name).into()).collect()
 }
 
-/// A value of JSON, unless it cannot be read.
+/// A JSON value, if readable.
 fn scalar(raw: Raw<'_>) -> Option<Scalar<'_>> {
     Some(match raw {
         Raw::Null => Scalar::Null,
@@ -380,7 +381,8 @@ fn scalar(raw: Raw<'_>) -> Option<Scalar<'_>> {
     })
 }
 
-/// CEL reads all needed members to look for one, and fails if one cannot be read. That is certain for plain values only.
+/// CEL reads all needed members to look one up, and fails if any is unreadable. The outcome is certain for
+/// plain values only.
 fn has(view: &View<'_>, path: &[Box<str>]) -> Answer {
     match path {
         [name] if all_plain(view) => view.payload(std::iter::once(&**name)).is_some().into(),
@@ -388,7 +390,7 @@ fn has(view: &View<'_>, path: &[Box<str>]) -> Answer {
     }
 }
 
-/// Whether all needed members are plain values that can be read.
+/// True if all needed members are readable plain values.
 fn all_plain(view: &View<'_>) -> bool {
     let is_plain = |raw: Raw<'_>| scalar(raw).is_some_and(|value| !matches!(value, Scalar::Other));
     view.members().is_some_and(|mut members| members.all(is_plain))
@@ -413,7 +415,7 @@ fn equal(a: &Scalar<'_>, b: &Scalar<'_>) -> Answer {
         },
         (a, b) => match numbers(a, b) {
             Some(order) => order == Some(Ordering::Equal),
-            // Of different kinds.
+            // The types differ.
             None => false,
         },
     };
@@ -444,7 +446,7 @@ fn compare(comparison: Comparison, a: &Scalar<'_>, b: &Scalar<'_>) -> Answer {
     order.map_or(Answer::Unknown, |order| holds(order).into())
 }
 
-/// The order of two numbers; none if one is no number.
+/// The order of two numbers; the inner `None` is for NaN, the outer for a non-number.
 fn numbers(a: &Scalar<'_>, b: &Scalar<'_>) -> Option<Option<Ordering>> {
     let order = match (a, b) {
         (Scalar::Int(a), Scalar::Int(b)) => Some(a.cmp(b)),
@@ -610,7 +612,7 @@ mod tests {
             );
             assert_eq!(expression.matches(&message), cel.ok(), "seed {seed}: {text} of {shown}");
         }
-        // Few are left to CEL.
+        // CEL decides only a few.
         let [yes, no, none, unknown] = answers;
         assert!(yes > 400 && no > 400 && none > 400 && unknown < 1_500, "{answers:?}");
     }

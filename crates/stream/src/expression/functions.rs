@@ -1,5 +1,5 @@
-//! The functions that charge the budget of an evaluation, and those that replace functions of the language, because they must be
-//! charged before they begin.
+//! Functions that charge the budget of an evaluation, and replacements of language functions that must be
+//! charged before they run.
 
 use std::cell::RefCell;
 
@@ -10,11 +10,11 @@ use regex::{Regex, RegexBuilder};
 
 use super::budget;
 
-/// The memory of a compiled pattern at most.
+/// Maximum memory of a compiled pattern.
 pub const PATTERN_BYTES_MAX: usize = 1 << 20;
-/// Patterns that a thread keeps.
+/// Maximum number of patterns cached per thread.
 const PATTERNS_MAX: usize = 16;
-/// What compiling a pattern costs, as bytes that are copied.
+/// Cost of compiling a pattern, in copied bytes.
 const PATTERN_COST: u64 = 256 << 10;
 
 type Result<'b, 'v> = std::result::Result<CowVal<'b, 'v>, ExecutionError>;
@@ -90,7 +90,7 @@ fn sized<'b, 'v>(mut args: Vec<CowVal<'b, 'v>>) -> Result<'b, 'v> {
 
 fn matches<'b, 'v>(args: Vec<CowVal<'b, 'v>>) -> Result<'b, 'v> {
     thread_local! {
-        /// The last patterns of this thread: most are literals, used for every message.
+        /// The last patterns of this thread. Most patterns are literals, used for every message.
         static PATTERNS: RefCell<Vec<Regex>> = const { RefCell::new(Vec::new()) };
     }
     let (text, pattern) = (text(&args, 0)?, text(&args, 1)?);
@@ -110,13 +110,13 @@ fn matches<'b, 'v>(args: Vec<CowVal<'b, 'v>>) -> Result<'b, 'v> {
     })
 }
 
-/// Compiles a pattern, within a limit of its memory.
+/// Compiles a pattern, within the memory limit.
 pub fn compile(pattern: &str) -> std::result::Result<Regex, String> {
     RegexBuilder::new(pattern).size_limit(PATTERN_BYTES_MAX).build().map_err(|error| match error {
         regex::Error::CompiledTooBig(_) => {
             format!("the pattern '{pattern}' takes more than {PATTERN_BYTES_MAX} bytes of memory; use smaller repetitions")
         }
-        // The last line has the reason, those before it show the place.
+        // The last line has the reason; the lines before show the position.
         error => {
             let why = error.to_string();
             let why = why.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
@@ -145,7 +145,7 @@ fn join<'b, 'v>(args: Vec<CowVal<'b, 'v>>) -> Result<'b, 'v> {
 fn replace<'b, 'v>(args: Vec<CowVal<'b, 'v>>) -> Result<'b, 'v> {
     let (text, from, to) = (text(&args, 0)?, text(&args, 1)?, text(&args, 2)?);
     budget::charge_bytes("replace", text.len() as u64)?;
-    // As in CEL, a negative number means all.
+    // As in CEL, a negative number means no limit.
     let limit =
         if args.len() > 3 { usize::try_from(number(&args, 3)?).unwrap_or(usize::MAX) } else { usize::MAX };
     let count = text.matches(from).take(limit).count() as u64;
@@ -157,7 +157,7 @@ fn out_of_range(function: &str, offset: i64) -> ExecutionError {
     ExecutionError::function_error(function, format!("index out of range: {offset}"))
 }
 
-/// The byte at which a character begins.
+/// The byte offset of a character.
 fn byte_of(text: &str, character: usize) -> usize {
     text.char_indices().nth(character).map_or(text.len(), |(at, _)| at)
 }
@@ -167,7 +167,8 @@ fn answer<'b, 'v>(text: &str, found: Option<usize>) -> Result<'b, 'v> {
     Ok(CowVal::owned(CelInt::from(index)))
 }
 
-/// An offset of a search: none if it is the answer already, because an empty text is found everywhere.
+/// The offset of a search; `None` if the offset itself is the answer, because an empty text is found
+/// everywhere.
 fn offset_of(
     function: &str,
     text: &str,
@@ -202,7 +203,7 @@ fn last_index_of<'b, 'v>(args: Vec<CowVal<'b, 'v>>) -> Result<'b, 'v> {
     let searched = if args.len() > 2 {
         let offset = number(&args, 2)?;
         match offset_of("lastIndexOf", text, sought, offset)? {
-            // A text that begins at the offset or before it ends so much later at most.
+            // The last possible match begins at the offset.
             Some(start) => &text[..byte_end(text, start, sought)],
             None => return Ok(CowVal::owned(CelInt::from(offset.min(text.chars().count() as i64)))),
         }
@@ -212,7 +213,7 @@ fn last_index_of<'b, 'v>(args: Vec<CowVal<'b, 'v>>) -> Result<'b, 'v> {
     answer(text, searched.rfind(sought))
 }
 
-/// The end of a text as long as the sought one, at a byte; or the next character after that, if it is none.
+/// The byte offset at which a text as long as `sought` ends, rounded down to a character boundary.
 fn byte_end(text: &str, start: usize, sought: &str) -> usize {
     let mut end = start.saturating_add(sought.len()).min(text.len());
     while !text.is_char_boundary(end) {

@@ -7,7 +7,7 @@ use crate::language::closest;
 
 /// The variables of a message.
 pub const VARIABLES: [&str; 8] = ["payload", "text", "raw", "key", "headers", "time", "time_ms", "sequence"];
-/// Names that can stand where a variable can: types, and namespaces of functions.
+/// Names that can stand for a variable: types, and namespaces of functions.
 const TYPES: [&str; 13] = [
     "bool",
     "bytes",
@@ -73,22 +73,24 @@ const FUNCTIONS: [&str; 46] = [
     "upperAscii",
 ];
 
-/// Regular expressions of one expression: each takes memory as long as it lives.
+/// Maximum number of regular expressions in one expression: each occupies memory for the life of the
+/// expression.
 const PATTERNS_MAX: usize = 64;
 
 /// The parts of `payload` that an expression needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Needs {
-    /// None: the message can have any format.
+    /// No part: the message can have any format.
     Nothing,
     /// These members.
     Members(Vec<Box<str>>),
-    /// The whole.
+    /// The whole payload.
     Whole,
 }
 
 impl Needs {
-    /// Collects what the tree needs, and whether it needs the headers; fails at the first unknown name.
+    /// Collects the parts that the tree needs, and whether it reads the headers; fails at the first unknown
+    /// name.
     pub fn of(tree: &IdedExpr) -> Result<(Needs, bool), String> {
         let mut search = Search { needs: Needs::Nothing, headers: false, bound: Vec::new(), patterns: 0 };
         search.visit(tree)?;
@@ -159,7 +161,7 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// The member, if the expression is `payload.member`, tested or read.
+    /// The member, if the expression reads or tests `payload.member`.
     fn payload_member(&self, expr: &'a IdedExpr) -> Option<&'a str> {
         let Expr::Select(select) = &expr.expr else { return None };
         self.is_payload(&select.operand).then_some(select.field.as_str())

@@ -1,6 +1,6 @@
-//! The parser. Parsing and evaluation recurse as deep as the expression is nested, and a stack overflow aborts the process.
-//! Therefore a text is parsed on a stack that suffices for the longest text, and trees too deep for other stacks are
-//! rejected.
+//! The parser. Parsing and evaluation recurse as deep as the expression is nested, and a stack overflow
+//! aborts the process. Therefore a text is parsed on a stack that suffices for the longest text, and trees
+//! too deep for other stacks are rejected.
 
 use cel::IdedExpr;
 use cel::common::ast::{EntryExpr, Expr};
@@ -8,14 +8,14 @@ use cel::parser::Parser;
 
 use super::NoExpression;
 
-/// The longest expression.
+/// Maximum length of an expression in bytes.
 const TEXT_BYTES_MAX: usize = 16 << 10;
-/// The deepest tree that can be evaluated on a stack of [`crate::STACK_BYTES`].
+/// Maximum depth of a tree that can be evaluated on a stack of [`crate::STACK_BYTES`].
 const DEPTH_MAX: usize = 64;
-/// Enough for the deepest tree of the longest text. Untouched pages take no memory.
+/// Suffices for the deepest tree of the longest text. Untouched pages take no memory.
 const STACK_BYTES: usize = 256 << 20;
 
-/// Parses an expression, or returns what is wrong with it.
+/// Parses an expression, or returns its error.
 pub fn tree(text: &str) -> Result<IdedExpr, NoExpression> {
     if text.trim().is_empty() {
         return Err("it is empty".into());
@@ -38,7 +38,7 @@ fn parse(text: &str) -> Result<IdedExpr, NoExpression> {
         }
         None => "it cannot be parsed".into(),
     })?;
-    // Dropping a tree recurses too, so a rejected one is dropped on this stack.
+    // Dropping a tree recurses too, so a rejected tree is dropped on this stack.
     match depth(&tree) {
         0..=DEPTH_MAX => Ok(tree),
         depth => Err(format!("it is nested {depth} deep; the limit is {DEPTH_MAX}").into()),
@@ -55,7 +55,7 @@ fn place(text: &str, line: usize, column: usize) -> Option<usize> {
 /// The parser's message in plain words.
 fn reworded(message: &str) -> String {
     let message = message.trim_start_matches("Syntax error: ");
-    // The parser's own limit of depth comes with its state.
+    // The parser's own depth limit includes its state in the message.
     if message.contains("Recursion limit") {
         return format!("it is nested too deep; the limit is {DEPTH_MAX}");
     }
@@ -140,7 +140,7 @@ mod tests {
         ] {
             for bytes in [300, 3_000, TEXT_BYTES_MAX - 10] {
                 let text = part.repeat(bytes / part.len()) + end;
-                // Some are valid, such as `!!!!true`; the test is that parsing returns.
+                // Some texts are valid, such as `!!!!true`. The test is that parsing returns.
                 if let Err(wrong) = tree(&text) {
                     assert!(!wrong.reason.is_empty() && wrong.at.is_none_or(|at| at <= text.len()), "{part}");
                 }

@@ -169,7 +169,7 @@ fn headers_are_a_map_of_texts_and_a_map_becomes_headers() {
     assert!(entries("1").expect_err("no map").to_string().contains("is int, not a map"));
 }
 
-/// Evaluates on a stack as small as that of a thread of a stream.
+/// Evaluates on a stack as small as a stream thread's.
 fn tested_on_a_thread(text: &str, value: &str) -> Result<bool, String> {
     let (text, value) = (text.to_owned(), value.to_owned());
     let run = move || {
@@ -218,7 +218,7 @@ fn expressions_that_grow_or_loop_without_end_fail_soon() {
         let error = found.expect_err(&expression[..expression.len().min(80)]);
         assert!(error.contains(budget::EXHAUSTED), "{error}");
     }
-    // Not more than the square of the length is needed to compare all places.
+    // Comparing all places needs at most the square of the length.
     let sought = "text.indexOf(text.substring(500000) + 'b') == -1 && text.lastIndexOf('b' + text.substring(500000)) == -1";
     assert_eq!(tested_on_a_thread(sought, &text), Ok(true));
 }

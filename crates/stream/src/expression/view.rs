@@ -15,18 +15,18 @@ use super::needs::Needs;
 use crate::json::{self, NotJson, Number, Raw};
 use crate::message::{Headers, Message};
 
-/// Members that fit without an allocation.
+/// Number of members that fit without an allocation.
 const MEMBERS_AT_HAND: usize = 8;
 
-/// How much of an unreadable value is shown.
+/// Maximum bytes of an unreadable value in an error text.
 const SHOWN_MAX: usize = 40;
 
-/// One message.
+/// A message with its needed fields located.
 pub struct View<'a> {
     needs: &'a Needs,
     message: Message<'a>,
     found: Found<'a>,
-    /// The first needed field that could not be parsed. The evaluator only sees it as missing.
+    /// The first needed field that could not be parsed. The evaluator sees it as missing.
     unreadable: OnceLock<Unreadable>,
 }
 
@@ -34,7 +34,7 @@ pub struct View<'a> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("found {found}, expected {expected}")]
 pub struct Unreadable {
-    /// Its beginning.
+    /// The beginning of the value.
     found: String,
     /// The expected form.
     expected: &'static str,
@@ -95,7 +95,7 @@ impl<'a> View<'a> {
         &self.message
     }
 
-    /// The needed members that are there; none if `payload` is needed as a whole.
+    /// The needed members that exist; `None` if `payload` is needed as a whole.
     pub fn members(&self) -> Option<impl Iterator<Item = Raw<'a>>> {
         let found = match &self.found {
             Found::Whole(_) => return None,
@@ -112,11 +112,11 @@ impl<'a> View<'a> {
     }
 
     fn read<'r>(&self, raw: Raw<'r>) -> Option<Box<dyn Val + 'r>> {
-        // Report the first.
+        // Keep the first error.
         read(raw).map_err(|error| self.unreadable.get_or_init(|| error)).ok()
     }
 
-    /// Charges what is passed over to find a path below `payload`.
+    /// Charges the bytes scanned to find a path below `payload`.
     fn charge_path(&self, path: &str) -> bool {
         let passed = match (&self.found, path.split_once('.')) {
             (Found::Whole(whole), _) => whole.bytes(),
@@ -152,7 +152,7 @@ impl<'a> View<'a> {
 
 impl VariableResolver for View<'_> {
     fn resolve<'b>(&'b self, variable: &str) -> Option<CowVal<'b, 'b>> {
-        // Try the whole path first: most are found there.
+        // Try the whole path first: most messages have it.
         if let Some(path) = variable.strip_prefix("payload.") {
             if !self.charge_path(path) {
                 return None;
@@ -189,7 +189,7 @@ impl VariableResolver for View<'_> {
     }
 }
 
-/// Names and values as text; the last value of a repeated name.
+/// Names and values as text; the last value of a repeated name wins.
 fn headers(headers: Headers<'_>) -> CelMap<'_> {
     let mut members: HashMap<CelMapKey<'_>, Box<dyn Val + '_>> = HashMap::new();
     for header in headers.iter() {

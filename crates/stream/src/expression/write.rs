@@ -1,6 +1,7 @@
 //! Writes the value of an expression as bytes.
 //!
-//! Map and list literals keep their order, and paths below `payload` inside them are copied from the message unchanged.
+//! Map and list literals keep their order, and paths below `payload` inside them are copied from the message
+//! unchanged.
 
 use std::fmt::Write;
 
@@ -16,7 +17,7 @@ use super::view::View;
 use super::{Expression, NoValue};
 use crate::json::write_string;
 
-/// How text and bytes are written.
+/// Output format of text and bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// Unchanged.
@@ -111,7 +112,7 @@ fn literal_key(entry: &EntryExpr) -> Option<(&str, &IdedExpr)> {
     }
 }
 
-/// The names after `payload`, if the expression is only such a path.
+/// The names after `payload`, if the expression is such a path.
 fn payload_path<'a>(tree: &'a IdedExpr, path: &mut Vec<&'a str>) -> bool {
     match &tree.expr {
         Expr::Ident(name) => name == "payload",
@@ -130,7 +131,7 @@ fn write(expression: &Expression, found: &Value, out: &mut BytesMut, form: Form)
         Value::Bool(value) => out.extend_from_slice(if *value { b"true" } else { b"false" }),
         Value::Int(value) => drop(write!(out, "{value}")),
         Value::UInt(value) => drop(write!(out, "{value}")),
-        // JSON has no NaN and no infinity.
+        // JSON has neither NaN nor infinity.
         Value::Float(value) if !value.is_finite() => out.extend_from_slice(b"null"),
         Value::Float(value) => drop(write!(out, "{value}")),
         Value::String(text) if form == Form::Plain => out.extend_from_slice(text.as_bytes()),

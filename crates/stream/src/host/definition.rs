@@ -1,12 +1,13 @@
 //! The definition of a hosted stream, and its record in the topic of definitions, keyed by the stream's name.
 //!
 //! ```json
-//! {"version": 1, "definition": "time | log", "principal": "User:ann", "deployed": {"node": 1, "properties": {"module.log.count": "2"}}}
+//! {"version": 1, "definition": "time | log", "principal": "User:ann",
+//!  "deployed": {"node": 1, "properties": {"module.log.count": "2"}}}
 //! ```
 //!
-//! The principal is the user who created the stream, or deployed it last; older records have none. A stream that is not deployed
-//! has no `deployed`; a destroyed stream has a null value. Unknown fields are ignored, unknown
-//! versions rejected.
+//! The principal is the user who created the stream, or deployed it last; older records have none. A stream
+//! that is not deployed has no `deployed`; a destroyed stream has a null value. Unknown fields are ignored,
+//! unknown versions rejected.
 
 use std::collections::BTreeMap;
 
@@ -14,24 +15,24 @@ use serde_json::{Value, json};
 
 use crate::deployment::pairs;
 
-/// The version of written records, and the newest that can be read.
+/// Version of written records, and the newest readable version.
 const VERSION: u64 = 1;
 
-/// A hosted stream.
+/// The definition of a hosted stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Definition {
-    /// Its text.
+    /// The stream's text.
     pub text: String,
-    /// The principal with whose rights it runs, such as `User:ann`, if that is known.
+    /// The principal whose rights the stream has, such as `User:ann`; `None` in older records.
     pub principal: Option<String>,
-    /// Where and how it is deployed, if it is.
+    /// The deployment; `None` if undeployed.
     pub deployed: Option<Deployed>,
 }
 
 /// A deployment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deployed {
-    /// The node that runs it: the one that received the request.
+    /// The node that runs the stream: the node that received the request.
     pub node: i32,
     /// The properties of the deployment.
     pub properties: BTreeMap<String, String>,
@@ -43,7 +44,7 @@ pub struct Deployed {
 pub struct UnreadableDefinition {
     /// The key of the record.
     pub name: String,
-    /// What is wrong.
+    /// The fault in the record.
     pub reason: String,
 }
 

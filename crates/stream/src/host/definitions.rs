@@ -1,5 +1,6 @@
-//! The topic of definitions: one partition, compacted, keyed by stream name. It is the source of truth for hosted streams:
-//! every host reads it from the beginning, follows it, and acts on it.
+//! The topic of definitions: one partition, compacted, keyed by stream name. This topic is the source of
+//! truth for hosted streams: every host reads the topic from the beginning, follows it, and acts on its
+//! records.
 
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
@@ -17,16 +18,16 @@ use tokio::time::Instant;
 
 use crate::{clock, kafka};
 
-/// The topic.
+/// Name of the topic.
 pub const TOPIC: &str = "__stream_definitions";
-/// Its replication factor, if the cluster has enough brokers.
+/// Replication factor of the topic, if the cluster has enough brokers.
 const REPLICAS: usize = 3;
-/// Timeout for its creation.
+/// Timeout for creating the topic.
 const CREATE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Timeout for writing a record, and for finding the end of the topic.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The rights that brokers ask of a writer of definitions.
+/// The rights that brokers require of a writer of definitions.
 const NEEDED: &str = "the login of the host needs ALTER on the cluster, and READ and WRITE on this topic";
 
 /// The topic cannot be read or written.
@@ -45,7 +46,7 @@ fn unavailable(error: impl ToString) -> DefinitionsUnavailable {
 pub struct Said {
     /// The stream.
     pub name: String,
-    /// Its definition, or none if it was destroyed.
+    /// The stream's definition; `None` if destroyed.
     pub value: Option<Vec<u8>>,
     /// The offset of the record.
     pub offset: Offset,

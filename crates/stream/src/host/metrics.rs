@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{State, StreamStatus};
 use crate::runtime::{StageFigures, StreamFigures};
 
-/// A metric: name, type, help, and how to read it from a stage's figures.
+/// A metric: name, type, help, and its value in a stage's figures.
 type StageMetric = (&'static str, &'static str, &'static str, fn(&StageFigures) -> f64);
 
 /// The metrics of every stage.
@@ -40,7 +40,7 @@ const OF_STAGES: [StageMetric; 5] = [
     ),
 ];
 
-/// The quantiles of a histogram, by figure name.
+/// Prometheus quantiles, by figure name.
 const QUANTILES: [(&str, &str); 5] =
     [("p50", "0.5"), ("p90", "0.9"), ("p95", "0.95"), ("p99", "0.99"), ("p99.9", "0.999")];
 

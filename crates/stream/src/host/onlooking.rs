@@ -1,5 +1,5 @@
-//! Looking at what flows out of a stage: the newest messages, for people. The stream does not wait for those who look on: what
-//! they have no time for passes them by.
+//! Views of a stage's output: the newest messages, for people. The stream does not wait for viewers; a slow
+//! viewer misses messages.
 
 use std::time::Duration;
 
@@ -10,50 +10,50 @@ use super::{Host, HostError};
 use crate::message::{Batch, Message};
 use crate::runtime::Onlooker;
 
-/// Messages of one look at most.
+/// Maximum number of messages per batch shown.
 pub const MESSAGES_MAX: usize = 20;
-/// Bytes that are kept of a value, and of a key.
+/// Maximum bytes kept of a value or key.
 const VALUE_BYTES_MAX: usize = 4 << 10;
 const KEY_BYTES_MAX: usize = 1 << 10;
-/// Headers of a message, and bytes of each.
+/// Maximum number of headers of a message, and maximum bytes of each name or value.
 const HEADERS_MAX: usize = 16;
 const HEADER_BYTES_MAX: usize = 256;
-/// Between two looks: at most ten batches in a second are copied.
+/// Pause between two batches: at most ten batches per second are copied.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// A message that passed a stage.
 #[derive(Clone, Debug)]
 pub struct Passed {
-    /// Its number, counted by its source.
+    /// The message's number, counted by its source.
     pub sequence: u64,
-    /// Its timestamp, in milliseconds since 1970.
+    /// The message's timestamp, in milliseconds since 1970.
     pub time_ms: i64,
-    /// Its key, if it has one.
+    /// The message's key, if any.
     pub key: Option<Cut>,
-    /// Its value, if it has one.
+    /// The message's value, if any.
     pub value: Option<Cut>,
-    /// Its first headers.
+    /// The message's first headers.
     pub headers: Vec<(String, Option<Cut>)>,
 }
 
-/// Bytes, or the first of them.
+/// Bytes, possibly cut to the first ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cut {
-    /// These.
+    /// The kept bytes.
     pub bytes: Bytes,
-    /// The number of all.
+    /// Number of bytes before the cut.
     pub whole_bytes: usize,
 }
 
-/// One who looks at a stage, until dropped.
+/// A viewer of a stage's output, until dropped.
 pub struct Look {
     onlooker: Onlooker,
     due: Instant,
 }
 
 impl Host {
-    /// Begins to look at what flows out of a stage of a stream, by its label. Nothing flows while the stream does not run on this
-    /// node.
+    /// Starts viewing the output of a stage of a stream, by label. No messages arrive while the stream does
+    /// not run on this node.
     pub fn look_at(&self, name: &str, stage: &str) -> Result<Look, HostError> {
         self.known_exactly(name)?;
         let point = {
@@ -69,7 +69,7 @@ impl Host {
         Ok(Look { onlooker: point.look_on(), due: Instant::now() })
     }
 
-    /// The labels of the stages of a stream whose output can be looked at: all but the sink.
+    /// The labels of the stages of a stream whose output can be viewed: all but the sink.
     pub fn stages(&self, name: &str) -> Vec<String> {
         let state = self.state();
         let stages = state.streams.get(name).map(|known| known.tappable.as_slice()).unwrap_or_default();
@@ -78,7 +78,7 @@ impl Host {
 }
 
 impl Look {
-    /// The last messages of the next batch, oldest first; none once the stream was deleted. Cancel safe.
+    /// The last messages of the next batch, oldest first; `None` once the stream was deleted. Cancel safe.
     pub async fn next(&mut self) -> Option<Vec<Passed>> {
         sleep_until(self.due).await;
         let batch = self.onlooker.next().await?;
@@ -86,7 +86,7 @@ impl Look {
         Some(last_of(&batch))
     }
 
-    /// As many messages as pass within this time, at most so many.
+    /// Collects at most this many messages, for at most this time.
     pub async fn collect(mut self, messages: usize, within: Duration) -> Vec<Passed> {
         let deadline = Instant::now() + within;
         let mut passed = Vec::new();

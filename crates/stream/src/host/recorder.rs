@@ -1,5 +1,5 @@
-//! Changes that are asked for over HTTP, for an audit trail. The server of a request says who asks, and keeps the trail: it puts a
-//! [`Recorder`] among the extensions of the request.
+//! Changes requested over HTTP, for an audit trail. The HTTP server knows the principal and keeps the trail:
+//! it puts a [`Recorder`] into the extensions of the request.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -7,33 +7,33 @@ use std::sync::Arc;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 
-/// What a change does.
+/// The effect of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Something is made.
+    /// A resource is created.
     Create,
-    /// It is altered.
+    /// A resource is altered.
     Update,
-    /// It is removed.
+    /// A resource is deleted.
     Delete,
 }
 
-/// A change that was asked for.
+/// A requested change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The verb, such as `DeployStream`.
     pub request: &'static str,
-    /// What it does.
+    /// The effect of the change.
     pub action: Action,
-    /// The kind of what is changed, such as `Stream`.
+    /// The type of the resource, such as `Stream`.
     pub resource_type: &'static str,
-    /// Its name.
+    /// The name of the resource.
     pub resource_name: String,
-    /// What is changed.
+    /// Details of the change.
     pub detail: Option<String>,
-    /// A short kind and a sentence, if it was not done.
+    /// If the change failed: a short kind and a sentence.
     pub failure: Option<(String, String)>,
-    /// The user, where the server of the request does not know it.
+    /// The user, if the HTTP server does not know it.
     pub user: Option<String>,
 }
 
@@ -53,26 +53,26 @@ impl Change {
     }
 }
 
-/// Takes the changes of a request, and knows its principal.
+/// Receives the changes of a request, and knows its principal.
 #[derive(Clone)]
 pub struct Recorder {
     to: Arc<dyn Fn(Change) + Send + Sync>,
-    /// The principal, such as `User:ann`, if the server of the request knows it.
+    /// The principal, such as `User:ann`, if the HTTP server knows it.
     asker: Option<Arc<str>>,
 }
 
 impl Recorder {
-    /// One that passes changes on.
+    /// A recorder that passes changes to `to`.
     pub fn new(to: impl Fn(Change) + Send + Sync + 'static) -> Recorder {
         Recorder { to: Arc::new(to), asker: None }
     }
 
-    /// The same, for a principal.
+    /// The same recorder, for a principal.
     pub fn asked_by(self, principal: &str) -> Recorder {
         Recorder { asker: Some(principal.into()), ..self }
     }
 
-    /// The principal of the request, if it is known.
+    /// The principal of the request, if known.
     pub fn asker(&self) -> Option<String> {
         self.asker.as_deref().map(str::to_owned)
     }
@@ -86,7 +86,7 @@ impl Recorder {
 impl<S: Send + Sync> FromRequestParts<S> for Recorder {
     type Rejection = Infallible;
 
-    /// That of the request; else one without a trail.
+    /// The recorder of the request; without one, a recorder without a trail.
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Recorder, Infallible> {
         Ok(parts.extensions.get::<Recorder>().cloned().unwrap_or_else(|| Recorder::new(drop)))
     }

@@ -3,18 +3,19 @@
 //! | request | effect |
 //! |---|---|
 //! | `GET /api/v1/streams` | lists all streams; `?figures=true` adds the figures of each stage |
-//! | `POST /api/v1/streams` | creates one: `{"name", "definition", "deploy", "properties"}` |
-//! | `GET /api/v1/streams/NAME` | describes one |
-//! | `POST /api/v1/streams/NAME/deploy` | deploys it on this node: `{"properties"}` |
-//! | `POST /api/v1/streams/NAME/undeploy` | stops it cleanly |
-//! | `DELETE /api/v1/streams/NAME` | stops and deletes it |
-//! | `GET /api/v1/streams/NAME/taps/STAGE` | shows what flows out of a stage (`look`) |
+//! | `POST /api/v1/streams` | creates a stream: `{"name", "definition", "deploy", "properties"}` |
+//! | `GET /api/v1/streams/NAME` | describes a stream |
+//! | `POST /api/v1/streams/NAME/deploy` | deploys a stream on this node: `{"properties"}` |
+//! | `POST /api/v1/streams/NAME/undeploy` | stops a stream cleanly |
+//! | `DELETE /api/v1/streams/NAME` | stops and deletes a stream |
+//! | `GET /api/v1/streams/NAME/taps/STAGE` | shows the output of a stage (`look`) |
 //!
-//! Errors are `{"error": {"kind", "message"}}`; the message for an invalid definition shows the text with a caret under the
-//! mistake. The listener decides who may use this API; a stream runs with the rights of the principal who created it, or deployed it
-//! last. Requests from web pages, which have an `Origin`, are rejected: a browser on the machine must not act as an operator.
+//! Errors are `{"error": {"kind", "message"}}`; the message for an invalid definition shows the text with a
+//! caret under the mistake. The listener authorizes requests; a stream has the rights of the principal that
+//! created it, or deployed it last. Requests from web pages, which have an `Origin`, are rejected: a browser
+//! on the machine must not act as an operator.
 //!
-//! [`document`] describes it in OpenAPI. A handler is served by being in it.
+//! [`document`] describes this API in OpenAPI. A handler is served by its entry in that document.
 
 mod look;
 
@@ -45,13 +46,13 @@ use super::definition::properties;
 use super::recorder::{Action, Change, Recorder};
 use super::{Host, HostError, StreamReport, StreamStatus};
 
-/// The largest body: a definition of maximum length, escaped.
+/// Maximum size of a body: a definition of maximum length, escaped.
 const BODY_BYTES_MAX: usize = 4 << 20;
 
-/// The host, once it has started.
+/// Receives the host once it has started.
 pub type Starting = watch::Receiver<Option<Host>>;
 
-/// The API, also while the host is still starting. `hide` hides parts of messages that pass a stage.
+/// The API's routes, also while the host is still starting. `hide` hides parts of messages that pass a stage.
 pub fn router(host: Starting, hide: Option<Hide>) -> Router {
     let (router, _) = described().split_for_parts();
     router
@@ -62,7 +63,7 @@ pub fn router(host: Starting, hide: Option<Hide>) -> Router {
         .with_state(host)
 }
 
-/// What OpenAPI says about it.
+/// The OpenAPI document.
 pub fn document() -> OpenApi {
     described().to_openapi()
 }
@@ -172,7 +173,7 @@ async fn refuse_web_pages(request: Request, next: Next) -> Response {
 }
 
 fn answer(status: StatusCode, body: &impl Serialize) -> Response {
-    // In the order of names, as of every answer before.
+    // Fields sorted by name, as in all answers.
     let body = serde_json::to_value(body).unwrap_or_default();
     (status, [(header::CONTENT_TYPE, "application/json")], format!("{body}\n")).into_response()
 }

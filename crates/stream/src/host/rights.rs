@@ -1,11 +1,11 @@
-//! The rights of the principal of a stream. The streams of all users share the login of their host, so that the cluster cannot
-//! tell their principals apart: the host checks each topic, group and transactional id of a stream. The login needs the rights,
-//! too.
+//! The rights of a stream's principal. The streams of all users share the login of their host, so the cluster
+//! cannot distinguish their principals: the host checks each topic, group and transactional id of a stream.
+//! The login needs the rights, too.
 //!
-//! They are checked when a definition is accepted, when it is begun, and again and again while it runs. A stage with other client
-//! settings has the rights of that login. The file of its settings says whose login a stage has, and not its address: a server
-//! has several. The host's login goes to the host's address only. A tap shows what another stream does, so that it needs
-//! the rights of that stream.
+//! Rights are checked when a definition is accepted, when its stream starts, and periodically while it runs.
+//! A stage with its own client settings has the rights of that login. The login of a stage follows from its
+//! settings file, not from its address, since a server has several addresses. The host's login is sent to the
+//! host's address only. A tap exposes another stream's messages, so it needs the rights of that stream.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -18,7 +18,7 @@ use crate::deployment::Deployment;
 use crate::disk;
 use crate::plan::{Input, Plan, StagePlan};
 
-/// Definitions without a principal have the rights of a client without a name.
+/// The principal of a definition without one: a client without a name.
 const ANONYMOUS: &str = "User:ANONYMOUS";
 
 /// An operation of Kafka on a resource.
@@ -54,9 +54,9 @@ pub struct Right {
     pub resource: Resource,
 }
 
-/// Knows the rights of principals.
+/// Authorization of principals.
 pub trait Rights: Send + Sync {
-    /// Whether a principal such as `User:ann` has a right.
+    /// True if a principal such as `User:ann` has a right.
     fn allow(&self, principal: &str, right: &Right) -> bool;
 }
 
@@ -101,7 +101,7 @@ impl fmt::Display for MissingRight {
 
 impl std::error::Error for MissingRight {}
 
-/// Checks that a principal has all of these rights.
+/// Checks that a principal has all these rights.
 pub fn check(
     rights: &dyn Rights,
     principal: Option<&str>,
@@ -114,7 +114,8 @@ pub fn check(
     }
 }
 
-/// The rights that a plan needs, with its topics between stages in place. `process` is part of its transactional ids.
+/// The rights that a plan needs, including its topics between stages. `process` is part of its transactional
+/// ids.
 pub fn needed(plan: &Plan, deployment: &Deployment, cluster: &Cluster, process: &str) -> BTreeSet<Right> {
     let right = |act, resource| Right { act, resource };
     // The definition itself needs this right.
@@ -139,7 +140,7 @@ pub fn needed(plan: &Plan, deployment: &Deployment, cluster: &Cluster, process: 
     needed
 }
 
-/// The streams outside a plan that it taps.
+/// The streams outside a plan that the plan taps.
 pub fn tapped(plan: &Plan) -> BTreeSet<Arc<str>> {
     let tapped = plan.streams.iter().filter_map(|stream| match &stream.input {
         Input::Beside { stream, .. } => Some(Arc::clone(stream)),
@@ -148,7 +149,7 @@ pub fn tapped(plan: &Plan) -> BTreeSet<Arc<str>> {
     tapped.collect()
 }
 
-/// The address to which a stage would send the login of its host, if that is not the host's cluster.
+/// The first address other than the host's cluster to which a stage would send the host's login.
 pub fn address_of_strangers<'a>(plan: &'a Plan, cluster: &Cluster) -> Option<&'a str> {
     let stages = plan.streams.iter().flat_map(|stream| stream.stages());
     let mut with_login = stages.filter(|stage| cluster.properties.is_some() && is_of(cluster, stage));
@@ -156,7 +157,7 @@ pub fn address_of_strangers<'a>(plan: &'a Plan, cluster: &Cluster) -> Option<&'a
     Some(stranger.settings.text("bootstrap"))
 }
 
-/// Whether a stage uses the login of its host.
+/// True if a stage uses the login of its host.
 fn is_of(cluster: &Cluster, stage: &StagePlan) -> bool {
     let is_same = || match (stage.settings.optional_text("properties"), cluster.properties.as_deref()) {
         (Some(one), Some(other)) => one == other || is_same_file(Path::new(one), Path::new(other)),
@@ -252,7 +253,7 @@ mod tests {
         }
         assert_eq!(stage(&own, &format!("--properties={} --bootstrap=b:1", at("other"))), (false, None));
         assert_eq!(stage(&own, "--bootstrap=b:1"), (false, None), "without a login");
-        // A host without settings: all of its addresses serve it as one without a name.
+        // A host without settings: at any of its addresses, clients have no name.
         assert_eq!(stage(&without, "--bootstrap=127.0.0.1:1"), (true, None));
         assert_eq!(stage(&without, &format!("--properties={}", at("own"))), (false, None));
     }

@@ -20,16 +20,16 @@ pub enum State {
     Deployed,
     /// Stopping: messages in flight are delivered.
     Undeploying,
-    /// Its source has ended.
+    /// The source has ended.
     Complete,
-    /// It failed to start, or while running.
+    /// The stream failed to start, or while running.
     Failed,
     /// Deployed on another node, which has the details.
     Elsewhere,
 }
 
 impl State {
-    /// Its name for people.
+    /// The state's name, for people.
     pub fn name(self) -> &'static str {
         match self {
             State::Undeployed => "undeployed",
@@ -42,7 +42,7 @@ impl State {
         }
     }
 
-    /// Whether it is deployed but has ended.
+    /// True if the stream is deployed but has ended.
     pub fn is_over(self) -> bool {
         matches!(self, State::Complete | State::Failed)
     }
@@ -51,20 +51,20 @@ impl State {
 /// The status of a stream.
 #[derive(Clone, Debug)]
 pub struct StreamStatus {
-    /// Its name.
+    /// The stream's name.
     pub name: Arc<str>,
-    /// Its definition, if hosted.
+    /// The stream's definition, if hosted.
     pub definition: Option<Definition>,
-    /// Its state.
+    /// The stream's state.
     pub state: State,
-    /// Why it failed.
+    /// The reason of a failure.
     pub reason: Option<String>,
-    /// Its figures since the start, on this node.
+    /// The stream's figures since the start, on this node.
     pub figures: Option<Figures>,
 }
 
 impl StreamStatus {
-    /// The streams of a run without a host, from its figures.
+    /// The streams of a run without a host, from the run's figures.
     pub fn of_run(figures: &Figures) -> Vec<StreamStatus> {
         let mut statuses: Vec<StreamStatus> = Vec::new();
         for part in &figures.streams {
@@ -102,7 +102,7 @@ impl StreamStatus {
         statuses
     }
 
-    /// For programs, optionally with the figures of each stage.
+    /// The status for programs, optionally with the figures of each stage.
     pub fn report(&self, with_figures: bool) -> StreamReport {
         let deployed = self.definition.as_ref().and_then(|definition| definition.deployed.as_ref());
         let figures = self.figures.as_ref().filter(|_| with_figures);

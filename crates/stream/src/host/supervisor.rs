@@ -1,7 +1,7 @@
 //! Runs one hosted stream: starts it, drains it, and keeps its outcome.
 //!
-//! A failed stream stays failed until it is deployed again: whether repeating its messages is acceptable is the user's
-//! decision.
+//! A failed stream stays failed until it is deployed again, because only the user can decide if repeated
+//! messages are acceptable.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,9 +16,9 @@ use super::{Host, INSTANCE, State, StreamStatus, rights};
 use crate::deployment::Deployment;
 use crate::runtime::{self, Meters, RunOptions, Running};
 
-/// How often the rights of the principal are checked while a stream runs.
+/// Interval of checks of the principal's rights while a stream runs.
 const RIGHTS_CHECKED_EVERY: Duration = Duration::from_secs(5);
-/// The time to drain a stream after its principal lost a right.
+/// Maximum time to drain a stream after its principal lost a right.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The desired state of a stream.
@@ -26,11 +26,11 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 pub enum Ordered {
     /// Run.
     Run {
-        /// Its definition.
+        /// The definition's text.
         text: Arc<str>,
-        /// The properties of its deployment.
+        /// The properties of the deployment.
         properties: Arc<BTreeMap<String, String>>,
-        /// The principal with whose rights it runs, if its definition names one.
+        /// The principal whose rights the stream has, if its definition names one.
         principal: Option<Arc<str>>,
     },
     /// Stop.
@@ -42,7 +42,7 @@ pub enum Ordered {
 /// The actual state of a stream.
 #[derive(Clone)]
 pub struct Status {
-    /// What it is doing.
+    /// The stream's state.
     pub state: State,
     reason: Option<String>,
     meters: Option<Meters>,
@@ -53,7 +53,7 @@ impl Status {
         Status { state, reason: None, meters: None }
     }
 
-    /// Adds the details known here.
+    /// Adds the details known to the supervisor.
     pub fn describe(&self, status: &mut StreamStatus) {
         status.state = self.state;
         status.reason = self.reason.clone();
@@ -110,9 +110,9 @@ impl Supervisor {
 
 /// The rights that a running stream needs.
 struct RequiredRights {
-    /// Its own rights.
+    /// The stream's own rights.
     own: BTreeSet<Right>,
-    /// The streams whose rights it needs, too.
+    /// The tapped streams, whose rights are needed too.
     tapped: BTreeSet<Arc<str>>,
 }
 
@@ -176,7 +176,7 @@ impl Work {
         let transport = shared.transport();
         let (plan, topics) = transport.lay(plan, &deployment.counts);
         deployment.guarantee.check(&plan, &deployment.on_error).map_err(|error| message(&error))?;
-        // The record may be older than the checks of the API, or come from elsewhere.
+        // The record may be older than the API's checks, or written by another program.
         if let Some(refused) = shared.refusal(&plan, &deployment) {
             return Err(refused);
         }
@@ -207,7 +207,7 @@ impl Work {
         }
     }
 
-    /// Checks the rights of the stream, and of those that it taps, which may have changed.
+    /// Checks the rights of the stream and of the streams it taps, which may have changed.
     fn check(&self, principal: Option<&str>, needed: &RequiredRights) -> Result<(), MissingRight> {
         let rights = &*self.host.0.settings.rights;
         rights::check(rights, principal, &needed.own)?;
@@ -215,7 +215,7 @@ impl Work {
         rights::check(rights, principal, &of_tapped)
     }
 
-    /// Waits until the stream ends, or its principal has lost a right. Returns whether that was because the order changed.
+    /// Waits until the stream ends, or its principal has lost a right. Returns true if the order changed.
     async fn watch(
         &self,
         mut running: Running,
@@ -236,7 +236,7 @@ impl Work {
             }
             lost = lost => {
                 stopper.stop();
-                // Messages in flight were read while the right was there.
+                // Messages in flight were read while the principal had the right.
                 let _ = timeout(DRAIN_TIMEOUT, running.ended()).await;
                 drop(running);
                 self.failed(lost.to_string(), Some(meters));
@@ -258,7 +258,7 @@ impl Work {
         self.status.send_replace(Status { state: State::Failed, reason: Some(reason), meters });
     }
 
-    /// Removes itself from the host, unless the stream exists again.
+    /// Removes the supervisor from the host, unless the stream exists again.
     fn leave(&self, orders: &watch::Receiver<Ordered>) -> bool {
         let mut state = self.host.state();
         if orders.has_changed().unwrap_or(false) {

@@ -1,5 +1,5 @@
-//! The verbs: each is checked against the topic up to its end, written there, and complete when this host has read and applied
-//! its record.
+//! The verbs of a host. A verb is checked against the topic up to its end and written there; it is complete
+//! when this host has read and applied its record.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,15 +15,15 @@ use crate::deployment::Deployment;
 use crate::language;
 use crate::plan::{Input, Plan};
 
-/// How long a verb waits for this host to read the topic to its end, or its own record.
+/// Maximum time that a verb waits until this host has read the topic to its end, or the verb's record.
 const FOLLOWED: Duration = Duration::from_secs(10);
-/// How long undeploy waits. The drain continues after that.
+/// Maximum wait of undeploy. The drain continues after that.
 const DRAINED: Duration = Duration::from_secs(30);
-/// Maximum streams of a cluster.
+/// Maximum number of streams in a cluster.
 const STREAMS_MAX: usize = 100_000;
 
 impl Host {
-    /// Creates a stream in the name of a principal; deploys it here if properties are given.
+    /// Creates a stream for a principal, and deploys it here if properties are given.
     pub async fn create(
         &self,
         name: &str,
@@ -100,7 +100,7 @@ impl Host {
         Ok(())
     }
 
-    /// Deploys a stream on this node. It runs with the rights of this principal.
+    /// Deploys a stream on this node, with the rights of this principal.
     pub async fn deploy(
         &self,
         name: &str,
@@ -135,7 +135,7 @@ impl Host {
         Ok(())
     }
 
-    /// Stops a stream cleanly, wherever it runs: its source is closed, and messages in flight are delivered.
+    /// Stops a stream cleanly, on any node: its source is closed, and messages in flight are delivered.
     pub async fn undeploy(&self, name: &str) -> Result<(), HostError> {
         let mut writer = self.0.writer.lock().await;
         self.catch_up().await?;
@@ -174,7 +174,7 @@ impl Host {
         tapping.map(|(name, _)| name.to_string()).collect()
     }
 
-    /// Waits until a stream has started or failed to.
+    /// Waits until a stream has started or failed to start.
     async fn started(&self, name: &str) {
         self.settled(name, Instant::now() + FOLLOWED, |state| *state != State::Deploying).await;
     }

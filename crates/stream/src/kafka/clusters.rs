@@ -1,5 +1,5 @@
-//! The clusters that this process talks to: stages with the same settings share one, with its metadata and connections. A
-//! cluster without users is dropped.
+//! The clusters used by this process. Stages with the same settings share a cluster with its metadata and
+//! connections. An unused cluster is dropped.
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use thalweg_client::{Cluster, ConnectionOptions, Waits, WeakCluster};
 use tokio::runtime::{Handle, Id};
 
-/// Stages share connections if all of this is equal. It contains secrets.
+/// The key for sharing connections. Contains secrets.
 #[derive(PartialEq, Eq)]
 pub struct Sharing {
     /// The runtime, because a connection's tasks end with it.
@@ -15,22 +15,24 @@ pub struct Sharing {
     bootstrap: Vec<String>,
     client_id: String,
     timeouts: [Duration; 2],
-    /// The security settings as written, and the contents of the files they name, which may have been renewed since.
+    /// The security settings as written, and the contents of the files they name, which may have been renewed
+    /// since.
     security: Vec<(String, String)>,
 }
 
-/// Where clusters report what they wait for, if the process shows that.
+/// Receives the waits of clusters, if the process shows them.
 static WAITS: OnceLock<Waits> = OnceLock::new();
 
-/// Lets the clusters of this process report what they wait for; only the first call counts, and only for later clusters.
+/// Makes the clusters of this process report their waits. Only the first call counts, and only for later
+/// clusters.
 pub fn report_waits_to(waits: Waits) {
     let _ = WAITS.set(waits);
 }
 
 static CLUSTERS: Mutex<Vec<(Sharing, WeakCluster)>> = Mutex::new(Vec::new());
 
-/// The cluster behind `bootstrap`, which connects with its first request. `written` are the security settings. Call it on a
-/// runtime.
+/// The cluster behind `bootstrap`, which connects with its first request. `written` are the security
+/// settings. Call it on a runtime.
 pub fn shared(bootstrap: &[String], options: &ConnectionOptions, written: &[(String, String)]) -> Cluster {
     let read = options.security.librdkafka().into_iter().map(|(key, value)| (key.to_owned(), value));
     let sharing = Sharing {

@@ -1,4 +1,5 @@
-//! Opens an outlet while its stream already runs. Retries an unreachable cluster for as long as the stream waits.
+//! Opens an outlet while its stream already runs. Retries an unreachable cluster for as long as the stream
+//! waits.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -12,9 +13,9 @@ use super::{Outlet, failed, with_grant};
 use crate::retry::Retry;
 use crate::stage::StageError;
 
-/// How long a cluster may not know a topic, which it may be about to create.
+/// Maximum time that a cluster may not know a topic, which it may be creating.
 const UNKNOWN_TOPIC_MAX: Duration = Duration::from_secs(30);
-/// The longest pause. It is shorter than the age at which a reported failure counts as over.
+/// Maximum pause, shorter than the age at which a reported failure counts as over.
 const ASKED_AGAIN_MAX: Duration = Duration::from_secs(3);
 
 /// An outlet that is being opened. Dropping it cancels the attempt.
@@ -33,8 +34,8 @@ struct Attempt {
 }
 
 impl Opening {
-    /// Starts opening, on the current runtime. With a transactional id, it also initialises transactions: the cluster aborts what
-    /// an earlier producer with this id left open, and fences that producer.
+    /// Starts opening, on the current runtime. With a transactional id, also initialises transactions: the
+    /// cluster aborts the open transaction of an earlier producer with this id, and fences that producer.
     pub fn begin(
         cluster: Cluster,
         config: ProducerConfig,
@@ -49,7 +50,7 @@ impl Opening {
         Opening { attempt, task }
     }
 
-    /// The outlet, if it is open by now. Returned once.
+    /// The outlet, if open by now. Returned once.
     pub fn opened(&mut self) -> Result<Option<Outlet>, StageError> {
         self.task.try_join_next().map(result).transpose()
     }
@@ -99,7 +100,7 @@ impl Attempt {
         }
     }
 
-    /// Waits until the cluster knows the topic, which it may be creating.
+    /// Waits until the cluster knows the topic, which may still be in creation.
     async fn find_topic(&self) -> Result<(), StageError> {
         let mut retry = Retry::within(Duration::MAX);
         let mut unknown_since = None;

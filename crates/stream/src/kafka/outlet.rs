@@ -1,4 +1,4 @@
-//! A producer for one topic, which takes messages as long as it has room.
+//! A producer for one topic, which accepts messages as long as its buffer has room.
 
 use thalweg_client::{
     ClientError, Cluster, Delivery, Producer, ProducerConfig, ProducerRecord, SendError, Taken, TopicRef,
@@ -8,10 +8,10 @@ use tokio::time::Instant;
 
 use crate::message::Batch;
 
-/// How many messages are handed over while the senders stand still.
+/// Maximum number of messages handed over while the senders pause.
 const MESSAGES_AT_ONCE: usize = 256;
 
-/// Messages that there was no room for, from a place on.
+/// Messages of a batch that the producer's buffer had no room for.
 pub struct Waiting {
     batch: Batch,
     from: usize,
@@ -20,7 +20,7 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// All messages of a batch, with numbers from this one on.
+    /// All messages of a batch, with consecutive numbers from `number`.
     pub fn new(batch: Batch, number: u64) -> Waiting {
         Waiting { batch, from: 0, number }
     }
@@ -34,7 +34,7 @@ pub struct Outlet {
 }
 
 impl Outlet {
-    /// Makes one for a topic that the cluster knows.
+    /// Opens a producer for a topic that the cluster knows.
     pub async fn open(
         cluster: Cluster,
         config: ProducerConfig,
@@ -47,12 +47,12 @@ impl Outlet {
         Ok(Outlet { producer, topic, with_headers })
     }
 
-    /// The producer.
+    /// The underlying producer.
     pub fn producer(&mut self) -> &mut Producer {
         &mut self.producer
     }
 
-    /// Hands messages over until there is no room. Whether there was room for all.
+    /// Hands messages over until the buffer is full. Returns true if all were handed over.
     pub fn hand_over(&mut self, waiting: &mut Waiting) -> Result<bool, SendError> {
         let sent_at = Instant::now();
         let mut headers = Vec::new();

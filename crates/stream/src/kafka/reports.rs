@@ -1,7 +1,7 @@
-//! Delivery reports: how many messages are in flight, the first failure, and up to where all are delivered.
+//! Delivery reports: the number of messages in flight, the first failure, and the first undelivered message.
 //!
-//! Messages are registered in parts. Each message has a number, which maps the report of its batch to its part; this costs one
-//! lock per batch.
+//! Messages are registered in parts. A message's number maps the report of its batch to its part; this costs
+//! one lock per batch.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,15 +14,15 @@ use tokio::sync::Notify;
 #[derive(Default)]
 pub struct Reports {
     state: Mutex<State>,
-    /// Acknowledged by the cluster.
+    /// Number of messages acknowledged by the cluster.
     arrived: Arc<AtomicU64>,
-    /// Notified when none is in flight, or one has failed.
+    /// Notified when no message is in flight, or a message has failed.
     changed: Notify,
 }
 
 #[derive(Default)]
 struct State {
-    /// In order. Delivered parts are removed up to the first undelivered one.
+    /// Parts in order. Delivered parts are removed up to the first undelivered one.
     parts: VecDeque<Part>,
     /// Messages in flight.
     under_way: u64,
@@ -32,9 +32,9 @@ struct State {
 
 /// Messages registered together.
 struct Part {
-    /// The sequence of its first message.
+    /// The sequence of the part's first message.
     first_sequence: u64,
-    /// The number after its last message.
+    /// The number after the part's last message.
     end: u64,
     /// Undelivered messages.
     left: u64,
@@ -45,7 +45,8 @@ impl Reports {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Registers messages in flight, and returns the number of the first; the others follow.
+    /// Registers messages in flight, and returns the number of the first. Numbers of messages are
+    /// consecutive.
     pub fn begin(&self, first_sequence: u64, count: u64) -> u64 {
         let mut state = self.state();
         let number = state.next_number;
@@ -61,7 +62,7 @@ impl Reports {
         self.state().under_way
     }
 
-    /// Messages acknowledged by the cluster; increased before their delivery becomes visible.
+    /// Number of messages acknowledged by the cluster; increased before their delivery becomes visible.
     pub fn arrived(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.arrived)
     }
@@ -106,7 +107,7 @@ impl Reports {
         self.state().parts.front().map(|part| part.first_sequence)
     }
 
-    /// Waits until none is in flight, or one has failed.
+    /// Waits until no message is in flight, or a message has failed.
     pub async fn all(&self) {
         loop {
             // Subscribe before the check.
@@ -157,7 +158,7 @@ mod tests {
         assert_eq!((reports.held_since(), reports.under_way()), (Some(10), 6));
         reports.settle(&[run(2, 1)], None);
         assert_eq!(reports.held_since(), Some(10), "the second part was faster");
-        // One from the first part, one with the beginning of the third.
+        // A message of the first part, then another with the beginning of the third.
         reports.settle(&[run(0, 1)], None);
         reports.settle(&[run(1, 1), run(3, 2)], None);
         assert_eq!((reports.held_since(), reports.under_way()), (Some(30), 1));

@@ -32,8 +32,8 @@ impl<C> ClientSettings<C> {
     }
 }
 
-/// The settings of a consumer. `needed` are defaults that the file may override, and `classic` are those of members of classic
-/// groups; in a stream that runs exactly once, it may not override `fixed`.
+/// The settings of a consumer. The properties file may override the defaults `needed`, and `classic`, the
+/// defaults for members of classic groups. In an exactly-once stream, the file may not override `fixed`.
 pub fn consumer(
     settings: &Settings,
     fixed: &[(&str, &str)],
@@ -141,8 +141,8 @@ fn place(settings: &Settings) -> (&str, Option<&str>) {
     (settings.text("bootstrap"), settings.optional_text("properties"))
 }
 
-/// Whether a setting belongs to a layer that the protocol lacks. Kafka's clients ignore such settings, so that one file can
-/// serve several protocols.
+/// True if a setting belongs to a layer that the protocol lacks. Kafka's clients ignore such settings, so
+/// that one file can serve several protocols.
 fn is_idle(key: &str, protocol: &str) -> bool {
     key.starts_with("ssl.") && !protocol.ends_with("SSL")
         || key.starts_with("sasl.") && !protocol.starts_with("SASL")

@@ -1,5 +1,5 @@
-//! A topic that is written at least once: a message has arrived when the cluster has acknowledged it. The first reported failure
-//! is final, since the producer retries until its delivery timeout.
+//! A topic written at least once: a message is delivered when the cluster has acknowledged it. The first
+//! reported failure is final, since the producer retries until its delivery timeout.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -14,24 +14,24 @@ use crate::declaration::Settings;
 use crate::message::Batch;
 use crate::stage::StageError;
 
-/// The pause while the producer has no room.
+/// Pause while the producer's buffer is full.
 const FULL_PAUSE: Duration = Duration::from_millis(2);
 
-/// A topic, and what is on its way to it.
+/// A topic and its messages in flight.
 pub struct Writer {
     topic: Arc<str>,
     cluster: Cluster,
-    /// How long a message is tried.
+    /// Delivery timeout of a message.
     patience: Duration,
     outlet: Option<Outlet>,
-    /// Until it is there.
+    /// The pending opening of the outlet.
     opening: Opening,
     reports: Arc<Reports>,
     waiting: Option<Waiting>,
 }
 
 impl Writer {
-    /// Begins to open the topic of a `kafka` sink. To be called on a runtime.
+    /// Starts opening the topic of a `kafka` sink. Call on a runtime.
     pub fn open(settings: &Settings) -> Result<Writer, StageError> {
         let client = producer(settings, &[], &[])?;
         if client.config.transactional_id.is_some() {
@@ -49,22 +49,23 @@ impl Writer {
         Ok(Writer { topic, cluster, patience, outlet: None, opening, reports, waiting: None })
     }
 
-    /// The count of messages that the cluster has acknowledged.
+    /// The counter of messages that the cluster has acknowledged.
     pub fn acknowledged(&self) -> Arc<AtomicU64> {
         self.reports.arrived()
     }
 
-    /// Whether anything can still become of it though no message comes: it is not open, or messages are under way.
+    /// True if a failure or delivery is possible without a new message: the topic is not open yet, or
+    /// messages are in flight.
     pub fn is_busy(&self) -> bool {
         self.outlet.is_none() || self.reports.under_way() > 0
     }
 
-    /// The first message of which it is not known that it has arrived.
+    /// The first message not known to be delivered.
     pub fn held_since(&self) -> Option<u64> {
         self.reports.held_since()
     }
 
-    /// Whether messages wait for [`Writer::hand_over_rest`].
+    /// True if messages wait for [`Writer::hand_over_rest`].
     pub fn has_waiting(&self) -> bool {
         self.waiting.is_some()
     }
@@ -82,20 +83,20 @@ impl Writer {
     fn opened(&mut self, opened: Result<Option<Outlet>, StageError>) {
         match opened {
             Ok(Some(outlet)) => self.outlet = Some(outlet),
-            // Not yet, or it has failed already.
+            // The outlet is not open yet, or its opening has failed already.
             Ok(None) => {}
             Err(error) => self.reports.fail(error.to_string()),
         }
     }
 
     fn not_taken(&self, reason: impl ToString) -> StageError {
-        // This right comprises that to write with idempotence.
+        // This right implies idempotent writes.
         let right = format!("--topic {} --allow write", self.topic);
         let reason = with_grant(reason, &self.cluster, &right);
         failed(format!("Topic {} did not take a message", self.topic), reason)
     }
 
-    /// Takes messages. What there is no room for waits for [`Writer::hand_over_rest`].
+    /// Accepts messages. Messages without room wait for [`Writer::hand_over_rest`].
     pub fn take(&mut self, batch: &Batch) -> Result<(), StageError> {
         self.check()?;
         let Some(first) = batch.messages().next() else { return Ok(()) };
@@ -104,7 +105,7 @@ impl Writer {
         self.hand_over().map(drop)
     }
 
-    /// Hands messages over. Whether there was room for all.
+    /// Hands messages over. Returns true if all were handed over.
     fn hand_over(&mut self) -> Result<bool, StageError> {
         let Some(waiting) = &mut self.waiting else { return Ok(true) };
         let Some(outlet) = &mut self.outlet else { return Ok(false) };
@@ -119,7 +120,7 @@ impl Writer {
         }
     }
 
-    /// Waits until there is room for all that was taken.
+    /// Waits until the producer has accepted all messages.
     pub async fn hand_over_rest(&mut self) -> Result<(), StageError> {
         if self.waiting.is_some() && self.outlet.is_none() {
             let opened = self.opening.opened_until(Instant::now() + self.patience).await;
@@ -133,7 +134,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Waits until all has arrived.
+    /// Waits until all messages are delivered.
     pub async fn arrive(&mut self) -> Result<(), StageError> {
         self.hand_over_rest().await?;
         self.reports.all().await;

@@ -4,22 +4,22 @@ use std::fmt;
 
 use super::Span;
 
-/// How much of a line is shown on either side.
+/// Maximum characters of a line shown on either side.
 const SHOWN: usize = 100;
 
-/// A mistake.
+/// A mistake in a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Complaint {
-    /// Its position, in bytes.
+    /// The position of the mistake, in bytes.
     pub span: Span,
-    /// The mistake.
+    /// The description of the mistake.
     pub message: String,
-    /// What to do instead.
+    /// The remedy.
     pub right: String,
 }
 
 impl Complaint {
-    /// Creates one.
+    /// A mistake with its position and remedy.
     pub fn new(span: Span, message: impl Into<String>, right: impl Into<String>) -> Complaint {
         Complaint { span, message: message.into(), right: right.into() }
     }
@@ -28,11 +28,11 @@ impl Complaint {
 /// All mistakes in a text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Complaints {
-    /// The name of the file; none for the command line.
+    /// The name of the file; `None` for the command line.
     pub origin: Option<String>,
-    /// The text.
+    /// The text that contains the mistakes.
     pub text: String,
-    /// In the order of the text.
+    /// The mistakes, in text order.
     pub complaints: Vec<Complaint>,
 }
 

@@ -12,7 +12,7 @@ const DESTINATIONS: [&str; 3] = ["topic", "tap", "queue"];
 /// The longest name of a hosted stream.
 pub const NAME_BYTES_MAX: usize = 100;
 
-/// Whether this is a valid stream name: one that taps and topic names can contain.
+/// True if this is a valid stream name, which taps and topic names can contain.
 pub fn is_name(text: &str) -> bool {
     let word = Parser { text, at: 0 }.word();
     word.is_some_and(|word| word.span == (0..text.len())) && text.len() <= NAME_BYTES_MAX
@@ -97,7 +97,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Whether another stream follows.
+    /// True if another stream follows.
     fn skip_to_stream(&mut self) -> bool {
         loop {
             self.skip_lines();
@@ -117,7 +117,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Whether the next non-empty line continues this stream.
+    /// True if the next non-empty line continues this stream.
     fn goes_on(&self) -> bool {
         let mut ahead = Parser { text: self.text, at: self.at };
         ahead.skip_lines();
@@ -434,8 +434,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Parses an unquoted value, up to a space, pipe or semicolon. Quotes inside it protect these and are kept, so that
-    /// `--expression=payload.name=='a b'` works.
+    /// Parses an unquoted value, up to a space, pipe or semicolon. Quotes inside the value protect these
+    /// characters and are kept, so that `--expression=payload.name=='a b'` works.
     fn bare(&mut self) -> Result<String, Complaint> {
         let start = self.at;
         while let Some(next) = self.peek() {

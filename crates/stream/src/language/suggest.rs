@@ -1,6 +1,6 @@
 //! Suggestions for misspelt names.
 
-/// The closest of the names, if it is close enough.
+/// The closest of the names, if close enough.
 pub fn closest<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let wrong = wrong.to_lowercase();
     let allowed = (wrong.chars().count() / 3).clamp(1, 3);

@@ -1,21 +1,22 @@
 //! Message headers: an ordered list of names and values; names may repeat, and values may be null.
 //!
-//! They are consecutive in a buffer of the batch: length and bytes of the name, then length plus one and bytes of the value.
-//! Lengths take four bytes; 0 in place of the second means null. Only this module reads and writes this format.
+//! Headers are consecutive in a buffer of the batch: length and bytes of the name, then length plus one and
+//! bytes of the value. Lengths take four bytes; 0 in place of the second means null. Only this module reads
+//! and writes this format.
 
 use bytes::{BufMut, BytesMut};
 
-/// One header.
+/// A header of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header<'a> {
-    /// Its name.
+    /// The header's name, which may repeat.
     pub name: &'a str,
-    /// Its value, unless null.
+    /// The header's value; `None` for null.
     pub value: Option<&'a [u8]>,
 }
 
 impl Header<'_> {
-    /// Appends it to a buffer.
+    /// Appends the encoded header to a buffer.
     pub(super) fn write(&self, out: &mut BytesMut) {
         out.put_u32_le(self.name.len() as u32);
         out.put_slice(self.name.as_bytes());
@@ -34,17 +35,17 @@ impl<'a> Headers<'a> {
         Headers(bytes)
     }
 
-    /// Whether there are none.
+    /// True if there are no headers.
     pub fn is_empty(self) -> bool {
         self.0.is_empty()
     }
 
-    /// Their encoded bytes.
+    /// The headers' encoded bytes.
     pub fn bytes(self) -> &'a [u8] {
         self.0
     }
 
-    /// All of them, in order.
+    /// All headers, in order.
     pub fn iter(self) -> impl Iterator<Item = Header<'a>> {
         let mut rest = self.0;
         std::iter::from_fn(move || {
@@ -58,18 +59,18 @@ impl<'a> Headers<'a> {
         })
     }
 
-    /// The last header with a name, which wins if the name is repeated.
+    /// The value of the last header with this name, which wins over earlier ones.
     pub fn get(self, name: &str) -> Option<Option<&'a [u8]>> {
         self.iter().filter(|header| header.name == name).last().map(|header| header.value)
     }
 }
 
-/// The headers of a message that is in no batch. Reused from message to message.
+/// Encoded headers of a message outside a batch. Reused from message to message.
 #[derive(Debug, Default)]
 pub struct HeaderBuffer(BytesMut);
 
 impl HeaderBuffer {
-    /// Replaces its content.
+    /// Replaces the content of the buffer.
     pub fn fill<'h>(&mut self, headers: impl IntoIterator<Item = Header<'h>>) -> Headers<'_> {
         self.0.clear();
         for header in headers {
@@ -79,7 +80,7 @@ impl HeaderBuffer {
     }
 }
 
-/// Splits off bytes after their length, which is stored larger by `more`.
+/// Splits off bytes after their length, which is stored increased by `more`.
 fn cut(bytes: &[u8], more: usize) -> Option<(&[u8], &[u8])> {
     let (length, rest) = bytes.split_first_chunk::<4>()?;
     rest.split_at_checked((u32::from_le_bytes(*length) as usize).checked_sub(more)?)

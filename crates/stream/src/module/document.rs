@@ -1,4 +1,4 @@
-//! The documentation of the modules, for terminals and as pages. All of it comes from the declarations.
+//! The documentation of the modules, for terminals and as pages, generated from the declarations.
 
 use std::fmt::Write;
 

@@ -1,12 +1,12 @@
-//! The connections of a text's streams: resolves taps, and checks that named destinations have both ends, that no stream feeds
-//! itself, and that only one reads standard input.
+//! The connections of a text's streams: resolves taps, and checks that named destinations have both ends,
+//! that no stream feeds itself, and that only one stream reads standard input.
 
 use std::sync::Arc;
 
 use super::{Input, Joined, Origin, Output, Plan, Read, Reading, StreamPlan, Surroundings};
 use crate::language::{Definition, Element, Spanned, TapText, TopicText, closest};
 
-/// Added to the error for a named destination with a missing end.
+/// Advice for a named destination with a missing end.
 const ONLY_HERE: &str = "In memory, named destinations connect the streams of one text; with --transport=kafka they are topics of a cluster.";
 
 impl Reading<'_> {
@@ -134,7 +134,7 @@ impl Reading<'_> {
         }
     }
 
-    /// There is one standard input, which two streams would divide.
+    /// Several readers of standard input would each get a part of it.
     pub(super) fn check_standard_input(&mut self, definition: &Definition, plan: &Plan) {
         let reads =
             |stream: &StreamPlan| matches!(&stream.input, Input::Stage(s) if s.module.name == "stdin");
@@ -145,7 +145,7 @@ impl Reading<'_> {
         }
     }
 
-    /// A cycle of streams would wait for itself.
+    /// Streams in a cycle would wait for each other forever.
     pub(super) fn check_cycles(&mut self, definition: &Definition, plan: &Plan) {
         let feeds = |from: usize, to: usize| match &plan.streams[to].input {
             Input::Topic(topic) => plan.streams[from].output.topic() == Some(topic),

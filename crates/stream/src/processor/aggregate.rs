@@ -1,8 +1,8 @@
-//! `aggregate`: counts, sums and quantiles over time windows. `windows` holds the logic; this module reads messages and writes
-//! the results of closed windows.
+//! `aggregate`: counts, sums and quantiles over time windows. `windows` holds the logic; this module reads
+//! messages and writes the results of closed windows.
 //!
-//! Without `--time`, windows close with the clock. With it, they close when a later message arrives, and at the end of the
-//! stream.
+//! Without `--time`, windows close with the clock. With `--time`, windows close when a later message arrives,
+//! and at the end of the stream.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -92,7 +92,7 @@ pub const MODULE: Module = Module {
     make: Make::Processor(make),
 };
 
-/// Maximum windows that a message may belong to.
+/// Maximum number of windows that contain one message.
 const WINDOWS_MAX: i64 = 10_000;
 
 fn check(settings: &Settings) -> Result<(), WrongMix> {

@@ -58,7 +58,7 @@ struct Joiner {
     is_json: bool,
     joined: BytesMut,
     count: usize,
-    /// Arrival, timestamp and sequence of the first.
+    /// Arrival, timestamp and sequence of the first message.
     first: Option<(Instant, i64, u64)>,
 }
 

@@ -1,8 +1,9 @@
-//! `exec`: a user's program as a stage. Messages go to its standard input; its standard output becomes messages. It inherits
-//! standard error.
+//! `exec`: a user's program as a stage. Messages go to the program's standard input; its standard output
+//! becomes messages. The program inherits standard error.
 //!
-//! Two tasks carry the bytes, so that a program that buffers input, or writes long output, cannot deadlock the stream. Only the
-//! program knows how its output relates to its input: messages inside it are lost if it dies.
+//! Two tasks carry the bytes, so that a program that buffers input, or writes long output, cannot deadlock
+//! the stream. Only the program knows how its output relates to its input: messages inside the program are
+//! lost if it dies.
 
 use std::io;
 use std::process::Stdio;
@@ -22,7 +23,7 @@ use crate::stage::{IoFailed, Processor, ProgramFailed, StageError, Turn, Wait};
 
 /// Batches queued in each direction.
 const WAITING_MAX: usize = 4;
-/// How long the program may run after it closes its output.
+/// Maximum time that the program may run after it closes its output.
 const END_WAITED: Duration = Duration::from_secs(2);
 
 /// The declaration.
@@ -58,7 +59,7 @@ fn start(settings: &Settings, _site: &Site) -> Result<Box<dyn Processor>, StageE
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .kill_on_drop(true)
-        // Keep Ctrl-C from the program: it exits when its input ends.
+        // Ctrl-C must not reach the program, which exits when its input ends.
         .process_group(0)
         .spawn();
     let failed = |source| IoFailed { action: "start", what: command.clone(), source };
@@ -88,7 +89,7 @@ enum Framing {
     Length,
 }
 
-/// Writes batches to the program, until there are no more or it closes its input.
+/// Writes batches to the program, until there are no more or the program closes its input.
 async fn write(mut input: ChildStdin, mut batches: mpsc::Receiver<Batch>, framing: Framing) {
     let mut bytes = BytesMut::new();
     while let Some(batch) = batches.recv().await {
@@ -174,9 +175,9 @@ struct Exec {
     from_child: mpsc::Receiver<Result<Vec<Bytes>, String>>,
     come: Option<Result<Vec<Bytes>, String>>,
     sequence: u64,
-    /// Its output has ended.
+    /// The program's output has ended.
     has_ended: bool,
-    /// It has exited, or its time to do so has passed.
+    /// The program has exited, or its time to exit has passed.
     is_over: bool,
 }
 
@@ -278,7 +279,7 @@ impl Processor for Exec {
                 self.has_ended = self.come.is_none();
             }
             if self.has_ended {
-                // The program is usually about to exit, and its exit code tells why.
+                // The program is usually about to exit, and its exit code gives the reason.
                 let _ = timeout(END_WAITED, self.child.wait()).await;
                 self.is_over = true;
             }

@@ -1,5 +1,5 @@
-//! Quantiles of arbitrary numbers in bounded memory: counts in buckets whose bounds grow by a factor, so that a quantile is
-//! within one percent of the number at its rank.
+//! Quantiles of arbitrary numbers in bounded memory: counts in buckets whose bounds grow by a factor, so that
+//! a quantile is within one percent of the number at its rank.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ const ERROR: f64 = 0.01;
 /// Smaller magnitudes count as zero.
 const LEAST: f64 = 1e-9;
 
-/// Numbers that were seen.
+/// The distribution of added numbers.
 #[derive(Clone, Debug, Default)]
 pub struct Quantiles {
     negative: BTreeMap<i32, u64>,
@@ -42,7 +42,7 @@ impl Quantiles {
         }
     }
 
-    /// The quantile, or nothing if there are no numbers.
+    /// The quantile; `None` if no number was added.
     pub fn at(&self, share: f64) -> Option<f64> {
         let rank = (share * self.count as f64).ceil().max(1.0) as u64;
         let negative = self.negative.iter().rev().map(|(bucket, count)| (-middle(*bucket), *count));

@@ -8,11 +8,11 @@ use crate::declaration::{self, Absent, Make, Module, OptionSpec, Takes};
 use crate::message::Batch;
 use crate::stage::{Processor, StageError, Turn, Wait};
 
-/// How often messages are released while some wait.
+/// Interval at which messages are released while some wait.
 const STEP: Duration = Duration::from_millis(5);
 
-/// How much time spent in later stages is made up for. After a longer stall, messages continue at the rate instead of in a
-/// burst.
+/// Maximum time spent in later stages that is made up for. After a longer stall, messages continue at the
+/// rate, without a burst.
 const CATCH_UP: Duration = Duration::from_secs(1);
 
 /// The declaration.
@@ -57,19 +57,19 @@ pub const MODULE: Module = Module {
 struct RateLimit {
     rate: f64,
     burst: f64,
-    /// Messages that may pass now.
+    /// Number of messages that may pass now.
     tokens: f64,
     refilled: Option<Instant>,
-    /// The source's total idle time at that point.
+    /// The source's total idle time at the last refill.
     idle: Duration,
     waiting: Batch,
-    /// How many waiting messages have passed.
+    /// Number of waiting messages that have passed.
     released: usize,
 }
 
 impl RateLimit {
-    /// Refills the tokens. While messages wait, or later stages work, elapsed time adds tokens, so that the average rate holds.
-    /// While the source is idle, the tokens tend to the burst from above or below.
+    /// Refills the tokens. While messages wait, or later stages work, elapsed time adds tokens, so that the
+    /// average rate holds. While the source is idle, the tokens tend to the burst from above or below.
     fn refill(&mut self, now: Instant, idle: Duration) {
         let refilled = *self.refilled.get_or_insert(now);
         // The end of an idle period may be reported a little late, together with its start.
@@ -186,7 +186,7 @@ mod tests {
             self.idle += time;
         }
 
-        /// How many of a burst pass without waiting.
+        /// Number of messages of a burst that pass without waiting.
         fn go_of(&mut self, count: u64) -> usize {
             if self.limit.waiting.is_empty() {
                 for sequence in 0..count {
@@ -198,8 +198,8 @@ mod tests {
             batch.len()
         }
 
-        /// Messages per second over a hundred seconds, with a source that never idles and a sink that takes some time for each
-        /// batch. The timer is late by a millisecond.
+        /// Messages per second over a hundred seconds, with a source that never idles and a sink that takes
+        /// some time per batch. The timer is a millisecond late.
         fn rate_behind(&mut self, mut sink: impl FnMut(usize) -> Duration) -> f64 {
             let begun = self.now;
             let mut gone = 0;
@@ -225,7 +225,7 @@ mod tests {
         for rate in [10.0, 100.0, 150.0] {
             let even = Flow::new(rate, 1.0).rate_behind(|_| millis(3));
             assert!((even - rate).abs() < rate * 0.01, "{even} of {rate}");
-            // Now and then much longer than the interval of a message.
+            // Occasionally much longer than the interval of a message.
             let held_up = |gone: usize| if gone.is_multiple_of(50) { millis(150) } else { millis(2) };
             let uneven = Flow::new(rate, 1.0).rate_behind(held_up);
             assert!((uneven - rate).abs() < rate * 0.01, "{uneven} of {rate}");

@@ -1,4 +1,5 @@
-//! `splitter`: splits a message. The parts stay in the message's buffer; only JSON strings with escapes are copied.
+//! `splitter`: splits a message. Parts stay in the message's buffer; only JSON strings with escapes are
+//! copied.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -129,7 +130,7 @@ impl<'a> Piece<'a> {
     fn emit(self, message: &Message<'_>, emit: &mut Emit<'_>) {
         let written: Result<(), Infallible> = match self {
             Piece::Part(part) => {
-                // The part is a slice of the value, so its offset is the distance of their starts.
+                // The part is a slice of the value, so its offset is the distance between both starts.
                 let start = part.as_ptr() as usize - message.value.as_ptr() as usize;
                 emit.part(start..start + part.len());
                 Ok(())

@@ -58,14 +58,14 @@ pub const MODULE: Module = Module {
 };
 
 struct Transform {
-    /// None if the value stays.
+    /// The new value's expression; `None` if the value stays.
     expression: Option<Arc<Expression>>,
     key: Option<Arc<Expression>>,
     headers: Option<Arc<Expression>>,
 }
 
 impl Transform {
-    /// Evaluates everything before emitting, so that a bad message leaves nothing behind.
+    /// Evaluates everything before emitting, so that a bad message emits nothing.
     fn apply(&self, message: &Message<'_>, key: &mut BytesMut, emit: &mut Emit<'_>) -> Result<(), NoValue> {
         key.clear();
         if let Some(expression) = &self.key {

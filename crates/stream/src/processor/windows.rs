@@ -1,4 +1,5 @@
-//! Open windows and when they close. Pure: driven by the times of messages, and optionally by a clock when messages stop.
+//! Open windows, and when windows close. Pure: driven by message times, and optionally by a clock when
+//! messages stop.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +8,11 @@ use super::quantiles::Quantiles;
 /// Window length and interval, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// The length.
+    /// Window length.
     pub length_ms: i64,
-    /// From the start of one window to the start of the next; equal to the length if they do not overlap.
+    /// Interval between window starts; equal to the length if windows do not overlap.
     pub slide_ms: i64,
-    /// How long a window stays open for late messages.
+    /// Time for which a window stays open for late messages.
     pub lateness_ms: i64,
 }
 
@@ -28,15 +29,15 @@ impl Shape {
 /// The aggregate of a key in a window.
 #[derive(Clone, Debug)]
 pub struct Sums {
-    /// Messages.
+    /// Number of messages.
     pub count: u64,
-    /// Their sum.
+    /// Sum of the numbers.
     pub sum: f64,
-    /// The least.
+    /// Smallest number.
     pub min: f64,
-    /// The largest.
+    /// Largest number.
     pub max: f64,
-    /// Their quantiles, if requested.
+    /// Quantiles, if requested.
     pub quantiles: Option<Quantiles>,
     /// The sequence of the first message.
     pub first_sequence: u64,
@@ -52,18 +53,18 @@ impl Sums {
 /// A closed window, for one key.
 #[derive(Clone, Debug)]
 pub struct Closed {
-    /// Its start.
+    /// Start of the window.
     pub start_ms: i64,
-    /// The key.
+    /// Key of the aggregate.
     pub key: Option<Box<[u8]>>,
-    /// Its aggregate.
+    /// The key's aggregate in the window.
     pub sums: Sums,
 }
 
 /// Why a message was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// All its windows have closed.
+    /// All windows of the message have closed.
     Late,
     /// There are too many keys.
     TooManyKeys,
@@ -72,7 +73,7 @@ pub enum Refused {
 /// The aggregates of one window, by key.
 type Window = BTreeMap<Option<Box<[u8]>>, Sums>;
 
-/// The windows that are open.
+/// The open windows.
 #[derive(Debug)]
 pub struct Windows {
     shape: Shape,
@@ -85,7 +86,7 @@ pub struct Windows {
 }
 
 impl Windows {
-    /// No window is open.
+    /// An empty set of windows.
     pub fn new(shape: Shape, with_quantiles: bool, keys_max: usize) -> Windows {
         Windows { shape, with_quantiles, keys_max, open: BTreeMap::new(), keys: 0, watermark_ms: i64::MIN }
     }
@@ -156,7 +157,7 @@ impl Windows {
         self.close()
     }
 
-    /// When the next window closes, in message time.
+    /// The time at which the next window closes, in message time.
     pub fn next_close_ms(&self) -> Option<i64> {
         let first = self.open.first_key_value()?.0;
         Some(first.saturating_add(self.shape.length_ms).saturating_add(self.shape.lateness_ms))

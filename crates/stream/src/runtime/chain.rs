@@ -1,5 +1,5 @@
-//! Runs one stream: the source fills a batch, which passes every processor and the sink and is then reused. These are plain
-//! calls on one thread; the task waits only where a stage asks to.
+//! Runs one stream: the source fills a batch, which passes every processor and the sink and is then reused.
+//! Stages are plain calls on one thread; the task waits only if a stage requests it.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use crate::clock;
 use crate::message::Batch;
 use crate::stage::{Filled, Processor, Progress, Sink, Source, StageError, Transacted, Turn};
 
-/// How long a busy stream keeps its thread before it yields.
+/// Maximum time that a busy stream keeps its thread before it yields.
 const TURN: Duration = Duration::from_millis(2);
-/// How often acknowledgements are passed to the source.
+/// Interval at which acknowledgements are passed to the source.
 const ACKNOWLEDGE_EVERY: Duration = Duration::from_millis(500);
-/// The same if clients wait for them.
+/// Interval of acknowledgements if clients wait for them.
 const ANSWER_EVERY: Duration = Duration::from_millis(2);
-/// The commit interval of transactions, which delays readers; the value is that of Kafka Streams.
+/// Commit interval of transactions, which delays readers; the value of Kafka Streams.
 const COMMIT_EVERY: Duration = Duration::from_millis(100);
 
 /// A processor and its position.
@@ -46,7 +46,7 @@ pub struct Chain {
     pub meter: Arc<StreamMeter>,
     pub bad: BadMessages,
     pub guarantee: Guarantee,
-    /// Whether clients of its source, or of an upstream stream, wait for acknowledgements.
+    /// True if clients of its source, or of an upstream stream, wait for acknowledgements.
     pub has_waiting_clients: bool,
     pub stop: Stop,
 }
@@ -54,7 +54,7 @@ pub struct Chain {
 /// The failed stage and its error.
 type Result<T> = std::result::Result<T, (Arc<str>, StageError)>;
 
-/// Why the source is no longer read.
+/// Reason to stop reading the source.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Over {
     Ended,
@@ -95,7 +95,7 @@ impl Chain {
                 let _ = self.sink.abort().await;
                 return over;
             }
-            // A failure must not lose the messages before it.
+            // A failure must not lose earlier messages.
             let _ = self.flush().await;
             let mut turn = turn(&mut self.bad, flow.idle, Instant::now());
             let _ = self.sink.finish(&mut turn);
@@ -152,12 +152,12 @@ impl Chain {
         }
     }
 
-    /// Whether a processor cannot take more messages until it has released some.
+    /// True if a processor cannot accept more messages until it has released some.
     fn is_full(&self) -> bool {
         self.links.iter().any(|link| link.processor.is_full())
     }
 
-    /// When the next timer is due.
+    /// The time of the next due timer.
     fn deadline(&self) -> Option<Instant> {
         let processors = self.links.iter().filter_map(|link| link.processor.deadline());
         processors.chain(self.sink.deadline()).min()
@@ -321,7 +321,7 @@ impl Chain {
         self.push(index + 1, flow).await
     }
 
-    /// After the last message: flushes what stages still hold, and waits for delivery.
+    /// Flushes messages still held by stages after the last message, and waits for delivery.
     async fn drain(&mut self, flow: &mut Flow) -> Result<()> {
         for index in 0..self.links.len() {
             flow.batch.clear();
@@ -337,7 +337,7 @@ impl Chain {
         }
         self.flush().await?;
         self.sink.finish(&mut turn(&mut self.bad, flow.idle, Instant::now())).map_err(failed)?;
-        // Close the taps before anything is awaited.
+        // Close the taps before the first wait.
         self.taps.iter_mut().for_each(Outlet::close);
         self.sink.arrive().await.map_err(failed)?;
         if !self.is_exactly_once() {
@@ -367,7 +367,7 @@ impl Chain {
         self.acknowledge_source(flow, held.unwrap_or(u64::MAX)).await
     }
 
-    /// Waits until the sink and the dead letters have everything.
+    /// Waits until the sink and the dead letters have delivered everything.
     async fn flush(&mut self) -> Result<()> {
         self.sink.flush().await.map_err(|error| (self.sink_label(), error))?;
         self.flush_bad().await
@@ -385,8 +385,8 @@ impl Chain {
         self.guarantee == Guarantee::ExactlyOnce
     }
 
-    /// Whether processors that hold messages back will release some in time for a rebalance. This is useless in a transaction,
-    /// because messages outside it are read again.
+    /// True if processors that hold messages will release some in time for a rebalance. Waiting is useless in
+    /// a transaction, because messages outside it are read again.
     fn lets_go(&self, until: Instant, now: Instant) -> bool {
         let mut holding = self.links.iter().filter(|link| link.processor.held_since().is_some()).peekable();
         let is_holding = holding.peek().is_some();
@@ -401,7 +401,7 @@ impl Chain {
             self.forget(flow).await?;
         } else {
             self.flush().await?;
-            // The time is over: the new owner reads the rest again.
+            // The time is over: the new owner of the partitions reads the rest again.
             let _ = timeout_at(until, self.sink.catch_up()).await;
             let held = self.held_since();
             self.acknowledge_source(flow, held.unwrap_or(u64::MAX)).await?;
@@ -409,10 +409,11 @@ impl Chain {
         self.source.hand_back().await.map_err(|error| (self.meter.stages[0].label.clone(), error))
     }
 
-    /// Commits the output and the source's offsets as a transaction. If that is impossible, aborts; the messages are read again.
+    /// Commits the output and the source's offsets as a transaction. If that is impossible, aborts; the
+    /// messages are read again.
     async fn transact(&mut self, flow: &mut Flow) -> Result<()> {
         let held = self.links.iter().filter_map(|link| link.processor.held_since()).min();
-        // A message of which one part was written and another is held back waits for the next transaction.
+        // A message with one part written and another held waits for the next transaction.
         if held.is_some_and(|held| flow.written >= Some(held)) {
             return Ok(());
         }
@@ -444,7 +445,8 @@ impl Chain {
         Ok(())
     }
 
-    /// The first undelivered message: a processor holds it, or streams behind a named destination do. Taps do not count.
+    /// The first undelivered message: a processor holds it, or streams behind a named destination do. Taps do
+    /// not count.
     fn held_since(&mut self) -> Option<u64> {
         let links = self.links.iter().filter_map(|link| link.processor.held_since()).min();
         links.into_iter().chain(self.sink.held_since()).min()
@@ -469,7 +471,7 @@ impl Chain {
 /// The messages in flight in a chain.
 struct Flow {
     batch: Batch,
-    /// When the batch entered the chain.
+    /// Time of the batch's entry into the chain.
     came: Came,
     /// The last message produced by the source.
     seen: Option<u64>,
@@ -490,8 +492,8 @@ struct Came {
 }
 
 impl Flow {
-    /// The age of a message with this timestamp at a moment: milliseconds until it entered the chain, exact from there. The
-    /// first message of a batch stands for all.
+    /// The age of a message at a moment: by its timestamp in milliseconds until it entered the chain, exact
+    /// from there. The first message of a batch stands for all.
     fn age(&self, first_ms: Option<i64>, at: Instant) -> Duration {
         let before_ms = first_ms.map_or(0, |first_ms| self.came.time_ms.saturating_sub(first_ms));
         Duration::from_millis(u64::try_from(before_ms).unwrap_or(0)) + (at - self.came.at)

@@ -1,9 +1,9 @@
-//! Bounded channels of batches between streams. A topic passes every batch to each stream that reads it, a tap to its one
-//! listener. Buffers are shared, and slow readers slow the writer down.
+//! Bounded channels of batches between streams. A topic passes every batch to each reading stream, a tap to
+//! its one listener. Buffers are shared, and slow readers slow the writer down.
 //!
-//! Each batch carries a receipt, which the reader returns when its own sink has acknowledged the batch. Until then the writer
-//! reports the batch as held. So a source gets acknowledgements only when the messages have arrived behind every named
-//! destination. Taps do not count.
+//! Each batch carries a receipt, which the reader returns when its own sink has acknowledged the batch. Until
+//! then the writer reports the batch as held. So a source gets acknowledgements only when the messages were
+//! delivered behind every named destination. Taps do not count.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, watch};
 use crate::message::Batch;
 use crate::stage::{Filled, ReaderGone, Sink, Source, StageError, Turn, Wait};
 
-/// Batches queued to one reader: the memory that a slow reader costs.
+/// Maximum number of batches queued to one reader, which bounds the memory cost of a slow reader.
 pub const BATCHES_MAX: usize = 16;
 
 /// A queued batch.
@@ -23,10 +23,10 @@ struct Parcel {
     receipt: Receipt,
 }
 
-/// Confirms to the writer that a batch has arrived. All receipts of a writer and a reader share one counter; when the last is
-/// dropped, the writer knows that no more will follow.
+/// Confirms to the writer that a batch was delivered. All receipts of a writer and a reader share one
+/// counter; when the last receipt is dropped, the writer knows that no more will follow.
 struct Receipt {
-    /// The number of the batch among those sent, from 1.
+    /// The batch's number among the sent batches, from 1.
     number: u64,
     arrived: Arc<watch::Sender<u64>>,
 }
@@ -48,7 +48,7 @@ pub fn channel() -> (Sender, ChannelSource) {
     (Sender(sender), source)
 }
 
-/// The readers of a topic or tap, before there is a writer.
+/// The readers of a topic or tap, before a writer exists.
 #[derive(Clone, Default)]
 pub struct Readers(Vec<Sender>);
 
@@ -61,7 +61,7 @@ impl Readers {
 
 /// A writer's channel to one reader.
 struct Joint {
-    /// None once closed.
+    /// `None` once closed.
     sender: Option<(mpsc::Sender<Parcel>, Arc<watch::Sender<u64>>)>,
     arrived: watch::Receiver<u64>,
     sent: u64,
@@ -114,12 +114,12 @@ impl Joint {
 pub struct Outlet(Vec<Joint>);
 
 impl Outlet {
-    /// Creates one for these readers.
+    /// The channels to these readers.
     pub fn to(readers: Readers) -> Outlet {
         Outlet(readers.0.into_iter().map(Joint::to).collect())
     }
 
-    /// Whether there are no readers.
+    /// True if there are no readers.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -137,12 +137,11 @@ impl Outlet {
         self.0.iter_mut().filter_map(Joint::held_since).min()
     }
 
-    /// Waits until every reader has acknowledged everything sent so far. Does not wait for readers that are gone.
-    /// Cancel safe.
+    /// Waits until every remaining reader has acknowledged everything sent so far. Cancel safe.
     pub async fn catch_up(&mut self) {
         for joint in &mut self.0 {
             let sent = joint.sent;
-            // An error means that the reader is gone; its failure ends the run.
+            // An error means that the reader has ended; the reader's failure ends the run.
             let _ = joint.arrived.wait_for(|arrived| *arrived >= sent).await;
         }
     }
@@ -164,7 +163,7 @@ impl Outlet {
     }
 }
 
-/// The receiving end, which a source polls, and awaits if it is empty.
+/// The receiving end. A source polls it, and awaits it if it is empty.
 pub(super) struct Inbox<T> {
     receiver: mpsc::Receiver<T>,
     next: Option<T>,
@@ -176,7 +175,7 @@ impl<T> Inbox<T> {
         Inbox { receiver, next: None, has_ended: false }
     }
 
-    /// Takes a batch; an error is the reason why there is none: [`Filled::Pending`] or [`Filled::End`].
+    /// Takes a batch; otherwise the error is [`Filled::Pending`] or [`Filled::End`].
     pub(super) fn take(&mut self) -> Result<T, Filled> {
         match self.next.take() {
             Some(next) => Ok(next),
@@ -205,7 +204,7 @@ impl<T> Inbox<T> {
 pub struct ChannelSource {
     inbox: Inbox<Parcel>,
     sequence: u64,
-    /// With the last sequence of each batch in this stream.
+    /// The unreturned receipts, with the last sequence of each batch in this stream.
     receipts: VecDeque<(u64, Receipt)>,
 }
 
@@ -216,7 +215,7 @@ impl Source for ChannelSource {
             Err(nothing) => return Ok(nothing),
         };
         *batch = next.batch;
-        // Several writers have their own sequences: renumber.
+        // Each writer has its own sequence: renumber.
         batch.renumber(self.sequence);
         self.sequence += batch.len() as u64;
         self.receipts.push_back((self.sequence - 1, next.receipt));
@@ -256,7 +255,7 @@ pub struct TopicSink {
 }
 
 impl TopicSink {
-    /// Creates one for these readers.
+    /// The sink for these readers.
     pub fn new(readers: Readers) -> TopicSink {
         TopicSink { outlet: Outlet::to(readers), waiting: None }
     }
@@ -366,7 +365,7 @@ mod tests {
         assert_eq!(fill(&mut first), Some(0));
         assert!(now(first.acknowledge(0)).is_some_and(|result| result.is_ok()));
         drop(second);
-        // Others go on.
+        // Other readers continue.
         assert_eq!(now(outlet.send(&batch(1..2))), Some(()));
         assert_eq!(fill(&mut first), Some(1));
         assert!(now(first.acknowledge(1)).is_some_and(|result| result.is_ok()));

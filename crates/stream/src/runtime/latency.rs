@@ -1,8 +1,8 @@
-//! Message ages at the end of a stage, in a histogram of microseconds: a batch costs one addition, and the figures of several
-//! stages or times can be added and subtracted.
+//! Message ages at the end of a stage, in a histogram of microseconds: a batch costs one addition, and the
+//! figures of several stages or times can be added and subtracted.
 //!
-//! A histogram has memory only for the octaves of ages that occurred: most streams of a host are idle, and the age of a message
-//! from a topic can be days.
+//! A histogram allocates only the octaves of recorded ages: most streams of a host are idle, and the age of a
+//! message from a topic can be days.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -17,7 +17,7 @@ const AGE_US_MAX: u64 = 1 << 40;
 /// The counts of an octave, by bucket.
 type Octave = Option<Box<[u64; BUCKETS]>>;
 
-/// Counts, while they grow. Octave 0 begins at 0, and octave n at `BUCKETS << (n - 1)`.
+/// Growing counts. Octave 0 begins at 0, and octave n at `BUCKETS << (n - 1)`.
 #[derive(Default)]
 pub struct LatencyMeter(Mutex<Vec<Octave>>);
 
@@ -36,7 +36,7 @@ impl LatencyMeter {
         counts[bucket as usize % BUCKETS] += messages as u64;
     }
 
-    /// The counts of now.
+    /// The current counts.
     pub fn read(&self) -> Latency {
         let octaves = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known =
@@ -54,7 +54,7 @@ impl LatencyMeter {
 pub struct Latency(BTreeMap<u64, u64>);
 
 impl Latency {
-    /// From counts by upper bound.
+    /// A distribution from counts by upper bound.
     pub fn of(steps: impl IntoIterator<Item = (u64, u64)>) -> Latency {
         Latency(steps.into_iter().filter(|(_, count)| *count > 0).collect())
     }
@@ -80,7 +80,7 @@ impl Latency {
         self.0.iter().map(|(age_us, count)| *age_us as f64 * *count as f64).sum::<f64>() / 1e6
     }
 
-    /// The sum of both.
+    /// The sum of both distributions.
     pub fn plus(mut self, other: &Latency) -> Latency {
         for (age_us, count) in other.steps() {
             *self.0.entry(age_us).or_default() += count;
@@ -94,7 +94,7 @@ impl Latency {
         Latency::of(self.steps().map(|(age_us, count)| (age_us, count.saturating_sub(count_before(age_us)))))
     }
 
-    /// A quantile in microseconds; none if there are no messages.
+    /// A quantile in microseconds; `None` without messages.
     pub fn quantile_us(&self, share: f64) -> Option<u64> {
         let wanted = ((self.count() as f64 * share).ceil() as u64).max(1);
         let mut seen = 0;

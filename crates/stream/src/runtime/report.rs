@@ -23,7 +23,7 @@ pub struct StageMeter {
     bytes_out: AtomicU64,
     busy_ns: AtomicU64,
     waited_ns: AtomicU64,
-    /// The start of the current wait for it, in nanoseconds from the start; 0 if there is none.
+    /// Start of the current wait for the stage, in nanoseconds from the start; 0 if there is none.
     waiting_since_ns: AtomicU64,
     latency: LatencyMeter,
     started: Instant,
@@ -55,7 +55,7 @@ impl StageMeter {
         self.busy_ns.fetch_add(busy.as_nanos() as u64, Ordering::Relaxed);
     }
 
-    /// Records messages that are done, and their age.
+    /// Records processed messages and their age.
     #[inline]
     pub fn reached(&self, messages: usize, age: Duration) {
         self.latency.count(messages, age);
@@ -106,11 +106,11 @@ pub struct StreamMeter {
 /// How a stream ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Ended {
-    /// Its source ended.
+    /// The source ended.
     Complete,
-    /// It was stopped.
+    /// The stream was stopped.
     Stopped,
-    /// It failed.
+    /// The stream failed, with the reason.
     Failed(String),
 }
 
@@ -140,7 +140,7 @@ impl StreamMeter {
         }
     }
 
-    /// Sets how it ended.
+    /// Sets the end of the stream.
     pub fn end(&self, ended: Ended) {
         let _ = self.ended.set(ended);
     }
@@ -151,47 +151,47 @@ impl StreamMeter {
 pub struct Figures {
     /// Time since the start.
     pub elapsed: Duration,
-    /// In text order.
+    /// The streams, in text order.
     pub streams: Vec<StreamFigures>,
 }
 
 /// A snapshot of a stream.
 #[derive(Clone, Debug)]
 pub struct StreamFigures {
-    /// Its name.
+    /// The stream's name.
     pub name: Arc<str>,
-    /// The stream of the text that it belongs to.
+    /// The stream of the text that this part belongs to.
     pub stream: Arc<str>,
     /// The number of the instance, from 0.
     pub instance: usize,
-    /// From source to sink.
+    /// The stages, from source to sink.
     pub stages: Vec<StageFigures>,
     /// Bad messages that were skipped or sent to the dead letters.
     pub bad: u64,
-    /// How it ended, if it has.
+    /// The end of the stream; `None` while it runs.
     pub ended: Option<Ended>,
 }
 
 /// A snapshot of a stage.
 #[derive(Clone, Debug)]
 pub struct StageFigures {
-    /// Its label.
+    /// The stage's label.
     pub label: Arc<str>,
-    /// Its module.
+    /// The stage's module.
     pub module: &'static str,
     /// Messages received.
     pub messages_in: u64,
-    /// Messages passed on; for a sink, those it accepted.
+    /// Messages passed on; for a sink, messages accepted.
     pub messages_out: u64,
-    /// Total size of their values.
+    /// Total bytes of the passed values.
     pub bytes_out: u64,
     /// Time spent working.
     pub busy: Duration,
-    /// Time that the stream waited for it.
+    /// Time that the stream waited for the stage.
     pub waited: Duration,
-    /// Message ages when it was done with them.
+    /// Message ages when the stage had processed them.
     pub latency: Latency,
-    /// Its results.
+    /// The stage's published results.
     pub findings: Map<String, Value>,
 }
 
@@ -213,14 +213,14 @@ impl Figures {
         json!({ "elapsed_s": self.elapsed.as_secs_f64(), "streams": self.reports() })
     }
 
-    /// Its streams, for programs.
+    /// Reports of the streams, for programs.
     pub fn reports(&self) -> Vec<PartReport> {
         self.streams.iter().map(|stream| stream.report(self.elapsed)).collect()
     }
 }
 
 impl StreamFigures {
-    /// For programs, `elapsed` after the start.
+    /// The report for programs, `elapsed` after the start.
     pub fn report(&self, elapsed: Duration) -> PartReport {
         let (ended, error) = match &self.ended {
             None => ("running", None),

@@ -24,12 +24,12 @@ impl Stopper {
 }
 
 impl Stop {
-    /// Whether the signal was sent.
+    /// True if the signal was sent.
     pub fn is_given(&self) -> bool {
         *self.0.borrow()
     }
 
-    /// Waits for the signal; forever, if the sender is gone.
+    /// Waits for the signal; forever if the sender was dropped.
     pub async fn given(&mut self) {
         if self.0.wait_for(|given| *given).await.is_err() {
             std::future::pending::<()>().await;

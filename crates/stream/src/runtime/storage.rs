@@ -1,4 +1,5 @@
-//! Whether a stream's messages end up stored. The plan determines that; the answers of the `http` source depend on it.
+//! Decides if a stream's messages end up stored, which follows from the plan. The answers of the `http`
+//! source depend on it.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +7,7 @@ use crate::plan::{Input, Output, Plan, StreamPlan};
 
 /// Sinks that acknowledge a message when it is stored, or when another server has accepted it.
 const STORING: [&str; 3] = ["file", "http", "kafka"];
-/// Processors that keep messages, or results of them, for an unknown time.
+/// Processors that keep messages, or results of messages, for an unknown time.
 const KEEPING: [&str; 2] = ["aggregate", "exec"];
 
 /// The stream and all streams that its messages reach through topics in memory. Taps do not count.
@@ -29,7 +30,7 @@ fn readers<'a>(plan: &'a Plan, stream: &'a StreamPlan) -> impl Iterator<Item = u
     })
 }
 
-/// Whether a message is stored once the stream has acknowledged it.
+/// True if a message is stored once the stream has acknowledged it.
 pub fn stores(plan: &Plan, stream: usize) -> bool {
     reached(plan, stream).into_iter().all(|index| {
         let stream = &plan.streams[index];

@@ -1,9 +1,9 @@
-//! Taps between streams that start and stop independently. A tap waits while its stream does not run, and does not see the
-//! messages it missed.
+//! Taps between streams that start and stop independently. A tap waits while its stream does not run, and
+//! misses the messages sent while it was not connected.
 //!
-//! A slow tap slows its stream down, like any reader. Otherwise the stream does not depend on it: messages that a tap had not
-//! processed when it ended are not repeated. An onlooker is no reader: the stream never waits for it, and it misses what it has no
-//! time for.
+//! A slow tap slows its stream down, like any reader. Otherwise the stream does not depend on the tap:
+//! messages not processed by a tap at its end are not repeated. A viewer ([`Onlooker`]) is not a reader: the
+//! stream never waits for a viewer, which misses messages when it is slow.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -42,17 +42,17 @@ pub struct TapPoint(Arc<Listeners>);
 
 #[derive(Default)]
 struct Listeners {
-    /// Their number, read for each batch.
+    /// Number of listeners, read for each batch.
     count: AtomicUsize,
     senders: Mutex<Vec<Listener>>,
 }
 
-/// One that listens.
+/// A listener of a tap point.
 #[derive(Clone)]
 enum Listener {
-    /// A reader, which gets every batch.
+    /// A reader, which receives every batch.
     Reader(mpsc::Sender<Batch>),
-    /// Gets a batch when it has room for one.
+    /// A viewer, which receives a batch only if its queue has room.
     Onlooker(mpsc::Sender<Batch>),
 }
 
@@ -62,7 +62,7 @@ impl Listener {
         sender.is_closed()
     }
 
-    /// Sends a batch; false if it is gone.
+    /// Sends a batch; false if the listener was dropped.
     async fn send(&self, batch: &Batch) -> bool {
         match self {
             Listener::Reader(sender) => sender.send(batch.clone()).await.is_ok(),
@@ -84,20 +84,20 @@ impl TapPoint {
         self.0.senders.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Whether nothing taps it.
+    /// True if there are no listeners.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.0.count.load(Ordering::Relaxed) == 0
     }
 
-    /// Adds a tap, from now on.
+    /// Adds a tap, which receives later batches.
     pub fn listen(&self) -> TapSource {
         let (sender, receiver) = mpsc::channel(BATCHES_MAX);
         self.add(Listener::Reader(sender));
         TapSource { inbox: Inbox::new(receiver), sequence: 0 }
     }
 
-    /// Adds an onlooker, from now on.
+    /// Adds a viewer, which receives later batches.
     pub fn look_on(&self) -> Onlooker {
         let (sender, batches) = mpsc::channel(1);
         self.add(Listener::Onlooker(sender));
@@ -106,7 +106,8 @@ impl TapPoint {
 
     fn add(&self, listener: Listener) {
         let mut senders = self.senders();
-        // Those who looked at a stream that does not run have not been noticed to be gone.
+        // Remove closed viewers here too, because a stream that does not run sends no batch that would detect
+        // them.
         senders.retain(|sender| !sender.is_closed());
         senders.push(listener);
         self.0.count.store(senders.len(), Ordering::Relaxed);
@@ -127,13 +128,13 @@ impl TapPoint {
     }
 }
 
-/// One that looks at what passes, as far as it has time to.
+/// A viewer of passing batches, which misses batches when it is slow.
 pub struct Onlooker {
     batches: mpsc::Receiver<Batch>,
 }
 
 impl Onlooker {
-    /// The next batch that it has time for; none once the stream is gone for good. Cancel safe.
+    /// The next batch; `None` once the stream was deleted. Cancel safe.
     pub async fn next(&mut self) -> Option<Batch> {
         self.batches.recv().await
     }

@@ -12,11 +12,11 @@ use crate::expression::Expression;
 use crate::message::Batch;
 use crate::stage::{Sink, StageError, Turn};
 
-/// Keys printed at the end.
+/// Maximum number of keys printed at the end.
 const SHOWN_MAX: usize = 20;
-/// Keys published while the stream runs.
+/// Maximum number of keys published while the stream runs.
 const LIVE_MAX: usize = 1000;
-/// How often counts are published while the stream runs.
+/// Interval at which counts are published while the stream runs.
 const LIVE_EVERY: Duration = Duration::from_secs(1);
 /// The additional interval per key, which keeps publishing cheap relative to counting.
 const LIVE_EVERY_FOR_KEY: Duration = Duration::from_micros(10);
@@ -71,7 +71,7 @@ pub const MODULE: Module = Module {
 
 struct Counter {
     name: String,
-    /// When the counts were last published, and whether that is current.
+    /// Time of the last publication, and true if the counts have not changed since.
     published_at: Instant,
     is_published: bool,
     by: Option<Arc<Expression>>,
@@ -83,7 +83,7 @@ struct Counter {
 }
 
 impl Counter {
-    /// When to publish next.
+    /// The time of the next publication.
     fn publish_at(&self) -> Instant {
         self.published_at
             + LIVE_EVERY

@@ -1,10 +1,10 @@
 //! `file`: writes messages to a file, which is rolled by size or age.
 //!
-//! A full file is renamed: `orders.log` becomes `orders.1.log`, the next `orders.2.log`, and so on, and a new `orders.log`
-//! begins. This never overwrites an existing file.
+//! A full file is renamed: `orders.log` becomes `orders.1.log`, the next `orders.2.log`, and so on, and a new
+//! `orders.log` begins. Rolling never overwrites an existing file.
 //!
-//! Failed writes are retried with the rest of the batch: the medium may be full for a while, or a folder missing. A failed sync
-//! is not retried, because it is then unknown what is on the medium.
+//! Failed writes are retried with the rest of the batch: the disk may be full for a while, or a folder
+//! missing. A failed sync is not retried, because the state of the disk is then unknown.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::reach::Reach;
 use crate::retry::Retry;
 use crate::stage::{IoFailed, Sink, StageError, Turn, Wait};
 
-/// How long data may stay in the buffer.
+/// Maximum time that data may stay in the buffer.
 const FLUSH_EVERY: Duration = Duration::from_millis(200);
 
 /// The declaration.
@@ -114,7 +114,7 @@ struct File {
 }
 
 impl File {
-    /// Writes messages from an index on. On failure, returns the index of the first unwritten one.
+    /// Writes messages from an index on. On failure, returns the index of the first unwritten message.
     fn take(&mut self, batch: &Batch, from: usize, now: Instant) -> Result<(), (usize, IoFailed)> {
         for (index, message) in batch.messages().enumerate().skip(from) {
             if self.is_due(now) {
@@ -137,7 +137,7 @@ impl File {
         is_full || is_old || self.is_renamed
     }
 
-    /// Can be called again after a failure, and continues where it failed.
+    /// Rolls the file. After a failure, another call continues at the failed step.
     fn roll(&mut self) -> Result<(), IoFailed> {
         let path = self.path.clone();
         let failed = |error| IoFailed::file("rename", &path, error);

@@ -11,11 +11,11 @@ use crate::expression::Expression;
 use crate::message::Batch;
 use crate::stage::{Sink, StageError, Turn};
 
-/// The figures it reports.
+/// The reported percentiles.
 const PERCENTILES: [(&str, f64); 5] =
     [("p50", 50.0), ("p90", 90.0), ("p95", 95.0), ("p99", 99.0), ("p99.9", 99.9)];
 
-/// How often they are published while the stream runs.
+/// Interval at which the figures are published while the stream runs.
 const LIVE_EVERY: Duration = Duration::from_secs(1);
 
 /// The declaration.
@@ -68,13 +68,13 @@ pub const MODULE: Module = Module {
 
 struct Histogram {
     name: String,
-    /// When the figures were last published, and whether that is current.
+    /// Time of the last publication, and true if the figures have not changed since.
     published_at: Instant,
     is_published: bool,
     of: Arc<Expression>,
     step: f64,
     seen: Hdr<u64>,
-    /// Exact, in steps; and the sum of the numbers.
+    /// Exact minimum, maximum and sum, in steps.
     least: u64,
     most: u64,
     sum: f64,
@@ -83,7 +83,7 @@ struct Histogram {
 }
 
 impl Histogram {
-    /// The figures of at least one number.
+    /// The figures of a non-empty histogram.
     fn figures(&self) -> Vec<(&'static str, f64)> {
         if self.seen.is_empty() {
             return Vec::new();

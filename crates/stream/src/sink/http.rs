@@ -1,4 +1,5 @@
-//! `http`: posts each message to a server and waits for the answer. Transient failures are retried with growing pauses.
+//! `http`: posts each message to a server and waits for the answer. Transient failures are retried with
+//! growing pauses.
 
 use std::io;
 use std::path::Path;
@@ -22,7 +23,7 @@ use crate::reach::Reach;
 use crate::retry::Retry;
 use crate::stage::{IoFailed, NotDelivered, Sink, StageError, Turn, Wait};
 
-/// How much of an answer is read.
+/// Maximum bytes read of an answer.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 
 /// The declaration.
@@ -104,7 +105,7 @@ fn is_secure(settings: &Settings) -> bool {
 /// Size limit of the certificates file.
 const CA_BYTES_MAX: usize = 4 << 20;
 
-/// The trusted authorities; none without https.
+/// The trusted authorities; `None` without https.
 fn trust(settings: &Settings, reach: &Reach) -> Result<Trust, StageError> {
     if !is_secure(settings) {
         return Ok(Trust::none());

@@ -1,9 +1,10 @@
-//! `kafka`: writes messages to a topic. A message is acknowledged to the source when the cluster has acknowledged it; others are
-//! in flight meanwhile. The first failed delivery ends the stream, because the producer has already retried for as long as
-//! allowed.
+//! `kafka`: writes messages to a topic. A message is acknowledged to the source when the cluster has
+//! acknowledged it; later messages are in flight meanwhile. The first failed delivery ends the stream,
+//! because the producer has already retried for as long as allowed.
 //!
-//! In a stream that runs exactly once, everything written between two commits is a transaction that includes the source's offsets
-//! (`transactions`). On failure it is aborted, and its messages are read again.
+//! In a stream that runs exactly once, everything written between two commits is a transaction that includes
+//! the source's offsets (`transactions`). On failure the transaction is aborted, and its messages are read
+//! again.
 
 mod transactions;
 
@@ -19,10 +20,10 @@ use crate::message::Batch;
 use crate::stage::{GroupOffsets, Sink, StageError, Transacted, Turn, Wait};
 use transactions::Transactions;
 
-/// The pause while the producer's buffer is full.
+/// Pause while the producer's buffer is full.
 const FULL_PAUSE: Duration = Duration::from_millis(2);
 
-/// How often failures are checked for while no message arrives.
+/// Interval of checks for failures while no message arrives.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// Limits of `--buffer`.
@@ -110,7 +111,8 @@ fn make(settings: &Settings, site: &Site) -> Result<Box<dyn Sink>, StageError> {
     Ok(Box::new(Kafka { topic: settings.text("topic").to_owned(), way, look_at }))
 }
 
-/// A message must be delivered within its transaction; `--deliveryTimeout` bounds how long transactions may fail.
+/// A message must be delivered within its transaction; `--deliveryTimeout` bounds how long transactions may
+/// fail.
 fn open_transactional(settings: &Settings, id: &Arc<str>) -> Result<Transactions, StageError> {
     let fixed = [("transactional.id", &**id), ("enable.idempotence", "true")];
     let timeout = transactions::TIMEOUT_MS;
@@ -126,13 +128,13 @@ fn open_transactional(settings: &Settings, id: &Arc<str>) -> Result<Transactions
     Ok(Transactions::new(client, topic, with_headers, Arc::clone(id), patience))
 }
 
-/// How messages are written.
+/// The writer, per guarantee.
 enum Way {
     AtLeastOnce(Box<Writer>),
     ExactlyOnce(Box<Transacting>),
 }
 
-/// The transactions, and messages they have not accepted yet.
+/// The transactions, and messages not yet accepted by them.
 struct Transacting {
     transactions: Transactions,
     waiting: Option<Waiting>,
@@ -183,7 +185,7 @@ impl Transacting {
 struct Kafka {
     topic: String,
     way: Way,
-    /// When to check for failures next.
+    /// Time of the next check for failures.
     look_at: Option<Instant>,
 }
 
@@ -196,7 +198,7 @@ impl Kafka {
         }
     }
 
-    /// Whether failures are possible while no message arrives.
+    /// True if a failure is possible while no message arrives.
     fn is_busy(&self) -> bool {
         match &self.way {
             Way::AtLeastOnce(writer) => writer.is_busy(),
@@ -211,7 +213,7 @@ impl Kafka {
         }
     }
 
-    /// Waits for all deliveries. Those in a transaction are awaited by its commit.
+    /// Waits for all deliveries. Deliveries in a transaction are awaited by its commit.
     async fn arrive(&mut self) -> Result<(), StageError> {
         match &mut self.way {
             Way::AtLeastOnce(writer) => writer.arrive().await,

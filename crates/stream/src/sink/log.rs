@@ -9,7 +9,7 @@ use crate::declaration::{self, Absent, Console, Make, Module, OptionSpec, Takes}
 use crate::message::Batch;
 use crate::stage::{Sink, StageError, Turn};
 
-/// How much of a message is shown.
+/// Maximum bytes of a message printed.
 const SHOWN_BYTES_MAX: usize = 4096;
 
 /// The declaration.

@@ -1,6 +1,6 @@
-//! `throughput`: counts messages and bytes, and prints rates at intervals and at the end in Spring XD's format. It also checks
-//! that no producer's message is missing: sequences must be consecutive, and are compared with the first bytes of the messages
-//! if those contain them.
+//! `throughput`: counts messages and bytes, and prints rates at intervals and at the end in Spring XD's
+//! format. The sink also checks that no producer's message is missing: sequences must be consecutive, and are
+//! compared with the first bytes of stamped messages.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -103,11 +103,11 @@ struct Counts {
 /// The result of the sequence check.
 #[derive(Clone, Copy, Default)]
 struct Order {
-    /// Messages that do not follow their predecessor.
+    /// Number of messages that do not follow their predecessor.
     gaps: u64,
-    /// Messages whose first bytes differ from their sequence.
+    /// Number of messages whose first bytes differ from their sequence.
     unlike: u64,
-    /// Messages whose first bytes were compared.
+    /// Number of messages whose first bytes were compared.
     read: u64,
 }
 

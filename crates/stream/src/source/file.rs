@@ -1,8 +1,8 @@
 //! `file`: reads a file by lines or as a whole, or follows it.
 //!
-//! A followed file is checked every quarter of a second: for new bytes, for rotation (the path names another file), and for
-//! truncation (reading restarts). A rotated file is checked for some seconds more, because its writer may not have noticed yet.
-//! An unterminated last line is then a message.
+//! A followed file is checked every quarter of a second: for new bytes, for rotation (the path names another
+//! file), and for truncation (reading restarts). A rotated file is checked for some seconds more, because its
+//! writer may not have noticed the rotation yet. After that, an unterminated last line becomes a message.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,9 +18,9 @@ use crate::message::{BATCH_BYTES_MAX, Batch, MESSAGE_BYTES_MAX};
 use crate::reach::Reach;
 use crate::stage::{Filled, IoFailed, Source, StageError, Turn, Wait};
 
-/// How often a followed file is checked.
+/// Interval of checks of a followed file.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// How long a rotated file is checked after its last line.
+/// Time for which a rotated file is checked after its last line.
 const OLD_FILE_KEPT: Duration = Duration::from_secs(5);
 
 /// The declaration.
@@ -120,13 +120,13 @@ impl Source for Whole {
 /// A file and the read position.
 struct Tail {
     reader: Reader,
-    /// Whether to check for truncation. A file that is not followed is read once, and its reported size is ignored: for files
-    /// under /proc it is 0.
+    /// True if truncation is checked. A file that is not followed is read once, and its reported size is
+    /// ignored, because files under /proc report 0.
     is_followed: bool,
 }
 
 impl Tail {
-    /// Reads the next complete lines into the batch. Returns whether there were any.
+    /// Reads the next complete lines into the batch. Returns true if there were any.
     fn take(
         &mut self,
         lines: &mut Lines,
@@ -135,9 +135,9 @@ impl Tail {
         time_ms: i64,
     ) -> Result<bool, IoFailed> {
         loop {
-            // Check before every read, because the file may have been replaced since the last.
+            // Check before every read, because the file may have been replaced since the last read.
             if self.is_followed && self.reader.rewind_if_cut()? {
-                // An incomplete line before the truncation does not belong to what follows.
+                // An incomplete line before the truncation does not belong to the next bytes.
                 if lines.take_rest(batch, time_ms) {
                     return Ok(true);
                 }
@@ -167,7 +167,7 @@ struct Old {
 /// A message for each line.
 struct Follow {
     path: PathBuf,
-    /// None while the file is missing.
+    /// `None` while the file is missing.
     tail: Option<Tail>,
     lines: Lines,
     old: Option<Old>,
@@ -178,7 +178,7 @@ struct Follow {
 }
 
 impl Follow {
-    /// Reads lines added to the rotated file. Returns whether there were any.
+    /// Reads lines added to the rotated file. Returns true if there were any.
     fn take_old(&mut self, batch: &mut Batch, turn: &Turn<'_>) -> Result<bool, IoFailed> {
         let Some(old) = &mut self.old else { return Ok(false) };
         old.lines.follow_on(&self.lines);
@@ -196,13 +196,13 @@ impl Follow {
         Ok(has_more)
     }
 
-    /// Whether the path now names another file than the open one. A missing file may appear later.
+    /// True if the path now names a file other than the open one. A missing file may appear later.
     fn is_rotated(&self, tail: &Tail) -> Result<bool, IoFailed> {
         let named = disk::identity(&self.path);
         Ok(named.is_some() && named != Some(tail.reader.identity()?))
     }
 
-    /// Emits what is left at the end.
+    /// Emits the rest at the end.
     fn take_rest(&mut self, batch: &mut Batch, time_ms: i64) -> Filled {
         if self.lines.take_rest(batch, time_ms) { Filled::Ready } else { Filled::End }
     }
@@ -260,7 +260,7 @@ impl Source for Follow {
     }
 }
 
-/// The path is resolved each time: another file may have its name by now.
+/// The path is resolved each time: another file may have that name by now.
 fn open(reach: &Reach, path: &Path) -> Result<Reader, IoFailed> {
     Reader::open(&reach.file(path)?)
 }

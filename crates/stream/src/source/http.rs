@@ -1,9 +1,9 @@
 //! `http`: accepts messages as requests on a port.
 //!
-//! If the stream ends in a sink that stores messages, a request is answered when its message is stored: the sink has acknowledged
-//! it, and the figures of every stage include it. Otherwise the answer is 202, when the message has passed the stream. Clients of
-//! a slow stream wait, for a bounded time. The total size of pending bodies and the number of pending requests are bounded, for
-//! any number of clients.
+//! If the stream ends in a sink that stores messages, a request is answered when its message is stored: the
+//! sink has acknowledged the message, and the figures of every stage include it. Otherwise the answer is 202,
+//! when the message has passed the stream. Clients of a slow stream wait, for a bounded time. The total size
+//! of pending bodies and the number of pending requests are bounded, for any number of clients.
 
 use std::collections::VecDeque;
 use std::io;
@@ -27,13 +27,13 @@ use crate::stage::{Filled, IoFailed, Source, StageError, Turn, Wait};
 
 /// Messages queued for the stream.
 const WAITING_MAX: usize = 256;
-/// Requests served at a time, including those whose messages are not stored yet.
+/// Maximum number of requests in progress, including those whose messages are not stored yet.
 const REQUESTS_MAX: usize = 4096;
 /// Total bytes of bodies that are queued or being received.
 const WAITING_BYTES_MAX: usize = MESSAGE_BYTES_MAX;
-/// How long a client may take to send a body.
+/// Maximum time for receiving a body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long sending answers may take when the stream ends.
+/// Maximum time for sending answers when the stream ends.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The declaration.
@@ -106,7 +106,7 @@ fn check(settings: &Settings) -> Result<(), WrongMix> {
 struct Posted {
     body: Bytes,
     key: Option<String>,
-    /// Set by whichever comes first: the stream accepts the message, or the request times out.
+    /// Set by the first of two events: the stream accepts the message, or the request times out.
     is_settled: Arc<AtomicBool>,
     answer: oneshot::Sender<StatusCode>,
     _bytes: OwnedSemaphorePermit,
@@ -243,11 +243,11 @@ struct Http {
     next: Option<Posted>,
     sequence: u64,
     has_ended: bool,
-    /// Whether the stream ends in a sink that stores messages.
+    /// True if the stream ends in a sink that stores messages.
     is_stored: bool,
     /// The accepted requests, in order.
     unanswered: VecDeque<(u64, oneshot::Sender<StatusCode>)>,
-    /// Ends the server.
+    /// Stops the server.
     closing: Option<oneshot::Sender<()>>,
     server: JoinHandle<()>,
 }
@@ -263,8 +263,8 @@ impl Http {
         }
     }
 
-    /// In a stream that stores nothing, answers requests when their messages have passed it: that is when the runtime asks for
-    /// more.
+    /// In a stream that stores nothing, answers requests when their messages have passed: at the runtime's
+    /// next request for messages.
     fn answer_passed(&mut self) {
         if !self.is_stored {
             self.answer(u64::MAX);
@@ -326,7 +326,7 @@ impl Source for Http {
         self.answer_passed();
         drop(self.closing.take());
         Box::pin(async {
-            // Ends when all answers are sent, or at the timeout if a client keeps its connection busy.
+            // Completes when all answers are sent, or at the timeout if a client keeps its connection busy.
             let _ = timeout(CLOSE_TIMEOUT, &mut self.server).await;
             Ok(())
         })

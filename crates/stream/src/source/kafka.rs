@@ -1,9 +1,9 @@
-//! `kafka`: reads topics. A task fetches records and passes batches on. The offset of a message is committed only when the sink
-//! has acknowledged it and all before it.
+//! `kafka`: reads topics. A task fetches records and passes batches on. The offset of a message is committed
+//! only when the sink has acknowledged that message and all earlier ones.
 //!
-//! A commit covers the partitions that this member owns at that time; the new owners of others read the rest again. So each
-//! record is delivered at least once. In a stream that runs exactly once, the source commits nothing: the sink's transactions
-//! include its offsets ([`Source::progress`]).
+//! A commit covers the partitions that this member owns at that time; the new owners of lost partitions read
+//! uncommitted records again. So each record is delivered at least once. In an exactly-once stream, the
+//! source commits nothing: the sink's transactions include its offsets ([`Source::progress`]).
 
 mod ends;
 mod membership;
@@ -31,9 +31,9 @@ use partitions::Wanted;
 use reader::{Command, Committing, Polled, Reader};
 use runs::Runs;
 
-/// Batches queued for the stream.
+/// Maximum number of batches queued for the stream.
 const WAITING_MAX: usize = 8;
-/// Queued commands. The stream awaits each, so there are few.
+/// Maximum number of queued commands. The stream awaits each, so there are few.
 const COMMANDS_MAX: usize = 1;
 /// The maximum heartbeat interval.
 const HEARTBEAT_MAX: Duration = Duration::from_secs(3);
@@ -41,8 +41,8 @@ const HEARTBEAT_MAX: Duration = Duration::from_secs(3);
 const FETCH_WAIT_MS: &str = "5000";
 /// `fetch.max.bytes`: a source with a slow sink holds up to three responses per broker.
 const FETCH_BYTES_MAX: &str = "16777216";
-/// Required consumer settings for exactly once: an eager assignor, so that all partitions are assigned and revoked together, and
-/// committed records only.
+/// Required consumer settings for exactly once: an eager assignor, so that all partitions are assigned and
+/// revoked together, and committed records only.
 const EXACTLY_ONCE: [(&str, &str); 3] = [
     ("isolation.level", "read_committed"),
     ("partition.assignment.strategy", "range,roundrobin"),
@@ -152,7 +152,7 @@ fn start(settings: &Settings, site: &Site) -> Result<Box<dyn Source>, StageError
     let in_group = wanted.group.is_some();
     let reset = match &wanted.begin {
         Begin::Latest => "latest",
-        // A missing offset is an error, not a reset.
+        // A missing offset is an error, without a reset.
         Begin::Offset(_) | Begin::Offsets(_) => "none",
         Begin::Earliest | Begin::Timestamp(_) => "earliest",
     };
@@ -209,7 +209,7 @@ struct Kafka {
     batches: mpsc::Receiver<Box<Result<Polled, StageError>>>,
     next: Option<Box<Result<Polled, StageError>>>,
     has_ended: bool,
-    /// The records of the messages that are emitted but not acknowledged.
+    /// The records of emitted, unacknowledged messages.
     unacknowledged: Runs,
     committing: Option<Committing>,
     membership: Arc<Membership>,
@@ -229,8 +229,8 @@ impl Kafka {
         begun.unwrap_or(Committing { is_whole: false, commit: None })
     }
 
-    /// Waits for the commit in progress. Uncommitted messages are read again by the owner of their partitions: at least once
-    /// still holds.
+    /// Waits for the commit in progress. Uncommitted messages are read again by the owner of their
+    /// partitions, so at least once still holds.
     async fn committed(&mut self) -> Result<(), StageError> {
         match self.committing.take() {
             Some(committing) => ended(committing).await.map(drop),
@@ -238,7 +238,7 @@ impl Kafka {
         }
     }
 
-    /// Removes messages whose partitions were lost, or which are read again.
+    /// Removes messages whose partitions were lost, or which will be read again.
     fn without_void(&self, mut polled: Polled) -> Polled {
         let void = polled.runs.split_off(|run| !self.membership.is_void(run));
         if !void.is_empty() {
@@ -307,7 +307,7 @@ impl Source for Kafka {
         }
         Some(Box::pin(async move {
             if !ended(self.commit(claimed).await).await? {
-                // The new owner reads it again.
+                // The new owner reads the batch again.
                 batch.clear();
             }
             Ok(())
@@ -346,7 +346,7 @@ impl Source for Kafka {
     }
 
     fn progress(&mut self, through: u64) -> Result<Progress, StageError> {
-        // Output for records that are read again must not be in a transaction, whether committed or not.
+        // Output for records that will be read again must not be in a transaction, committed or aborted.
         let group = match self.membership.judge(self.unacknowledged.iter()) {
             _ if self.unacknowledged.is_empty() => return Ok(Progress::None),
             Judged::Void => return Ok(Progress::Void),
@@ -372,7 +372,7 @@ impl Source for Kafka {
         })
     }
 
-    /// Waits until the reader has left the group; otherwise the others would wait for its session timeout.
+    /// Waits until the reader has left the group; otherwise other members would wait for its session timeout.
     fn leave(&mut self) -> Wait<'_, ()> {
         self.membership.end();
         self.close();
@@ -388,7 +388,7 @@ impl Source for Kafka {
     }
 }
 
-/// Waits for a commit. Returns whether it was complete.
+/// Waits for a commit. Returns true if it was complete.
 async fn ended(Committing { is_whole, commit }: Committing) -> Result<bool, StageError> {
     let Some(commit) = commit else { return Ok(is_whole) };
     match commit.await {
@@ -401,7 +401,7 @@ async fn ended(Committing { is_whole, commit }: Committing) -> Result<bool, Stag
     }
 }
 
-/// Whether a commit failed because of a rebalance or an unavailable coordinator.
+/// True if a commit failed because of a rebalance or an unavailable coordinator.
 fn comes_again(error: &ClientError) -> bool {
     let of_group = [
         ErrorCode::RebalanceInProgress,

@@ -17,7 +17,7 @@ pub struct Lines {
 pub struct TooLong;
 
 impl Lines {
-    /// Continues the sequence of another.
+    /// Continues the sequence of another splitter.
     pub fn follow_on(&mut self, other: &Lines) {
         self.sequence = other.sequence;
     }
@@ -31,7 +31,7 @@ impl Lines {
         Ok(())
     }
 
-    /// Moves all complete lines to the batch. Returns whether there were any.
+    /// Moves all complete lines to the batch. Returns true if there were any.
     pub fn take(&mut self, batch: &mut Batch, time_ms: i64) -> bool {
         let Some(last) = memrchr(b'\n', &self.pending) else { return false };
         let whole = self.pending.split_to(last + 1).freeze();
@@ -51,7 +51,7 @@ impl Lines {
         true
     }
 
-    /// Moves the unterminated rest to the batch. Returns whether there was any.
+    /// Moves the unterminated rest to the batch. Returns true if there was any.
     pub fn take_rest(&mut self, batch: &mut Batch, time_ms: i64) -> bool {
         if self.pending.is_empty() {
             return false;

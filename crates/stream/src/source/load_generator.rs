@@ -1,8 +1,8 @@
 //! `load-generator`: generates messages in memory, as fast as the stream accepts them.
 //!
-//! In copy mode each message is written: its sequence, as eight bytes, then filler that differs between messages; buffers are
-//! those that the sink has returned. In reference mode all messages refer to the same bytes, and only slots are written. Several
-//! producers run as separate tasks, each with its own sequence.
+//! In copy mode each message is written: its sequence, as eight bytes, then filler that differs between
+//! messages. Buffers returned by the sink are reused. In reference mode all messages refer to the same bytes,
+//! and only slots are written. Several producers run as separate tasks, each with its own sequence.
 
 use std::time::Duration;
 
@@ -141,7 +141,7 @@ impl Producer {
         Producer { shape, origin, made: 0, started: None, shared, is_closed: false }
     }
 
-    /// How many messages the rate allows now.
+    /// The number of messages that the rate allows now.
     fn allowed(&self, now: Instant, started: Instant) -> u64 {
         let left = self.shape.count - self.made;
         let Some(rate) = self.shape.rate else { return left };

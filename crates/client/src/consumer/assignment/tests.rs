@@ -176,7 +176,7 @@ fn a_position_is_compared_with_the_log_of_another_leader_epoch() {
     let ahead = target(&assignment, 0).expect("it is read");
     assignment.fetched(&ahead, Offset(20));
 
-    // No leader, the same leader again: nothing else leads.
+    // No leader, then the same leader: no change of leader.
     for leader in [None, Some(LEADER)] {
         assignment.apply(&metadata_of(leader, 4));
         assert!(assignment.unvalidated().is_empty());
@@ -219,14 +219,14 @@ fn a_committed_position_is_compared_where_its_epoch_is_known() {
         assert!(assignment.is_settled(&at(0)) && target(&assignment, 0).is_some(), "{epoch} {of_leader}");
     }
     assert_eq!(found(3, 3).unvalidated().len(), 1);
-    // The metadata is behind until it has the epoch.
+    // The metadata is stale until it has the epoch.
     let mut assignment = found(4, 3);
     assert!(assignment.without_leader().is_some() && assignment.unvalidated().is_empty());
     assignment.apply(&metadata_of(Some(LEADER), 3));
     assert!(assignment.without_leader().is_some());
     assignment.apply(&metadata_of(Some(LEADER), 4));
     assert_eq!(assignment.unvalidated().len(), 1);
-    // Another topic of the same name has epochs that begin again.
+    // A new topic with the same name has epochs that start over.
     let mut other = metadata_of(Some(LEADER), 0);
     other.topics.get_mut("t").expect("it is there").id = Uuid(10);
     for _ in 0..2 {

@@ -1,8 +1,9 @@
 //! The sticky assignment of the cooperative protocol (KIP-429).
 //!
-//! Members keep their partitions as far as that is balanced; the rest is assigned to members with the fewest.
-//! Balanced means: no member has two partitions more than another that could take one of them. A partition that moves
-//! is first left unassigned: its old owner releases it in this rebalance, and the following rebalance assigns it.
+//! Members keep their partitions as far as that is balanced; other partitions go to the members with the
+//! fewest. Balanced means that no member has two partitions more than another member that could take a
+//! partition. A moving partition is first left unassigned: the old owner releases it in this rebalance, and
+//! the next rebalance assigns it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use super::{Assignments, Subscriber};
 use crate::offsets::TopicPartition;
 
-/// Members are meant by their places in the list.
+/// The index of a member in the list.
 type Reader = usize;
 
 struct Board<'a> {
@@ -23,7 +24,7 @@ struct Board<'a> {
 pub(super) fn assign(members: &[Subscriber], topics: &[(Arc<str>, i32)], assigned: &mut Assignments) {
     let owners = owners(members, topics);
     let mut board = Board::new(members, topics);
-    // One that has unsubscribed must release it.
+    // An owner that has unsubscribed must release the partition.
     let keeper = |at: &TopicPartition| {
         let owner = owners.get(at).copied().flatten();
         owner.filter(|owner| members[*owner].topics.contains(&*at.topic))
@@ -45,15 +46,16 @@ pub(super) fn assign(members: &[Subscriber], topics: &[(Arc<str>, i32)], assigne
     }
     board.balance();
     for (reader, holdings) in board.holdings.into_iter().enumerate() {
-        // Partitions that another member still reads must be released first.
+        // Partitions still read by another member must be released first.
         let free =
             holdings.into_iter().filter(|at| owners.get(at).is_none_or(|owner| *owner == Some(reader)));
         assigned.insert(members[reader].id.clone(), free.collect());
     }
 }
 
-/// The current owner of each claimed partition, which may have unsubscribed from its topic. If two members claim one, the
-/// later generation wins; of equal generations both must release it, and it has no owner to keep it.
+/// The current owner of each claimed partition, which may have unsubscribed from its topic. If two members
+/// claim a partition, the later generation wins. With equal generations both must release it, and the owner
+/// is `None`.
 fn owners(members: &[Subscriber], topics: &[(Arc<str>, i32)]) -> BTreeMap<TopicPartition, Option<Reader>> {
     let counts: BTreeMap<&str, i32> = topics.iter().map(|(topic, count)| (&**topic, *count)).collect();
     let mut claims: BTreeMap<TopicPartition, (i32, Option<Reader>)> = BTreeMap::new();
@@ -88,8 +90,8 @@ impl<'a> Board<'a> {
         self.readers.get(topic)?.iter().copied().min_by_key(|reader| self.holdings[*reader].len())
     }
 
-    /// Moves partitions from the members with the most, one at a time. Each move decreases the sum of the squares of
-    /// the loads, so this terminates.
+    /// Moves partitions from the members with the most, one at a time. Each move decreases the sum of the
+    /// squares of the loads, so this terminates.
     fn balance(&mut self) {
         let mut by_load: BTreeSet<(usize, Reader)> =
             (0..self.members.len()).map(|reader| (self.holdings[reader].len(), reader)).collect();
@@ -106,13 +108,13 @@ impl<'a> Board<'a> {
             self.holdings[from].remove(&at);
             self.holdings[to].insert(at);
             by_load.extend([from, to].map(|reader| (self.holdings[reader].len(), reader)));
-            // With different subscriptions, a member that gave may be where one that was settled can give to.
+            // With different subscriptions, this move may let a settled member give a partition to `from`.
             by_load.extend(settled.drain(..));
         }
     }
 
-    /// A partition that could move to a reader with at least two fewer; the last one of its topic. No reader is
-    /// expected to have fewer than `least`, so one with that many ends the search.
+    /// A partition that could move to a reader with at least two fewer; the last one of its topic. No reader
+    /// is expected to have fewer than `least`, so a reader with that many ends the search.
     fn movable(&self, from: Reader, least: usize) -> Option<(TopicPartition, Reader)> {
         let holdings = &self.holdings[from];
         let mut best: Option<(usize, TopicPartition, Reader)> = None;

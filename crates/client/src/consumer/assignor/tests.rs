@@ -13,8 +13,8 @@ fn partition(topic: &str, partition: i32) -> TopicPartition {
     TopicPartition::new(topic, partition)
 }
 
-/// Rebalances until nothing changes, as members of the cooperative protocol do: gives the assignment and the number of
-/// rebalances.
+/// Rebalances until the assignment is stable, as members of the cooperative protocol do. Returns the
+/// assignment and the number of rebalances.
 fn settle(mut members: Vec<Subscriber>, count: impl Fn(&str) -> usize) -> (Assignments, usize) {
     for round in 1..10 {
         let assigned = assign(AssignmentStrategy::CooperativeSticky, members.clone(), &count);
@@ -172,7 +172,7 @@ fn any_subscriptions_are_shared_wholly_and_evenly() {
         for id in 0..=random(6) {
             let chosen: Vec<&str> = topics.into_iter().filter(|_| random(3) > 0).collect();
             let mut member = member(&format!("m{id}"), &chosen);
-            // It may have unsubscribed from some of its topics.
+            // A member may have unsubscribed from some of its topics.
             for topic in &topics {
                 let all = i32::try_from(count(topic)).expect("small");
                 member.owned.extend((0..all).filter(|_| random(4) == 0).map(|at| partition(topic, at)));

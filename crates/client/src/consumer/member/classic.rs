@@ -1,11 +1,11 @@
-//! The task of a member of a classic consumer group: finds the coordinator, joins, assigns partitions when it leads,
-//! and keeps the session alive, until the consumer leaves.
+//! The task of a member of a classic consumer group: finds the coordinator, joins, assigns partitions as the
+//! leader, and keeps the session alive, until the consumer leaves.
 //!
-//! With the eager protocol a member releases everything before it rejoins; with the cooperative one (KIP-429) only the
-//! partitions of topics that it does not subscribe to any more. It keeps the others, releases those that the new assignment
-//! lacks, and rejoins so that they can be assigned.
-//! Heartbeats share a connection with the consumer's commits. A join has another, which ends with it: a broker holds that
-//! up until all members have joined.
+//! With the eager protocol a member releases all partitions before it rejoins; with the cooperative protocol
+//! (KIP-429) only partitions of topics to which it no longer subscribes. A cooperative member keeps the
+//! others, releases those missing in the new assignment, and rejoins so that they can be assigned. Heartbeats
+//! share a connection with the consumer's commits. A join has a separate connection, closed after the join:
+//! the broker holds it until all members have joined.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -32,7 +32,7 @@ use crate::cluster::Cluster;
 use crate::coordinator::Coordinator;
 use crate::offsets::{GroupMetadata, TopicPartition};
 
-/// Added to the rebalance timeout before the coordinator is given up.
+/// Added to the rebalance timeout before a join request times out.
 const JOIN_GRACE: Duration = Duration::from_secs(5);
 
 /// A member of a classic group.
@@ -41,15 +41,15 @@ pub(super) struct Member {
     config: Arc<ConsumerConfig>,
     membership: Arc<Membership>,
     coordinator: Arc<Coordinator>,
-    /// The connection of a join.
+    /// The connection for a join.
     joining: Option<Connection>,
-    /// Its assigned partitions that are not released.
+    /// Assigned partitions that are not released.
     owned: BTreeSet<TopicPartition>,
-    /// The generation in which that was.
+    /// The generation of that assignment.
     owned_in: i32,
-    /// Whether the last join was refused.
+    /// True if the last join was refused.
     refused: bool,
-    /// When the next heartbeat is due.
+    /// Time of the next heartbeat.
     beat_at: Instant,
     backoff: Backoff,
 }
@@ -59,17 +59,17 @@ pub(super) struct Member {
 enum Pulse {
     /// The revoked partitions were released.
     Done,
-    /// The group rebalances, or the consumer wants something else.
+    /// The group rebalances, or the consumer's subscription has changed.
     Rejoin,
     /// The coordinator has forgotten the member.
     Forgotten,
-    /// The group has another generation, and the member is in it still.
+    /// The group has another generation, and the member still belongs to it.
     Outdated,
     /// The consumer has not polled for `max.poll.interval.ms`.
     Stalled,
     /// The consumer leaves.
     Leaving,
-    /// For good.
+    /// The member has failed permanently.
     Failed(ClientError),
 }
 
@@ -100,7 +100,8 @@ impl Member {
 
     /// Runs until the consumer leaves. Final errors are passed to the consumer.
     pub(super) async fn run(mut self) -> Result<(), ClientError> {
-        // Boxed, because they are rare, and large in a task that mostly waits for its next heartbeat.
+        // Boxed, because these futures are rare, and large in a task that mostly waits for its next
+        // heartbeat.
         loop {
             match self.be_member().await {
                 Pulse::Done | Pulse::Rejoin => {}
@@ -130,8 +131,8 @@ impl Member {
         let assigned = match Box::pin(self.join()).await {
             Ok(assigned) => assigned,
             Err(pulse) => {
-                // One refusal is usual: the first join brings the id. Otherwise a coordinator that refuses every join
-                // gets them without a pause.
+                // One refusal is normal: the first join returns the member id. Without this pause, a
+                // coordinator that refuses every join would receive joins in a busy loop.
                 let is_again = std::mem::replace(&mut self.refused, true);
                 if is_again && matches!(pulse, Pulse::Rejoin | Pulse::Forgotten | Pulse::Outdated) {
                     tokio::time::sleep(self.config.retry_backoff).await;
@@ -148,7 +149,7 @@ impl Member {
             self.membership.tell(Event::Assigned(added));
             return self.beat_until(false).await;
         }
-        // No other member may get these before they are released, which the next join reports.
+        // No other member may get these partitions before their release, which the next join reports.
         match self.revoke(revoked).await {
             Pulse::Done => {
                 self.membership.tell(Event::Assigned(added));
@@ -158,8 +159,8 @@ impl Member {
         }
     }
 
-    /// The partitions to release before the join: all, or with the cooperative protocol those of topics that the consumer
-    /// does not subscribe to any more. Others may get these at once.
+    /// The partitions to release before the join: all, or with the cooperative protocol only those of topics
+    /// to which the consumer no longer subscribes. Other members may get these partitions at once.
     fn give_up(&mut self) -> BTreeSet<TopicPartition> {
         let owned = std::mem::take(&mut self.owned);
         if !self.is_cooperative() {
@@ -171,7 +172,7 @@ impl Member {
         given_up
     }
 
-    /// Waits until the consumer has released partitions. A rebalance that starts meanwhile waits for that.
+    /// Waits until the consumer has released partitions. A rebalance that starts meanwhile waits, too.
     async fn revoke(&mut self, partitions: BTreeSet<TopicPartition>) -> Pulse {
         self.membership.tell(Event::Revoked(partitions.into_iter().collect()));
         self.beat_until(true).await
@@ -215,7 +216,7 @@ impl Member {
         self.cluster.beat_after(self.config.heartbeat_interval)
     }
 
-    /// Sends one heartbeat. After a retriable error the next one finds the coordinator again.
+    /// Sends one heartbeat. After a retriable error, the next heartbeat finds the coordinator again.
     async fn beat(&mut self) -> Pulse {
         let GroupMetadata { group, generation, member_id, group_instance_id } = self.membership.metadata();
         let timeout = self.config.session_timeout;
@@ -236,7 +237,7 @@ impl Member {
         match beaten.await {
             Ok(()) => Pulse::Done,
             Err(error) => match self.judge(error) {
-                // The session continues with the new coordinator, if it is found in time.
+                // The session continues with the new coordinator, if found in time.
                 Ok(_) => {
                     self.beat_at = Instant::now() + self.backoff.next_pause();
                     Pulse::Done
@@ -246,8 +247,8 @@ impl Member {
         }
     }
 
-    /// Maps an error to the member's next step. Returns retriable errors, and forgets the coordinator if it may have
-    /// moved.
+    /// Maps an error to the member's next step. Returns retriable errors, and forgets the coordinator if it
+    /// may have moved.
     fn judge(&mut self, error: ClientError) -> Result<ClientError, Pulse> {
         match error.error_code() {
             Some(ErrorCode::RebalanceInProgress | ErrorCode::MemberIdRequired) => Err(Pulse::Rejoin),
@@ -263,7 +264,7 @@ impl Member {
         }
     }
 
-    /// The connection of a join, which its retries use again.
+    /// The connection for a join, reused by retries.
     async fn joining(&mut self) -> Result<Connection, ClientError> {
         if let Some(connection) = self.joining.as_ref().filter(|connection| !connection.is_closed()) {
             return Ok(connection.clone());
@@ -273,7 +274,7 @@ impl Member {
         Ok(connection)
     }
 
-    /// Joins, with retries, until the member has an assignment or another reason ends it.
+    /// Joins, with retries, until the member has an assignment or the phase ends for another reason.
     async fn join(&mut self) -> Result<BTreeSet<TopicPartition>, Pulse> {
         loop {
             let membership = Arc::clone(&self.membership);
@@ -286,7 +287,7 @@ impl Member {
                 Some(Ok(partitions)) => return Ok(partitions),
                 Some(Err(error)) => error,
                 None => {
-                    // The broker answers nothing on it before all members have joined.
+                    // The broker answers no request on this connection before all members have joined.
                     self.joining = None;
                     return Err(Pulse::Leaving);
                 }
@@ -363,8 +364,8 @@ impl Member {
         Ok(response)
     }
 
-    /// The leader's task: assigns partitions, by the strategy that the coordinator selected from those common to all
-    /// members.
+    /// Computes the assignment as the leader, by the strategy that the coordinator selected from those common
+    /// to all members.
     async fn assign(
         &self,
         joined: &JoinGroupResponse,
@@ -390,14 +391,14 @@ impl Member {
         Ok(assigned.collect())
     }
 
-    /// The coordinator has forgotten this member: restart without partitions.
+    /// Restarts without partitions, because the coordinator has forgotten this member.
     fn forget(&mut self) {
         self.lose();
         self.membership.set_member("", -1);
     }
 
-    /// The coordinator knows another generation: restart without partitions, as the same member. As another one, the group
-    /// would wait for this one until its session ends.
+    /// Restarts without partitions under the same member id, because the coordinator knows another
+    /// generation. With a new member id, the group would wait for the session timeout of this one.
     fn fall_behind(&mut self) {
         self.lose();
         let member_id = self.membership.metadata().member_id;
@@ -408,7 +409,7 @@ impl Member {
         self.membership.lose(std::mem::take(&mut self.owned));
     }
 
-    /// Leaves the group until the consumer polls again, so that others can read its partitions.
+    /// Leaves the group until the consumer polls again, so that other members can read its partitions.
     async fn pause(&mut self) {
         warn_of_stall(&self.config, &self.membership);
         if let Err(error) = self.leave().await {

@@ -1,15 +1,16 @@
-//! A member of a consumer group whose coordinator assigns the partitions (KIP-848): everything is said by one request,
-//! ConsumerGroupHeartbeat.
+//! A member of a consumer group whose coordinator assigns the partitions (KIP-848). The protocol has a single
+//! request, ConsumerGroupHeartbeat.
 //!
-//! The member chooses its id and joins with epoch 0. An answer brings the epoch, the interval of heartbeats, and where they
-//! have changed the partitions that the member is to hold. It first gives up those that it is to lose, when the consumer has
-//! committed and released them, and reports what it holds; the coordinator assigns them to others only then, and raises the
-//! epoch. A heartbeat has the fields that changed since the last answer, and all of them after a failure, because the
-//! coordinator may have missed some.
+//! The member chooses its id and joins with epoch 0. An answer has the epoch, the heartbeat interval, and
+//! after a change the target assignment. The member first gives up the partitions missing in the target, once
+//! the consumer has committed and released them, and reports the partitions it holds. Only then does the
+//! coordinator assign the released partitions to other members, and raise the epoch. A heartbeat has the
+//! fields that changed since the last answer, and after a failure all fields, because the coordinator may
+//! have missed some.
 //!
-//! Partitions arrive with topic ids. Ids that the metadata does not have are looked up; their partitions follow when their
-//! topic is known. As with Kafka's client a static member keeps its partitions while it is away (epoch -2), and others leave
-//! with epoch -1.
+//! Partitions arrive with topic ids. Unknown ids are looked up in the metadata; their partitions follow when
+//! the topic is known. As in Kafka's client, a static member leaves with epoch -2 and keeps its partitions
+//! while away; other members leave with epoch -1.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -32,15 +33,15 @@ use crate::offsets::TopicPartition;
 const JOINS: i32 = 0;
 /// The epoch of a heartbeat that leaves.
 const LEAVES: i32 = -1;
-/// The epoch of a heartbeat of a static member that leaves and will come back.
+/// The epoch of a heartbeat of a static member that leaves temporarily.
 const LEAVES_FOR_A_WHILE: i32 = -2;
 /// The first version of the heartbeat with a regular expression.
 const REGEX_FROM: i16 = 1;
-/// What is right where the heartbeat is not served.
+/// The remedy if brokers do not serve the heartbeat.
 const NEEDS: &str = "group.protocol=consumer needs brokers of Kafka 4.0 or later with group.version=1 (KIP-848): expected \
                      group.protocol=classic";
 
-/// A partition by the id of its topic.
+/// A partition by topic id.
 type Place = (Uuid, i32);
 
 /// A member of a consumer group.
@@ -49,25 +50,25 @@ pub(super) struct Member {
     config: Arc<ConsumerConfig>,
     membership: Arc<Membership>,
     coordinator: Arc<Coordinator>,
-    /// Chosen by the member, for the life of the consumer.
+    /// The member id, chosen by the member for the life of the consumer.
     id: String,
-    /// [`JOINS`] until the coordinator has accepted it.
+    /// The member epoch; [`JOINS`] until the coordinator has accepted the member.
     epoch: i32,
-    /// Whether a join was sent, so that the coordinator may know the member.
+    /// True if a join was sent, so that the coordinator may know the member.
     has_joined: bool,
-    /// What the coordinator knows of the member; `None` if that is not certain.
+    /// The coordinator's state of the member; `None` if uncertain.
     known: Option<Known>,
-    /// What the member is to hold, until it does.
+    /// The target assignment, until reached.
     target: Option<BTreeSet<Place>>,
-    /// What it holds, with names.
+    /// The held partitions, with names.
     owned: BTreeMap<Place, TopicPartition>,
-    /// Those of them that the consumer is to release.
+    /// The held partitions that the consumer must release.
     releasing: BTreeSet<Place>,
-    /// Whether the consumer was given an assignment since the member joined.
+    /// True if the consumer has received an assignment since the member joined.
     is_assigned: bool,
-    /// Looks up topic ids, for which no heartbeat waits.
+    /// The lookup of topic ids, which no heartbeat waits for.
     looking_up: JoinSet<()>,
-    /// When they are looked up next.
+    /// Time of the next lookup.
     look_up_at: Instant,
     beat_at: Instant,
     backoff: Backoff,
@@ -80,16 +81,16 @@ struct Known {
     owned: BTreeSet<Place>,
 }
 
-/// The reason why the membership ends, or begins again.
+/// The reason why the membership ends or restarts.
 #[derive(Debug)]
 enum End {
-    /// The coordinator has given the partitions to others.
+    /// The coordinator has reassigned the partitions.
     Fenced,
     /// The consumer has not polled for `max.poll.interval.ms`.
     Stalled,
     /// The consumer leaves.
     Leaving,
-    /// For good.
+    /// The member has failed permanently.
     Failed(ClientError),
 }
 
@@ -129,7 +130,8 @@ impl Member {
                     let was_member = self.epoch != JOINS;
                     self.start_over();
                     if !was_member {
-                        // Otherwise a coordinator that refuses every join gets them without a pause.
+                        // Without this pause, a coordinator that refuses every join would receive joins in a
+                        // busy loop.
                         self.beat_at += self.backoff.next_pause();
                     }
                 }
@@ -171,8 +173,8 @@ impl Member {
         }
     }
 
-    /// Goes on towards the target: gives up partitions, then takes the new ones. Returns when to look at topic ids again,
-    /// if any are unknown.
+    /// Moves towards the target: gives up partitions, then takes the new ones. Returns the time of the next
+    /// lookup, if any topic ids are unknown.
     fn reconcile(&mut self) -> Option<Instant> {
         if !self.releasing.is_empty() {
             if self.membership.has_revoked() {
@@ -218,7 +220,7 @@ impl Member {
         self.looking_up.is_empty().then_some(self.look_up_at)
     }
 
-    /// Those of the places whose topics the metadata has, with names; and the ids of the other topics.
+    /// The partitions whose topics the metadata knows, with names; and the ids of the other topics.
     fn named(&self, places: &BTreeSet<Place>) -> (BTreeMap<Place, TopicPartition>, Vec<Uuid>) {
         let metadata = self.cluster.metadata();
         let ids: BTreeSet<Uuid> = places.iter().map(|(id, _)| *id).collect();
@@ -231,7 +233,7 @@ impl Member {
         (named.collect(), ids.into_iter().filter(|id| !names.contains_key(id)).collect())
     }
 
-    /// Sends one heartbeat, and takes its answer.
+    /// Sends one heartbeat, and applies its answer.
     async fn beat(&mut self) -> Result<(), End> {
         let membership = Arc::clone(&self.membership);
         let beaten = tokio::select! {
@@ -269,7 +271,7 @@ impl Member {
         Ok((response, known))
     }
 
-    /// A heartbeat for the coordinator to know this.
+    /// A heartbeat that brings the coordinator to this state.
     fn request(&self, known: &Known, version: i16) -> ConsumerGroupHeartbeatRequest {
         let before = self.known.as_ref().filter(|_| self.epoch != JOINS);
         let is_new = before.is_none();
@@ -285,7 +287,7 @@ impl Member {
             rack_id: self.config.rack.clone().filter(|_| is_new),
             rebalance_timeout_ms: if is_new { millis(self.config.rebalance_timeout) } else { -1 },
             subscribed_topic_names: topics_changed.then(|| names.clone()),
-            // Empty text is none: the coordinator would keep an earlier one.
+            // Empty text removes the pattern; without it the coordinator would keep the earlier one.
             subscribed_topic_regex: (topics_changed && version >= REGEX_FROM)
                 .then(|| pattern.clone().unwrap_or_default()),
             server_assignor: self.config.remote_assignor.clone().filter(|_| is_new),
@@ -313,13 +315,13 @@ impl Member {
         }
     }
 
-    /// Maps an error to the end of the membership. Returns retriable errors, and forgets the coordinator if it may have
-    /// moved.
+    /// Maps an error to the end of the membership. Returns retriable errors, and forgets the coordinator if
+    /// it may have moved.
     fn judge(&self, error: ClientError) -> Result<ClientError, End> {
         match error.error_code() {
             Some(ErrorCode::FencedMemberEpoch | ErrorCode::UnknownMemberId) => Err(End::Fenced),
             Some(ErrorCode::CoordinatorLoadInProgress) => Ok(error),
-            // The member keeps its partitions, and continues when it may describe the topic.
+            // The member keeps its partitions, and continues once it has the right to describe the topic.
             Some(ErrorCode::TopicAuthorizationFailed) => {
                 self.membership.report(error.clone());
                 Ok(error)
@@ -335,7 +337,7 @@ impl Member {
         }
     }
 
-    /// Has no partitions, and joins again.
+    /// Drops all partitions, and joins again.
     fn start_over(&mut self) {
         self.releasing.clear();
         self.membership.lose(std::mem::take(&mut self.owned).into_values().collect());
@@ -345,7 +347,7 @@ impl Member {
         self.beat_at = Instant::now();
     }
 
-    /// Leaves the group until the consumer polls again, so that others can read its partitions.
+    /// Leaves the group until the consumer polls again, so that other members can read its partitions.
     async fn pause(&mut self) {
         warn_of_stall(&self.config, &self.membership);
         if let Err(error) = self.leave().await {
@@ -356,7 +358,8 @@ impl Member {
         self.beat_at = Instant::now();
     }
 
-    /// Leaves the group, with retries. Partitions of a static member wait for it until its session times out.
+    /// Leaves the group, with retries. The partitions of a static member stay reserved until its session
+    /// times out.
     async fn leave(&mut self) -> Result<(), ClientError> {
         if !self.has_joined {
             return Ok(());
@@ -367,7 +370,7 @@ impl Member {
             let Ok(left) = tokio::time::timeout_at(until, self.try_to_leave()).await else {
                 return Ok(());
             };
-            // There is nothing to leave.
+            // The group does not exist, so there is nothing to leave.
             let is_gone = |error: &ClientError| error.error_code() == Some(ErrorCode::GroupIdNotFound);
             match left.map_err(|error| if is_gone(&error) { Err(End::Fenced) } else { self.judge(error) }) {
                 Ok(()) | Err(Err(End::Fenced)) => return Ok(()),

@@ -82,7 +82,8 @@ fn a_failed_batch_makes_the_transaction_abortable() {
         assert!(transaction.check_open("send").expect_err("it has failed").is_abortable());
         assert!(transaction.end(End::Commit).expect_err("it has failed").is_abortable());
         transaction.end(End::Abort).expect("that is left");
-        // The newer protocol gives the next epoch with the end, the older one has to be asked for it.
+        // The newer protocol returns the next epoch with the end; the older protocol needs a separate
+        // request.
         let expected = Ending { tells_coordinator: true, bumps_epoch: !implicit };
         assert_eq!(transaction.flushed().expect("an abort cannot fail"), expected);
         transaction.coordinator_ended();

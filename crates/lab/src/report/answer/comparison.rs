@@ -21,18 +21,18 @@ pub(in crate::report) struct Compared {
     /// The target whose figure divides.
     pub theirs: String,
     pub ratio: f64,
-    /// The 95 % interval of the ratio; the ratio itself, twice, if there is none.
+    /// The 95 % interval of the ratio; the ratio itself, twice, if there is no interval.
     pub interval: (f64, f64),
-    /// The pairs that it rests on; 0 for independent repetitions.
+    /// Number of pairs behind the ratio; 0 for independent repetitions.
     pub pairs: usize,
     /// The interval of the ratio of broker processor time per record.
     pub cpu: Option<(f64, f64)>,
-    /// Why the ratio may not be quoted; empty if it may.
+    /// Why the ratio is not quotable; empty if it is.
     pub obstacles: Vec<String>,
 }
 
 impl Compared {
-    /// The end of the interval that claims less, as a bound: `≥ 4.1` of a rate, `≤ 0.24` of a time.
+    /// The more conservative end of the interval, as a bound: `≥ 4.1` of a rate, `≤ 0.24` of a time.
     pub fn bound(&self) -> String {
         match self.subject {
             Subject::Latency | Subject::Drain => at_most(self.interval.1),
@@ -41,7 +41,7 @@ impl Compared {
         }
     }
 
-    /// Its place in the run.
+    /// The position of the pair in the run.
     pub fn name(&self, with_workload: bool) -> String {
         match with_workload {
             true => format!("{}, {}", self.workload, self.label),
@@ -56,7 +56,7 @@ pub(in crate::report) fn at_most(share: f64) -> String {
     format!("≤ {}", quantity::digits((share / unit - 1e-9).ceil() * unit, 2))
 }
 
-/// All of a run.
+/// All pairs of a run.
 pub(in crate::report) fn compared(run: &RunResult) -> Vec<Compared> {
     let palette = Palette::of(run);
     let targets = palette.targets();
@@ -114,8 +114,8 @@ fn of_points(workload: &WorkloadResult, a: &PointResult, b: &PointResult) -> Opt
     })
 }
 
-/// The objections to a figure that also forbid a ratio. An interval accounts for variation, and a better system that the clients
-/// held back is at least as good as the ratio says.
+/// The objections to a figure that also forbid a ratio. An interval accounts for variation. If clients
+/// limited the better system, its true ratio is at least this.
 fn against(point: &PointResult, is_better: bool) -> Vec<String> {
     let counts = |text: &String| match Objection::of(text) {
         Objection::Varies | Objection::Once => false,

@@ -1,4 +1,4 @@
-//! Ratios in words, rounded so that they claim less, never more.
+//! Ratios in words, rounded conservatively.
 
 /// A factor above 1, rounded down: `1.2`, `5.9`, `15`.
 pub(super) fn at_least(factor: f64) -> String {
@@ -10,7 +10,7 @@ pub(super) fn at_least(factor: f64) -> String {
     }
 }
 
-/// A share, rounded up, with the article of what it is a share of: `a ninth of the`, `70 % of the`, `1.3 times the`.
+/// A share, rounded up, with the article of its whole: `a ninth of the`, `70 % of the`, `1.3 times the`.
 pub(super) fn fraction(share: f64) -> String {
     const NAMES: [&str; 19] = [
         "half",

@@ -1,6 +1,8 @@
-//! Horizontal bars from zero, in groups: a name on the left, the value on the right, and the spread as a whisker.
+//! Horizontal bars from zero, in groups: a name on the left, the value on the right, and the spread as a
+//! whisker.
 //!
-//! A row is text around a small drawing with coordinates in percent, so it fits any width and its text never shrinks.
+//! A row is text around a small drawing with coordinates in percent, so it fits any width and its text never
+//! shrinks.
 
 use super::scale::Scale;
 use super::{nice_ceiling, put, ticks};
@@ -18,37 +20,37 @@ pub(crate) struct Bars {
 
 /// A group of bars, such as those of a point.
 pub(crate) struct Group {
-    /// Its name; empty for none.
+    /// The group's name; empty for none.
     pub name: String,
-    /// Its bars.
+    /// The group's bars.
     pub bars: Vec<Bar>,
 }
 
 /// A bar.
 pub(crate) struct Bar {
-    /// Its label.
+    /// The bar's label.
     pub name: String,
-    /// Its classes.
+    /// The bar's CSS classes.
     pub class: String,
-    /// Its parts, from zero; empty if there is no value.
+    /// The bar's parts, from zero; empty if there is no value.
     pub parts: Vec<Part>,
     /// Minimum and maximum.
     pub whisker: Option<(f64, f64)>,
-    /// The value as text, or why there is none.
+    /// The value as text, or the reason why there is none.
     pub value: String,
     /// Small text after the value, such as the spread.
     pub remark: String,
     /// Text on hover; empty for none.
     pub tip: String,
-    /// Not quotable: the bar is hollow.
+    /// True if not quotable: the bar is hollow.
     pub hollow: bool,
 }
 
 /// A part of a bar.
 pub(crate) struct Part {
-    /// Length.
+    /// The part's length, in the bar's unit.
     pub value: f64,
-    /// Its class; empty for a plain bar.
+    /// The part's CSS class; empty for a plain bar.
     pub class: &'static str,
 }
 

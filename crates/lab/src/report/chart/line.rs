@@ -1,5 +1,6 @@
-//! Line charts with each line labelled at its end, so that no legend is needed. Points show their values on hover, by style alone:
-//! the page has no scripts. The same values are in its tables, for the keyboard and for screen readers.
+//! Line charts with each line labelled at its end, so that no legend is needed. Points show their values on
+//! hover, by style alone: the page has no scripts. The page's tables contain the same values, for the
+//! keyboard and for screen readers.
 
 use super::put;
 use super::scale::Scale;
@@ -13,16 +14,17 @@ const BOTTOM: f64 = 38.0;
 const LEFT: f64 = 54.0;
 /// Minimum distance of two labels.
 const NAME_GAP: f64 = 13.0;
-/// Points of a line that say their values; of more, every second, third and so on does.
+/// Maximum number of points of a line with values on hover; with more points, only every second, third and so
+/// on has one.
 const HOVERS_MAX: usize = 60;
 
 /// An axis.
 pub(crate) struct Axis {
-    /// Its title, with the unit.
+    /// The axis title, with the unit.
     pub title: String,
-    /// Its range.
+    /// The axis range.
     pub domain: (f64, f64),
-    /// Whether it is logarithmic.
+    /// True for a logarithmic axis.
     pub log: bool,
     /// Formats a value.
     pub tick: fn(f64) -> String,
@@ -35,35 +37,35 @@ pub(crate) struct Axis {
 /// A line.
 #[derive(Clone)]
 pub(crate) struct Line {
-    /// Its label, at its end; empty for none.
+    /// The line's label, at its end; empty for none.
     pub name: String,
-    /// Its classes.
+    /// The line's CSS classes.
     pub class: String,
-    /// Its points, by rising x.
+    /// The line's points, by ascending x.
     pub points: Vec<(f64, f64)>,
-    /// Whether each point gets a dot.
+    /// True if each point gets a dot.
     pub dots: bool,
 }
 
 /// A highlighted point.
 pub(crate) struct Mark {
-    /// Where.
+    /// The x coordinate.
     pub x: f64,
-    /// Where.
+    /// The y coordinate.
     pub y: f64,
-    /// Its classes.
+    /// The mark's CSS classes.
     pub class: String,
-    /// Its label; empty for none.
+    /// The mark's label; empty for none.
     pub text: String,
 }
 
 /// A figure: a point with its spread and its text on hover.
 pub(crate) struct Dot {
-    /// Where.
+    /// The x coordinate.
     pub x: f64,
-    /// Where.
+    /// The y coordinate.
     pub y: f64,
-    /// Its classes; `grey` if it may not be quoted.
+    /// The dot's CSS classes; `grey` if not quotable.
     pub class: String,
     /// Minimum and maximum.
     pub spread: Option<(f64, f64)>,
@@ -73,27 +75,27 @@ pub(crate) struct Dot {
 
 /// A highlighted range of the x axis.
 pub(crate) struct Band {
-    /// Its range.
+    /// The range, in x values.
     pub x: (f64, f64),
-    /// Its classes.
+    /// The band's CSS classes.
     pub class: String,
 }
 
 /// A chart of lines.
 pub(crate) struct Chart {
-    /// Its title, for screen readers.
+    /// The chart's title, for screen readers.
     pub title: String,
     /// The x axis.
     pub x: Axis,
     /// The y axis.
     pub y: Axis,
-    /// Behind the lines.
+    /// Highlighted ranges, behind the lines.
     pub bands: Vec<Band>,
     /// The lines; later ones are on top.
     pub lines: Vec<Line>,
-    /// On top of the lines.
+    /// Highlighted points, on top of the lines.
     pub marks: Vec<Mark>,
-    /// On top of all. If there are any, lines say no values.
+    /// Figures, on top of all other elements. If there are any, lines show no values.
     pub dots: Vec<Dot>,
 }
 
@@ -162,7 +164,7 @@ impl Chart {
         for dot in &self.dots {
             figure(&mut svg, dot, &frame);
         }
-        // Last, so that nothing covers them.
+        // Last, so that no element covers them.
         self.hovers(&mut svg, &frame);
         svg + "</svg>"
     }

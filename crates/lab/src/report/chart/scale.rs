@@ -24,7 +24,7 @@ impl Scale {
         let place = |value: f64| if self.log { value.max(f64::MIN_POSITIVE).ln() } else { value };
         let (low, high) = (place(self.from.0), place(self.from.1));
         let share = if high > low { (place(value) - low) / (high - low) } else { 0.0 };
-        // NaN is drawn at the start of the scale: its text says what it is.
+        // NaN is drawn at the start of the scale: its text explains it.
         let share = if share.is_nan() { 0.0 } else { share };
         self.to.0 + share.clamp(0.0, 1.0) * (self.to.1 - self.to.0)
     }

@@ -1,4 +1,5 @@
-//! The colours of `style.css`: contrast with the background, and distinctness, including for colour-blind readers.
+//! The colours of `style.css`: contrast with the background, and distinctness, including for colour-blind
+//! readers.
 
 const STYLE: &str = include_str!("../style.css");
 

@@ -14,9 +14,9 @@ const MEMORY_TOLERANCE: f64 = 0.02;
 pub struct Difference {
     /// The field's path in the document.
     pub field: String,
-    /// Its value in the first result.
+    /// The field's value in the first result.
     pub a: String,
-    /// Its value in the second.
+    /// The field's value in the second result.
     pub b: String,
 }
 

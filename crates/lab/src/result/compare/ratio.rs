@@ -1,9 +1,10 @@
 //! The ratio of a figure in two results, with its confidence interval.
 //!
-//! Repetitions of targets that took turns are paired, the n-th of one with the n-th of the other: what changed on the machine
-//! between two turns affects both and cancels out. The ratio is the geometric mean of the pairs' ratios, and its interval is
-//! Student's on their logarithms. Repetitions of different runs, and those of targets that were measured one after the other,
-//! have no pairs: the ratio divides geometric means, and its interval is Welch's.
+//! Repetitions of targets that took turns are paired, the n-th of one with the n-th of the other: changes on
+//! the machine between two turns affect both and cancel out. The ratio is the geometric mean of the pairs'
+//! ratios, and its interval is Student's on their logarithms. Repetitions of different runs, and of targets
+//! measured one after the other, have no pairs: the ratio divides geometric means, and its interval is
+//! Welch's.
 
 use serde::{Deserialize, Serialize};
 
@@ -40,18 +41,18 @@ pub struct Ratio {
     pub pairs: usize,
     /// `b / a`.
     pub ratio: f64,
-    /// The 95 % confidence interval; none with fewer than [`PAIRS_MIN`] pairs, or repetitions on a side.
+    /// The 95 % confidence interval; `None` with fewer than [`PAIRS_MIN`] pairs, or repetitions on a side.
     pub interval: Option<(f64, f64)>,
     /// The judgement.
     pub judgement: Judgement,
 }
 
-/// A figure's values in both results, as far as they have it.
+/// A figure's values in both results, as far as present.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Values {
-    /// Of repetitions that took turns: the first result's and the second's.
+    /// Values of repetitions that took turns: the first result's and the second's.
     Paired(Vec<(f64, f64)>),
-    /// Of independent repetitions.
+    /// Values of independent repetitions.
     Apart(Vec<f64>, Vec<f64>),
 }
 
@@ -74,7 +75,7 @@ pub enum Judgement {
 }
 
 impl Judgement {
-    /// As text.
+    /// The judgement as text.
     pub fn words(self) -> &'static str {
         match self {
             Judgement::Faster => "faster",
@@ -87,7 +88,7 @@ impl Judgement {
     }
 }
 
-/// None if a side lacks the figure, or it is zero.
+/// The ratio of a figure; `None` if a side lacks the figure, or it is zero.
 pub fn ratio_of(figure: &Figure, values: &Values) -> Option<Ratio> {
     let (logs_a, logs_b) = match values {
         Values::Paired(pairs) => {
@@ -119,7 +120,7 @@ pub fn ratio_of(figure: &Figure, values: &Values) -> Option<Ratio> {
 }
 
 impl Ratio {
-    /// Half of the interval as a share of the ratio, such as 0.1 for ± 10 %; none without an interval.
+    /// Half of the interval as a share of the ratio, such as 0.1 for ± 10 %; `None` without an interval.
     pub fn half_width(&self) -> Option<f64> {
         self.interval.map(|(low, high)| (high / low).sqrt() - 1.0)
     }

@@ -1,10 +1,12 @@
 //! Quantiles of Student's t distribution, for confidence intervals.
 
-/// The 97.5th percentile of Student's t with `freedom` degrees of freedom, at least 1, not necessarily an integer.
+/// The 97.5th percentile of Student's t with `freedom` degrees of freedom, at least 1, not necessarily an
+/// integer.
 pub(crate) fn two_sided_95(freedom: f64) -> f64 {
     let freedom = freedom.max(1.0);
     let (mut low, mut high) = (1.0, 13.0);
-    // The quantile lies between 1.96 (many degrees) and 12.71 (one); 60 bisections exceed the precision of f64.
+    // The quantile lies between 1.96 (many degrees) and 12.71 (one); 60 bisections exceed the precision of
+    // f64.
     for _ in 0..60 {
         let middle = (low + high) / 2.0;
         if upper_tail(middle, freedom) > 0.025 {

@@ -1,9 +1,10 @@
 //! Objections to quoting a figure.
 //!
-//! A figure is not quotable if the point's main figure ([`Subject`]) varies by more than 10 %, if a repetition is shorter than
-//! 5 s or there are fewer than two, if they differ by more than 10 % from the knee that the search found, if the generator was
-//! the limit, if the evidence contradicts it, if records failed, or if the hypervisor took more than 5 % of the processors, or
-//! processes outside the run more than 15 %.
+//! A figure is not quotable if the point's main figure ([`Subject`]) varies by more than 10 %, if a
+//! repetition is shorter than 5 s, if there are fewer than two repetitions, if these differ by more than 10 %
+//! from the knee that the search found, if the generator was the limit, if the evidence contradicts it, if
+//! records failed, or if the hypervisor took more than 5 % of the processors, or processes outside the run
+//! more than 15 %.
 
 use super::others_share;
 use crate::quantity;
@@ -11,13 +12,14 @@ use crate::result::{GENERATOR, Knee, Machine, ONCE, Repetition, Subject, Summary
 use crate::run::saturation::fell_behind;
 use crate::workload::{Load, Point};
 
-/// The share of the topics that are to come and go which must have been ready.
+/// Minimum share of temporary topics that must have been ready.
 const TOPICS_READY_MIN: f64 = 0.95;
 /// Minimum length of a measurement.
 const MEASURED_S_MIN: f64 = 5.0;
-/// A measurement ends with its last answer, so it may be this much shorter than specified.
+/// Tolerance of the length: a measurement ends with its last answer, so it may be this much shorter than
+/// specified.
 const MEASURED_TOLERANCE: f64 = 0.02;
-/// Maximum steal.
+/// Maximum share of processors taken by the hypervisor (steal).
 const STEAL_MAX: f64 = 0.05;
 /// Maximum share of processors used by processes outside the run, including the kernel's own work.
 const OTHERS_MAX: f64 = 0.15;
@@ -86,7 +88,7 @@ pub(super) fn objections(
     against
 }
 
-/// Whether the repetitions at the knee's load contradict the search.
+/// The contradiction between the repetitions at the knee's load and the search; `None` if they agree.
 pub(super) fn unlike(knee: &Knee, summary: &Summary) -> Option<String> {
     let found = knee.records_per_s;
     let taken = summary.figures.get("produced_records_per_s")?.mean;

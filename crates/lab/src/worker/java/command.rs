@@ -10,7 +10,7 @@ use crate::worker::counts::Window;
 use crate::worker::{Assignment, Role, StopWhen};
 use crate::workload::{Payload, Verify};
 
-/// The maximum number of records for a tool that is stopped from outside.
+/// The number of records for a tool without a count limit, which the lab stops.
 const RECORDS_ENDLESS: u64 = i64::MAX.unsigned_abs();
 /// Number of pool values written for the tool to choose from.
 const PAYLOADS: u64 = 4096;
@@ -28,10 +28,10 @@ pub(super) struct NotByJava {
 /// Values could not be written for the tool.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PayloadNotWritten {
-    /// They cannot be created.
+    /// The values cannot be created.
     #[error(transparent)]
     Payload(#[from] PayloadError),
-    /// They cannot be written.
+    /// The values cannot be written.
     #[error("Failed to write the values for Kafka's ProducerPerformance: {0}")]
     Io(#[from] io::Error),
 }
@@ -68,7 +68,7 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// For an assignment that the tools support.
+    /// The plan of an assignment that the tools support.
     pub(super) fn new(assignment: &Assignment, jars: &KafkaJars) -> Result<Plan, PlanError> {
         check(assignment)?;
         let payloads = match (&assignment.role, &assignment.records.payload) {
@@ -129,8 +129,8 @@ impl Plan {
                 let topics: Vec<String> =
                     assignment.topics.iter().map(|topic| regex::escape(topic)).collect();
                 add(&["--include", &topics.join("|"), "--hide-header"]);
-                // The tool stops after this long without records. It prints either intervals or the final line: the final line
-                // if it stops by itself, intervals if the lab stops it.
+                // The tool stops after this long without records. The tool prints either intervals or the
+                // final line: the final line if it stops at its own limit, intervals if the lab stops it.
                 match assignment.stop {
                     StopWhen::Records(_) => add(&["--timeout", "10000"]),
                     StopWhen::Seconds(_) | StopWhen::Told => {
@@ -161,7 +161,7 @@ fn write_secrets(assignment: &Assignment) -> Result<Option<tempfile::NamedTempFi
     Ok(Some(file))
 }
 
-/// Whether the tools stop after a number of records. A producer with a separate warm-up does not.
+/// True if the tools stop after a number of records. A producer with a separate warm-up does not.
 pub(super) fn stops_by_itself(assignment: &Assignment, window: Window) -> bool {
     let told_apart = assignment.role == Role::Producer && window.from_us > window.start_us;
     matches!(assignment.stop, StopWhen::Records(_)) && !told_apart

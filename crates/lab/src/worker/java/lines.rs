@@ -1,8 +1,8 @@
 //! Parses the tools' output.
 //!
-//! A producer prints intervals as `N records sent, R records/sec (X MB/sec), A ms avg latency, M ms max latency.`, and the total
-//! in the same format followed by percentiles. A consumer with detailed statistics prints, per interval, time, thread, total MB
-//! and total records, each with its rate.
+//! A producer prints intervals as `N records sent, R records/sec (X MB/sec), A ms avg latency, M ms max
+//! latency.`, and the total in the same format followed by percentiles. A consumer with detailed statistics
+//! prints, per interval, time, thread, total MB and total records, each with its rate.
 
 /// An interval of a producer.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -13,7 +13,7 @@ pub(super) struct Produced {
     pub(super) elapsed_us: Option<u64>,
 }
 
-/// Parses a line of ProducerPerformance; none for any other.
+/// Parses a line of ProducerPerformance; `None` for any other.
 pub(super) fn produced(line: &str) -> Option<Produced> {
     let (records, rest) = line.split_once(" records sent, ")?;
     let records = records.trim().parse().ok()?;
@@ -33,7 +33,7 @@ pub(super) struct Consumed {
     pub(super) elapsed_us: Option<u64>,
 }
 
-/// Parses a line of ConsumerPerformance without header; none for any other.
+/// Parses a line of ConsumerPerformance without header; `None` for any other.
 pub(super) fn consumed(line: &str) -> Option<Consumed> {
     let fields: Vec<&str> = line.split(", ").collect();
     let [time, thread, mb, _mb_per_s, records, per_s, ..] = fields[..] else { return None };

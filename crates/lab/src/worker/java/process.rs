@@ -37,7 +37,7 @@ pub(super) struct Tools {
     role: Role,
     value_bytes: u64,
     tools: Vec<Tool>,
-    /// Records and bytes reported by each.
+    /// Records and bytes reported by each tool.
     reported: Vec<(u64, u64)>,
     heard: mpsc::Receiver<Heard>,
     open: usize,
@@ -54,12 +54,12 @@ impl Tools {
         Ok(Tools { role: plan.role, value_bytes: plan.value_bytes, tools, reported, heard, open })
     }
 
-    /// Their ids, before and after becoming Java.
+    /// The tools' process ids, before and after executing Java.
     pub(super) fn pids(&self) -> Vec<u32> {
         self.tools.iter().filter_map(Tool::pid).collect()
     }
 
-    /// Starts them.
+    /// Starts the tools.
     pub(super) async fn begin(&mut self, assignment: &Assignment, window: Window) -> Result<(), NotStarted> {
         let last = format!("--num-records {}", command::records(assignment, window));
         for tool in &mut self.tools {
@@ -68,7 +68,7 @@ impl Tools {
         Ok(())
     }
 
-    /// The next report of any tool; none when all have finished. Other lines are ignored. Cancel safe.
+    /// The next report of any tool; `None` when all have finished. Other lines are ignored. Cancel safe.
     pub(super) async fn next(&mut self) -> Result<Option<Line>, ToolFailed> {
         while self.open > 0 {
             match self.heard.recv().await {
@@ -109,9 +109,9 @@ impl Tools {
         })
     }
 
-    /// Checks a tool that exited: finished or failed.
+    /// Checks a tool that has exited: finished or failed.
     async fn check_ends(&mut self) -> Result<(), ToolFailed> {
-        // Its output ends slightly before the process.
+        // The output ends slightly before the process.
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         match self.tools.iter_mut().find_map(Tool::failure) {
             Some((status, last)) => Err(ToolFailed { status, last }),
@@ -119,7 +119,7 @@ impl Tools {
         }
     }
 
-    /// Kills running ones.
+    /// Kills running tools.
     pub(super) async fn end(&mut self) {
         for tool in &mut self.tools {
             tool.kill().await;

@@ -1,6 +1,7 @@
 //! Consuming with librdkafka, as members of a group.
 //!
-//! Members join before the run and pause their partitions until it starts, so that a backlog is not read early.
+//! Members join before the run and pause their partitions until it starts, so that a backlog is not read
+//! early.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;

@@ -1,7 +1,8 @@
 //! Producing with librdkafka.
 //!
-//! A thread sends for its clients in turn, each record at its intended time, or as fast as possible. The record's intended time
-//! and number travel through librdkafka in the one word that its delivery report returns.
+//! A thread sends for its clients in turn, each record at its intended time, or as fast as possible. The
+//! record's intended time and number travel through librdkafka in the one word that its delivery report
+//! returns.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -163,7 +164,8 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// When record `n` of this thread is due; none without a rate. Clients are staggered by their numbers.
+    /// The time when record `n` of this thread is due; `None` without a rate. Clients are staggered by their
+    /// numbers.
     fn due_us(&self, n: u64, count: u64, number: u32) -> Option<u64> {
         let rate = self.assignment.records_per_s?;
         let clients = f64::from(self.assignment.clients.max(1));

@@ -24,7 +24,7 @@ pub(super) struct NotByStreams {
 /// Why there is no command line.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PlanError {
-    /// Streams do not support it.
+    /// Streams do not support the assignment.
     #[error(transparent)]
     NotByStreams(#[from] NotByStreams),
     /// An invalid property.
@@ -38,14 +38,14 @@ pub(super) enum PlanError {
 /// The streams' command lines.
 #[derive(Debug)]
 pub(super) struct Plan {
-    /// The command line of each.
+    /// The command line of each stream.
     pub(super) words: Vec<Vec<String>>,
-    /// The properties of their clients; removed with the plan.
+    /// The properties of the streams' clients; removed with the plan.
     _properties: Vec<tempfile::NamedTempFile>,
 }
 
 impl Plan {
-    /// For an assignment that streams support.
+    /// The plan of an assignment that streams support.
     pub(super) fn new(assignment: &Assignment) -> Result<Plan, PlanError> {
         check(assignment)?;
         let binary = std::env::current_exe()?.to_string_lossy().into_owned();
@@ -85,7 +85,7 @@ fn generator(assignment: &Assignment) -> String {
     text
 }
 
-/// Raw mode without headers, as in Spring XD.
+/// A stream over Kafka, in raw mode without headers, as in Spring XD.
 fn over_kafka(assignment: &Assignment, at: u32, properties: &Path) -> String {
     let cluster = format!(
         "--bootstrap={} --mode=raw --properties='{}'",

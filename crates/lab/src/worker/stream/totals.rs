@@ -15,7 +15,7 @@ pub(super) struct UnreadableReport {
 pub(super) struct Totals {
     /// Messages accepted by the sink; for a topic, those acknowledged by the cluster.
     pub(super) records: u64,
-    /// Size of their values.
+    /// Total size of the messages' values.
     pub(super) bytes: u64,
     /// Messages out of sequence.
     pub(super) out_of_sequence: u64,
@@ -49,7 +49,7 @@ struct Found {
 }
 
 impl Totals {
-    /// From the sink of the first stream.
+    /// The totals from the sink of the first stream.
     pub(super) fn read(line: &str) -> Result<Totals, UnreadableReport> {
         let line_report: Line = serde_json::from_str(line)
             .map_err(|source| UnreadableReport { line: line.chars().take(200).collect(), source })?;

@@ -1,7 +1,7 @@
 //! Consuming: members of a group that read, count and optionally check records.
 //!
-//! Before the start command, members join and stay in the group; records fetched meanwhile are put back. Records are read in place:
-//! they borrow the received bytes, or a reused buffer for decompressed batches.
+//! Before the start command, members join and stay in the group; records fetched meanwhile are put back.
+//! Records are read in place: they borrow the received bytes, or a reused buffer for decompressed batches.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -84,7 +84,7 @@ struct Job {
 /// The clients of one thread.
 async fn consume(mut crew: Crew, job: &Arc<Job>) -> Result<Vec<Look>, WorkerError> {
     let numbers = std::mem::take(&mut crew.clients);
-    // All join at once: one by one, each would cause a rebalance.
+    // All members join at once: one by one, each would cause a rebalance.
     let (joined, mut all_joined) = tokio::sync::mpsc::channel(numbers.len().max(1));
     let mut members = tokio::task::JoinSet::new();
     for &number in &numbers {
@@ -146,7 +146,7 @@ impl Client {
             if keep_place(&mut consumer).await?
                 && let Some(joined) = joined.take()
             {
-                // The receiver is gone if the worker has failed.
+                // The receiver was dropped if the worker has failed.
                 let _ = joined.send(()).await;
             }
         };
@@ -242,7 +242,7 @@ impl Client {
     }
 }
 
-/// Joins the group and goes through its rebalances without reading. True once partitions are assigned.
+/// Joins the group and handles its rebalances without reading. True once partitions are assigned.
 async fn keep_place(consumer: &mut Consumer) -> Result<bool, WorkerError> {
     match consumer.poll(POLL).await.map_err(WorkerError::driver)? {
         Polled::Assigned(_) => Ok(true),

@@ -1,11 +1,11 @@
 //! Errors of Thalweg's driver.
 
-/// No topics to produce to or consume from.
+/// The assignment has no topics to produce to or consume from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("topics is empty: add the name of an existing topic")]
 pub struct NoTopics;
 
-/// No group for consumers.
+/// The assignment has no group for consumers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("group is not set: set the name of the consumer group")]
 pub struct NoGroup;

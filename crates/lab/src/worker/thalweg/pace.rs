@@ -1,7 +1,7 @@
-//! When a client sends: at intended times, or as soon as it can.
+//! The pace of a client: sends at intended times, or as soon as possible.
 //!
-//! In an open loop the intended times are fixed before the run: a delayed client sends overdue records at once, each with its
-//! original intended time.
+//! In an open loop the intended times are fixed before the run: a delayed client sends overdue records at
+//! once, each with its original intended time.
 
 use std::time::Duration;
 
@@ -11,12 +11,13 @@ use tokio::time::Instant;
 
 use crate::pacer::Pacer;
 
-/// Without a rate, the clock is read once per this many records: an error of a microsecond at ten million per second.
+/// Without a rate, the clock is read once per this many records: an error of a microsecond at ten million per
+/// second.
 pub(super) const RECORDS_PER_CLOCK: u64 = 16;
 /// The minimum pause of a client: records due within it are sent together.
 const PAUSE_MIN: Duration = Duration::from_micros(50);
-/// How often a thread wakes for its clients. Only where more records are due do its clients pause longer: each then sends
-/// several together.
+/// Maximum wake-ups per second of a thread for its clients. If more records are due, its clients pause
+/// longer: each then sends several together.
 const WAKES_PER_S_MAX: f64 = 50_000.0;
 
 /// The pace of a client.
@@ -28,18 +29,18 @@ pub(super) enum Pace {
     OpenLoop { pacer: Pacer, timer: Timer, pause_min: Duration },
 }
 
-/// What to do about the next record.
+/// The action for the next record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// Send it with this intended time.
+    /// Send the record with this intended time.
     Send(Instant),
-    /// Wait until then.
+    /// Wait until this time.
     Wait(Instant),
 }
 
 impl Pace {
-    /// For a client among several of a thread. `records_per_s` is its own rate. Clients of equal rate are staggered by `phase`, a
-    /// fraction of the record interval.
+    /// The pace of a client among several of a thread. `records_per_s` is the client's own rate. Clients of
+    /// equal rate are staggered by `phase`, a fraction of the record interval.
     pub(super) fn new(records_per_s: Option<f64>, start: Instant, phase: f64, of_thread: u32) -> Pace {
         match records_per_s {
             None => Pace::Maximum,
@@ -54,7 +55,7 @@ impl Pace {
         }
     }
 
-    /// What to do about record `n`. `now` is the last reading of the clock, which is refreshed if necessary.
+    /// The action for record `n`. `now` is the last reading of the clock, which is refreshed if necessary.
     #[inline]
     pub(super) fn next(&self, n: u64, now: &mut Instant) -> Next {
         match self {
@@ -75,7 +76,7 @@ impl Pace {
         }
     }
 
-    /// Waits until then.
+    /// Waits until this time.
     pub(super) async fn wait(&mut self, until: Instant) {
         match self {
             Pace::Maximum => {}
@@ -84,8 +85,8 @@ impl Pace {
     }
 }
 
-/// A timer with a precision of some microseconds. The runtime's own timers tick once per millisecond, which would dominate short
-/// latencies.
+/// A timer with a precision of some microseconds. The runtime's own timers tick once per millisecond, which
+/// would dominate short latencies.
 #[derive(Debug)]
 pub(super) struct Timer(Option<AsyncFd<rustix::fd::OwnedFd>>);
 
@@ -130,12 +131,13 @@ impl Timer {
 mod tests {
     use super::*;
 
-    /// With the runtime's clock, which tests can pause.
+    /// A pace with the runtime's clock, which tests can pause.
     fn open_loop(rate: f64, start: Instant) -> Pace {
         Pace::OpenLoop { pacer: Pacer::new(rate, start), timer: Timer(None), pause_min: PAUSE_MIN }
     }
 
-    /// Sends until `end`; the client is delayed by `hold` before record `held`. Returns intended and actual times.
+    /// Sends until `end`; the client is delayed by `hold` before record `held`. Returns intended and actual
+    /// times.
     async fn run(mut pace: Pace, end: Instant, held: u64, hold: Duration) -> Vec<(Instant, Instant)> {
         let (mut n, mut now) = (0, Instant::now());
         let mut sent = Vec::new();
@@ -188,10 +190,10 @@ mod tests {
             Pace::Maximum => unreachable!("a rate was given"),
         };
         assert_eq!(pause(1e6, 1), PAUSE_MIN);
-        // 20,000 and 50,000 records a second in all: each at its own time.
+        // 20,000 and 50,000 records per second in total: each at its own time.
         assert_eq!(pause(40.0, 500), PAUSE_MIN);
         assert_eq!(pause(1000.0, 50), PAUSE_MIN);
-        // A million: 20 for each time that a client wakes.
+        // A million: 20 for each wake-up of a client.
         assert_eq!(pause(20_000.0, 50), Duration::from_millis(1));
     }
 

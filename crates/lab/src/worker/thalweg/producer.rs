@@ -1,8 +1,8 @@
 //! Producing: clients that send at a rate or as fast as possible, and track the outcome of each record.
 //!
-//! A client's records are numbered from 0. In verified records the number is the stamp's sequence; in any case the client reports
-//! unacknowledged numbers at the end. The producer's partitioner places records without keys; a client alternates between topics by
-//! record.
+//! A client's records are numbered from 0. In verified records the number is the stamp's sequence; in any
+//! case the client reports unacknowledged numbers at the end. The producer's partitioner places records
+//! without keys; a client alternates between topics by record.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -27,7 +27,7 @@ use crate::workload::Verify;
 
 /// Size of a key.
 const KEY_BYTES: usize = 8;
-/// Copying values up to this size costs less than a pool per client.
+/// Maximum size of values for which a copy costs less than a pool per client.
 const SMALL_BYTES: usize = 2048;
 /// Staggers clients of equal rate: the golden ratio's fraction spreads any number of them evenly.
 const PHASE: f64 = 0.618_033_988_749_894_9;
@@ -188,8 +188,8 @@ impl Client {
             match pause {
                 Pause::None => {}
                 Pause::End => break,
-                // The senders share this thread: a full batch is sent while it is in the cache. Partial batches are not hurried:
-                // with a record or two, they would cost as much as full ones.
+                // The senders share this thread: a full batch is sent while it is in the cache. Partial
+                // batches are not hurried: with a record or two, they would cost as much as full ones.
                 Pause::Batch => tokio::task::yield_now().await,
                 Pause::Until(until) => tokio::select! {
                     () = flow.pace.wait(until) => {}
@@ -249,9 +249,9 @@ impl Client {
     }
 }
 
-/// What a run of records waits for.
+/// The event that a run of records waits for.
 enum Pause {
-    /// Nothing.
+    /// No event.
     None,
     /// The time of the next record.
     Until(Instant),
@@ -259,7 +259,7 @@ enum Pause {
     Batch,
     /// Buffer space for the next record.
     Room,
-    /// Nothing: all records are sent, or the time is over.
+    /// No event: all records are sent, or the time is over.
     End,
 }
 
@@ -271,13 +271,13 @@ struct Flow {
     now: Instant,
     /// The intended time of the record.
     intended: Instant,
-    /// The same, as stored in the record.
+    /// The intended time, as stored in the record.
     time: Time,
     /// The number of the record.
     n: u64,
     /// The rest of the client's share of the budget.
     share: u64,
-    /// The index of its topic.
+    /// The index of the topic.
     topic: usize,
 }
 
@@ -291,7 +291,7 @@ impl Flow {
         Flow { pace, keys, now, intended: now, time: Time::default(), n: 0, share: 0, topic: 0 }
     }
 
-    /// Whether the budget has a record for this client. Records before the window are free.
+    /// True if the budget has a record for this client. Records before the window do not count.
     #[inline]
     fn may_send(&mut self, window: &Window, budget: &Budget) -> bool {
         if self.time.us >= window.from_us {
@@ -331,8 +331,8 @@ fn is_stopped(word: &watch::Receiver<Word>) -> bool {
     word.has_changed().unwrap_or(true) && *word.borrow() == Word::Stop
 }
 
-/// A record that found no buffer space within `max.block.ms` is counted as failed, as in an application. One that can never be
-/// sent ends the worker.
+/// Handles a refusal. A record that found no buffer space within `max.block.ms` is counted as failed, as in
+/// an application. A record that can never be sent ends the worker.
 fn refused(
     sent: Result<Taken, SendError>,
     n: u64,

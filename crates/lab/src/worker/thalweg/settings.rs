@@ -10,7 +10,7 @@ pub(super) fn properties(assignment: &Assignment, kind: &str, number: u32) -> Pr
     for (key, value) in &assignment.properties {
         properties.set(key, value);
     }
-    // The assignment sets the brokers, whatever a properties file says.
+    // The assignment sets the brokers, and overrides a properties file.
     properties.take("bootstrap.servers");
     properties.set_default("client.id", &format!("thalweg-lab-{kind}-{number}"));
     properties

@@ -1,5 +1,5 @@
-//! The YAML of the OpenMessaging Benchmark's Kafka driver: replication, and the settings of topics and clients as property
-//! text within YAML.
+//! The YAML of the OpenMessaging Benchmark's Kafka driver: replication, and the settings of topics and
+//! clients as property text within YAML.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,8 @@ use super::Fields;
 /// The class that reads such files.
 const CLASS: &str = "io.openmessaging.benchmark.driver.kafka.KafkaBenchmarkDriver";
 
-/// `reset` makes the benchmark delete topics of earlier runs; the lab uses its own topics, so there is nothing to delete.
+/// `reset` makes the benchmark delete topics of earlier runs; the lab uses its own topics, so there is
+/// nothing to delete.
 const KEYS: [&str; 8] = [
     "name",
     "driverClass",
@@ -78,7 +79,7 @@ impl Driver {
         let mut producer = with_common(properties("producerConfig"));
         let mut consumer = with_common(properties("consumerConfig"));
         for (key, settings) in [("producerConfig", &mut producer), ("consumerConfig", &mut consumer)] {
-            // As Kafka's clients, to which the driver passes them.
+            // References are resolved as by Kafka's clients, to which the driver passes them.
             if let Err(error) = thalweg_client::resolve(settings) {
                 let remedy = "name the provider in config.providers, or write the value";
                 fields.refuse(key, error.to_string(), remedy);

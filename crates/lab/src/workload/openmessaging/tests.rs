@@ -18,7 +18,7 @@ fn read(text: &str) -> Result<Workload, InvalidFile> {
     parse("stem", "w.yaml", text, &Driver::default())
 }
 
-/// The first mistake in the workload with one line replaced: line, key and what is said.
+/// The first mistake in the workload with one line replaced: line, key and message.
 fn mistake(key: &str, line: &str) -> (u32, String, String) {
     let text: Vec<_> = WORKLOAD.lines().map(|old| if old.starts_with(key) { line } else { old }).collect();
     let invalid = read(&text.join("\n")).expect_err(line);

@@ -1,6 +1,7 @@
 //! The calls to a disk in memory, each of which a test may watch and fail.
 //!
-//! Owns: the kinds of calls, the errors they fail with, and the watcher that decides. Refuses: a plan; the watcher has it.
+//! Owns: the kinds of calls, their errors, and the watcher that decides. Refuses: planning faults, which is
+//! the watcher's task.
 
 use std::io;
 use std::path::Path;
@@ -12,33 +13,33 @@ use super::MemoryDisk;
 /// A kind of call to the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Call {
-    /// A file is opened; for a whole small file, its reading, too.
+    /// Opening a file; for a whole small file, also reading it.
     Open,
-    /// A file is opened that is missing, and is created.
+    /// Creating a missing file.
     Create,
-    /// A part of an open file is read.
+    /// Reading a part of an open file.
     Read,
-    /// An open file is written.
+    /// Writing to an open file.
     Write,
-    /// An open file is cut or extended.
+    /// Cutting or extending an open file.
     Truncate,
-    /// Blocks are reserved behind the end of an open file.
+    /// Reserving blocks beyond the end of an open file.
     Allocate,
-    /// An open file is synced.
+    /// Syncing an open file.
     Sync,
-    /// The names of a directory are synced.
+    /// Syncing the names of a directory.
     SyncDir,
-    /// The whole file system is synced.
+    /// Syncing the whole file system.
     SyncAll,
-    /// A file or directory is renamed.
+    /// Renaming a file or directory.
     Rename,
-    /// A file or directory is removed.
+    /// Removing a file or directory.
     Remove,
-    /// A directory is created.
+    /// Creating a directory.
     CreateDir,
-    /// The names of a directory are read.
+    /// Listing a directory.
     List,
-    /// The facts of a file are read.
+    /// Reading the metadata of a file.
     Stat,
 }
 
@@ -55,15 +56,15 @@ pub enum CallError {
     TooManyOpen,
 }
 
-/// What a call does.
+/// The effect of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// It works.
+    /// The call works.
     Works,
-    /// A write takes half of its bytes, and the removal of a directory half of its files before it fails. Any other call
-    /// works.
+    /// A write writes half of its bytes, and the removal of a directory removes half of its files, before it
+    /// fails. Any other call works.
     Half(CallError),
-    /// It fails, and changes nothing.
+    /// The call fails, and changes nothing.
     Fails(CallError),
 }
 
@@ -86,13 +87,13 @@ impl From<CallError> for io::Error {
 }
 
 impl MemoryDisk {
-    /// Asks `watcher` before every call of a living process from now on. A file that was renamed while it was open has its
-    /// former name there.
+    /// Calls `watcher` before every call of a living process. A file renamed while open is reported under its
+    /// former name.
     pub fn watch_calls(&self, watcher: impl FnMut(Call, &Path) -> Answer + Send + 'static) {
         *self.calls.0.lock() = Some(Box::new(watcher));
     }
 
-    /// Whether a call that does something only as a whole works.
+    /// Begins a call that works completely or not at all.
     pub(super) fn begin(&self, call: Call, path: &Path) -> io::Result<()> {
         match self.answer(call, path) {
             Answer::Fails(error) => Err(error.into()),

@@ -1,7 +1,7 @@
 //! Volumes of a disk in memory: directories with a limit of bytes, which fill and are freed.
 //!
-//! Owns: the limits, and what counts against them: the blocks of files, written or reserved, and of directories, whose names
-//! take room, too, so that a rename to a longer name may need a block.
+//! Owns: the limits, and the accounting: blocks of files, written or reserved, and blocks of directories,
+//! whose names occupy space too, so that a rename to a longer name may need a block.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 
 use super::{CallError, Content, Entry, MEMORY_BYTES, MemoryDisk, Names, PAGE};
 
-/// What a name takes in its directory beside its bytes.
+/// Bytes of a directory entry beside the name.
 const NAME_BYTES: usize = 8;
 
 /// The limits, by the directory where a volume is mounted.
 pub(super) type Volumes = BTreeMap<PathBuf, u64>;
 
 impl MemoryDisk {
-    /// Limits the bytes in a directory from now on. A limit below what is there leaves all of it, and room for nothing.
+    /// Limits the bytes in a directory. A limit below the present use keeps all files, and leaves no room.
     pub fn set_capacity(&self, dir: &Path, bytes: Option<u64>) {
         let mut volumes = self.volumes.lock();
         match bytes {
@@ -44,7 +44,7 @@ impl MemoryDisk {
         Some(self.space(path).1)
     }
 
-    /// Whether a new name has room.
+    /// Checks that a new name has room.
     pub(super) fn check_name(&self, names: &Names, path: &Path) -> io::Result<()> {
         let (Some((dir, bytes)), Some(parent)) = (self.volume_of(path), path.parent()) else { return Ok(()) };
         let len = path.file_name().map_or(0, |name| name.len() + NAME_BYTES);
@@ -83,12 +83,12 @@ impl Names {
 }
 
 impl Content {
-    /// The bytes of its blocks.
+    /// The bytes of the file's blocks.
     pub(super) fn blocks_bytes(&self) -> usize {
         self.seen.len().max(self.reserved).next_multiple_of(PAGE)
     }
 
-    /// How many of `wanted` bytes at a position have room, if the volume has so many free.
+    /// Number of the `wanted` bytes at a position that have room, with this many free bytes in the volume.
     pub(super) fn room(&self, at: usize, wanted: usize, free_bytes: Option<u64>) -> usize {
         let Some(free) = free_bytes else { return wanted };
         let free = usize::try_from(free).unwrap_or(usize::MAX) / PAGE * PAGE;
@@ -159,7 +159,7 @@ mod tests {
             _ => Answer::Works,
         });
         assert!(disk.rename(&path, &path.with_extension("new")).is_err() && disk.exists(&path));
-        // Half of the rest, again and again, until all is written.
+        // Writes half of the rest repeatedly, until all is written.
         file.write_all_at(&[1; 100], 0).expect("it is taken in parts");
         assert_eq!(file.len().expect("is open"), 100);
     }

@@ -1,14 +1,16 @@
-//! Batches behind damage whose place no header tells.
+//! Batches after damage that no header leads to.
 //!
-//! Such a batch is found by its bytes, and records may contain bytes that look like a batch, on purpose. A batch of the log is
-//! followed by others up to the end of the segment, or up to further damage. One in a record is followed by the rest of that
-//! record: so a chain of batches that ends elsewhere is believed only if the bytes from the damage before it to the next chain are
-//! more than one batch has, and if offsets are missing behind it.
+//! Such a batch is found by its bytes, and records may contain bytes that look like a batch, on purpose. A
+//! batch of the log is followed by other batches up to the end of the segment, or up to further damage. A
+//! fake batch in a record is followed by the rest of that record. So a chain of batches that ends elsewhere
+//! is accepted only if the bytes from the damage before it to the next chain exceed the size of a batch, and
+//! if offsets are missing after it.
 //!
-//! One risk remains: bytes of a record may still pass for batches where their offsets fit by chance, and the record ends with its
-//! batch, or the next batch is damaged, too, or the damage is to a length, which then leads into the record.
+//! One risk remains: bytes of a record may still be accepted as batches if their offsets fit by chance, and
+//! the record ends with its batch, or the next batch is damaged, too, or a damaged length leads into the
+//! record.
 //!
-//! Owns: that judgement. Refuses: repairing offsets: a batch with a damaged one ends a chain.
+//! Owns: that judgement. Refuses: repairing offsets: a batch with a damaged offset ends a chain.
 
 use std::io;
 use std::ops::{ControlFlow, Range, RangeInclusive};
@@ -18,30 +20,31 @@ use thalweg_record::{BatchHeader, LeaderEpoch, Offset};
 use crate::disk::LogFile;
 use crate::scan::{HeaderScan, ScanError, each_header, is_sound};
 
-/// Bytes verified per byte that was searched. Records may contain headers of long batches, on purpose.
+/// Maximum bytes verified per byte searched. Records may contain headers of long batches, on purpose.
 const VERIFIED_PER_BYTE: u64 = 16;
-/// Larger batches are not verified while more was verified than that. The others would be lost for the headers in a record.
+/// Batches above this size are not verified while the bound is exceeded. Smaller batches are always verified,
+/// so that fake headers in a record cannot hide them.
 const SMALL: u64 = 4096;
 
-/// Batches that lie next to each other, with rising offsets.
+/// Adjacent batches with increasing offsets.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chain {
-    /// Position of the first.
+    /// Position of the first batch.
     pub(super) start: u64,
-    /// Its base offset.
+    /// Base offset of the first batch.
     pub(super) first: Offset,
-    /// Position behind the last.
+    /// Position after the last batch.
     pub(super) end: u64,
-    /// Offset behind the last.
+    /// Offset after the last batch.
     next_offset: Offset,
 }
 
-/// Where chains are looked for.
+/// The range of a search for chains.
 pub(super) struct Search<'a> {
     pub(super) file: &'a LogFile,
-    /// Positions from behind the damage to the end of the segment.
+    /// Positions from the damage to the end of the segment.
     pub(super) bytes: Range<u64>,
-    /// The offsets that are free there.
+    /// The free offsets in this range.
     pub(super) offsets: Range<Offset>,
     /// The leader epochs of the segment.
     pub(super) epochs: &'a RangeInclusive<LeaderEpoch>,
@@ -50,7 +53,7 @@ pub(super) struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// The chains that are believed, in their order.
+    /// The accepted chains, in order.
     pub(super) fn run(&self) -> io::Result<Vec<Chain>> {
         let found = self.all()?;
         let mut believed: Vec<Chain> = Vec::new();
@@ -94,7 +97,8 @@ impl Search<'_> {
             && self.epochs.contains(&header.leader_epoch)
     }
 
-    /// The chain that begins at a position, with an offset that is not below one; `None` if no batch begins there. Checks no CRC.
+    /// The chain that begins at a position, with an offset of at least `expected`; `None` if no batch begins
+    /// there. Checks no CRC.
     pub(super) fn follow(&self, start: u64, expected: Offset) -> io::Result<Option<Chain>> {
         let mut scan = HeaderScan::new(self.file, start, self.bytes.end);
         let mut chain: Option<Chain> = None;

@@ -1,6 +1,6 @@
-//! Seeded histories of a partition that moves back and forth between two directories while it is written, truncated,
-//! deleted from and compacted, on disks that lose power: flushed records survive, and a copy that replaces the log
-//! equals it. Also disks for the copy that are full or fail.
+//! Seeded histories of a partition that moves back and forth between two directories while it is written,
+//! truncated, deleted from and compacted, on disks that lose power: flushed records survive, and a copy that
+//! replaces the log equals it. Also full and failing disks of the copy.
 
 use super::*;
 use crate::partition::Divergence;
@@ -17,7 +17,7 @@ use thalweg_record::{BatchBuilder, BatchOptions, ProducerEpoch, ProducerId, batc
 const OTHER: BrokerId = BrokerId(2);
 const PRODUCER: ProducerId = ProducerId(7);
 
-/// The batches of a log, each with where it ends.
+/// The batches of a log: first offset, next offset, bytes.
 type Stored = Vec<(Offset, Offset, Vec<u8>)>;
 
 fn stored(log: &mut PartitionLog) -> Stored {
@@ -50,7 +50,7 @@ struct History {
     epoch: i32,
     /// Every batch that was ever in the log.
     seen: HashSet<Vec<u8>>,
-    /// The log start that was promised to hold.
+    /// The log start that must survive a crash.
     promised_start: Offset,
     moved: usize,
     resumed: usize,
@@ -178,7 +178,7 @@ impl History {
         append_batch(&self.partition, &builder.build(), self.epoch);
     }
 
-    /// Another leader takes over with a different log end, and then this one again.
+    /// Another leader takes over with a different log end, and then this broker leads again.
     fn truncate(&mut self) {
         let back = [3, 30][self.random.random_range(0..2)];
         let back = self.random.random_range(0..back);
@@ -249,7 +249,7 @@ impl History {
         }
     }
 
-    /// The process ends, at least; the log is opened again, and must be as it should.
+    /// Ends the process or the power; the log is opened again and checked.
     fn stop(&mut self) {
         let (before, end, synced) =
             self.partition.with_log(|log| (stored(log), log.log_end_offset(), log.recovery_point()));
@@ -331,8 +331,8 @@ fn a_partition_that_moves_is_the_same_log_through_everything() {
     assert!(runs < 100 || moved > runs && resumed > runs / 2, "{moved} moves, {resumed} of them resumed");
 }
 
-/// A partition with 50 batches in the first of two directories, whose move to the second has begun. Faults are those of the
-/// copy alone.
+/// A partition with 50 batches in the first of two directories, whose move to the second has begun. Faults
+/// affect only the copy.
 fn moving_with_faults() -> (tempfile::TempDir, Arc<Faults>, LogDirs, Partition) {
     let root = tempfile::tempdir().expect("a temporary directory");
     let faults = Arc::new(Faults::default());
@@ -345,7 +345,7 @@ fn moving_with_faults() -> (tempfile::TempDir, Arc<Faults>, LogDirs, Partition) 
     let (name, ids) = (TopicPartition::new("t", 0), dirs.online_ids());
     let partition = partition(dirs.create(&name, None, config, Some(ids[0])).expect("creates"), 0);
     (0..50).for_each(|_| append_batch(&partition, &one_record(), 0));
-    // Files that are open already have none.
+    // Open files are exempt from faults.
     faults.only(".log");
     assert!(partition.begin_move(&dirs, ids[1]).expect("it begins"), "somebody has to see to it");
     (root, faults, dirs, partition)
@@ -435,7 +435,7 @@ fn target_disk_that_dies_in_the_switch_leaves_the_log() {
             let ids = dirs.online_ids();
             while partition.copy_next(&dirs, 1 << 20).expect("it is copied") != Progress::CaughtUp {}
             let end = partition.with_log(|log| log.log_end_offset());
-            // The disk of the target dies: one call fails, and then every rename back on it.
+            // The target's disk fails: one call, and then every rename back on that disk.
             faults.fail(FaultyCall::Rename, "-future", CallError::InputOutput);
             faults.fail_once_after(calls, CallError::InputOutput);
             let finished = partition.finish_move(&dirs, ids[1]);
@@ -444,7 +444,7 @@ fn target_disk_that_dies_in_the_switch_leaves_the_log() {
             }
             struck += 1;
             if stops {
-                // The process ends in the middle instead: the log has another name.
+                // The process ends in the middle instead, when the log has another name.
                 let names = std::fs::read_dir(root.path().join("one")).expect("lists");
                 let names: Vec<_> = names.map(|entry| entry.expect("an entry").file_name()).collect();
                 if names.iter().any(|name| name == "t-0") {
@@ -455,7 +455,7 @@ fn target_disk_that_dies_in_the_switch_leaves_the_log() {
             }
             faults.heal();
             drop((partition, dirs));
-            // The next start: the other disk is dead.
+            // At the next start the other disk is dead.
             std::fs::rename(root.path().join("two"), root.path().join("dead")).expect("renames");
             std::fs::write(root.path().join("two"), b"not a directory").expect("writes");
             let paths = ["one", "two"].map(|name| root.path().join(name));
@@ -615,7 +615,7 @@ fn copy_is_restarted_without_setting_anything_aside() {
     assert!(names.iter().flatten().all(|name| !name.ends_with("-stray")), "{names:?}");
 }
 
-/// A copy may be large, and produce and fetch go on while it is looked through.
+/// A copy may be large, and produce and fetch continue during its check.
 #[test]
 fn copy_is_checked_and_restarted_outside_the_lock_of_the_partition() {
     for is_of_log in [true, false] {

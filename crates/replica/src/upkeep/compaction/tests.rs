@@ -1,4 +1,4 @@
-//! Compaction beside requests, and which log is next.
+//! Compaction beside requests, and the choice of the next log.
 
 use super::*;
 use crate::partition::testing::HangingDisk;
@@ -24,7 +24,7 @@ fn appends_go_on_while_a_compaction_is_synced() {
     assert!(hanging.partition.with_log(|log| log.cleaned_to()).0 > 0);
 }
 
-/// A log of several segments, the second of which is overwritten, a job for it, and what the job finds.
+/// A log of several segments with an overwritten second one, a compaction job, and the error of that job.
 fn damaged() -> (HangingDisk, CompactionJob, CompactionError) {
     let hanging = HangingDisk::new();
     hanging.append(40);

@@ -1,14 +1,13 @@
-//! How fast compaction may read and write (Kafka's `Throttler` of the cleaner): one rate for all concurrent
-//! compactions.
+//! I/O throttle of compaction (Kafka's `Throttler` of the cleaner): one rate for all concurrent compactions.
 //!
-//! Moved bytes are a debt, which is paid off at the rate. Owns the debt. Neither sleeps nor knows the settings: the
-//! caller waits, and passes the rate each time, so that a change applies at once.
+//! Moved bytes are a debt, which is paid off at the rate. Owns the debt. Neither sleeps nor knows the
+//! settings: the caller waits, and passes the rate each time, so that a change applies at once.
 
 use parking_lot::Mutex;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The longest single wait, so that another rate is noticed (Kafka's interval of the throttler).
+/// Maximum single wait, so that a changed rate is noticed (Kafka's interval of the throttler).
 const WAIT_MAX: Duration = Duration::from_millis(300);
 
 /// The debt of all compactions in progress.
@@ -31,14 +30,14 @@ impl IoThrottle {
         self.0.lock().bytes += bytes as f64;
     }
 
-    /// The time to wait before the next check; `None` if work may continue. A rate of 0 pauses it.
+    /// The time to wait before the next check; `None` if work may continue. A rate of 0 pauses all work.
     pub(super) fn wait(&self, bytes_per_second: f64, now: Instant) -> Option<Duration> {
         let mut debt = self.0.lock();
         let elapsed = now.saturating_duration_since(debt.counted).as_secs_f64();
         debt.counted = now;
         debt.bytes = (debt.bytes - elapsed * bytes_per_second.max(0.0)).max(0.0);
         let seconds = debt.bytes / bytes_per_second.max(0.0);
-        // Without debt a rate of 0 gives no number.
+        // At a rate of 0 without debt, the quotient is not a number.
         let wait = Duration::try_from_secs_f64(seconds).unwrap_or(WAIT_MAX).min(WAIT_MAX);
         (bytes_per_second <= 0.0 || wait >= Duration::from_millis(1)).then_some(wait)
     }

@@ -1,4 +1,4 @@
-//! What passes a stage, over HTTP: the newest messages, for a while.
+//! HTTP view of a stage's output: the newest messages, for a limited time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,9 +15,9 @@ use utoipa::ToSchema;
 use super::{Starting, StreamErrorAnswer, WrongRequest, answer, either, started};
 use crate::host::onlooking::{Cut, Passed};
 
-/// Messages of one answer at most.
+/// Maximum number of messages per answer.
 const MESSAGES_MAX: usize = 100;
-/// The longest wait.
+/// Maximum wait in milliseconds.
 const WAIT_MS_MAX: u64 = 10_000;
 
 /// Hides parts of a message that passed a stage, before an answer shows it.

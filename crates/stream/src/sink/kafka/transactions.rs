@@ -1,8 +1,9 @@
-//! The transactions of a sink: each begins with the first message after a commit, and carries the offsets of the source.
+//! The transactions of a sink: each begins with the first message after a commit, and carries the offsets of
+//! the source.
 //!
-//! Owns the producer, because it may have to be replaced: when a transaction exceeds its timeout, the cluster aborts it and fences
-//! the producer, and a new one with the same id continues. If the cluster fences the producer earlier, another process uses the
-//! id, and the stream fails.
+//! Owns the producer, which may have to be replaced: when a transaction exceeds its timeout, the cluster
+//! aborts it and fences the producer, and a new producer with the same id continues. If the cluster fences
+//! the producer earlier, another process uses the id, and the stream fails.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,9 +15,9 @@ use tokio::time::{Instant, timeout_at};
 use crate::kafka::{ClientSettings, Opening, Outlet, Waiting, failed};
 use crate::stage::{GroupOffsets, StageError, Transacted};
 
-/// How long the cluster waits for an instance that is gone before it takes its transaction back: as Kafka Streams has it.
+/// Time after which the cluster aborts the transaction of a dead instance, as in Kafka Streams.
 pub const TIMEOUT_MS: &str = "10000";
-/// How much longer than its timeout a transaction is waited for: the cluster ends it in rounds.
+/// Extra wait beyond a transaction's timeout, because the cluster checks timeouts periodically.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// The transactions of one instance of a sink.
@@ -28,29 +29,29 @@ pub struct Transactions {
     with_headers: bool,
     /// The time without a committed transaction after which the stream fails.
     patience: Duration,
-    /// The producer, once it is open.
+    /// The producer, once open.
     outlet: Option<Outlet>,
     /// Opens the producer.
     opening: Opening,
     /// The start of the open transaction.
     open_since: Option<Instant>,
-    /// The open transaction takes no more messages and must be aborted.
+    /// True if the open transaction accepts no more messages and must be aborted.
     is_lost: bool,
     refused_since: Option<Instant>,
 }
 
-/// What becomes of a transaction that does not count.
+/// Why a transaction failed.
 enum Refused {
-    /// It can be aborted and its messages sent again.
+    /// The transaction can be aborted and its messages sent again.
     Abortable(TransactionError),
-    /// Its producer is no longer usable.
+    /// The producer is no longer usable.
     Over(Over),
 }
 
 /// Why a producer is no longer usable.
 struct Over {
     reason: String,
-    /// The cluster gave its id to another producer, or fenced it.
+    /// True if the cluster gave the id to another producer, or fenced this one.
     is_fenced: bool,
 }
 
@@ -67,8 +68,8 @@ impl From<TransactionError> for Refused {
 }
 
 impl Transactions {
-    /// With the configuration's transactional id. Initialises transactions at once, on the current runtime: offsets left open by
-    /// an earlier producer would keep the source from starting.
+    /// Transactions with the configuration's transactional id. Initialises transactions at once, on the
+    /// current runtime: offsets left open by an earlier producer would keep the source from starting.
     pub fn new(
         settings: ClientSettings<ProducerConfig>,
         topic: &str,
@@ -92,7 +93,7 @@ impl Transactions {
         }
     }
 
-    /// The end of retries for a failure that happens now.
+    /// The end of retries for a failure at this moment.
     fn given_up_at(&self) -> Instant {
         self.refused_since.unwrap_or_else(Instant::now) + self.patience
     }
@@ -103,9 +104,10 @@ impl Transactions {
         over.min(self.given_up_at())
     }
 
-    /// Adds messages to the open transaction. Returns true if there was room for all, or if it must be aborted anyway.
+    /// Adds messages to the open transaction. Returns true if all were added, or if the transaction must be
+    /// aborted anyway.
     pub fn hand_over(&mut self, waiting: &mut Waiting) -> Result<bool, SendError> {
-        // Messages that it does not take are sent again after the abort.
+        // Messages not added are sent again after the abort.
         let Some(outlet) = self.outlet.as_mut().filter(|_| self.open_since.is_some() && !self.is_lost) else {
             return Ok(true);
         };
@@ -126,12 +128,12 @@ impl Transactions {
         Ok(())
     }
 
-    /// Whether the producer is open.
+    /// True if the producer is open.
     pub fn is_known(&self) -> bool {
         self.outlet.is_some()
     }
 
-    /// Begins a transaction if none is open. The cluster learns of it with the first message.
+    /// Begins a transaction if none is open. The cluster learns of the transaction with its first message.
     pub async fn open(&mut self) -> Result<(), StageError> {
         while self.open_since.is_none() {
             match self.known().await?.producer().begin_transaction() {
@@ -145,7 +147,7 @@ impl Transactions {
         Ok(())
     }
 
-    /// The producer, once it is open.
+    /// The producer, once open.
     async fn known(&mut self) -> Result<&mut Outlet, StageError> {
         if self.outlet.is_none() {
             self.outlet = self.opening.opened_until(self.given_up_at()).await?;
@@ -218,7 +220,7 @@ impl Transactions {
         Ok(())
     }
 
-    /// Lets the source send the messages again, until the delivery timeout.
+    /// Makes the source send the messages again, until the delivery timeout.
     fn refused(&mut self, reason: String) -> Result<Transacted, StageError> {
         let since = *self.refused_since.get_or_insert_with(Instant::now);
         if since.elapsed() > self.patience {
@@ -253,11 +255,12 @@ impl Transactions {
 }
 
 fn open(cluster: &Cluster, config: &ProducerConfig, topic: &Arc<str>, with_headers: bool) -> Opening {
-    // What a transaction does not take, its commit tells.
+    // The commit reports failed deliveries.
     Opening::begin(cluster.clone(), config.clone(), Arc::clone(topic), with_headers, |_| {})
 }
 
-/// The result of calls to the cluster. At the deadline their outcome is unknown, so their producer is no longer usable.
+/// The result of calls to the cluster. At the deadline the outcome is unknown, so the producer is no longer
+/// usable.
 async fn decided(
     until: Instant,
     calls: impl Future<Output = Result<(), TransactionError>>,
@@ -271,12 +274,12 @@ async fn decided(
     }
 }
 
-/// Whether the same call is to be made again; else its error.
+/// `Ok` if the same call should be retried; else the error.
 fn retriable(error: TransactionError) -> Result<(), TransactionError> {
     if error.is_retriable() { Ok(()) } else { Err(error) }
 }
 
-/// Whether the same messages will meet the same error.
+/// True if the same messages will meet the same error.
 fn is_hopeless(error: &TransactionError) -> bool {
     matches!(
         error.error_code(),

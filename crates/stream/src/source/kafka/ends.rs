@@ -1,5 +1,5 @@
-//! Which partitions have not reached the end offsets that they had when reading began, so that reading a growing topic
-//! terminates. Pure.
+//! Partitions that have not reached the end offsets of the start, so that reading a growing topic terminates.
+//! Pure.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ impl Ends {
         }
     }
 
-    /// Whether all have reached their ends.
+    /// True if all partitions have reached their ends.
     pub fn are_reached(&self) -> bool {
         self.0.is_empty()
     }

@@ -1,8 +1,9 @@
-//! The group membership of a source, shared by the reading task and the stream: partitions about to be revoked, and records that
-//! are void because they are read again, here or by another member.
+//! The group membership of a source, shared by the reading task and the stream: partitions about to be
+//! revoked, and records that are void because this or another member reads them again.
 //!
-//! Before partitions are revoked, the reader waits until the stream has handed them back: everything read from them is delivered
-//! and committed. So an orderly rebalance repeats nothing. The wait is limited to [`HAND_BACK_MAX`].
+//! Before partitions are revoked, the reader waits until the stream has handed these partitions back: their
+//! messages are delivered and committed. So an orderly rebalance repeats nothing. The wait is limited to
+//! [`HAND_BACK_MAX`].
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,7 +15,7 @@ use tokio::time::Instant;
 
 use super::runs::Run;
 
-/// How long the stream may take to deliver messages of revoked partitions.
+/// Maximum time that the stream may take to deliver messages of revoked partitions.
 const HAND_BACK_MAX: Duration = Duration::from_secs(30);
 
 /// The shared state.
@@ -48,7 +49,7 @@ struct State {
 /// Partitions being revoked.
 struct Losing {
     partitions: Vec<TopicPartition>,
-    /// How long the group waits for them.
+    /// The deadline of the group for these partitions.
     until: Instant,
 }
 
@@ -91,8 +92,8 @@ impl Membership {
         self.state().losing.as_ref().map(|losing| losing.until)
     }
 
-    /// Starts revoking partitions. Returns the deadline for the stream to deliver their messages, unless the stream has
-    /// ended.
+    /// Starts revoking partitions. Returns the deadline for the stream to deliver their messages, unless the
+    /// stream has ended.
     pub fn lose(&self, partitions: Vec<TopicPartition>) -> Option<Instant> {
         let mut state = self.state();
         if state.is_over {
@@ -105,13 +106,14 @@ impl Membership {
         Some(until)
     }
 
-    /// Partitions were lost without notice.
+    /// Notes that partitions were lost without notice.
     pub fn lost(&self, partitions: Vec<TopicPartition>) {
         self.state().void(partitions);
         self.changed.notify_one();
     }
 
-    /// The stream has committed everything from the revoked partitions, or it will be read again.
+    /// Notes that the stream has committed everything from the revoked partitions, or that the rest will be
+    /// read again.
     pub fn hand_back(&self) {
         let mut state = self.state();
         if let Some(losing) = state.losing.take() {
@@ -120,7 +122,7 @@ impl Membership {
         }
     }
 
-    /// Partitions were assigned: reading starts at the committed offsets.
+    /// Notes newly assigned partitions: reading starts at the committed offsets.
     pub fn assigned(&self, group: Option<GroupMetadata>) {
         let mut state = self.state();
         state.group = group;
@@ -128,25 +130,25 @@ impl Membership {
         state.generation += 1;
     }
 
-    /// The stream accepts no more records.
+    /// Notes that the stream accepts no more records.
     pub fn close(&self) {
         self.state().is_closed = true;
         self.wanted.notify_one();
     }
 
-    /// Whether the stream accepts no more records.
+    /// True if the stream accepts no more records.
     pub fn is_closed(&self) -> bool {
         self.state().is_closed
     }
 
-    /// The stream has ended, and its last commit is done.
+    /// Notes that the stream has ended, and its last commit is done.
     pub fn end(&self) {
         let mut state = self.state();
         (state.is_closed, state.is_over) = (true, true);
         self.wanted.notify_one();
     }
 
-    /// Whether the stream has ended.
+    /// True if the stream has ended.
     pub fn is_over(&self) -> bool {
         self.state().is_over
     }
@@ -160,7 +162,7 @@ impl Membership {
         }
     }
 
-    /// Whether the records of a run are read again.
+    /// True if the records of a run will be read again.
     pub fn is_void(&self, run: &Run) -> bool {
         self.state().is_void(run)
     }
@@ -173,12 +175,12 @@ impl Membership {
         self.wanted.notify_one();
     }
 
-    /// Whether the reader must rewind.
+    /// True if the reader must rewind.
     pub fn wants_rewind(&self) -> bool {
         self.state().wants_rewind
     }
 
-    /// The reader has rewound.
+    /// Notes that the reader has rewound.
     pub fn has_rewound(&self) {
         let mut state = self.state();
         state.wants_rewind = false;
@@ -186,11 +188,11 @@ impl Membership {
     }
 }
 
-/// Whether messages may be committed.
+/// The decision on a commit of messages.
 pub enum Judged {
-    /// All may, with this group metadata.
+    /// All messages may be committed, with this group metadata.
     Sound(GroupMetadata),
-    /// Some are read again.
+    /// Some messages will be read again.
     Void,
 }
 

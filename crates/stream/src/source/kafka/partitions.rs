@@ -1,4 +1,4 @@
-//! What a source reads, and the matching partitions of the cluster.
+//! The partitions to read, matched with the cluster.
 
 use std::time::Duration;
 
@@ -12,29 +12,29 @@ use crate::kafka::{failed, with_grant, with_headers};
 use crate::stage::StageError;
 use crate::topics::{self, Begin};
 
-/// How long the cluster may take to list topics.
+/// Timeout for listing topics.
 const METADATA_TIMEOUT: Duration = Duration::from_secs(15);
-/// The pause before a retry.
+/// Pause before a retry.
 const ASKED_AGAIN: Duration = Duration::from_millis(200);
 
-/// What to read.
+/// The parameters of reading.
 pub struct Wanted {
     /// The topics.
     pub topics: Vec<String>,
-    /// As a member of this group: it assigns partitions and start offsets.
+    /// The group to join, which assigns partitions and start offsets.
     pub group: Option<String>,
-    /// The start position otherwise.
+    /// The start position without a group.
     pub begin: Begin,
-    /// The partitions, unless all.
+    /// The partitions to read; `None` for all.
     chosen: Option<Vec<i32>>,
-    /// Stop at the end offsets found at the start.
+    /// True if reading stops at the end offsets found at the start.
     pub until_end: bool,
-    /// Whether headers are kept.
+    /// True if headers are kept.
     pub with_headers: bool,
 }
 
 impl Wanted {
-    /// From the options.
+    /// The parameters from the options.
     pub fn of(settings: &Settings) -> Wanted {
         Wanted {
             topics: settings.text("topics").split(',').map(|topic| topic.trim().to_owned()).collect(),

@@ -1,6 +1,6 @@
-//! The reading task: finds the partitions, reads them from the start position, and passes on batches until the source is closed
-//! or the end is reached. It owns the consumer, so it also commits, and takes part in rebalances until the source leaves, even
-//! if the stream reads nothing meanwhile.
+//! The reading task: finds the partitions, reads them from the start position, and passes on batches until
+//! the source is closed or the end is reached. The task owns the consumer, so it also commits offsets, and
+//! takes part in rebalances until the source leaves, even while the stream reads nothing.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
@@ -25,11 +25,11 @@ use crate::kafka;
 use crate::message::{Batch, Gather, Header};
 use crate::stage::StageError;
 
-/// A poll waits indefinitely for an event.
+/// Maximum wait of a poll, practically unlimited.
 const POLL: Duration = Duration::from_secs(3600);
 /// Timeout for fetching committed offsets.
 const COMMITTED_TIMEOUT: Duration = Duration::from_secs(1);
-/// The pause before a retry.
+/// Pause before a retry.
 const ASKED_AGAIN: Duration = Duration::from_millis(200);
 /// Timeout for leaving the group.
 const LEAVE_MAX: Duration = Duration::from_secs(5);
@@ -39,7 +39,7 @@ const LEAVE_MAX: Duration = Duration::from_secs(5);
 pub struct Polled {
     /// The messages.
     pub batch: Batch,
-    /// Their records.
+    /// The records of the messages.
     pub runs: Runs,
 }
 
@@ -61,7 +61,7 @@ pub enum Command {
 
 /// A commit in progress.
 pub struct Committing {
-    /// Whether it covers everything requested.
+    /// True if the commit covers everything requested.
     pub is_whole: bool,
     /// The commit, unless it is empty.
     pub commit: Option<Commit>,
@@ -73,19 +73,19 @@ pub struct Reader {
     wanted: Wanted,
     membership: Arc<Membership>,
     ends: Ends,
-    /// Read but not passed on: records of one chunk at most, and a final failure.
+    /// Items read but not passed on: records of one chunk at most, and a final failure.
     ready: VecDeque<Result<Polled, StageError>>,
     has_failed: bool,
     /// The start offset of each partition since it was assigned.
     first: BTreeMap<TopicPartition, Offset>,
     sequence: u64,
     buffer: DecompressBuffer,
-    /// The cluster was unreachable, and no record has arrived since.
+    /// True if the cluster was unreachable, and no record has arrived since.
     is_troubled: bool,
 }
 
 impl Reader {
-    /// Creates it with a consumer.
+    /// A reading task with this consumer.
     pub fn new(consumer: Consumer, wanted: Wanted, membership: Arc<Membership>) -> Reader {
         Reader {
             consumer,
@@ -101,7 +101,7 @@ impl Reader {
         }
     }
 
-    /// Passes on records and serves the stream until that leaves. An error is the last item.
+    /// Passes on records and serves the stream until the stream leaves. An error is the last item.
     pub async fn run(
         mut self,
         batches: mpsc::Sender<Box<Result<Polled, StageError>>>,
@@ -110,7 +110,7 @@ impl Reader {
         let begun = tokio::select! {
             // Boxed, to keep rare operations out of the task's memory.
             begun = Box::pin(self.begin()) => begun,
-            // Before the first read, the only command is to leave.
+            // Before the first read, the only possible command is to leave.
             _ = commands.recv() => return,
         };
         if let Err(error) = begun {
@@ -241,14 +241,14 @@ impl Reader {
     fn obey(&mut self, command: Command) {
         match command {
             Command::Commit { mut runs, started } => {
-                // Offsets of lost partitions are their new owners' to commit.
+                // Offsets of lost partitions are committed by their new owners.
                 let is_whole = runs.split_off(|run| !self.membership.is_void(run)).is_empty();
                 let offsets = runs.offsets();
                 let commit = match offsets.is_empty() {
                     true => None,
                     false => self.consumer.commit_async(offsets).ok(),
                 };
-                // The receiver is gone if the stream has failed.
+                // The receiver was dropped if the stream has failed.
                 let _ = started.send(Committing { is_whole, commit });
             }
             Command::HandBack { done } => {
@@ -258,7 +258,7 @@ impl Reader {
         }
     }
 
-    /// Waits until the stream has handed partitions back: they stay assigned until the next poll.
+    /// Waits until the stream has handed partitions back, which stay assigned until the next poll.
     async fn hand_back(
         &mut self,
         partitions: Vec<TopicPartition>,
@@ -291,7 +291,7 @@ impl Reader {
         }
     }
 
-    /// The reason of an error, with what grants a right that is missing: to the topics, or to the group.
+    /// The reason of an error, with the command that grants a missing right to the topics or the group.
     fn with_grant(&self, error: &ConsumerError) -> String {
         let reason = error.to_string();
         let right = match &self.wanted.group {
@@ -307,7 +307,7 @@ impl Reader {
         kafka::with_grant(reason, self.consumer.cluster(), &right)
     }
 
-    /// Continues after a transient error, which is logged once.
+    /// Continues after a transient error, logged once.
     async fn wait_out(&mut self, error: ConsumerError) -> Result<(), StageError> {
         if !error.is_retriable() {
             return Err(kafka::failed("Reading", self.with_grant(&error)));
@@ -319,8 +319,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Rewinds to the committed offsets, or to the start of reading in partitions without one. Returns whether it did: a group
-    /// that does not answer may be rebalancing, so a poll must precede the next attempt.
+    /// Rewinds to the committed offsets, or to the start of reading in partitions without one. Returns false
+    /// if the group does not answer: it may be rebalancing, so a poll must precede the next attempt.
     async fn rewind(&mut self) -> bool {
         self.ready.clear();
         let read: Vec<TopicPartition> =
@@ -346,7 +346,7 @@ impl Reader {
     }
 }
 
-/// The next event; includes records only if there is room for them.
+/// The next event; includes records only if there is room.
 async fn poll(consumer: &mut Consumer, room: bool, wait: Duration) -> Result<Happened, ConsumerError> {
     match room {
         true => consumer.poll(wait).await,
@@ -354,7 +354,7 @@ async fn poll(consumer: &mut Consumer, room: bool, wait: Duration) -> Result<Hap
     }
 }
 
-/// Passes on the first of these when there is room. A closed stream is visible in its membership.
+/// Passes on the first item when there is room. The membership shows a closed stream.
 async fn hand_over(
     batches: Option<&mpsc::Sender<Box<Result<Polled, StageError>>>>,
     ready: &mut VecDeque<Result<Polled, StageError>>,

@@ -1,5 +1,5 @@
-//! Maps messages to records, as runs of messages with consecutive records of a partition. It gives the offset of each message,
-//! and the exact offsets of a commit. Pure.
+//! Maps messages to records, as runs of messages with consecutive records of a partition. A run gives the
+//! offset of each message, and the exact offsets of a commit. Pure.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,11 +14,11 @@ pub type Offsets = BTreeMap<TopicPartition, CommittedOffset>;
 pub struct Run {
     /// The partition.
     pub at: TopicPartition,
-    /// The generation of the source that read them.
+    /// The source's generation when the records were read.
     pub generation: u64,
     /// The sequence of the first message.
     pub sequence: u64,
-    /// The offset of its record.
+    /// The offset of the first message's record.
     offset: i64,
     count: u64,
 }
@@ -70,7 +70,7 @@ impl Runs {
         self.0.iter()
     }
 
-    /// Whether there are none.
+    /// True if there are no runs.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -98,7 +98,7 @@ impl Runs {
         Runs(taken)
     }
 
-    /// The next offset of each partition. If one was read twice, the later reading counts.
+    /// The next offset of each partition. If records were read twice, the later reading counts.
     pub fn offsets(&self) -> Offsets {
         let next = |run: &Run| CommittedOffset::new(Offset(run.behind(run.last_sequence())));
         self.0.iter().map(|run| (run.at.clone(), next(run))).collect()
