@@ -76,11 +76,11 @@ pub fn check(workspace: &Workspace) -> Result<Vec<String>> {
     }
 }
 
-/// How many tests run at once: three times as many as there are cores, since most of them wait most of the time.
+/// Tests that run at once: five for each core, since most of them wait most of the time.
 fn threads() -> String {
     std::env::var("RUST_TEST_THREADS").unwrap_or_else(|_| {
         let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
-        (3 * cores).to_string()
+        (5 * cores).to_string()
     })
 }
 
