@@ -2,7 +2,7 @@
 
     mover.py BOOTSTRAP SOURCE SINK GROUP TRANSACTIONAL_ID MAX_IN_FLIGHT
 
-compat/faults runs it, pauses it and kills it. Partition p of the source goes to partition p of the sink. It prints a line
+trials/faults runs it, pauses it and kills it. Partition p of the source goes to partition p of the sink. It prints a line
 for each transaction, `committed N` or `aborted WHY`; it aborts every seventh on purpose. SIGTERM stops it cleanly.
 
 librdkafka 2.16 may wait forever in send_offsets_to_transaction after a coordinator was unavailable, despite the timeout: its

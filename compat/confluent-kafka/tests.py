@@ -1,10 +1,10 @@
 """confluent-kafka (librdkafka) against the broker at $BOOTSTRAP."""
 
-from admin_tests import *  # noqa: F403
-from consumer_protocol_tests import *  # noqa: F403
-from consumer_tests import *  # noqa: F403
-from producer_tests import *  # noqa: F403
+import admin_tests
+import consumer_protocol_tests
+import consumer_tests
+import producer_tests
 from suite import main
-from transaction_tests import *  # noqa: F403
+import transaction_tests
 
-main(globals())
+main(admin_tests, consumer_protocol_tests, consumer_tests, producer_tests, transaction_tests)

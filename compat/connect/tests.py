@@ -1,8 +1,8 @@
 """Kafka Connect with its connectors of files, and MirrorMaker 2, on the broker at $BOOTSTRAP and on brokers of their own."""
 
-from cluster_tests import *  # noqa: F403
-from mirror_tests import *  # noqa: F403
+import cluster_tests
+import mirror_tests
 from suite import main
-from worker_tests import *  # noqa: F403
+import worker_tests
 
-main(globals(), parallel=1)
+main(cluster_tests, mirror_tests, worker_tests, parallel=1)

@@ -17,7 +17,7 @@ import (
 func TestMovesUntilItIsKilled(t *testing.T) {
 	arguments := strings.Fields(os.Getenv("MOVER"))
 	if len(arguments) == 0 {
-		t.Skip("compat/faults runs it")
+		t.Skip("trials/faults runs it")
 	}
 	for {
 		session, err := session(t, arguments)

@@ -14,12 +14,12 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Writes to $TOPIC and reads it as a group until its input ends, and prints a line for every commit. compat/faults runs
+// Writes to $TOPIC and reads it as a group until its input ends, and prints a line for every commit. trials/faults runs
 // it and restarts brokers meanwhile: no error that the client does not retry itself may occur.
 func TestMeetsNoErrorUntilItsInputEnds(t *testing.T) {
 	topic := os.Getenv("TOPIC")
 	if topic == "" {
-		t.Skip("compat/faults runs it")
+		t.Skip("trials/faults runs it")
 	}
 	ctx, end := context.WithCancel(context.Background())
 	go func() {

@@ -68,11 +68,11 @@ def raises(kind, call):
     raise AssertionError(f"expected {kind.__name__}, got {result!r}")
 
 
-def main(namespace, parallel=4):
-    """Runs the tests of a module (its globals); words on the command line select by name."""
+def main(*modules, parallel=4):
+    """Runs the tests of modules, or of their globals; words on the command line select by name."""
     # Shells make background processes ignore interrupts, which clients inherit; but they are stopped by one.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    tests = list(_tests(namespace))
+    tests = [test for module in modules for test in _tests(module if isinstance(module, dict) else vars(module))]
     chosen = [test for test in tests if not sys.argv[1:] or any(word in test[0] for word in sys.argv[1:])]
     with concurrent.futures.ThreadPoolExecutor(parallel) as pool:
         outcomes = list(pool.map(lambda test: _run(*test), chosen))

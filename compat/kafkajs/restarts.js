@@ -1,5 +1,5 @@
 // Writes to $TOPIC until its input ends, prints a line whenever something is written, and reads all of it as a group.
-// compat/faults runs it and restarts brokers meanwhile: no error that the client does not retry itself may occur.
+// trials/faults runs it and restarts brokers meanwhile: no error that the client does not retry itself may occur.
 import kafkajs from 'kafkajs';
 import { connection } from './login.js';
 

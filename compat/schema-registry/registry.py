@@ -7,7 +7,6 @@ import os
 import pathlib
 import re
 import subprocess
-import time
 import urllib.error
 import urllib.parse
 import urllib.request

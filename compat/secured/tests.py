@@ -1,7 +1,7 @@
 """Clients and tools on secured listeners, against brokers of the kind $TARGET that the suite starts itself."""
 
-from connection_tests import *  # noqa: F403
+import connection_tests
 from suite import main
-from tool_tests import *  # noqa: F403
+import tool_tests
 
-main(globals(), parallel=3)
+main(connection_tests, tool_tests, parallel=3)

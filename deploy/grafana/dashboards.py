@@ -4,7 +4,7 @@
     deploy/grafana/dashboards.py            writes the JSON files
     deploy/grafana/dashboards.py --check    fails if they differ from the tables
 
-Every query selects the job `thalweg` and the variables of its dashboard. `compat/monitoring` runs each of them on a Prometheus that
+Every query selects the job `thalweg` and the variables of its dashboard. `trials/monitoring` runs each of them on a Prometheus that
 scrapes a cluster under load, and requires series. A query that is rightly empty where nothing goes wrong is marked by `rare`.
 """
 

@@ -5,7 +5,7 @@
 //! | mark | who runs it |
 //! |---|---|
 //! | `run`, with `kafka` or `background` | `crates/thalweg/tests/it/pages.rs` |
-//! | `package` | a Debian machine in `compat/packages` |
+//! | `package` | a Debian machine in `trials/packages` |
 //! | `not-run`, and the reason in words | |
 
 use super::tree::Tree;

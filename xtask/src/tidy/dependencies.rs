@@ -3,14 +3,15 @@
 use super::manifest::{Manifest, members};
 use super::tree::Tree;
 use super::{Finding, Rule};
+use std::collections::BTreeSet;
 
 pub const RULE: Rule = Rule {
     name: "dependencies",
     reason: "crates depend only on what they need (ARCHITECTURE.md); the lab and streams see clusters from outside",
-    check: |tree| Ok(check(tree)),
+    check: |tree| Ok(check(tree).into_iter().chain(surplus(tree)).collect()),
 };
 
-/// A crate, and our crates that it may use in code, tests and build.
+/// A crate, and our crates that it uses in code, tests and build.
 const LAW: &[(&str, &[&str])] = &[
     (
         "thalweg",
@@ -159,6 +160,25 @@ fn check_member(manifest: &Manifest<'_>) -> Vec<Finding> {
     findings
 }
 
+/// The entries of the list that no manifest needs.
+fn surplus(tree: &Tree) -> Vec<Finding> {
+    let members: Vec<Manifest<'_>> = members(tree).collect();
+    let mut findings = Vec::new();
+    for (name, allowed) in LAW {
+        let Some(member) = members.iter().find(|member| member.name() == *name) else {
+            findings.push(Finding::new(file!(), 0, format!("{name} is no crate")));
+            continue;
+        };
+        let used: BTreeSet<_> = member.dependencies().map(|entry| entry.dependency()).collect();
+        for ours in allowed.iter().filter(|ours| !used.contains(&*format!("thalweg-{ours}"))) {
+            let message =
+                format!("{name} does not use thalweg-{ours}: remove it from the list of {}", file!());
+            findings.push(Finding::new(member.path, 0, message));
+        }
+    }
+    findings
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -189,6 +209,19 @@ mod tests {
         );
         let bad = "[target.'cfg(unix)'.dev-dependencies]\nthalweg-wire = { workspace = true }\n";
         assert_eq!(findings("thalweg-record", bad), ["thalweg-record uses thalweg-wire; it may use: ids"]);
+    }
+
+    #[test]
+    fn the_list_is_not_longer_than_the_manifests() {
+        let manifest = "[package]\nname = \"thalweg-wire\"\n\n[dependencies]\n";
+        let found = |dependencies: &str| {
+            let tree = Tree::of(&[("crates/wire/Cargo.toml", &format!("{manifest}{dependencies}"))]);
+            let of_wire = surplus(&tree).into_iter().filter(|f| f.message.starts_with("thalweg-wire "));
+            of_wire.map(|finding| finding.message).collect::<Vec<_>>()
+        };
+        assert_eq!(found("thalweg-ids.workspace = true\n"), [""; 0]);
+        let [message] = &found("")[..] else { panic!("one finding") };
+        assert!(message.starts_with("thalweg-wire does not use thalweg-ids"), "{message}");
     }
 
     #[test]

@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn only_code_is_judged() {
-        assert!(is_code("scripts/demo") && is_code("compat/raw/wire.py") && is_code("crates/a/src/lib.rs"));
+        assert!(is_code("scripts/demo") && is_code("trials/raw/wire.py") && is_code("crates/a/src/lib.rs"));
         assert!(!is_code("CHANGELOG.md") && !is_code("crates/a/tests/golden/b.txt"));
     }
 }

@@ -10,8 +10,11 @@ pub const RULE: Rule = Rule {
     check: |tree| Ok(check(tree)),
 };
 
-/// Required entries.
-const EXPECTED: [&str; 14] = [
+/// The entries: each has to be there, and no other.
+const EXPECTED: [&str; 23] = [
+    ".cargo",
+    ".ci",
+    ".gitignore",
     "ARCHITECTURE.md",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
@@ -20,40 +23,31 @@ const EXPECTED: [&str; 14] = [
     "LICENSE",
     "NOTICE",
     "README.md",
+    "clippy.toml",
+    "compat",
     "crates",
+    "deploy",
     "docs",
+    "examples",
     "rust-toolchain.toml",
     "rustfmt.toml",
     "scripts",
-    "xtask",
-];
-
-/// Other allowed entries.
-const ALLOWED: [&str; 11] = [
-    ".cargo",
-    ".ci",
-    ".github",
-    ".gitattributes",
-    ".gitignore",
-    "Dockerfile",
-    "clippy.toml",
-    "compat",
-    "deploy",
-    "examples",
+    "trials",
     "workloads",
+    "xtask",
 ];
 
 /// The folders of the root: a path that starts with one of them refers to the repository.
 pub const FOLDERS: [&str; 11] = [
     ".cargo",
     ".ci",
-    ".github",
     "compat",
     "crates",
     "deploy",
     "docs",
     "examples",
     "scripts",
+    "trials",
     "workloads",
     "xtask",
 ];
@@ -62,7 +56,7 @@ fn check(tree: &Tree) -> Vec<Finding> {
     let present: BTreeSet<_> = tree.paths().filter_map(|path| path.split('/').next()).collect();
     let missing = EXPECTED.iter().filter(|name| !present.contains(*name));
     let missing = missing.map(|name| Finding::new(name, 0, "is missing"));
-    let surplus = present.iter().filter(|name| !EXPECTED.contains(name) && !ALLOWED.contains(name));
+    let surplus = present.iter().filter(|name| !EXPECTED.contains(name));
     let surplus = surplus.map(|name| Finding::new(name, 0, "does not belong in the root"));
     missing.chain(surplus).collect()
 }
@@ -74,7 +68,6 @@ mod tests {
     #[test]
     fn surplus_and_missing_files_are_found() {
         let mut files: Vec<_> = EXPECTED.iter().map(|name| (*name, "")).collect();
-        files.push((".ci/run", ""));
         assert_eq!(check(&Tree::of(&files)), []);
         files.push(("notes.txt", ""));
         files.retain(|(name, _)| *name != "NOTICE");

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 pub const RULE: Rule = Rule {
     name: "settings",
     reason: "a setting is declared once, in crates/config/src/table; others read its field or its `Setting`",
-    check: |tree| Ok(check(tree)),
+    check: |tree| Ok(check(tree, &OF_CLIENTS)),
 };
 
 const TABLE: &str = "crates/config/src/table/";
@@ -16,9 +16,10 @@ const TABLE: &str = "crates/config/src/table/";
 /// A client's settings, some of which have the name of a broker's.
 const OF_CLIENTS: [(&str, &str); 1] = [("crates/thalweg/src/cli/produce.rs", "compression.type")];
 
-fn check(tree: &Tree) -> Vec<Finding> {
+fn check(tree: &Tree, of_clients: &[(&str, &str)]) -> Vec<Finding> {
     let (keys, readers) = (keys(tree), readers(tree));
     let mut findings = Vec::new();
+    let mut unused: BTreeSet<(&str, &str)> = of_clients.iter().copied().collect();
     for source in
         tree.sources().filter(|source| !source.is_test() && can_name_settings(&readers, source.path))
     {
@@ -28,13 +29,18 @@ fn check(tree: &Tree) -> Vec<Finding> {
             }
             // What stands between two quotes; crude, but a key holds no quote.
             for text in line.split('"').filter(|text| keys.contains(text)) {
-                if !OF_CLIENTS.contains(&(source.path, text)) {
+                unused.remove(&(source.path, text));
+                if !of_clients.contains(&(source.path, text)) {
                     let message = format!("\"{text}\" by a string: take the `Setting` of that field");
                     findings.push(Finding::new(source.path, number, message));
                 }
             }
         }
     }
+    let unused = unused.into_iter();
+    findings.extend(unused.map(|(path, key)| {
+        Finding::new(path, 0, format!("does not name \"{key}\": remove it from the list of {}", file!()))
+    }));
     findings
 }
 
@@ -73,7 +79,7 @@ mod tests {
 
     fn lines(path: &str, text: &str) -> Vec<usize> {
         let tree = Tree::of(&[LOG, MANIFEST, (path, text)]);
-        check(&tree).into_iter().map(|finding| finding.line).collect()
+        check(&tree, &[]).into_iter().map(|finding| finding.line).collect()
     }
 
     #[test]
@@ -84,6 +90,18 @@ mod tests {
         assert_eq!(lines("crates/config/src/a.rs", text), [1]);
         assert_eq!(lines("crates/log/src/a.rs", text), [0; 0], "it does not see the settings");
         assert_eq!(lines("crates/broker/tests/it/a.rs", text), [0; 0]);
+    }
+
+    #[test]
+    fn exceptions_are_used() {
+        let tree = Tree::of(&[LOG, MANIFEST, ("crates/broker/src/a.rs", "let a = \"log.dirs\";\n")]);
+        assert_eq!(check(&tree, &[("crates/broker/src/a.rs", "log.dirs")]), []);
+        let [first, second] =
+            check(&tree, &[("crates/broker/src/b.rs", "log.dirs")]).try_into().expect("two");
+        assert_eq!(
+            (first.path.as_str(), second.path.as_str()),
+            ("crates/broker/src/a.rs", "crates/broker/src/b.rs")
+        );
     }
 
     #[test]

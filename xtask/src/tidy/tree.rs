@@ -110,7 +110,10 @@ impl<'a> Source<'a> {
 
 /// Whether the file at this path is for tests.
 pub fn is_test(path: &str) -> bool {
-    path.starts_with("compat/") || path.ends_with("/tests.rs") || path.contains("/tests/")
+    path.starts_with("compat/")
+        || path.starts_with("trials/")
+        || path.ends_with("/tests.rs")
+        || path.contains("/tests/")
 }
 
 /// Whether `word` occurs in `text` as a whole word.

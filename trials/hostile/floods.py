@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Floods of TLS handshakes and of logins, and what connections cost: Thalweg and Apache Kafka, one after the other.
 
-    PYTHONPATH=compat/harness compat/hostile/floods.py [--seconds 20] [--idle 10000] [thalweg] [apache-kafka]
+    PYTHONPATH=compat/harness trials/hostile/floods.py [--seconds 20] [--idle 10000] [thalweg] [apache-kafka]
 
 For each target:
 
@@ -29,7 +29,7 @@ import threading
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent / "harness"), str(HERE.parent / "raw")]
+sys.path[:0] = [str(HERE.parents[1] / "compat" / "harness"), str(HERE.parent / "raw")]
 
 from broker import TARGETS, Broker, kafka_classpath, thalweg_binary  # noqa: E402
 from pki import make_certificates  # noqa: E402

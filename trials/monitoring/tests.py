@@ -3,8 +3,6 @@ load, every query of the dashboards, and a receiver of OTLP with the official me
 
 import http.server
 import importlib.util
-import json
-import pathlib
 import re
 import subprocess
 import threading

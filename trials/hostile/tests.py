@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Hostile peers against a secured node, before and after the login, from seeds.
 
-    SEED=7 MINUTES=5 PYTHONPATH=compat/harness compat/hostile/suite       each assault for five minutes
-    SEED=7 CASE=1234 PYTHONPATH=compat/harness compat/hostile/suite logins  one case again
+    SEED=7 MINUTES=5 PYTHONPATH=compat/harness trials/hostile/suite       each assault for five minutes
+    SEED=7 CASE=1234 PYTHONPATH=compat/harness trials/hostile/suite logins  one case again
 
 In CI the seed is 1, so that a failure is the change's; the nightly form takes any, and prints it.
 """

@@ -7,7 +7,6 @@ import struct
 
 from answers import Each
 from codec import NO_ID
-from group_scenarios import subscription
 from pair import APIS, Channel
 from parallel import ANSWER_S, Sent
 

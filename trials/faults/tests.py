@@ -9,21 +9,21 @@ import random
 import subprocess
 import time
 
-from certificate_tests import *  # noqa: F403
-from consumer_protocol_tests import *  # noqa: F403
-from damage_tests import *  # noqa: F403
+import certificate_tests
+import consumer_protocol_tests
+import damage_tests
 from faults import say
-from loss_tests import *  # noqa: F403
+import loss_tests
 from moves import reassign
 from network import CLIENTS
 from nodes import SESSION_S, told
 from ordeal import PARTITIONS, Ordeal
 from replicas import batches
-from share_tests import *  # noqa: F403
-from streams_tests import *  # noqa: F403
+import share_tests
+import streams_tests
 from suite import NIGHTLY, Skip, each, main, nightly_only, until
-from transaction_tests import *  # noqa: F403
-from upgrade_tests import *  # noqa: F403
+import transaction_tests
+import upgrade_tests
 from writer import HURRIED_S, UNHURRIED_S, read_all
 
 FAULTS = int(os.environ.get("FAULTS", "80" if NIGHTLY else "6"))
@@ -234,4 +234,6 @@ def damage(directory):
     segment.write_bytes(data)
 
 
-main(globals(), parallel=1)
+main(
+    globals(), certificate_tests, consumer_protocol_tests, damage_tests, loss_tests, share_tests, streams_tests, transaction_tests, upgrade_tests, parallel=1
+)

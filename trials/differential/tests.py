@@ -1,8 +1,8 @@
 """The same requests, scripted and random, to Apache Kafka and to Thalweg, whose answers are compared field by field.
 
     compat/run differential                                    the short form, as CI runs it
-    SEED=7 NIGHTLY=1 WORK=/tmp/d PYTHONPATH=compat/harness compat/differential/suite    the long form, the random requests of a seed
-    LEVELS=3 SCENARIOS=topics ... compat/differential/suite scripted                    one scenario, at versions 3 below the newest
+    SEED=7 NIGHTLY=1 WORK=/tmp/d PYTHONPATH=compat/harness trials/differential/suite    the long form, the random requests of a seed
+    LEVELS=3 SCENARIOS=topics ... trials/differential/suite scripted                    one scenario, at versions 3 below the newest
 
 Every difference is printed; allowed ones are in `allowed.py`, each with its reason.
 """

@@ -1,7 +1,7 @@
 """Plays histories of groups, many at once, while writes to the coordinators' topics are refused at times; makes those that differ
 smaller.
 
-    KINDS=share SEED=7 HISTORIES=100 ... compat/differential/suite histories    a hundred share groups from a seed
+    KINDS=share SEED=7 HISTORIES=100 ... trials/differential/suite histories    a hundred share groups from a seed
 """
 
 import concurrent.futures

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What groups of the consumer protocol (KIP-848) cost a broker: Thalweg and Apache Kafka, in turns.
 
-    PYTHONPATH=compat/harness compat/compare/groups.py [--rounds 3] [--seconds 60] [thalweg] [apache-kafka]
+    PYTHONPATH=compat/harness trials/compare/groups.py [--rounds 3] [--seconds 60] [thalweg] [apache-kafka]
 
 For each target and round, on a broker of its own with the settings that Kafka has by default:
 
@@ -26,7 +26,7 @@ import time
 import uuid
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent / "harness"), str(HERE.parent / "raw")]
+sys.path[:0] = [str(HERE.parents[1] / "compat" / "harness"), str(HERE.parent / "raw")]
 
 from broker import TARGETS  # noqa: E402
 from systems import System  # noqa: E402
