@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use thalweg_browse::{Capacity, Masking, Registry, Share};
-use thalweg_places::{Full, Place, Places};
+use thalweg_places::{Place, Places, ReachedLimit};
 
 use crate::problem::Problem;
 
@@ -74,10 +74,10 @@ impl Reader {
         let searches = &self.reading.searches;
         let place = tokio::time::timeout(patience, searches.take(&self.user)).await;
         place.map_err(|_| match searches.full(&self.user) {
-            Full::Share(most) => busy(format!(
+            ReachedLimit::Share(most) => busy(format!(
                 "You have {most} searches going on, the most of one user: try again in a moment"
             )),
-            Full::All(most) => {
+            ReachedLimit::All(most) => {
                 busy(format!("{most} searches are going on at this console: try again in a moment"))
             }
         })
@@ -86,8 +86,10 @@ impl Reader {
     /// Takes a place for a live tail if one is free.
     pub fn tail(&self) -> Result<Place, Problem> {
         self.reading.tails.try_take(&self.user).map_err(|full| match full {
-            Full::Share(most) => busy(format!("You have {most} live tails, the most of one user: close one")),
-            Full::All(most) => busy(format!("{most} live tails are open at this console: close one")),
+            ReachedLimit::Share(most) => {
+                busy(format!("You have {most} live tails, the most of one user: close one"))
+            }
+            ReachedLimit::All(most) => busy(format!("{most} live tails are open at this console: close one")),
         })
     }
 
@@ -95,8 +97,10 @@ impl Reader {
     pub fn tap(&self) -> Result<Place, Problem> {
         self.reading.taps.try_take(&self.user).map_err(|full| {
             let looked = match full {
-                Full::Share(most) => format!("You look at {most} stages already, the most of one user"),
-                Full::All(most) => format!("{most} stages are looked at already"),
+                ReachedLimit::Share(most) => {
+                    format!("You look at {most} stages already, the most of one user")
+                }
+                ReachedLimit::All(most) => format!("{most} stages are looked at already"),
             };
             busy(format!("{looked}: close a page of another, and try again in a moment"))
         })
