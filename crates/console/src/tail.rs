@@ -17,7 +17,7 @@ use axum::http::HeaderMap;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use hyper::body::Frame;
-use thalweg_browse::{Event, Message, Search, Why};
+use thalweg_browse::{EndReason, Event, Message, Search};
 use thalweg_record::Offset;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::{SendTimeoutError, TrySendError};
@@ -150,7 +150,7 @@ impl<W: Fn(&Message) -> String> Tail<W> {
                         self.send_or_pass(format!("event: waiting\ndata: {words}\n\n")).await?;
                     }
                     Some(Event::Ended(ended)) => return Ok(match ended.why {
-                        Why::Failed(error) => error.to_string(),
+                        EndReason::Failed(error) => error.to_string(),
                         _ => "The time of this tail is over.".to_owned(),
                     }),
                     None => return Ok("The search has ended.".to_owned()),

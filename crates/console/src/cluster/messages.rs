@@ -7,8 +7,8 @@ use axum::http::StatusCode;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 use thalweg_browse::{
-    End, Event, Filter, Limits, Message, NewMessage, PlaceError, ProduceError, Produced, Progress, Query,
-    Search, SearchError, Share, Start, TextTest, Why, produce,
+    End, EndReason, Event, Filter, Limits, Message, MessagePosition, NewMessage, PlaceError, ProduceError,
+    Progress, Query, Search, SearchError, Share, Start, TextTest, produce,
 };
 use thalweg_client::{ConsumerError, DeliveryError, ProducerConfig};
 use thalweg_places::Place;
@@ -198,12 +198,12 @@ pub async fn search(view: &View, topic: &str, asked: &MessageQuery) -> Result<Fo
             Event::Progress(_) | Event::Waiting(_) => {}
             Event::Ended(ended) => {
                 let words = match ended.why {
-                    Why::Complete if newest.is_full => "There may be more: the answer is full.",
-                    Why::Complete => "Everything was read.",
-                    Why::Matches => "There may be more.",
-                    Why::Bytes => "There may be more: the answer is full.",
-                    Why::Time => "There may be more: the time is over.",
-                    Why::Failed(error) => return Err(failed(error)),
+                    EndReason::Complete if newest.is_full => "There may be more: the answer is full.",
+                    EndReason::Complete => "Everything was read.",
+                    EndReason::Matches => "There may be more.",
+                    EndReason::Bytes => "There may be more: the answer is full.",
+                    EndReason::Time => "There may be more: the time is over.",
+                    EndReason::Failed(error) => return Err(failed(error)),
                 };
                 if is_newest {
                     messages = newest.into_messages();
@@ -288,7 +288,7 @@ pub struct MessageToSend {
 }
 
 /// Sends a message and waits for the acknowledgement.
-pub async fn send(view: &View, topic: &str, message: MessageToSend) -> Result<Produced, Problem> {
+pub async fn send(view: &View, topic: &str, message: MessageToSend) -> Result<MessagePosition, Problem> {
     let partition = match message.partition.trim() {
         "" => None,
         text => {
