@@ -36,7 +36,7 @@ impl DropReason {
 
 /// State shared by the two ends of an outlet's queue.
 #[derive(Debug, Default)]
-pub(crate) struct Shared {
+pub(crate) struct OutletState {
     /// Drops not yet reported in the trail, by kind.
     unreported: [AtomicU64; KINDS],
     pub dropped: [[AtomicU64; KINDS]; DropReason::ALL.len()],
@@ -46,7 +46,7 @@ pub(crate) struct Shared {
     pub noticed: Notify,
 }
 
-impl Shared {
+impl OutletState {
     pub fn drop_some(&self, kind: usize, reason: DropReason, count: u64) {
         self.dropped[reason as usize][kind].fetch_add(count, Ordering::Relaxed);
         self.report_later(kind, count);

@@ -16,7 +16,7 @@ pub struct Event {
     /// The client that caused the event.
     pub client: Client,
     /// The content of the event.
-    pub what: What,
+    pub what: EventContent,
 }
 
 /// The known facts about a client.
@@ -49,9 +49,9 @@ pub struct Tls {
 
 /// The content of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum EventContent {
     /// A decision of the authorizer.
-    Decision(Decided),
+    Decision(AuthorizerDecision),
     /// A login attempt.
     Login(Login),
     /// An attempt to change the cluster.
@@ -60,7 +60,7 @@ pub enum What {
 
 /// A decision of the authorizer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Decided {
+pub struct AuthorizerDecision {
     /// The API name.
     pub request: String,
     /// The operation that the request needs.
@@ -79,14 +79,14 @@ pub struct Decided {
     pub acl: Option<String>,
 }
 
-impl Decided {
+impl AuthorizerDecision {
     /// The pattern type of the resource: requests name resources literally.
     pub const PATTERN: PatternType = PatternType::Literal;
 
     /// Converts a decision to an event.
-    pub fn of(decision: &Decision<'_>) -> Decided {
+    pub fn of(decision: &Decision<'_>) -> AuthorizerDecision {
         let rule = decision.answer.reason.rule(decision.answer.is_allowed);
-        Decided {
+        AuthorizerDecision {
             request: decision.request.to_string(),
             operation: decision.operation,
             resource_type: decision.resource_type.in_words(),
@@ -148,27 +148,27 @@ pub struct Failure {
     pub message: Option<String>,
 }
 
-impl What {
+impl EventContent {
     /// The kind of the event.
     pub fn kind(&self) -> AuditKind {
         match self {
-            What::Decision(Decided { is_allowed: true, .. }) => AuditKind::Allowed,
-            What::Decision(_) => AuditKind::Denied,
-            What::Login(_) => AuditKind::Logins,
-            What::Change(_) => AuditKind::Administration,
+            EventContent::Decision(AuthorizerDecision { is_allowed: true, .. }) => AuditKind::Allowed,
+            EventContent::Decision(_) => AuditKind::Denied,
+            EventContent::Login(_) => AuditKind::Logins,
+            EventContent::Change(_) => AuditKind::Administration,
         }
     }
 
     /// Truncates long texts.
     pub(crate) fn clip(&mut self) {
         match self {
-            What::Decision(decided) => {
+            EventContent::Decision(decided) => {
                 clip(&mut decided.request);
                 clip(&mut decided.resource_name);
                 decided.acl.iter_mut().for_each(clip);
             }
-            What::Login(login) => login.failure.iter_mut().for_each(clip),
-            What::Change(change) => {
+            EventContent::Login(login) => login.failure.iter_mut().for_each(clip),
+            EventContent::Change(change) => {
                 clip(&mut change.resource_name);
                 change.detail.iter_mut().for_each(clip);
                 change.failure.iter_mut().for_each(|failure| failure.message.iter_mut().for_each(clip));

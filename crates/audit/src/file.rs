@@ -55,19 +55,19 @@ pub struct TrailFile {
     bytes_max: u64,
     files_max: usize,
     /// The current file. None after a rotation, until the next write.
-    open: Option<Open>,
+    open: Option<OpenFile>,
     _lock: DirLock,
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenFile {
     file: LogFile,
     position: u64,
 }
 
-impl Open {
+impl OpenFile {
     /// Truncates an incomplete last line, which a crash may have left.
-    fn cut_torn_line(self) -> io::Result<Open> {
+    fn cut_torn_line(self) -> io::Result<OpenFile> {
         let start = self.position.saturating_sub(TAIL_BYTES);
         let mut tail =
             vec![0; usize::try_from(self.position - start).expect("at most the length of the tail")];
@@ -75,7 +75,7 @@ impl Open {
         let last = tail[..read].iter().rposition(|byte| *byte == b'\n');
         let position = last.map_or(start, |last| start + last as u64 + 1);
         self.file.trim(position)?;
-        Ok(Open { position, ..self })
+        Ok(OpenFile { position, ..self })
     }
 }
 
@@ -186,10 +186,10 @@ impl TrailFile {
     }
 }
 
-fn open(disk: &Disk, path: &Path) -> io::Result<Open> {
+fn open(disk: &Disk, path: &Path) -> io::Result<OpenFile> {
     let file = disk.private().open_or_create(path)?;
     let position = file.len()?;
-    Ok(Open { file, position })
+    Ok(OpenFile { file, position })
 }
 
 /// Warns about a directory in which other users may delete the trail.

@@ -8,7 +8,7 @@ use thalweg_log::Clock;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::drops::{DropReason, KINDS, Shared};
+use crate::drops::{DropReason, KINDS, OutletState};
 use crate::event::Event;
 use crate::ocsf::{Origin, line, report};
 
@@ -21,7 +21,7 @@ const REPORT: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Inbox {
     events: mpsc::Receiver<Arc<Event>>,
-    shared: Arc<Shared>,
+    shared: Arc<OutletState>,
     origin: Arc<Origin>,
     clock: Clock,
     reported_at: Option<Instant>,
@@ -34,13 +34,13 @@ pub struct Batch {
     dropped: Option<[u64; KINDS]>,
     time_ms: i64,
     origin: Arc<Origin>,
-    shared: Arc<Shared>,
+    shared: Arc<OutletState>,
 }
 
 impl Inbox {
     pub(crate) fn new(
         events: mpsc::Receiver<Arc<Event>>,
-        shared: Arc<Shared>,
+        shared: Arc<OutletState>,
         origin: Origin,
         clock: Clock,
     ) -> Inbox {

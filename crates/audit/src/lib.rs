@@ -16,7 +16,7 @@ mod ocsf;
 mod trail;
 
 pub use drops::DropReason;
-pub use event::{Action, Change, Client, Decided, Event, Failure, Login, Tls, What};
+pub use event::{Action, AuthorizerDecision, Change, Client, Event, EventContent, Failure, Login, Tls};
 pub use file::{FileError, TrailFile};
 pub use inbox::{Batch, Inbox};
 pub use ocsf::Origin;

@@ -11,7 +11,7 @@ use thalweg_security::acl::Operation;
 use thalweg_security::visible::in_json;
 
 use crate::drops::KINDS;
-use crate::event::{Action, Change, Client, Decided, Event, Login, What};
+use crate::event::{Action, AuthorizerDecision, Change, Client, Event, EventContent, Login};
 
 const SCHEMA: &str = "1.3.0";
 const PRODUCT: &str = "Thalweg";
@@ -99,7 +99,7 @@ struct Line<'a> {
     dst_endpoint: Destination<'a>,
     metadata: Metadata<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    unmapped: Option<Unmapped<'a>>,
+    unmapped: Option<UnmappedFields<'a>>,
 }
 
 #[derive(Serialize)]
@@ -133,11 +133,11 @@ struct Policy<'a> {
 #[derive(Serialize)]
 struct Api<'a> {
     operation: &'a str,
-    service: Named,
+    service: Service,
 }
 
 #[derive(Serialize)]
-struct Named {
+struct Service {
     name: &'static str,
 }
 
@@ -181,7 +181,7 @@ struct Product {
 }
 
 #[derive(Default, Serialize)]
-struct Unmapped<'a> {
+struct UnmappedFields<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     operation: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -199,12 +199,12 @@ struct Unmapped<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     tls_cipher: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    dropped: Option<Dropped>,
+    dropped: Option<DropCounts>,
 }
 
 /// Counts of dropped events.
 #[derive(Clone, Copy, Serialize)]
-struct Dropped {
+struct DropCounts {
     denied: u64,
     allowed: u64,
     logins: u64,
@@ -215,9 +215,9 @@ struct Dropped {
 pub(crate) fn line(event: &Event, origin: &Origin) -> Vec<u8> {
     let client = &event.client;
     let line = match &event.what {
-        What::Decision(decided) => decision(client, decided, origin),
-        What::Login(login) => authentication(client, login, origin),
-        What::Change(change) => administration(client, change, origin),
+        EventContent::Decision(decided) => decision(client, decided, origin),
+        EventContent::Login(login) => authentication(client, login, origin),
+        EventContent::Change(change) => administration(client, change, origin),
     };
     let metadata = Metadata { sequence: Some(event.sequence), ..line.metadata };
     written(&at(event.time_ms, Line { metadata, ..line }))
@@ -226,7 +226,7 @@ pub(crate) fn line(event: &Event, origin: &Origin) -> Vec<u8> {
 /// Formats a report of dropped events as a line.
 pub(crate) fn report(dropped: &[u64; KINDS], time_ms: i64, origin: &Origin) -> Vec<u8> {
     let of = |kind: AuditKind| dropped[kind as usize];
-    let counts = Dropped {
+    let counts = DropCounts {
         denied: of(AuditKind::Denied),
         allowed: of(AuditKind::Allowed),
         logins: of(AuditKind::Logins),
@@ -235,13 +235,13 @@ pub(crate) fn report(dropped: &[u64; KINDS], time_ms: i64, origin: &Origin) -> V
     let parts = AuditKind::ALL.iter().filter(|kind| of(**kind) > 0);
     let parts: Vec<_> = parts.map(|kind| format!("{} of {}", of(*kind), kind.name())).collect();
     let message = format!("Audit events were dropped: {}", parts.join(", "));
-    let unmapped = Unmapped { dropped: Some(counts), ..Unmapped::default() };
+    let unmapped = UnmappedFields { dropped: Some(counts), ..UnmappedFields::default() };
     let base = begun(&BASE_EVENT, OTHER, Severity::Medium, "audit.dropped", None, message, origin);
     written(&at(time_ms, Line { unmapped: Some(unmapped), ..failed(base, None, None) }))
 }
 
-fn decision<'a>(client: &'a Client, decided: &'a Decided, origin: &'a Origin) -> Line<'a> {
-    let Decided { operation, resource_type, resource_name, is_allowed, .. } = decided;
+fn decision<'a>(client: &'a Client, decided: &'a AuthorizerDecision, origin: &'a Origin) -> Line<'a> {
+    let AuthorizerDecision { operation, resource_type, resource_name, is_allowed, .. } = decided;
     let (code, severity, verb, word) = match is_allowed {
         true => ("authorization.allowed", Severity::Informational, "is allowed", "allowed"),
         false => ("authorization.denied", Severity::Medium, "is denied", "denied"),
@@ -251,9 +251,9 @@ fn decision<'a>(client: &'a Client, decided: &'a Decided, origin: &'a Origin) ->
     let policy = Policy { name: decided.rule, desc: decided.acl.as_deref() };
     let base = begun(&API_ACTIVITY, activity_of(*operation), severity, code, Some(client), message, origin);
     let base = if *is_allowed { base } else { failed(base, None, None) };
-    let unmapped = Unmapped {
+    let unmapped = UnmappedFields {
         operation: Some(operation.name()),
-        pattern_type: Some(Decided::PATTERN.name()),
+        pattern_type: Some(AuthorizerDecision::PATTERN.name()),
         resource_ref_count: Some(decided.count),
         ..unmapped(client)
     };
@@ -287,7 +287,7 @@ fn administration<'a>(client: &'a Client, change: &'a Change, origin: &'a Origin
         actor: Some(actor(client)),
         api: Some(api(request)),
         resources: Some([Resource { r#type: resource_type, name: resource_name }]),
-        unmapped: Some(Unmapped { detail: detail.as_deref(), ..unmapped(client) }),
+        unmapped: Some(UnmappedFields { detail: detail.as_deref(), ..unmapped(client) }),
         ..base
     }
 }
@@ -313,7 +313,7 @@ fn authentication<'a>(client: &'a Client, login: &'a Login, origin: &'a Origin) 
         user: Some(user(client)),
         auth_protocol: Some(protocol),
         auth_protocol_id: Some(protocol_id),
-        unmapped: Some(Unmapped { is_reauthentication: Some(login.is_again), ..unmapped(client) }),
+        unmapped: Some(UnmappedFields { is_reauthentication: Some(login.is_again), ..unmapped(client) }),
         ..base
     }
 }
@@ -398,15 +398,15 @@ fn user(client: &Client) -> User<'_> {
 }
 
 fn api(request: &str) -> Api<'_> {
-    Api { operation: request, service: Named { name: SERVICE } }
+    Api { operation: request, service: Service { name: SERVICE } }
 }
 
-fn unmapped(client: &Client) -> Unmapped<'_> {
-    Unmapped {
+fn unmapped(client: &Client) -> UnmappedFields<'_> {
+    UnmappedFields {
         mechanism: client.mechanism,
         tls_version: client.tls.as_ref().map(|tls| tls.version),
         tls_cipher: client.tls.as_ref().map(|tls| tls.cipher.as_str()),
-        ..Unmapped::default()
+        ..UnmappedFields::default()
     }
 }
 
@@ -443,14 +443,14 @@ mod tests {
         Origin { node_id: 1, cluster_id: "WRZ1".to_owned() }
     }
 
-    fn text(what: What) -> String {
+    fn text(what: EventContent) -> String {
         let event = Event { time_ms: 1_764_032_400_123, sequence: 42, client: client(), what };
         String::from_utf8(line(&event, &origin())).expect("JSON is UTF-8")
     }
 
     #[test]
     fn a_denial_is_a_failed_api_activity() {
-        let decided = Decided {
+        let decided = AuthorizerDecision {
             request: "Produce".to_owned(),
             operation: Operation::Write,
             resource_type: "Topic",
@@ -461,7 +461,7 @@ mod tests {
             acl: None,
         };
         assert_eq!(
-            text(What::Decision(decided)),
+            text(EventContent::Decision(decided)),
             concat!(
                 r#"{"time_dt":"2025-11-25T01:00:00.123Z","time":1764032400123,"#,
                 r#""message":"User:ann is denied WRITE on Topic pay\"roll","class_uid":6003,"#,
@@ -485,7 +485,7 @@ mod tests {
     #[test]
     fn a_name_cannot_look_like_another_in_a_terminal() {
         let name = "pay\u{202e}llor\u{200b}";
-        let decided = Decided {
+        let decided = AuthorizerDecision {
             request: "Produce".to_owned(),
             operation: Operation::Write,
             resource_type: "Group",
@@ -495,7 +495,7 @@ mod tests {
             rule: "DefaultDeny",
             acl: None,
         };
-        let text = text(What::Decision(decided));
+        let text = text(EventContent::Decision(decided));
         assert!(!text.contains(['\u{202e}', '\u{200b}']), "{text}");
         let read: serde_json::Value = serde_json::from_str(&text).expect("JSON");
         assert_eq!(read["resources"][0]["name"], name, "a program reads the name itself");
@@ -514,14 +514,15 @@ mod tests {
             detail: Some("partitions=3".to_owned()),
             failure: Some(failure),
         };
-        let change = value(text(What::Change(change)).as_bytes());
+        let change = value(text(EventContent::Change(change)).as_bytes());
         assert_eq!(change["message"], "User:ann has not created Topic orders");
         assert_eq!(
             (&change["status_code"], &change["type_uid"]),
             (&"TOPIC_ALREADY_EXISTS".into(), &600_301.into())
         );
         assert_eq!(change["unmapped"]["detail"], "partitions=3");
-        let login = What::Login(Login { is_again: false, failure: Some("wrong password".to_owned()) });
+        let login =
+            EventContent::Login(Login { is_again: false, failure: Some("wrong password".to_owned()) });
         let login = value(text(login).as_bytes());
         assert_eq!((&login["class_uid"], &login["status"]), (&3002.into(), &"Failure".into()));
         assert_eq!(

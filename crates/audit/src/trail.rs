@@ -14,8 +14,8 @@ use thalweg_security::quota::{TokenBucket, Window};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::drops::{DropReason, KINDS, Shared};
-use crate::event::{Client, Decided, Event, What};
+use crate::drops::{DropReason, KINDS, OutletState};
+use crate::event::{AuthorizerDecision, Client, Event, EventContent};
 use crate::inbox::Inbox;
 use crate::ocsf::Origin;
 
@@ -31,7 +31,7 @@ const ANONYMOUS: &str = "User:ANONYMOUS";
 struct Outlet {
     name: &'static str,
     queue: mpsc::Sender<Arc<Event>>,
-    shared: Arc<Shared>,
+    shared: Arc<OutletState>,
 }
 
 /// The rate limit of one kind. A source is a principal, or an address before authentication.
@@ -129,7 +129,7 @@ impl Trail {
     /// Adds an outlet. Returns the receiving end of its queue.
     pub fn add_outlet(&mut self, name: &'static str, origin: Origin) -> Inbox {
         let (queue, events) = mpsc::channel(QUEUE_MAX);
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(OutletState::default());
         self.outlets.push(Outlet { name, queue, shared: Arc::clone(&shared) });
         Inbox::new(events, shared, origin, self.clock.clone())
     }
@@ -141,7 +141,7 @@ impl Trail {
 
     /// Records an event if the kind is wanted and within the rate limit; only then, `make` is called.
     /// `source` is the principal or address that caused the event. Never waits.
-    pub fn record(&self, kind: AuditKind, source: &str, make: impl FnOnce() -> (Client, What)) {
+    pub fn record(&self, kind: AuditKind, source: &str, make: impl FnOnce() -> (Client, EventContent)) {
         if !self.wants(kind) {
             return;
         }
@@ -173,7 +173,7 @@ impl Trail {
             return;
         }
         let source = if decision.principal == ANONYMOUS { decision.host } else { decision.principal };
-        self.record(kind, source, || (client(), What::Decision(Decided::of(decision))));
+        self.record(kind, source, || (client(), EventContent::Decision(AuthorizerDecision::of(decision))));
     }
 
     fn is_of_brokers_or_itself(&self, decision: &Decision<'_>) -> bool {

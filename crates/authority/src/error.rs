@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 pub enum AuthorityError {
     /// A file that cannot be read or written.
     #[error(transparent)]
-    File(#[from] FileFailed),
+    File(#[from] FileError),
     /// A file that is not in the expected format.
     #[error("{path} is not in PEM, or damaged: {source}")]
     Damaged {
@@ -73,7 +73,7 @@ pub enum AuthorityError {
 /// A file that cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 #[error("Cannot {what} {path}: {source}")]
-pub struct FileFailed {
+pub struct FileError {
     /// `read`, `write` or `create`.
     pub what: &'static str,
     /// The file.
@@ -82,10 +82,10 @@ pub struct FileFailed {
     pub source: io::Error,
 }
 
-impl FileFailed {
+impl FileError {
     /// Creates an error, for `map_err`.
-    pub(crate) fn at(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> FileFailed {
+    pub(crate) fn at(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> FileError {
         let path = path.to_owned();
-        move |source| FileFailed { what, path, source }
+        move |source| FileError { what, path, source }
     }
 }

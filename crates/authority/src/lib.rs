@@ -21,7 +21,7 @@ use rcgen::{
 
 pub use certificate::Certificate;
 pub use directory::{ADMIN, ClientFiles, Directory, Founding, NODE, NodeCertificate, Password, STREAMS};
-pub use error::{AuthorityError, FileFailed};
+pub use error::{AuthorityError, FileError};
 pub use secret::{password, replace_secret, write_new_secret};
 pub use settings::{LoginModule, MECHANISM, Settings, jaas, keystore, truststore};
 
@@ -122,12 +122,12 @@ impl Authority {
 /// Creates a directory and its missing parents, accessible to the owner only.
 pub fn make_directory(dir: &Path) -> Result<(), AuthorityError> {
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
-    Ok(made.map_err(FileFailed::at("create", dir))?)
+    Ok(made.map_err(FileError::at("create", dir))?)
 }
 
 /// The absolute path, because client settings contain paths of this directory.
 fn absolute(dir: &Path) -> Result<PathBuf, AuthorityError> {
-    Ok(std::path::absolute(dir).map_err(FileFailed::at("read", dir))?)
+    Ok(std::path::absolute(dir).map_err(FileError::at("read", dir))?)
 }
 
 fn damaged(path: PathBuf) -> impl FnOnce(rcgen::Error) -> AuthorityError {
@@ -160,11 +160,11 @@ fn hold_for(params: &mut CertificateParams, days: i64) {
 
 /// True if a file exists. Returns an error if the check fails.
 fn is_there(file: &Path) -> Result<bool, AuthorityError> {
-    Ok(file.try_exists().map_err(FileFailed::at("read", file))?)
+    Ok(file.try_exists().map_err(FileError::at("read", file))?)
 }
 
 fn read(file: &Path) -> Result<String, AuthorityError> {
-    Ok(std::fs::read_to_string(file).map_err(FileFailed::at("read", file))?)
+    Ok(std::fs::read_to_string(file).map_err(FileError::at("read", file))?)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-use crate::error::{AuthorityError, FileFailed};
+use crate::error::{AuthorityError, FileError};
 
 /// Random bytes in a password.
 const PASSWORD_LEN: usize = 24;
@@ -37,7 +37,7 @@ fn write_new(file: &Path, text: &str, mode: u32) -> Result<(), AuthorityError> {
         open.write_all(text.as_bytes())?;
         open.sync_all()
     });
-    Ok(written.map_err(FileFailed::at("write", file))?)
+    Ok(written.map_err(FileError::at("write", file))?)
 }
 
 /// Creates a secret file atomically: readers find no file or a complete one. If several processes compete,
@@ -59,7 +59,7 @@ fn write_first(file: &Path, text: &str, mode: u32) -> Result<bool, AuthorityErro
     let _ = std::fs::remove_file(&new);
     match linked {
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(false),
-        linked => Ok(linked.map(|()| true).map_err(FileFailed::at("write", file))?),
+        linked => Ok(linked.map(|()| true).map_err(FileError::at("write", file))?),
     }
 }
 
@@ -67,7 +67,7 @@ fn write_first(file: &Path, text: &str, mode: u32) -> Result<bool, AuthorityErro
 pub fn replace_secret(file: &Path, text: &str) -> Result<(), AuthorityError> {
     let new = beside(file);
     write_new_secret(&new, text)?;
-    Ok(std::fs::rename(&new, file).map_err(FileFailed::at("write", file))?)
+    Ok(std::fs::rename(&new, file).map_err(FileError::at("write", file))?)
 }
 
 /// A unique name in the same directory, free of leftovers of an interrupted process.
@@ -90,11 +90,11 @@ pub(crate) fn refresh_secret(file: &Path, text: &str) -> Result<(), AuthorityErr
 
 /// Removes the rights of group and others on a secret. Returns true if there were any.
 pub(crate) fn protect(file: &Path) -> Result<bool, AuthorityError> {
-    let metadata = std::fs::metadata(file).map_err(FileFailed::at("read", file))?;
+    let metadata = std::fs::metadata(file).map_err(FileError::at("read", file))?;
     let is_open = metadata.permissions().mode() & 0o077 != 0;
     if is_open {
         let owners = std::fs::Permissions::from_mode(0o600);
-        std::fs::set_permissions(file, owners).map_err(FileFailed::at("protect", file))?;
+        std::fs::set_permissions(file, owners).map_err(FileError::at("protect", file))?;
     }
     Ok(is_open)
 }

@@ -7,7 +7,7 @@ use crate::secured::SecuredListeners;
 use std::net::IpAddr;
 use std::sync::Arc;
 pub use thalweg_audit::{Action as HttpAction, Change as HttpChange, Failure as HttpFailure};
-use thalweg_audit::{Client, Login, What};
+use thalweg_audit::{Client, EventContent, Login};
 use thalweg_config::{AuditKind, BrokerConfig, HTTP_LISTENER};
 use thalweg_log::Clock;
 use thalweg_net::TlsListener;
@@ -47,7 +47,7 @@ impl HttpAccess {
                 mechanism: Some(by),
                 ..Client::default()
             };
-            (client, What::Login(Login { is_again: false, failure: failure.map(str::to_owned) }))
+            (client, EventContent::Login(Login { is_again: false, failure: failure.map(str::to_owned) }))
         });
     }
 
@@ -61,7 +61,7 @@ impl HttpAccess {
                 listener: Some(HTTP_LISTENER.to_owned()),
                 ..Client::default()
             };
-            (client, What::Change(change))
+            (client, EventContent::Change(change))
         });
     }
 

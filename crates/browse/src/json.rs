@@ -81,7 +81,7 @@ pub fn pretty(text: &str) -> Option<String> {
 }
 
 /// Selects the members of objects to replace.
-pub trait Choose {
+pub trait MemberSelector {
     /// True if the value at this path is replaced. The path consists of member names and of element indexes
     /// as text.
     fn is_chosen(&self, path: &[String]) -> bool;
@@ -90,14 +90,14 @@ pub trait Choose {
 }
 
 /// True if a text contains JSON with a replaced value, or may do so undetectably.
-pub fn is_chosen_in(text: &str, choose: &impl Choose) -> bool {
+pub fn is_chosen_in(text: &str, choose: &impl MemberSelector) -> bool {
     Walk::new("", choose, "", &mut Vec::new()).is_chosen_in(text)
 }
 
 /// Copies valid JSON to `out`, and replaces selected values by `replacement`, a JSON string. A string or
 /// member name is replaced as a whole if it contains JSON with a selected value, or begins like JSON but is
 /// invalid.
-pub fn replace(text: &str, choose: &impl Choose, replacement: &str, out: &mut Vec<u8>) {
+pub fn replace(text: &str, choose: &impl MemberSelector, replacement: &str, out: &mut Vec<u8>) {
     let mut walk = Walk::new(text, choose, replacement, out);
     walk.value(true);
     walk.blank(true);
@@ -123,7 +123,7 @@ impl<'a, C> Walk<'a, C> {
     }
 }
 
-impl<C: Choose> Walk<'_, C> {
+impl<C: MemberSelector> Walk<'_, C> {
     fn peek(&self) -> u8 {
         self.text.get(self.at).copied().unwrap_or(0)
     }
@@ -264,9 +264,9 @@ impl<C: Choose> Walk<'_, C> {
 mod tests {
     use super::*;
 
-    struct Named(&'static str);
+    struct MemberName(&'static str);
 
-    impl Choose for Named {
+    impl MemberSelector for MemberName {
         fn is_chosen(&self, path: &[String]) -> bool {
             path.last().is_some_and(|name| name == self.0)
         }
@@ -278,7 +278,7 @@ mod tests {
 
     fn replaced(text: &str) -> String {
         let mut out = Vec::new();
-        replace(valid(text.as_bytes()).expect("valid"), &Named("card"), "\"***\"", &mut out);
+        replace(valid(text.as_bytes()).expect("valid"), &MemberName("card"), "\"***\"", &mut out);
         String::from_utf8(out).expect("text")
     }
 

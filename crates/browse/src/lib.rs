@@ -32,7 +32,7 @@ pub use filter::{Candidate, Filter, HeaderTest, MaskedHeader, Outcome, Scratch, 
 pub use masking::{InvalidRule, Masking, TopicMasks};
 pub use message::{BatchFacts, Content, ControlKind, Message, MessageHeader, SchemaNote};
 pub use places::{NoSuchPlace, PlaceError};
-pub use produce::{NewMessage, ProduceError, Produced, produce};
+pub use produce::{MessagePosition, NewMessage, ProduceError, produce};
 pub use query::{End, InvalidQuery, Limits, Query, Start};
-pub use registry::{Decoded, Decoder, InvalidRegistry, Registry};
-pub use search::{Ended, Event, PartitionProgress, Progress, Search, SearchError, Why};
+pub use registry::{DecodeBuffer, Decoder, InvalidRegistry, Registry};
+pub use search::{EndReason, Event, PartitionProgress, Progress, Search, SearchEnd, SearchError};

@@ -18,7 +18,7 @@ use std::fmt;
 
 use regex::{Regex, RegexBuilder};
 
-use crate::json::{self, Choose};
+use crate::json::{self, MemberSelector};
 
 /// Default replacement of hidden parts.
 pub const REPLACEMENT: &str = "***";
@@ -48,12 +48,12 @@ pub struct Masking {
 #[derive(Clone, Debug)]
 struct Rule {
     topics: Regex,
-    hidden: Vec<Hidden>,
+    hidden: Vec<MaskedPart>,
     replacement: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Hidden {
+enum MaskedPart {
     Key,
     Value,
     Header(String),
@@ -69,7 +69,7 @@ pub struct TopicMasks {
     key: Option<String>,
     value: Option<String>,
     headers: Vec<(String, String)>,
-    fields: Vec<Hidden>,
+    fields: Vec<MaskedPart>,
     /// Finds field names that a text gives a value. None if there are too many names, so that every text
     /// counts as a match.
     names: Option<Regex>,
@@ -135,9 +135,9 @@ impl Masking {
             for hidden in &rule.hidden {
                 let text = &rule.replacement;
                 match hidden {
-                    Hidden::Key => masks.key = Some(text.clone()),
-                    Hidden::Value => masks.value = Some(text.clone()),
-                    Hidden::Header(name) => masks.headers.push((name.clone(), text.clone())),
+                    MaskedPart::Key => masks.key = Some(text.clone()),
+                    MaskedPart::Value => masks.value = Some(text.clone()),
+                    MaskedPart::Header(name) => masks.headers.push((name.clone(), text.clone())),
                     field => {
                         if masks.fields.is_empty() {
                             masks.field_json = serde_json::Value::from(text.as_str()).to_string();
@@ -173,26 +173,26 @@ impl Rule {
         let topics = Regex::new(&format!("^(?:{})$", topics.trim())).map_err(|error| {
             format!("{:?} is no regular expression: {}", topics.trim(), last_line(&error))
         })?;
-        let hidden = parts.split(',').map(str::trim).map(Hidden::parse).collect::<Result<Vec<_>, _>>()?;
+        let hidden = parts.split(',').map(str::trim).map(MaskedPart::parse).collect::<Result<Vec<_>, _>>()?;
         Ok(Rule { topics, hidden, replacement: replacement.to_owned() })
     }
 }
 
-impl Hidden {
-    fn parse(text: &str) -> Result<Hidden, String> {
+impl MaskedPart {
+    fn parse(text: &str) -> Result<MaskedPart, String> {
         let expected =
             "expected key, value, header:NAME, a field name, or a JSON pointer such as /customer/email";
         Ok(match text {
             "" => return Err(format!("a part is empty: {expected}")),
-            "key" => Hidden::Key,
-            "value" => Hidden::Value,
+            "key" => MaskedPart::Key,
+            "value" => MaskedPart::Value,
             _ => match (text.strip_prefix("header:"), text.strip_prefix('/')) {
                 (Some(""), _) => return Err(format!("header: names no header: {expected}")),
-                (Some(name), _) => Hidden::Header(name.to_owned()),
-                (None, Some(path)) => Hidden::Pointer(
+                (Some(name), _) => MaskedPart::Header(name.to_owned()),
+                (None, Some(path)) => MaskedPart::Pointer(
                     path.split('/').map(|name| name.replace("~1", "/").replace("~0", "~")).collect(),
                 ),
-                (None, None) => Hidden::Field(text.to_owned()),
+                (None, None) => MaskedPart::Field(text.to_owned()),
             },
         })
     }
@@ -261,12 +261,12 @@ impl TopicMasks {
     }
 }
 
-impl Choose for TopicMasks {
+impl MemberSelector for TopicMasks {
     fn is_chosen(&self, path: &[String]) -> bool {
         self.fields.iter().any(|field| match field {
-            Hidden::Field(name) => path.last() == Some(name),
-            Hidden::Pointer(names) => names == path,
-            Hidden::Key | Hidden::Value | Hidden::Header(_) => false,
+            MaskedPart::Field(name) => path.last() == Some(name),
+            MaskedPart::Pointer(names) => names == path,
+            MaskedPart::Key | MaskedPart::Value | MaskedPart::Header(_) => false,
         })
     }
 
@@ -283,12 +283,14 @@ fn plain(bytes: &[u8]) -> Option<&str> {
 
 /// A regular expression for field names that a text gives a value: before `=` or `:`, in a tag, or in the
 /// head of a table. Case is ignored, because the formats of such texts differ in case.
-fn names(fields: &[Hidden]) -> Option<Regex> {
+fn names(fields: &[MaskedPart]) -> Option<Regex> {
     let names = fields.iter().filter_map(|field| match field {
-        Hidden::Field(name) => Some(name),
+        MaskedPart::Field(name) => Some(name),
         // An index at the end of a path is not a name.
-        Hidden::Pointer(path) => path.last().filter(|name| !name.bytes().all(|byte| byte.is_ascii_digit())),
-        Hidden::Key | Hidden::Value | Hidden::Header(_) => None,
+        MaskedPart::Pointer(path) => {
+            path.last().filter(|name| !name.bytes().all(|byte| byte.is_ascii_digit()))
+        }
+        MaskedPart::Key | MaskedPart::Value | MaskedPart::Header(_) => None,
     });
     let names = names.map(|name| regex::escape(name)).collect::<Vec<_>>().join("|");
     let names = if names.is_empty() { "[^\\s\\S]" } else { &names };

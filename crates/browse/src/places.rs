@@ -56,7 +56,7 @@ pub struct Range {
 
 /// Offsets of a partition, as reported by the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Listed {
+struct ListedOffsets {
     earliest: Offset,
     latest: Offset,
     /// Offsets of the start and end times, if records exist there.
@@ -98,7 +98,7 @@ pub async fn find(cluster: &Cluster, query: &Query) -> Result<BTreeMap<TopicPart
         found.get(at).copied().filter(|offset| offset.0 >= 0)
     };
     let ranges = partitions.into_iter().map(|at| {
-        let listed = Listed {
+        let listed = ListedOffsets {
             earliest: some(&earliest, &at).unwrap_or(Offset(0)),
             latest: some(&latest, &at).unwrap_or(Offset(0)),
             start: some(&start, &at),
@@ -122,8 +122,8 @@ async fn listed(
     found.into_iter().map(offset).collect()
 }
 
-fn range(query: &Query, listed: Listed) -> Range {
-    let Listed { earliest, latest, .. } = listed;
+fn range(query: &Query, listed: ListedOffsets) -> Range {
+    let ListedOffsets { earliest, latest, .. } = listed;
     let start = match query.start {
         Start::Earliest => earliest,
         Start::Latest => latest,
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn ranges_stay_within_the_log() {
-        let listed = |start, end| Listed { earliest: Offset(10), latest: Offset(100), start, end };
+        let listed = |start, end| ListedOffsets { earliest: Offset(10), latest: Offset(100), start, end };
         let of = |start, end, listed| {
             let range = range(&Query { start, end, ..Query::new("t") }, listed);
             (range.start.0, range.end.map(|end| end.0))

@@ -28,7 +28,7 @@ pub struct NewMessage {
 
 /// The position of a stored message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Produced {
+pub struct MessagePosition {
     /// The partition index.
     pub partition: i32,
     /// The offset of the record.
@@ -54,12 +54,13 @@ pub async fn produce(
     cluster: Cluster,
     config: ProducerConfig,
     message: &NewMessage,
-) -> Result<Produced, ProduceError> {
+) -> Result<MessagePosition, ProduceError> {
     cluster.wait_for_topic(&message.topic, false, std::time::Duration::ZERO).await?;
-    let outcome = Arc::<Mutex<Option<Result<Produced, DeliveryError>>>>::default();
+    let outcome = Arc::<Mutex<Option<Result<MessagePosition, DeliveryError>>>>::default();
     let reported = Arc::clone(&outcome);
     let mut producer = Producer::new(cluster, config, move |delivery: &Delivery<'_>| {
-        let produced = delivery.result.map(|offset| Produced { partition: delivery.partition, offset });
+        let produced =
+            delivery.result.map(|offset| MessagePosition { partition: delivery.partition, offset });
         *reported.lock() = Some(produced.map_err(Clone::clone));
     });
     let topic = producer.topic(&message.topic).await?;

@@ -85,7 +85,7 @@ pub struct Decoder {
 
 /// The buffer of a decoded value.
 #[derive(Debug, Default)]
-pub struct Decoded {
+pub struct DecodeBuffer {
     /// The value as JSON.
     pub json: Vec<u8>,
 }
@@ -219,7 +219,7 @@ impl Decoder {
 
     /// Decodes bytes with a schema id to `out`; none without a schema id. If the note has a problem, the
     /// bytes are not decoded.
-    pub fn decode(&self, bytes: &[u8], out: &mut Decoded) -> Option<SchemaNote> {
+    pub fn decode(&self, bytes: &[u8], out: &mut DecodeBuffer) -> Option<SchemaNote> {
         let id = Decoder::schema_id(bytes)?;
         let body = &bytes[PREFIX_BYTES..];
         out.json.clear();

@@ -19,7 +19,7 @@ use crate::capacity::{LARGE_RULE, OPENED_BYTES, OPENED_BYTES_MAX, Share, Turns, 
 use crate::filter::{Candidate, Filter, MaskedHeader, Outcome, Scratch};
 use crate::masking::TopicMasks;
 use crate::message::{BatchFacts, Content, Message, SchemaNote};
-use crate::registry::{Decoded, Decoder};
+use crate::registry::{DecodeBuffer, Decoder};
 
 /// Number and bytes of matches that complete a piece.
 const PIECE_MATCHES: usize = 64;
@@ -51,22 +51,22 @@ pub struct Job {
 }
 
 /// A message from a scanning thread.
-pub enum Found {
+pub enum ScanEvent {
     /// A piece of matches.
     Matches(Vec<Message>),
     /// The end of a chunk.
-    Done(Scanned),
+    Done(ScannedChunk),
 }
 
 /// The results of a scanned chunk.
 #[derive(Clone, Debug, Default)]
-pub struct Scanned {
+pub struct ScannedChunk {
     pub records: u64,
     pub bytes: u64,
     /// The number of records without a value of the expression, and the reason for the first one.
     pub without_value: u64,
     pub reason: Option<String>,
-    /// All records before [`Scanned::next`] were scanned.
+    /// All records before [`ScannedChunk::next`] were scanned.
     pub at: Option<TopicPartition>,
     pub next: Offset,
     /// The reason why the batches are unreadable.
@@ -74,7 +74,7 @@ pub struct Scanned {
 }
 
 /// Scans chunks until the job queue closes.
-pub fn run(plan: &Plan, mut jobs: mpsc::Receiver<Job>, to: &mpsc::Sender<Found>) {
+pub fn run(plan: &Plan, mut jobs: mpsc::Receiver<Job>, to: &mpsc::Sender<ScanEvent>) {
     let turns = plan.share.as_ref().map(|share| {
         lower_priority();
         share.turns(plan.runtime.clone())
@@ -91,18 +91,18 @@ pub fn run(plan: &Plan, mut jobs: mpsc::Receiver<Job>, to: &mpsc::Sender<Found>)
         scratch: Scratch::default(),
         masked_key: Vec::new(),
         masked: Vec::new(),
-        key: Decoded::default(),
-        value: Decoded::default(),
+        key: DecodeBuffer::default(),
+        value: DecodeBuffer::default(),
         matches: Vec::new(),
         matches_bytes: 0,
         left: 0,
         is_closed: false,
-        figures: Scanned::default(),
+        figures: ScannedChunk::default(),
     };
     while let Some(job) = jobs.blocking_recv() {
         scan.take_turn();
         let figures = scan.chunk(&job);
-        if scan.is_closed || !scan.send(Found::Done(figures)) {
+        if scan.is_closed || !scan.send(ScanEvent::Done(figures)) {
             return;
         }
         scan.give_up_turn();
@@ -111,28 +111,29 @@ pub fn run(plan: &Plan, mut jobs: mpsc::Receiver<Job>, to: &mpsc::Sender<Found>)
 
 struct Scan<'a> {
     plan: &'a Plan,
-    to: &'a mpsc::Sender<Found>,
+    to: &'a mpsc::Sender<ScanEvent>,
     /// The turns of this thread; none in a process without other work.
     turns: Option<Turns>,
     buffer: DecompressBuffer,
     scratch: Scratch,
     masked_key: Vec<u8>,
     masked: Vec<u8>,
-    key: Decoded,
-    value: Decoded,
+    key: DecodeBuffer,
+    value: DecodeBuffer,
     matches: Vec<Message>,
     matches_bytes: u64,
     /// The number of further matches allowed in the chunk.
     left: usize,
     is_closed: bool,
-    figures: Scanned,
+    figures: ScannedChunk,
 }
 
 impl Scan<'_> {
-    fn chunk(&mut self, job: &Job) -> Scanned {
+    fn chunk(&mut self, job: &Job) -> ScannedChunk {
         let chunk = &job.chunk;
         self.left = self.plan.matches.unwrap_or(usize::MAX);
-        self.figures = Scanned { at: Some(chunk.at.clone()), next: chunk.next, ..Scanned::default() };
+        self.figures =
+            ScannedChunk { at: Some(chunk.at.clone()), next: chunk.next, ..ScannedChunk::default() };
         let mut buffer = std::mem::replace(&mut self.buffer, DecompressBuffer::new(0));
         let mut walked = self.walk(job, &mut buffer, None);
         self.buffer = buffer;
@@ -194,7 +195,7 @@ impl Scan<'_> {
     }
 
     /// Sends a result, and gives up the turn while the reader is slow. False if the reader is gone.
-    fn send(&mut self, found: Found) -> bool {
+    fn send(&mut self, found: ScanEvent) -> bool {
         let found = match self.to.try_send(found) {
             Ok(()) => return true,
             Err(TrySendError::Full(found)) => found,
@@ -304,7 +305,7 @@ impl Scan<'_> {
     fn pass_on(&mut self) {
         if !self.matches.is_empty() {
             self.matches_bytes = 0;
-            let piece = Found::Matches(std::mem::take(&mut self.matches));
+            let piece = ScanEvent::Matches(std::mem::take(&mut self.matches));
             self.is_closed |= !self.send(piece);
         }
     }
@@ -340,7 +341,7 @@ fn masked_headers<'a>(masks: &TopicMasks, record: &Record<'a>) -> Option<Vec<Mas
 fn decoded<'a>(
     decoder: &Decoder,
     bytes: Option<&'a [u8]>,
-    out: &'a mut Decoded,
+    out: &'a mut DecodeBuffer,
 ) -> (Option<&'a [u8]>, Option<SchemaNote>) {
     match bytes {
         Some(bytes) => {

@@ -24,7 +24,7 @@ use crate::message::Message;
 use crate::places::{self, PlaceError, Range};
 use crate::query::{InvalidQuery, Query};
 use crate::registry::{Decoder, Registry};
-use crate::scan::{self, Found, Job, Plan, Scanned};
+use crate::scan::{self, Job, Plan, ScanEvent, ScannedChunk};
 
 /// Queued events for a slow reader.
 const EVENTS_MAX: usize = 16;
@@ -50,21 +50,21 @@ pub enum Event {
     /// The reason for a wait.
     Waiting(String),
     /// The last event.
-    Ended(Ended),
+    Ended(SearchEnd),
 }
 
 /// The end of a search.
 #[derive(Clone, Debug)]
-pub struct Ended {
+pub struct SearchEnd {
     /// The reason for the end.
-    pub why: Why,
+    pub why: EndReason,
     /// The final progress.
     pub progress: Progress,
 }
 
 /// The reason for the end of a search.
 #[derive(Clone, Debug)]
-pub enum Why {
+pub enum EndReason {
     /// The whole range was read.
     Complete,
     /// The maximum number of matches was reached.
@@ -240,12 +240,12 @@ struct Driver {
 }
 
 /// The reader of the events is gone.
-struct Gone;
+struct ClosedChannel;
 
 /// A scanning thread with its queues.
 struct Scanner {
     jobs: mpsc::Sender<Job>,
-    found: mpsc::Receiver<Found>,
+    found: mpsc::Receiver<ScanEvent>,
 }
 
 /// The scanning threads, used in turn.
@@ -290,10 +290,10 @@ impl Scanners {
     }
 
     /// The next result, in job order.
-    async fn next(&mut self) -> Option<Found> {
+    async fn next(&mut self) -> Option<ScanEvent> {
         let turn = self.next_result % self.all.len();
         let found = self.all[turn].found.recv().await;
-        if !matches!(found, Some(Found::Matches(_))) {
+        if !matches!(found, Some(ScanEvent::Matches(_))) {
             self.next_result += 1;
         }
         found
@@ -305,7 +305,7 @@ impl Driver {
         let why = match self.query.limits.time {
             Some(time) => match tokio::time::timeout(time, self.drive()).await {
                 Ok(why) => why,
-                Err(_) => Ok(Why::Time),
+                Err(_) => Ok(EndReason::Time),
             },
             None => self.drive().await,
         };
@@ -313,10 +313,10 @@ impl Driver {
         self.plan.cancelled.store(true, Ordering::Relaxed);
         let Ok(why) = why else { return };
         let progress = self.snapshot();
-        let _ = self.to.send(Event::Ended(Ended { why, progress })).await;
+        let _ = self.to.send(Event::Ended(SearchEnd { why, progress })).await;
     }
 
-    async fn drive(&mut self) -> Result<Why, Gone> {
+    async fn drive(&mut self) -> Result<EndReason, ClosedChannel> {
         let ranges = loop {
             match places::find(&self.cluster, &self.query).await {
                 Ok(ranges) => break ranges,
@@ -324,18 +324,18 @@ impl Driver {
                     self.say(Event::Waiting(error.to_string())).await?;
                     tokio::time::sleep(RETRY).await;
                 }
-                Err(error) => return Ok(Why::Failed(error.into())),
+                Err(error) => return Ok(EndReason::Failed(error.into())),
             }
         };
         self.heard_at = Instant::now();
         self.ranges = ranges.iter().map(|(at, range)| (at.clone(), progress_of(at, range))).collect();
         let mut consumer = match self.consumer().await {
             Ok(consumer) => consumer,
-            Err(error) => return Ok(Why::Failed(error.into())),
+            Err(error) => return Ok(EndReason::Failed(error.into())),
         };
         let mut scanners = match Scanners::start(&self.plan, self.query.limits.threads) {
             Ok(scanners) => scanners,
-            Err(error) => return Ok(Why::Failed(error)),
+            Err(error) => return Ok(EndReason::Failed(error)),
         };
         self.read(&mut consumer, &mut scanners).await
     }
@@ -361,7 +361,11 @@ impl Driver {
     }
 
     /// Reads and scans until the end of the range.
-    async fn read(&mut self, consumer: &mut Consumer, scanners: &mut Scanners) -> Result<Why, Gone> {
+    async fn read(
+        &mut self,
+        consumer: &mut Consumer,
+        scanners: &mut Scanners,
+    ) -> Result<EndReason, ClosedChannel> {
         let mut progress_at = Instant::now() + PROGRESS_INTERVAL;
         // The next offset after those passed to the scanners.
         let mut handed: BTreeMap<TopicPartition, Offset> = BTreeMap::new();
@@ -371,7 +375,7 @@ impl Driver {
                     || range.end.is_some_and(|end| handed.get(at).is_some_and(|next| *next >= end))
             });
             if is_all_handed && scanners.is_idle() {
-                return Ok(Why::Complete);
+                return Ok(EndReason::Complete);
             }
             if Instant::now() >= progress_at {
                 progress_at = Instant::now() + PROGRESS_INTERVAL;
@@ -382,19 +386,19 @@ impl Driver {
             tokio::select! {
                 biased;
                 found = scanners.next(), if !is_idle => match found {
-                    Some(Found::Matches(matches)) => {
+                    Some(ScanEvent::Matches(matches)) => {
                         if let Some(why) = self.matches(matches).await? {
                             return Ok(why);
                         }
                     }
-                    Some(Found::Done(scanned)) => {
+                    Some(ScanEvent::Done(scanned)) => {
                         if let Some(error) = self.scanned(scanned) {
-                            return Ok(Why::Failed(error));
+                            return Ok(EndReason::Failed(error));
                         }
                     }
                     None => {
                         let reason = "a scanning thread has ended".to_owned();
-                        return Ok(Why::Failed(SearchError::Unreadable { reason }));
+                        return Ok(EndReason::Failed(SearchError::Unreadable { reason }));
                     }
                 },
                 polled = consumer.poll(PROGRESS_INTERVAL), if may_fetch => match polled {
@@ -417,14 +421,14 @@ impl Driver {
                         self.say(Event::Waiting(error.to_string())).await?;
                         tokio::time::sleep(RETRY).await;
                     }
-                    Err(error) => return Ok(Why::Failed(error.into())),
+                    Err(error) => return Ok(EndReason::Failed(error.into())),
                 },
                 () = tokio::time::sleep_until(progress_at) => {}
             }
         }
     }
 
-    async fn matches(&mut self, mut matches: Vec<Message>) -> Result<Option<Why>, Gone> {
+    async fn matches(&mut self, mut matches: Vec<Message>) -> Result<Option<EndReason>, ClosedChannel> {
         let limits = self.query.limits;
         let mut why = None;
         if let Some(allowed) = limits.matches {
@@ -432,7 +436,7 @@ impl Driver {
                 usize::try_from((allowed as u64).saturating_sub(self.progress.matches)).unwrap_or(usize::MAX);
             if matches.len() >= left {
                 matches.truncate(left);
-                why = Some(Why::Matches);
+                why = Some(EndReason::Matches);
             }
         }
         let mut count = 0;
@@ -440,7 +444,7 @@ impl Driver {
             self.progress.match_bytes += message.size_bytes();
             count += 1;
             if limits.bytes.is_some_and(|bytes| self.progress.match_bytes >= bytes) {
-                why = Some(Why::Bytes);
+                why = Some(EndReason::Bytes);
                 break;
             }
         }
@@ -458,7 +462,7 @@ impl Driver {
         Ok(why)
     }
 
-    fn scanned(&mut self, scanned: Scanned) -> Option<SearchError> {
+    fn scanned(&mut self, scanned: ScannedChunk) -> Option<SearchError> {
         self.progress.records += scanned.records;
         self.progress.bytes += scanned.bytes;
         self.progress.without_value += scanned.without_value;
@@ -471,7 +475,7 @@ impl Driver {
         scanned.failed.map(|reason| SearchError::Unreadable { reason })
     }
 
-    async fn report_progress(&mut self, is_idle: bool) -> Result<(), Gone> {
+    async fn report_progress(&mut self, is_idle: bool) -> Result<(), ClosedChannel> {
         let progress = self.snapshot();
         self.say(Event::Progress(progress)).await?;
         // A live tail may have no records to read, unlike a bounded search.
@@ -500,8 +504,8 @@ impl Driver {
         Progress { elapsed: self.began.elapsed(), partitions, ..self.progress.clone() }
     }
 
-    async fn say(&self, event: Event) -> Result<(), Gone> {
-        self.to.send(event).await.map_err(|_| Gone)
+    async fn say(&self, event: Event) -> Result<(), ClosedChannel> {
+        self.to.send(event).await.map_err(|_| ClosedChannel)
     }
 }
 

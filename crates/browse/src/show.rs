@@ -41,7 +41,7 @@ impl Form {
 
 /// A key or value in display form.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shown {
+pub struct DisplayText {
     /// The text, not escaped for HTML.
     pub text: String,
     /// The actual form: `json`, `text` or `hex`.
@@ -51,10 +51,10 @@ pub struct Shown {
 }
 
 /// Renders a key or value.
-pub fn show(content: &Content, form: Form) -> Shown {
+pub fn show(content: &Content, form: Form) -> DisplayText {
     let bytes = &content.bytes[..];
     let is_whole = content.omitted_bytes() == 0;
-    let shown = |text, form| Shown { text, form, omitted_bytes: content.omitted_bytes() };
+    let shown = |text, form| DisplayText { text, form, omitted_bytes: content.omitted_bytes() };
     let as_json = || {
         let text = json::valid(bytes).filter(|_| is_whole)?;
         // Users do not expect a single word or number to count as JSON.
@@ -86,7 +86,7 @@ fn is_readable(bytes: &[u8], is_whole: bool) -> bool {
     !text.chars().any(|c| c.is_control() && !matches!(c, '\n' | '\r' | '\t'))
 }
 
-fn hex(content: &Content) -> Shown {
+fn hex(content: &Content) -> DisplayText {
     let bytes = &content.bytes[..content.bytes.len().min(HEX_BYTES_MAX)];
     let mut text = String::new();
     for (line, bytes) in bytes.chunks(HEX_LINE).enumerate() {
@@ -106,7 +106,7 @@ fn hex(content: &Content) -> Shown {
         }));
         text.push_str("|\n");
     }
-    Shown { text, form: "hex", omitted_bytes: content.whole_bytes - bytes.len() }
+    DisplayText { text, form: "hex", omitted_bytes: content.whole_bytes - bytes.len() }
 }
 
 /// A message as JSON: text for UTF-8 bytes, else `{"base64": ...}`. Truncated parts have their full size

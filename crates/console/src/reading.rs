@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use thalweg_browse::{Capacity, Masking, Registry, Share};
-use thalweg_places::{Full, Place, Places};
+use thalweg_places::{Place, Places, ReachedLimit};
 
 use crate::problem::Problem;
 
@@ -22,7 +22,7 @@ const TAPS_MAX: usize = 16;
 const TAPS_OF_USER_MAX: usize = 4;
 
 /// Rules and limits for reading messages.
-pub struct Reading {
+pub struct ReadingRules {
     pub masking: Masking,
     pub registry: Option<Arc<Registry>>,
     searches: Places<Arc<str>>,
@@ -33,16 +33,16 @@ pub struct Reading {
 
 /// Access to messages for one user.
 pub struct Reader {
-    reading: Arc<Reading>,
+    reading: Arc<ReadingRules>,
     /// The user name; empty without logins, so that all people share one name.
     user: Arc<str>,
 }
 
-impl Reading {
+impl ReadingRules {
     /// Limits per user apply only with logins. Without logins, all people share the total.
-    pub fn new(masking: Masking, registry: Option<Arc<Registry>>, has_login: bool) -> Arc<Reading> {
+    pub fn new(masking: Masking, registry: Option<Arc<Registry>>, has_login: bool) -> Arc<ReadingRules> {
         let shares = |all, of_user| Places::new(all, if has_login { of_user } else { all });
-        Arc::new(Reading {
+        Arc::new(ReadingRules {
             masking,
             registry,
             searches: shares(SEARCHES_MAX, SEARCHES_OF_USER_MAX),
@@ -53,14 +53,14 @@ impl Reading {
     }
 
     /// Access for a user.
-    pub fn of(self: &Arc<Reading>, user: Option<&str>) -> Reader {
+    pub fn of(self: &Arc<ReadingRules>, user: Option<&str>) -> Reader {
         Reader { reading: Arc::clone(self), user: Arc::from(user.unwrap_or_default()) }
     }
 }
 
 impl Reader {
     /// The shared rules.
-    pub fn reading(&self) -> &Reading {
+    pub fn reading(&self) -> &ReadingRules {
         &self.reading
     }
 
@@ -74,10 +74,10 @@ impl Reader {
         let searches = &self.reading.searches;
         let place = tokio::time::timeout(patience, searches.take(&self.user)).await;
         place.map_err(|_| match searches.full(&self.user) {
-            Full::Share(most) => busy(format!(
+            ReachedLimit::Share(most) => busy(format!(
                 "You have {most} searches going on, the most of one user: try again in a moment"
             )),
-            Full::All(most) => {
+            ReachedLimit::All(most) => {
                 busy(format!("{most} searches are going on at this console: try again in a moment"))
             }
         })
@@ -86,8 +86,10 @@ impl Reader {
     /// Takes a place for a live tail if one is free.
     pub fn tail(&self) -> Result<Place, Problem> {
         self.reading.tails.try_take(&self.user).map_err(|full| match full {
-            Full::Share(most) => busy(format!("You have {most} live tails, the most of one user: close one")),
-            Full::All(most) => busy(format!("{most} live tails are open at this console: close one")),
+            ReachedLimit::Share(most) => {
+                busy(format!("You have {most} live tails, the most of one user: close one"))
+            }
+            ReachedLimit::All(most) => busy(format!("{most} live tails are open at this console: close one")),
         })
     }
 
@@ -95,8 +97,10 @@ impl Reader {
     pub fn tap(&self) -> Result<Place, Problem> {
         self.reading.taps.try_take(&self.user).map_err(|full| {
             let looked = match full {
-                Full::Share(most) => format!("You look at {most} stages already, the most of one user"),
-                Full::All(most) => format!("{most} stages are looked at already"),
+                ReachedLimit::Share(most) => {
+                    format!("You look at {most} stages already, the most of one user")
+                }
+                ReachedLimit::All(most) => format!("{most} stages are looked at already"),
             };
             busy(format!("{looked}: close a page of another, and try again in a moment"))
         })
@@ -126,7 +130,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_user_with_its_whole_share_leaves_room_for_others() {
-        let reading = Reading::new(Masking::default(), None, true);
+        let reading = ReadingRules::new(Masking::default(), None, true);
         let [eve, ann] = ["eve", "ann"].map(|user| reading.of(Some(user)));
         for (take, share, words) in [
             (
@@ -153,7 +157,7 @@ mod tests {
 
     #[tokio::test]
     async fn without_logins_all_places_are_everyones() {
-        let everyone = Reading::new(Masking::default(), None, false).of(None);
+        let everyone = ReadingRules::new(Masking::default(), None, false).of(None);
         let tails: Vec<Place> = std::iter::from_fn(|| everyone.tail().ok()).collect();
         assert_eq!((tails.len(), searches(&everyone, 100).await.len()), (TAILS_MAX, SEARCHES_MAX));
     }

@@ -63,13 +63,13 @@ pub struct SessionKey([u8; 32]);
 /// All logins. A timer drops expired logins, because each holds connections to the cluster.
 #[derive(Default)]
 pub struct Sessions {
-    known: Arc<Mutex<Known>>,
+    known: Arc<Mutex<LoginTable>>,
     /// True if browsers reach the console over HTTPS.
     is_https: bool,
 }
 
 #[derive(Default)]
-struct Known {
+struct LoginTable {
     /// Looks up current credentials, if the console runs beside a broker.
     credentials: Option<Credentials>,
     /// Sessions by the hash of the cookie, so that the timing of comparisons reveals nothing about the
@@ -98,7 +98,10 @@ struct Program {
 impl Sessions {
     /// Creates an empty table. With `credentials`, the sessions of a user end when the credential changes.
     pub fn new(credentials: Option<Credentials>, is_https: bool) -> Sessions {
-        Sessions { known: Arc::new(Mutex::new(Known { credentials, ..Known::default() })), is_https }
+        Sessions {
+            known: Arc::new(Mutex::new(LoginTable { credentials, ..LoginTable::default() })),
+            is_https,
+        }
     }
 
     /// Begins a session, and returns the cookie value.
@@ -227,7 +230,7 @@ impl Sessions {
     }
 
     /// Starts the timer, which runs until no login is left.
-    fn sweep(&self, known: &mut Known) {
+    fn sweep(&self, known: &mut LoginTable) {
         if std::mem::replace(&mut known.is_swept, true) {
             return;
         }
@@ -258,7 +261,7 @@ impl Sessions {
     }
 }
 
-impl Known {
+impl LoginTable {
     fn login(&self, user: &str, password: &str) -> Option<[u8; 32]> {
         let length = (user.len() as u64).to_be_bytes();
         Some(hash(&[&self.salt?, &length, user.as_bytes(), password.as_bytes()]))
@@ -321,13 +324,13 @@ pub fn basic(headers: &HeaderMap) -> Option<(String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reading::Reading;
+    use crate::reading::ReadingRules;
     use thalweg_browse::Masking;
     use thalweg_client::{Admin, Cluster, ConnectionOptions};
 
     fn person(user: &str, credential: Option<Credential>) -> Arc<Person> {
         let cluster = Cluster::unconnected(&["localhost:1".to_owned()], &ConnectionOptions::default());
-        let reading = Reading::new(Masking::default(), None, true);
+        let reading = ReadingRules::new(Masking::default(), None, true);
         let view = View::new(Admin::new(cluster), reading.of(Some(user)));
         Arc::new(Person { user: Some(user.to_owned()), view, credential })
     }

@@ -14,7 +14,7 @@ use crate::arrival::Arrival;
 use crate::cluster::View;
 use crate::lab::Lab;
 use crate::problem::Problem;
-use crate::reading::Reading;
+use crate::reading::ReadingRules;
 use crate::session::{Credential, Person, Sessions};
 use crate::settings::{ConsoleSettings, Login, Mechanism};
 use crate::streams;
@@ -30,9 +30,9 @@ const NOTES_MAX: usize = 64;
 
 /// A console. Clones share one state.
 #[derive(Clone)]
-pub struct Console(Arc<Inner>);
+pub struct Console(Arc<ConsoleState>);
 
-struct Inner {
+struct ConsoleState {
     settings: ConsoleSettings,
     sessions: Sessions,
     /// The mechanism of each user's last login, for recent users.
@@ -40,10 +40,10 @@ struct Inner {
     /// The only person of a console without logins.
     everyone: OnceLock<Arc<Person>>,
     /// Places for logins, shared among addresses and users.
-    logins: Places<LoginFrom>,
+    logins: Places<LoginOrigin>,
     notes: Mutex<VecDeque<(String, Note)>>,
     stream_rates: streams::Rates,
-    reading: Arc<Reading>,
+    reading: Arc<ReadingRules>,
     taps: Taps,
     lab: Option<Lab>,
 }
@@ -77,7 +77,7 @@ impl Note {
 
 /// The origin of a login, which limits its share of the places.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum LoginFrom {
+enum LoginOrigin {
     /// An unauthenticated peer.
     Address(Option<IpAddr>),
     /// A logged-in user.
@@ -95,9 +95,9 @@ impl Console {
     /// Creates a console without connecting.
     pub fn new(settings: ConsoleSettings) -> Console {
         let has_login = matches!(settings.login, Login::Password(_));
-        let reading = Reading::new(settings.masking.clone(), settings.registry.clone(), has_login);
+        let reading = ReadingRules::new(settings.masking.clone(), settings.registry.clone(), has_login);
         let lab = settings.lab.clone().map(Lab::new);
-        Console(Arc::new(Inner {
+        Console(Arc::new(ConsoleState {
             lab,
             sessions: Sessions::new(settings.credentials.clone(), settings.is_https),
             served_by: Mutex::default(),
@@ -145,7 +145,7 @@ impl Console {
         self.0.lab.as_ref()
     }
 
-    pub(crate) fn reading(&self) -> &Reading {
+    pub(crate) fn reading(&self) -> &ReadingRules {
         &self.0.reading
     }
 
@@ -182,7 +182,7 @@ impl Console {
         let credentials: Vec<Option<Credential>> =
             mechanisms.iter().map(|mechanism| self.sessions().credential(user, *mechanism)).collect();
         let (cluster, taken_by) = self
-            .connect(LoginFrom::Address(arrival.map(|arrival| network(arrival.address))), user, password)
+            .connect(LoginOrigin::Address(arrival.map(|arrival| network(arrival.address))), user, password)
             .await?;
         let of_login = credentials.into_iter().flatten().find(|credential| credential.mechanism == taken_by);
         // A new user may have been unknown to this broker before the check.
@@ -198,7 +198,7 @@ impl Console {
 
     /// Client settings with a name and a password that the cluster has checked.
     pub(crate) async fn properties_of(&self, user: &str, password: &str) -> Result<Properties, LoginProblem> {
-        let (_, mechanism) = self.connect(LoginFrom::User(user.to_owned()), user, password).await?;
+        let (_, mechanism) = self.connect(LoginOrigin::User(user.to_owned()), user, password).await?;
         Ok(self.settings().properties_for(mechanism, user, password))
     }
 
@@ -229,7 +229,7 @@ impl Console {
     /// Connects with a name and a password, using the first mechanism that the cluster accepts.
     async fn connect(
         &self,
-        from: LoginFrom,
+        from: LoginOrigin,
         user: &str,
         password: &str,
     ) -> Result<(Cluster, Mechanism), LoginProblem> {

@@ -90,9 +90,9 @@ fn units(text: &str) -> usize {
 
 /// Rates of stages, between two calls of [`Rates::look`].
 #[derive(Default)]
-pub struct Rates(Mutex<HashMap<String, Looked>>);
+pub struct Rates(Mutex<HashMap<String, StreamMeasurement>>);
 
-struct Looked {
+struct StreamMeasurement {
     at: Instant,
     counts: Vec<Counts>,
     rates: Vec<StageRate>,
@@ -131,7 +131,7 @@ impl Rates {
         }
         let before = looked.get(&*status.name).filter(|before| before.counts.len() == counts.len());
         let Some(before) = before else {
-            looked.insert(status.name.to_string(), Looked { at: now, counts, rates: Vec::new() });
+            looked.insert(status.name.to_string(), StreamMeasurement { at: now, counts, rates: Vec::new() });
             return Vec::new();
         };
         let elapsed = now - before.at;
@@ -144,7 +144,7 @@ impl Rates {
             waiting: (now.waited.saturating_sub(before.waited).as_secs_f64() / seconds).min(1.0),
         };
         let rates: Vec<StageRate> = counts.iter().zip(&before.counts).map(rate).collect();
-        looked.insert(status.name.to_string(), Looked { at: now, counts, rates: rates.clone() });
+        looked.insert(status.name.to_string(), StreamMeasurement { at: now, counts, rates: rates.clone() });
         rates
     }
 }

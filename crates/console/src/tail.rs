@@ -17,7 +17,7 @@ use axum::http::HeaderMap;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use hyper::body::Frame;
-use thalweg_browse::{Event, Message, Search, Why};
+use thalweg_browse::{EndReason, Event, Message, Search};
 use thalweg_record::Offset;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::{SendTimeoutError, TrySendError};
@@ -106,26 +106,26 @@ struct Tail<W> {
 }
 
 /// The connection is closed.
-struct Gone;
+struct ClosedConnection;
 
 impl<W: Fn(&Message) -> String> Tail<W> {
     async fn run(mut self) {
         let words = match self.pump().await {
             Ok(words) => words,
-            Err(Gone) => return,
+            Err(ClosedConnection) => return,
         };
         // The connection may have closed in the meantime.
         let _ = self.say("end", &words).await;
     }
 
-    async fn pump(&mut self) -> Result<String, Gone> {
+    async fn pump(&mut self) -> Result<String, ClosedConnection> {
         let mut look = tokio::time::interval(LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut alive_at = Instant::now();
         loop {
             tokio::select! {
                 biased;
-                () = self.to.closed() => return Err(Gone),
+                () = self.to.closed() => return Err(ClosedConnection),
                 _ = look.tick() => {
                     if self.session.as_ref().is_some_and(|session| !self.console.sessions().lasts(session)) {
                         return Ok("The session has ended.".to_owned());
@@ -150,7 +150,7 @@ impl<W: Fn(&Message) -> String> Tail<W> {
                         self.send_or_pass(format!("event: waiting\ndata: {words}\n\n")).await?;
                     }
                     Some(Event::Ended(ended)) => return Ok(match ended.why {
-                        Why::Failed(error) => error.to_string(),
+                        EndReason::Failed(error) => error.to_string(),
                         _ => "The time of this tail is over.".to_owned(),
                     }),
                     None => return Ok("The search has ended.".to_owned()),
@@ -163,7 +163,7 @@ impl<W: Fn(&Message) -> String> Tail<W> {
         self.after.get(&message.partition).is_none_or(|after| message.offset >= *after)
     }
 
-    async fn message(&mut self, message: &Message) -> Result<(), Gone> {
+    async fn message(&mut self, message: &Message) -> Result<(), ClosedConnection> {
         if self.second.elapsed() >= Duration::from_secs(1) {
             (self.second, self.bytes, self.messages) = (Instant::now(), 0, 0);
         }
@@ -178,27 +178,27 @@ impl<W: Fn(&Message) -> String> Tail<W> {
     }
 
     /// A slow connection must not stall the search, which holds a share of the memory of all searches.
-    async fn send_or_count(&mut self, text: Bytes) -> Result<(), Gone> {
+    async fn send_or_count(&mut self, text: Bytes) -> Result<(), ClosedConnection> {
         let text = match self.to.try_send(text) {
             Ok(()) => {
                 self.is_slow = false;
                 return Ok(());
             }
             Err(TrySendError::Full(text)) => text,
-            Err(TrySendError::Closed(_)) => return Err(Gone),
+            Err(TrySendError::Closed(_)) => return Err(ClosedConnection),
         };
         if !self.is_slow {
             match self.to.send_timeout(text, PATIENCE).await {
                 Ok(()) => return Ok(()),
                 Err(SendTimeoutError::Timeout(_)) => self.is_slow = true,
-                Err(SendTimeoutError::Closed(_)) => return Err(Gone),
+                Err(SendTimeoutError::Closed(_)) => return Err(ClosedConnection),
             }
         }
         self.omitted += 1;
         Ok(())
     }
 
-    async fn report_omitted(&mut self) -> Result<(), Gone> {
+    async fn report_omitted(&mut self) -> Result<(), ClosedConnection> {
         if self.omitted == 0 || self.to.capacity() == 0 {
             return Ok(());
         }
@@ -207,16 +207,16 @@ impl<W: Fn(&Message) -> String> Tail<W> {
     }
 
     /// Sends an optional event; skipped if the queue is full.
-    async fn send_or_pass(&self, text: String) -> Result<(), Gone> {
+    async fn send_or_pass(&self, text: String) -> Result<(), ClosedConnection> {
         if self.to.capacity() == 0 { Ok(()) } else { self.send(text).await }
     }
 
     /// Sends a sentence in JSON, which has no line breaks.
-    async fn say(&self, event: &str, words: &str) -> Result<(), Gone> {
+    async fn say(&self, event: &str, words: &str) -> Result<(), ClosedConnection> {
         self.send(format!("event: {event}\ndata: {}\n\n", serde_json::Value::from(words))).await
     }
 
-    async fn send(&self, text: String) -> Result<(), Gone> {
-        self.to.send(Bytes::from(text)).await.map_err(|_| Gone)
+    async fn send(&self, text: String) -> Result<(), ClosedConnection> {
+        self.to.send(Bytes::from(text)).await.map_err(|_| ClosedConnection)
     }
 }

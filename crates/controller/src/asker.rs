@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use thalweg_security::Principal;
-use thalweg_security::acl::{Answer, Authorizer, Decision, Logged, Operation, ResourceType};
+use thalweg_security::acl::{Answer, Authorizer, Decision, LoggedOutcomes, Operation, ResourceType};
 use thalweg_wire::ApiKey;
 
 use crate::requester::Requester;
@@ -39,7 +39,7 @@ pub(crate) struct Asker {
 /// A decision.
 #[derive(Debug)]
 struct Ruling {
-    logged: Logged,
+    logged: LoggedOutcomes,
     operation: Operation,
     resource_type: ResourceType,
     resource_name: String,
@@ -92,7 +92,7 @@ impl Asker {
     pub fn may(
         &self,
         authorizer: &Authorizer,
-        logged: Logged,
+        logged: LoggedOutcomes,
         operation: Operation,
         resource_type: ResourceType,
         resource_name: &str,
@@ -176,15 +176,15 @@ mod tests {
         let peer = Requester::peer(Principal::user("ann"), [10, 0, 0, 1].into());
         let (asker, none) = (Asker::new(peer, ApiKey::CreateTopics), Authorizer::new(Rules::default(), []));
         let cluster = ResourceType::Cluster;
-        assert!(!asker.may(&none, Logged::IfAllowed, Operation::Create, cluster, CLUSTER_NAME));
+        assert!(!asker.may(&none, LoggedOutcomes::IfAllowed, Operation::Create, cluster, CLUSTER_NAME));
         assert!(asker.take_rulings().is_none(), "it refuses nothing");
         for _ in 0..RULINGS_MAX + 5 {
-            assert!(!asker.may(&none, Logged::Both, Operation::Create, ResourceType::Topic, "t"));
+            assert!(!asker.may(&none, LoggedOutcomes::Both, Operation::Create, ResourceType::Topic, "t"));
         }
         let taken = asker.take_rulings().expect("there are some");
         assert_eq!((taken.len(), taken.unkept), (RULINGS_MAX, 5));
         assert!(asker.take_rulings().is_none());
         let itself = Asker::new(Requester::ThisProcess, ApiKey::CreateTopics);
-        assert!(itself.may(&none, Logged::Both, Operation::Create, cluster, CLUSTER_NAME));
+        assert!(itself.may(&none, LoggedOutcomes::Both, Operation::Create, cluster, CLUSTER_NAME));
     }
 }

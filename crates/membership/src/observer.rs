@@ -13,7 +13,7 @@ use bytes::{Bytes, BytesMut};
 use thalweg_controller::SNAPSHOT_BYTES_MAX;
 use thalweg_controller::batches::{MetadataBatch, MetadataBatchError};
 use thalweg_metadata::topic_name::CLUSTER_METADATA;
-use thalweg_metadata::{BrokerId, Delta, Image, Loader, Published, ReplayError};
+use thalweg_metadata::{BrokerId, Delta, Image, Loader, PublishedImage, ReplayError};
 use thalweg_wire::request::fetch_request::{FetchPartition, FetchTopic, ReplicaState};
 use thalweg_wire::request::fetch_response::PartitionData;
 use thalweg_wire::request::fetch_snapshot_request::{PartitionSnapshot, SnapshotId, TopicSnapshot};
@@ -274,7 +274,7 @@ impl Observer {
         let based_on_published = Arc::ptr_eq(self.loader.image(), &self.published);
         let published = self.loader.publish();
         match published {
-            Some(Published { delta, image }) if based_on_published => self.tell(&delta, image),
+            Some(PublishedImage { delta, image }) if based_on_published => self.tell(&delta, image),
             // A snapshot was loaded in between, or this is the first image.
             _ if !Arc::ptr_eq(self.loader.image(), &self.published) => {
                 let image = self.loader.image().clone();

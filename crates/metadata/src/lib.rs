@@ -42,7 +42,7 @@ pub use delta::Delta;
 pub use error::ReplayError;
 pub use features::Features;
 pub use image::{Cluster, Image, Provenance, ScramCredentials};
-pub use loader::{Loader, Published};
+pub use loader::{Loader, PublishedImage};
 pub use partition::{
     DIRECTORY_FULL, DIRECTORY_LOST, DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED, LeaderRecoveryState,
     NO_LEADER_CHANGE, PartitionRegistration,

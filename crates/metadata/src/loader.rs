@@ -7,7 +7,7 @@ use thalweg_wire::MetadataRecord;
 
 /// A published image, with the changes since the last one.
 #[derive(Clone, Debug)]
-pub struct Published {
+pub struct PublishedImage {
     /// The changes since the last published image.
     pub delta: Delta,
     /// The published image.
@@ -95,14 +95,14 @@ impl Loader {
 
     /// Publishes all batches loaded since the last call. `None` without new batches, or while a transaction
     /// is open.
-    pub fn publish(&mut self) -> Option<Published> {
+    pub fn publish(&mut self) -> Option<PublishedImage> {
         if self.in_transaction() || self.provenance == self.image.provenance() {
             return None;
         }
         let mut delta = std::mem::replace(&mut self.delta, Delta::new(self.image.clone()));
         self.image = delta.apply(self.provenance);
         self.delta = Delta::new(self.image.clone());
-        Some(Published { delta, image: self.image.clone() })
+        Some(PublishedImage { delta, image: self.image.clone() })
     }
 }
 

@@ -209,7 +209,7 @@ fn an_image_does_not_depend_on_how_its_records_were_batched() {
 }
 
 /// Checks that a delta contains every difference.
-fn check_changes(base: &Arc<Image>, published: &Published, seed: u64) {
+fn check_changes(base: &Arc<Image>, published: &PublishedImage, seed: u64) {
     let told = published.delta.changes();
     let found = Delta::between(base.clone(), &published.image);
     let found = found.changes();

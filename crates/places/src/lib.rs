@@ -44,7 +44,7 @@ pub fn network(address: IpAddr) -> IpAddr {
 
 /// The reason why no place is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Full {
+pub enum ReachedLimit {
     /// The principal holds its maximum number of places.
     Share(usize),
     /// All places are taken; the number is the total.
@@ -63,10 +63,10 @@ impl<K: Clone + Ord> Places<K> {
     }
 
     /// Takes a place if one is free.
-    pub fn try_take(&self, principal: &K) -> Result<Place, Full> {
+    pub fn try_take(&self, principal: &K) -> Result<Place, ReachedLimit> {
         let share = self.share(principal).try_acquire_owned();
-        let of_one = share.map_err(|_| Full::Share(self.of_one))?;
-        let of_all = Arc::clone(&self.all).try_acquire_owned().map_err(|_| Full::All(self.places))?;
+        let of_one = share.map_err(|_| ReachedLimit::Share(self.of_one))?;
+        let of_all = Arc::clone(&self.all).try_acquire_owned().map_err(|_| ReachedLimit::All(self.places))?;
         Ok(Place { _of_one: of_one, _of_all: of_all })
     }
 
@@ -78,10 +78,10 @@ impl<K: Clone + Ord> Places<K> {
     }
 
     /// The limit that blocks a principal without a place.
-    pub fn full(&self, principal: &K) -> Full {
+    pub fn full(&self, principal: &K) -> ReachedLimit {
         match self.share(principal).available_permits() {
-            0 => Full::Share(self.of_one),
-            _ => Full::All(self.places),
+            0 => ReachedLimit::Share(self.of_one),
+            _ => ReachedLimit::All(self.places),
         }
     }
 
@@ -116,10 +116,13 @@ mod tests {
     fn a_principal_takes_no_more_than_its_share() {
         let (shares, [eve, ann]) = (Places::<Arc<str>>::new(3, 2), names());
         let [first, _second] = [0; 2].map(|_| shares.try_take(&eve).expect("a share of two"));
-        assert_eq!(shares.try_take(&eve).err(), Some(Full::Share(2)));
-        assert_eq!(shares.full(&eve), Full::Share(2));
+        assert_eq!(shares.try_take(&eve).err(), Some(ReachedLimit::Share(2)));
+        assert_eq!(shares.full(&eve), ReachedLimit::Share(2));
         let _third = shares.try_take(&ann).expect("there is one more");
-        assert_eq!((shares.try_take(&ann).err(), shares.full(&ann)), (Some(Full::All(3)), Full::All(3)));
+        assert_eq!(
+            (shares.try_take(&ann).err(), shares.full(&ann)),
+            (Some(ReachedLimit::All(3)), ReachedLimit::All(3))
+        );
         drop(first);
         shares.try_take(&ann).expect("it was given back");
         assert_eq!(shares.shares.lock().len(), 2);

@@ -22,4 +22,4 @@ pub use delegation::DelegationTokenSecret;
 pub use names::{InvalidRule, NoMatchingRule, PrincipalMapping, distinguished_name};
 pub use principal::{ParsePrincipalError, Principal};
 pub use secrets::{HIDDEN, is_secret};
-pub use setting::{InvalidSetting, Take, take_first};
+pub use setting::{InvalidSetting, SettingSource, take_first};

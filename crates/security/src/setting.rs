@@ -31,10 +31,10 @@ impl InvalidSetting {
 }
 
 /// Takes the value of a setting by name; `None` if not set.
-pub type Take<'a> = dyn FnMut(&str) -> Option<String> + 'a;
+pub type SettingSource<'a> = dyn FnMut(&str) -> Option<String> + 'a;
 
 /// Takes the first non-empty setting of `names`, with its name. The other settings are removed too.
-pub fn take_first(take: &mut Take<'_>, names: &[&'static str]) -> Option<(&'static str, String)> {
+pub fn take_first(take: &mut SettingSource<'_>, names: &[&'static str]) -> Option<(&'static str, String)> {
     let mut found = None;
     for name in names {
         if let Some(value) = take(name).filter(|value| !value.trim().is_empty()) {

@@ -26,7 +26,7 @@ pub enum AcquireMode {
 
 /// A member's request for records.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted<'a> {
+pub struct AcquireRequest<'a> {
     /// The member id.
     pub member: &'a str,
     /// The acquisition mode.
@@ -63,7 +63,7 @@ pub struct AcquiredRun {
 
 /// The result of an acquisition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Acquired {
+pub struct ShareAcquiredRecords {
     /// The acquired records, in offset order.
     pub runs: Vec<AcquiredRun>,
     /// The range of the log that contains all acquired records.
@@ -83,11 +83,11 @@ const PASSED_BYTES_MAX: u64 = 64 << 10;
 /// One acquisition in progress.
 struct Acquisition<'a> {
     partition: &'a mut SharePartition,
-    wanted: &'a Wanted<'a>,
+    wanted: &'a AcquireRequest<'a>,
     limits: &'a Limits,
     owner: u32,
     deadline_ms: i64,
-    acquired: Acquired,
+    acquired: ShareAcquiredRecords,
     /// The new in-flight batch, which the next record batch may still extend.
     open: Option<(i64, i64)>,
     /// The remaining number of records of a batch that is delivered in parts.
@@ -101,14 +101,14 @@ impl SharePartition {
     /// Acquires records for a member, from the batches of the log from `fetch_offset` on.
     pub fn acquire(
         &mut self,
-        wanted: &Wanted<'_>,
+        wanted: &AcquireRequest<'_>,
         limits: &Limits,
         now_ms: i64,
         fetch_offset: i64,
         spans: impl IntoIterator<Item = Span>,
-    ) -> Acquired {
+    ) -> ShareAcquiredRecords {
         if wanted.records <= 0 {
-            return Acquired::default();
+            return ShareAcquiredRecords::default();
         }
         let owner = self.members.enter(wanted.member);
         let mut acquisition = Acquisition {
@@ -117,7 +117,7 @@ impl SharePartition {
             partition: self,
             wanted,
             limits,
-            acquired: Acquired::default(),
+            acquired: ShareAcquiredRecords::default(),
             open: None,
             throttle: None,
             passed: 0,

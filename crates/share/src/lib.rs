@@ -6,11 +6,11 @@
 //! ```text
 //! SharePartition::load(&ShareState, initial offset)          the state left by the last leader
 //!   .fetch_offset(&Limits) -> Option<offset>                 the next offset to read for a member
-//!   .acquire(&Wanted, &Limits, now, offset, spans)           a member holds records until its lock ends
+//!   .acquire(&AcquireRequest, &Limits, now, offset, spans)   a member holds records until its lock ends
 //!   .acknowledge(member, &[Acknowledgement], ..) -> batches  accept, release, reject, renew; then pending
 //!   .written(&batches) .not_written(&batches, ..)
 //!   .release_member(member, ..) -> batches                   a member leaves
-//!   .expire(now, ..) -> Expired                              locks end
+//!   .expire(now, ..) -> ExpiredLocks                         locks end
 //!   .log_start_moved(offset)                                 records are deleted
 //! ```
 //! Bounds: a partition has at most `share.partition.max.record.locks` offsets and one more record batch in
@@ -24,6 +24,6 @@ mod run;
 mod state;
 
 pub use acknowledge::{AcknowledgeError, Acknowledgement};
-pub use acquire::{AcquireMode, Acquired, AcquiredRun, Span, Wanted};
-pub use partition::{Expired, InvalidState, Limits, SharePartition};
+pub use acquire::{AcquireMode, AcquireRequest, AcquiredRun, ShareAcquiredRecords, Span};
+pub use partition::{ExpiredLocks, InvalidState, Limits, SharePartition};
 pub use state::{DeliveryState, ShareKey, ShareState, StateBatch, StateSummary, StateUpdate};

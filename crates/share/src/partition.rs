@@ -44,7 +44,7 @@ pub struct InvalidState {
 
 /// Expired locks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Expired {
+pub struct ExpiredLocks {
     /// The number of records with an expired lock.
     pub records: i64,
     /// The state to write.
@@ -258,8 +258,8 @@ impl SharePartition {
     }
 
     /// Releases the records whose lock has expired.
-    pub fn expire(&mut self, now_ms: i64, limits: &Limits) -> Expired {
-        let mut expired = Expired::default();
+    pub fn expire(&mut self, now_ms: i64, limits: &Limits) -> ExpiredLocks {
+        let mut expired = ExpiredLocks::default();
         if now_ms < self.next_deadline_ms {
             return expired;
         }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use std::path::Path;
 use std::sync::Arc;
-use thalweg_audit::{Client, DropReason, Login, Origin, Trail, TrailFile, What};
+use thalweg_audit::{Client, DropReason, EventContent, Login, Origin, Trail, TrailFile};
 use thalweg_config::{AuditKind, AuditSettings, BrokerConfig, ServerProperties};
 use thalweg_log::Clock;
 use thalweg_log::disk::{Disk, Faults};
@@ -34,7 +34,7 @@ async fn end(trail: Arc<Trail>, writing: JoinHandle<()>) {
 fn log_in(trail: &Trail, user: &str) {
     trail.record(AuditKind::Logins, user, || {
         let client = Client { principal: format!("User:{user}"), ..Client::default() };
-        (client, What::Login(Login { is_again: false, failure: None }))
+        (client, EventContent::Login(Login { is_again: false, failure: None }))
     });
 }
 
@@ -102,7 +102,7 @@ async fn too_many_events_of_one_kind_are_counted_and_reported_and_others_go_on()
             detail: None,
             failure: None,
         };
-        (Client::default(), What::Change(change))
+        (Client::default(), EventContent::Change(change))
     });
     end(trail, writing).await;
     let lines = lines(&path);

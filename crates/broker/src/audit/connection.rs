@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use thalweg_audit::{Change, Client, Login, Tls, Trail, What};
+use thalweg_audit::{Change, Client, EventContent, Login, Tls, Trail};
 use thalweg_config::AuditKind;
 use thalweg_net::Peer;
 use thalweg_places::network;
@@ -76,7 +76,7 @@ impl AuditedConnection {
 
     /// Records a login that succeeded.
     pub fn logged_in(&self, is_again: bool) {
-        let login = || (self.client(None), What::Login(Login { is_again, failure: None }));
+        let login = || (self.client(None), EventContent::Login(Login { is_again, failure: None }));
         self.trail.record(AuditKind::Logins, &self.source(), login);
     }
 
@@ -93,7 +93,7 @@ impl AuditedConnection {
             let principal = user.map_or_else(String::new, |user| Principal::user(user).to_string());
             let mechanism = mechanism.map(Mechanism::name);
             let client = Client { principal, mechanism, ..self.client(None) };
-            (client, What::Login(Login { is_again, failure: Some(reason.to_owned()) }))
+            (client, EventContent::Login(Login { is_again, failure: Some(reason.to_owned()) }))
         });
     }
 
@@ -102,7 +102,7 @@ impl AuditedConnection {
         let source = host_address(network(self.address.ip()));
         self.trail.record(AuditKind::Logins, &source, || {
             let client = Client { mechanism: Some(CERTIFICATE), ..self.client(None) };
-            (client, What::Login(Login { is_again: false, failure: Some(reason.to_string()) }))
+            (client, EventContent::Login(Login { is_again: false, failure: Some(reason.to_string()) }))
         });
     }
 
@@ -114,7 +114,7 @@ impl AuditedConnection {
     /// Records a change of the cluster.
     pub fn changed(&self, change: Change, client_id: Option<&str>) {
         self.trail.record(AuditKind::Administration, &self.source(), || {
-            (self.client(client_id), What::Change(change))
+            (self.client(client_id), EventContent::Change(change))
         });
     }
 

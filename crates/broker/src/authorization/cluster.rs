@@ -11,7 +11,7 @@ use thalweg_controller::Controller;
 use thalweg_metadata::Image;
 use thalweg_security::Principal;
 use thalweg_security::acl::{
-    Authorizer, CLUSTER_NAME, Decision, Logged, Operation, ResourceType, Rules, host_address,
+    Authorizer, CLUSTER_NAME, Decision, LoggedOutcomes, Operation, ResourceType, Rules, host_address,
 };
 
 /// The rights on the cluster, by the ACLs of the latest image. Without an authorizer everybody has all of them.
@@ -87,7 +87,7 @@ impl ClusterRights {
             count,
             answer: &answer,
         };
-        decision.log(Logged::Both);
+        decision.log(LoggedOutcomes::Both);
         if let Some(trail) = &self.trail {
             trail.record_decision(&decision, || Client {
                 principal: principal.to_owned(),

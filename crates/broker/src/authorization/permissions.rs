@@ -4,7 +4,7 @@ use crate::audit::AuditedRequest;
 use std::sync::Arc;
 use thalweg_security::Principal;
 use thalweg_security::acl::{
-    Authorizer, CLUSTER_NAME, Decision, Logged, Operation, ResourceType, supported_operations,
+    Authorizer, CLUSTER_NAME, Decision, LoggedOutcomes, Operation, ResourceType, supported_operations,
 };
 use thalweg_wire::ApiKey;
 
@@ -60,7 +60,7 @@ impl Permissions {
 
     /// Whether an operation on one resource is allowed.
     pub fn may(&self, operation: Operation, resource_type: ResourceType, name: &str) -> bool {
-        self.decide(Logged::Both, operation, resource_type, name, 1)
+        self.decide(LoggedOutcomes::Both, operation, resource_type, name, 1)
     }
 
     /// As [`Permissions::may`], for a resource that the request names several times.
@@ -71,13 +71,13 @@ impl Permissions {
         name: &str,
         count: usize,
     ) -> bool {
-        self.decide(Logged::Both, operation, resource_type, name, count)
+        self.decide(LoggedOutcomes::Both, operation, resource_type, name, count)
     }
 
     /// As [`Permissions::may`], where a denial refuses nothing: something else may allow the same, or the resource is left
     /// out of a list.
     pub fn may_also(&self, operation: Operation, resource_type: ResourceType, name: &str) -> bool {
-        self.decide(Logged::IfAllowed, operation, resource_type, name, 1)
+        self.decide(LoggedOutcomes::IfAllowed, operation, resource_type, name, 1)
     }
 
     /// Whether an operation on the cluster is allowed.
@@ -107,8 +107,8 @@ impl Permissions {
     /// The operations allowed on a resource, as the bits of answers.
     pub fn operations(&self, resource_type: ResourceType, name: &str) -> i32 {
         let operations = supported_operations(resource_type).iter().copied();
-        let allowed =
-            operations.filter(|operation| self.decide(Logged::Neither, *operation, resource_type, name, 1));
+        let allowed = operations
+            .filter(|operation| self.decide(LoggedOutcomes::Neither, *operation, resource_type, name, 1));
         allowed.fold(0, |bits, operation| bits | 1 << operation.code())
     }
 
@@ -122,7 +122,7 @@ impl Permissions {
 
     fn decide(
         &self,
-        logged: Logged,
+        logged: LoggedOutcomes,
         operation: Operation,
         resource_type: ResourceType,
         resource_name: &str,

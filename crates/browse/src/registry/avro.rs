@@ -49,7 +49,7 @@ enum Node {
 impl Schema {
     /// Parses schemas. Each schema may refer to names of earlier ones. The last schema is that of the data.
     pub fn parse(texts: &[String]) -> Result<Schema, String> {
-        let mut reading = Reading { nodes: Vec::new(), names: BTreeMap::new() };
+        let mut reading = SchemaReader { nodes: Vec::new(), names: BTreeMap::new() };
         let mut root = None;
         for text in texts {
             // A schema that is just a primitive type name may lack quotes.
@@ -62,7 +62,7 @@ impl Schema {
 
     /// Decodes a value to JSON.
     pub fn decode(&self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
-        let mut decoding = Decoding { nodes: &self.nodes, rest: bytes, out };
+        let mut decoding = ValueDecoder { nodes: &self.nodes, rest: bytes, out };
         decoding.value(self.root, 0)?;
         match decoding.rest.len() {
             0 => Ok(()),
@@ -71,12 +71,12 @@ impl Schema {
     }
 }
 
-struct Reading {
+struct SchemaReader {
     nodes: Vec<Node>,
     names: BTreeMap<String, usize>,
 }
 
-impl Reading {
+impl SchemaReader {
     fn add(&mut self, node: Node) -> Result<usize, String> {
         if self.nodes.len() == NODES_MAX {
             return Err(format!("it has more than {NODES_MAX} types"));
@@ -176,13 +176,13 @@ fn full_name(name: &str, namespace: &str) -> String {
     if name.contains('.') || namespace.is_empty() { name.to_owned() } else { format!("{namespace}.{name}") }
 }
 
-struct Decoding<'a> {
+struct ValueDecoder<'a> {
     nodes: &'a [Node],
     rest: &'a [u8],
     out: &'a mut Vec<u8>,
 }
 
-impl<'a> Decoding<'a> {
+impl<'a> ValueDecoder<'a> {
     fn value(&mut self, node: usize, depth: usize) -> Result<(), String> {
         if depth > DEPTH_MAX {
             return Err(format!("the value is nested more than {DEPTH_MAX} deep"));

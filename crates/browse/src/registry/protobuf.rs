@@ -82,7 +82,7 @@ impl Schema {
             .stringify_64_bit_integers(false)
             .use_proto_field_name(true)
             .skip_default_fields(false);
-        let mut json = serde_json::Serializer::new(Bounded(out));
+        let mut json = serde_json::Serializer::new(BoundedWriter(out));
         decoded
             .serialize_with_options(&mut json, &options)
             .map_err(|error| format!("it has no JSON: {error}"))
@@ -175,9 +175,9 @@ impl FileResolver for Files {
 }
 
 /// A writer with an output limit.
-struct Bounded<'a>(&'a mut Vec<u8>);
+struct BoundedWriter<'a>(&'a mut Vec<u8>);
 
-impl Write for Bounded<'_> {
+impl Write for BoundedWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.0.len() + bytes.len() > OUTPUT_BYTES_MAX {
             return Err(io::Error::other(format!("it would have more than {OUTPUT_BYTES_MAX} bytes")));

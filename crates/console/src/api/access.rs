@@ -6,7 +6,7 @@ use axum::response::Response;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use super::{Body, Done, Seen, answer, done};
+use super::{Body, ChangeAnswer, RequestView, answer, done};
 use crate::cluster::access::{self, AclLine, AclList, AclQuery, Right, RightsQuery};
 use crate::cluster::users::{self, NewPassword, QuotaChange, QuotaLine, User};
 use crate::problem::ErrorAnswer;
@@ -29,7 +29,7 @@ pub struct Credential {
     params(AclQuery),
     responses((status = 200, body = AclList), (status = "default", body = ErrorAnswer))
 )]
-pub async fn acls(Seen(view): Seen, Query(query): Query<AclQuery>) -> Response {
+pub async fn acls(RequestView(view): RequestView, Query(query): Query<AclQuery>) -> Response {
     answer(StatusCode::OK, access::list(&view, &query).await)
 }
 
@@ -39,9 +39,9 @@ pub async fn acls(Seen(view): Seen, Query(query): Query<AclQuery>) -> Response {
     path = "/api/v1/acls",
     tag = "access",
     request_body = AclLine,
-    responses((status = 200, body = Done), (status = "default", body = ErrorAnswer))
+    responses((status = 200, body = ChangeAnswer), (status = "default", body = ErrorAnswer))
 )]
-pub async fn create_acl(Seen(view): Seen, Body(acl): Body<AclLine>) -> Response {
+pub async fn create_acl(RequestView(view): RequestView, Body(acl): Body<AclLine>) -> Response {
     done(access::create(&view, &acl).await, "The ACL was created")
 }
 
@@ -51,9 +51,9 @@ pub async fn create_acl(Seen(view): Seen, Body(acl): Body<AclLine>) -> Response 
     path = "/api/v1/acls",
     tag = "access",
     request_body = AclLine,
-    responses((status = 200, body = Done), (status = "default", body = ErrorAnswer))
+    responses((status = 200, body = ChangeAnswer), (status = "default", body = ErrorAnswer))
 )]
-pub async fn delete_acl(Seen(view): Seen, Body(acl): Body<AclLine>) -> Response {
+pub async fn delete_acl(RequestView(view): RequestView, Body(acl): Body<AclLine>) -> Response {
     done(access::delete(&view, &acl).await, "The ACL was deleted")
 }
 
@@ -65,7 +65,7 @@ pub async fn delete_acl(Seen(view): Seen, Body(acl): Body<AclLine>) -> Response 
     params(RightsQuery),
     responses((status = 200, body = Vec<Right>), (status = "default", body = ErrorAnswer))
 )]
-pub async fn rights(Seen(view): Seen, Query(query): Query<RightsQuery>) -> Response {
+pub async fn rights(RequestView(view): RequestView, Query(query): Query<RightsQuery>) -> Response {
     answer(StatusCode::OK, access::rights(&view, &query).await)
 }
 
@@ -76,7 +76,7 @@ pub async fn rights(Seen(view): Seen, Query(query): Query<RightsQuery>) -> Respo
     tag = "access",
     responses((status = 200, body = Vec<User>), (status = "default", body = ErrorAnswer))
 )]
-pub async fn users(Seen(view): Seen) -> Response {
+pub async fn users(RequestView(view): RequestView) -> Response {
     answer(StatusCode::OK, users::list(&view).await)
 }
 
@@ -86,9 +86,9 @@ pub async fn users(Seen(view): Seen) -> Response {
     path = "/api/v1/users",
     tag = "access",
     request_body = NewPassword,
-    responses((status = 200, body = Done), (status = "default", body = ErrorAnswer))
+    responses((status = 200, body = ChangeAnswer), (status = "default", body = ErrorAnswer))
 )]
-pub async fn set_password(Seen(view): Seen, Body(new): Body<NewPassword>) -> Response {
+pub async fn set_password(RequestView(view): RequestView, Body(new): Body<NewPassword>) -> Response {
     done(users::set_password(&view, &new).await, "The password was set")
 }
 
@@ -98,9 +98,9 @@ pub async fn set_password(Seen(view): Seen, Body(new): Body<NewPassword>) -> Res
     path = "/api/v1/users",
     tag = "access",
     request_body = Credential,
-    responses((status = 200, body = Done), (status = "default", body = ErrorAnswer))
+    responses((status = 200, body = ChangeAnswer), (status = "default", body = ErrorAnswer))
 )]
-pub async fn remove_credential(Seen(view): Seen, Body(of): Body<Credential>) -> Response {
+pub async fn remove_credential(RequestView(view): RequestView, Body(of): Body<Credential>) -> Response {
     done(users::remove(&view, &of.name, &of.mechanism).await, "The credential was removed")
 }
 
@@ -111,7 +111,7 @@ pub async fn remove_credential(Seen(view): Seen, Body(of): Body<Credential>) -> 
     tag = "access",
     responses((status = 200, body = Vec<QuotaLine>), (status = "default", body = ErrorAnswer))
 )]
-pub async fn quotas(Seen(view): Seen) -> Response {
+pub async fn quotas(RequestView(view): RequestView) -> Response {
     answer(StatusCode::OK, users::quotas(&view).await)
 }
 
@@ -121,8 +121,8 @@ pub async fn quotas(Seen(view): Seen) -> Response {
     path = "/api/v1/quotas",
     tag = "access",
     request_body = QuotaChange,
-    responses((status = 200, body = Done), (status = "default", body = ErrorAnswer))
+    responses((status = 200, body = ChangeAnswer), (status = "default", body = ErrorAnswer))
 )]
-pub async fn set_quota(Seen(view): Seen, Body(change): Body<QuotaChange>) -> Response {
+pub async fn set_quota(RequestView(view): RequestView, Body(change): Body<QuotaChange>) -> Response {
     done(users::set_quota(&view, &change).await, "The quota was changed")
 }

@@ -4,8 +4,8 @@ use axum::extract::{Path, Query};
 use axum::http::StatusCode;
 use axum::response::Response;
 
-use super::{Body, Done, Seen, answer, done};
-use crate::cluster::configs::{self, ConfigChanges, ConfigLine, Configured};
+use super::{Body, ChangeAnswer, RequestView, answer, done};
+use crate::cluster::configs::{self, ConfigChanges, ConfigLine, ConfiguredResource};
 use crate::cluster::overview::{self, Overview};
 use crate::cluster::quorum::{self, Feature, LevelChange, Quorum};
 use crate::cluster::transactions::{
@@ -20,7 +20,7 @@ use crate::problem::ErrorAnswer;
     tag = "cluster",
     responses((status = 200, body = Overview), (status = "default", body = ErrorAnswer))
 )]
-pub async fn overview(Seen(view): Seen) -> Response {
+pub async fn overview(RequestView(view): RequestView) -> Response {
     answer(StatusCode::OK, overview::read(&view).await)
 }
 
@@ -31,7 +31,7 @@ pub async fn overview(Seen(view): Seen) -> Response {
     tag = "cluster",
     responses((status = 200, body = Quorum), (status = "default", body = ErrorAnswer))
 )]
-pub async fn quorum(Seen(view): Seen) -> Response {
+pub async fn quorum(RequestView(view): RequestView) -> Response {
     answer(StatusCode::OK, quorum::read(&view).await)
 }
 
@@ -42,7 +42,7 @@ pub async fn quorum(Seen(view): Seen) -> Response {
     tag = "cluster",
     responses((status = 200, body = Vec<Feature>), (status = "default", body = ErrorAnswer))
 )]
-pub async fn features(Seen(view): Seen) -> Response {
+pub async fn features(RequestView(view): RequestView) -> Response {
     answer(StatusCode::OK, quorum::features(&view).await)
 }
 
@@ -52,9 +52,9 @@ pub async fn features(Seen(view): Seen) -> Response {
     path = "/api/v1/features",
     tag = "cluster",
     request_body = LevelChange,
-    responses((status = 200, body = Done), (status = "default", body = ErrorAnswer))
+    responses((status = 200, body = ChangeAnswer), (status = "default", body = ErrorAnswer))
 )]
-pub async fn set_level(Seen(view): Seen, Body(change): Body<LevelChange>) -> Response {
+pub async fn set_level(RequestView(view): RequestView, Body(change): Body<LevelChange>) -> Response {
     let did = if change.dry_run { "could be set" } else { "was set" };
     let words = format!("{} {did} to level {}", change.feature, change.level);
     done(quorum::set_level(&view, &change).await, words)
@@ -68,8 +68,8 @@ pub async fn set_level(Seen(view): Seen, Body(change): Body<LevelChange>) -> Res
     params(("id" = i32, Path, description = "The broker")),
     responses((status = 200, body = Vec<ConfigLine>), (status = "default", body = ErrorAnswer))
 )]
-pub async fn configuration(Seen(view): Seen, Path(id): Path<i32>) -> Response {
-    let lines = configs::read(&view, &Configured::Broker(id)).await;
+pub async fn configuration(RequestView(view): RequestView, Path(id): Path<i32>) -> Response {
+    let lines = configs::read(&view, &ConfiguredResource::Broker(id)).await;
     answer(StatusCode::OK, lines.map_err(configs::problem))
 }
 
@@ -80,15 +80,15 @@ pub async fn configuration(Seen(view): Seen, Path(id): Path<i32>) -> Response {
     tag = "cluster",
     params(("id" = i32, Path, description = "The broker")),
     request_body = ConfigChanges,
-    responses((status = 200, body = Done), (status = "default", body = ErrorAnswer))
+    responses((status = 200, body = ChangeAnswer), (status = "default", body = ErrorAnswer))
 )]
 pub async fn configure(
-    Seen(view): Seen,
+    RequestView(view): RequestView,
     Path(id): Path<i32>,
     Body(changes): Body<ConfigChanges>,
 ) -> Response {
     let words = format!("The configuration of broker {id} was changed");
-    let altered = configs::alter(&view, &Configured::Broker(id), changes).await;
+    let altered = configs::alter(&view, &ConfiguredResource::Broker(id), changes).await;
     done(altered.map_err(configs::problem), words)
 }
 
@@ -100,7 +100,7 @@ pub async fn configure(
     params(TransactionQuery),
     responses((status = 200, body = TransactionList), (status = "default", body = ErrorAnswer))
 )]
-pub async fn transactions(Seen(view): Seen, Query(query): Query<TransactionQuery>) -> Response {
+pub async fn transactions(RequestView(view): RequestView, Query(query): Query<TransactionQuery>) -> Response {
     answer(StatusCode::OK, transactions::list(&view, &query).await)
 }
 
@@ -112,7 +112,7 @@ pub async fn transactions(Seen(view): Seen, Query(query): Query<TransactionQuery
     params(("id" = String, Path, description = "The transactional id")),
     responses((status = 200, body = Transaction), (status = "default", body = ErrorAnswer))
 )]
-pub async fn transaction(Seen(view): Seen, Path(id): Path<String>) -> Response {
+pub async fn transaction(RequestView(view): RequestView, Path(id): Path<String>) -> Response {
     answer(StatusCode::OK, transactions::read(&view, &id).await)
 }
 
@@ -124,7 +124,7 @@ pub async fn transaction(Seen(view): Seen, Path(id): Path<String>) -> Response {
     params(("name" = String, Path, description = "The topic")),
     responses((status = 200, body = Vec<ProducerLine>), (status = "default", body = ErrorAnswer))
 )]
-pub async fn producers(Seen(view): Seen, Path(name): Path<String>) -> Response {
+pub async fn producers(RequestView(view): RequestView, Path(name): Path<String>) -> Response {
     answer(StatusCode::OK, transactions::producers(&view, &name).await)
 }
 
@@ -134,9 +134,9 @@ pub async fn producers(Seen(view): Seen, Path(name): Path<String>) -> Response {
     path = "/api/v1/transactions/{id}/fence",
     tag = "transactions",
     params(("id" = String, Path, description = "The transactional id")),
-    responses((status = 200, body = Done), (status = "default", body = ErrorAnswer))
+    responses((status = 200, body = ChangeAnswer), (status = "default", body = ErrorAnswer))
 )]
-pub async fn fence(Seen(view): Seen, Path(id): Path<String>) -> Response {
+pub async fn fence(RequestView(view): RequestView, Path(id): Path<String>) -> Response {
     done(transactions::fence(&view, &id).await, format!("The producers of {id} were fenced"))
 }
 
@@ -148,7 +148,7 @@ pub async fn fence(Seen(view): Seen, Path(id): Path<String>) -> Response {
     params(HangingQuery),
     responses((status = 200, body = HangingList), (status = "default", body = ErrorAnswer))
 )]
-pub async fn hanging(Seen(view): Seen, Query(query): Query<HangingQuery>) -> Response {
+pub async fn hanging(RequestView(view): RequestView, Query(query): Query<HangingQuery>) -> Response {
     answer(StatusCode::OK, transactions::hanging(&view, &query).await)
 }
 
@@ -159,9 +159,13 @@ pub async fn hanging(Seen(view): Seen, Query(query): Query<HangingQuery>) -> Res
     tag = "transactions",
     params(("name" = String, Path, description = "The topic")),
     request_body = Abortion,
-    responses((status = 200, body = Done), (status = "default", body = ErrorAnswer))
+    responses((status = 200, body = ChangeAnswer), (status = "default", body = ErrorAnswer))
 )]
-pub async fn abort(Seen(view): Seen, Path(name): Path<String>, Body(abortion): Body<Abortion>) -> Response {
+pub async fn abort(
+    RequestView(view): RequestView,
+    Path(name): Path<String>,
+    Body(abortion): Body<Abortion>,
+) -> Response {
     let words = format!("The transaction in {name}-{} was aborted", abortion.partition);
     done(transactions::abort(&view, &name, &abortion).await, words)
 }

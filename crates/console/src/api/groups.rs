@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use thalweg_client::TopicPartition;
 use utoipa::ToSchema;
 
-use super::{Body, Done, Seen, answer, done};
-use crate::cluster::group::{self, Group, ResetTo, Scope, Step};
+use super::{Body, ChangeAnswer, RequestView, answer, done};
+use crate::cluster::group::{self, Group, ResetTarget, Scope, Step};
 use crate::cluster::groups::{self, GroupList, GroupQuery};
 use crate::problem::{ErrorAnswer, Problem};
 
@@ -62,7 +62,7 @@ pub struct OffsetsToDelete {
     params(GroupQuery),
     responses((status = 200, body = GroupList), (status = "default", body = ErrorAnswer))
 )]
-pub async fn list(Seen(view): Seen, Query(query): Query<GroupQuery>) -> Response {
+pub async fn list(RequestView(view): RequestView, Query(query): Query<GroupQuery>) -> Response {
     answer(StatusCode::OK, groups::list(&view, &query).await)
 }
 
@@ -74,7 +74,7 @@ pub async fn list(Seen(view): Seen, Query(query): Query<GroupQuery>) -> Response
     params(("group" = String, Path, description = "The group")),
     responses((status = 200, body = Group), (status = "default", body = ErrorAnswer))
 )]
-pub async fn show(Seen(view): Seen, Path(group): Path<String>) -> Response {
+pub async fn show(RequestView(view): RequestView, Path(group): Path<String>) -> Response {
     answer(StatusCode::OK, group::read(&view, &group).await)
 }
 
@@ -84,9 +84,9 @@ pub async fn show(Seen(view): Seen, Path(group): Path<String>) -> Response {
     path = "/api/v1/groups/{group}",
     tag = "groups",
     params(("group" = String, Path, description = "The group")),
-    responses((status = 200, body = Done), (status = "default", body = ErrorAnswer))
+    responses((status = 200, body = ChangeAnswer), (status = "default", body = ErrorAnswer))
 )]
-pub async fn delete(Seen(view): Seen, Path(group): Path<String>) -> Response {
+pub async fn delete(RequestView(view): RequestView, Path(group): Path<String>) -> Response {
     done(group::delete(&view, &group).await, format!("The group {group} was deleted"))
 }
 
@@ -99,10 +99,14 @@ pub async fn delete(Seen(view): Seen, Path(group): Path<String>) -> Response {
     request_body = Reset,
     responses((status = 200, body = ResetSteps), (status = "default", body = ErrorAnswer))
 )]
-pub async fn reset(Seen(view): Seen, Path(group): Path<String>, Body(reset): Body<Reset>) -> Response {
+pub async fn reset(
+    RequestView(view): RequestView,
+    Path(group): Path<String>,
+    Body(reset): Body<Reset>,
+) -> Response {
     let outcome = async {
         let scope = Scope { topic: reset.topic, partition: reset.partition };
-        let steps = group::plan(&view, &group, &scope, ResetTo::read(&reset.to, &reset.value)?).await?;
+        let steps = group::plan(&view, &group, &scope, ResetTarget::read(&reset.to, &reset.value)?).await?;
         if !reset.dry_run {
             let offsets: BTreeMap<TopicPartition, i64> = steps
                 .iter()
@@ -122,10 +126,10 @@ pub async fn reset(Seen(view): Seen, Path(group): Path<String>, Body(reset): Bod
     tag = "groups",
     params(("group" = String, Path, description = "The group")),
     request_body = OffsetsToDelete,
-    responses((status = 200, body = Done), (status = "default", body = ErrorAnswer))
+    responses((status = 200, body = ChangeAnswer), (status = "default", body = ErrorAnswer))
 )]
 pub async fn delete_offsets(
-    Seen(view): Seen,
+    RequestView(view): RequestView,
     Path(group): Path<String>,
     Body(offsets): Body<OffsetsToDelete>,
 ) -> Response {

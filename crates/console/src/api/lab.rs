@@ -6,14 +6,14 @@ use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{Body, Done, answer, done};
+use super::{Body, ChangeAnswer, answer, done};
 use crate::lab::{Comparison, LabOverview, NewRun};
 use crate::measuring::Visitor;
 use crate::problem::ErrorAnswer;
 
 /// A started run.
 #[derive(Serialize, ToSchema)]
-pub struct Started {
+pub struct StartedRun {
     /// The result name of the run.
     name: String,
 }
@@ -21,7 +21,7 @@ pub struct Started {
 /// Names of the two results to compare.
 #[derive(Deserialize, Default)]
 #[serde(default)]
-pub struct Both {
+pub struct ComparisonQuery {
     a: String,
     b: String,
 }
@@ -43,10 +43,10 @@ pub async fn overview(visitor: Visitor) -> Response {
     path = "/api/v1/lab/run",
     tag = "lab",
     request_body = NewRun,
-    responses((status = 202, body = Started), (status = "default", body = ErrorAnswer))
+    responses((status = 202, body = StartedRun), (status = "default", body = ErrorAnswer))
 )]
 pub async fn start(visitor: Visitor, Body(new): Body<NewRun>) -> Response {
-    answer(StatusCode::ACCEPTED, visitor.start(&new).await.map(|name| Started { name }))
+    answer(StatusCode::ACCEPTED, visitor.start(&new).await.map(|name| StartedRun { name }))
 }
 
 /// Stops the run. The points measured so far are its result. Needs ALTER on the cluster.
@@ -54,7 +54,7 @@ pub async fn start(visitor: Visitor, Body(new): Body<NewRun>) -> Response {
     delete,
     path = "/api/v1/lab/run",
     tag = "lab",
-    responses((status = 200, body = Done), (status = "default", body = ErrorAnswer))
+    responses((status = 200, body = ChangeAnswer), (status = "default", body = ErrorAnswer))
 )]
 pub async fn stop(visitor: Visitor) -> Response {
     done(visitor.stop().await.map(drop), "The run ends")
@@ -71,7 +71,7 @@ pub async fn stop(visitor: Visitor) -> Response {
     ),
     responses((status = 200, body = Comparison), (status = "default", body = ErrorAnswer))
 )]
-pub async fn compare(visitor: Visitor, Query(both): Query<Both>) -> Response {
+pub async fn compare(visitor: Visitor, Query(both): Query<ComparisonQuery>) -> Response {
     answer(StatusCode::OK, visitor.compare(&both.a, &both.b).await)
 }
 
@@ -81,7 +81,7 @@ pub async fn compare(visitor: Visitor, Query(both): Query<Both>) -> Response {
     path = "/api/v1/lab/results/{name}",
     tag = "lab",
     params(("name" = String, Path, description = "The name of the result")),
-    responses((status = 200, body = Done), (status = "default", body = ErrorAnswer))
+    responses((status = 200, body = ChangeAnswer), (status = "default", body = ErrorAnswer))
 )]
 pub async fn delete(visitor: Visitor, Path(name): Path<String>) -> Response {
     done(visitor.delete(&name).await, format!("{name} was deleted"))

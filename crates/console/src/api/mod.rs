@@ -89,15 +89,15 @@ fn described() -> OpenApiRouter<Console> {
 }
 
 /// The cluster under the login of a request.
-pub struct Seen(pub Arc<View>);
+pub struct RequestView(pub Arc<View>);
 
-impl FromRequestParts<Console> for Seen {
+impl FromRequestParts<Console> for RequestView {
     type Rejection = Response;
 
-    async fn from_request_parts(parts: &mut Parts, _: &Console) -> Result<Seen, Response> {
+    async fn from_request_parts(parts: &mut Parts, _: &Console) -> Result<RequestView, Response> {
         let person = parts.extensions.get::<Arc<Person>>();
         let person = person.expect("the API has no path that is open to all");
-        Ok(Seen(Arc::clone(&person.view)))
+        Ok(RequestView(Arc::clone(&person.view)))
     }
 }
 
@@ -135,14 +135,14 @@ impl<T: DeserializeOwned> FromRequest<Console> for Body<T> {
 
 /// The result of a change.
 #[derive(Serialize, ToSchema)]
-struct Done {
+struct ChangeAnswer {
     /// A sentence for people.
     done: String,
 }
 
 /// Builds the answer of a change.
 fn done<P: Into<Problem>>(outcome: Result<(), P>, words: impl Into<String>) -> Response {
-    answer(StatusCode::OK, outcome.map(|()| Done { done: words.into() }))
+    answer(StatusCode::OK, outcome.map(|()| ChangeAnswer { done: words.into() }))
 }
 
 /// Builds the answer of a read or a change.

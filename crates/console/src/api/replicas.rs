@@ -4,8 +4,8 @@ use axum::extract::{Path, Query};
 use axum::http::StatusCode;
 use axum::response::Response;
 
-use super::{Body, Done, Seen, answer, done};
-use crate::cluster::moves::{self, MoveOrder, MovePlan, MoveQuery, Moving};
+use super::{Body, ChangeAnswer, RequestView, answer, done};
+use crate::cluster::moves::{self, MoveOrder, MovePlan, MoveProgress, MoveQuery};
 use crate::cluster::topic::{self, LeaderElection};
 use crate::problem::ErrorAnswer;
 
@@ -15,9 +15,9 @@ use crate::problem::ErrorAnswer;
     path = "/api/v1/topics/{name}/moves",
     tag = "topics",
     params(("name" = String, Path, description = "The topic")),
-    responses((status = 200, body = Vec<Moving>), (status = "default", body = ErrorAnswer))
+    responses((status = 200, body = Vec<MoveProgress>), (status = "default", body = ErrorAnswer))
 )]
-pub async fn progress(Seen(view): Seen, Path(name): Path<String>) -> Response {
+pub async fn progress(RequestView(view): RequestView, Path(name): Path<String>) -> Response {
     answer(StatusCode::OK, moves::progress(&view, &name).await)
 }
 
@@ -29,7 +29,11 @@ pub async fn progress(Seen(view): Seen, Path(name): Path<String>) -> Response {
     params(("name" = String, Path, description = "The topic"), MoveQuery),
     responses((status = 200, body = MovePlan), (status = "default", body = ErrorAnswer))
 )]
-pub async fn plan(Seen(view): Seen, Path(name): Path<String>, Query(query): Query<MoveQuery>) -> Response {
+pub async fn plan(
+    RequestView(view): RequestView,
+    Path(name): Path<String>,
+    Query(query): Query<MoveQuery>,
+) -> Response {
     answer(StatusCode::OK, moves::plan(&view, &name, &query).await)
 }
 
@@ -40,11 +44,15 @@ pub async fn plan(Seen(view): Seen, Path(name): Path<String>, Query(query): Quer
     tag = "topics",
     params(("name" = String, Path, description = "The topic")),
     request_body = MoveOrder,
-    responses((status = 200, body = Done), (status = "default", body = ErrorAnswer))
+    responses((status = 200, body = ChangeAnswer), (status = "default", body = ErrorAnswer))
 )]
-pub async fn begin(Seen(view): Seen, Path(name): Path<String>, Body(order): Body<MoveOrder>) -> Response {
+pub async fn begin(
+    RequestView(view): RequestView,
+    Path(name): Path<String>,
+    Body(order): Body<MoveOrder>,
+) -> Response {
     let begun = moves::begin(&view, &name, &order).await;
-    answer(StatusCode::OK, begun.map(|begun| Done { done: format!("{begun} partitions move") }))
+    answer(StatusCode::OK, begun.map(|begun| ChangeAnswer { done: format!("{begun} partitions move") }))
 }
 
 /// Cancels all moves of a topic.
@@ -53,11 +61,14 @@ pub async fn begin(Seen(view): Seen, Path(name): Path<String>, Body(order): Body
     path = "/api/v1/topics/{name}/moves",
     tag = "topics",
     params(("name" = String, Path, description = "The topic")),
-    responses((status = 200, body = Done), (status = "default", body = ErrorAnswer))
+    responses((status = 200, body = ChangeAnswer), (status = "default", body = ErrorAnswer))
 )]
-pub async fn cancel(Seen(view): Seen, Path(name): Path<String>) -> Response {
+pub async fn cancel(RequestView(view): RequestView, Path(name): Path<String>) -> Response {
     let cancelled = moves::cancel(&view, &name).await;
-    answer(StatusCode::OK, cancelled.map(|count| Done { done: format!("{count} moves were cancelled") }))
+    answer(
+        StatusCode::OK,
+        cancelled.map(|count| ChangeAnswer { done: format!("{count} moves were cancelled") }),
+    )
 }
 
 /// Removes the move throttles of the topic and of all brokers.
@@ -66,9 +77,9 @@ pub async fn cancel(Seen(view): Seen, Path(name): Path<String>) -> Response {
     path = "/api/v1/topics/{name}/moves/throttle",
     tag = "topics",
     params(("name" = String, Path, description = "The topic")),
-    responses((status = 200, body = Done), (status = "default", body = ErrorAnswer))
+    responses((status = 200, body = ChangeAnswer), (status = "default", body = ErrorAnswer))
 )]
-pub async fn end_throttle(Seen(view): Seen, Path(name): Path<String>) -> Response {
+pub async fn end_throttle(RequestView(view): RequestView, Path(name): Path<String>) -> Response {
     done(moves::end_throttle(&view, &name).await, "The throttle was removed")
 }
 
@@ -79,13 +90,16 @@ pub async fn end_throttle(Seen(view): Seen, Path(name): Path<String>) -> Respons
     tag = "topics",
     params(("name" = String, Path, description = "The topic")),
     request_body = LeaderElection,
-    responses((status = 200, body = Done), (status = "default", body = ErrorAnswer))
+    responses((status = 200, body = ChangeAnswer), (status = "default", body = ErrorAnswer))
 )]
 pub async fn elect(
-    Seen(view): Seen,
+    RequestView(view): RequestView,
     Path(name): Path<String>,
     Body(election): Body<LeaderElection>,
 ) -> Response {
     let elected = topic::elect(&view, &name, &election).await;
-    answer(StatusCode::OK, elected.map(|count| Done { done: format!("{count} leaders were elected") }))
+    answer(
+        StatusCode::OK,
+        elected.map(|count| ChangeAnswer { done: format!("{count} leaders were elected") }),
+    )
 }

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use thalweg_browse::Message;
 use utoipa::ToSchema;
 
-use super::{Body, Done, Seen, answer, done};
-use crate::cluster::configs::{self, ConfigChanges, ConfigLine, Configured};
+use super::{Body, ChangeAnswer, RequestView, answer, done};
+use crate::cluster::configs::{self, ConfigChanges, ConfigLine, ConfiguredResource};
 use crate::cluster::messages::{self, MessageQuery, MessageToSend, TailQuery};
 use crate::cluster::topic::{self, Topic, TopicCreation};
 use crate::cluster::topics::{self, TopicList, TopicQuery};
@@ -34,7 +34,7 @@ pub struct Growth {
     params(TopicQuery),
     responses((status = 200, body = TopicList), (status = "default", body = ErrorAnswer))
 )]
-pub async fn list(Seen(view): Seen, Query(query): Query<TopicQuery>) -> Response {
+pub async fn list(RequestView(view): RequestView, Query(query): Query<TopicQuery>) -> Response {
     answer(StatusCode::OK, topics::list(&view, &query).await)
 }
 
@@ -44,9 +44,9 @@ pub async fn list(Seen(view): Seen, Query(query): Query<TopicQuery>) -> Response
     path = "/api/v1/topics",
     tag = "topics",
     request_body = TopicCreation,
-    responses((status = 200, body = Done), (status = "default", body = ErrorAnswer))
+    responses((status = 200, body = ChangeAnswer), (status = "default", body = ErrorAnswer))
 )]
-pub async fn create(Seen(view): Seen, Body(creation): Body<TopicCreation>) -> Response {
+pub async fn create(RequestView(view): RequestView, Body(creation): Body<TopicCreation>) -> Response {
     let words = format!("{} was created", creation.name);
     done(topic::create(&view, creation).await, words)
 }
@@ -59,7 +59,7 @@ pub async fn create(Seen(view): Seen, Body(creation): Body<TopicCreation>) -> Re
     params(("name" = String, Path, description = "The topic")),
     responses((status = 200, body = Topic), (status = "default", body = ErrorAnswer))
 )]
-pub async fn show(Seen(view): Seen, Path(name): Path<String>) -> Response {
+pub async fn show(RequestView(view): RequestView, Path(name): Path<String>) -> Response {
     answer(StatusCode::OK, topic::read(&view, &name).await)
 }
 
@@ -69,9 +69,9 @@ pub async fn show(Seen(view): Seen, Path(name): Path<String>) -> Response {
     path = "/api/v1/topics/{name}",
     tag = "topics",
     params(("name" = String, Path, description = "The topic")),
-    responses((status = 200, body = Done), (status = "default", body = ErrorAnswer))
+    responses((status = 200, body = ChangeAnswer), (status = "default", body = ErrorAnswer))
 )]
-pub async fn delete(Seen(view): Seen, Path(name): Path<String>) -> Response {
+pub async fn delete(RequestView(view): RequestView, Path(name): Path<String>) -> Response {
     done(topic::delete(&view, &name).await, format!("{name} was deleted"))
 }
 
@@ -83,8 +83,8 @@ pub async fn delete(Seen(view): Seen, Path(name): Path<String>) -> Response {
     params(("name" = String, Path, description = "The topic")),
     responses((status = 200, body = Vec<ConfigLine>), (status = "default", body = ErrorAnswer))
 )]
-pub async fn configuration(Seen(view): Seen, Path(name): Path<String>) -> Response {
-    answer(StatusCode::OK, configs::read(&view, &Configured::Topic(name)).await)
+pub async fn configuration(RequestView(view): RequestView, Path(name): Path<String>) -> Response {
+    answer(StatusCode::OK, configs::read(&view, &ConfiguredResource::Topic(name)).await)
 }
 
 /// Changes the configuration of a topic.
@@ -94,15 +94,15 @@ pub async fn configuration(Seen(view): Seen, Path(name): Path<String>) -> Respon
     tag = "topics",
     params(("name" = String, Path, description = "The topic")),
     request_body = ConfigChanges,
-    responses((status = 200, body = Done), (status = "default", body = ErrorAnswer))
+    responses((status = 200, body = ChangeAnswer), (status = "default", body = ErrorAnswer))
 )]
 pub async fn configure(
-    Seen(view): Seen,
+    RequestView(view): RequestView,
     Path(name): Path<String>,
     Body(changes): Body<ConfigChanges>,
 ) -> Response {
     let words = format!("The configuration of {name} was changed");
-    done(configs::alter(&view, &Configured::Topic(name), changes).await, words)
+    done(configs::alter(&view, &ConfiguredResource::Topic(name), changes).await, words)
 }
 
 /// Adds partitions to a topic.
@@ -112,16 +112,20 @@ pub async fn configure(
     tag = "topics",
     params(("name" = String, Path, description = "The topic")),
     request_body = Growth,
-    responses((status = 200, body = Done), (status = "default", body = ErrorAnswer))
+    responses((status = 200, body = ChangeAnswer), (status = "default", body = ErrorAnswer))
 )]
-pub async fn grow(Seen(view): Seen, Path(name): Path<String>, Body(growth): Body<Growth>) -> Response {
+pub async fn grow(
+    RequestView(view): RequestView,
+    Path(name): Path<String>,
+    Body(growth): Body<Growth>,
+) -> Response {
     let words = format!("{name} has {} partitions", growth.partitions);
     done(topic::grow(&view, &name, growth.partitions).await, words)
 }
 
 /// The position of a stored message.
 #[derive(Serialize, ToSchema)]
-pub struct Stored {
+pub struct StoredMessage {
     /// The partition index.
     partition: i32,
     /// The offset of the message.
@@ -154,7 +158,7 @@ pub struct Messages {
     responses((status = 200, body = Messages), (status = "default", body = ErrorAnswer))
 )]
 pub async fn messages(
-    Seen(view): Seen,
+    RequestView(view): RequestView,
     Path(name): Path<String>,
     Query(query): Query<MessageQuery>,
 ) -> Response {
@@ -186,7 +190,7 @@ pub async fn messages(
 )]
 pub async fn tail(
     State(console): State<Console>,
-    Seen(view): Seen,
+    RequestView(view): RequestView,
     headers: HeaderMap,
     Path(name): Path<String>,
     Query(query): Query<TailQuery>,
@@ -205,13 +209,13 @@ pub async fn tail(
     tag = "topics",
     params(("name" = String, Path, description = "The topic")),
     request_body = MessageToSend,
-    responses((status = 200, body = Stored), (status = "default", body = ErrorAnswer))
+    responses((status = 200, body = StoredMessage), (status = "default", body = ErrorAnswer))
 )]
 pub async fn send(
-    Seen(view): Seen,
+    RequestView(view): RequestView,
     Path(name): Path<String>,
     Body(message): Body<MessageToSend>,
 ) -> Response {
     let sent = messages::send(&view, &name, message).await;
-    answer(StatusCode::OK, sent.map(|at| Stored { partition: at.partition, offset: at.offset.0 }))
+    answer(StatusCode::OK, sent.map(|at| StoredMessage { partition: at.partition, offset: at.offset.0 }))
 }

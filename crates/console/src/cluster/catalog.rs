@@ -13,7 +13,7 @@ pub struct Catalog {
     pub brokers: BTreeMap<i32, BrokerAddress>,
     pub topics: Vec<TopicLine>,
     /// Replica counts by broker, including brokers that are offline.
-    pub held: BTreeMap<i32, Held>,
+    pub held: BTreeMap<i32, ReplicaCounts>,
 }
 
 /// A topic in compact form.
@@ -32,7 +32,7 @@ pub struct TopicLine {
 
 /// Replica counts of a broker.
 #[derive(Clone, Copy, Default)]
-pub struct Held {
+pub struct ReplicaCounts {
     pub leaders: usize,
     pub replicas: usize,
     /// Replicas that are not in sync.
@@ -53,7 +53,7 @@ impl Catalog {
     }
 
     fn of(response: MetadataResponse, brokers: BTreeMap<i32, BrokerAddress>) -> Catalog {
-        let mut held = BTreeMap::<i32, Held>::new();
+        let mut held = BTreeMap::<i32, ReplicaCounts>::new();
         let mut topics: Vec<TopicLine> =
             response.topics.into_iter().map(|topic| line(topic, &mut held)).collect();
         topics.sort_by(|a, b| a.name.cmp(&b.name));
@@ -90,7 +90,7 @@ pub struct Sums {
     pub leaderless: usize,
 }
 
-fn line(mut topic: MetadataResponseTopic, held: &mut BTreeMap<i32, Held>) -> TopicLine {
+fn line(mut topic: MetadataResponseTopic, held: &mut BTreeMap<i32, ReplicaCounts>) -> TopicLine {
     topic.partitions.sort_by_key(|partition| partition.partition_index);
     let mut line = TopicLine {
         name: topic.name.unwrap_or_default().into(),

@@ -14,36 +14,36 @@ use crate::problem::Problem;
 
 /// A resource with a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Configured {
+pub enum ConfiguredResource {
     Topic(String),
     Broker(i32),
     /// Defaults for brokers without a value of their own.
     AllBrokers,
 }
 
-impl Configured {
+impl ConfiguredResource {
     fn resource(&self) -> ConfigResource {
         match self {
-            Configured::Topic(name) => ConfigResource::Topic(name.clone()),
-            Configured::Broker(id) => ConfigResource::Broker(*id),
-            Configured::AllBrokers => ConfigResource::BrokerDefaults,
+            ConfiguredResource::Topic(name) => ConfigResource::Topic(name.clone()),
+            ConfiguredResource::Broker(id) => ConfigResource::Broker(*id),
+            ConfiguredResource::AllBrokers => ConfigResource::BrokerDefaults,
         }
     }
 
     /// Resource type and name in the protocol.
     fn named(&self) -> (i8, String) {
         match self {
-            Configured::Topic(name) => (2, name.clone()),
-            Configured::Broker(id) => (4, id.to_string()),
-            Configured::AllBrokers => (4, String::new()),
+            ConfiguredResource::Topic(name) => (2, name.clone()),
+            ConfiguredResource::Broker(id) => (4, id.to_string()),
+            ConfiguredResource::AllBrokers => (4, String::new()),
         }
     }
 
     fn words(&self) -> String {
         match self {
-            Configured::Topic(name) => format!("topic {name}"),
-            Configured::Broker(id) => format!("broker {id}"),
-            Configured::AllBrokers => "all brokers".to_owned(),
+            ConfiguredResource::Topic(name) => format!("topic {name}"),
+            ConfiguredResource::Broker(id) => format!("broker {id}"),
+            ConfiguredResource::AllBrokers => "all brokers".to_owned(),
         }
     }
 }
@@ -131,7 +131,7 @@ pub fn problem(error: ClientError) -> Problem {
 }
 
 /// Reads a configuration, sorted by name.
-pub async fn read(view: &View, resource: &Configured) -> Result<Vec<ConfigLine>, ClientError> {
+pub async fn read(view: &View, resource: &ConfiguredResource) -> Result<Vec<ConfigLine>, ClientError> {
     let (resource_type, resource_name) = resource.named();
     let wanted = DescribeConfigsResource { resource_type, resource_name, configuration_keys: None };
     let request = DescribeConfigsRequest {
@@ -140,7 +140,7 @@ pub async fn read(view: &View, resource: &Configured) -> Result<Vec<ConfigLine>,
         include_documentation: true,
     };
     let response = match resource {
-        Configured::Broker(id) => {
+        ConfiguredResource::Broker(id) => {
             view.catalog().await?;
             view.cluster().broker(*id).await?.send(&request).await?
         }
@@ -154,9 +154,9 @@ pub async fn read(view: &View, resource: &Configured) -> Result<Vec<ConfigLine>,
             let source = ConfigSource::of(config.config_source);
             let is_set = matches!(
                 (resource, source),
-                (Configured::Topic(_), ConfigSource::Topic)
-                    | (Configured::Broker(_), ConfigSource::Broker)
-                    | (Configured::AllBrokers, ConfigSource::BrokerDefault)
+                (ConfiguredResource::Topic(_), ConfigSource::Topic)
+                    | (ConfiguredResource::Broker(_), ConfigSource::Broker)
+                    | (ConfiguredResource::AllBrokers, ConfigSource::BrokerDefault)
             );
             ConfigLine {
                 default: default(&config, source),
@@ -188,11 +188,15 @@ fn default(config: &DescribeConfigsResourceResult, source: ConfigSource) -> Opti
 }
 
 /// Changes a configuration.
-pub async fn alter(view: &View, resource: &Configured, changes: ConfigChanges) -> Result<(), ClientError> {
+pub async fn alter(
+    view: &View,
+    resource: &ConfiguredResource,
+    changes: ConfigChanges,
+) -> Result<(), ClientError> {
     let set = changes.set.into_iter().map(|(name, value)| (name, ConfigOperation::Set(value)));
     let reset = changes.reset.into_iter().map(|name| (name, ConfigOperation::Delete));
     let changes = set.chain(reset).map(|(name, operation)| ConfigChange { name, operation }).collect();
-    if let Configured::Broker(_) = resource {
+    if let ConfiguredResource::Broker(_) = resource {
         view.catalog().await?;
     }
     let outcomes =

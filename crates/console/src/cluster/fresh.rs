@@ -11,7 +11,7 @@ use tokio::time::Instant;
 const COST: u32 = 20;
 
 /// A cached reading. Concurrent callers wait for the refresh.
-pub struct Fresh<T>(Mutex<Option<Reading<T>>>);
+pub struct CachedReading<T>(Mutex<Option<Reading<T>>>);
 
 struct Reading<T> {
     value: Arc<T>,
@@ -19,13 +19,13 @@ struct Reading<T> {
     took: Duration,
 }
 
-impl<T> Default for Fresh<T> {
-    fn default() -> Fresh<T> {
-        Fresh(Mutex::new(None))
+impl<T> Default for CachedReading<T> {
+    fn default() -> CachedReading<T> {
+        CachedReading(Mutex::new(None))
     }
 }
 
-impl<T> Fresh<T> {
+impl<T> CachedReading<T> {
     /// Returns the reading, refreshed if older than `age`. Failures are not cached.
     pub async fn get<E, F: Future<Output = Result<T, E>>>(
         &self,
@@ -58,7 +58,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_reading_is_kept_for_its_age_or_its_cost() {
-        let fresh = Fresh::default();
+        let fresh = CachedReading::default();
         let read = |value: u32, took: u64| {
             let fresh = &fresh;
             async move {

@@ -58,15 +58,15 @@ pub struct Member {
     /// The membership type in a consumer group, `classic` or `consumer`, if reported by the broker.
     pub protocol: Option<String>,
     /// The current assignment: topics with partitions, or streams tasks.
-    pub assignment: Vec<Assigned>,
+    pub assignment: Vec<AssignmentPart>,
     /// The target assignment of a consumer group member, if it differs from the current one during a
     /// rebalance.
-    pub target: Option<Vec<Assigned>>,
+    pub target: Option<Vec<AssignmentPart>>,
 }
 
 /// A part of an assignment.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct Assigned {
+pub struct AssignmentPart {
     /// The topic, or the role and subtopology of streams tasks.
     pub name: String,
     /// Partition indexes.
@@ -165,10 +165,10 @@ fn by_topic(partitions: Vec<TopicPartition>) -> BTreeMap<String, Vec<i32>> {
     topics
 }
 
-fn assigned(parts: BTreeMap<String, Vec<i32>>) -> Vec<Assigned> {
+fn assigned(parts: BTreeMap<String, Vec<i32>>) -> Vec<AssignmentPart> {
     let parts = parts.into_iter().map(|(name, mut partitions)| {
         partitions.sort_unstable();
-        Assigned { name, partitions }
+        AssignmentPart { name, partitions }
     });
     parts.collect()
 }
@@ -206,7 +206,7 @@ async fn share_offsets(view: &View, group: &str) -> Result<Vec<GroupOffset>, Cli
 
 /// The target of an offset reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ResetTo {
+pub enum ResetTarget {
     Earliest,
     Latest,
     /// An offset, clamped to the range of the partition.
@@ -217,18 +217,18 @@ pub enum ResetTo {
     By(i64),
 }
 
-impl ResetTo {
+impl ResetTarget {
     /// Parses a target and its value: an offset, a time or a number.
-    pub fn read(to: &str, value: &str) -> Result<ResetTo, Problem> {
+    pub fn read(to: &str, value: &str) -> Result<ResetTarget, Problem> {
         let number = || {
             let parsed = value.trim().replace(',', "").parse::<i64>();
             parsed.map_err(|_| Problem::wrong(format!("{value:?} is not a number")))
         };
         Ok(match to {
-            "earliest" => ResetTo::Earliest,
-            "latest" => ResetTo::Latest,
-            "offset" => ResetTo::Offset(number()?),
-            "by" => ResetTo::By(number()?),
+            "earliest" => ResetTarget::Earliest,
+            "latest" => ResetTarget::Latest,
+            "offset" => ResetTarget::Offset(number()?),
+            "by" => ResetTarget::By(number()?),
             "time" => {
                 let wrong = || {
                     Problem::wrong(format!(
@@ -236,7 +236,7 @@ impl ResetTo {
                     ))
                 };
                 let ms = value.trim().parse::<i64>().ok().or_else(|| format::parse_time(value));
-                ResetTo::Time(ms.ok_or_else(wrong)?)
+                ResetTarget::Time(ms.ok_or_else(wrong)?)
             }
             other => {
                 return Err(Problem::wrong(format!(
@@ -270,7 +270,7 @@ pub struct Scope {
 }
 
 /// Plans a reset. Changes nothing.
-pub async fn plan(view: &View, group: &str, scope: &Scope, to: ResetTo) -> Result<Vec<Step>, Problem> {
+pub async fn plan(view: &View, group: &str, scope: &Scope, to: ResetTarget) -> Result<Vec<Step>, Problem> {
     let committed = view.admin().list_group_offsets(group, None).await?;
     let partitions: Vec<TopicPartition> = match (&scope.topic, scope.partition) {
         (Some(topic), Some(partition)) => vec![TopicPartition::new(topic.as_str(), partition)],
@@ -295,7 +295,7 @@ pub async fn plan(view: &View, group: &str, scope: &Scope, to: ResetTo) -> Resul
         listed(view, partitions.clone(), OffsetSpec::Latest),
     );
     let at_time = match to {
-        ResetTo::Time(ms) => listed(view, partitions.clone(), OffsetSpec::At(ms)).await,
+        ResetTarget::Time(ms) => listed(view, partitions.clone(), OffsetSpec::At(ms)).await,
         _ => BTreeMap::new(),
     };
     let mut steps = Vec::new();
@@ -307,11 +307,11 @@ pub async fn plan(view: &View, group: &str, scope: &Scope, to: ResetTo) -> Resul
         };
         let from = committed.get(&at).map(|committed| committed.offset.0);
         let wanted = match to {
-            ResetTo::Earliest => start,
-            ResetTo::Latest => end,
-            ResetTo::Offset(offset) => offset,
-            ResetTo::Time(_) => at_time.get(&at).copied().unwrap_or(end),
-            ResetTo::By(records) => from.unwrap_or(end).saturating_add(records),
+            ResetTarget::Earliest => start,
+            ResetTarget::Latest => end,
+            ResetTarget::Offset(offset) => offset,
+            ResetTarget::Time(_) => at_time.get(&at).copied().unwrap_or(end),
+            ResetTarget::By(records) => from.unwrap_or(end).saturating_add(records),
         };
         let to = wanted.clamp(start, end);
         steps.push(Step { topic: at.topic.to_string(), partition: at.partition, from, to, lag: end - to });

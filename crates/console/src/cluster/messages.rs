@@ -7,8 +7,8 @@ use axum::http::StatusCode;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 use thalweg_browse::{
-    End, Event, Filter, Limits, Message, NewMessage, PlaceError, ProduceError, Produced, Progress, Query,
-    Search, SearchError, Share, Start, TextTest, Why, produce,
+    End, EndReason, Event, Filter, Limits, Message, MessagePosition, NewMessage, PlaceError, ProduceError,
+    Progress, Query, Search, SearchError, Share, Start, TextTest, produce,
 };
 use thalweg_client::{ConsumerError, DeliveryError, ProducerConfig};
 use thalweg_places::Place;
@@ -115,7 +115,7 @@ fn number_or_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D
 }
 
 /// The result of a search.
-pub struct Found {
+pub struct SearchResult {
     pub messages: Vec<Message>,
     pub progress: Progress,
     /// The reason for the end, in words.
@@ -174,7 +174,7 @@ impl MessageQuery {
 }
 
 /// Searches for at most [`SEARCH_MAX`].
-pub async fn search(view: &View, topic: &str, asked: &MessageQuery) -> Result<Found, Problem> {
+pub async fn search(view: &View, topic: &str, asked: &MessageQuery) -> Result<SearchResult, Problem> {
     let (reader, began) = (view.reader(), Instant::now());
     let place = Box::new(reader.search(SEARCH_MAX).await?);
     let left = SEARCH_MAX.saturating_sub(began.elapsed());
@@ -190,7 +190,7 @@ pub async fn search(view: &View, topic: &str, asked: &MessageQuery) -> Result<Fo
     }
     let mut search = start(view, query, share, place)?;
     let mut messages: Vec<Message> = Vec::new();
-    let mut newest = Newest::new(limit, BYTES_MAX);
+    let mut newest = NewestMessages::new(limit, BYTES_MAX);
     while let Some(event) = search.next().await {
         match event {
             Event::Matches(found) if is_newest => found.into_iter().for_each(|message| newest.take(message)),
@@ -198,17 +198,17 @@ pub async fn search(view: &View, topic: &str, asked: &MessageQuery) -> Result<Fo
             Event::Progress(_) | Event::Waiting(_) => {}
             Event::Ended(ended) => {
                 let words = match ended.why {
-                    Why::Complete if newest.is_full => "There may be more: the answer is full.",
-                    Why::Complete => "Everything was read.",
-                    Why::Matches => "There may be more.",
-                    Why::Bytes => "There may be more: the answer is full.",
-                    Why::Time => "There may be more: the time is over.",
-                    Why::Failed(error) => return Err(failed(error)),
+                    EndReason::Complete if newest.is_full => "There may be more: the answer is full.",
+                    EndReason::Complete => "Everything was read.",
+                    EndReason::Matches => "There may be more.",
+                    EndReason::Bytes => "There may be more: the answer is full.",
+                    EndReason::Time => "There may be more: the time is over.",
+                    EndReason::Failed(error) => return Err(failed(error)),
                 };
                 if is_newest {
                     messages = newest.into_messages();
                 }
-                return Ok(Found { messages, progress: ended.progress, ended: words });
+                return Ok(SearchResult { messages, progress: ended.progress, ended: words });
             }
         }
     }
@@ -216,7 +216,7 @@ pub async fn search(view: &View, topic: &str, asked: &MessageQuery) -> Result<Fo
 }
 
 /// The newest messages of all partitions, limited in number and bytes. The oldest messages give way.
-struct Newest {
+struct NewestMessages {
     limit: usize,
     bytes_max: u64,
     bytes: u64,
@@ -225,9 +225,9 @@ struct Newest {
     messages: BTreeMap<(i64, i64, i32), Message>,
 }
 
-impl Newest {
-    fn new(limit: usize, bytes_max: u64) -> Newest {
-        Newest { limit, bytes_max, bytes: 0, is_full: false, messages: BTreeMap::new() }
+impl NewestMessages {
+    fn new(limit: usize, bytes_max: u64) -> NewestMessages {
+        NewestMessages { limit, bytes_max, bytes: 0, is_full: false, messages: BTreeMap::new() }
     }
 
     fn take(&mut self, message: Message) {
@@ -288,7 +288,7 @@ pub struct MessageToSend {
 }
 
 /// Sends a message and waits for the acknowledgement.
-pub async fn send(view: &View, topic: &str, message: MessageToSend) -> Result<Produced, Problem> {
+pub async fn send(view: &View, topic: &str, message: MessageToSend) -> Result<MessagePosition, Problem> {
     let partition = match message.partition.trim() {
         "" => None,
         text => {
@@ -402,7 +402,7 @@ mod tests {
 
     #[test]
     fn the_oldest_messages_make_room_for_the_newest() {
-        let mut newest = Newest::new(50, 4 << 20);
+        let mut newest = NewestMessages::new(50, 4 << 20);
         for partition in 0..100 {
             (0..60).for_each(|offset| {
                 newest.take(message(partition, offset, offset * 1000 + i64::from(partition), 10))
@@ -413,7 +413,7 @@ mod tests {
         let places: Vec<_> = found.iter().map(|message| (message.partition, message.offset.0)).collect();
         assert_eq!(places, (50..100).rev().map(|partition| (partition, 59)).collect::<Vec<_>>());
 
-        let mut newest = Newest::new(300, 4 << 20);
+        let mut newest = NewestMessages::new(300, 4 << 20);
         (0..300).for_each(|offset| newest.take(message(0, offset, offset, 32 << 10)));
         assert!(newest.is_full);
         let found = newest.into_messages();

@@ -34,7 +34,7 @@ use tokio::time::Instant;
 
 use catalog::Catalog;
 use disks::Disks;
-use fresh::Fresh;
+use fresh::CachedReading;
 use groups::GroupCatalog;
 use lags::Lags;
 use rates::Rates;
@@ -54,16 +54,16 @@ const SWEEP: Duration = Duration::from_secs(15);
 pub struct View {
     admin: Admin,
     reader: Reader,
-    catalog: Fresh<Catalog>,
-    disks: Fresh<Disks>,
-    groups: Fresh<GroupCatalog>,
-    rights: Fresh<i32>,
+    catalog: CachedReading<Catalog>,
+    disks: CachedReading<Disks>,
+    groups: CachedReading<GroupCatalog>,
+    rights: CachedReading<i32>,
     rates: Rates,
     lags: Lags,
-    use_: Mutex<Use>,
+    use_: Mutex<ViewUse>,
 }
 
-struct Use {
+struct ViewUse {
     last: Instant,
     is_swept: bool,
 }
@@ -74,13 +74,13 @@ impl View {
         Arc::new(View {
             admin,
             reader,
-            catalog: Fresh::default(),
-            disks: Fresh::default(),
-            groups: Fresh::default(),
-            rights: Fresh::default(),
+            catalog: CachedReading::default(),
+            disks: CachedReading::default(),
+            groups: CachedReading::default(),
+            rights: CachedReading::default(),
             rates: Rates::default(),
             lags: Lags::default(),
-            use_: Mutex::new(Use { last: Instant::now(), is_swept: false }),
+            use_: Mutex::new(ViewUse { last: Instant::now(), is_swept: false }),
         })
     }
 
@@ -125,7 +125,7 @@ impl View {
     }
 
     /// The latest measurements. Starts a new measurement in the background if one is due.
-    pub fn rates(self: &Arc<View>) -> Arc<rates::Measured> {
+    pub fn rates(self: &Arc<View>) -> Arc<rates::MeasuredRates> {
         self.rates.measure_if_due(self);
         self.rates.measured()
     }

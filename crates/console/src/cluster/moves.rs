@@ -61,7 +61,7 @@ pub struct MoveLine {
 #[serde(deny_unknown_fields)]
 pub struct MoveOrder {
     /// The partitions to move, as planned.
-    pub moves: Vec<MoveTo>,
+    pub moves: Vec<PartitionMove>,
     /// Maximum bytes per second that each broker copies in and out. Default: no limit.
     #[serde(default)]
     pub throttle: Option<u64>,
@@ -70,7 +70,7 @@ pub struct MoveOrder {
 /// A partition to move.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct MoveTo {
+pub struct PartitionMove {
     /// Partition index.
     pub partition: i32,
     /// The replicas in the plan. If they have changed since, the move is refused.
@@ -81,7 +81,7 @@ pub struct MoveTo {
 
 /// A partition in motion.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct Moving {
+pub struct MoveProgress {
     /// Partition index.
     pub partition: i32,
     /// The replicas after the move.
@@ -218,11 +218,11 @@ async fn going(
 }
 
 /// The partitions that move, with their progress.
-pub async fn progress(view: &View, topic: &str) -> Result<Vec<Moving>, Problem> {
+pub async fn progress(view: &View, topic: &str) -> Result<Vec<MoveProgress>, Problem> {
     let going = going(view, topic).await?;
     let partitions: Vec<TopicPartition> = going.keys().cloned().collect();
     let sizes = view.admin().replica_bytes(&partitions).await.unwrap_or_default();
-    let lines = going.into_iter().map(|(at, one)| Moving {
+    let lines = going.into_iter().map(|(at, one)| MoveProgress {
         partition: at.partition,
         replicas: one.target(),
         copied_percent: one.copied_percent(&at, &sizes),

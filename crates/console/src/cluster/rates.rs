@@ -38,7 +38,7 @@ pub struct Rates(Mutex<State>);
 struct State {
     is_measuring: bool,
     last: Option<Ends>,
-    measured: Arc<Measured>,
+    measured: Arc<MeasuredRates>,
     due: Option<Instant>,
 }
 
@@ -52,7 +52,7 @@ struct Ends {
 
 /// Results of the last measurements.
 #[derive(Default)]
-pub struct Measured {
+pub struct MeasuredRates {
     /// Records per second, for topics with a rate above zero.
     pub topics: HashMap<Arc<str>, f64>,
     /// Rates of the whole cluster, oldest first.
@@ -72,7 +72,7 @@ pub struct Point {
 
 impl Rates {
     /// Results of the last measurements.
-    pub fn measured(&self) -> Arc<Measured> {
+    pub fn measured(&self) -> Arc<MeasuredRates> {
         Arc::clone(&self.0.lock().measured)
     }
 
@@ -100,15 +100,15 @@ impl Rates {
         state.due = Some(now + INTERVAL.max((now - begun) * SHARE).saturating_sub(now - begun));
         let Ok(ends) = ends else { return };
         if let Some(last) = state.last.take().filter(|last| ends.at - last.at < STALE) {
-            let measured = Measured::between(&last, &ends, &state.measured.history);
+            let measured = MeasuredRates::between(&last, &ends, &state.measured.history);
             state.measured = Arc::new(measured);
         }
         state.last = Some(ends);
     }
 }
 
-impl Measured {
-    fn between(last: &Ends, ends: &Ends, history: &VecDeque<Point>) -> Measured {
+impl MeasuredRates {
+    fn between(last: &Ends, ends: &Ends, history: &VecDeque<Point>) -> MeasuredRates {
         let seconds = (ends.at - last.at).as_secs_f64().max(0.001);
         let mut topics = HashMap::new();
         let mut records = 0.0;
@@ -136,7 +136,7 @@ impl Measured {
             records_per_second: records,
             bytes_per_second: bytes / seconds,
         });
-        Measured { topics, history }
+        MeasuredRates { topics, history }
     }
 }
 

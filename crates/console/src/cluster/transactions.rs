@@ -53,14 +53,14 @@ pub struct HangingQuery {
 #[derive(Debug, Serialize, ToSchema)]
 pub struct HangingList {
     /// Open transactions that no coordinator will end.
-    pub transactions: Vec<OpenLine>,
+    pub transactions: Vec<OpenTransaction>,
     /// Partitions or brokers that could not be read, with the reason.
     pub missing: Vec<String>,
 }
 
 /// An open transaction in a partition.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-pub struct OpenLine {
+pub struct OpenTransaction {
     /// The topic name.
     pub topic: String,
     /// The partition index.
@@ -274,8 +274,12 @@ pub async fn hanging(view: &View, query: &HangingQuery) -> Result<HangingList, P
     })
 }
 
-fn open_line(at: &TopicPartition, producer: &ActiveProducer, transactional_id: Option<String>) -> OpenLine {
-    OpenLine {
+fn open_line(
+    at: &TopicPartition,
+    producer: &ActiveProducer,
+    transactional_id: Option<String>,
+) -> OpenTransaction {
+    OpenTransaction {
         topic: at.topic.to_string(),
         partition: at.partition,
         producer_id: producer.producer_id,
@@ -299,7 +303,7 @@ async fn producer_of(view: &View, topic: &str, abortion: &Abortion) -> Result<Ac
 
 /// The open transaction that starts at this offset of a partition, with its transactional id if a coordinator
 /// knows the producer.
-pub async fn open(view: &View, topic: &str, abortion: &Abortion) -> Result<OpenLine, Problem> {
+pub async fn open(view: &View, topic: &str, abortion: &Abortion) -> Result<OpenTransaction, Problem> {
     let producer = producer_of(view, topic, abortion).await?;
     let filter = TransactionFilter { producer_ids: vec![producer.producer_id], ..Default::default() };
     let listed = view.admin().list_transactions(&filter).await?;

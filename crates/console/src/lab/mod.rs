@@ -19,7 +19,7 @@ use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::cluster::fresh::Fresh;
+use crate::cluster::fresh::CachedReading;
 use crate::cluster::now_ms;
 use crate::problem::Problem;
 use crate::settings::LabSettings;
@@ -39,7 +39,7 @@ const REPETITIONS_MAX: u32 = 20;
 pub struct Lab {
     settings: LabSettings,
     program: Program,
-    workloads: Fresh<Vec<Workload>>,
+    workloads: CachedReading<Vec<Workload>>,
     run: tokio::sync::Mutex<Option<Arc<Run>>>,
 }
 
@@ -181,7 +181,7 @@ impl Lab {
         Lab {
             settings,
             program: Program::default(),
-            workloads: Fresh::default(),
+            workloads: CachedReading::default(),
             run: tokio::sync::Mutex::default(),
         }
     }

@@ -6,9 +6,9 @@ use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::configuration::{self, Change, Shown};
+use super::configuration::{self, Change, ConfigTableQuery};
 use super::overview::{brokers, directories};
-use crate::cluster::configs::{self, Configured};
+use crate::cluster::configs::{self, ConfiguredResource};
 use crate::cluster::overview;
 use crate::cluster::quorum::{self, Direction, Feature, LevelChange, Quorum, QuorumNode};
 use crate::format;
@@ -32,11 +32,11 @@ pub async fn list(shell: Shell) -> Response {
     shell.answer(Section::Brokers, "Brokers", body)
 }
 
-fn resource(id: &str) -> Result<Configured, Problem> {
+fn resource(id: &str) -> Result<ConfiguredResource, Problem> {
     match id {
-        "all" => Ok(Configured::AllBrokers),
+        "all" => Ok(ConfiguredResource::AllBrokers),
         id => {
-            let parsed = id.parse().map(Configured::Broker);
+            let parsed = id.parse().map(ConfiguredResource::Broker);
             parsed.map_err(|_| Problem::missing(format!("There is no broker {id:?}")))
         }
     }
@@ -47,7 +47,7 @@ fn title(id: &str) -> String {
 }
 
 /// Shows the configuration of one broker, or the defaults of all brokers.
-pub async fn show(shell: Shell, Path(id): Path<String>, Query(shown): Query<Shown>) -> Response {
+pub async fn show(shell: Shell, Path(id): Path<String>, Query(shown): Query<ConfigTableQuery>) -> Response {
     let lines = async { configs::read(shell.view(), &resource(&id)?).await.map_err(configs::problem) };
     let body = lines.await.map(|lines| {
         html! {
@@ -88,12 +88,12 @@ pub async fn configure(
 /// The feature whose level form is open.
 #[derive(Deserialize, Default)]
 #[serde(default)]
-pub struct Chosen {
+pub struct FeatureQuery {
     feature: String,
 }
 
 /// Shows the quorum and the features.
-pub async fn quorum(shell: Shell, Query(chosen): Query<Chosen>) -> Response {
+pub async fn quorum(shell: Shell, Query(chosen): Query<FeatureQuery>) -> Response {
     let (quorum, features) = tokio::join!(quorum::read(shell.view()), quorum::features(shell.view()));
     let body = quorum.map(|quorum| {
         html! {

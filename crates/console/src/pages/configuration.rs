@@ -9,7 +9,7 @@ use crate::page::{encode, or_dash};
 /// Filter of the table, and the edited property.
 #[derive(Deserialize, Default)]
 #[serde(default)]
-pub struct Shown {
+pub struct ConfigTableQuery {
     /// A substring of the property names.
     pub filter: String,
     /// `set` restricts the table to values set on this resource.
@@ -48,7 +48,7 @@ impl Change {
 }
 
 /// The table. `path` is the address of the page and of its form.
-pub fn table(path: &str, lines: &[ConfigLine], shown: &Shown, may_change: bool) -> Markup {
+pub fn table(path: &str, lines: &[ConfigLine], shown: &ConfigTableQuery, may_change: bool) -> Markup {
     let filter = shown.filter.trim().to_lowercase();
     let matches = |line: &&ConfigLine| {
         (shown.only != "set" || line.is_set)

@@ -15,7 +15,7 @@ use thalweg_client::TopicPartition;
 
 use super::groups::{shown, state};
 use crate::chart::{Sample, chart};
-use crate::cluster::group::{self, Assigned, Group, GroupOffset, ResetTo, Scope, Step};
+use crate::cluster::group::{self, AssignmentPart, Group, GroupOffset, ResetTarget, Scope, Step};
 use crate::cluster::lags::LagPoint;
 use crate::format;
 use crate::page::{Section, Shell, encode, figure, or_dash, see_other};
@@ -24,7 +24,7 @@ use crate::state::{Console, Note};
 
 /// The group in the query.
 #[derive(Deserialize)]
-pub struct Named {
+pub struct GroupIdQuery {
     id: String,
 }
 
@@ -34,7 +34,7 @@ pub fn path(group: &str) -> String {
 }
 
 /// Shows the group.
-pub async fn show(shell: Shell, Query(named): Query<Named>) -> Response {
+pub async fn show(shell: Shell, Query(named): Query<GroupIdQuery>) -> Response {
     let group = group::read(shell.view(), &named.id).await;
     shell.answer(Section::Groups, shown(&named.id), group.map(|group| body(&shell, &group)))
 }
@@ -113,7 +113,7 @@ fn members(group: &Group) -> Markup {
     }
 }
 
-fn partitions(parts: &[Assigned]) -> Markup {
+fn partitions(parts: &[AssignmentPart]) -> Markup {
     html! {
         @for part in parts {
             @let (first, more) = group::first_partitions(&part.partitions);
@@ -238,7 +238,8 @@ impl ResetQuery {
 /// Shows the plan of a reset.
 pub async fn ask_reset(shell: Shell, Query(query): Query<ResetQuery>) -> Response {
     let plan = async {
-        group::plan(shell.view(), &query.id, &query.scope()?, ResetTo::read(&query.to, &query.value)?).await
+        group::plan(shell.view(), &query.id, &query.scope()?, ResetTarget::read(&query.to, &query.value)?)
+            .await
     };
     let plan = plan.await.map(|steps| plan_page(&query.id, &steps));
     shell.answer(Section::Groups, &format!("Reset offsets of {}", shown(&query.id)), plan)
@@ -305,7 +306,7 @@ pub async fn reset(State(console): State<Console>, shell: Shell, Form(reset): Fo
 
 /// A committed offset to delete.
 #[derive(Deserialize)]
-pub struct OffsetOf {
+pub struct OffsetDeletion {
     id: String,
     topic: String,
     partition: i32,
@@ -315,7 +316,7 @@ pub struct OffsetOf {
 pub async fn delete_offset(
     State(console): State<Console>,
     shell: Shell,
-    Form(of): Form<OffsetOf>,
+    Form(of): Form<OffsetDeletion>,
 ) -> Response {
     let at = TopicPartition::new(of.topic.as_str(), of.partition);
     let words = format!("The group has no offset in {at} any more.");

@@ -276,18 +276,18 @@ pub async fn report(shell: Shell, visitor: Visitor, Path(name): Path<String>) ->
 /// Names of the two results to compare.
 #[derive(Deserialize, Default)]
 #[serde(default)]
-pub struct Both {
+pub struct ComparisonQuery {
     a: String,
     b: String,
 }
 
 /// Compares two results.
-pub async fn compare(shell: Shell, visitor: Visitor, Query(both): Query<Both>) -> Response {
+pub async fn compare(shell: Shell, visitor: Visitor, Query(both): Query<ComparisonQuery>) -> Response {
     let compared = visitor.compare(&both.a, &both.b).await;
     shell.answer(Section::Lab, "Comparison", compared.map(|comparison| comparison_of(&both, &comparison)))
 }
 
-fn comparison_of(both: &Both, comparison: &Comparison) -> Markup {
+fn comparison_of(both: &ComparisonQuery, comparison: &Comparison) -> Markup {
     let report = |name: &str| html! { a href=(format!("/lab/results/{}", encode(name))) { (name) } };
     html! {
         dl class="facts" { dt { "First" } dd { (report(&both.a)) } dt { "Second" } dd { (report(&both.b)) } }

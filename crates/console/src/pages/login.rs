@@ -16,7 +16,7 @@ use crate::state::{Console, LoginProblem};
 
 /// The page to open after the login.
 #[derive(Deserialize)]
-pub struct Next {
+pub struct NextPage {
     next: Option<String>,
 }
 
@@ -29,7 +29,7 @@ pub struct Login {
 }
 
 /// Shows the login form.
-pub async fn ask(State(console): State<Console>, shell: Shell, Query(next): Query<Next>) -> Response {
+pub async fn ask(State(console): State<Console>, shell: Shell, Query(next): Query<NextPage>) -> Response {
     if !console.has_login() {
         return Redirect::to("/").into_response();
     }

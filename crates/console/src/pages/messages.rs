@@ -15,7 +15,7 @@ use thalweg_browse::{Content, Message};
 use thalweg_record::Offset;
 
 use super::topic::{path, tabs};
-use crate::cluster::messages::{self, Found, MessageQuery, MessageToSend};
+use crate::cluster::messages::{self, MessageQuery, MessageToSend, SearchResult};
 use crate::format;
 use crate::page::{Section, Shell, encode, json, or_dash, see_other};
 use crate::problem::Problem;
@@ -83,7 +83,7 @@ fn form(name: &str, query: &MessageQuery) -> Markup {
     }
 }
 
-fn result(name: &str, query: &MessageQuery, found: &Found) -> Markup {
+fn result(name: &str, query: &MessageQuery, found: &SearchResult) -> Markup {
     let shape = Shape::from_name(&query.shape).unwrap_or(Shape::Auto);
     // Only the newest messages have a live tail.
     let tail = query.from.is_empty().then(|| tail_path(name, query, found));
@@ -104,7 +104,7 @@ fn result(name: &str, query: &MessageQuery, found: &Found) -> Markup {
 }
 
 /// The address of the live tail that continues a search.
-fn tail_path(name: &str, query: &MessageQuery, found: &Found) -> String {
+fn tail_path(name: &str, query: &MessageQuery, found: &SearchResult) -> String {
     let ends = found.progress.partitions.iter().take(PARTITIONS_MAX + 1);
     let ends: Vec<String> = ends.map(|end| format!("{}:{}", end.partition, end.latest.0)).collect();
     let after = if ends.len() > PARTITIONS_MAX { String::new() } else { ends.join(",") };
@@ -126,12 +126,12 @@ fn tail_path(name: &str, query: &MessageQuery, found: &Found) -> String {
 /// Start offsets of a tail, in the address.
 #[derive(Deserialize, Default)]
 #[serde(default)]
-pub struct TailFrom {
+pub struct TailStart {
     /// `PARTITION:OFFSET` pairs, separated by commas.
     after: String,
 }
 
-impl TailFrom {
+impl TailStart {
     fn read(&self) -> BTreeMap<i32, Offset> {
         let pairs = self.after.split(',').filter_map(|pair| pair.split_once(':'));
         let pairs = pairs
@@ -147,7 +147,7 @@ pub async fn tail(
     headers: HeaderMap,
     Path(name): Path<String>,
     Query(query): Query<MessageQuery>,
-    Query(from): Query<TailFrom>,
+    Query(from): Query<TailStart>,
 ) -> Response {
     let shape = Shape::from_name(&query.shape).unwrap_or(Shape::Auto);
     let topic = name.clone();

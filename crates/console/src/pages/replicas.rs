@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::topic::{path, tabs};
-use crate::cluster::moves::{self, MoveLine, MoveOrder, MovePlan, MoveQuery, MoveTo, Moving};
+use crate::cluster::moves::{self, MoveLine, MoveOrder, MovePlan, MoveProgress, MoveQuery, PartitionMove};
 use crate::cluster::topic::{self, LeaderElection};
 use crate::format;
 use crate::page::{Section, Shell, or_dash, see_other};
@@ -17,7 +17,7 @@ use crate::state::{Console, Note};
 /// A request for a plan of moves.
 #[derive(Deserialize, Default)]
 #[serde(default)]
-pub struct Asked {
+pub struct MovePlanQuery {
     #[serde(flatten)]
     query: MoveQuery,
     /// `on` shows the plan.
@@ -25,7 +25,7 @@ pub struct Asked {
 }
 
 /// Shows the current moves, the requested plan, and the forms.
-pub async fn show(shell: Shell, Path(name): Path<String>, Query(asked): Query<Asked>) -> Response {
+pub async fn show(shell: Shell, Path(name): Path<String>, Query(asked): Query<MovePlanQuery>) -> Response {
     let body = async {
         let moving = moves::progress(shell.view(), &name).await?;
         let plan = match asked.plan.as_str() {
@@ -51,7 +51,7 @@ pub async fn show(shell: Shell, Path(name): Path<String>, Query(asked): Query<As
     shell.answer(Section::Topics, &name, body.await)
 }
 
-fn progress(moving: &[Moving]) -> Markup {
+fn progress(moving: &[MoveProgress]) -> Markup {
     html! {
         div id="moving" data-live {
             @if moving.is_empty() {
@@ -149,12 +149,12 @@ fn written(moves: &[MoveLine]) -> String {
     moves.collect::<Vec<_>>().join(";")
 }
 
-fn read(text: &str) -> Result<Vec<MoveTo>, Problem> {
+fn read(text: &str) -> Result<Vec<PartitionMove>, Problem> {
     let wrong = || Problem::wrong("The plan of this form cannot be read: show it again");
     let one = |text: &str| {
         let (partition, replicas) = text.split_once(':').ok_or_else(wrong)?;
         let (from, to) = replicas.split_once('>').ok_or_else(wrong)?;
-        Ok(MoveTo {
+        Ok(PartitionMove {
             partition: partition.parse().map_err(|_| wrong())?,
             from: moves::ids("Plan", from)?,
             to: moves::ids("Plan", to)?,
@@ -166,7 +166,7 @@ fn read(text: &str) -> Result<Vec<MoveTo>, Problem> {
 /// The form for starting moves.
 #[derive(Deserialize, Default)]
 #[serde(default)]
-pub struct Begin {
+pub struct MoveForm {
     moves: String,
     throttle: String,
 }
@@ -176,7 +176,7 @@ pub async fn begin(
     State(console): State<Console>,
     shell: Shell,
     Path(name): Path<String>,
-    Form(form): Form<Begin>,
+    Form(form): Form<MoveForm>,
 ) -> Response {
     let begun = async {
         let throttle = match form.throttle.trim().replace(',', "").as_str() {
@@ -243,7 +243,7 @@ fn elections(name: &str) -> Markup {
 /// The form for an election.
 #[derive(Deserialize, Default)]
 #[serde(default)]
-pub struct Elect {
+pub struct ElectionForm {
     partitions: String,
     unclean: String,
     confirm: String,
@@ -254,7 +254,7 @@ pub async fn elect(
     State(console): State<Console>,
     shell: Shell,
     Path(name): Path<String>,
-    Form(form): Form<Elect>,
+    Form(form): Form<ElectionForm>,
 ) -> Response {
     let unclean = form.unclean == "on";
     let elected = async {

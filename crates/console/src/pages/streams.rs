@@ -186,7 +186,7 @@ pub struct Line {
 
 /// The fault in a definition, and suggestions for the cursor position.
 #[derive(Serialize)]
-struct Checked {
+struct DefinitionCheck {
     message: Option<String>,
     suggestions: Vec<Suggestion>,
 }
@@ -200,7 +200,10 @@ pub async fn check(State(console): State<Console>, Query(line): Query<Line>) -> 
     let is_empty = line.definition.trim().is_empty();
     let wrong = host.check(UNNAMED, &line.definition).err().filter(|_| !is_empty);
     let suggestions = streams::suggest(&line.definition, line.cursor);
-    page::json(StatusCode::OK, &Checked { message: wrong.map(|wrong| wrong.to_string()), suggestions })
+    page::json(
+        StatusCode::OK,
+        &DefinitionCheck { message: wrong.map(|wrong| wrong.to_string()), suggestions },
+    )
 }
 
 /// Shows one stream with its stages.
@@ -331,7 +334,7 @@ fn changes(status: &StreamStatus) -> Markup {
 
 /// The form of an operation.
 #[derive(Deserialize, Default)]
-pub struct Verb {
+pub struct OperationForm {
     #[serde(default)]
     confirm: String,
 }
@@ -341,7 +344,7 @@ pub async fn change(
     State(console): State<Console>,
     recorder: Recorder,
     Path((name, verb)): Path<(String, String)>,
-    Form(given): Form<Verb>,
+    Form(given): Form<OperationForm>,
 ) -> Response {
     let done = async {
         let host = host(&console)?;

@@ -87,6 +87,6 @@ fn part(name: &str, cut: &Cut) -> Markup {
     }
 }
 
-fn text(cut: &Cut) -> thalweg_browse::show::Shown {
+fn text(cut: &Cut) -> thalweg_browse::show::DisplayText {
     show(&Content { bytes: cut.bytes.clone(), whole_bytes: cut.whole_bytes, schema: None }, Form::Auto)
 }

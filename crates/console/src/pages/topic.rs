@@ -7,8 +7,8 @@ use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::configuration::{self, Change, Shown};
-use crate::cluster::configs::{self, Configured};
+use super::configuration::{self, Change, ConfigTableQuery};
+use crate::cluster::configs::{self, ConfiguredResource};
 use crate::cluster::topic::{self, Partition, Topic, TopicCreation};
 use crate::cluster::topics;
 use crate::format;
@@ -22,12 +22,17 @@ const PER_PAGE: usize = 200;
 /// The page number of the partition list.
 #[derive(Deserialize, Default)]
 #[serde(default)]
-pub struct Paged {
+pub struct PageQuery {
     page: usize,
 }
 
 /// Shows the partitions.
-pub async fn show(shell: Shell, uri: Uri, Path(name): Path<String>, Query(paged): Query<Paged>) -> Response {
+pub async fn show(
+    shell: Shell,
+    uri: Uri,
+    Path(name): Path<String>,
+    Query(paged): Query<PageQuery>,
+) -> Response {
     let topic = topic::read(shell.view(), &name).await;
     let body = topic.map(|topic| {
         html! {
@@ -40,8 +45,12 @@ pub async fn show(shell: Shell, uri: Uri, Path(name): Path<String>, Query(paged)
 }
 
 /// Shows the configuration.
-pub async fn configuration(shell: Shell, Path(name): Path<String>, Query(shown): Query<Shown>) -> Response {
-    let lines = configs::read(shell.view(), &Configured::Topic(name.clone())).await;
+pub async fn configuration(
+    shell: Shell,
+    Path(name): Path<String>,
+    Query(shown): Query<ConfigTableQuery>,
+) -> Response {
+    let lines = configs::read(shell.view(), &ConfiguredResource::Topic(name.clone())).await;
     let body = lines.map(|lines| {
         html! {
             (tabs(&name, "configuration"))
@@ -59,7 +68,7 @@ pub async fn configure(
     Form(change): Form<Change>,
 ) -> Response {
     let words = change.words();
-    let done = configs::alter(shell.view(), &Configured::Topic(name.clone()), change.changes()).await;
+    let done = configs::alter(shell.view(), &ConfiguredResource::Topic(name.clone()), change.changes()).await;
     see_other(&console, &format!("{}/configuration", path(&name)), Note::of(done, words))
 }
 

@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::groups::shown;
 use crate::cluster::transactions::{
-    self, Abortion, HangingList, HangingQuery, OpenLine, ProducerLine, Transaction, TransactionList,
+    self, Abortion, HangingList, HangingQuery, OpenTransaction, ProducerLine, Transaction, TransactionList,
     TransactionQuery,
 };
 use crate::format;
@@ -73,12 +73,12 @@ fn state(state: &str) -> Markup {
 
 /// The transactional id in the query.
 #[derive(Deserialize)]
-pub struct Named {
+pub struct TransactionalIdQuery {
     id: String,
 }
 
 /// Shows one transactional id.
-pub async fn show(shell: Shell, Query(named): Query<Named>) -> Response {
+pub async fn show(shell: Shell, Query(named): Query<TransactionalIdQuery>) -> Response {
     let transaction = transactions::read(shell.view(), &named.id).await;
     let body = transaction.map(|transaction| {
         html! {
@@ -105,13 +105,13 @@ fn end(transaction: &Transaction) -> Markup {
 
 /// The form for fencing, with the typed confirmation.
 #[derive(Deserialize)]
-pub struct Fencing {
+pub struct FenceForm {
     id: String,
     confirm: String,
 }
 
 /// Ends the transaction of a transactional id if the typed id matches.
-pub async fn fence(State(console): State<Console>, shell: Shell, Form(form): Form<Fencing>) -> Response {
+pub async fn fence(State(console): State<Console>, shell: Shell, Form(form): Form<FenceForm>) -> Response {
     let page = format!("/transaction?id={}", encode(&form.id));
     if form.confirm != form.id {
         let note = Note::error(format!("Nothing was ended: {:?} is not the transactional id.", form.confirm));
@@ -186,13 +186,17 @@ fn abort_path(topic: &str, partition: i32, start: i64) -> String {
 
 /// The first offset of an open transaction in a partition.
 #[derive(Deserialize)]
-pub struct Open {
+pub struct OpenTransactionQuery {
     partition: i32,
     start: i64,
 }
 
 /// Shows an open transaction, and asks for confirmation to abort it.
-pub async fn ask_abort(shell: Shell, Path(name): Path<String>, Query(open): Query<Open>) -> Response {
+pub async fn ask_abort(
+    shell: Shell,
+    Path(name): Path<String>,
+    Query(open): Query<OpenTransactionQuery>,
+) -> Response {
     let abortion = Abortion { partition: open.partition, start: open.start };
     let open = transactions::open(shell.view(), &name, &abortion).await;
     let body = open.map(|open| {
@@ -216,7 +220,7 @@ pub async fn ask_abort(shell: Shell, Path(name): Path<String>, Query(open): Quer
     shell.answer(Section::Transactions, "Abort a transaction", body)
 }
 
-fn abort_form(name: &str, open: &OpenLine) -> Markup {
+fn abort_form(name: &str, open: &OpenTransaction) -> Markup {
     let expected = format!("{name}-{}", open.partition);
     html! {
         form class="card narrow stack" method="post" action=(format!("{}/abort-transaction", super::topic::path(name))) {
@@ -231,7 +235,7 @@ fn abort_form(name: &str, open: &OpenLine) -> Markup {
 
 /// The form for aborting a transaction, with the typed confirmation.
 #[derive(Deserialize)]
-pub struct Aborting {
+pub struct AbortForm {
     partition: i32,
     start: i64,
     confirm: String,
@@ -242,7 +246,7 @@ pub async fn abort(
     State(console): State<Console>,
     shell: Shell,
     Path(name): Path<String>,
-    Form(form): Form<Aborting>,
+    Form(form): Form<AbortForm>,
 ) -> Response {
     let at = format!("{name}-{}", form.partition);
     if form.confirm != at {

@@ -2,7 +2,7 @@
 //! without a right, and decides the rest. Rights on the cluster are in the entries of the APIs.
 
 use thalweg_hash::HashMap;
-use thalweg_security::acl::{CLUSTER_NAME, Logged, Operation, ResourceType};
+use thalweg_security::acl::{CLUSTER_NAME, LoggedOutcomes, Operation, ResourceType};
 
 use super::State;
 use crate::asker::Asker;
@@ -11,13 +11,13 @@ use crate::requester::Requester;
 impl State {
     /// Whether the requester may do an operation on the cluster.
     pub fn may_on_cluster(&self, by: &Asker, operation: Operation) -> bool {
-        self.may(by, Logged::Both, operation, ResourceType::Cluster, CLUSTER_NAME)
+        self.may(by, LoggedOutcomes::Both, operation, ResourceType::Cluster, CLUSTER_NAME)
     }
 
     pub(super) fn may(
         &self,
         by: &Asker,
-        logged: Logged,
+        logged: LoggedOutcomes,
         operation: Operation,
         kind: ResourceType,
         name: &str,
@@ -35,11 +35,11 @@ impl State {
 
     /// As [`State::may_on_cluster`], where a denial leaves the question to the topics.
     pub(super) fn may_on_all_topics(&self, by: &Asker, operation: Operation) -> bool {
-        self.may(by, Logged::IfAllowed, operation, ResourceType::Cluster, CLUSTER_NAME)
+        self.may(by, LoggedOutcomes::IfAllowed, operation, ResourceType::Cluster, CLUSTER_NAME)
     }
 
     pub(super) fn may_on_topic(&self, by: &Asker, operation: Operation, name: &str) -> bool {
-        self.may(by, Logged::Both, operation, ResourceType::Topic, name)
+        self.may(by, LoggedOutcomes::Both, operation, ResourceType::Topic, name)
     }
 }
 

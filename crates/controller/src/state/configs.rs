@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use thalweg_hash::HashMap;
 use thalweg_metadata::{BrokerId, ConfigMap, ConfigResource, ConfigResourceKind, VersionedRecord, edit_list};
-use thalweg_security::acl::{CLUSTER_NAME, Logged, Operation, ResourceType};
+use thalweg_security::acl::{CLUSTER_NAME, LoggedOutcomes, Operation, ResourceType};
 use thalweg_wire::metadata::{ClearElrRecord, ConfigRecord, PartitionChangeRecord};
 use thalweg_wire::request::alter_configs_response::AlterConfigsResourceResponse as LegacyResult;
 use thalweg_wire::request::incremental_alter_configs_response::AlterConfigsResourceResponse;
@@ -165,7 +165,11 @@ impl State {
             ),
             _ => return Ok(()),
         };
-        if self.may(by, Logged::Both, operation, kind, name) { Ok(()) } else { Err(ApiError::plain(code)) }
+        if self.may(by, LoggedOutcomes::Both, operation, kind, name) {
+            Ok(())
+        } else {
+            Err(ApiError::plain(code))
+        }
     }
 
     /// IncrementalAlterConfigs.

@@ -8,7 +8,7 @@ use thalweg_metadata::{
     BrokerId, ConfigMap, ConfigResource, LeaderRecoveryState, PartitionEpoch, PartitionIndex,
     PartitionRegistration, VersionedRecord,
 };
-use thalweg_security::acl::{Logged, Operation, ResourceType};
+use thalweg_security::acl::{LoggedOutcomes, Operation, ResourceType};
 use thalweg_security::quota::MutationQuota;
 use thalweg_wire::metadata::TopicRecord;
 use thalweg_wire::request::create_topics_request::CreatableTopic;
@@ -66,7 +66,7 @@ impl State {
             });
         }
         let (topics, describe) = (ResourceType::Topic, Operation::DescribeConfigs);
-        let may_describe = |name: &str| self.may(by, Logged::IfAllowed, describe, topics, name);
+        let may_describe = |name: &str| self.may(by, LoggedOutcomes::IfAllowed, describe, topics, name);
         let asked = request.topics.iter().map(|topic| topic.name.as_str()).filter(|name| is_asked(name));
         let describable: BTreeSet<&str> = asked.filter(|name| may_describe(name)).collect();
         let kept: BTreeSet<&str> = allowed.topics.iter().map(|topic| topic.name.as_str()).collect();

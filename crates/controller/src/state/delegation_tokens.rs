@@ -12,7 +12,7 @@ use thalweg_config::DelegationTokenSettings;
 use thalweg_hash::HashMap;
 use thalweg_metadata::{DelegationToken, Image, VersionedRecord};
 use thalweg_security::Principal;
-use thalweg_security::acl::{Logged, Operation, ResourceType};
+use thalweg_security::acl::{LoggedOutcomes, Operation, ResourceType};
 use thalweg_wire::metadata::{DelegationTokenRecord, RemoveDelegationTokenRecord};
 use thalweg_wire::request::{
     CreateDelegationTokenRequest, CreateDelegationTokenResponse, ExpireDelegationTokenRequest,
@@ -128,7 +128,13 @@ impl State {
             response.token_requester_principal_name = principal.name().to_owned();
         }
         if owner != principal
-            && !self.may(by, Logged::Both, Operation::CreateTokens, ResourceType::User, owner.as_str())
+            && !self.may(
+                by,
+                LoggedOutcomes::Both,
+                Operation::CreateTokens,
+                ResourceType::User,
+                owner.as_str(),
+            )
         {
             let code = ErrorCode::DelegationTokenAuthorizationFailed.code();
             let refused = CreateDelegationTokenResponse { error_code: code, ..response };

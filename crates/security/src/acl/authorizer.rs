@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::index::{Asked, Found, Hosts, Index};
+use super::index::{AclVerdict, Hosts, Index, OperationMask};
 use super::terms::{Acl, Operation, ResourceType};
 use crate::Principal;
 
@@ -119,10 +119,10 @@ impl Authorizer {
             return Answer::new(true, Reason::SuperUser);
         }
         let index = &self.indexes[resource_type as usize];
-        match index.find(named_in_acls(principal), host, Asked::of(operation), resource_name) {
-            Found::Denied(acl) => Answer::new(false, Reason::Acl(Arc::clone(acl))),
-            Found::Allowed(acl) => Answer::new(true, Reason::Acl(Arc::clone(acl))),
-            Found::Nothing { is_covered } => {
+        match index.find(named_in_acls(principal), host, OperationMask::of(operation), resource_name) {
+            AclVerdict::Denied(acl) => Answer::new(false, Reason::Acl(Arc::clone(acl))),
+            AclVerdict::Allowed(acl) => Answer::new(true, Reason::Acl(Arc::clone(acl))),
+            AclVerdict::Nothing { is_covered } => {
                 let is_open =
                     self.allow_everyone_if_no_acl_found && !is_covered && !index.covers(resource_name);
                 Answer::new(is_open, Reason::NoMatch)
@@ -145,7 +145,7 @@ impl Authorizer {
             return by_name;
         }
         let index = &self.indexes[resource_type as usize];
-        let (principal, asked) = (named_in_acls(principal), Asked::exactly(operation));
+        let (principal, asked) = (named_in_acls(principal), OperationMask::exactly(operation));
         let of_all = || index.of(principal).filter_map(|patterns| patterns.of_all());
         if let Some(acl) = of_all().find_map(|hosts| hosts.denial(host, asked)) {
             return Answer::new(false, Reason::Acl(Arc::clone(acl)));

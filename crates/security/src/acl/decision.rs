@@ -35,7 +35,7 @@ pub struct Decision<'a> {
 
 /// The outcomes that grant or refuse a request. Other outcomes only filter a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Logged {
+pub enum LoggedOutcomes {
     /// A denial refuses, a permission grants.
     Both,
     /// A denial refuses nothing: another permission may suffice, or the response omits the resource.
@@ -44,12 +44,12 @@ pub enum Logged {
     Neither,
 }
 
-impl Logged {
+impl LoggedOutcomes {
     /// True if an outcome grants or refuses a request.
     pub fn matters(self, is_allowed: bool) -> bool {
         match is_allowed {
-            true => self != Logged::Neither,
-            false => self == Logged::Both,
+            true => self != LoggedOutcomes::Neither,
+            false => self == LoggedOutcomes::Both,
         }
     }
 
@@ -65,7 +65,7 @@ impl Logged {
 
 impl Decision<'_> {
     /// Logs the decision, if the logger is enabled.
-    pub fn log(&self, logged: Logged) {
+    pub fn log(&self, logged: LoggedOutcomes) {
         match (logged.matters(self.answer.is_allowed), self.answer.is_allowed) {
             // The `address` field lets the logger limit the lines that one client causes.
             (true, false) => tracing::info!(target: TARGET, address = %self.host, "{self}"),

@@ -23,23 +23,23 @@ pub struct AclFilter {
 
 /// A filter code that this release does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum UnknownInFilter {
+pub enum UnknownFilterCode {
     /// The resource type or the pattern type.
     Pattern,
     /// The operation or the permission.
     Entry,
 }
 
-impl std::fmt::Display for UnknownInFilter {
+impl std::fmt::Display for UnknownFilterCode {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            UnknownInFilter::Pattern => "Unknown patternFilter.",
-            UnknownInFilter::Entry => "Unknown entryFilter.",
+            UnknownFilterCode::Pattern => "Unknown patternFilter.",
+            UnknownFilterCode::Entry => "Unknown entryFilter.",
         })
     }
 }
 
-impl std::error::Error for UnknownInFilter {}
+impl std::error::Error for UnknownFilterCode {}
 
 /// A filter in the form of requests, with codes and texts.
 #[derive(Clone, Copy, Debug)]
@@ -61,17 +61,17 @@ pub struct RawFilter<'a> {
 }
 
 impl TryFrom<RawFilter<'_>> for AclFilter {
-    type Error = UnknownInFilter;
+    type Error = UnknownFilterCode;
 
-    fn try_from(raw: RawFilter<'_>) -> Result<AclFilter, UnknownInFilter> {
+    fn try_from(raw: RawFilter<'_>) -> Result<AclFilter, UnknownFilterCode> {
         Ok(AclFilter {
-            resource_type: ResourceType::from_code(raw.resource_type).ok_or(UnknownInFilter::Pattern)?,
+            resource_type: ResourceType::from_code(raw.resource_type).ok_or(UnknownFilterCode::Pattern)?,
             resource_name: raw.resource_name.map(str::to_owned),
-            pattern_type: PatternType::from_code(raw.pattern_type).ok_or(UnknownInFilter::Pattern)?,
+            pattern_type: PatternType::from_code(raw.pattern_type).ok_or(UnknownFilterCode::Pattern)?,
             principal: raw.principal.map(str::to_owned),
             host: raw.host.map(str::to_owned),
-            operation: Operation::from_code(raw.operation).ok_or(UnknownInFilter::Entry)?,
-            permission: Permission::from_code(raw.permission).ok_or(UnknownInFilter::Entry)?,
+            operation: Operation::from_code(raw.operation).ok_or(UnknownFilterCode::Entry)?,
+            permission: Permission::from_code(raw.permission).ok_or(UnknownFilterCode::Entry)?,
         })
     }
 }

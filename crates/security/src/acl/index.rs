@@ -82,7 +82,7 @@ impl Rules {
 
 /// The operations of ACLs that deny or allow a request, as bits.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked {
+pub(super) struct OperationMask {
     denying: u16,
     allowing: u16,
 }
@@ -91,30 +91,30 @@ fn bit(operation: Operation) -> u16 {
     1 << operation.code()
 }
 
-impl Asked {
+impl OperationMask {
     /// DESCRIBE and DESCRIBE_CONFIGS are also allowed by stronger operations. Denials imply nothing.
-    pub fn of(operation: Operation) -> Asked {
+    pub fn of(operation: Operation) -> OperationMask {
         use Operation::*;
         let implied_by: &[Operation] = match operation {
             Describe => &[Read, Write, Delete, Alter],
             DescribeConfigs => &[AlterConfigs],
             _ => &[],
         };
-        let exact = Asked::exactly(operation);
+        let exact = OperationMask::exactly(operation);
         let allowing = implied_by.iter().fold(exact.allowing, |bits, implying| bits | bit(*implying));
-        Asked { allowing, ..exact }
+        OperationMask { allowing, ..exact }
     }
 
     /// Matches only ACLs for this operation or for all operations.
-    pub fn exactly(operation: Operation) -> Asked {
+    pub fn exactly(operation: Operation) -> OperationMask {
         let bits = bit(operation) | bit(Operation::All);
-        Asked { denying: bits, allowing: bits }
+        OperationMask { denying: bits, allowing: bits }
     }
 }
 
 /// The deciding ACL, if any.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Found<'a> {
+pub(super) enum AclVerdict<'a> {
     Denied(&'a Arc<Acl>),
     Allowed(&'a Arc<Acl>),
     /// No ACL decides. `is_covered` is true if an ACL of the principal or of `User:*` covers the name.
@@ -153,13 +153,13 @@ impl Hosts {
         [Some(&self.everywhere), here]
     }
 
-    pub fn denial(&self, host: &str, asked: Asked) -> Option<&Arc<Acl>> {
+    pub fn denial(&self, host: &str, asked: OperationMask) -> Option<&Arc<Acl>> {
         let mut rules = self.of(host).into_iter().flatten();
         let denying = rules.find(|rules| rules.denied & asked.denying != 0)?;
         Some(denying.first(Permission::Deny, asked.denying))
     }
 
-    pub fn allowance(&self, host: &str, asked: Asked) -> Option<&Arc<Acl>> {
+    pub fn allowance(&self, host: &str, asked: OperationMask) -> Option<&Arc<Acl>> {
         let mut rules = self.of(host).into_iter().flatten();
         let allowing = rules.find(|rules| rules.allowed & asked.allowing != 0)?;
         Some(allowing.first(Permission::Allow, asked.allowing))
@@ -207,7 +207,7 @@ impl Patterns {
     }
 
     /// True if a pattern or one of its prefixes is denied.
-    pub fn denies(&self, name: &str, pattern_type: PatternType, host: &str, asked: Asked) -> bool {
+    pub fn denies(&self, name: &str, pattern_type: PatternType, host: &str, asked: OperationMask) -> bool {
         let literal = Some(name).filter(|_| pattern_type == PatternType::Literal);
         let literal = literal.and_then(|name| self.literals.get(name));
         let prefixes = self.prefixes.prefixes_of(name);
@@ -252,7 +252,7 @@ impl Index {
     }
 
     /// Finds an ACL that denies, else one that allows.
-    pub fn find(&self, principal: &str, host: &str, asked: Asked, name: &str) -> Found<'_> {
+    pub fn find(&self, principal: &str, host: &str, asked: OperationMask, name: &str) -> AclVerdict<'_> {
         let (mut allowance, mut is_covered) = (None, false);
         let literal = |principal| self.of_literals.get((principal, name));
         let for_all = self.of_everyone.as_ref().filter(|everyone| !everyone.literals.is_empty());
@@ -267,13 +267,13 @@ impl Index {
         for hosts in by_name.into_iter().flatten().chain(by_pattern) {
             is_covered = true;
             if let Some(acl) = hosts.denial(host, asked) {
-                return Found::Denied(acl);
+                return AclVerdict::Denied(acl);
             }
             if allowance.is_none() {
                 allowance = hosts.allowance(host, asked);
             }
         }
-        allowance.map_or(Found::Nothing { is_covered }, Found::Allowed)
+        allowance.map_or(AclVerdict::Nothing { is_covered }, AclVerdict::Allowed)
     }
 
     /// True if an ACL of any principal covers the name.

@@ -15,8 +15,8 @@ mod trie;
 
 pub use authorizer::{Answer, Authorizer, Reason, Rules};
 pub use create::{CLUSTER_NAME, InvalidAcl, RawAcl};
-pub use decision::{AclInWords, Decision, Logged, Rule};
-pub use filter::{AclFilter, RawFilter, UnknownInFilter};
+pub use decision::{AclInWords, Decision, LoggedOutcomes, Rule};
+pub use filter::{AclFilter, RawFilter, UnknownFilterCode};
 pub use host::host_address;
 pub use operations::supported_operations;
 pub use terms::{Acl, Operation, PatternType, Permission, ResourceType};

@@ -11,14 +11,14 @@ const EXTENSIONS: u8 = 0xa3;
 
 /// The names of a certificate, in DER.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Named {
+pub(crate) struct CertificateNames {
     pub subject: Vec<u8>,
     pub alternatives: BTreeSet<Vec<u8>>,
 }
 
-impl Named {
+impl CertificateNames {
     /// Reads the names of a certificate; `None` if malformed.
-    pub fn of(certificate: &[u8]) -> Option<Named> {
+    pub fn of(certificate: &[u8]) -> Option<CertificateNames> {
         let mut fields = Elements(Elements(der::only(certificate, der::SEQUENCE)?).expect(der::SEQUENCE)?);
         // Version 1 omits the version field, so the serial number comes first.
         if fields.clone().next()?.tag == VERSION {
@@ -31,7 +31,7 @@ impl Named {
             Some(extensions) => alternatives(extensions.content)?,
             None => BTreeSet::new(),
         };
-        Some(Named { subject, alternatives })
+        Some(CertificateNames { subject, alternatives })
     }
 }
 

@@ -4,6 +4,6 @@ mod certificate;
 mod mapping;
 mod written;
 
-pub(crate) use certificate::Named;
+pub(crate) use certificate::CertificateNames;
 pub use mapping::{InvalidRule, NoMatchingRule, PrincipalMapping};
 pub use written::distinguished_name;

@@ -12,10 +12,10 @@ use super::Rate;
 
 /// The backlog of one client; none initially.
 #[derive(Clone, Debug, Default)]
-pub struct Backlog(Option<Owed>);
+pub struct Backlog(Option<Debt>);
 
 #[derive(Clone, Copy, Debug)]
-struct Owed {
+struct Debt {
     /// Start of the counted use, in milliseconds of the caller's clock.
     since_ms: i64,
     /// Time at which the limit permits all counted use. In the past for a client below its limit.
@@ -33,10 +33,10 @@ impl Backlog {
         let throttle_ms = rate.throttle_ms(limit, now_ms).unwrap_or(0);
         let (now, window) = (now_ms as f64, rate.window());
         let owed = match self.0 {
-            Some(owed) => Owed { due_ms: owed.due_ms + value / limit * 1000.0, ..owed },
+            Some(owed) => Debt { due_ms: owed.due_ms + value / limit * 1000.0, ..owed },
             None if throttle_ms > 0 => {
                 let (sum, since_ms) = rate.sum(now_ms);
-                Owed { since_ms, due_ms: since_ms as f64 + sum / limit * 1000.0 }
+                Debt { since_ms, due_ms: since_ms as f64 + sum / limit * 1000.0 }
             }
             None => return 0,
         };
@@ -44,7 +44,7 @@ impl Backlog {
         let longest_ms = throttle_ms.max(2 * window.length_ms());
         let due_ms = owed.due_ms.min(now + longest_ms as f64);
         let has_earned_a_burst = now - due_ms >= window.burst(1.0) * 1000.0;
-        self.0 = (!has_earned_a_burst).then_some(Owed { due_ms, ..owed });
+        self.0 = (!has_earned_a_burst).then_some(Debt { due_ms, ..owed });
         let is_forgotten_by_rate = now_ms - owed.since_ms >= window.length_ms();
         let own_ms = if is_forgotten_by_rate { (due_ms - now).round() as i64 } else { 0 };
         throttle_ms.max(own_ms)

@@ -82,14 +82,14 @@ pub struct ConnectionQuotas {
     protected: Option<String>,
     open: usize,
     rate: Rate,
-    listeners: BTreeMap<String, OfListener>,
+    listeners: BTreeMap<String, ListenerConnections>,
     by_ip: HashMap<IpAddr, usize>,
     rate_by_ip: HashMap<IpAddr, Rate>,
 }
 
 /// The connections of a listener.
 #[derive(Debug)]
-struct OfListener {
+struct ListenerConnections {
     open: usize,
     rate: Rate,
     pauses: Average,
@@ -134,7 +134,7 @@ impl ConnectionQuotas {
     /// Replaces the limits.
     pub fn set_limits(&mut self, limits: ConnectionLimits) {
         for name in limits.listeners.keys() {
-            self.listeners.entry(name.clone()).or_insert_with(|| OfListener {
+            self.listeners.entry(name.clone()).or_insert_with(|| ListenerConnections {
                 open: 0,
                 rate: Rate::new(self.window),
                 pauses: Average::new(METRICS_WINDOW),
@@ -238,7 +238,7 @@ impl ConnectionQuotas {
 
     /// Figures of all listeners.
     pub fn figures(&mut self, now_ms: i64) -> Vec<ListenerFigures> {
-        let figures = |(name, of_listener): (&String, &mut OfListener)| ListenerFigures {
+        let figures = |(name, of_listener): (&String, &mut ListenerConnections)| ListenerFigures {
             name: name.clone(),
             open: of_listener.open,
             per_second: of_listener.rate.per_second(now_ms),

@@ -21,25 +21,25 @@ use thalweg_hash::HashMap;
 /// The limits of one quota type, such as `producer_byte_rate`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Limits {
-    by_user: HashMap<Option<String>, OfUser>,
+    by_user: HashMap<Option<String>, UserLimits>,
     /// Limits for client ids alone.
-    of_clients: OfClients,
+    of_clients: ClientLimits,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
-struct OfUser {
+struct UserLimits {
     /// The limit for all clients of the user together.
     whole: Option<f64>,
-    clients: OfClients,
+    clients: ClientLimits,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
-struct OfClients {
+struct ClientLimits {
     named: HashMap<String, f64>,
     default: Option<f64>,
 }
 
-impl OfClients {
+impl ClientLimits {
     fn get(&self, client_id: &str) -> Option<f64> {
         self.named.get(client_id).copied().or(self.default)
     }
@@ -56,7 +56,7 @@ impl OfClients {
 
 /// The clients that share a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum SharedBy {
+pub enum LimitScope {
     /// All clients of the user.
     User,
     /// All clients with the client id, of any user.
@@ -71,15 +71,15 @@ pub struct Limit {
     /// Units per second.
     pub per_second: f64,
     /// The clients that share the limit.
-    pub shared_by: SharedBy,
+    pub shared_by: LimitScope,
 }
 
 impl Limit {
     /// The key under which this client shares the limit with others.
     pub fn sharers(&self, user: &str, client_id: &str) -> Sharers {
         Sharers {
-            user: (self.shared_by != SharedBy::ClientId).then(|| user.into()),
-            client_id: (self.shared_by != SharedBy::User).then(|| client_id.into()),
+            user: (self.shared_by != LimitScope::ClientId).then(|| user.into()),
+            client_id: (self.shared_by != LimitScope::User).then(|| client_id.into()),
         }
     }
 }
@@ -111,7 +111,7 @@ impl Limits {
 
     /// True without limits.
     pub fn is_empty(&self) -> bool {
-        self.by_user.is_empty() && self.of_clients == OfClients::default()
+        self.by_user.is_empty() && self.of_clients == ClientLimits::default()
     }
 
     /// The limit of a client; `None` if unlimited.
@@ -123,15 +123,15 @@ impl Limits {
             .and_then(|of_user| of_user.resolve(client_id))
             .or_else(|| default.and_then(|of_user| of_user.resolve(client_id)))
             .or_else(|| {
-                Some(Limit { per_second: self.of_clients.get(client_id)?, shared_by: SharedBy::ClientId })
+                Some(Limit { per_second: self.of_clients.get(client_id)?, shared_by: LimitScope::ClientId })
             })
     }
 }
 
-impl OfUser {
+impl UserLimits {
     fn resolve(&self, client_id: &str) -> Option<Limit> {
-        let of_client = self.clients.get(client_id).map(|limit| (limit, SharedBy::UserAndClientId));
-        let (per_second, shared_by) = of_client.or(self.whole.map(|limit| (limit, SharedBy::User)))?;
+        let of_client = self.clients.get(client_id).map(|limit| (limit, LimitScope::UserAndClientId));
+        let (per_second, shared_by) = of_client.or(self.whole.map(|limit| (limit, LimitScope::User)))?;
         Some(Limit { per_second, shared_by })
     }
 }
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn the_most_specific_limit_holds() {
-        use SharedBy::{ClientId, User, UserAndClientId};
+        use LimitScope::{ClientId, User, UserAndClientId};
         let (user, client) = (Some(Some("ann")), Some(Some("app")));
         let (any, default) = (None, Some(None));
         let levels = [
@@ -175,7 +175,7 @@ mod tests {
         limits.set(Some(Some("ann")), Some(Some("other")), 1.0);
         assert_eq!(limits.resolve("ann", "app"), None);
         limits.set(None, Some(None), 2.0);
-        assert_eq!(limits.resolve("ann", "app").map(|limit| limit.shared_by), Some(SharedBy::ClientId));
+        assert_eq!(limits.resolve("ann", "app").map(|limit| limit.shared_by), Some(LimitScope::ClientId));
         assert_eq!(limits.resolve("ann", "other").map(|limit| limit.per_second), Some(1.0));
     }
 }

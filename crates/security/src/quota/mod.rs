@@ -20,7 +20,7 @@ pub use backlog::Backlog;
 pub use connections::{
     ConnectionLimits, ConnectionQuotas, IpRates, ListenerFigures, ListenerLimits, Refusal,
 };
-pub use limits::{Limit, Limits, SharedBy, Sharers};
+pub use limits::{Limit, LimitScope, Limits, Sharers};
 pub use mutations::{Enforcement, MutationQuota, QuotaExceeded};
 pub use rate::Rate;
 pub use token_bucket::TokenBucket;

@@ -22,13 +22,13 @@ pub struct QuotaExceeded;
 /// The quota of one request: the client's bucket, and the tokens taken by the request.
 #[derive(Clone, Debug)]
 pub struct MutationQuota {
-    limited: Option<Limited>,
+    limited: Option<LimitedBucket>,
     taken: f64,
     throttle_ms: i64,
 }
 
 #[derive(Clone, Debug)]
-struct Limited {
+struct LimitedBucket {
     before: TokenBucket,
     bucket: TokenBucket,
     limit: f64,
@@ -45,13 +45,13 @@ impl MutationQuota {
     /// A quota with a limit in tokens per second, for a request at time `now_ms`. `bucket` is a copy;
     /// [`MutationQuota::spend`] updates the original.
     pub fn limited(bucket: TokenBucket, limit: f64, enforcement: Enforcement, now_ms: i64) -> MutationQuota {
-        let limited = Limited { before: bucket.clone(), bucket, limit, enforcement, now_ms };
+        let limited = LimitedBucket { before: bucket.clone(), bucket, limit, enforcement, now_ms };
         MutationQuota { limited: Some(limited), taken: 0.0, throttle_ms: 0 }
     }
 
     /// Takes one token per partition.
     pub fn take(&mut self, partitions: usize) -> Result<(), QuotaExceeded> {
-        let Some(Limited { bucket, limit, enforcement, now_ms, .. }) = &mut self.limited else {
+        let Some(LimitedBucket { bucket, limit, enforcement, now_ms, .. }) = &mut self.limited else {
             return Ok(());
         };
         #[expect(clippy::cast_precision_loss, reason = "a request changes a bounded number of partitions")]

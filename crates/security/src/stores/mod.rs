@@ -11,7 +11,7 @@ use pkcs8::EncryptedPrivateKeyInfoRef;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
 use crate::secrets::HIDDEN;
-use crate::setting::{InvalidSetting, Take, take_first};
+use crate::setting::{InvalidSetting, SettingSource, take_first};
 use jks::{Jks, JksFault};
 use pem::Section;
 
@@ -48,7 +48,7 @@ impl fmt::Debug for Identity {
 
 /// The trusted certificates, and the setting that names them.
 #[derive(Debug)]
-pub struct Trusted {
+pub struct TrustedCertificates {
     /// The trusted certificates.
     pub certificates: Vec<CertificateDer<'static>>,
     /// The setting that names the certificates.
@@ -74,7 +74,7 @@ enum Content {
 }
 
 /// Takes the settings of the trust store.
-pub fn take_trusted(take: &mut Take<'_>) -> Result<Option<Trusted>, InvalidSetting> {
+pub fn take_trusted(take: &mut SettingSource<'_>) -> Result<Option<TrustedCertificates>, InvalidSetting> {
     take_type(take, "ssl.truststore.type")?;
     let password = take(TRUST_PASSWORD);
     let file = take_first(take, &["ssl.truststore.location", "ssl.ca.location"]);
@@ -108,11 +108,11 @@ pub fn take_trusted(take: &mut Take<'_>) -> Result<Option<Trusted>, InvalidSetti
         ));
     }
     let value = source.shown();
-    Ok(Some(Trusted { certificates, setting: source.setting, value, file: source.file }))
+    Ok(Some(TrustedCertificates { certificates, setting: source.setting, value, file: source.file }))
 }
 
 /// Takes the settings of the own certificate and key; `None` if not set.
-pub fn take_identity(take: &mut Take<'_>) -> Result<Option<Identity>, InvalidSetting> {
+pub fn take_identity(take: &mut SettingSource<'_>) -> Result<Option<Identity>, InvalidSetting> {
     take_type(take, "ssl.keystore.type")?;
     let store_password = take(STORE_PASSWORD);
     let key_password = take(KEY_PASSWORD);
@@ -155,7 +155,7 @@ pub fn take_identity(take: &mut Take<'_>) -> Result<Option<Identity>, InvalidSet
 }
 
 /// Validates a store type. The value is not used, because the type is detected from the file.
-fn take_type(take: &mut Take<'_>, key: &str) -> Result<(), InvalidSetting> {
+fn take_type(take: &mut SettingSource<'_>, key: &str) -> Result<(), InvalidSetting> {
     let Some(value) = take(key) else { return Ok(()) };
     match value.trim().to_ascii_uppercase().as_str() {
         "PEM" | "PKCS12" | "JKS" => Ok(()),
@@ -165,7 +165,7 @@ fn take_type(take: &mut Take<'_>, key: &str) -> Result<(), InvalidSetting> {
 
 /// Takes a key or chain: PEM text in a setting, or a PEM file.
 fn take_part(
-    take: &mut Take<'_>,
+    take: &mut SettingSource<'_>,
     inline: &[&'static str],
     location: &'static str,
 ) -> Result<Option<Source>, InvalidSetting> {

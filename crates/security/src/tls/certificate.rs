@@ -179,9 +179,9 @@ fn is_readable(extension: &X509Extension<'_>) -> bool {
 }
 
 /// The extended key usage check of webpki for each certificate of a chain, equal to [`Certificate::is_for`].
-pub(super) struct Uses(pub Holder);
+pub(super) struct KeyUsageCheck(pub Holder);
 
-impl ExtendedKeyUsageValidator for Uses {
+impl ExtendedKeyUsageValidator for KeyUsageCheck {
     fn validate(&self, uses: KeyPurposeIdIter<'_, '_>) -> Result<(), webpki::Error> {
         let (own, required) = match self.0 {
             Holder::Client => (CLIENT, KeyUsage::client_auth()),

@@ -17,7 +17,7 @@ use rustls::crypto::{CryptoProvider, ring};
 use rustls::version::{TLS12, TLS13};
 use rustls::{SupportedCipherSuite, SupportedProtocolVersion};
 
-use crate::setting::{InvalidSetting, Take, take_first};
+use crate::setting::{InvalidSetting, SettingSource, take_first};
 pub use certificate::Holder;
 pub use fault::HandshakeFault;
 pub use own_key::certified;
@@ -29,7 +29,9 @@ const ENABLED: &str = "ssl.enabled.protocols";
 const CIPHERS: &str = "ssl.cipher.suites";
 
 /// Takes `ssl.protocol` and `ssl.enabled.protocols`.
-pub fn take_versions(take: &mut Take<'_>) -> Result<Vec<&'static SupportedProtocolVersion>, InvalidSetting> {
+pub fn take_versions(
+    take: &mut SettingSource<'_>,
+) -> Result<Vec<&'static SupportedProtocolVersion>, InvalidSetting> {
     const KEY: &str = "ssl.protocol";
     let only_12 = match take(KEY) {
         None => false,
@@ -51,7 +53,7 @@ pub fn take_versions(take: &mut Take<'_>) -> Result<Vec<&'static SupportedProtoc
 }
 
 /// Takes `ssl.cipher.suites`. Returns the cryptography provider restricted to these suites.
-pub fn take_ciphers(take: &mut Take<'_>) -> Result<CryptoProvider, InvalidSetting> {
+pub fn take_ciphers(take: &mut SettingSource<'_>) -> Result<CryptoProvider, InvalidSetting> {
     let mut provider = ring::default_provider();
     let Some((_, list)) = take_first(take, &[CIPHERS]) else { return Ok(provider) };
     let wanted: Vec<&str> = list.split(',').map(str::trim).collect();

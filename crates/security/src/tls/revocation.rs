@@ -17,9 +17,9 @@ use webpki::{
     RevocationOptionsBuilder, UnknownStatusPolicy,
 };
 
-use super::certificate::{Holder, Uses};
+use super::certificate::{Holder, KeyUsageCheck};
 use super::trust::of_webpki;
-use crate::setting::{InvalidSetting, Take, take_first};
+use crate::setting::{InvalidSetting, SettingSource, take_first};
 use crate::stores::pem;
 
 /// The name of the setting.
@@ -39,7 +39,7 @@ pub struct Revocation {
 
 impl Revocation {
     /// Takes `ssl.crl.location`, and reads the file: PEM with one or more lists, or a single list in DER.
-    pub fn take(take: &mut Take<'_>) -> Result<Option<Arc<Revocation>>, InvalidSetting> {
+    pub fn take(take: &mut SettingSource<'_>) -> Result<Option<Arc<Revocation>>, InvalidSetting> {
         let Some((setting, path)) = take_first(take, &[CRL_LOCATION]) else { return Ok(None) };
         let wrong = |expected: String| InvalidSetting::new(setting, &path, expected);
         let file = PathBuf::from(path.trim());
@@ -105,7 +105,7 @@ impl Revocation {
                     &roots.roots,
                     intermediates,
                     now,
-                    Uses(holder),
+                    KeyUsageCheck(holder),
                     Some(options),
                     None,
                 )

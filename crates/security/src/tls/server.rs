@@ -15,8 +15,8 @@ use super::{
     HandshakeFault, Revocation, Trust, certified, cipher_name, no_suite, take_ciphers, take_versions,
 };
 use crate::Principal;
-use crate::names::{Named, PrincipalMapping, distinguished_name};
-use crate::setting::{InvalidSetting, Take};
+use crate::names::{CertificateNames, PrincipalMapping, distinguished_name};
+use crate::setting::{InvalidSetting, SettingSource};
 use crate::stores::{take_identity, take_trusted};
 
 const CLIENT_AUTH: &str = "ssl.client.auth";
@@ -30,7 +30,7 @@ const TICKETS: usize = 1;
 pub struct ServerTls {
     config: Arc<ServerConfig>,
     mapping: PrincipalMapping,
-    names: Named,
+    names: CertificateNames,
     expires_s: Option<i64>,
     files: Vec<PathBuf>,
 }
@@ -97,7 +97,7 @@ pub enum IncompatibleCertificate {
 
 impl ServerTls {
     /// Takes the `ssl.` settings of a listener, and reads the files that the settings name.
-    pub fn take(take: &mut Take<'_>) -> Result<ServerTls, InvalidSetting> {
+    pub fn take(take: &mut SettingSource<'_>) -> Result<ServerTls, InvalidSetting> {
         let client_auth = take(CLIENT_AUTH).unwrap_or_default();
         let is_required = match client_auth.trim().to_ascii_lowercase().as_str() {
             "" | "none" => None,
@@ -146,7 +146,10 @@ impl ServerTls {
             InvalidSetting::new(setting, &value, format!("a certificate with its key ({error})"))
         };
         let chain = &identity.chain;
-        let names = chain.first().and_then(|own| Named::of(own)).ok_or_else(|| wrong(&"it is malformed"))?;
+        let names = chain
+            .first()
+            .and_then(|own| CertificateNames::of(own))
+            .ok_or_else(|| wrong(&"it is malformed"))?;
         let expires_s = chain.iter().filter_map(|certificate| expiry::not_after_s(certificate)).min();
         let mut config = builder.with_cert_resolver(certified(&identity, &provider)?);
         config.ticketer = Ticketer::new().map_err(|error| wrong(&error))?;
@@ -216,7 +219,7 @@ impl ServerTls {
     }
 
     fn named(&self, certificate: &CertificateDer<'_>) -> Result<PeerCertificate, HandshakeFault> {
-        let subject = Named::of(certificate).and_then(|named| distinguished_name(&named.subject));
+        let subject = CertificateNames::of(certificate).and_then(|named| distinguished_name(&named.subject));
         let distinguished_name =
             subject.ok_or_else(|| HandshakeFault::Certificate("its name is malformed".to_owned()))?;
         let user = self.mapping.name(&distinguished_name)?;

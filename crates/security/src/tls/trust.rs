@@ -21,11 +21,11 @@ use rustls::{
 use webpki::{EndEntityCert, RawPublicKeyEntity};
 
 use super::Revocation;
-use super::certificate::{Certificate, Holder, Uses};
+use super::certificate::{Certificate, Holder, KeyUsageCheck};
 use crate::der::{self, Elements};
 use crate::names::distinguished_name;
 use crate::setting::InvalidSetting;
-use crate::stores::Trusted;
+use crate::stores::TrustedCertificates;
 
 /// Maximum number of certificates besides the peer's own, more than a real chain has.
 const SENT_MAX: usize = 16;
@@ -58,16 +58,16 @@ struct Signer {
 /// A certificate unfit for its use.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-struct Unfit(String);
+struct UnfitCertificate(String);
 
 pub(super) fn unfit(why: String) -> Error {
-    Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(Unfit(why)))))
+    Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(UnfitCertificate(why)))))
 }
 
 impl Trust {
     /// Reads the certificates of a setting, or the system's authorities if `None`.
     pub fn new(
-        trusted: Option<&Trusted>,
+        trusted: Option<&TrustedCertificates>,
         revocation: Option<Arc<Revocation>>,
         provider: &CryptoProvider,
     ) -> Result<Trust, InvalidSetting> {
@@ -164,7 +164,7 @@ impl Trust {
                 &self.authorities.roots,
                 &sent,
                 now,
-                Uses(holder),
+                KeyUsageCheck(holder),
                 None,
                 None,
             )

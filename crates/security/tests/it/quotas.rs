@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use thalweg_security::quota::{
-    Average, Enforcement, Limits, MutationQuota, Rate, SharedBy, TokenBucket, Window,
+    Average, Enforcement, LimitScope, Limits, MutationQuota, Rate, TokenBucket, Window,
 };
 
 mod connections;
@@ -221,9 +221,9 @@ fn limits_are_chosen_as_kafka_does() {
                 || "-".to_owned(),
                 |limit| {
                     let shared_by = match limit.shared_by {
-                        SharedBy::User => "user *",
-                        SharedBy::ClientId => "* client",
-                        SharedBy::UserAndClientId => "user client",
+                        LimitScope::User => "user *",
+                        LimitScope::ClientId => "* client",
+                        LimitScope::UserAndClientId => "user client",
                     };
                     format!("{:.1} {shared_by}", limit.per_second)
                 },

@@ -10,7 +10,7 @@ use super::settings::ShareSettings;
 use thalweg_log::{AbortedTransaction, LogSlice, Placed};
 use thalweg_record::Offset;
 use thalweg_replica::partition::{FetchError, FetchFrom, FetchRead, Isolation, Partition, Reader};
-use thalweg_share::{AcquireMode, Acquired, AcquiredRun, SharePartition, Span, Wanted};
+use thalweg_share::{AcquireMode, AcquireRequest, AcquiredRun, ShareAcquiredRecords, SharePartition, Span};
 use thalweg_wire::ErrorCode;
 
 /// Maximum number of reads past records that are not delivered, such as those of aborted transactions.
@@ -149,7 +149,7 @@ fn acquire(
     };
     share.log_start_moved(read.log_start_offset.0);
     let FetchRead { slice: Some(slice), aborted, .. } = read else { return Reading::Nothing };
-    let wanted = Wanted {
+    let wanted = AcquireRequest {
         member: request.member,
         mode: request.mode,
         records: request.records,
@@ -163,7 +163,8 @@ fn acquire(
             None
         }
     });
-    let Acquired { runs, bytes, records } = share.acquire(&wanted, &settings.limits, now_ms, offset, spans);
+    let ShareAcquiredRecords { runs, bytes, records } =
+        share.acquire(&wanted, &settings.limits, now_ms, offset, spans);
     if runs.is_empty() {
         if let Some(error) = unreadable {
             tracing::error!(partition = ?partition, %error, "Failed to read the batches of a log");

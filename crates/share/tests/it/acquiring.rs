@@ -20,7 +20,8 @@ fn no_record_goes_to_two_members() {
 #[test]
 fn new_records_are_divided_into_batches_of_the_wanted_size() {
     let (mut partition, log) = (begun(0), spans(0, 10, 10));
-    let wanted = Wanted { member: "a", mode: AcquireMode::BatchOptimised, records: 70, batch_size: 25 };
+    let wanted =
+        AcquireRequest { member: "a", mode: AcquireMode::BatchOptimised, records: 70, batch_size: 25 };
     let acquired = partition.acquire(&wanted, &LIMITS, 0, 0, log);
     assert_eq!(runs(&acquired), [(0, 29, 1), (30, 59, 1), (60, 69, 1)]);
     assert_eq!(acquired.bytes, 0..700);
@@ -46,7 +47,8 @@ fn a_limit_of_records_is_kept_where_it_divides_a_batch() {
 fn as_many_are_in_flight_as_may_be() {
     let (mut partition, log) = (begun(0), spans(0, 10, 10));
     let limits = Limits { in_flight: 35, ..LIMITS };
-    let wanted = Wanted { member: "a", mode: AcquireMode::BatchOptimised, records: 100, batch_size: 100 };
+    let wanted =
+        AcquireRequest { member: "a", mode: AcquireMode::BatchOptimised, records: 100, batch_size: 100 };
     let acquired = partition.acquire(&wanted, &limits, 0, 0, log.clone());
     assert_eq!(runs(&acquired), [(0, 39, 1)]);
     assert_eq!(partition.fetch_offset(&limits), None);

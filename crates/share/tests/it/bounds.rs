@@ -26,8 +26,12 @@ fn a_million_records_in_flight_keep_to_the_stated_memory() {
     let mut held = None;
     let used = allocation_counter::measure(|| {
         let mut partition = SharePartition::load(&state, 0).expect("the state is sound");
-        let wanted =
-            Wanted { member: "m", mode: AcquireMode::BatchOptimised, records: MILLION, batch_size: 500 };
+        let wanted = AcquireRequest {
+            member: "m",
+            mode: AcquireMode::BatchOptimised,
+            records: MILLION,
+            batch_size: 500,
+        };
         let log = spans(0, 1000, MILLION / 1000);
         assert_eq!(partition.acquire(&wanted, &limits, 0, 0, log).records, MILLION);
         assert_eq!(partition.runs(), usize::try_from(MILLION).expect("it fits"));

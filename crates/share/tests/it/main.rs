@@ -8,7 +8,9 @@ mod acquiring;
 mod bounds;
 mod model;
 
-use thalweg_share::{AcquireMode, Acquired, Limits, SharePartition, ShareState, Span, StateBatch, Wanted};
+use thalweg_share::{
+    AcquireMode, AcquireRequest, Limits, ShareAcquiredRecords, SharePartition, ShareState, Span, StateBatch,
+};
 
 const LIMITS: Limits = Limits { deliveries: 5, lock_ms: 30_000, in_flight: 2000, may_renew: true };
 
@@ -35,7 +37,7 @@ fn spans(from: i64, len: i64, count: i64) -> Vec<Span> {
 }
 
 /// `member` acquires about `records`, at time 0.
-fn acquire(partition: &mut SharePartition, member: &str, records: i64, log: &[Span]) -> Acquired {
+fn acquire(partition: &mut SharePartition, member: &str, records: i64, log: &[Span]) -> ShareAcquiredRecords {
     acquire_as(partition, AcquireMode::BatchOptimised, member, records, log, 0)
 }
 
@@ -46,14 +48,14 @@ fn acquire_as(
     records: i64,
     log: &[Span],
     now_ms: i64,
-) -> Acquired {
-    let wanted = Wanted { member, mode, records, batch_size: records };
-    let Some(offset) = partition.fetch_offset(&LIMITS) else { return Acquired::default() };
+) -> ShareAcquiredRecords {
+    let wanted = AcquireRequest { member, mode, records, batch_size: records };
+    let Some(offset) = partition.fetch_offset(&LIMITS) else { return ShareAcquiredRecords::default() };
     let log = log.iter().filter(|span| span.last >= offset).cloned();
     partition.acquire(&wanted, &LIMITS, now_ms, offset, log)
 }
 
 /// First offset, last offset and number of deliveries of what was acquired.
-fn runs(acquired: &Acquired) -> Vec<(i64, i64, i16)> {
+fn runs(acquired: &ShareAcquiredRecords) -> Vec<(i64, i64, i16)> {
     acquired.runs.iter().map(|run| (run.first, run.last, run.deliveries)).collect()
 }

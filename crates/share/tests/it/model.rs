@@ -14,7 +14,7 @@ const LIMITS: Limits = Limits { deliveries: 4, lock_ms: 1000, in_flight: 60, may
 
 /// A record as the model sees it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Seen {
+enum RecordState {
     Available,
     Acquired {
         by: usize,
@@ -31,18 +31,18 @@ enum Seen {
 
 #[derive(Clone, Copy, Debug)]
 struct Record {
-    seen: Seen,
+    seen: RecordState,
     deliveries: i16,
 }
 
 /// What the coordinator has stored.
 #[derive(Default)]
-struct Stored {
+struct StoredState {
     start: i64,
     records: BTreeMap<i64, (DeliveryState, i16)>,
 }
 
-impl Stored {
+impl StoredState {
     fn write(&mut self, start: i64, batches: &[StateBatch]) {
         for batch in batches {
             for offset in batch.first_offset..=batch.last_offset {
@@ -73,7 +73,7 @@ struct History {
     partition: SharePartition,
     /// The records in flight.
     records: BTreeMap<i64, Record>,
-    stored: Stored,
+    stored: StoredState,
     /// Changes that are being written: their batches, the start then, and whether records wait for the result.
     writes: VecDeque<(Vec<StateBatch>, i64, bool)>,
     /// Offsets whose acceptance is written.
@@ -92,7 +92,7 @@ impl History {
             log_end: 0,
             partition: begun(0),
             records: BTreeMap::new(),
-            stored: Stored::default(),
+            stored: StoredState::default(),
             writes: VecDeque::new(),
             accepted: BTreeMap::new(),
             given_up: BTreeMap::new(),
@@ -120,10 +120,10 @@ impl History {
         let mode = *[AcquireMode::BatchOptimised, AcquireMode::RecordLimit].choose(&mut self.rng).unwrap();
         let records = self.rng.random_range(1..40);
         let batch_size = self.rng.random_range(1..20);
-        let wanted = Wanted { member: MEMBERS[member], mode, records, batch_size };
+        let wanted = AcquireRequest { member: MEMBERS[member], mode, records, batch_size };
         let Some(offset) = self.partition.fetch_offset(&LIMITS) else {
             assert!(self.partition.in_flight() >= LIMITS.in_flight);
-            assert!(self.records.values().all(|record| record.seen != Seen::Available));
+            assert!(self.records.values().all(|record| record.seen != RecordState::Available));
             return;
         };
         let batches = self.rng.random_range(1..8);
@@ -145,20 +145,22 @@ impl History {
                     assert!(acquired.bytes.start <= span.bytes.start && acquired.bytes.end >= span.bytes.end);
                 }
                 assert!(!self.accepted.contains_key(&offset), "{offset} was accepted");
-                let record =
-                    self.records.entry(offset).or_insert(Record { seen: Seen::Available, deliveries: 0 });
-                assert_eq!(record.seen, Seen::Available, "{offset} is not available");
+                let record = self
+                    .records
+                    .entry(offset)
+                    .or_insert(Record { seen: RecordState::Available, deliveries: 0 });
+                assert_eq!(record.seen, RecordState::Available, "{offset} is not available");
                 record.deliveries += 1;
                 assert_eq!(record.deliveries, run.deliveries);
                 assert!(record.deliveries <= LIMITS.deliveries);
-                record.seen = Seen::Acquired { by: member, until_ms };
+                record.seen = RecordState::Acquired { by: member, until_ms };
             }
         }
         // What was passed over without being delivered does not exist, or is aborted. At the start it is forgotten.
         let behind = self.records.split_off(&self.partition.start_offset());
         for (offset, record) in std::mem::replace(&mut self.records, behind) {
-            let is_settled = matches!(record.seen, Seen::Settled(_));
-            let may_go = record.seen == Seen::Available && !self.exists(offset);
+            let is_settled = matches!(record.seen, RecordState::Settled(_));
+            let may_go = record.seen == RecordState::Available && !self.exists(offset);
             assert!(is_settled || may_go, "{offset} is forgotten: {record:?}");
         }
         for batch in self.partition.in_flight_runs().collect::<Vec<_>>() {
@@ -167,10 +169,10 @@ impl History {
             }
             for offset in batch.first_offset..=batch.last_offset {
                 let record = self.records.get(&offset).copied();
-                if record.is_none_or(|record| record.seen == Seen::Available) {
+                if record.is_none_or(|record| record.seen == RecordState::Available) {
                     assert!(!self.exists(offset), "{offset} is passed over");
                     let deliveries = record.map_or(1, |record| record.deliveries);
-                    let seen = Seen::Settled(DeliveryState::Archived);
+                    let seen = RecordState::Settled(DeliveryState::Archived);
                     self.records.insert(offset, Record { seen, deliveries });
                 }
             }
@@ -208,12 +210,12 @@ impl History {
             let code =
                 if types.len() == 1 { types[0] } else { types[usize::try_from(offset - first).unwrap()] };
             let Some(record) = self.records.get_mut(&offset) else { continue };
-            let Seen::Acquired { by, until_ms } = record.seen else { unreachable!("it is held") };
+            let RecordState::Acquired { by, until_ms } = record.seen else { unreachable!("it is held") };
             record.seen = match code {
-                1 => Seen::Pending { to: DeliveryState::Acknowledged, by, until_ms },
-                2 => Seen::Pending { to: after_release(record.deliveries), by, until_ms },
-                4 => Seen::Acquired { by, until_ms: self.now_ms + LIMITS.lock_ms },
-                _ => Seen::Pending { to: DeliveryState::Archived, by, until_ms },
+                1 => RecordState::Pending { to: DeliveryState::Acknowledged, by, until_ms },
+                2 => RecordState::Pending { to: after_release(record.deliveries), by, until_ms },
+                4 => RecordState::Acquired { by, until_ms: self.now_ms + LIMITS.lock_ms },
+                _ => RecordState::Pending { to: DeliveryState::Archived, by, until_ms },
             };
         }
         if !batches.is_empty() {
@@ -238,16 +240,16 @@ impl History {
         for batch in &batches {
             for offset in batch.first_offset..=batch.last_offset {
                 let Some(record) = self.records.get_mut(&offset) else { continue };
-                let Seen::Pending { to, by, until_ms } = record.seen else { continue };
+                let RecordState::Pending { to, by, until_ms } = record.seen else { continue };
                 record.seen = match to {
-                    _ if !is_written && until_ms > self.now_ms => Seen::Acquired { by, until_ms },
+                    _ if !is_written && until_ms > self.now_ms => RecordState::Acquired { by, until_ms },
                     _ if !is_written => settled(after_release(record.deliveries)),
                     to => settled(to),
                 };
                 if is_written && to == DeliveryState::Acknowledged {
                     *self.accepted.entry(offset).or_default() += 1;
                 }
-                if record.seen == Seen::Settled(DeliveryState::Archived) {
+                if record.seen == RecordState::Settled(DeliveryState::Archived) {
                     self.given_up.insert(offset, "rejected, or delivered too often");
                 }
             }
@@ -260,12 +262,12 @@ impl History {
         let expired = self.partition.expire(self.now_ms, &LIMITS);
         let mut count = 0;
         for (offset, record) in &mut self.records {
-            if let Seen::Acquired { until_ms, .. } = record.seen
+            if let RecordState::Acquired { until_ms, .. } = record.seen
                 && until_ms <= self.now_ms
             {
                 count += 1;
                 record.seen = settled(after_release(record.deliveries));
-                if record.seen != Seen::Available {
+                if record.seen != RecordState::Available {
                     self.given_up.insert(*offset, "delivered too often");
                 }
             }
@@ -281,10 +283,10 @@ impl History {
         let member = self.rng.random_range(0..MEMBERS.len());
         let batches = self.partition.release_member(MEMBERS[member], &LIMITS);
         for record in self.records.values_mut() {
-            if let Seen::Acquired { by, until_ms } = record.seen
+            if let RecordState::Acquired { by, until_ms } = record.seen
                 && by == member
             {
-                record.seen = Seen::Pending { to: after_release(record.deliveries), by, until_ms };
+                record.seen = RecordState::Pending { to: after_release(record.deliveries), by, until_ms };
             }
         }
         if !batches.is_empty() {
@@ -320,8 +322,10 @@ impl History {
             self.stored.write(start, &batches);
             for batch in &batches {
                 for offset in batch.first_offset..=batch.last_offset {
-                    let waits =
-                        self.records.get(&offset).is_some_and(|r| matches!(r.seen, Seen::Pending { .. }));
+                    let waits = self
+                        .records
+                        .get(&offset)
+                        .is_some_and(|r| matches!(r.seen, RecordState::Pending { .. }));
                     if batch.state == DeliveryState::Archived {
                         self.given_up.insert(offset, "settled at the crash");
                     } else if is_awaited && waits && batch.state == DeliveryState::Acknowledged {
@@ -337,7 +341,7 @@ impl History {
         for batch in self.partition.in_flight_runs() {
             for offset in batch.first_offset..=batch.last_offset {
                 let seen = settled(batch.state);
-                if seen == Seen::Settled(DeliveryState::Archived) {
+                if seen == RecordState::Settled(DeliveryState::Archived) {
                     self.given_up.entry(offset).or_insert("settled before the crash");
                 }
                 self.records.insert(offset, Record { seen, deliveries: batch.delivery_count });
@@ -350,7 +354,7 @@ impl History {
     /// The start is where the model has it too.
     fn forget_settled(&mut self) {
         while let Some(entry) = self.records.first_entry()
-            && matches!(entry.get().seen, Seen::Settled(_))
+            && matches!(entry.get().seen, RecordState::Settled(_))
         {
             entry.remove();
         }
@@ -366,9 +370,9 @@ impl History {
                 offsets += 1;
                 let record = self.records.get(&offset).unwrap_or_else(|| panic!("{offset} is not in flight"));
                 let state = match record.seen {
-                    Seen::Available | Seen::Acquired { .. } => DeliveryState::Available,
-                    Seen::Pending { to, .. } => to,
-                    Seen::Settled(state) => state,
+                    RecordState::Available | RecordState::Acquired { .. } => DeliveryState::Available,
+                    RecordState::Pending { to, .. } => to,
+                    RecordState::Settled(state) => state,
                 };
                 assert_eq!(run.state, state, "{offset}");
                 if state == DeliveryState::Available {
@@ -378,8 +382,8 @@ impl History {
         }
         assert_eq!(offsets, self.records.len());
         let complete = self.records.values().filter(|record| {
-            matches!(record.seen, Seen::Settled(_))
-                || matches!(record.seen, Seen::Pending { to, .. } if to != DeliveryState::Available)
+            matches!(record.seen, RecordState::Settled(_))
+                || matches!(record.seen, RecordState::Pending { to, .. } if to != DeliveryState::Available)
         });
         assert_eq!(self.partition.delivery_complete_count(), complete.count() as i64);
         let members = (0..MEMBERS.len())
@@ -398,8 +402,12 @@ impl History {
             }
         }
         for _ in 0..10_000 {
-            let wanted =
-                Wanted { member: "last", mode: AcquireMode::BatchOptimised, records: 500, batch_size: 500 };
+            let wanted = AcquireRequest {
+                member: "last",
+                mode: AcquireMode::BatchOptimised,
+                records: 500,
+                batch_size: 500,
+            };
             let offset = self.partition.fetch_offset(&LIMITS).expect("nothing is with a member");
             if offset >= self.log_end {
                 break;
@@ -427,19 +435,19 @@ impl History {
 }
 
 fn is_with(record: &Record, member: usize) -> bool {
-    matches!(record.seen, Seen::Acquired { by, .. } if by == member)
+    matches!(record.seen, RecordState::Acquired { by, .. } if by == member)
 }
 
 fn belongs_to(record: &Record, member: usize) -> bool {
-    is_with(record, member) || matches!(record.seen, Seen::Pending { by, .. } if by == member)
+    is_with(record, member) || matches!(record.seen, RecordState::Pending { by, .. } if by == member)
 }
 
 fn after_release(deliveries: i16) -> DeliveryState {
     if deliveries >= LIMITS.deliveries { DeliveryState::Archived } else { DeliveryState::Available }
 }
 
-fn settled(state: DeliveryState) -> Seen {
-    if state == DeliveryState::Available { Seen::Available } else { Seen::Settled(state) }
+fn settled(state: DeliveryState) -> RecordState {
+    if state == DeliveryState::Available { RecordState::Available } else { RecordState::Settled(state) }
 }
 
 fn run(seed: u64) {

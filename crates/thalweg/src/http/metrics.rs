@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use thalweg_broker::metrics::{Exposition, Form, PART_BYTES};
-use thalweg_places::{Full, Place, Places};
+use thalweg_places::{Place, Places, ReachedLimit};
 use tokio::sync::mpsc;
 
 /// Pages that are written at the same time, and those of one user or network: each holds the figures of all partitions.
@@ -78,8 +78,10 @@ async fn expose(
 ) -> Response {
     let Ok(turn) = tokio::time::timeout(TURN_WITHIN, scrapes.turns.take(&owner)).await else {
         let text = match scrapes.turns.full(&owner) {
-            Full::Share(most) => format!("{most} scrapes of yours are in progress; scrape less often\n"),
-            Full::All(most) => format!("{most} scrapes are in progress; scrape less often\n"),
+            ReachedLimit::Share(most) => {
+                format!("{most} scrapes of yours are in progress; scrape less often\n")
+            }
+            ReachedLimit::All(most) => format!("{most} scrapes are in progress; scrape less often\n"),
         };
         return (StatusCode::SERVICE_UNAVAILABLE, text).into_response();
     };

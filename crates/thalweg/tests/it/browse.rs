@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use thalweg_browse::{
-    Capacity, ControlKind, End, Ended, Event, Filter, HeaderTest, Limits, Masking, Message, NewMessage,
-    Query, Search, SearchError, Share, Start, TextTest, Why, produce,
+    Capacity, ControlKind, End, EndReason, Event, Filter, HeaderTest, Limits, Masking, Message, NewMessage,
+    Query, Search, SearchEnd, SearchError, Share, Start, TextTest, produce,
 };
 use thalweg_client::{
     Cluster, ConnectionOptions, Producer, ProducerConfig, ProducerRecord, Properties, Waits,
@@ -86,7 +86,7 @@ async fn fill(broker: &Broker, topic: &str, partitions: i32, each: u64) {
 }
 
 /// All events to the end.
-async fn all(mut search: Search) -> (Vec<Message>, Ended, Vec<String>) {
+async fn all(mut search: Search) -> (Vec<Message>, SearchEnd, Vec<String>) {
     let (mut found, mut waits) = (Vec::new(), Vec::new());
     let ended = tokio::time::timeout(Duration::from_secs(60), async {
         loop {
@@ -102,7 +102,7 @@ async fn all(mut search: Search) -> (Vec<Message>, Ended, Vec<String>) {
     (found, ended, waits)
 }
 
-async fn search(broker: &Broker, query: Query) -> (Vec<Message>, Ended) {
+async fn search(broker: &Broker, query: Query) -> (Vec<Message>, SearchEnd) {
     let search = Search::start(cluster(broker).await, query, &Masking::default(), None).expect("a query");
     let (found, ended, _) = all(search).await;
     (found, ended)
@@ -132,7 +132,7 @@ fn a_search_finds_what_matches_in_every_partition() {
         let expected: Vec<(i32, i64)> =
             (0..3).flat_map(|p| wanted.iter().map(move |offset| (p, *offset))).collect();
         assert_eq!(places(&found), expected);
-        assert!(matches!(ended.why, Why::Complete), "{:?}", ended.why);
+        assert!(matches!(ended.why, EndReason::Complete), "{:?}", ended.why);
         assert_eq!((ended.progress.records, ended.progress.matches), (3000, found.len() as u64));
         assert!(ended.progress.partitions.iter().all(|partition| partition.position == Offset(1000)));
         // Matches of a partition are in its order.
@@ -200,7 +200,9 @@ fn searches_with_a_share_have_low_priority_and_open_batches_within_a_limit() {
         let (found, ended, _) = all(start(until(End::Before(Offset(2))), Box::new(()))).await;
         assert_eq!(places(&found), [(0, 0), (0, 1)], "{:?}", ended.why);
         let (found, ended, _) = all(start(until(End::Now), Box::new(()))).await;
-        let Why::Failed(SearchError::Unreadable { reason }) = &ended.why else { panic!("{:?}", ended.why) };
+        let EndReason::Failed(SearchError::Unreadable { reason }) = &ended.why else {
+            panic!("{:?}", ended.why)
+        };
         assert!(reason.contains("at offset 2") && reason.contains("none to more than 64 MiB"), "{reason}");
         assert!(found.iter().all(|message| message.offset < Offset(2)), "{:?}", places(&found));
 
@@ -240,15 +242,15 @@ fn starts_ends_and_limits_bound_a_search() {
             let (found, ended) = search(&broker, range(start, end)).await;
             let expected: Vec<(i32, i64)> = expected.map(|offset| (0, offset)).collect();
             assert_eq!(places(&found), expected, "{start:?} {end:?}");
-            assert!(matches!(ended.why, Why::Complete), "{:?}", ended.why);
+            assert!(matches!(ended.why, EndReason::Complete), "{:?}", ended.why);
         }
         let limits = |limits| Query { limits, ..Query::new("orders") };
         let (found, ended) = search(&broker, limits(Limits { matches: Some(7), ..Limits::default() })).await;
-        assert!(found.len() == 7 && matches!(ended.why, Why::Matches), "{:?}", ended.why);
+        assert!(found.len() == 7 && matches!(ended.why, EndReason::Matches), "{:?}", ended.why);
         assert_eq!(ended.progress.partitions[0].position, Offset(7));
         let (found, ended) =
             search(&broker, limits(Limits { matches: None, bytes: Some(1000), ..Limits::default() })).await;
-        assert!(found.len() < 20 && matches!(ended.why, Why::Bytes), "{:?}", ended.why);
+        assert!(found.len() < 20 && matches!(ended.why, EndReason::Bytes), "{:?}", ended.why);
         let short = Limits { matches: Some(1), message_bytes: 10, ..Limits::default() };
         let (found, _) = search(&broker, limits(short)).await;
         let value = found[0].value.as_ref().expect("a value");
@@ -259,7 +261,7 @@ fn starts_ends_and_limits_bound_a_search() {
             ..Query::new("orders")
         };
         let (found, ended) = search(&broker, tail).await;
-        assert!(found.len() == 1000 && matches!(ended.why, Why::Time), "{:?}", ended.why);
+        assert!(found.len() == 1000 && matches!(ended.why, EndReason::Time), "{:?}", ended.why);
         for (query, part) in [
             (Query::new("nope"), "Topic nope: UNKNOWN_TOPIC_OR_PARTITION"),
             (
@@ -268,7 +270,7 @@ fn starts_ends_and_limits_bound_a_search() {
             ),
         ] {
             let (_, ended) = search(&broker, query).await;
-            let Why::Failed(SearchError::Place(error)) = ended.why else { panic!("{:?}", ended.why) };
+            let EndReason::Failed(SearchError::Place(error)) = ended.why else { panic!("{:?}", ended.why) };
             assert!(error.to_string().starts_with(part), "{error}");
         }
     });
@@ -361,7 +363,11 @@ fn transactions_are_shown_with_their_markers_or_hidden() {
         assert_eq!(found[3].batch.control, Some(ControlKind::Known(ControlRecordType::Abort)));
         let (found, ended) = search(&broker, Query { read_committed: true, ..Query::new("t") }).await;
         assert_eq!(values(&found), ["committed"]);
-        assert!(matches!(ended.why, Why::Complete), "an open transaction is not waited for: {:?}", ended.why);
+        assert!(
+            matches!(ended.why, EndReason::Complete),
+            "an open transaction is not waited for: {:?}",
+            ended.why
+        );
         producer.abort_transaction().await.expect("aborted");
     });
 }
@@ -545,7 +551,7 @@ fn a_search_says_what_it_waits_for_and_goes_on_after_the_broker_returns() {
         fill(&broker, "t", 1, 10).await;
         let (more, ended, _) = all(tail).await;
         found.extend(more);
-        assert!(matches!(ended.why, Why::Matches), "{:?}", ended.why);
+        assert!(matches!(ended.why, EndReason::Matches), "{:?}", ended.why);
     });
     let expected: Vec<(i32, i64)> = (0..60).map(|offset| (0, offset)).collect();
     assert_eq!(places(&found), expected);

@@ -145,17 +145,17 @@ impl TokenRules {
 fn object(part: &str) -> Result<Map<String, Value>, TokenFault> {
     let malformed = |what| move || TokenFault::Malformed(what);
     let bytes = URL_SAFE_NO_PAD.decode(part).ok().ok_or_else(malformed("it is not base64url"))?;
-    let Unique(object) = serde_json::from_slice(&bytes)
+    let UniqueObject(object) = serde_json::from_slice(&bytes)
         .ok()
         .ok_or_else(malformed("it is not a JSON object of distinct names"))?;
     Ok(object)
 }
 
 /// A JSON object with unique names. Programs could disagree on the value of a duplicate name.
-struct Unique(Map<String, Value>);
+struct UniqueObject(Map<String, Value>);
 
-impl<'de> Deserialize<'de> for Unique {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Unique, D::Error> {
+impl<'de> Deserialize<'de> for UniqueObject {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<UniqueObject, D::Error> {
         deserializer.deserialize_map(UniqueNames)
     }
 }
@@ -163,20 +163,20 @@ impl<'de> Deserialize<'de> for Unique {
 struct UniqueNames;
 
 impl<'de> Visitor<'de> for UniqueNames {
-    type Value = Unique;
+    type Value = UniqueObject;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Unique, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<UniqueObject, A::Error> {
         let mut object = Map::new();
         while let Some((name, value)) = entries.next_entry()? {
             if object.insert(name, value).is_some() {
                 return Err(A::Error::custom("a name is there twice"));
             }
         }
-        Ok(Unique(object))
+        Ok(UniqueObject(object))
     }
 }
 

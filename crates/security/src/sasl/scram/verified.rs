@@ -15,12 +15,12 @@ use super::Credential;
 pub struct VerifiedPasswords {
     key: hmac::Key,
     users_max: usize,
-    users: BTreeMap<String, Verified>,
+    users: BTreeMap<String, VerifiedPassword>,
     /// Counter of uses, for the eviction order.
     uses: u64,
 }
 
-struct Verified {
+struct VerifiedPassword {
     credential: Credential,
     hashed: hmac::Tag,
     used: u64,
@@ -63,7 +63,7 @@ impl VerifiedPasswords {
         }
         self.uses += 1;
         let hashed = hmac::sign(&self.key, password.as_bytes());
-        self.users.insert(user.to_owned(), Verified { credential, hashed, used: self.uses });
+        self.users.insert(user.to_owned(), VerifiedPassword { credential, hashed, used: self.uses });
     }
 }
 

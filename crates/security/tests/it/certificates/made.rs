@@ -29,7 +29,7 @@ pub const ANY: &[u8] = &[0x55, 0x1d, 0x25, 0];
 
 /// When a certificate is valid, around a time that is the same for all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Valid {
+pub enum Validity {
     Now,
     NoMore,
     NotYet,
@@ -43,7 +43,7 @@ pub struct Spec {
     pub key: String,
     pub issuer: String,
     pub signer: String,
-    pub valid: Valid,
+    pub valid: Validity,
     /// The string type of the issuer's name.
     pub issuer_type: u8,
     pub extensions: Vec<Vec<u8>>,
@@ -58,7 +58,7 @@ impl Spec {
             key: name.to_owned(),
             issuer: name.to_owned(),
             signer: name.to_owned(),
-            valid: Valid::Now,
+            valid: Validity::Now,
             issuer_type: UTF8,
             extensions: Vec::new(),
         }
@@ -90,7 +90,7 @@ impl Spec {
         self
     }
 
-    pub fn valid(self, valid: Valid) -> Spec {
+    pub fn valid(self, valid: Validity) -> Spec {
         Spec { valid, ..self }
     }
 
@@ -191,9 +191,9 @@ impl Spec {
         };
         let serial = element(2, &[1]);
         let (from, until) = match self.valid {
-            Valid::Now => ("200101000000Z", "491231235959Z"),
-            Valid::NoMore => ("200101000000Z", "210101000000Z"),
-            Valid::NotYet => ("480101000000Z", "491231235959Z"),
+            Validity::Now => ("200101000000Z", "491231235959Z"),
+            Validity::NoMore => ("200101000000Z", "210101000000Z"),
+            Validity::NotYet => ("480101000000Z", "491231235959Z"),
         };
         let validity = [element(0x17, from.as_bytes()), element(0x17, until.as_bytes())].concat();
         let point = key(&self.key, |(key, _)| key.public_key().as_ref().to_vec());

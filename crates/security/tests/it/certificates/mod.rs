@@ -2,11 +2,13 @@
 //! cases. Each difference that may be has its reason here.
 
 use rustls::pki_types::{CertificateDer, UnixTime};
-use thalweg_security::stores::Trusted;
+use thalweg_security::stores::TrustedCertificates;
 use thalweg_security::tls::{Holder, Trust};
 
 use crate::java::{answers, hex};
-use made::{ANY, CERT_SIGN, CLIENT, CODE, CRL_SIGN, ENCIPHERMENT, PRINTABLE, SERVER, SIGNATURE, Spec, Valid};
+use made::{
+    ANY, CERT_SIGN, CLIENT, CODE, CRL_SIGN, ENCIPHERMENT, PRINTABLE, SERVER, SIGNATURE, Spec, Validity,
+};
 
 pub mod made;
 
@@ -42,7 +44,7 @@ fn question(holder: Holder, trusted: &[Vec<u8>], chain: &[Vec<u8>]) -> String {
 
 fn ours(holder: Holder, trusted: &[Vec<u8>], chain: &[Vec<u8>]) -> Result<(), String> {
     let certificates = |ders: &[Vec<u8>]| ders.iter().cloned().map(CertificateDer::from).collect::<Vec<_>>();
-    let trusted = Trusted {
+    let trusted = TrustedCertificates {
         certificates: certificates(trusted),
         setting: "ssl.truststore.location",
         value: "trust.pem".to_owned(),
@@ -93,9 +95,9 @@ fn cases() -> Vec<Case> {
         add("the authority is sent too", Accepted, &[ca], &[leaf, ca]);
         add("signed by a stranger", Refused, &[&Spec::authority("other")], &[leaf]);
         add("signed by a stranger of the same name", Refused, &[&ca.clone().key("other")], &[leaf]);
-        add("expired", Refused, &[ca], &[&leaf.clone().valid(Valid::NoMore)]);
-        add("not valid yet", Refused, &[ca], &[&leaf.clone().valid(Valid::NotYet)]);
-        add("an expired authority", Accepted, &[&ca.clone().valid(Valid::NoMore)], &[leaf]);
+        add("expired", Refused, &[ca], &[&leaf.clone().valid(Validity::NoMore)]);
+        add("not valid yet", Refused, &[ca], &[&leaf.clone().valid(Validity::NotYet)]);
+        add("an expired authority", Accepted, &[&ca.clone().valid(Validity::NoMore)], &[leaf]);
 
         // Who may sign.
         let plain = &Spec::new("alice");
@@ -160,7 +162,7 @@ fn cases() -> Vec<Case> {
         for (name, own) in [
             ("trusted itself", plain.clone()),
             ("trusted itself, signed by a stranger", plain.clone().by("other")),
-            ("trusted itself, expired", plain.clone().valid(Valid::NoMore)),
+            ("trusted itself, expired", plain.clone().valid(Validity::NoMore)),
             ("trusted itself, of version 1", Spec::v1("alice")),
             ("trusted itself, an authority", Spec::authority("alice")),
             ("trusted itself, for other uses", plain.clone().uses(&[CODE]).usage(ENCIPHERMENT)),
@@ -181,9 +183,9 @@ fn cases() -> Vec<Case> {
             &[plain],
             &[&plain.clone().by("other")],
         );
-        add("the same, expired", Refused, &[plain], &[&plain.clone().valid(Valid::NoMore)]);
+        add("the same, expired", Refused, &[plain], &[&plain.clone().valid(Validity::NoMore)]);
         add("the same, of an authority, by a stranger", Refused, &[ca], &[&ca.clone().by("other")]);
-        add("the same, of an authority", Refused, &[ca], &[&ca.clone().valid(Valid::NotYet)]);
+        add("the same, of an authority", Refused, &[ca], &[&ca.clone().valid(Validity::NotYet)]);
 
         // What a leaf may be.
         add("a leaf of version 1", Accepted, &[ca], &[&Spec::v1("leaf").by("ca")]);
@@ -193,13 +195,13 @@ fn cases() -> Vec<Case> {
             "a leaf of version 1, expired",
             Refused,
             &[ca],
-            &[&Spec::v1("leaf").by("ca").valid(Valid::NoMore)],
+            &[&Spec::v1("leaf").by("ca").valid(Validity::NoMore)],
         );
         add(
             "a leaf of version 1, not valid yet",
             Refused,
             &[ca],
-            &[&Spec::v1("leaf").by("ca").valid(Valid::NotYet)],
+            &[&Spec::v1("leaf").by("ca").valid(Validity::NotYet)],
         );
         add(
             "a leaf of version 1, signed by a stranger",
@@ -302,12 +304,12 @@ fn cases() -> Vec<Case> {
             add("through an intermediate in an order of its own", Accepted, &[ca], &[ca, mid]);
             add("through a stranger's intermediate", Refused, &[ca], &[&mid.clone().signer("other")]);
             add("through an intermediate of another key", Refused, &[ca], &[&mid.clone().key("other")]);
-            add("through an expired intermediate", Refused, &[ca], &[&mid.clone().valid(Valid::NoMore)]);
+            add("through an expired intermediate", Refused, &[ca], &[&mid.clone().valid(Validity::NoMore)]);
             add(
                 "through an intermediate that is not valid yet",
                 Refused,
                 &[ca],
-                &[&mid.clone().valid(Valid::NotYet)],
+                &[&mid.clone().valid(Validity::NotYet)],
             );
             let plain = Spec::new("mid").by("ca");
             add("through a leaf", Refused, &[ca], &[&plain]);

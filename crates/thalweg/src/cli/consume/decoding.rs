@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::sync::Arc;
 
-use thalweg_browse::{Decoded, Decoder, Registry};
+use thalweg_browse::{DecodeBuffer, Decoder, Registry};
 use thalweg_client::ChunkError;
 use thalweg_record::Record;
 
@@ -12,8 +12,8 @@ use thalweg_record::Record;
 pub struct Decoding {
     registry: Arc<Registry>,
     decoder: Decoder,
-    key: Decoded,
-    value: Decoded,
+    key: DecodeBuffer,
+    value: DecodeBuffer,
     failed: u64,
     /// Why, for the first.
     reason: Option<String>,
@@ -24,8 +24,8 @@ impl Decoding {
         Decoding {
             decoder: Decoder::of_known(Arc::clone(&registry)),
             registry,
-            key: Decoded::default(),
-            value: Decoded::default(),
+            key: DecodeBuffer::default(),
+            value: DecodeBuffer::default(),
             failed: 0,
             reason: None,
         }
@@ -53,7 +53,7 @@ impl Decoding {
             self.failed += u64::from(problem.is_some());
             self.reason = self.reason.take().or(problem);
         };
-        let mut decoded = |bytes: Option<&'a [u8]>, out: &'a mut Decoded| {
+        let mut decoded = |bytes: Option<&'a [u8]>, out: &'a mut DecodeBuffer| {
             let whole = bytes?;
             match self.decoder.decode(whole, out) {
                 None => Some(whole),
