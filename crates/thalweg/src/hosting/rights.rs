@@ -15,7 +15,7 @@ pub struct ByAcls(pub ClusterRights);
 
 impl Rights for ByAcls {
     fn allow(&self, principal: &str, right: &Right) -> bool {
-        // A name that is no principal has the rights of none.
+        // An invalid principal has the rights of the anonymous one.
         let principal = principal.parse().unwrap_or_else(|_| Principal::anonymous());
         let operation = match right.act {
             Act::Alter => Operation::Alter,

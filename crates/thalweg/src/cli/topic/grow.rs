@@ -38,7 +38,7 @@ pub struct Grow {
 }
 
 impl Grow {
-    /// Adds them.
+    /// Adds partitions to the topics.
     pub async fn run(&self) -> anyhow::Result<()> {
         let admin = Admin::new(self.connect.cluster().await?);
         let mut counts = BTreeMap::new();
