@@ -1,4 +1,4 @@
-//! One message in Rust: its structs, their defaults, and their decoding and encoding at every version.
+//! A message in Rust: its structs, their defaults, and their decoding and encoding at every version.
 
 use super::{name, response};
 use crate::schema::{Field, Schema, Struct, Type, Versions};
@@ -86,7 +86,7 @@ fn count_word(text: &str, word: &str) -> usize {
     text.split(|c: char| !c.is_alphanumeric() && c != '_' && c != '`').filter(|w| *w == word).count()
 }
 
-/// Whether a text names a variable; a field that is called the same is none.
+/// True if a text names a variable. A field of the same name does not count.
 fn names(text: &str, variable: &str) -> bool {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     text.match_indices(variable).any(|(at, _)| {
@@ -190,7 +190,7 @@ fn rust_type(field: &Field) -> String {
     if is_nullable(field) { format!("Option<{}>", base_type(&field.ty)) } else { base_type(&field.ty) }
 }
 
-/// Whether Rust's own default of the field's type is Kafka's default of the field.
+/// True if Rust's default of the field's type is Kafka's default of the field.
 fn default_is_zero(field: &Field) -> bool {
     match (&field.default, is_nullable(field)) {
         (Some(text), true) => text == "null",

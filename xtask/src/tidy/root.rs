@@ -10,7 +10,7 @@ pub const RULE: Rule = Rule {
     check: |tree| Ok(check(tree)),
 };
 
-/// Required entries.
+/// Required entries of the root folder.
 const EXPECTED: [&str; 14] = [
     "ARCHITECTURE.md",
     "CHANGELOG.md",
