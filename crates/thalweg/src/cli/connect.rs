@@ -1,4 +1,5 @@
-//! Arguments common to all tools: the cluster and the client settings. No tool waits for a broker in silence.
+//! Arguments common to all tools: the cluster and the client settings. Reports waits for brokers, so that no
+//! tool waits in silence.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -44,7 +45,7 @@ pub struct Connect {
 pub enum Source {
     /// The built-in default.
     Default,
-    /// The profile of this name.
+    /// A profile, by name.
     Profile(String),
     /// A properties file.
     File(PathBuf),
@@ -80,7 +81,7 @@ impl Connect {
         self.command_config.as_deref()
     }
 
-    /// All settings.
+    /// All settings, without their sources.
     pub fn properties(&self) -> anyhow::Result<Properties> {
         let mut properties = Properties::new();
         for (key, (value, _)) in self.sourced()? {
@@ -199,7 +200,7 @@ struct Reports {
 }
 
 impl Reports {
-    /// The line to print now, if any.
+    /// The line to print at `now`, if any.
     fn line(&mut self, awaited: Option<Awaited>, now: Instant) -> Option<String> {
         let line = match awaited {
             Some(Awaited::Pending(what)) => format!("waiting for {what}"),

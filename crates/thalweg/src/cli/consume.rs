@@ -32,7 +32,7 @@ const COMMIT_INTERVAL: Duration = Duration::from_secs(5);
 /// Time limit for a broker to assign partitions that other members revoke, or that a regular expression
 /// matches: more than two heartbeat intervals.
 const ASSIGNMENT_MAX: Duration = Duration::from_secs(12);
-/// Time to commit and to leave the group at the end.
+/// Time limit to commit and to leave the group at the end.
 const CLOSE_MAX: Duration = Duration::from_secs(5);
 
 /// Print the records of topics, one per line.
@@ -134,7 +134,7 @@ pub struct Consume {
 /// The records that remain to be read.
 #[derive(Default)]
 struct Rest {
-    /// Records that may still be printed.
+    /// Number of records that may still be printed.
     records: u64,
     /// End offsets by partition, once known.
     ends: Option<BTreeMap<TopicPartition, Offset>>,

@@ -41,9 +41,9 @@ pub struct Denied(pub String);
 #[derive(Debug, thiserror::Error)]
 #[error("{why}")]
 pub struct Ended {
-    /// The exit code.
+    /// The exit code of the process.
     pub code: u8,
-    /// The result.
+    /// The reason, for standard error.
     pub why: String,
 }
 

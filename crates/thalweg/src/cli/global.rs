@@ -46,7 +46,7 @@ pub fn hide_without_effect(command: Command) -> Command {
     WITHOUT_PROFILE.into_iter().fold(command, |command, name| command.mut_subcommand(name, hide))
 }
 
-/// Fails if an option was given to a command that does not have it.
+/// Fails if an option was given to a command without this option.
 pub fn refuse_without_effect(root: &mut Command, matches: &ArgMatches) -> Result<(), clap::Error> {
     let (mut path, mut command, mut matches) = (Vec::new(), &*root, matches);
     while let Some((name, below)) = matches.subcommand() {

@@ -1,5 +1,4 @@
-//! Moves of replicas between brokers: a plan that is shown first, its execution with a throttle, its
-//! progress.
+//! Moves of replicas between brokers: the printed plan, its execution with a throttle, and its progress.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -172,7 +171,7 @@ async fn wait(admin: &Admin, moves: &PlannedMoves) -> anyhow::Result<()> {
     }
     let topics: BTreeSet<String> = moves.keys().map(|at| at.topic.to_string()).collect();
     let topics: Vec<String> = topics.into_iter().collect();
-    // The broker that answers may learn of the last change a moment later.
+    // The answering broker may learn of the last change a moment later.
     let mut wrong = Vec::new();
     for _ in 0..5 {
         let metadata = admin.cluster().refresh(&topics, false).await?;

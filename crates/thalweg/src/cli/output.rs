@@ -47,7 +47,7 @@ pub struct Output {
 pub type Column<'a> = (&'a str, &'a str);
 
 impl Output {
-    /// The format.
+    /// The format by `--format`, otherwise by the profile.
     pub fn format(&self) -> Format {
         let default = || profile::active().format.as_deref();
         match self.format.as_deref().or_else(default) {

@@ -11,7 +11,7 @@ use super::failure::Usage;
 /// A topic, and some of its partitions or all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Partitions {
-    /// The topic.
+    /// The name of the topic.
     pub topic: String,
     /// The indexes; none for all partitions.
     pub only: Option<Vec<i32>>,

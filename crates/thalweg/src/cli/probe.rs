@@ -9,7 +9,8 @@ use thalweg_client::{BrokerAddress, ClientError, Cluster, Connection, Connection
 use thalweg_wire::request::{DescribeClusterRequest, DescribeClusterResponse, MetadataRequest};
 use tokio::task::JoinSet;
 
-/// Rounds of asking addresses found in answers: one suffices, unless brokers belong to different clusters.
+/// Limit of the rounds for addresses found in answers: one round suffices, unless brokers belong to different
+/// clusters.
 const ROUNDS_MAX: usize = 4;
 
 /// A broker in the metadata of a cluster.
@@ -37,7 +38,7 @@ pub struct View {
 /// The reason why an address gave no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoAnswer {
-    /// The error.
+    /// The error, as text.
     pub why: String,
     /// True if a broker runs there, but does not accept the login.
     pub is_login: bool,
@@ -109,7 +110,7 @@ async fn ask_all(addresses: BTreeSet<String>, options: &ConnectionOptions, withi
     tasks.join_all().await.into_iter().collect()
 }
 
-/// Connects to one broker and asks it alone.
+/// Connects to one broker and returns its view.
 pub async fn ask(address: &str, options: &ConnectionOptions) -> Result<View, ClientError> {
     let connection = Connection::connect(address, options).await?;
     let everything = MetadataRequest { topics: None, ..MetadataRequest::default() };

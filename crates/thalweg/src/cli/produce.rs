@@ -240,7 +240,7 @@ fn shown(line: &[u8]) -> String {
     if line.len() > SHOWN_MAX { format!("{text}...") } else { text.into_owned() }
 }
 
-/// A line is longer than a record may be.
+/// A line is longer than the limit of a record.
 #[derive(Debug, thiserror::Error)]
 #[error("Line {number} is longer than max.request.size={limit_bytes} bytes")]
 struct LineTooLong {
@@ -296,11 +296,11 @@ struct InputLine {
     is_ended: bool,
 }
 
-/// The next line; `None` at the end of the input. A line that is too long is returned truncated, but longer
-/// than allowed.
+/// The next line; `None` at the end of the input. A line above the limit is returned truncated, but still
+/// above the limit.
 fn read_line(input: &mut impl BufRead, bytes_max: usize) -> std::io::Result<Option<InputLine>> {
     let mut bytes = Vec::new();
-    // The line's end is not counted.
+    // The limit excludes the line end of at most two bytes.
     let limit = u64::try_from(bytes_max).unwrap_or(u64::MAX).saturating_add(2);
     if Read::by_ref(input).take(limit).read_until(b'\n', &mut bytes)? == 0 {
         return Ok(None);

@@ -26,17 +26,17 @@ pub const NONE: &str = "none";
 pub struct Profile {
     /// The name; empty without a profile.
     pub name: String,
-    /// `bootstrap-server`.
+    /// `bootstrap-server`: the brokers to connect to first.
     pub bootstrap_server: Option<String>,
     /// `command-config`: a properties file with client settings.
     pub command_config: Option<PathBuf>,
-    /// `settings`: client settings, which override those of the file.
+    /// `settings`: client settings, which override the properties file.
     pub settings: BTreeMap<String, String>,
     /// `server`: the HTTP address of a node.
     pub server: Option<String>,
     /// `user`: the login at `server`.
     pub user: Option<String>,
-    /// `password-file`: the file with its password.
+    /// `password-file`: the file with the password of `user`.
     pub password_file: Option<PathBuf>,
     /// `ca`: the certificates to trust at `server`.
     pub ca: Option<PathBuf>,
@@ -73,7 +73,7 @@ pub fn names() -> Vec<String> {
     ConfigFile::read().map(|file| file.names()).unwrap_or_default()
 }
 
-/// The profile of this process, empty without one.
+/// The profile of this process; empty if none is chosen.
 pub fn active() -> &'static Profile {
     ACTIVE.get_or_init(Profile::default)
 }

@@ -1,4 +1,4 @@
-//! `thalweg serve`: a broker, a controller, or both, in the foreground, until it is stopped.
+//! `thalweg serve`: a broker, a controller, or both, in the foreground, until a signal stops the node.
 
 mod early;
 mod exposure;
@@ -341,7 +341,7 @@ impl Node {
         listening.serve(routes, Some(access), console)
     }
 
-    /// The address of a broker's first listener from this machine, and the advertised one.
+    /// The address of a broker's first listener for this machine, and the advertised address.
     fn reached_at(&self, listeners: &Listeners, host_name: &str) -> (Option<String>, Option<String>) {
         let Node::Broker(server) = self else { return (None, None) };
         let port = |name: &str| {

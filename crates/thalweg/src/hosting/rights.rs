@@ -10,7 +10,7 @@ use thalweg_stream::host::rights::{Act, Resource, Right, Rights};
 /// The host of a stream's connections, for ACLs with hosts.
 const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// Asks the authorizer of the broker. Without one, everything is allowed.
+/// Asks the authorizer of the broker. Without an authorizer, everything is allowed.
 pub struct ByAcls(pub ClusterRights);
 
 impl Rights for ByAcls {

@@ -30,7 +30,7 @@ use tokio::time::{Instant, Sleep};
 const STRANGER_MAX: Duration = Duration::from_secs(10);
 /// A connection is closed after this time without traffic, or with an incomplete request head.
 const SILENT_MAX: Duration = Duration::from_secs(60);
-/// The largest head of a request; a larger one is answered with 431.
+/// Limit of a request's head; a larger head is answered with 431.
 const HEAD_BYTES_MAX: usize = 32 * 1024;
 /// Pause after a failed accept, usually for lack of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

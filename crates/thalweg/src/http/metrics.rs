@@ -132,11 +132,11 @@ async fn send_parts(first: Bytes, page: Page, parts: mpsc::Sender<Part>) {
 
 enum Part {
     Bytes(Bytes),
-    /// The page is whole.
+    /// The end of a complete page.
     End,
 }
 
-/// A page was not written to its end.
+/// A page broke off before its end.
 #[derive(Debug, thiserror::Error)]
 #[error("the page of metrics could not be written, or was not taken within {} s", TAKEN_WITHIN.as_secs())]
 struct Broken;

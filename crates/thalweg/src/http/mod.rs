@@ -23,7 +23,7 @@ use thalweg_net::{BindError, Listening, Network, SocketOptions};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// Connections that may wait to be accepted.
+/// Limit of connections waiting to be accepted.
 const BACKLOG: i32 = 128;
 /// Time for started requests when the server stops.
 const DRAIN: Duration = Duration::from_secs(1);

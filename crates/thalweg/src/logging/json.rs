@@ -40,7 +40,7 @@ pub fn error_line(text: &str) -> String {
     line("ERROR", "thalweg", text.to_owned(), Map::new())
 }
 
-/// Keys in the order in which people look for them.
+/// The line of an event, with the keys that people look for first at the front.
 fn line(level: &str, target: &str, message: String, fields: Map<String, Value>) -> String {
     let mut timestamp = String::new();
     // If the clock fails, the timestamp stays empty.

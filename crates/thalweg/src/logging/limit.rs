@@ -65,7 +65,7 @@ pub fn report_rest() {
 enum Source {
     /// The address of a client, or its /64 network for IPv6, where one client has 2^64 addresses.
     Address(IpAddr),
-    /// The place of a panic, by its hash.
+    /// The location of a panic, as a hash.
     Place(u64),
     /// All sources beyond `SOURCES_MAX`.
     Others,
@@ -119,7 +119,7 @@ struct Suppressed {
     seconds: u64,
     /// The source of most suppressed lines, and the count of that source.
     busiest: (Source, u64),
-    /// The number of sources, as far as they were distinguished.
+    /// The number of distinguished sources.
     sources: usize,
 }
 
@@ -275,7 +275,7 @@ mod tests {
         }
     }
 
-    /// Logs under a limit, and returns how many lines were written.
+    /// Logs under a limit, and returns the number of written lines.
     fn written(limit: &'static LogLimit, log: impl FnOnce()) -> u64 {
         let count = Arc::new(AtomicU64::new(0));
         let subscriber = registry().with(Limiting(limit)).with(Counting(Arc::clone(&count)));

@@ -28,16 +28,16 @@ use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
 /// The form of lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
-    /// For people.
+    /// Plain text, for people.
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
 /// True if lines are JSON. A static, because the code that writes the last line of a process has no settings.
 static IS_JSON: AtomicBool = AtomicBool::new(false);
 
-/// Logs lines of this level or above to standard error, or those selected by `RUST_LOG`. Bars are hidden
+/// Logs lines of this level or above to standard error, or the lines selected by `RUST_LOG`. Bars are hidden
 /// while a line is written. Returns the loggers, whose levels can be changed.
 pub fn begin(level: LogLevel, format: LogFormat, bars: &MultiProgress) -> Arc<Loggers> {
     let asked = std::env::var_os(EnvFilter::DEFAULT_ENV).unwrap_or_default();
@@ -77,7 +77,7 @@ pub fn say_json() {
     IS_JSON.store(true, Ordering::Relaxed);
 }
 
-/// Logs panics, with their places, in the form of the other lines.
+/// Logs panics, with their locations, in the form of the other lines.
 pub fn log_panics(format: LogFormat) {
     panics::install(format);
 }

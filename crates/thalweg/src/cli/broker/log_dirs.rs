@@ -1,4 +1,4 @@
-//! `broker log-dirs` and `broker move-replica`.
+//! `broker log-dirs` and `broker move-replica`: log directories, and moves of replicas between them.
 
 use std::collections::BTreeMap;
 

@@ -20,7 +20,7 @@ pub struct Status {
     pub differing: Vec<Differing>,
     /// Number of topics.
     pub topics: usize,
-    /// All partitions.
+    /// All partitions of all topics.
     pub partitions: Vec<PartitionStatus>,
     /// The reassignments in progress, or the reason for their absence.
     pub reassignments: Result<Vec<Reassignment>, Unavailable>,

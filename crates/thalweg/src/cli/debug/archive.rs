@@ -27,12 +27,12 @@ pub struct Gathered {
 }
 
 impl Gathered {
-    /// Adds a text.
+    /// Adds a text file.
     pub fn text(&mut self, name: &str, text: impl Into<String>) {
         self.files.push((name.to_owned(), Content::Text(text.into())));
     }
 
-    /// Adds a document.
+    /// Adds a document, as a file of JSON.
     pub fn document(&mut self, name: &str, document: Value) {
         self.files.push((name.to_owned(), Content::Document(document)));
     }

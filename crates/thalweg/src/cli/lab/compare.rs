@@ -1,4 +1,4 @@
-//! `lab compare`.
+//! `lab compare`: compares two results point by point.
 
 use std::path::PathBuf;
 

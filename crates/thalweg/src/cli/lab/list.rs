@@ -1,4 +1,4 @@
-//! `lab list`.
+//! `lab list`: lists the built-in workloads.
 
 use clap::Args;
 use serde_json::json;

@@ -26,7 +26,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// Creates the directory: the given one, or one named after time and workloads.
+    /// Creates the directory: the given path, or a name of time and workloads.
     pub fn make(asked: Option<&Path>, names: &[&str]) -> anyhow::Result<Output> {
         let dir = match asked {
             Some(dir) => dir.to_owned(),

@@ -1,4 +1,4 @@
-//! `lab report`.
+//! `lab report`: writes the reports of results.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

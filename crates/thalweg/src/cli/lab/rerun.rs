@@ -1,4 +1,4 @@
-//! `lab rerun`.
+//! `lab rerun`: repeats the run of a result.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! `lab run`.
+//! `lab run`: runs workloads against targets.
 
 use std::path::PathBuf;
 
@@ -236,7 +236,7 @@ impl Run {
     }
 }
 
-/// The output of a run, and its control.
+/// The wanted output of a run, and its control.
 #[derive(Debug)]
 pub struct Wanted<'a> {
     /// The directories of results and brokers.

@@ -1,4 +1,4 @@
-//! `lab show`.
+//! `lab show`: prints a workload.
 
 use std::io::Write;
 

@@ -120,7 +120,7 @@ impl Targets {
 }
 
 impl RunningCluster {
-    /// The cluster, if one is named.
+    /// The cluster of `--bootstrap`, if given.
     pub fn spec(&self) -> anyhow::Result<Option<TargetSpec>> {
         let Some(bootstrap) = &self.bootstrap else { return Ok(None) };
         let servers = bootstrap_servers(bootstrap)?;

@@ -1,4 +1,4 @@
-//! `lab tune`.
+//! `lab tune`: searches for the best settings, one after the other.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! The configuration file: `$XDG_CONFIG_HOME/thalweg/config.toml`, or the one that `THALWEG_CONFIG` names.
+//! The configuration file: `$XDG_CONFIG_HOME/thalweg/config.toml`, or the path in `THALWEG_CONFIG`.
 //!
 //! Comments and order survive changes. A configuration file with secrets, and a file of secrets that it
 //! names, should be readable by the owner only; otherwise a warning is logged. Unknown fields are errors that
@@ -18,7 +18,7 @@ use crate::cli::failure::{NotFound, Usage};
 use crate::cli::output::FORMATS;
 use crate::logging;
 
-/// The environment variable with another path.
+/// The environment variable with the path of the file.
 const VARIABLE: &str = "THALWEG_CONFIG";
 /// The field with the name of the profile in use.
 const IN_USE: &str = "profile";
@@ -176,7 +176,7 @@ impl ConfigFile {
         NotFound(format!("{}: there is no profile {name}; {known}", self.path.display()))
     }
 
-    /// A text; a list of servers may be a list of texts.
+    /// A field's text; a list of servers may be an array of texts.
     fn text(&self, place: &str, item: &Item) -> anyhow::Result<String> {
         let list = item.as_array().map(|items| {
             let texts: Option<Vec<&str>> = items.iter().map(|item| item.as_str()).collect();

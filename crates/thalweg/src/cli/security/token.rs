@@ -83,7 +83,7 @@ impl Create {
         self.output.show(&document, |_| Ok(self.settings(&token, &hmac)))
     }
 
-    /// The settings that log in with the token.
+    /// Client settings that log in with the token.
     fn settings(&self, token: &DelegationToken, hmac: &str) -> String {
         let DelegationToken { id, owner, expires_ms, max_ms, .. } = token;
         format!(

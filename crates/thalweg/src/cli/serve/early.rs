@@ -4,7 +4,7 @@
 use anyhow::Result;
 use tokio::runtime::Runtime;
 
-/// A signal arrived before the broker served.
+/// A signal arrived before the node served.
 #[derive(Debug, thiserror::Error)]
 #[error("stopped by a signal before the start was complete; the next start recovers the logs again")]
 pub(super) struct StoppedEarly;

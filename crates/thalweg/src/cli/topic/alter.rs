@@ -1,4 +1,4 @@
-//! `topic alter`: more partitions, other settings.
+//! `topic alter`: adds partitions and changes settings.
 
 use clap::Args;
 use serde_json::json;

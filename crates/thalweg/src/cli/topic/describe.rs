@@ -1,4 +1,4 @@
-//! `topic describe`.
+//! `topic describe`: prints partitions and settings of topics.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

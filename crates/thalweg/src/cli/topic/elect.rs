@@ -1,4 +1,4 @@
-//! `topic elect`: other leaders for partitions.
+//! `topic elect`: elects leaders for partitions.
 
 use clap::Args;
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! `topic grow`: more partitions.
+//! `topic grow`: adds partitions to topics.
 
 use std::collections::BTreeMap;
 

@@ -154,7 +154,7 @@ pub async fn places(
     Ok(chosen.map(|(id, rack)| Place { id, rack }).collect())
 }
 
-/// All partitions.
+/// All partitions of all topics.
 pub fn all(metadata: &Metadata) -> BTreeSet<TopicPartition> {
     let topics = metadata.topics.iter();
     topics
