@@ -1,4 +1,4 @@
-//! Cargo, run by cargo.
+//! Runs cargo from inside `cargo xtask`.
 
 use super::Workspace;
 use anyhow::{Context, Result, ensure};

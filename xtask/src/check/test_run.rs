@@ -1,4 +1,4 @@
-//! Runs the tests without noise: passing ones are counted, other output is printed.
+//! Runs the tests without noise: passing tests are counted, other output is printed.
 //!
 //! A test that cannot run here prints a line `SKIPPED: NAME: HINT` to standard error, bypassing the test
 //! harness, and passes. The end of the run repeats these lines.
@@ -35,7 +35,7 @@ pub fn check(workspace: &Workspace) -> Result<Vec<String>> {
     let mut command = cargo::command(workspace);
     let is_interruptible = std::io::stdin().is_terminal();
     if !is_interruptible {
-        // A group for the run can be killed with all processes in it.
+        // A process group for the run, so that all its processes can be killed together.
         command.process_group(0);
     }
     let mut child = command

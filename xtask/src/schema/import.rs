@@ -152,7 +152,7 @@ fn string(json: &Value, key: &str) -> Result<String> {
     Ok(json.get(key).and_then(Value::as_str).with_context(|| format!("no {key}"))?.to_owned())
 }
 
-/// The versions in which a field or struct exists; a field without them exists where it is tagged.
+/// The versions in which a field or struct exists. A field without `versions` exists in its tagged versions.
 fn existence(json: &Value) -> Result<Versions> {
     versions(json, if json.get("versions").is_some() { "versions" } else { "taggedVersions" })
 }

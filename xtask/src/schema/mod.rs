@@ -1,8 +1,8 @@
 //! The model of a message, common to Kafka's JSON files and our compact descriptions.
 //!
 //! `import` reads Kafka's JSON out of the jars, `text` reads and writes the compact description that is
-//! committed under `crates/wire/schema/`, and `codegen` turns the model into Rust. Facts only (names, types,
-//! versions, tags, defaults); Kafka's sentences about a field are not taken over.
+//! committed under `crates/wire/schema/`, and `codegen` turns the model into Rust. The model has facts only
+//! (names, types, versions, tags, defaults), without Kafka's sentences about a field.
 
 pub mod import;
 pub mod text;
@@ -122,7 +122,7 @@ impl Type {
         }
     }
 
-    /// The struct named by this type or by its elements.
+    /// The struct that the type or its elements name.
     pub fn struct_name(&self) -> Option<&str> {
         match self {
             Type::Array(element) => element.struct_name(),

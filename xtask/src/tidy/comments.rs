@@ -10,7 +10,7 @@ pub const RULE: Rule = Rule {
     check: |tree| Ok(check(tree)),
 };
 
-/// Columns of a line of comment, with its indentation.
+/// Limit of the columns of a comment line, including indentation.
 const WIDTH_MAX: usize = 110;
 
 /// Limit of clauses as subjects ("What a client holds is …") per hundred lines of comment of a crate, outside

@@ -57,7 +57,7 @@ fn shortest_circle<'a>(arrows: &Arrows<'a>) -> Option<Vec<&'a str>> {
     ways.min_by_key(Vec::len)
 }
 
-/// The rooms on the shortest way between two, both included.
+/// The rooms on the shortest way between two rooms, both included.
 fn shortest_way<'a>(arrows: &Arrows<'a>, start: &str, end: &str) -> Option<Vec<&'a str>> {
     let first = arrows.keys().map(|(from, _)| *from).find(|from| *from == start)?;
     let mut ways = VecDeque::from([vec![first]]);
@@ -128,7 +128,7 @@ struct Reading<'a> {
     /// The module of the file, from the root of the crate on.
     module: Vec<&'a str>,
     imports: Vec<Import<'a>>,
-    /// Modules in files of their own that are for tests only.
+    /// Modules in separate files that are for tests only.
     tests: Vec<Vec<&'a str>>,
 }
 

@@ -14,7 +14,7 @@ pub struct Tree {
     folders: BTreeSet<String>,
 }
 
-/// A file of Rust that people wrote.
+/// A Rust file that is not generated.
 #[derive(Clone, Copy)]
 pub struct Source<'a> {
     pub path: &'a str,
@@ -72,7 +72,7 @@ impl Tree {
         self.files.contains_key(path) || self.folders.contains(path)
     }
 
-    /// The Rust files that people wrote.
+    /// The Rust files that are not generated.
     pub fn sources(&self) -> impl Iterator<Item = Source<'_>> {
         let rust = self.texts().filter(|(path, _)| path.ends_with(".rs") && !path.contains("/generated/"));
         rust.map(|(path, text)| Source { path, text })
