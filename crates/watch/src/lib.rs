@@ -1,4 +1,4 @@
-//! A watch channel with reproducible wake-up order; its API has the names of tokio's `watch`.
+//! A watch channel with a reproducible wake-up order, and the API names of tokio's `watch`.
 //!
 //! Tokio puts a waiting task on a random one of several lists, so tasks wake in a different order in each
 //! run, and simulations differ. Here a receiver is assigned to a list when it is created, and lists are
@@ -24,7 +24,7 @@ struct Shared<T> {
     receivers: AtomicUsize,
 }
 
-/// Changes the value. Dropping it notifies receivers that no more changes follow.
+/// Changes the value. Dropping the sender notifies receivers that no more changes follow.
 #[derive(Debug)]
 pub struct Sender<T>(Arc<Shared<T>>);
 
@@ -40,7 +40,7 @@ pub struct Receiver<T> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Closed;
 
-/// Creates a value with its sender and a receiver that has seen it.
+/// Creates a sender, and a receiver that has seen the value.
 pub fn channel<T>(value: T) -> (Sender<T>, Receiver<T>) {
     let sender = Sender::new(value);
     let receiver = sender.subscribe();
