@@ -25,7 +25,7 @@ impl fmt::Display for ProducerId {
     }
 }
 
-/// The incarnation of a producer id; a higher one fences the lower.
+/// The incarnation of a producer id; a higher epoch fences lower epochs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ProducerEpoch(pub i16);
 

@@ -15,7 +15,7 @@ pub struct Uuid(pub u128);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not an id: expected 22 characters of base64url")]
 pub struct ParseUuidError {
-    /// The text.
+    /// The rejected text.
     pub text: String,
 }
 
@@ -25,8 +25,8 @@ impl Uuid {
     /// The id of `__cluster_metadata`.
     pub const METADATA_TOPIC: Uuid = Uuid(1);
 
-    /// A random id. Never one of the 100 that Kafka reserves, and never one whose text starts with a dash,
-    /// which a command line would treat as an option.
+    /// A random id, except for the 100 ids that Kafka reserves, and ids whose text starts with a dash, which
+    /// a command line would treat as an option.
     pub fn random() -> Uuid {
         loop {
             let mut bytes = [0u8; 16];
