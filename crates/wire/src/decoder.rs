@@ -82,7 +82,7 @@ impl Decoder {
         self.rest.clone()
     }
 
-    /// Fails when bytes are left.
+    /// Fails if bytes remain.
     pub fn finish(&self) -> Result<(), DecodeError> {
         if self.rest.is_empty() {
             Ok(())

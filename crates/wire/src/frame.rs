@@ -1,8 +1,8 @@
 //! Frames: four bytes of length, a header, a message.
 //!
 //! The header's version follows from the API and its version (KIP-482), with one exception: the response to
-//! ApiVersions keeps header 0 at all versions, so that a client can read it before it knows the broker's
-//! versions.
+//! ApiVersions keeps header 0 at all versions, so that a client without knowledge of the broker's versions
+//! can read the response.
 
 use crate::data::{RequestHeader, ResponseHeader};
 use crate::{ApiKey, DecodeError, Decoder, EncodeError, Encoder, Gap, Message, Request};

@@ -7,7 +7,7 @@
 //!   fields of all its versions; a field that a version lacks has its default.
 //! - [`Decoder`] and [`Encoder`] are the primitives. [`frame`] puts a header and a message together.
 //! - [`Refuse`] makes the response that refuses a whole request.
-//! - `schema/` describes the messages; `cargo xtask codegen` turns it into `src/generated/`.
+//! - `schema/` describes the messages; `cargo xtask codegen` turns the schema into `src/generated/`.
 //!
 //! Bytes from outside are never trusted: a count is checked against the bytes at hand before anything is
 //! allocated, and bad input is a [`DecodeError`], never a panic. `bytes` and `records` fields are slices of

@@ -8,9 +8,9 @@ use std::fmt::Debug;
 pub trait Message: Sized + Default + Clone + PartialEq + Debug {
     /// Kafka's name of the message.
     const NAME: &'static str;
-    /// The first version that exists.
+    /// The oldest version of the schema.
     const MIN_VERSION: i16;
-    /// The last version that exists.
+    /// The newest version of the schema.
     const MAX_VERSION: i16;
 
     /// True if lengths are compact, and tagged fields present, at this version (KIP-482).
@@ -29,7 +29,7 @@ pub trait Message: Sized + Default + Clone + PartialEq + Debug {
         Ok(e.into_bytes())
     }
 
-    /// Reads a message that fills `bytes` to the last.
+    /// Reads a message from `bytes`; fails if bytes remain.
     fn from_bytes(bytes: Bytes, version: i16) -> Result<Self, DecodeError> {
         let mut d = Decoder::new(bytes);
         let message = Self::decode(&mut d, version)?;
@@ -63,7 +63,7 @@ pub enum RegistryError {
     /// The message has no such version.
     #[error("{name} has versions {min} to {max}, not {version}")]
     Version {
-        /// The message.
+        /// Kafka's name of the message.
         name: &'static str,
         /// The first version of the message.
         min: i16,
