@@ -15,19 +15,19 @@ use std::time::Duration;
 /// State common to all steps.
 struct Workspace {
     root: PathBuf,
-    /// Kafka's jars, when they are there.
+    /// Classpath of Kafka's jars, if present.
     kafka_classpath: Option<String>,
 }
 
 struct Step {
     name: &'static str,
-    /// Advice when it fails.
+    /// Advice for a failure.
     advice: &'static str,
-    /// Performs the step, and names the checks that it had to skip.
+    /// Performs the step; returns the names of skipped checks.
     perform: fn(&Workspace) -> Result<Vec<String>>,
 }
 
-/// Quick ones first. Docs follow clippy, whose view of the dependencies they share.
+/// Quick steps come first. Docs follow clippy, because both use the same metadata of the dependencies.
 const STEPS: [Step; 6] = [
     Step { name: "tidy", advice: "each rule above prints its reason", perform: check_tidy },
     Step { name: "format", advice: "run `cargo fmt`", perform: check_format },
@@ -46,7 +46,7 @@ pub fn names() -> [&'static str; STEPS.len()] {
     STEPS.map(|step| step.name)
 }
 
-/// Runs all steps but those to skip, prints a summary, and fails when one failed.
+/// Runs all steps except the skipped ones, prints a summary, and fails if a step failed.
 pub fn run(root: &Path, skip: &[String]) -> Result<()> {
     let workspace = Workspace { root: root.to_owned(), kafka_classpath: kafka_classpath(root) };
     let mut summary = Vec::new();
@@ -91,7 +91,7 @@ fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     (result, start.elapsed())
 }
 
-/// The jars named by the environment, else those that the fetch script has completed.
+/// The jars in `KAFKA_CLASSPATH`, otherwise the jars of a completed `compat/kafka-jars/fetch`.
 fn kafka_classpath(root: &Path) -> Option<String> {
     if let Some(classpath) = std::env::var("KAFKA_CLASSPATH").ok().filter(|text| !text.is_empty()) {
         return Some(classpath);
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn jars_are_found_once_their_fetch_is_complete() {
-        // With the variable set, the environment decides, and there is nothing to see here.
+        // With the variable set, this test would see the environment only.
         if std::env::var_os("KAFKA_CLASSPATH").is_some() {
             return;
         }

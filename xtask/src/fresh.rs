@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 /// Paths below a folder, and their text.
 pub type Files = BTreeMap<PathBuf, String>;
 
-/// Makes the folder contain `files`, or with `check` fails if it does not. Other files directly in the folder are not
-/// generated; whole sub-folders belong to the generator.
+/// Makes the folder contain `files`, or with `check` fails if files differ. Other files directly in the
+/// folder stay, but whole sub-folders belong to the generator.
 pub fn write_or_check(dir: &Path, files: &Files, check: bool, command: &str) -> Result<()> {
     let folders: BTreeSet<_> =
         files.keys().filter_map(|p| p.parent()).filter(|p| *p != Path::new("")).collect();

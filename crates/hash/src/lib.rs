@@ -1,9 +1,10 @@
 //! Hash maps whose order follows from a seed in a simulation.
 //!
-//! The order of the standard library's maps is random, and becomes visible: iteration sends requests in this order,
-//! and dropping a map of senders wakes their receivers in this order. Two runs of a simulation would differ. Here the
-//! randomness is a seam, like clock and disk: the kernel's on a real machine, so that clients cannot choose colliding
-//! keys, and seeded in the thread of a simulation. A tidy rule refuses other maps in simulated code.
+//! The order of the standard library's maps is random, and becomes visible: iteration sends requests in this
+//! order, and dropping a map of senders wakes their receivers in this order. Two runs of a simulation would
+//! differ. Here the randomness is a seam, like clock and disk. On a real machine it comes from the kernel, so
+//! that clients cannot choose colliding keys; in the thread of a simulation it comes from a seed. A tidy rule
+//! refuses other maps in simulated code.
 
 use std::cell::Cell;
 use std::hash::{BuildHasher, DefaultHasher, Hasher, RandomState};
@@ -18,7 +19,7 @@ thread_local! {
     static SEED: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// From now on the order of the maps that this thread makes follows from `seed`, or is the kernel's again.
+/// Makes the order of later maps of this thread follow from `seed`; `None` restores the kernel's randomness.
 pub fn seed_maps_of_this_thread(seed: Option<u64>) {
     SEED.set(seed);
 }

@@ -1,12 +1,13 @@
-//! Histograms with fixed bounds: counted by relaxed atomics where something happens, read in place by whoever exposes them.
+//! Histograms with fixed bounds. Values are counted by relaxed atomics at the event, and read in place for
+//! exposition.
 //!
-//! A value costs two additions. Bounds are fixed, so that a histogram has a known size and those of several brokers can be
-//! added. Owns no names, units or labels.
+//! A value costs two additions. Bounds are fixed, so that a histogram has a known size, and the histograms of
+//! several brokers can be added. Names, units and labels belong to the user of this crate.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The most bounds that a histogram has.
+/// Limit of the bounds of a histogram.
 pub const BOUNDS_MAX: usize = 16;
 
 /// Bounds of times, in microseconds: from 100 µs to 30 s.
@@ -19,11 +20,11 @@ pub const TIMES_US: &[u64] = &[
 pub const SIZES: &[u64] =
     &[64, 256, 1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 24, 1 << 26];
 
-/// Counts of values, by bounds that are part of their bucket.
+/// Counts of values by bucket. A bucket includes its upper bound.
 #[derive(Debug)]
 pub struct Histogram {
     bounds: &'static [u64],
-    /// The one behind the last bound counts the values above it.
+    /// The bucket behind the last bound counts the larger values.
     buckets: [AtomicU64; BOUNDS_MAX + 1],
     sum: AtomicU64,
 }
@@ -33,14 +34,15 @@ pub struct Histogram {
 pub struct Snapshot {
     /// The upper bounds, in the unit of the values.
     pub bounds: &'static [u64],
-    /// How many values each bucket has; one more than there are bounds.
+    /// Number of values per bucket. The bucket behind the last bound counts larger values; further buckets
+    /// are empty.
     pub counts: [u64; BOUNDS_MAX + 1],
     /// The sum of all values.
     pub sum: u64,
 }
 
 impl Histogram {
-    /// An empty one. Panics at compile time, or in the first test, if the bounds are not ascending or too many.
+    /// An empty histogram. Panics if the bounds do not ascend, or are more than [`BOUNDS_MAX`].
     pub const fn new(bounds: &'static [u64]) -> Histogram {
         assert!(bounds.len() <= BOUNDS_MAX, "a histogram has a fixed size");
         let mut at = 1;
@@ -51,12 +53,12 @@ impl Histogram {
         Histogram { bounds, buckets: [const { AtomicU64::new(0) }; BOUNDS_MAX + 1], sum: AtomicU64::new(0) }
     }
 
-    /// One of times.
+    /// An empty histogram of times, with [`TIMES_US`] as bounds.
     pub const fn of_times() -> Histogram {
         Histogram::new(TIMES_US)
     }
 
-    /// One of sizes.
+    /// An empty histogram of sizes, with [`SIZES`] as bounds.
     pub const fn of_sizes() -> Histogram {
         Histogram::new(SIZES)
     }
@@ -66,7 +68,7 @@ impl Histogram {
         self.record_many(value, 1)
     }
 
-    /// Counts equal values.
+    /// Counts `count` equal values, and returns the index of their bucket.
     pub fn record_many(&self, value: u64, count: u64) -> usize {
         // Most values are small: a scan from the front beats a binary search.
         let bucket = self.bounds.iter().position(|bound| value <= *bound).unwrap_or(self.bounds.len());
@@ -75,12 +77,13 @@ impl Histogram {
         bucket
     }
 
-    /// Counts a time.
+    /// Counts a time in microseconds, and returns the index of its bucket.
     pub fn record_time(&self, time: Duration) -> usize {
         self.record(microseconds(time))
     }
 
-    /// Its current state. Values that are counted meanwhile may be in one part of it and not in another.
+    /// The current state. A value counted during this call may be in `counts` but not in `sum`, or the
+    /// reverse.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot {
             bounds: self.bounds,
@@ -90,13 +93,13 @@ impl Histogram {
     }
 }
 
-/// A time in microseconds.
+/// A time in microseconds, at most `u64::MAX`.
 pub fn microseconds(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 impl Snapshot {
-    /// How many values there are.
+    /// Number of all values.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }

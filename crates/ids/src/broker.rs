@@ -1,21 +1,21 @@
-//! Brokers, by number.
+//! Broker ids.
 
 use std::fmt;
 
-/// The node id of a broker: of a replica, of a leader, of this node in its role as a broker.
+/// The node id of a broker, also as a replica or leader.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BrokerId(pub i32);
 
 impl BrokerId {
-    /// No broker: the leader of a partition that has none.
+    /// No broker, as the leader of a partition without a leader.
     pub const NONE: BrokerId = BrokerId(-1);
 
-    /// A list as messages and records have it.
+    /// Ids from the numbers in messages and records.
     pub fn list(ids: &[i32]) -> Vec<BrokerId> {
         ids.iter().copied().map(BrokerId).collect()
     }
 
-    /// A list for messages and records.
+    /// Numbers for messages and records.
     pub fn numbers(ids: &[BrokerId]) -> Vec<i32> {
         ids.iter().map(|id| id.0).collect()
     }
@@ -27,7 +27,7 @@ impl fmt::Display for BrokerId {
     }
 }
 
-/// A number too: messages and log lines show lists of replicas.
+/// Formats as a plain number, because messages and log lines show lists of replicas.
 impl fmt::Debug for BrokerId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)

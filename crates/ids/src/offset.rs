@@ -1,12 +1,12 @@
 //! Positions in a partition's log: the offset of a record and the epoch of the leader that wrote it.
 //!
-//! Newtypes, so that neither is swapped with the other numbers of the protocol.
+//! Newtypes, so that an offset or epoch is not swapped with another number of the protocol.
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
 
 /// The position of a record in a partition's log. Offsets of stored records are not negative; requests give
-/// negative numbers special meanings (latest -1, earliest -2), which are not the business of this type.
+/// negative numbers special meanings (latest -1, earliest -2), which this type does not know.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Offset(pub i64);
 

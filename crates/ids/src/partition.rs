@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// The index of a partition within its topic, from 0. Numbers from requests may be negative or name no partition: looking
-/// them up finds none.
+/// The index of a partition within its topic, from 0. Numbers from requests may be negative or name no
+/// partition; a lookup then finds none.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PartitionIndex(pub i32);
 
@@ -13,7 +13,7 @@ impl fmt::Display for PartitionIndex {
     }
 }
 
-/// A number too: messages and log lines show lists of partitions.
+/// Formats as a plain number, because messages and log lines show lists of partitions.
 impl fmt::Debug for PartitionIndex {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)

@@ -5,7 +5,7 @@ use std::fmt;
 /// The sequence of a batch that belongs to no idempotent producer.
 pub const NO_SEQUENCE: i32 = -1;
 
-/// The id that the cluster gave to an idempotent producer.
+/// The id of an idempotent producer, assigned by the cluster.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ProducerId(pub i64);
 
@@ -13,7 +13,7 @@ impl ProducerId {
     /// No producer id: the batch is not idempotent.
     pub const NONE: ProducerId = ProducerId(-1);
 
-    /// Whether this names a producer (Kafka's `hasProducerId`).
+    /// True if the id names a producer (Kafka's `hasProducerId`).
     pub fn is_some(self) -> bool {
         self.0 > Self::NONE.0
     }
@@ -25,7 +25,7 @@ impl fmt::Display for ProducerId {
     }
 }
 
-/// The incarnation of a producer id; a higher one fences the lower.
+/// The incarnation of a producer id; a higher epoch fences lower epochs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ProducerEpoch(pub i16);
 
@@ -40,7 +40,8 @@ impl fmt::Display for ProducerEpoch {
     }
 }
 
-/// `sequence + increment`, where 0 follows 2^31 - 1. For numbers that are not negative; others give some number.
+/// `sequence + increment`, where 0 follows 2^31 - 1. Only for nonnegative numbers; the result for negative
+/// numbers is arbitrary.
 pub fn increment_sequence(sequence: i32, increment: i32) -> i32 {
     match sequence.checked_add(increment) {
         Some(sum) => sum,

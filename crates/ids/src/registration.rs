@@ -1,4 +1,4 @@
-//! Epochs that must not be mixed up.
+//! Epochs of the registrations of brokers and partitions.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use std::fmt;
 pub struct BrokerEpoch(pub i64);
 
 impl BrokerEpoch {
-    /// "Not known", which switches checks off where it is allowed.
+    /// An unknown epoch, which disables checks in requests that allow it.
     pub const UNKNOWN: BrokerEpoch = BrokerEpoch(-1);
 }
 
@@ -17,7 +17,7 @@ impl fmt::Display for BrokerEpoch {
     }
 }
 
-/// The epoch of a partition's registration, incremented by each change of it.
+/// The epoch of a partition's registration, incremented by each change of the registration.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PartitionEpoch(pub i32);
 

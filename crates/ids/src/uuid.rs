@@ -1,4 +1,5 @@
-//! Kafka's ids of topics, directories, clusters and processes: 128 bits, written as 22 characters of base64url.
+//! Kafka's ids of topics, directories, clusters and processes: 128 bits, written as 22 characters of
+//! base64url.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -10,22 +11,22 @@ use std::str::FromStr;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Uuid(pub u128);
 
-/// Text that is no id.
+/// A text that is not an id.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not an id: expected 22 characters of base64url")]
 pub struct ParseUuidError {
-    /// The text.
+    /// The rejected text.
     pub text: String,
 }
 
 impl Uuid {
-    /// "No id."
+    /// No id, as in messages that name no topic or directory.
     pub const ZERO: Uuid = Uuid(0);
     /// The id of `__cluster_metadata`.
     pub const METADATA_TOPIC: Uuid = Uuid(1);
 
-    /// A random id. Never one of the 100 that Kafka reserves, and never one whose text starts with a dash, which a
-    /// command line would treat as an option.
+    /// A random id, except for the 100 ids that Kafka reserves, and ids whose text starts with a dash, which
+    /// a command line would treat as an option.
     pub fn random() -> Uuid {
         loop {
             let mut bytes = [0u8; 16];
@@ -40,12 +41,12 @@ impl Uuid {
         }
     }
 
-    /// Whether Kafka reserves the id.
+    /// True if Kafka reserves the id.
     pub fn is_reserved(self) -> bool {
         self.0 < 100
     }
 
-    /// Whether it is "no id".
+    /// True for [`Uuid::ZERO`].
     pub fn is_zero(self) -> bool {
         self == Uuid::ZERO
     }
@@ -56,8 +57,8 @@ thread_local! {
     static SEED: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// From now on the ids that this thread draws follow from `seed`, or are the kernel's again. A simulation is one thread,
-/// and is to go the same way each time.
+/// Makes later random ids of this thread follow from `seed`; `None` restores the kernel's randomness. A
+/// simulation is one thread, and must be reproducible.
 pub fn seed_ids_of_this_thread(seed: Option<u64>) {
     SEED.set(seed);
 }

@@ -1,12 +1,13 @@
 //! Loopback ports, held for servers that start later.
 //!
-//! A cluster's addresses are written into its properties before its processes start, and a broker that is killed comes back
-//! at the same address. In between, the port must not go to another process. A [`Port`] holds it: a socket that is bound and
-//! never listens. Linux lets a server bind the same port meanwhile, since both sockets allow reuse (`SO_REUSEADDR`, which
-//! Thalweg, the JVM and most servers set), and refuses it to outgoing connections and to other holders.
+//! A cluster's addresses are written into its properties before its processes start, and a killed broker
+//! restarts at the same address. In between, the port must not go to another process. A [`Port`] holds the
+//! port with a socket that is bound and never listens. Linux lets a server bind the same port meanwhile,
+//! because both sockets allow reuse (`SO_REUSEADDR`, which Thalweg, the JVM and most servers set). Outgoing
+//! connections and other holders do not get the port.
 //!
-//! Ports come from below the range of outgoing connections (`net.ipv4.ip_local_port_range`), so that a server whose port is
-//! held by a process that has ended keeps it as well as it can.
+//! Ports are below the range of outgoing connections (`net.ipv4.ip_local_port_range`), so that a server most
+//! likely keeps its port even after the holding process has ended.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -17,17 +18,17 @@ use socket2::{Domain, Socket, Type};
 
 const FIRST: u16 = 20_000;
 const LAST: u16 = 31_999;
-/// Random ports tried for each one wanted.
+/// Random ports tried per reserved port.
 const TRIES: usize = 100;
 
-/// A port of 127.0.0.1 that is held until this is dropped.
+/// A port of 127.0.0.1, held until this value is dropped.
 #[derive(Debug)]
 pub struct Port {
     number: u16,
     _held: Socket,
 }
 
-/// Whether a port may be held beside other holders and connections of the past.
+/// Reuse of a port with other holders or with connections of an ended server.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reuse {
     Yes,
@@ -43,7 +44,7 @@ impl PartialEq for Port {
 impl Eq for Port {}
 
 impl Port {
-    /// Holds a free port.
+    /// Holds a random free port.
     pub fn reserve() -> io::Result<Port> {
         let mut seed = [0; 8];
         getrandom::fill(&mut seed).map_err(|error| io::Error::other(error.to_string()))?;
@@ -58,8 +59,8 @@ impl Port {
         tried
     }
 
-    /// Holds this port; `AddrInUse` when a process listens on it. Connections that a server has left behind there are no
-    /// obstacle, nor is another holder: the caller was given the number and knows what else has it.
+    /// Holds this port; `AddrInUse` if a process listens on the port. Connections left by an ended server are
+    /// no obstacle, nor is another holder: the caller was given the number and knows the other holders.
     pub fn reserve_number(number: u16) -> io::Result<Port> {
         Port::hold(number, Reuse::Yes)
     }
@@ -68,7 +69,7 @@ impl Port {
         let held = Socket::new(Domain::IPV4, Type::STREAM, None)?;
         held.set_reuse_address(reuse == Reuse::Yes)?;
         held.bind(&SocketAddrV4::new(Ipv4Addr::LOCALHOST, number).into())?;
-        // The server needs it, however the port was taken.
+        // The server needs reuse on this socket, too.
         held.set_reuse_address(true)?;
         Ok(Port { number, _held: held })
     }
@@ -78,7 +79,7 @@ impl Port {
         self.number
     }
 
-    /// The port's number; it stays held until the process ends.
+    /// The port's number. The port stays held until the process ends.
     pub fn keep(self) -> u16 {
         let number = self.number;
         std::mem::forget(self);
@@ -88,8 +89,7 @@ impl Port {
 
 /// A free port, held until the process ends.
 ///
-/// # Panics
-/// When a hundred random ports are all taken.
+/// # Panics If a hundred random ports are all taken.
 pub fn free_port() -> u16 {
     Port::reserve().expect("one of a hundred random ports is free").keep()
 }
@@ -108,7 +108,7 @@ mod tests {
         assert_eq!(again(port.number()), Err(ErrorKind::AddrInUse));
         let refused = TcpStream::connect(("127.0.0.1", port.number())).map_err(|error| error.kind());
         assert_eq!(refused.err(), Some(ErrorKind::ConnectionRefused));
-        // A server that stops and starts again, with connections of its past.
+        // A server that restarts, with connections of its last run.
         for _ in 0..3 {
             let server = TcpListener::bind(("127.0.0.1", port.number())).expect("a server may have it");
             let _client = TcpStream::connect(("127.0.0.1", port.number())).expect("it listens");
@@ -116,7 +116,7 @@ mod tests {
             let taken = Port::reserve_number(port.number()).map_err(|error| error.kind());
             assert_eq!(taken, Err(ErrorKind::AddrInUse));
             drop(server);
-            // The connection waits for its end still.
+            // The connection is still in TIME_WAIT.
             Port::reserve_number(port.number()).expect("none listens");
             assert_eq!(again(port.number()), Err(ErrorKind::AddrInUse));
         }

@@ -1,6 +1,6 @@
 //! The command line: one subcommand per file.
 //!
-//! Exit codes are in the help text below, and decided in `failure`.
+//! The help text below lists the exit codes; `failure` chooses the code of an error.
 
 mod broker;
 mod cluster;
@@ -125,7 +125,7 @@ enum Command {
 }
 
 impl Command {
-    /// Whether a profile has an effect on it.
+    /// True if a profile has an effect on the command.
     fn uses_profile(&self) -> bool {
         let is_without = matches!(
             self,
@@ -150,7 +150,7 @@ pub fn command() -> clap::Command {
 }
 
 impl Cli {
-    /// Reads the arguments of the process, or another's.
+    /// Parses the arguments of this process, or of another.
     pub fn read(
         arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>,
     ) -> Result<Cli, clap::Error> {
@@ -237,8 +237,8 @@ mod tests {
         command().debug_assert();
     }
 
-    /// Where both the variant of an enum and its arguments have a description, clap shows the variant's, and the longer one is
-    /// lost: variants have none.
+    /// If both an enum variant and its arguments have a description, clap shows the variant's and drops the
+    /// longer one. So variants have no description.
     #[test]
     fn long_descriptions_are_in_the_help() {
         for (path, part) in [

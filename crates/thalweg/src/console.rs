@@ -1,5 +1,5 @@
-//! The console of a broker: how it connects to this broker, and how people log in to it. Decided from the settings before
-//! anything starts, so that their faults are reported first.
+//! The console of a broker: its connection to this broker, and the login of its users. Planned from the
+//! settings before anything starts, so that wrong settings are reported first.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -20,12 +20,12 @@ use thalweg_stream::host::rest::Starting;
 
 use crate::program::binary;
 
-/// The beginning of the settings by which others are trusted.
+/// Prefix of the trust store settings.
 const TRUST: &str = "ssl.truststore.";
 
 /// A console that is not started yet.
 pub struct Plan {
-    /// The name of the broker's listener that it connects to.
+    /// The name of the broker's listener that the console connects to.
     pub listener: String,
     client: Properties,
     login: Login,
@@ -38,8 +38,9 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The console of a node with these settings; none if it is to have none. `trusted` are client settings by which this node
-    /// is trusted, where it has made its own certificates.
+    /// The console of a node with these settings; none without HTTP listener, without broker role, or if
+    /// disabled. `trusted` has client settings that trust this node, if the node has made its own
+    /// certificates.
     pub fn of(config: &BrokerConfig, trusted: &BTreeMap<String, String>) -> Result<Option<Plan>> {
         let Some(http) = config.http.as_listener() else { return Ok(None) };
         let listeners = &config.listeners.broker;
@@ -96,7 +97,8 @@ impl Plan {
     }
 }
 
-/// What users of a broker log in with, from its metadata. The users of PLAIN are in its settings, and stay as long as it runs.
+/// The stored credentials of a broker's users, from its metadata. The users of PLAIN are in the broker's
+/// settings, which stay the same until it stops.
 pub fn credentials(server: &Server) -> Credentials {
     let broker = Arc::clone(&server.broker);
     Arc::new(move |user, mechanism| {
@@ -111,18 +113,18 @@ pub fn credentials(server: &Server) -> Credentials {
     })
 }
 
-/// What holds for routes beside the console, with or without one: the checks of their requests, and what is hidden of messages.
+/// Protection of the routes beside the console: checks of their requests, and masking of messages.
 #[derive(Default)]
 pub struct Beside {
     /// None without a listener.
     pub guard: Option<Guard>,
-    /// The rules.
+    /// The rules that hide parts of messages.
     pub masking: Masking,
 }
 
 impl Beside {
-    /// By the settings of a node. A browser gets there by the name of another site unless it must log in with each request, or TLS
-    /// shows it that the name is wrong.
+    /// By the settings of a node. Without a login per request and without TLS, host names are checked:
+    /// another site could point its own name here and use a visitor's browser (DNS rebinding).
     pub fn of(config: &BrokerConfig) -> Result<Beside> {
         let Some(http) = config.http.as_listener() else { return Ok(Beside::default()) };
         let is_safe = config.http.has_login || config.http.has_tls;
@@ -132,7 +134,7 @@ impl Beside {
     }
 }
 
-/// The rules of the settings, and of their file.
+/// The rules in the settings and in the file that they name.
 fn masking(settings: &Settings) -> Result<Masking> {
     let given = settings.masking.as_deref().unwrap_or_default();
     let given = Masking::parse(given).with_context(|| Settings::masking.name())?;
@@ -160,12 +162,12 @@ fn registry(settings: &Settings) -> Result<Option<Arc<Registry>>> {
     Ok(Some(Arc::new(registry)))
 }
 
-/// The lab with its results in a directory.
+/// The settings of a lab that stores its results in `directory`.
 pub fn lab(directory: PathBuf) -> Result<LabSettings> {
     Ok(LabSettings { program: binary()?, directory: std::path::absolute(directory)? })
 }
 
-/// What the listener trusts is what its clients may trust, unless this node has made its own certificates.
+/// Clients use the listener's trust store, unless this node has made its own certificates.
 fn trust(config: &BrokerConfig, listener: &Listener, trusted: &BTreeMap<String, String>) -> Properties {
     let mut client = Properties::new();
     for (key, value) in trusted {
@@ -223,7 +225,7 @@ fn login(config: &BrokerConfig, listener: &Listener, http: &Listener, client: &P
     Login::None
 }
 
-/// The names that are this machine's.
+/// The host names of this machine.
 fn names(config: &BrokerConfig, http: &Listener) -> BTreeSet<String> {
     let machine = rustix::system::uname().nodename().to_string_lossy().to_lowercase();
     let given = config.console.hosts.iter().chain(&http.host).map(|host| host.to_lowercase());

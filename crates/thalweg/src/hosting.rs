@@ -1,5 +1,5 @@
-//! Streams that `thalweg serve` hosts (`streams.enabled`): a host on its own runtime, so that streams cannot delay
-//! the broker. It uses the cluster like any client, through a listener of this broker.
+//! Streams that `thalweg serve` hosts (`streams.enabled`): a host on its own runtime, so that streams cannot
+//! delay the broker. The host uses the cluster like any client, through a listener of this broker.
 
 pub mod reach;
 mod rights;
@@ -24,12 +24,12 @@ use tokio::sync::watch;
 
 use rights::ByAcls;
 
-/// The pause before the start is tried again.
+/// Retry interval of the start.
 const AGAIN: Duration = Duration::from_secs(1);
-/// How long streams may drain when the process stops.
+/// Time for streams to drain when the process stops.
 const DRAIN: Duration = Duration::from_secs(30);
 
-/// Settings that do not say which cluster streams use.
+/// Contradictory or incomplete settings of the streams' cluster.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WrongCluster {
     /// Two settings name bootstrap servers.
@@ -41,9 +41,9 @@ pub enum WrongCluster {
          streams.bootstrap.servers=HOST:PORT must name a listener with that protocol"
     )]
     OtherProtocol {
-        /// That of the client settings.
+        /// `security.protocol` of the client settings.
         spoken: &'static str,
-        /// That of the listener.
+        /// Protocol of the broker's first listener.
         protocol: &'static str,
     },
     /// The broker's first listener needs client settings, and there are none.
@@ -52,22 +52,22 @@ pub enum WrongCluster {
          for it"
     )]
     NoClientSettings {
-        /// That of the listener.
+        /// Protocol of the broker's first listener.
         protocol: &'static str,
     },
 }
 
 /// The streams of a broker.
 pub struct Streams {
-    /// Until it is dropped.
+    /// None only while `Streams` is dropped.
     runtime: Option<Runtime>,
     host: watch::Receiver<Option<Host>>,
     stopping: watch::Sender<bool>,
 }
 
 impl Streams {
-    /// Starts hosting. Streams run as soon as their definitions are read, by `host_login` if these are other client settings
-    /// than those of the streams. `reach` limits them outside the cluster.
+    /// Starts hosting. Streams run as soon as their definitions are read, with the client settings of
+    /// `host_login` if these differ from the streams'. `reach` limits streams outside the cluster.
     pub fn start(
         server: &Server,
         settings: &StreamSettings,
@@ -100,7 +100,7 @@ impl Streams {
         Ok(Streams { runtime: Some(runtime), host, stopping })
     }
 
-    /// The API. Rules hide parts of messages in it.
+    /// The routes of the API. `masking` hides parts of messages.
     pub fn routes(&self, masking: &Masking) -> Router {
         rest::router(self.host.clone(), thalweg_console::hide(masking))
     }
@@ -134,7 +134,7 @@ impl Streams {
 }
 
 impl Drop for Streams {
-    /// Running streams are not waited for.
+    /// Does not wait for running streams.
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
@@ -171,9 +171,9 @@ async fn start(
     }
 }
 
-/// The cluster that streams use: through `own`, the first listener of this broker with its `protocol`, unless another is
-/// configured.
-/// Reads the file of client settings, so that its faults are reported before anything starts.
+/// The cluster of the streams: this broker's, through `own`, the address of its first listener with
+/// `protocol`, unless another is configured. Reads the file of client settings, so that faults in the file
+/// are reported before anything starts.
 pub fn cluster(settings: &StreamSettings, own: &str, protocol: SecurityProtocol) -> anyhow::Result<Cluster> {
     if let Some(servers) = &settings.bootstrap {
         bootstrap_servers(servers).context(StreamSettings::bootstrap.name())?;
@@ -198,12 +198,12 @@ pub fn cluster(settings: &StreamSettings, own: &str, protocol: SecurityProtocol)
     Ok(Cluster { bootstrap, ..cluster })
 }
 
-/// Where the broker can be reached from its own machine.
+/// The address of the broker's first listener, as seen from its own machine.
 pub fn own_address(server: &Server) -> Option<SocketAddr> {
     address_of(server, &server.addresses.first()?.0)
 }
 
-/// Where a listener of the broker can be reached from its own machine.
+/// The address of a listener, as seen from the broker's own machine.
 pub fn address_of(server: &Server, listener: &str) -> Option<SocketAddr> {
     let (_, bound) = server.addresses.iter().find(|(name, _)| name == listener)?;
     let mut address = *bound.first()?;
@@ -216,7 +216,7 @@ pub fn address_of(server: &Server, listener: &str) -> Option<SocketAddr> {
     Some(address)
 }
 
-/// The lines of stages go to the log of the broker.
+/// Writes the output lines of stages to the broker's log.
 struct Log;
 
 impl Console for Log {

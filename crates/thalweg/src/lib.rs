@@ -1,5 +1,5 @@
-//! The `thalweg` program: arguments, wiring, signals. A library, so that it compiles while the crates below it are still optimised:
-//! a binary would wait for the last of them.
+//! The `thalweg` program: arguments, wiring, signals. A library, so that it compiles while lower crates are
+//! still being optimised; a binary would wait for all of them.
 
 mod cli;
 mod console;
@@ -11,7 +11,7 @@ mod secure;
 
 use std::process::ExitCode;
 
-/// Does what the arguments of this process say.
+/// Runs the command in this process's arguments.
 pub fn run() -> ExitCode {
     cli::completion::answer();
     let command = cli::Cli::read(std::env::args_os()).unwrap_or_else(|error| error.exit());

@@ -1,8 +1,9 @@
-//! A watch channel with reproducible wake-up order; its API has the names of tokio's `watch`.
+//! A watch channel with a reproducible wake-up order, and the API names of tokio's `watch`.
 //!
-//! Tokio puts a waiting task on a random one of several lists, so tasks wake in a different order in each run, and
-//! simulations differ. Here a receiver is assigned to a list when it is created, and lists are notified in order.
-//! There are several lists so that connections on different cores do not contend for one lock.
+//! Tokio puts a waiting task on a random one of several lists, so tasks wake in a different order in each
+//! run, and simulations differ. Here a receiver is assigned to a list when it is created, and lists are
+//! notified in order. There are several lists so that connections on different cores do not contend for one
+//! lock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -10,20 +11,20 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use parking_lot::{RwLock, RwLockReadGuard};
 use tokio::sync::Notify;
 
-/// On how many lists tasks wait.
+/// Number of lists on which tasks wait.
 const LISTS: usize = 8;
 
 #[derive(Debug)]
 struct Shared<T> {
     value: RwLock<T>,
-    /// Raised by every change, while the value is locked.
+    /// Incremented by every change, while the value is locked.
     version: AtomicU64,
     closed: AtomicBool,
     waiting: [Notify; LISTS],
     receivers: AtomicUsize,
 }
 
-/// Changes the value. Dropping it notifies receivers that no more changes follow.
+/// Changes the value. Dropping the sender notifies receivers that no more changes follow.
 #[derive(Debug)]
 pub struct Sender<T>(Arc<Shared<T>>);
 
@@ -35,11 +36,11 @@ pub struct Receiver<T> {
     list: usize,
 }
 
-/// The sender is gone.
+/// The sender was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Closed;
 
-/// Creates a value with its sender and a receiver that has seen it.
+/// Creates a sender, and a receiver that has seen the value.
 pub fn channel<T>(value: T) -> (Sender<T>, Receiver<T>) {
     let sender = Sender::new(value);
     let receiver = sender.subscribe();
@@ -69,12 +70,12 @@ impl<T> Sender<T> {
         }))
     }
 
-    /// A receiver that has seen the value as it is.
+    /// A receiver that has seen the current value.
     pub fn subscribe(&self) -> Receiver<T> {
         self.0.receiver(self.0.version.load(Ordering::Acquire))
     }
 
-    /// The value. Do not hold it over an await: it is locked meanwhile.
+    /// The current value. Do not hold the guard over an await: the guard locks the value.
     pub fn borrow(&self) -> RwLockReadGuard<'_, T> {
         self.0.value.read()
     }
@@ -112,27 +113,27 @@ impl<T> Drop for Sender<T> {
 }
 
 impl<T> Receiver<T> {
-    /// The value, which does not count as seen. Not to be held over an await.
+    /// The current value, without marking the value as seen. Do not hold the guard over an await.
     pub fn borrow(&self) -> RwLockReadGuard<'_, T> {
         self.shared.value.read()
     }
 
-    /// The value, which counts as seen. Not to be held over an await.
+    /// The current value, marked as seen. Do not hold the guard over an await.
     pub fn borrow_and_update(&mut self) -> RwLockReadGuard<'_, T> {
         let value = self.shared.value.read();
         self.seen = self.shared.version.load(Ordering::Acquire);
         value
     }
 
-    /// Counts the value as seen.
+    /// Marks the current value as seen.
     pub fn mark_unchanged(&mut self) {
         self.seen = self.shared.version.load(Ordering::Acquire);
     }
 
-    /// Waits for a value that has not been seen, and counts it as seen.
+    /// Waits for an unseen value, and marks the value as seen.
     pub async fn changed(&mut self) -> Result<(), Closed> {
         loop {
-            // Made before the look, so that a change in between is not missed.
+            // Register before reading the version, so that no change in between is missed.
             let told = self.shared.waiting[self.list].notified();
             let closed = self.shared.closed.load(Ordering::Acquire);
             let version = self.shared.version.load(Ordering::Acquire);
@@ -147,7 +148,7 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// Waits until the value is as wished, which it may be at once, and counts it as seen.
+    /// Waits until `is_it` holds for the value, which may be at once, and marks the value as seen.
     pub async fn wait_for(
         &mut self,
         mut is_it: impl FnMut(&T) -> bool,

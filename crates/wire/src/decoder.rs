@@ -1,8 +1,8 @@
 //! Reads Kafka's primitive types from a frame.
 //!
-//! The frame is shared, so `bytes` fields are slices of it. Every length and count is checked against the remaining
-//! bytes before it is used; an array's count is checked against the minimum size of its elements. So the memory of a
-//! message is bounded by its size.
+//! The frame is shared, so `bytes` fields are slices of the frame. Every length and count is checked against
+//! the remaining bytes before use; an array's count is checked against the minimum size of its elements. So
+//! the memory of a message is bounded by its size.
 
 use crate::Uuid;
 use bytes::{Buf, Bytes};
@@ -11,7 +11,7 @@ use bytes::{Buf, Bytes};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("at byte {position}: {problem}")]
 pub struct DecodeError {
-    /// Where in the frame.
+    /// The offset in the frame, in bytes.
     pub position: usize,
     /// The fault.
     pub problem: DecodeProblem,
@@ -42,14 +42,14 @@ pub enum DecodeProblem {
     Presence { value: i8 },
 }
 
-/// A reading position in a frame. A clone reads on from there.
+/// A reading position in a frame. A clone reads on from the same position.
 #[derive(Clone, Debug)]
 pub struct Decoder {
     /// The remaining bytes.
     rest: Bytes,
-    /// The length of the whole, from which the position follows.
+    /// The length of the whole frame, from which the position follows.
     total: usize,
-    /// How many elements the arrays may still have, and how many tagged fields there may be.
+    /// Remaining number of array elements and tagged fields; `elements_max` is the limit at the start.
     elements_left: usize,
     elements_max: usize,
 }
@@ -60,19 +60,19 @@ impl Decoder {
         Self { total: bytes.len(), rest: bytes, elements_left: usize::MAX, elements_max: usize::MAX }
     }
 
-    /// Lets all arrays together have no more than `max` elements: an element of two bytes can cost a hundred in memory. A
-    /// tagged field counts as one, known or not: each costs time.
+    /// Limits the elements of all arrays together to `max`: an element of two bytes can take a hundred in
+    /// memory. A tagged field, known or unknown, counts as an element, because each costs time.
     pub fn with_elements_max(mut self, max: usize) -> Self {
         (self.elements_left, self.elements_max) = (max, max);
         self
     }
 
-    /// How many bytes are left.
+    /// Number of remaining bytes.
     pub fn remaining(&self) -> usize {
         self.rest.len()
     }
 
-    /// How many bytes have been read.
+    /// Number of bytes read.
     pub fn position(&self) -> usize {
         self.total - self.rest.len()
     }
@@ -82,7 +82,7 @@ impl Decoder {
         self.rest.clone()
     }
 
-    /// Fails when bytes are left.
+    /// Fails if bytes remain.
     pub fn finish(&self) -> Result<(), DecodeError> {
         if self.rest.is_empty() {
             Ok(())
@@ -182,7 +182,7 @@ impl Decoder {
         }
     }
 
-    /// A length, or null: compact lengths are one more than they mean, with zero for null.
+    /// A length, or null. A compact length is one more than its value, with zero for null.
     fn length(&mut self, flexible: bool, short: bool) -> Result<Option<i64>, DecodeError> {
         let length = match (flexible, short) {
             (true, _) => i64::from(self.uvarint()?) - 1,
@@ -212,7 +212,7 @@ impl Decoder {
     /// A `string` that may be null if `nullable` is set.
     pub fn nullable_string(&mut self, flexible: bool, nullable: bool) -> Result<Option<String>, DecodeError> {
         let Some(length) = self.length(flexible, true)? else { return self.null_if(None, nullable) };
-        // Kafka holds to this in compact strings too, whose lengths could be longer.
+        // Kafka applies this limit to compact strings, too, although their encoding allows more.
         if length > i64::from(i16::MAX) {
             return Err(self.error(DecodeProblem::Length { length, left: self.rest.len() }));
         }
@@ -269,7 +269,8 @@ impl Decoder {
         Ok(())
     }
 
-    /// Whether a nullable struct is present. A struct that is not nullable always is, and has no byte for it.
+    /// True if a nullable struct is present. A struct that is not nullable is always present, without a byte
+    /// for its presence.
     pub fn is_present(&mut self, nullable: bool) -> Result<bool, DecodeError> {
         if !nullable {
             return Ok(true);
@@ -281,13 +282,13 @@ impl Decoder {
         }
     }
 
-    /// Whether a tagged struct that may be null is there.
+    /// True if a nullable tagged struct is present.
     pub fn is_tagged_present(&mut self) -> Result<bool, DecodeError> {
         Ok(self.uvarint()? != 0)
     }
 
-    /// Reads the tagged fields at the end of a struct: `read` returns whether it knows a field; unknown ones, of
-    /// later versions, are skipped.
+    /// Reads the tagged fields at the end of a struct: `read` returns true for a known field; unknown fields,
+    /// of later versions, are skipped.
     pub fn tagged_fields(
         &mut self,
         mut read: impl FnMut(&mut Decoder, u32) -> Result<bool, DecodeError>,

@@ -1,7 +1,7 @@
 //! Writes Kafka's primitive types.
 //!
-//! Records in a file are not copied: the encoder writes their length and remembers the [`Gap`], and the sender of the
-//! frame fills it.
+//! Records in a file are not copied: the encoder writes their length and remembers the [`Gap`], which the
+//! sender of the frame fills.
 
 use crate::{Records, Uuid};
 use bytes::{BufMut, Bytes, BytesMut};
@@ -25,7 +25,7 @@ impl EncodeError {
         Self::NotInVersion { message, field, version }
     }
 
-    /// A field is null that the version wants set.
+    /// A field is null that must not be null in the version.
     pub fn null(message: &'static str, field: &'static str, version: i16) -> Self {
         Self::Null { message, field, version }
     }
@@ -34,13 +34,13 @@ impl EncodeError {
 /// A place in the encoded bytes where records from elsewhere belong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gap {
-    /// Number of encoded bytes before it.
+    /// Number of encoded bytes before the gap.
     pub position: usize,
-    /// How many bytes belong there.
+    /// Length of the missing records, in bytes.
     pub len: usize,
 }
 
-/// The longest string, in bytes: its length is an `int16`.
+/// Limit of a string, in bytes: the length is an `int16`.
 const STRING_BYTES_MAX: usize = i16::MAX as usize;
 
 /// A growing buffer of encoded bytes.
@@ -76,22 +76,22 @@ impl Encoder {
         (self.buf, self.gaps)
     }
 
-    /// How many bytes were written, without those of gaps.
+    /// Number of bytes written, without the records of gaps.
     pub fn len(&self) -> usize {
         self.buf.len()
     }
 
-    /// Whether nothing was written.
+    /// True if nothing was written.
     pub fn is_empty(&self) -> bool {
         self.buf.is_empty()
     }
 
-    /// How many bytes will be sent, with those of gaps.
+    /// Number of bytes to send, with the records of gaps.
     pub fn total_len(&self) -> usize {
         self.buf.len() + self.gaps.iter().map(|g| g.len).sum::<usize>()
     }
 
-    /// Overwrites four bytes that were written before: a length that is known at last.
+    /// Overwrites four bytes that were written before, to set a length after its content.
     pub fn patch_i32(&mut self, position: usize, value: i32) {
         self.buf[position..position + 4].copy_from_slice(&value.to_be_bytes());
     }
@@ -150,7 +150,7 @@ impl Encoder {
         self.buf.put_u8(value.to_le_bytes()[0]);
     }
 
-    /// Bytes as they are.
+    /// Bytes without a length.
     pub fn raw(&mut self, bytes: &[u8]) {
         self.buf.put_slice(bytes);
     }
@@ -178,8 +178,8 @@ impl Encoder {
         Ok(())
     }
 
-    /// An error message as a `string`. It may quote a client's input and exceed the maximum length of a string; then
-    /// it is truncated, so that the error is always reported.
+    /// An error message as a `string`. A message that quotes a client's input may exceed the maximum length
+    /// of a string; the text is truncated then, so that the error is always reported.
     pub fn text(&mut self, value: &str, flexible: bool) {
         let end = value.floor_char_boundary(STRING_BYTES_MAX);
         self.string(&value[..end], flexible).expect("it was cut to what fits");

@@ -1,13 +1,14 @@
 //! Frames: four bytes of length, a header, a message.
 //!
 //! The header's version follows from the API and its version (KIP-482), with one exception: the response to
-//! ApiVersions keeps header 0 at all versions, so that a client can read it before it knows the broker's versions.
+//! ApiVersions keeps header 0 at all versions, so that a client without knowledge of the broker's versions
+//! can read the response.
 
 use crate::data::{RequestHeader, ResponseHeader};
 use crate::{ApiKey, DecodeError, Decoder, EncodeError, Encoder, Gap, Message, Request};
 use bytes::{Bytes, BytesMut};
 
-/// The bytes of a frame's length.
+/// Size of a frame's length field, in bytes.
 pub const LENGTH_LEN: usize = 4;
 
 /// The version of the header of a request.
@@ -23,11 +24,11 @@ pub fn response_header_version(key: ApiKey, version: i16) -> i16 {
 /// The key, version and correlation id at the start of every request, independent of its header's version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestPrefix {
-    /// The API's key, known or not.
+    /// The API's key, known or unknown.
     pub api_key: i16,
-    /// Its version, served or not.
+    /// The API's version, served or not.
     pub api_version: i16,
-    /// Repeated in the response.
+    /// The id that the response repeats.
     pub correlation_id: i32,
 }
 
@@ -76,7 +77,7 @@ pub fn encode_response<M: Message>(
     encode_response_into(BytesMut::with_capacity(256), response, key, version, correlation_id)
 }
 
-/// As [`encode_response`], into a buffer that is empty.
+/// Like [`encode_response`], into an empty buffer.
 pub fn encode_response_into<M: Message>(
     buf: BytesMut,
     response: &M,
@@ -100,7 +101,8 @@ fn finish(mut e: Encoder) -> Result<(BytesMut, Vec<Gap>), EncodeError> {
     Ok(e.into_parts())
 }
 
-/// Reads the response to a request of type `R` from a frame without its length: its correlation id and message.
+/// Reads the response to a request of type `R` from a frame without its length: its correlation id and
+/// message.
 pub fn decode_response<R: Request>(frame: Bytes, version: i16) -> Result<(i32, R::Response), DecodeError> {
     let mut d = Decoder::new(frame);
     let header = ResponseHeader::decode(&mut d, response_header_version(R::KEY, version))?;

@@ -1,16 +1,17 @@
-//! Kafka's messages: primitives, frames, error codes, and generated requests, metadata and coordinator records.
-//! No I/O.
+//! Kafka's messages: primitives, frames, error codes, and generated requests, metadata and coordinator
+//! records. No I/O.
 //!
-//! - [`request`] holds every request and response that Kafka 4.3 serves, at each of its versions, [`metadata`] the
-//!   records of the metadata log, [`group`], [`share`] and [`transaction`] those of the coordinators, [`data`] headers
-//!   and messages embedded in others. Each message is one struct with the fields of all its versions; a field that a
-//!   version lacks has its default.
+//! - [`request`] holds every request and response that Kafka 4.3 serves, at each of its versions,
+//!   [`metadata`] the records of the metadata log, [`group`], [`share`] and [`transaction`] those of the
+//!   coordinators, [`data`] headers and messages embedded in others. Each message is one struct with the
+//!   fields of all its versions; a field that a version lacks has its default.
 //! - [`Decoder`] and [`Encoder`] are the primitives. [`frame`] puts a header and a message together.
-//! - [`Refuse`] makes the response to a request that is refused as a whole.
-//! - `schema/` describes the messages; `cargo xtask codegen` turns it into `src/generated/`.
+//! - [`Refuse`] makes the response that refuses a whole request.
+//! - `schema/` describes the messages; `cargo xtask codegen` turns the schema into `src/generated/`.
 //!
-//! Bytes from outside are never trusted: a count is checked against the bytes at hand before anything is allocated,
-//! and bad input is a [`DecodeError`], never a panic. `bytes` and `records` fields are slices of the frame, not copies.
+//! Bytes from outside are never trusted: a count is checked against the bytes at hand before anything is
+//! allocated, and bad input is a [`DecodeError`], never a panic. `bytes` and `records` fields are slices of
+//! the frame, not copies.
 
 mod decoder;
 mod encoder;
@@ -37,7 +38,7 @@ pub use refusal::Refuse;
 pub use thalweg_ids::{ParseUuidError, Uuid, seed_ids_of_this_thread};
 
 impl ErrorCode {
-    /// The code as it is sent.
+    /// The number of the code in messages.
     pub fn code(self) -> i16 {
         self as i16
     }

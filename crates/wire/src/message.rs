@@ -6,20 +6,20 @@ use std::fmt::Debug;
 
 /// A message of Kafka's protocol or of one of its logs: one struct for all versions.
 pub trait Message: Sized + Default + Clone + PartialEq + Debug {
-    /// Kafka's name of it.
+    /// Kafka's name of the message.
     const NAME: &'static str;
-    /// The first version that exists.
+    /// The oldest version of the schema.
     const MIN_VERSION: i16;
-    /// The last version that exists.
+    /// The newest version of the schema.
     const MAX_VERSION: i16;
 
-    /// Whether lengths are compact, and tagged fields present, at this version (KIP-482).
+    /// True if lengths are compact, and tagged fields present, at this version (KIP-482).
     fn is_flexible(version: i16) -> bool;
 
     /// Reads the message. The caller has checked that the version is in the message's range.
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError>;
 
-    /// Writes the message. Fails where a field is set that the version cannot carry.
+    /// Writes the message. Fails if a field is set that the version cannot carry.
     fn encode(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError>;
 
     /// The bytes of the message alone, without a header.
@@ -29,7 +29,7 @@ pub trait Message: Sized + Default + Clone + PartialEq + Debug {
         Ok(e.into_bytes())
     }
 
-    /// Reads a message that fills `bytes` to the last.
+    /// Reads a message from `bytes`; fails if bytes remain.
     fn from_bytes(bytes: Bytes, version: i16) -> Result<Self, DecodeError> {
         let mut d = Decoder::new(bytes);
         let message = Self::decode(&mut d, version)?;
@@ -38,44 +38,44 @@ pub trait Message: Sized + Default + Clone + PartialEq + Debug {
     }
 }
 
-/// A request, and the response that belongs to it.
+/// A request, with its API and response.
 pub trait Request: Message {
-    /// Its API.
+    /// The API of the request.
     const KEY: ApiKey;
-    /// Its response, of the same version.
+    /// The response to the request, of the same version.
     type Response: Response + 'static;
 }
 
-/// A response, by the fields that those of all APIs have in common.
+/// A response, with the fields common to the responses of all APIs.
 pub trait Response: Message {
-    /// How long the client is to wait before its next request; `None` if the response has no place for it.
+    /// Time for the client to wait before its next request; `None` if the response lacks the field.
     fn throttle_time_ms(&mut self) -> Option<&mut i32> {
         None
     }
 
-    /// Calls `each` for every error code in it, 0 among them.
+    /// Calls `each` for every error code in the response, including 0.
     fn each_error_code(&self, _each: &mut dyn FnMut(i16)) {}
 }
 
-/// Why a message could not be decoded and encoded again.
+/// The reason why a message could not be decoded and encoded again.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryError {
     /// The message has no such version.
     #[error("{name} has versions {min} to {max}, not {version}")]
     Version {
-        /// The message.
+        /// Kafka's name of the message.
         name: &'static str,
-        /// Its first version.
+        /// The first version of the message.
         min: i16,
-        /// Its last version.
+        /// The last version of the message.
         max: i16,
         /// The requested version.
         version: i16,
     },
-    /// It could not be read.
+    /// The message could not be read.
     #[error(transparent)]
     Decode(#[from] DecodeError),
-    /// It could not be written.
+    /// The message could not be written.
     #[error(transparent)]
     Encode(#[from] EncodeError),
 }

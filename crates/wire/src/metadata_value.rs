@@ -1,13 +1,13 @@
 //! The encoding of a metadata record in the value of a record of `__cluster_metadata` (Kafka's
-//! `MetadataRecordSerde`): frame version, record type and record version, each a variable-length integer, then the
-//! body.
+//! `MetadataRecordSerde`): frame version, record type and record version, each a variable-length integer,
+//! then the body.
 
 use crate::{DecodeError, Decoder, EncodeError, Encoder, MetadataRecord};
 use bytes::Bytes;
 
 const FRAME_VERSION: u32 = 1;
 
-/// A metadata record could not be read. A node that meets one must stop: to skip it is to diverge.
+/// A metadata record could not be read. The node must stop, because a node that skips a record diverges.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MetadataValueError {
     #[error("frame version {version}; only 1 is supported")]

@@ -2,17 +2,17 @@
 
 use bytes::Bytes;
 
-/// Record batches: at hand, or in a file from which they are sent without passing through memory.
+/// Record batches: in memory, or in a file and sent without passing through memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Records {
     /// The batches themselves.
     Inline(Bytes),
-    /// Their length; the sender puts the bytes into the frame's [`Gap`](crate::Gap).
+    /// The length of the batches. The sender puts the bytes into the frame's [`Gap`](crate::Gap).
     Elsewhere(usize),
 }
 
 impl Records {
-    /// How many bytes there are.
+    /// Length in bytes.
     pub fn len(&self) -> usize {
         match self {
             Records::Inline(bytes) => bytes.len(),
@@ -20,7 +20,7 @@ impl Records {
         }
     }
 
-    /// Whether there are none.
+    /// True if there are no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

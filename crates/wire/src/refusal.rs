@@ -1,4 +1,5 @@
-//! The response to a request that is refused as a whole: one error for all that it asks for (Kafka's `getErrorResponse`).
+//! The response that refuses a whole request, with the same error for each of its parts (Kafka's
+//! `getErrorResponse`).
 
 mod of_brokers;
 
@@ -29,7 +30,7 @@ pub trait Refuse: Request {
     fn refuse(&self, code: ErrorCode, message: Option<&str>, version: i16) -> Self::Response;
 }
 
-/// Responses that have room for the code alone.
+/// Responses with an error code, without a message.
 macro_rules! code_only {
     ($($request:ident => $response:ident),+ $(,)?) => {$(
         impl Refuse for $request {
@@ -40,7 +41,7 @@ macro_rules! code_only {
     )+};
 }
 
-/// Responses that have room for the code and the words.
+/// Responses with an error code and a message.
 macro_rules! code_and_message {
     ($($request:ident => $response:ident),+ $(,)?) => {$(
         impl Refuse for $request {
@@ -80,7 +81,7 @@ code_and_message! {
     UpdateFeaturesRequest => UpdateFeaturesResponse,
 }
 
-/// Kafka names nobody as owner and requester: `User:ANONYMOUS`.
+/// Like Kafka, names `User:ANONYMOUS` as owner and requester.
 impl Refuse for CreateDelegationTokenRequest {
     fn refuse(&self, code: ErrorCode, _: Option<&str>, version: i16) -> CreateDelegationTokenResponse {
         let of_requester = |text: &str| if version >= 3 { text.to_owned() } else { String::new() };

@@ -1,4 +1,4 @@
-//! Cargo, run by cargo.
+//! Runs cargo from inside `cargo xtask`.
 
 use super::Workspace;
 use anyhow::{Context, Result, ensure};
@@ -7,11 +7,12 @@ use std::io::{BufRead, BufReader, IsTerminal};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// A cargo that sees the environment as if it had been called by hand.
+/// A cargo command with the environment of a manual call.
 pub fn command(workspace: &Workspace) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(&workspace.root);
-    // Variables set by `cargo run` for xtask would change the environment of build scripts and cause a rebuild.
+    // Variables set by `cargo run` for xtask would change the environment of build scripts and cause a
+    // rebuild.
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
         if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
@@ -25,7 +26,8 @@ pub fn command(workspace: &Workspace) -> Command {
     command
 }
 
-/// The PATH behind the folder of a java that starts Kafka's programs sooner, where `compat/kafka-jars/fetch` has made one.
+/// PATH with a first folder for the `java` of `compat/kafka-jars/fetch`, which starts Kafka's programs
+/// faster.
 fn path_with_java(root: &Path) -> OsString {
     let mut path = OsString::from(root.join("target/kafka-jars/bin:"));
     path.push(std::env::var_os("PATH").unwrap_or_default());
@@ -39,10 +41,10 @@ pub fn run(workspace: &Workspace, args: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Runs cargo, whose only output must be its result: a warning is a failure.
+/// Runs cargo, and fails on any output besides the result, such as a warning.
 ///
-/// Warnings are not denied by a compiler flag. That would stop at the first crate with a warning, without checking
-/// its dependents, and could not share builds with a manual cargo run.
+/// Warnings are not denied by a compiler flag. Such a flag would stop at the first crate with a warning,
+/// without checking its dependents, and could not share builds with a manual cargo run.
 pub fn run_without_a_word(workspace: &Workspace, args: &[&str]) -> Result<()> {
     let color = if std::io::stderr().is_terminal() { "always" } else { "auto" };
     let mut child = command(workspace)

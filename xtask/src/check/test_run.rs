@@ -1,7 +1,7 @@
-//! Runs the tests without noise: passing ones are counted, other output is printed.
+//! Runs the tests without noise: passing tests are counted, other output is printed.
 //!
-//! A test that cannot run here prints a line `SKIPPED: what: how to run it` to standard error, bypassing the test
-//! harness, and passes. Those lines are repeated at the end of the run.
+//! A test that cannot run here prints a line `SKIPPED: NAME: HINT` to standard error, bypassing the test
+//! harness, and passes. The end of the run repeats these lines.
 
 use super::{Workspace, cargo};
 use anyhow::{Context, Result, bail};
@@ -13,10 +13,10 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
-/// The result of a test binary that takes this long is shown, with its time.
+/// Shortest time of a test binary whose result is printed.
 const SLOW_S: f64 = 10.0;
-/// Time limit for the next test to end or the next crate to be compiled. A run that exceeds it is killed, except at a terminal, where
-/// Ctrl-C can reach it.
+/// Time limit for the next test to end or the next crate to be compiled. A run that exceeds it is killed,
+/// except at a terminal, where Ctrl-C can reach it.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// The results in the output of the test binaries.
@@ -35,7 +35,7 @@ pub fn check(workspace: &Workspace) -> Result<Vec<String>> {
     let mut command = cargo::command(workspace);
     let is_interruptible = std::io::stdin().is_terminal();
     if !is_interruptible {
-        // A group for the run can be killed with all processes in it.
+        // A process group for the run, so that all its processes can be killed together.
         command.process_group(0);
     }
     let mut child = command
@@ -76,7 +76,7 @@ pub fn check(workspace: &Workspace) -> Result<Vec<String>> {
     }
 }
 
-/// Tests that run at once: five for each core, since most of them wait most of the time.
+/// Number of concurrent tests: five per core, because most tests wait most of the time.
 fn threads() -> String {
     std::env::var("RUST_TEST_THREADS").unwrap_or_else(|_| {
         let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
@@ -84,7 +84,7 @@ fn threads() -> String {
     })
 }
 
-/// Kills a process group when no beat comes for too long; returns whether it did.
+/// Kills a process group without a beat for [`PATIENCE`]; true if killed.
 fn kill_if_silent(group: u32, beats: &Receiver<()>) -> bool {
     loop {
         match beats.recv_timeout(PATIENCE) {
@@ -101,13 +101,13 @@ fn kill_if_silent(group: u32, beats: &Receiver<()>) -> bool {
     }
 }
 
-/// Prints what is to be shown, and sends a beat for each line that is progress.
+/// Prints the relevant lines, and sends a beat for each line of progress.
 fn pass_on(output: impl Read, outcome: &mut Outcome, is_progress: fn(&str) -> bool, beat: SyncSender<()>) {
     // Lines, with invalid UTF-8 replaced.
     for line in BufReader::new(output).split(b'\n').map_while(|line| line.ok()) {
         let line = String::from_utf8_lossy(&line);
         if is_progress(&line) {
-            // Nobody listens once it was killed.
+            // A killed run has no receiver.
             let _ = beat.send(());
         }
         if outcome.take(&line) {
@@ -117,7 +117,7 @@ fn pass_on(output: impl Read, outcome: &mut Outcome, is_progress: fn(&str) -> bo
 }
 
 impl Outcome {
-    /// Processes a line; returns whether to show it.
+    /// Counts the results in a line; true if the line should be printed.
     fn take(&mut self, line: &str) -> bool {
         if let Some(what) = line.strip_prefix("SKIPPED: ") {
             self.skipped.push(what.to_owned());

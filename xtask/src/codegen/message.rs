@@ -1,4 +1,4 @@
-//! One message in Rust: its structs, their defaults, and their decoding and encoding at every version.
+//! A message in Rust: its structs, their defaults, and their decoding and encoding at every version.
 
 use super::{name, response};
 use crate::schema::{Field, Schema, Struct, Type, Versions};
@@ -86,7 +86,7 @@ fn count_word(text: &str, word: &str) -> usize {
     text.split(|c: char| !c.is_alphanumeric() && c != '_' && c != '`').filter(|w| *w == word).count()
 }
 
-/// Whether a text names a variable; a field that is called the same is none.
+/// True if a text names a variable. A field of the same name does not count.
 fn names(text: &str, variable: &str) -> bool {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     text.match_indices(variable).any(|(at, _)| {
@@ -108,7 +108,7 @@ fn collect_structs(fields: &[Field], structs: &mut Vec<Struct>) {
     }
 }
 
-/// A Rust condition on `version` that holds for `wanted`, knowing that the message is at one of `valid`.
+/// A Rust condition on `version` that holds for `wanted`, if the message is at a version in `valid`.
 fn condition(wanted: Versions, valid: Versions) -> String {
     let Some((low, high)) = wanted.intersect(valid).0 else { return "false".to_owned() };
     let (valid_low, valid_high) = valid.0.expect("a wanted version lies in the valid ones");
@@ -190,7 +190,7 @@ fn rust_type(field: &Field) -> String {
     if is_nullable(field) { format!("Option<{}>", base_type(&field.ty)) } else { base_type(&field.ty) }
 }
 
-/// Whether Rust's own default of the field's type is Kafka's default of the field.
+/// True if Rust's default of the field's type is Kafka's default of the field.
 fn default_is_zero(field: &Field) -> bool {
     match (&field.default, is_nullable(field)) {
         (Some(text), true) => text == "null",
@@ -230,7 +230,7 @@ fn default_value(field: &Field) -> Result<String> {
     Ok(if is_nullable(field) { format!("Some({value})") } else { value })
 }
 
-/// The minimum size of a value of the type at any version: an array's count is checked against it.
+/// The minimum size of a value of the type at any version, for checking the count of an array.
 fn min_size(context: &Message<'_>, ty: &Type) -> usize {
     match ty {
         Type::Bool | Type::Int8 => 1,
@@ -504,7 +504,7 @@ fn write_field(context: &Message<'_>, field: &Field, owner: &str, flexible: &str
     )
 }
 
-/// The value of a field that is not null. The text of an error is written so that it always fits.
+/// The value of a field that is not null. The text of an error is truncated if too long for a string.
 fn write_value(field: &Field, access: &str, place: bool, flexible: &str) -> String {
     match &field.ty {
         Type::String if field.name.ends_with("ErrorMessage") => {

@@ -1,6 +1,6 @@
 //! Kafka's names in Rust's spelling.
 
-/// `ThrottleTimeMs` becomes `throttle_time_ms`; a run of capitals stays one word.
+/// Snake case: `ThrottleTimeMs` becomes `throttle_time_ms`; a run of capitals stays one word.
 pub fn snake(name: &str) -> String {
     let chars: Vec<char> = name.chars().collect();
     let mut out = String::new();
@@ -17,7 +17,7 @@ pub fn snake(name: &str) -> String {
     out
 }
 
-/// The name of a field: snake case, raw where Rust reserves the word.
+/// The name of a field: snake case, raw if Rust reserves the word.
 pub fn field(name: &str) -> String {
     let name = snake(name);
     match name.as_str() {
@@ -26,7 +26,7 @@ pub fn field(name: &str) -> String {
     }
 }
 
-/// `UNKNOWN_TOPIC_ID` becomes `UnknownTopicId`.
+/// Camel case: `UNKNOWN_TOPIC_ID` becomes `UnknownTopicId`.
 pub fn camel(name: &str) -> String {
     name.split('_')
         .map(|word| {

@@ -1,4 +1,4 @@
-//! The fields that responses of all APIs have in common: the throttle time, and error codes wherever they are.
+//! The fields common to responses of all APIs: the throttle time, and error codes at any depth.
 
 use super::name;
 use crate::schema::{Field, Schema, Struct, Type, Versions};

@@ -210,7 +210,7 @@ pub fn metadata_records(schemas: &[Schema]) -> String {
     out
 }
 
-/// Every message by its name: for tests and tools that meet messages as data.
+/// Every message by its name, for tests and tools that handle messages as data.
 pub fn registry(families: &Families) -> String {
     let mut out = String::from(
         "use crate::{Message, RegistryError, decode_encode, encode_default};\nuse bytes::Bytes;\n\n/// The name of every message, with its versions.\npub const MESSAGES: &[(&str, i16, i16)] = &[\n",

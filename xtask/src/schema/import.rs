@@ -1,4 +1,4 @@
-//! Reads Kafka's message definitions, JSON with `//` comments, out of its jars.
+//! Reads Kafka's message definitions, JSON with `//` comments, from Kafka's jars.
 
 use super::{Field, Schema, Struct, Type, Versions};
 use anyhow::{Context, Result, bail, ensure};
@@ -34,8 +34,8 @@ pub fn from_classpath(classpath: &str) -> Result<Families> {
             let mut text = String::new();
             entry.read_to_string(&mut text)?;
             let schema = parse(&text).with_context(|| format!("{} in {}", name, jar.display()))?;
-            // A message whose every version is gone has nothing to describe. The control record types are
-            // a schema of one field whose layout lives in the record crate.
+            // A message without any remaining version has nothing to describe. The schema of control record
+            // types has one field, whose layout is in the record crate.
             if schema.versions.0.is_some() && schema.name != "ControlRecordTypeSchema" {
                 let family = if matches!(schema.kind.as_str(), "header" | "data") { "data" } else { family };
                 families.entry(family).or_default().push(schema);
@@ -73,8 +73,8 @@ fn find_jar(classpath: &str, prefix: &str) -> Result<std::path::PathBuf> {
 
 /// Parses one JSON definition.
 fn parse(text: &str) -> Result<Schema> {
-    // Comments are on separate lines or after the last token; strings contain two slashes only in links in "about",
-    // never at the start of a line.
+    // Comments are on separate lines or after the last token; strings contain two slashes only in links in
+    // "about", never at the start of a line.
     let bare: String =
         text.lines().filter(|l| !l.trim_start().starts_with("//")).map(|l| format!("{l}\n")).collect();
     let json: Value = serde_json::from_str(&bare)?;
@@ -152,7 +152,7 @@ fn string(json: &Value, key: &str) -> Result<String> {
     Ok(json.get(key).and_then(Value::as_str).with_context(|| format!("no {key}"))?.to_owned())
 }
 
-/// The versions in which a field or struct exists; a field without them exists where it is tagged.
+/// The versions in which a field or struct exists. A field without `versions` exists in its tagged versions.
 fn existence(json: &Value) -> Result<Versions> {
     versions(json, if json.get("versions").is_some() { "versions" } else { "taggedVersions" })
 }

@@ -1,8 +1,8 @@
 //! The model of a message, common to Kafka's JSON files and our compact descriptions.
 //!
 //! `import` reads Kafka's JSON out of the jars, `text` reads and writes the compact description that is
-//! committed under `crates/wire/schema/`, and `codegen` turns the model into Rust. Facts only (names, types,
-//! versions, tags, defaults); Kafka's sentences about a field are not taken over.
+//! committed under `crates/wire/schema/`, and `codegen` turns the model into Rust. The model has facts only
+//! (names, types, versions, tags, defaults), without Kafka's sentences about a field.
 
 pub mod import;
 pub mod text;
@@ -17,7 +17,7 @@ pub fn run(root: &Path, classpath: &str, check: bool) -> Result<()> {
     let mut files = fresh::Files::new();
     for (family, schemas) in import::from_classpath(classpath)? {
         for schema in schemas {
-            // A request and its response share a file, which is named by their API.
+            // A request and its response share a file, named after their API.
             let stem = schema.name.trim_end_matches("Request").trim_end_matches("Response");
             let stem = if family == "request" { stem } else { &schema.name };
             let text = files.entry(Path::new(family).join(format!("{stem}.txt"))).or_default();
@@ -35,7 +35,7 @@ pub fn run(root: &Path, classpath: &str, check: bool) -> Result<()> {
 pub struct Versions(pub Option<(i16, i16)>);
 
 impl Versions {
-    /// No version at all.
+    /// An empty range.
     pub const NONE: Versions = Versions(None);
 
     /// The versions in both ranges.
@@ -46,7 +46,7 @@ impl Versions {
         }
     }
 
-    /// Whether `version` is in the range.
+    /// True if `version` is in the range.
     pub fn contains(self, version: i16) -> bool {
         self.0.is_some_and(|(low, high)| (low..=high).contains(&version))
     }
@@ -122,7 +122,7 @@ impl Type {
         }
     }
 
-    /// The struct named by this type or by its elements.
+    /// The struct that the type or its elements name.
     pub fn struct_name(&self) -> Option<&str> {
         match self {
             Type::Array(element) => element.struct_name(),
@@ -154,7 +154,7 @@ impl fmt::Display for Type {
     }
 }
 
-/// One field of a message or struct.
+/// A field of a message or struct.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
     pub name: String,
@@ -166,7 +166,7 @@ pub struct Field {
     pub default: Option<String>,
     pub ignorable: bool,
     pub map_key: bool,
-    /// The field's own flexible versions, where they differ from the message's.
+    /// The field's own flexible versions, if different from the message's.
     pub flexible: Option<Versions>,
     /// The fields of the struct that this field defines in place.
     pub fields: Vec<Field>,
@@ -180,7 +180,7 @@ pub struct Struct {
     pub fields: Vec<Field>,
 }
 
-/// One message.
+/// A message: a request, a response, a header, or data in a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schema {
     /// `request`, `response`, `header`, `data`, `metadata`, `coordinator-key` or `coordinator-value`.

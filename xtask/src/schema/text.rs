@@ -8,9 +8,10 @@
 //!   struct Shared 0+
 //!     Index int32 0+
 //! ```
-//! Two spaces of indentation a level; lines that begin with `#` are comments. A field's line holds its name, its
-//! type, its versions, then its other properties, in this order: `null=` (versions in which it may be null),
-//! `tag=NUMBER@VERSIONS`, `default=`, `flexible=` (where the field differs from its message), `ignorable`, `key`.
+//! A level of indentation is two spaces; lines that begin with `#` are comments. A field's line holds its
+//! name, its type, its versions, then its other properties, in this order: `null=` (versions in which it may
+//! be null), `tag=NUMBER@VERSIONS`, `default=`, `flexible=` (where the field differs from its message),
+//! `ignorable`, `key`.
 
 use super::{Field, Schema, Struct, Type, Versions};
 use anyhow::{Context, Result, bail, ensure};

@@ -11,7 +11,7 @@ pub const RULE: Rule = Rule {
     check: |tree| Ok(check(tree)),
 };
 
-/// The crate of the simulation, and the one that has the maps with an order.
+/// The crate of the simulation; below, the crate of the reproducible maps.
 const SIMULATION: &str = "thalweg-sim";
 const ORDERED_MAPS: &str = "thalweg-hash";
 /// Collections of std with a random order.
@@ -43,7 +43,7 @@ fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// The folders of the crates that run in a simulation: those that it uses, and those that they use.
+/// The folders of the crates that run in a simulation: direct and transitive dependencies of [`SIMULATION`].
 fn simulated(tree: &Tree) -> BTreeSet<&str> {
     let members: Vec<Manifest<'_>> = members(tree).collect();
     let (mut folders, mut names) = (BTreeSet::new(), vec![SIMULATION]);

@@ -1,12 +1,12 @@
-//! Commands in the pages of users are run by a test, or say why not.
+//! Commands in the user documentation are run by a test, or have a reason why not.
 //!
-//! In the pages below, a block of the language `sh` has a mark behind it:
+//! In these pages, a block of the language `sh` has a mark behind the language:
 //!
-//! | mark | who runs it |
+//! | mark | run by |
 //! |---|---|
 //! | `run`, with `kafka` or `background` | `crates/thalweg/tests/it/pages.rs` |
 //! | `package` | a Debian machine in `trials/packages` |
-//! | `not-run`, and the reason in words | |
+//! | `not-run`, and the reason in words | nothing |
 
 use super::tree::Tree;
 use super::{Finding, Rule};

@@ -10,16 +10,16 @@ pub const RULE: Rule = Rule {
     check: |tree| Ok(check(tree)),
 };
 
-/// Columns of a line of comment, with its indentation.
+/// Limit of the columns of a comment line, including indentation.
 const WIDTH_MAX: usize = 110;
 
-/// Clauses as subjects ("What a client holds is …") in a hundred lines of comment of a crate, outside tests. The count is a
-/// fever curve: it shows a habit, and proves nothing about a single sentence.
+/// Limit of clauses as subjects ("What a client holds is …") per hundred lines of comment of a crate, outside
+/// tests. The count shows a habit, and proves nothing about a single sentence.
 const CLAUSES_PER_HUNDRED_MAX: usize = 1;
 
 /// The words at the head of such a clause.
 const HEADS: [&str; 5] = ["what", "who", "nobody", "whoever", "whatever"];
-/// What stands before the head, besides the slashes of the comment.
+/// Texts before the head of a clause, besides the slashes of the comment.
 const OPENINGS: [&str; 7] = [". ", "; ", ": ", ", ", "and ", "that ", "but "];
 
 fn check(tree: &Tree) -> Vec<Finding> {
@@ -82,7 +82,7 @@ fn is_comment(line: &str) -> bool {
     line.trim_start().starts_with("//")
 }
 
-/// Whether a clause with who or what begins in a line of comment.
+/// True if a clause with one of [`HEADS`] begins in a line of comment.
 fn has_clause(line: &str) -> bool {
     let text = line.trim_start().trim_start_matches(['/', '!']).trim_start().to_lowercase();
     let begins = |at: &str| {

@@ -134,7 +134,7 @@ const LAW: &[(&str, &[&str])] = &[
     ),
     ("thalweg-watch", &[]),
     ("thalweg-wire", &["ids"]),
-    // Its checks must run even if the rest does not compile.
+    // The checks of xtask must run even if the rest does not compile.
     ("xtask", &[]),
 ];
 

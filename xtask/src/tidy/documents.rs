@@ -59,7 +59,7 @@ fn spans(line: &str) -> Vec<&str> {
     line.split('`').skip(1).step_by(2).flat_map(str::split_whitespace).collect()
 }
 
-/// Whether the word means something in the repository that is not there. Words with placeholders mean nothing certain.
+/// True if the word is a path in the repository that does not exist. Words with placeholders are not checked.
 fn is_gone(tree: &Tree, word: &str) -> bool {
     let path =
         word.trim_matches(|c: char| "\"'(),;:".contains(c)).trim_end_matches('/').trim_start_matches("./");
@@ -68,7 +68,7 @@ fn is_gone(tree: &Tree, word: &str) -> bool {
     if !plain || tree.has(path) {
         return false;
     }
-    // A source file may be named from its crate on, as in `partition/append.rs`.
+    // A source file may be named by the end of its path, as in `partition/append.rs`.
     let from_its_crate = |file: &str| file.strip_suffix(path).is_some_and(|rest| rest.ends_with('/'));
     FOLDERS.contains(&first) || (path.ends_with(".rs") && !tree.paths().any(from_its_crate))
 }
@@ -80,7 +80,7 @@ fn links(line: &str) -> impl Iterator<Item = &str> {
     local.map(|target| target.split('#').next().unwrap_or(target))
 }
 
-/// Whether the target of a link in the document at `path` exists.
+/// True if the target of a link in the document at `path` exists.
 fn link_exists(tree: &Tree, path: &str, link: &str) -> bool {
     let mut folders: Vec<_> = path.split('/').collect();
     folders.pop();

@@ -9,7 +9,8 @@ pub const RULE: Rule = Rule {
     check: |tree| Ok(check(tree)),
 };
 
-/// Lines from `fn` to the closing brace, without tests: a test that tries a table of calls is long by its nature.
+/// Limit of the lines from `fn` to the closing brace, outside tests: a test with a table of calls is
+/// naturally long.
 const LINES_MAX: usize = 70;
 
 fn check(tree: &Tree) -> Vec<Finding> {
@@ -33,7 +34,8 @@ struct Function<'a> {
     lines: usize,
 }
 
-/// The functions with a body of a formatted file: each ends at the first brace as deep as its `fn`.
+/// The functions with a body in a formatted file. A function ends at the first closing brace with the
+/// indentation of its `fn`.
 fn functions(source: Source<'_>) -> Vec<Function<'_>> {
     let lines: Vec<_> = source.text.lines().collect();
     let mut found = Vec::new();
@@ -41,7 +43,8 @@ fn functions(source: Source<'_>) -> Vec<Function<'_>> {
         let Some(name) = function_name(first) else { continue };
         let indent = first.len() - first.trim_start().len();
         let at_indent = |line: &str| line.len() > indent && line.trim_start().len() == line.len() - indent;
-        // The signature ends with the opening brace, at the end of a line; a function without a body has none.
+        // The signature ends with the opening brace at the end of a line; a function without a body has no
+        // such brace.
         let signature = lines[start..].iter().enumerate().find(|(after, line)| {
             line.ends_with('{') || (line.ends_with([';', '}']) && (*after == 0 || at_indent(line)))
         });

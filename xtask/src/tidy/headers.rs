@@ -10,7 +10,7 @@ pub const RULE: Rule = Rule {
 };
 
 fn check(tree: &Tree) -> Vec<Finding> {
-    // `foo/tests.rs` is the tests of foo and needs no description.
+    // `foo/tests.rs` has the tests of foo and needs no description.
     let sources = tree.sources().filter(|source| !source.path.ends_with("/tests.rs"));
     let bare = sources.filter(|source| !source.text.starts_with("//! "));
     bare.map(|source| Finding::new(source.path, 1, "does not open with `//!`")).collect()

@@ -27,7 +27,7 @@ fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Whether people wrote the file as code; programs without an ending are scripts.
+/// True for files of code. Files without an ending are scripts.
 fn is_code(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
     let ending = name.rsplit_once('.').map(|(_, ending)| ending);

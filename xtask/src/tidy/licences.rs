@@ -12,7 +12,7 @@ pub const RULE: Rule = Rule {
     check,
 };
 
-/// Permissive licences. MPL-2.0 is not one of them: distributors of the binary would have to offer the source of such
+/// Permissive licences. MPL-2.0 is missing: distributors of the binary would have to offer the source of such
 /// a crate, and no dependency is worth that yet.
 const ALLOWED: [&str; 10] = [
     "0BSD",
@@ -47,7 +47,7 @@ fn host() -> Result<String> {
     Ok(host.to_owned())
 }
 
-/// Finds the packages of cargo's metadata whose licences do not let them in.
+/// Finds the packages in cargo's metadata whose licences are not allowed.
 fn judge(metadata: &Value) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
     for package in metadata["packages"].as_array().context("the metadata lists no packages")? {
@@ -67,16 +67,16 @@ fn judge(metadata: &Value) -> Result<Vec<Finding>> {
     Ok(findings)
 }
 
-/// Whether an SPDX expression offers a choice in which all that must be kept is allowed.
+/// True if an SPDX expression offers a choice of allowed licences only.
 fn is_allowed(expression: &str) -> bool {
-    // Old crates write OR as a slash.
+    // Old crates write a slash instead of OR.
     let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
     let words: Vec<_> = spaced.split_whitespace().collect();
     let mut rest = words.as_slice();
     any_of(&mut rest) == Some(true) && rest.is_empty()
 }
 
-/// `all OR all ...`; `None` where the expression is broken.
+/// `all OR all ...`; `None` for an invalid expression.
 fn any_of(rest: &mut &[&str]) -> Option<bool> {
     let mut allowed = all_of(rest)?;
     while let Some(after) = rest.strip_prefix(&["OR"]) {
@@ -86,7 +86,7 @@ fn any_of(rest: &mut &[&str]) -> Option<bool> {
     Some(allowed)
 }
 
-/// `one AND one ...`.
+/// `one AND one ...`; `None` for an invalid expression.
 fn all_of(rest: &mut &[&str]) -> Option<bool> {
     let mut allowed = one(rest)?;
     while let Some(after) = rest.strip_prefix(&["AND"]) {
@@ -96,7 +96,7 @@ fn all_of(rest: &mut &[&str]) -> Option<bool> {
     Some(allowed)
 }
 
-/// A licence, perhaps WITH an exception, which only ever gives more; or an expression in parentheses.
+/// A licence, or an expression in parentheses. An exception (WITH) only adds permissions, so it is ignored.
 fn one(rest: &mut &[&str]) -> Option<bool> {
     let (first, after) = rest.split_first()?;
     *rest = after;

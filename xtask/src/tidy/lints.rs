@@ -1,4 +1,4 @@
-//! Every crate is under the lints of the workspace, which forbid unsafe code.
+//! Every crate uses the lints of the workspace, which forbid unsafe code.
 
 use super::manifest::{entries, members};
 use super::tree::Tree;

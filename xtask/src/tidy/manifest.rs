@@ -1,4 +1,4 @@
-//! Reads the TOML that the manifests here are written in: sections, and `key = value` on a line each.
+//! Reads the TOML of this repository's manifests: sections, and one `key = value` per line.
 
 use super::tree::Tree;
 

@@ -1,8 +1,8 @@
 //! Rules of the tree that the compiler does not cover: a module for each, with its reason.
 //!
-//! Rules read the files that git tracks or would add, so ignored files are not checked. They are simple on purpose:
-//! they work on lines formatted by rustfmt, with little knowledge of Rust. Rules must name what they forbid, so rules
-//! about words skip this folder.
+//! Rules read the files that git tracks or would add, so ignored files are not checked. Rules are simple on
+//! purpose: they work on lines formatted by rustfmt, with little knowledge of Rust. Rules must name forbidden
+//! words, so rules about words skip this folder.
 
 mod chance;
 mod commands;

@@ -14,7 +14,8 @@ const MODULES: [&str; 9] =
 
 const TYPE_ENDINGS: [&str; 4] = ["Helper", "Impl", "Manager", "Util"];
 
-/// Words that name no type alone: far from its definition they say nothing. With a noun they are fine (`StoredOffset`).
+/// Words that must not name a type alone, because such a name has no meaning far from its definition. A noun
+/// makes the name meaningful (`StoredOffset`).
 const WITHOUT_NOUN: [&str; 58] = [
     "After",
     "Again",
@@ -75,7 +76,7 @@ const WITHOUT_NOUN: [&str; 58] = [
     "Who",
     "Whole",
 ];
-/// Nouns that end like a participle.
+/// Nouns that look like participles.
 const NOUNS: [&str; 4] = ["Feed", "Need", "Seed", "Speed"];
 
 fn check(tree: &Tree) -> Vec<Finding> {
@@ -117,7 +118,7 @@ fn complaint(line: &str) -> Option<String> {
     }
 }
 
-/// Whether a type is named by a bare participle, pronoun or adverb.
+/// True if a type is named by a bare participle, pronoun or adverb.
 fn is_without_noun(name: &str) -> bool {
     let is_one_word = !name.chars().skip(1).any(char::is_uppercase);
     let is_participle = name.len() > 4 && name.ends_with("ed") && !NOUNS.contains(&name);

@@ -1,10 +1,10 @@
 //! No import cycles between the rooms of a crate (its top-level modules, `src/<room>.rs` with the folder
 //! `src/<room>/`).
 //!
-//! An import is a path from `crate`, `super` or `self` that ends in another room, in a `use` or in an expression. A
-//! name that the root re-exports is an import of its defining room. Within a room, parents and children import each
-//! other as they like. Left out: tests, generated code, and the root itself, both what it imports and what it
-//! defines.
+//! An import is a path from `crate`, `super` or `self` that ends in another room, in a `use` or in an
+//! expression. A name that the root re-exports is an import of its defining room. Within a room, parents and
+//! children import each other as they like. Excluded are tests, generated code, and imports and definitions
+//! of the root itself.
 
 use super::manifest::members;
 use super::tokens::{Token, tokens};
@@ -18,14 +18,14 @@ pub const RULE: Rule = Rule {
     check: |tree| Ok(check(tree)),
 };
 
-/// The first import of one room by another, by the two rooms.
+/// The first import of one room by another. The key is the importing and the imported room.
 type Arrows<'a> = BTreeMap<(&'a str, &'a str), Arrow<'a>>;
 
 #[derive(Debug)]
 struct Arrow<'a> {
     path: &'a str,
     line: usize,
-    /// The name used, from the room on.
+    /// The imported path, starting with the room.
     name: String,
     /// The file of the deepest module in the name.
     target: String,
@@ -51,13 +51,13 @@ fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// The shortest cycle of rooms, each once; of equals the first by name.
+/// The shortest cycle of rooms, each room once. Of equal cycles, the first by name.
 fn shortest_circle<'a>(arrows: &Arrows<'a>) -> Option<Vec<&'a str>> {
     let ways = arrows.keys().filter_map(|(from, to)| shortest_way(arrows, to, from));
     ways.min_by_key(Vec::len)
 }
 
-/// The rooms on the shortest way between two, both included.
+/// The rooms on the shortest way between two rooms, both included.
 fn shortest_way<'a>(arrows: &Arrows<'a>, start: &str, end: &str) -> Option<Vec<&'a str>> {
     let first = arrows.keys().map(|(from, _)| *from).find(|from| *from == start)?;
     let mut ways = VecDeque::from([vec![first]]);
@@ -76,7 +76,7 @@ fn shortest_way<'a>(arrows: &Arrows<'a>, start: &str, end: &str) -> Option<Vec<&
     None
 }
 
-/// The imports between the rooms of the crate in `folder`; what hides imports from this rule is a finding.
+/// The imports between the rooms of the crate in `folder`. Imports hidden by `*` from the root are findings.
 fn arrows<'a>(tree: &'a Tree, folder: &str, findings: &mut Vec<Finding>) -> Arrows<'a> {
     let root = format!("{folder}src/");
     let is_production = |source: &Source<'_>| !source.is_test() && !source.path.ends_with("/testing.rs");
@@ -104,7 +104,7 @@ fn arrows<'a>(tree: &'a Tree, folder: &str, findings: &mut Vec<Finding>) -> Arro
                 let message = "imports or re-exports every name of the root: list them, to show their rooms";
                 findings.push(Finding::new(reading.path, import.line, message));
             }
-            // A name of the root may be an alias; a cycle of them does not compile.
+            // A name of the root may be an alias; cyclic aliases do not compile.
             while module_file(&path[..1]).is_none() {
                 let Some(whole) = names.get(path[0]).filter(|whole| whole[0] != path[0]) else { break };
                 path.splice(..1, whole.iter().copied());
@@ -125,17 +125,17 @@ fn arrows<'a>(tree: &'a Tree, folder: &str, findings: &mut Vec<Finding>) -> Arro
 /// The imports of one file.
 struct Reading<'a> {
     path: &'a str,
-    /// Its module, from the root of the crate on.
+    /// The module of the file, from the root of the crate on.
     module: Vec<&'a str>,
     imports: Vec<Import<'a>>,
-    /// Modules in files of their own that are for tests only.
+    /// Modules in separate files that are for tests only.
     tests: Vec<Vec<&'a str>>,
 }
 
 #[derive(Debug)]
 struct Import<'a> {
     line: usize,
-    /// From the root of the crate on, and not empty.
+    /// The path from the root of the crate on; not empty.
     path: Vec<&'a str>,
     alias: Option<&'a str>,
     is_use: bool,
@@ -148,7 +148,7 @@ impl<'a> Reading<'a> {
         let mut reading = Reading { path: source.path, module, imports: Vec::new(), tests: Vec::new() };
         let tokens = tokens(source.text);
         let text = |at: usize| tokens.get(at).map_or("", |token| token.text);
-        // The module that a token is in, and the depths at which those inside of the file began.
+        // The module of the current token, and the brace depths at which inline modules began.
         let (mut inside, mut begun, mut depth) = (reading.module.clone(), Vec::new(), 0);
         let mut at = 0;
         while at < tokens.len() {
@@ -186,7 +186,7 @@ impl<'a> Reading<'a> {
         reading
     }
 
-    /// Reads the path at `at`, or the tree of them, and returns where it ends.
+    /// Reads the path or the tree of paths at `at`, and returns the index behind its end.
     fn import(
         &mut self,
         tokens: &[Token<'a>],
@@ -227,7 +227,7 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// A path as seen from the root of the crate; none where it leaves the crate, or names only a module around it.
+/// A path from the root of the crate; none if the path leaves the crate, or names the root.
 fn from_root<'a>(inside: &[&'a str], path: &[&'a str], is_use: bool) -> Option<Vec<&'a str>> {
     let (mut base, mut rest) = match *path.first()? {
         "crate" => (&[][..], &path[1..]),
@@ -244,7 +244,7 @@ fn from_root<'a>(inside: &[&'a str], path: &[&'a str], is_use: bool) -> Option<V
     (!whole.is_empty()).then_some(whole)
 }
 
-/// Whether an attribute here marks the next item as a test.
+/// True if the attribute at the start of `tokens` marks the next item as a test.
 fn is_test_attribute(tokens: &[Token<'_>]) -> bool {
     let words = ["#", "[", "cfg", "("];
     let condition = tokens.iter().skip(words.len()).map(|token| token.text).take_while(|text| *text != "]");
@@ -252,7 +252,7 @@ fn is_test_attribute(tokens: &[Token<'_>]) -> bool {
     tokens.iter().zip(words).all(|(token, word)| token.text == word) && condition.next() == Some("test")
 }
 
-/// Where the item, the field or the statement at `at` ends, with its attributes.
+/// The index behind the item, field or statement at `at`, with its attributes.
 fn item_end(tokens: &[Token<'_>], mut at: usize) -> usize {
     let (mut depth, mut angles, mut before) = (0, 0, "");
     while let Some(Token { text, .. }) = tokens.get(at) {
@@ -290,7 +290,7 @@ mod tests {
         findings.map(|f| (f.path.replace("crates/x/src/", ""), f.line, f.message)).collect()
     }
 
-    /// What room `b` imports: `a` imports it, so each is in a circle.
+    /// The imports of room `b`. Room `a` imports `b`, so every import of `a` by `b` makes a cycle.
     fn names(b: &str) -> Vec<String> {
         let a = ("crates/x/src/a.rs", "use crate::b;");
         let inner = ("crates/x/src/a/inner.rs", "");

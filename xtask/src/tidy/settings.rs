@@ -1,4 +1,4 @@
-//! No setting is named by a string where the code could name its field: a key that is misspelled in a string compiles.
+//! Code names a setting by its field, not by a string: a misspelled key in a string would compile.
 
 use super::manifest::{Manifest, members};
 use super::tree::Tree;
@@ -13,7 +13,7 @@ pub const RULE: Rule = Rule {
 
 const TABLE: &str = "crates/config/src/table/";
 
-/// A client's settings, some of which have the name of a broker's.
+/// Client settings with the name of a broker setting: file and key.
 const OF_CLIENTS: [(&str, &str); 1] = [("crates/thalweg/src/cli/produce.rs", "compression.type")];
 
 fn check(tree: &Tree, of_clients: &[(&str, &str)]) -> Vec<Finding> {
@@ -27,7 +27,7 @@ fn check(tree: &Tree, of_clients: &[(&str, &str)]) -> Vec<Finding> {
             if line.trim_start().starts_with("//") {
                 continue;
             }
-            // What stands between two quotes; crude, but a key holds no quote.
+            // The texts between quotes. Crude, but keys contain no quotes.
             for text in line.split('"').filter(|text| keys.contains(text)) {
                 unused.remove(&(source.path, text));
                 if !of_clients.contains(&(source.path, text)) {
@@ -44,7 +44,7 @@ fn check(tree: &Tree, of_clients: &[(&str, &str)]) -> Vec<Finding> {
     findings
 }
 
-/// Every key that is declared, apart from those that are words of the language too.
+/// All declared keys with a dot; keys without a dot are also ordinary words.
 fn keys(tree: &Tree) -> BTreeSet<&str> {
     let declarations = tree.sources().filter(|source| source.path.starts_with(TABLE));
     let entries = declarations.flat_map(|source| source.text.lines());
@@ -52,7 +52,7 @@ fn keys(tree: &Tree) -> BTreeSet<&str> {
     keys.map(|(key, _)| key).filter(|key| key.contains('.')).collect()
 }
 
-/// The folders of the crates that use `config`, and its own.
+/// The folders of the crates that use `config`, and the folder of `config`.
 fn readers(tree: &Tree) -> Vec<&str> {
     let uses =
         |member: &Manifest<'_>| member.dependencies().any(|entry| entry.dependency() == "thalweg-config");
@@ -60,7 +60,7 @@ fn readers(tree: &Tree) -> Vec<&str> {
     users.chain(["crates/config/"]).collect()
 }
 
-/// Whether a file is of the sources of a reader, outside of the table.
+/// True for a source file of a reader, outside the table.
 fn can_name_settings(readers: &[&str], path: &str) -> bool {
     let is_source = |folder: &&str| path.strip_prefix(*folder).is_some_and(|rest| rest.starts_with("src/"));
     readers.iter().any(is_source) && !path.starts_with(TABLE)

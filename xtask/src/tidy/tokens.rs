@@ -1,4 +1,5 @@
-//! Words and marks of Rust code, without comments, strings, characters and lifetimes. Crude: numbers are words.
+//! Words and marks of Rust code, without comments, strings, characters and lifetimes. Crude: numbers are
+//! words.
 
 #[derive(Clone, Copy, Debug)]
 pub struct Token<'a> {
@@ -12,7 +13,7 @@ pub fn tokens(text: &str) -> Vec<Token<'_>> {
     let bytes = text.as_bytes();
     let mut found = Vec::with_capacity(bytes.len() / 4);
     let (mut line, mut at) = (1, 0);
-    // Plain loops: this reads everything, in a build without optimisation.
+    // Plain loops, because this function reads all sources in a build without optimisation.
     while at < bytes.len() {
         let (start, byte, next) = (at, bytes[at], bytes.get(at + 1).copied().unwrap_or(b' '));
         match byte {

@@ -1,4 +1,4 @@
-//! The files of the repository as rules see them: paths with slashes, and texts.
+//! The files of the repository as input of rules: paths with slashes, and texts.
 
 use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,14 +7,14 @@ use std::process::Command;
 
 /// All files that git tracks or would add, except ignored ones.
 pub struct Tree {
-    /// Where the files are; empty for a tree that was made up.
+    /// The root of the repository; empty for a tree made by a test.
     pub root: PathBuf,
     /// Texts by path; `None` if a file is not UTF-8.
     files: BTreeMap<String, Option<String>>,
     folders: BTreeSet<String>,
 }
 
-/// A file of Rust that people wrote.
+/// A Rust file that is not generated.
 #[derive(Clone, Copy)]
 pub struct Source<'a> {
     pub path: &'a str,
@@ -32,7 +32,7 @@ impl Tree {
         ensure!(output.status.success(), "git ls-files: {}", String::from_utf8_lossy(&output.stderr));
         let mut files = BTreeMap::new();
         for path in String::from_utf8(output.stdout)?.split_terminator('\0') {
-            // A file that was deleted and not yet committed is in the list and not on the disk.
+            // The list still has files whose deletion is not committed.
             if let Ok(bytes) = std::fs::read(root.join(path)) {
                 files.insert(path.to_owned(), String::from_utf8(bytes).ok());
             }
@@ -67,12 +67,12 @@ impl Tree {
         self.files.get(path)?.as_deref()
     }
 
-    /// Whether there is a file or a folder of this path.
+    /// True if the path is a file or a folder.
     pub fn has(&self, path: &str) -> bool {
         self.files.contains_key(path) || self.folders.contains(path)
     }
 
-    /// The Rust files that people wrote.
+    /// The Rust files that are not generated.
     pub fn sources(&self) -> impl Iterator<Item = Source<'_>> {
         let rust = self.texts().filter(|(path, _)| path.ends_with(".rs") && !path.contains("/generated/"));
         rust.map(|(path, text)| Source { path, text })
@@ -86,7 +86,7 @@ fn ancestors(path: &str) -> impl Iterator<Item = &str> {
 }
 
 impl<'a> Source<'a> {
-    /// Whether the whole file is for tests.
+    /// True if the whole file is for tests.
     pub fn is_test(self) -> bool {
         is_test(self.path)
     }
@@ -108,7 +108,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Whether the file at this path is for tests.
+/// True if the file at this path is for tests.
 pub fn is_test(path: &str) -> bool {
     path.starts_with("compat/")
         || path.starts_with("trials/")
@@ -116,7 +116,7 @@ pub fn is_test(path: &str) -> bool {
         || path.contains("/tests/")
 }
 
-/// Whether `word` occurs in `text` as a whole word.
+/// True if `word` occurs in `text` as a whole word.
 pub fn has_word(text: &str, word: &str) -> bool {
     let is_part = |c: char| c.is_alphanumeric() || c == '_';
     text.match_indices(word)

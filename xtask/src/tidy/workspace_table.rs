@@ -10,7 +10,7 @@ pub const RULE: Rule = Rule {
     check: |tree| Ok(check(tree)),
 };
 
-/// More features would be a matrix that is never tested.
+/// Limit of the features of a crate: more features would be a matrix that is never tested.
 const FEATURES_MAX: usize = 3;
 
 fn check(tree: &Tree) -> Vec<Finding> {

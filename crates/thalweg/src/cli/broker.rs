@@ -1,4 +1,4 @@
-//! `broker`: list, settings, log levels, log directories, and the end of a broker's life.
+//! `broker`: list, settings, log levels, log directories, decommissioning and unregistering.
 
 mod api_versions;
 mod decommission;

@@ -1,7 +1,8 @@
-//! `completion`: the script of a shell that completes commands; and the answers to that script.
+//! `completion`: the completion script of a shell, and the answers to that script.
 //!
-//! The script asks this program at each press of the key, so that names of topics and groups are those of the cluster that
-//! the line names. An answer takes at most a second; without one the line is just not completed.
+//! The script runs this program at each press of the completion key, so that the names of topics and groups
+//! come from the cluster on the command line. An answer takes at most a second; without an answer, nothing is
+//! completed.
 
 use std::ffi::OsStr;
 use std::io::Write;
@@ -17,17 +18,17 @@ use thalweg_wire::request::ListGroupsRequest;
 use super::connect::Connect;
 use super::profile;
 
-/// The variable by which the script asks.
+/// The environment variable that marks a request of the script.
 const VARIABLE: &str = "THALWEG_COMPLETE";
-/// The name of the program.
+/// The name of the program on command lines.
 const PROGRAM: &str = "thalweg";
 /// Time limit for names from a cluster.
 const WITHIN: Duration = Duration::from_secs(1);
-/// The most names of an answer.
+/// Limit of the names in an answer.
 const NAMES_MAX: usize = 1000;
 
-/// As a file of `fpath`, zsh's script is run at the first press of the key. It defines the function that completes; without this
-/// it would not call it, and the first press would do nothing.
+/// As a file of `fpath`, zsh's script runs at the first press of the key, and only defines the completion
+/// function. These lines also call the function; without the call, the first press would do nothing.
 const ZSH_FIRST: &str = r#"
 if [[ "$funcstack[1]" == _thalweg ]]; then
     _clap_dynamic_completer_thalweg "$@"
@@ -57,7 +58,7 @@ enum Shell {
 }
 
 impl Completion {
-    /// Prints the script.
+    /// Prints the script of the shell.
     pub fn run(&self) -> anyhow::Result<()> {
         let shell: &dyn EnvCompleter = match self.shell {
             Shell::Bash => &Bash,
@@ -73,12 +74,12 @@ impl Completion {
     }
 }
 
-/// Answers a shell, if one asks, and ends the process then.
+/// If this process is a request of a completion script, answers the request and ends the process.
 pub fn answer() {
     CompleteEnv::with_factory(|| with_names(super::command())).var(VARIABLE).complete();
 }
 
-/// The command, with names for arguments that are called after what they name.
+/// Adds completion of names to arguments for topics, groups and profiles.
 fn with_names(command: Command) -> Command {
     let names_profile = ["use", "show", "delete"].contains(&command.get_name());
     command.mut_args(|arg| with_names_of(arg, names_profile)).mut_subcommands(with_names)
@@ -119,8 +120,8 @@ fn groups(current: &OsStr) -> Vec<CompletionCandidate> {
     candidates(current, names)
 }
 
-/// Names that a shell can take as they are, and that continue what was typed. Those that begin with two underscores are
-/// Kafka's own, and need that much typed.
+/// The names that continue the typed text and need no quotes in a shell. Names with two leading underscores
+/// are Kafka's internal names; they are offered only after these underscores.
 fn candidates(current: &OsStr, mut names: Vec<String>) -> Vec<CompletionCandidate> {
     let Some(typed) = current.to_str() else { return Vec::new() };
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '@' | '+');
@@ -134,7 +135,8 @@ fn candidates(current: &OsStr, mut names: Vec<String>) -> Vec<CompletionCandidat
     names.into_iter().map(CompletionCandidate::new).collect()
 }
 
-/// Names from the cluster of the line. Whatever fails, there are none: a shell has no place for errors.
+/// Names from the cluster on the command line. Any failure gives no names, because a shell has no place for
+/// errors.
 fn of_cluster(ask: impl AsyncFnOnce(&Connect) -> anyhow::Result<Vec<String>>) -> Vec<String> {
     let words: Vec<String> = std::env::args().skip_while(|word| word != "--").skip(1).collect();
     let chosen = option(&words, &["--profile"]).or_else(|| variable(profile::VARIABLE));
@@ -157,7 +159,7 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// The value of an option: the next word, or what stands behind `=`. To bash, `=` and `:` are words of their own.
+/// The value of an option: the next word, or the text behind `=`. Bash passes `=` and `:` as separate words.
 fn option(words: &[String], names: &[&str]) -> Option<String> {
     let at = |(place, word): (usize, &String)| {
         if names.contains(&word.as_str()) {

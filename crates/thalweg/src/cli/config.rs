@@ -1,4 +1,4 @@
-//! `config`: the settings of any resource that has some, and `broker config`, the same for brokers.
+//! `config`: the settings of any resource, and `broker config`, the settings of brokers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -66,11 +66,11 @@ impl BrokerConfig {
 
 /// A name of a resource on the command line.
 pub trait Named: Clone + Send + Sync + 'static {
-    /// The resource.
+    /// The resource that the text names.
     fn resource(&self) -> ConfigResource;
 }
 
-/// KIND:NAME.
+/// A resource as KIND:NAME.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resource(ConfigResource);
 
@@ -103,7 +103,7 @@ impl std::str::FromStr for Resource {
     }
 }
 
-/// The id of a broker, or all.
+/// A broker's id, or all brokers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Broker(ConfigResource);
 
@@ -223,7 +223,7 @@ const COLUMNS: [Column<'_>; 5] = [
 ];
 
 impl<N: Named + std::str::FromStr<Err = Usage>> Described<N> {
-    /// Describes them.
+    /// Prints the settings of the resources.
     pub async fn run(&self) -> anyhow::Result<()> {
         let admin = Admin::new(self.connect.cluster().await?);
         let resources: Vec<ConfigResource> = self.resources.iter().map(Named::resource).collect();
@@ -314,7 +314,7 @@ fn assignment(text: &str) -> Result<ConfigChange, Usage> {
 }
 
 impl<N: Named + std::str::FromStr<Err = Usage>> Set<N> {
-    /// Sets them.
+    /// Changes the settings of the resource.
     pub async fn run(&self) -> anyhow::Result<()> {
         let resource = self.resource.resource();
         alter(&self.connect, &self.output, resource, self.changes.clone(), self.validate_only).await
@@ -339,7 +339,7 @@ pub struct Remove<N: Named + std::str::FromStr<Err = Usage>> {
 }
 
 impl<N: Named + std::str::FromStr<Err = Usage>> Remove<N> {
-    /// Removes them.
+    /// Removes the settings of the resource.
     pub async fn run(&self) -> anyhow::Result<()> {
         let delete = |name: &String| ConfigChange { name: name.clone(), operation: ConfigOperation::Delete };
         let changes = self.keys.iter().map(delete).collect();
@@ -347,10 +347,11 @@ impl<N: Named + std::str::FromStr<Err = Usage>> Remove<N> {
     }
 }
 
-/// How soon a broker knows of a change that another has answered.
+/// Time for a change to reach all brokers, after one broker has confirmed it.
 const SETTLING: Duration = Duration::from_secs(1);
 
-/// Fails if a setting that is removed is not set for the resource itself, as Kafka's tool does: its name may be mistaken.
+/// Fails if a setting to remove is not set on the resource itself, as Kafka's tool does: the name may be
+/// misspelled.
 pub async fn check_removals(
     admin: &Admin,
     resource: &ConfigResource,
@@ -382,7 +383,7 @@ async fn not_set<'a>(
     Ok(keys.iter().copied().filter(|key| !is_set(key)).collect())
 }
 
-/// Changes settings of one resource, and reports that.
+/// Changes settings of one resource, and prints the outcome.
 pub async fn alter(
     connect: &Connect,
     output: &Output,

@@ -1,4 +1,5 @@
-//! Arguments common to all tools: the cluster and the client settings. No tool waits for a broker in silence.
+//! Arguments common to all tools: the cluster and the client settings. Reports waits for brokers, so that no
+//! tool waits in silence.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -39,18 +40,18 @@ pub struct Connect {
     settings: Vec<String>,
 }
 
-/// Where the value of a setting is from.
+/// The source of a setting's value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// Nothing says otherwise.
+    /// The built-in default.
     Default,
-    /// The profile of this name.
+    /// A profile, by name.
     Profile(String),
     /// A properties file.
     File(PathBuf),
     /// An environment variable.
     Environment(&'static str),
-    /// An option.
+    /// A command line option.
     Option(&'static str),
 }
 
@@ -66,11 +67,11 @@ impl std::fmt::Display for Source {
     }
 }
 
-/// Settings with their sources; the later of a name counts.
+/// Values and sources by setting; a later source replaces an earlier one.
 pub type Sourced = BTreeMap<String, (String, Source)>;
 
 impl Connect {
-    /// As if these options were given.
+    /// The connection of a command line with these options.
     pub fn new(bootstrap_server: Option<String>, command_config: Option<PathBuf>) -> Connect {
         Connect { bootstrap_server, command_config, settings: Vec::new() }
     }
@@ -80,7 +81,7 @@ impl Connect {
         self.command_config.as_deref()
     }
 
-    /// All settings.
+    /// All settings, without their sources.
     pub fn properties(&self) -> anyhow::Result<Properties> {
         let mut properties = Properties::new();
         for (key, (value, _)) in self.sourced()? {
@@ -89,7 +90,8 @@ impl Connect {
         Ok(properties)
     }
 
-    /// All settings, each with its source: options, then the environment, then the profile, then defaults.
+    /// All settings, each with its source. Options take precedence over the environment, the environment over
+    /// files and the profile, and these over defaults.
     pub fn sourced(&self) -> anyhow::Result<Sourced> {
         let mut all = Sourced::new();
         all.insert(BOOTSTRAP.to_owned(), (BOOTSTRAP_SERVER.to_owned(), Source::Default));
@@ -110,7 +112,7 @@ impl Connect {
         Ok(all)
     }
 
-    /// The brokers to connect to first, and how, for a tool that administers a cluster.
+    /// Bootstrap servers and connection options, for an administrative tool.
     pub fn addresses(&self) -> anyhow::Result<(Vec<String>, ConnectionOptions)> {
         let mut properties = self.properties()?;
         let bootstrap = properties.take_bootstrap_servers()?;
@@ -120,20 +122,21 @@ impl Connect {
         Ok((bootstrap, options))
     }
 
-    /// The cluster, for a tool that administers it.
+    /// Connects to the cluster, for an administrative tool.
     pub async fn cluster(&self) -> anyhow::Result<Cluster> {
         let (bootstrap, options) = self.addresses()?;
         Ok(Cluster::connect(&bootstrap, &options).await?)
     }
 }
 
-/// Whether clap took the value of an option from its environment variable.
+/// True if clap took the value of an option from its environment variable.
 fn is_from_variable(value: Option<&str>, variable: &str) -> bool {
     value.is_some() && std::env::var(variable).ok().as_deref() == value
 }
 
-/// The client settings of a file, or without one those of the profile: its file, its settings, its brokers. The file takes
-/// the place of the profile's settings as a whole, because half of a login is none; brokers it need not name.
+/// The client settings of `file`; without a file, those of the profile: its file, settings and brokers. A
+/// file replaces the profile's settings as a whole, because two halves of different logins make no login.
+/// Only the brokers may still come from the profile.
 pub fn client_settings(file: Option<&Path>) -> anyhow::Result<Sourced> {
     let profile = profile::active();
     let of_profile = || Source::Profile(profile.name.clone());
@@ -177,27 +180,27 @@ pub fn warn_about_rest(properties: &Properties) {
     }
 }
 
-/// What the tool of this process waits for.
+/// The waits of this process's tool for brokers.
 pub static WAITS: LazyLock<Waits> = LazyLock::new(Waits::default);
 
-/// A wait is reported after so long.
+/// Age of a wait at its first report.
 const PATIENCE: Duration = Duration::from_millis(1500);
 const CHECK_INTERVAL: Duration = Duration::from_millis(250);
-/// The same report is repeated at this interval, another follows at the other.
+/// Interval of repeating the same report; below, the shortest interval between different reports.
 const SAME_AGAIN: Duration = Duration::from_secs(10);
 const ANOTHER: Duration = Duration::from_secs(2);
 
-/// When what is said about waits.
+/// The state of the reports about waits.
 #[derive(Debug, Default)]
 struct Reports {
-    /// The last report, and when it was made.
+    /// Text and time of the last report.
     last: Option<(String, Instant)>,
-    /// When the wait was first reported.
+    /// Time of the first report of the current wait.
     since: Option<Instant>,
 }
 
 impl Reports {
-    /// The line to print now, if any.
+    /// The line to print at `now`, if any.
     fn line(&mut self, awaited: Option<Awaited>, now: Instant) -> Option<String> {
         let line = match awaited {
             Some(Awaited::Pending(what)) => format!("waiting for {what}"),
@@ -220,7 +223,7 @@ impl Reports {
     }
 }
 
-/// Prints on standard error what the tool waits for, for as long as it runs.
+/// Reports the tool's waits on standard error. Never returns.
 pub async fn report_waits() {
     report_waits_by(|line| {
         // Standard error may be closed.
@@ -229,7 +232,7 @@ pub async fn report_waits() {
     .await;
 }
 
-/// The same, where lines are printed in this way.
+/// Like [`report_waits`], with a function that prints a line.
 pub async fn report_waits_by(print: impl Fn(&str)) {
     let mut reports = Reports::default();
     loop {

@@ -19,7 +19,7 @@ use super::schema_registry::SchemaRegistry;
 use crate::console;
 use crate::http::{self, HttpAddress, HttpListening};
 
-/// The mechanisms that are tried with a name and a password where the settings name none.
+/// The SASL mechanism for a name and password, unless the settings name one.
 const MECHANISM: &str = "SCRAM-SHA-512";
 
 /// Pause between attempts to reach a broker at the start: short, so that the failures count as one wait.
@@ -134,7 +134,7 @@ impl Console {
             Router::new().merge(http::health::routes(is_stopping, Box::new(|| true))).merge(pages.router());
         let server = listening.serve(routes, None, Some(pages));
         let Some(url) = server.urls.first() else { bail!("the address has no socket") };
-        // Standard error is for those who read along; the level of tools is warn.
+        // On standard error and not logged, because the log level of tools is warn.
         say(&format!("The console is at {url}"));
         tokio::select! {
             _ = terminate.recv() => {}
@@ -146,8 +146,9 @@ impl Console {
     }
 }
 
-/// Connects to a broker until one answers, so that a wrong address is reported at the start, and not only by the pages. Ends
-/// never. Client settings without a login, which people bring, are not enough to talk to a broker: one that is there suffices.
+/// Connects to a broker until one answers, so that a wrong address is reported at the start, and not only by
+/// the pages. Never returns. Without a login in the client settings, an accepted TCP connection suffices,
+/// because users bring their own login.
 async fn first_contact(bootstrap: Vec<String>, mut client: Properties) {
     let (options, has_login) = match ConnectionOptions::take(&mut client, "console") {
         Ok(options) => (options, true),

@@ -27,12 +27,12 @@ use output::Output;
 use template::Template;
 
 const POLL: Duration = Duration::from_millis(250);
-/// Interval of commits where the consumer does not commit itself.
+/// Interval of commits if the consumer does not commit automatically.
 const COMMIT_INTERVAL: Duration = Duration::from_secs(5);
-/// How long a broker may take to assign partitions that other members give up, or that a regular expression chooses: more
-/// than the interval of two heartbeats.
+/// Time limit for a broker to assign partitions that other members revoke, or that a regular expression
+/// matches: more than two heartbeat intervals.
 const ASSIGNMENT_MAX: Duration = Duration::from_secs(12);
-/// Time to commit and to leave the group at the end.
+/// Time limit to commit and to leave the group at the end.
 const CLOSE_MAX: Duration = Duration::from_secs(5);
 
 /// Print the records of topics, one per line.
@@ -131,26 +131,26 @@ pub struct Consume {
     read_committed: bool,
 }
 
-/// The remaining records to read.
+/// The records that remain to be read.
 #[derive(Default)]
 struct Rest {
-    /// Records that may still be printed.
+    /// Number of records that may still be printed.
     records: u64,
-    /// End offsets by partition, once they are known.
+    /// End offsets by partition, once known.
     ends: Option<BTreeMap<TopicPartition, Offset>>,
-    /// Since when a member that should stop at the ends has been given no partition.
+    /// With `--until-end`, the time since which the member has no partition.
     idle_since: Option<Instant>,
 }
 
-/// What was tested.
+/// Records that the filter could not test.
 #[derive(Default)]
 struct Tested {
     without_value: u64,
-    /// Why, for the first.
+    /// The reason for the first of these records.
     reason: Option<String>,
 }
 
-/// The work on fetched records.
+/// Decompression and printing of fetched records.
 struct Printing<'a> {
     buffer: DecompressBuffer,
     printer: Printer<'a>,
@@ -197,7 +197,7 @@ impl Consume {
             signal = signals::end() => signal.map_err(anyhow::Error::from),
         };
         printing.printer.report();
-        // A group's other members should not wait for the session of this one to end.
+        // Leave the group, so that its other members need not wait for this member's session to end.
         let closed = tokio::time::timeout(CLOSE_MAX, self.close(consumer)).await;
         printed?;
         closed.unwrap_or_else(|_| {
@@ -208,7 +208,7 @@ impl Consume {
         })
     }
 
-    /// Whether the group gives it partitions.
+    /// True if the group assigns the partitions.
     fn is_member(&self) -> bool {
         self.group.is_some() && self.partition.is_empty()
     }
@@ -282,7 +282,8 @@ impl Consume {
                     }
                     let printed = self.print_chunk(&chunk, rest, printing);
                     let printed = printed.and_then(|next| Ok(printing.printer.out.flush().map(|()| next)?));
-                    // Returned records would be committed, but only printed ones count as read.
+                    // The consumer would commit all returned records. Seek, so that only printed records are
+                    // committed.
                     let next = printed.as_ref().map_or(Some(chunk.start), |next| *next);
                     if let Some(next) = next.filter(|_| self.group.is_some()) {
                         consumer.seek(&chunk.at, next);
@@ -307,7 +308,7 @@ impl Consume {
         Ok(())
     }
 
-    /// Returns the first record that was not looked at, if it must stop before it.
+    /// Prints the records of a chunk. Returns the offset of the first unread record, if a limit is reached.
     fn print_chunk(
         &self,
         chunk: &Chunk,
@@ -333,7 +334,7 @@ impl Consume {
 }
 
 impl Printer<'_> {
-    /// Prints a record, unless the filter hides it. Returns whether it did.
+    /// Prints a record, unless the filter hides it; true if printed.
     fn print(
         &mut self,
         output: &Output,
@@ -366,7 +367,7 @@ impl Printer<'_> {
         Ok(true)
     }
 
-    /// Says that records could not be tested.
+    /// Reports records that could not be decoded or tested.
     fn report(&self) {
         if let Some(decoding) = &self.decoding {
             decoding.report();
@@ -380,7 +381,7 @@ impl Printer<'_> {
     }
 }
 
-/// Whether every partition was read up to its end at the start.
+/// True if every partition was read to the end offset of the start.
 fn is_at_end(consumer: &Consumer, rest: &Rest) -> bool {
     let Some(ends) = &rest.ends else {
         return rest.idle_since.is_some_and(|since| since.elapsed() >= ASSIGNMENT_MAX);

@@ -1,4 +1,4 @@
-//! `debug`: what a bug report needs.
+//! `debug`: archives for bug reports.
 
 mod archive;
 mod bundle;

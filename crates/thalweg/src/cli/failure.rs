@@ -17,7 +17,7 @@ use thalweg_stream::deployment::WrongProperty;
 use thalweg_stream::language::Complaints;
 use thalweg_wire::{ApiKey, ErrorCode};
 
-/// Arguments that do not go together, or have no meaning.
+/// Contradictory or invalid arguments.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Usage(pub String);
@@ -27,7 +27,7 @@ pub struct Usage(pub String);
 #[error("{0}")]
 pub struct Failed(pub String);
 
-/// What was named does not exist.
+/// The object that the command names does not exist.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct NotFound(pub String);
@@ -41,15 +41,15 @@ pub struct Denied(pub String);
 #[derive(Debug, thiserror::Error)]
 #[error("{why}")]
 pub struct Ended {
-    /// The exit code.
+    /// The exit code of the process.
     pub code: u8,
-    /// The result.
+    /// The reason, for standard error.
     pub why: String,
 }
 
 impl Ended {
-    /// With errors of several objects, of which there is one at least, and the exit code that they have in common. The text
-    /// has the first `shown`.
+    /// The errors of at least one object, with their common exit code, if any. The text has the first `shown`
+    /// errors.
     pub fn with(errors: &[anyhow::Error], shown: usize) -> Self {
         let mut texts: Vec<String> = errors.iter().take(shown).map(causes).collect();
         if errors.len() > shown {
@@ -79,14 +79,14 @@ fn code(error: &anyhow::Error) -> u8 {
     }
 }
 
-/// No broker answers; the same as that of `cluster status`.
+/// No broker answers; also used by `cluster status`.
 pub const UNREACHABLE: u8 = 5;
 /// The login failed, or an ACL does not allow it.
 pub const REFUSED: u8 = 6;
-/// What was named does not exist.
+/// The object that the command names does not exist.
 const NOT_FOUND: u8 = 7;
 
-/// The exit code of an error of a cluster, if it has its own.
+/// The special exit code of an error, if it has one.
 fn kind(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
     if cause.is::<Denied>() {
         return Some(REFUSED);

@@ -1,5 +1,6 @@
-//! Options before or after any command. Each command declares those that it knows, and shows them in its help; they are
-//! accepted before the command, too. Refuses an option that the command would ignore.
+//! Options before or after any command. Each command declares the options that it knows, and shows them in
+//! its help; the same options are accepted before the command. An option that the command would ignore is
+//! refused.
 
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
@@ -20,10 +21,10 @@ pub struct Global {
     pub profile: Option<String>,
 }
 
-/// Their ids.
+/// Clap's ids of the global options.
 const OPTIONS: [&str; 3] = ["format", "json", PROFILE];
 const PROFILE: &str = "profile";
-/// Commands that no profile has an effect on.
+/// Commands on which a profile has no effect.
 const WITHOUT_PROFILE: [&str; 9] = [
     "serve",
     "lab",
@@ -36,7 +37,7 @@ const WITHOUT_PROFILE: [&str; 9] = [
     "man",
 ];
 
-/// Hides the option for a profile where it would have no effect.
+/// Hides `--profile` on commands on which a profile has no effect.
 pub fn hide_without_effect(command: Command) -> Command {
     let hide = |command: Command| {
         command.arg(Arg::new(PROFILE).long(PROFILE).value_name("NAME").global(true).hide(true))
@@ -45,7 +46,7 @@ pub fn hide_without_effect(command: Command) -> Command {
     WITHOUT_PROFILE.into_iter().fold(command, |command, name| command.mut_subcommand(name, hide))
 }
 
-/// Fails if an option was given to a command that does not have it.
+/// Fails if an option was given to a command without this option.
 pub fn refuse_without_effect(root: &mut Command, matches: &ArgMatches) -> Result<(), clap::Error> {
     let (mut path, mut command, mut matches) = (Vec::new(), &*root, matches);
     while let Some((name, below)) = matches.subcommand() {

@@ -1,4 +1,4 @@
-//! `group`: list, describe, reset, delete; of every kind.
+//! `group`: list, describe, reset, delete groups of every kind.
 
 mod describe;
 mod members;
@@ -111,13 +111,13 @@ impl List {
     }
 }
 
-/// Time limit for finding a coordinator, and for its loading.
+/// Time limit for finding a coordinator, and for the coordinator to load.
 const COORDINATOR_WAIT: Duration = Duration::from_secs(10);
-/// Retry interval meanwhile.
+/// Retry interval while a coordinator is unavailable.
 const COORDINATOR_RETRY: Duration = Duration::from_millis(100);
 
-/// Retries while a coordinator starts: the first request creates the topic of groups, and a broker reads its
-/// partition before it answers.
+/// Retries while a coordinator starts: the first request creates `__consumer_offsets`, and a broker loads a
+/// partition of that topic before it answers.
 async fn patiently<T>(mut ask: impl AsyncFnMut() -> anyhow::Result<T>) -> anyhow::Result<T> {
     let deadline = Instant::now() + COORDINATOR_WAIT;
     loop {
@@ -145,14 +145,14 @@ fn is_on_its_way(error: &anyhow::Error) -> bool {
     )
 }
 
-/// The groups of those brokers that answered.
+/// The groups of the brokers that answered.
 struct Listed {
     groups: Vec<ListedGroup>,
-    /// That others did not.
+    /// The failure of the brokers that did not answer.
     missing: Option<Failed>,
 }
 
-/// The groups of all brokers, each of which has its own.
+/// The groups of all brokers. Each broker lists the groups that it coordinates.
 async fn listed(cluster: &Cluster) -> anyhow::Result<Listed> {
     patiently(async || ask_for_all(cluster).await).await
 }

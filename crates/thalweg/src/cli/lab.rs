@@ -52,7 +52,7 @@ impl Lab {
     /// Runs the command if it needs no runtime of the command line; otherwise returns none.
     pub fn run_without_runtime(&self) -> Option<anyhow::Result<()>> {
         match self {
-            // A worker creates its own threads and runtimes. It has reported errors to the lab.
+            // A worker creates its own threads and runtimes, and has already reported its errors to the lab.
             Lab::Worker => {
                 Some(thalweg_lab::worker::serve().map_err(|error| Failed(error.to_string()).into()))
             }

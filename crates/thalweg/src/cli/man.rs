@@ -23,7 +23,7 @@ pub struct Man {
 }
 
 impl Man {
-    /// Writes them.
+    /// Writes the pages.
     pub fn run(&self) -> anyhow::Result<()> {
         let failed = || format!("Cannot write manual pages to {}", self.out.display());
         std::fs::create_dir_all(&self.out).with_context(failed)?;

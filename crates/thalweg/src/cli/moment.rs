@@ -6,8 +6,9 @@ use chrono::{DateTime, NaiveDate, NaiveDateTime, Utc};
 
 use super::failure::Usage;
 
-/// Milliseconds since 1970 of a time: ISO 8601 with or without a zone (then UTC), a date, or the number itself. Refuses
-/// times before 1970: in Kafka's requests, negative times have meanings of their own, such as -1 for the end.
+/// Milliseconds since 1970 of a time: ISO 8601 with or without a zone (then UTC), a date, or the number
+/// itself. Refuses times before 1970: in Kafka's requests, negative times have special meanings, such as -1
+/// for the end.
 pub fn time_ms(text: &str) -> Result<i64, Usage> {
     let ms = any_time_ms(text)?;
     match ms < 0 {
@@ -74,7 +75,7 @@ pub fn shown(ms: i64) -> String {
         .map_or_else(|| ms.to_string(), |time| time.format("%FT%TZ").to_string())
 }
 
-/// The time so long ago, in milliseconds since 1970; 1970 at the earliest, as no record is older.
+/// The time `duration` ago, in milliseconds since 1970; 1970 at the earliest, because no record is older.
 pub fn ago_ms(duration: Duration) -> i64 {
     let ms = i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
     Utc::now().timestamp_millis().saturating_sub(ms).max(0)

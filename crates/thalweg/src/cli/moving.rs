@@ -1,4 +1,4 @@
-//! Moves of replicas between brokers: a plan that is shown first, its execution with a throttle, its progress.
+//! Moves of replicas between brokers: the printed plan, its execution with a throttle, and its progress.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -12,7 +12,7 @@ use super::failure::Failed;
 use super::output::{Column, Output};
 use super::settle::{dry_run, fail_with};
 
-/// Interval at which progress is looked at.
+/// Interval of checking the progress.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Whether and how a plan is executed.
@@ -29,7 +29,7 @@ pub struct Execution {
     wait: bool,
 }
 
-/// The replicas of partitions, as the metadata has them.
+/// The replicas of partitions in the metadata.
 pub fn current<'a>(
     metadata: &Metadata,
     partitions: impl IntoIterator<Item = &'a TopicPartition>,
@@ -51,7 +51,7 @@ const COLUMNS: [Column<'_>; 6] = [
 ];
 
 impl Execution {
-    /// Shows a plan, and executes it if that is wanted.
+    /// Prints a plan, and executes it with `--execute`.
     pub async fn run(&self, admin: &Admin, output: &Output, moves: &PlannedMoves) -> anyhow::Result<()> {
         let rows: Vec<serde_json::Value> = moves
             .iter()
@@ -94,7 +94,7 @@ impl Execution {
         fail_with(errors)
     }
 
-    /// Starts the moves, under the throttle. Returns those that began, and the errors of the others.
+    /// Starts the moves, under the throttle. Returns the moves that began, and the errors of the other moves.
     async fn begin(
         &self,
         admin: &Admin,
@@ -114,7 +114,7 @@ impl Execution {
         Ok((begun, errors))
     }
 
-    /// Removes the throttle if no partition moves: after a failure, of which it is not known how far it got.
+    /// Removes the throttle if no partition moves. For failures that may have left some moves running.
     async fn end_unused_throttle(&self, admin: &Admin, moves: &PlannedMoves) {
         if self.throttle.is_none() {
             return;
@@ -124,7 +124,7 @@ impl Execution {
         say(if is_ended { "Nothing moves: the throttle is removed." } else { THROTTLE_STAYS });
     }
 
-    /// Waits for the moves that began, if that is wanted, and then removes the throttle of all.
+    /// With `--wait`, waits for the moves that began, and then removes the throttle of all moves.
     async fn follow(&self, admin: &Admin, moves: &PlannedMoves, begun: &PlannedMoves) -> anyhow::Result<()> {
         if !self.wait {
             say("The moves have begun. `thalweg topic moves` shows their progress.");
@@ -145,7 +145,7 @@ impl Execution {
     }
 }
 
-/// How a throttle ends that a command leaves.
+/// Advice for a throttle that outlives the command.
 const THROTTLE_STAYS: &str =
     "The throttle stays: when the moves are done, `thalweg topic moves --end-throttle` removes it.";
 
@@ -154,7 +154,7 @@ fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-/// Waits until no partition moves any more, and fails if one has not got its replicas.
+/// Waits until no partition moves, and fails if a partition lacks its planned replicas.
 async fn wait(admin: &Admin, moves: &PlannedMoves) -> anyhow::Result<()> {
     let partitions: Vec<TopicPartition> = moves.keys().cloned().collect();
     let mut last = None;
@@ -171,7 +171,7 @@ async fn wait(admin: &Admin, moves: &PlannedMoves) -> anyhow::Result<()> {
     }
     let topics: BTreeSet<String> = moves.keys().map(|at| at.topic.to_string()).collect();
     let topics: Vec<String> = topics.into_iter().collect();
-    // The broker that answers may learn of the last change a moment later.
+    // The answering broker may learn of the last change a moment later.
     let mut wrong = Vec::new();
     for _ in 0..5 {
         let metadata = admin.cluster().refresh(&topics, false).await?;

@@ -1,9 +1,10 @@
 //! The output of commands: a table for people, a JSON or YAML document for programs.
 //!
-//! A command with a result takes these options as `#[command(flatten)] output: Output`. It serialises what it found, and
-//! names the columns of its table; a command that changes things reports an outcome for each. Field names are stable:
-//! `tests/it/output.rs` compares the documents of all commands with golden ones. Refuses colours anywhere but on a
-//! terminal, and control characters in tables (`table`).
+//! A command with a result takes these options as `#[command(flatten)] output: Output`. The command
+//! serialises its result, and names the columns of its table; a command that changes several objects reports
+//! an outcome for each object. Field names are stable: `tests/it/output.rs` compares the documents of all
+//! commands with golden ones. Refuses colours anywhere but on a terminal, and control characters in tables
+//! (`table`).
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
@@ -20,7 +21,7 @@ use super::yaml;
 /// The names of all formats.
 pub const FORMATS: [&str; 3] = ["table", "json", "yaml"];
 
-/// How a result is printed.
+/// The form of a printed result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// Aligned columns or sentences, for people.
@@ -46,7 +47,7 @@ pub struct Output {
 pub type Column<'a> = (&'a str, &'a str);
 
 impl Output {
-    /// The format.
+    /// The format by `--format`, otherwise by the profile.
     pub fn format(&self) -> Format {
         let default = || profile::active().format.as_deref();
         match self.format.as_deref().or_else(default) {
@@ -57,18 +58,19 @@ impl Output {
         }
     }
 
-    /// Whether the result is for people.
+    /// True if the result is a table for people.
     pub fn is_table(&self) -> bool {
         self.format() == Format::Table
     }
 
-    /// Prints rows: a table of some of their fields, or a list of all of them. Each row serialises to a map.
+    /// Prints rows: a table of the fields in `columns`, or a document with all fields. Each row serialises to
+    /// a map.
     pub fn rows<T: Serialize>(&self, columns: &[Column<'_>], rows: &[T]) -> anyhow::Result<()> {
         self.show(rows, |style| style.rows(columns, rows))
     }
 
-    /// Prints a document, or the text for people. A reader that has gone is no error: the command goes on with what it has
-    /// to do, and its result counts.
+    /// Prints a document, or the text for people. A closed output is no error: the command goes on, and its
+    /// own result decides the exit code.
     pub fn show<T: Serialize + ?Sized>(
         &self,
         document: &T,
@@ -85,7 +87,7 @@ impl Output {
         print(&mut out, &text)
     }
 
-    /// Prints a text that has no other format, whatever the format of the profile.
+    /// Prints a text that has no other format, regardless of the format in the profile.
     pub fn text(text: &str) -> anyhow::Result<()> {
         print(&mut io::stdout().lock(), text)
     }
@@ -100,9 +102,9 @@ impl Output {
         Ok(out.flush()?)
     }
 
-    /// Runs a command that changes several things, one after the other. Sentences are printed at once; the document is a
-    /// list of the outcomes, also of those before a failure. What cannot be printed does not keep the command from the rest:
-    /// it fails at the end.
+    /// Runs a command that changes several objects, one after the other. Sentences are printed at once; the
+    /// document lists all outcomes, including outcomes before a failure. If an outcome cannot be printed, the
+    /// command still finishes its changes, and fails at the end.
     pub async fn outcomes(
         &self,
         command: impl AsyncFnOnce(&mut Outcomes<'_>) -> anyhow::Result<()>,
@@ -118,7 +120,7 @@ impl Output {
     }
 }
 
-/// What a command has changed so far.
+/// The outcomes of a command's changes so far.
 pub struct Outcomes<'a> {
     output: &'a Output,
     done: Vec<Value>,
@@ -147,7 +149,7 @@ fn print(out: &mut impl Write, text: &str) -> anyhow::Result<()> {
     }
 }
 
-/// A document with its last line feed.
+/// The text of a document, with a line feed at the end.
 fn written<T: Serialize + ?Sized>(format: Format, document: &T, pretty: bool) -> anyhow::Result<String> {
     let mut text = match format {
         Format::Yaml => return Ok(yaml::text(&serde_json::to_value(document)?)),
@@ -158,7 +160,7 @@ fn written<T: Serialize + ?Sized>(format: Format, document: &T, pretty: bool) ->
     Ok(in_json(text))
 }
 
-/// The text of a field. Nothing is a dash.
+/// The text of a field in a table. Null and empty lists are a dash.
 fn cell(value: &Value) -> String {
     let listed = |texts: Vec<String>| if texts.is_empty() { "-".to_owned() } else { texts.join(",") };
     match value {
@@ -172,7 +174,7 @@ fn cell(value: &Value) -> String {
     }
 }
 
-/// Colours, where the output is a terminal.
+/// Colours, if the output is a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Style {
     colours: bool,
@@ -189,18 +191,18 @@ impl Style {
         Style { colours: io::stdout().is_terminal() && !unwanted }
     }
 
-    /// A text for people, with the characters of strangers that are not seen as escapes.
+    /// A text for people, in which invisible characters from other parties are escaped.
     fn seen(self, text: &str) -> Cow<'_, str> {
         let is_ours = |c: char| matches!(c, '\n' | '\t') || c == '\x1b' && self.colours;
         escaped(text, |c| is_unseen(c) && !is_ours(c))
     }
 
-    /// Whether there are colours.
+    /// True if the output has colours.
     pub fn has_colours(self) -> bool {
         self.colours
     }
 
-    /// A table of fields. Its header is there without rows, too.
+    /// A table of fields. An empty table has its header.
     pub fn rows<T: Serialize>(self, columns: &[Column<'_>], rows: &[T]) -> anyhow::Result<String> {
         let mut lines = vec![columns.iter().map(|(header, _)| (*header).to_owned()).collect::<Vec<_>>()];
         for row in rows {
@@ -210,7 +212,7 @@ impl Style {
         Ok(self.table(&lines))
     }
 
-    /// Aligned rows, of which the first is the header.
+    /// A table of aligned rows; the first row is the header.
     pub fn table(self, rows: &[Vec<String>]) -> String {
         let text = align(rows);
         match text.split_once('\n') {
@@ -219,22 +221,22 @@ impl Style {
         }
     }
 
-    /// A heading.
+    /// A text in bold.
     pub fn heading(self, text: &str) -> String {
         self.painted("1", text)
     }
 
-    /// Something that is as it should be.
+    /// A text in green, for a good state.
     pub fn good(self, text: &str) -> String {
         self.painted("32", text)
     }
 
-    /// Something to look at.
+    /// A text in yellow, for a doubtful state.
     pub fn doubtful(self, text: &str) -> String {
         self.painted("33", text)
     }
 
-    /// Something that is wrong.
+    /// A text in red, for a bad state.
     pub fn bad(self, text: &str) -> String {
         self.painted("31", text)
     }

@@ -1,4 +1,4 @@
-//! Partitions on the command line: `orders` for all of a topic's, `orders:0,3` for some.
+//! Partitions on the command line: `orders` for all partitions of a topic, `orders:0,3` for some.
 
 use std::collections::BTreeSet;
 use std::str::FromStr;
@@ -11,9 +11,9 @@ use super::failure::Usage;
 /// A topic, and some of its partitions or all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Partitions {
-    /// The topic.
+    /// The name of the topic.
     pub topic: String,
-    /// The partitions; none for all.
+    /// The indexes; none for all partitions.
     pub only: Option<Vec<i32>>,
 }
 
@@ -42,7 +42,7 @@ impl FromStr for Partitions {
     }
 }
 
-/// The partitions, which must exist, and the newest metadata of their topics.
+/// The named partitions, which must exist. Refreshes the metadata of their topics.
 pub async fn resolve(cluster: &Cluster, wanted: &[Partitions]) -> anyhow::Result<BTreeSet<TopicPartition>> {
     let topics: BTreeSet<String> = wanted.iter().map(|one| one.topic.clone()).collect();
     let topics: Vec<String> = topics.into_iter().collect();

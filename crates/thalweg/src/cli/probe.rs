@@ -1,6 +1,6 @@
-//! Asks every broker of a cluster on its own listener, concurrently and with a time limit: which brokers answer, and
-//! their metadata. One broker's metadata proves nothing about the others: it lists a broker as alive until its
-//! session expires, and forever while there is no controller.
+//! Asks every broker of a cluster on its own listener, concurrently and with a time limit: which brokers
+//! answer, and their metadata. The metadata of one broker proves nothing about other brokers: a dead broker
+//! is listed as alive until its session expires, and forever while there is no controller.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -9,37 +9,38 @@ use thalweg_client::{BrokerAddress, ClientError, Cluster, Connection, Connection
 use thalweg_wire::request::{DescribeClusterRequest, DescribeClusterResponse, MetadataRequest};
 use tokio::task::JoinSet;
 
-/// Rounds of asking addresses found in answers: one suffices, unless brokers belong to different clusters.
+/// Limit of the rounds for addresses found in answers: one round suffices, unless brokers belong to different
+/// clusters.
 const ROUNDS_MAX: usize = 4;
 
-/// A broker, from another one's view.
+/// A broker in the metadata of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Registered {
     /// `host:port`.
     pub address: String,
-    /// Its rack.
+    /// `broker.rack`.
     pub rack: Option<String>,
-    /// Whether the controller has fenced it.
+    /// True if the controller has fenced the broker.
     pub is_fenced: bool,
 }
 
 /// One broker's view of its cluster.
 #[derive(Clone, Debug)]
 pub struct View {
-    /// The connection to it.
+    /// The connection to the broker.
     pub connection: Connection,
-    /// Its brokers that are not fenced, and its topics.
+    /// The brokers that are not fenced, and the topics.
     pub metadata: Metadata,
-    /// All its brokers, including fenced ones if it returns them.
+    /// All brokers, including fenced brokers if the broker returns them.
     pub brokers: BTreeMap<i32, Registered>,
 }
 
-/// Why an address gave no answer.
+/// The reason why an address gave no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoAnswer {
-    /// The error.
+    /// The error, as text.
     pub why: String,
-    /// Whether a broker is there, and does not accept the login.
+    /// True if a broker runs there, but does not accept the login.
     pub is_login: bool,
 }
 
@@ -78,7 +79,7 @@ pub async fn probe(bootstrap: &[String], options: &ConnectionOptions, within: Du
     answers
 }
 
-/// A port may have been taken by a broker of another cluster.
+/// Refuses answers of other clusters, whose brokers may have taken a port.
 fn refuse_other_clusters(bootstrap: &[String], answers: &mut Answers) {
     let asked_first = bootstrap.iter().filter_map(|address| answers.get(address));
     let Some(ours) = asked_first.flatten().find_map(|view| view.metadata.cluster_id.clone()) else { return };
@@ -109,7 +110,7 @@ async fn ask_all(addresses: BTreeSet<String>, options: &ConnectionOptions, withi
     tasks.join_all().await.into_iter().collect()
 }
 
-/// Connects to one broker and asks it alone.
+/// Connects to one broker and returns its view.
 pub async fn ask(address: &str, options: &ConnectionOptions) -> Result<View, ClientError> {
     let connection = Connection::connect(address, options).await?;
     let everything = MetadataRequest { topics: None, ..MetadataRequest::default() };
@@ -122,7 +123,7 @@ pub async fn ask(address: &str, options: &ConnectionOptions) -> Result<View, Cli
         (broker.id, registered)
     });
     let mut brokers: BTreeMap<i32, Registered> = known.collect();
-    // Not every broker, nor every principal, may request more.
+    // Older brokers and principals without rights get the metadata only.
     if let Ok(described) = describe(&connection).await
         && described.error_code == 0
     {
@@ -137,17 +138,17 @@ pub async fn ask(address: &str, options: &ConnectionOptions) -> Result<View, Cli
 async fn describe(connection: &Connection) -> Result<DescribeClusterResponse, ClientError> {
     let all = DescribeClusterRequest { include_fenced_brokers: true, ..DescribeClusterRequest::default() };
     match connection.send(&all).await {
-        // Before version 2 fenced brokers cannot be requested.
+        // Versions before 2 cannot return fenced brokers.
         Err(ClientError::Unencodable(_)) => connection.send(&DescribeClusterRequest::default()).await,
         described => described,
     }
 }
 
-/// Time limit for a broker to accept a connection and return its versions, for commands that only check whether it
-/// answers.
+/// Time limit for a broker to accept a connection and return its versions, for commands that only check for
+/// an answer.
 const ANSWER_WAIT: Duration = Duration::from_secs(3);
 
-/// Warns of brokers that do not answer: the others' view of them may be outdated.
+/// Warns of brokers that do not answer, because the metadata about such a broker may be outdated.
 pub async fn warn_of_silent(cluster: &Cluster, brokers: BTreeSet<i32>) {
     let mut options = cluster.options().clone();
     options.connect_timeout = options.connect_timeout.min(ANSWER_WAIT);

@@ -62,7 +62,7 @@ pub struct Produce {
     print_offsets: bool,
 }
 
-/// The parts of a line. Its bytes are sent as they are, text or not.
+/// The parts of a line. The bytes of a part are sent unchanged, and need not be text.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Parts<'a> {
     headers: Vec<(&'a [u8], &'a [u8])>,
@@ -80,7 +80,7 @@ struct Failure {
 impl Failure {
     fn report(&self, delivery: &Delivery<'_>, prints: bool) {
         match delivery.result {
-            // Nobody may read it any more; the records are stored all the same.
+            // The output may be closed, but the records are stored anyway.
             Ok(first) if prints => drop(print_offsets(delivery, first)),
             Ok(_) => {}
             Err(error) => {
@@ -99,7 +99,7 @@ impl Failure {
 }
 
 impl Produce {
-    /// Sends lines until there are no more, or until Ctrl-C.
+    /// Sends lines until the end of the input, or until Ctrl-C.
     pub async fn run(&self) -> anyhow::Result<()> {
         let mut properties = self.connect.properties()?;
         for (key, value) in [("acks", &self.acks), ("compression.type", &self.compression)] {
@@ -123,10 +123,10 @@ impl Produce {
             signal = signals::end() => signal.map_err(anyhow::Error::from),
             () = failure.notify.notified() => Ok(()),
         };
-        // The lines before one that cannot be sent, or before a signal, are sent.
+        // Send all lines read before a faulty line or a signal.
         tokio::select! {
             () = producer.close() => {}
-            // The first signal ends the input, another one gives up.
+            // The first signal ended the input; a second one gives up.
             signal = signals::end() => {
                 signal?;
                 anyhow::bail!("interrupted: the last records may not be stored");
@@ -233,14 +233,14 @@ fn split_once<'a>(bytes: &'a [u8], separator: &[u8]) -> Option<(&'a [u8], &'a [u
     Some((&bytes[..at], &bytes[at + separator.len()..]))
 }
 
-/// As much of a line as fits into a message.
+/// The beginning of a line, for an error message.
 fn shown(line: &[u8]) -> String {
     const SHOWN_MAX: usize = 80;
     let text = String::from_utf8_lossy(&line[..line.len().min(SHOWN_MAX)]);
     if line.len() > SHOWN_MAX { format!("{text}...") } else { text.into_owned() }
 }
 
-/// A line is longer than a record may be.
+/// A line is longer than the limit of a record.
 #[derive(Debug, thiserror::Error)]
 #[error("Line {number} is longer than max.request.size={limit_bytes} bytes")]
 struct LineTooLong {
@@ -256,7 +256,7 @@ fn read_lines(prompt: bool, line_bytes_max: usize) -> tokio::sync::mpsc::Receive
         for number in 1.. {
             if prompt {
                 let mut out = std::io::stdout();
-                // A prompt that cannot be written is no reason to stop reading.
+                // Reading goes on even if the prompt cannot be written.
                 let _ = write!(out, ">").and_then(|()| out.flush());
             }
             let mut is_last = false;
@@ -289,17 +289,18 @@ fn read_lines(prompt: bool, line_bytes_max: usize) -> tokio::sync::mpsc::Receive
 /// A line of the input.
 #[derive(Debug, PartialEq, Eq)]
 struct InputLine {
-    /// Without its end, which is LF or CR LF.
+    /// The line without its end, LF or CR LF.
     bytes: Vec<u8>,
-    /// Whether it has a line end. A line without one is the last, and a terminal must not be read again.
+    /// True if the line has a line end. A line without an end is the last, and a terminal must not be read
+    /// again.
     is_ended: bool,
 }
 
-/// The next line; `None` at the end of the input. A line that is too long is returned truncated, but longer than
-/// allowed.
+/// The next line; `None` at the end of the input. A line above the limit is returned truncated, but still
+/// above the limit.
 fn read_line(input: &mut impl BufRead, bytes_max: usize) -> std::io::Result<Option<InputLine>> {
     let mut bytes = Vec::new();
-    // The line's end is not counted.
+    // The limit excludes the line end of at most two bytes.
     let limit = u64::try_from(bytes_max).unwrap_or(u64::MAX).saturating_add(2);
     if Read::by_ref(input).take(limit).read_until(b'\n', &mut bytes)? == 0 {
         return Ok(None);

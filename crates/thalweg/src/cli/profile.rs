@@ -1,8 +1,8 @@
 //! Profiles: named defaults of the options that connect to a cluster, in one configuration file.
 //!
-//! What a command uses is decided in this order: its options, the environment, the profile, the default. The profile is
-//! the one of `--profile` or `THALWEG_PROFILE`, or else the one that the file says is in use. `serve` and the lab know no
-//! profiles: no file in a home directory should change a server or a measurement.
+//! The values of a command come from its options, then the environment, the profile, and the defaults.
+//! `--profile` or `THALWEG_PROFILE` names the profile; otherwise the file names the profile in use. `serve`
+//! and the lab ignore profiles: no file in a home directory should change a server or a measurement.
 
 mod commands;
 mod file;
@@ -18,27 +18,27 @@ use super::failure::{NotFound, Usage};
 
 /// The environment variable that selects a profile.
 pub const VARIABLE: &str = "THALWEG_PROFILE";
-/// The name that selects none.
+/// The name that selects no profile.
 pub const NONE: &str = "none";
 
 /// The defaults of a profile. Fields are named after the options that they replace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Profile {
-    /// Its name; empty without a profile.
+    /// The name; empty without a profile.
     pub name: String,
-    /// `bootstrap-server`.
+    /// `bootstrap-server`: the brokers to connect to first.
     pub bootstrap_server: Option<String>,
     /// `command-config`: a properties file with client settings.
     pub command_config: Option<PathBuf>,
-    /// `settings`: client settings, which override those of the file.
+    /// `settings`: client settings, which override the properties file.
     pub settings: BTreeMap<String, String>,
     /// `server`: the HTTP address of a node.
     pub server: Option<String>,
-    /// `user`: the login there.
+    /// `user`: the login at `server`.
     pub user: Option<String>,
-    /// `password-file`: the file with its password.
+    /// `password-file`: the file with the password of `user`.
     pub password_file: Option<PathBuf>,
-    /// `ca`: the certificates to trust there.
+    /// `ca`: the certificates to trust at `server`.
     pub ca: Option<PathBuf>,
     /// `format` of results.
     pub format: Option<String>,
@@ -47,19 +47,20 @@ pub struct Profile {
 /// The profile of this process.
 static ACTIVE: OnceLock<Profile> = OnceLock::new();
 
-/// Chooses the profile of this process: the named one, or else the one that the configuration file says is in use.
+/// Chooses the profile of this process: the named profile, otherwise the profile in use by the configuration
+/// file.
 pub fn activate(named: Option<&str>) -> anyhow::Result<()> {
     let profile = match named {
         Some(NONE) => Profile::default(),
         Some(name) => ConfigFile::read()?.profile(name).map_err(as_setting)?,
         None => ConfigFile::read()?.in_use().map_err(as_setting)?,
     };
-    // Only the first choice counts; a process makes one.
+    // A process chooses its profile once; later choices would have no effect.
     let _ = ACTIVE.set(profile);
     Ok(())
 }
 
-/// A profile that does not exist is here a wrong setting of a command that is about something else.
+/// A missing profile is a usage error here: the profile is not the object of the command.
 fn as_setting(error: anyhow::Error) -> anyhow::Error {
     match error.downcast::<NotFound>() {
         Ok(NotFound(why)) => Usage(why).into(),
@@ -67,12 +68,12 @@ fn as_setting(error: anyhow::Error) -> anyhow::Error {
     }
 }
 
-/// The names of all profiles; none where the file cannot be read.
+/// The names of all profiles; none if the file cannot be read.
 pub fn names() -> Vec<String> {
     ConfigFile::read().map(|file| file.names()).unwrap_or_default()
 }
 
-/// The profile of this process, empty without one.
+/// The profile of this process; empty if none is chosen.
 pub fn active() -> &'static Profile {
     ACTIVE.get_or_init(Profile::default)
 }

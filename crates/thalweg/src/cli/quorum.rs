@@ -172,7 +172,7 @@ impl RemoveVoter {
     }
 }
 
-/// The directory of a node: the given one, or the only one that the quorum knows of it.
+/// The directory id of a node: the given id, or the only id that the quorum knows for the node.
 async fn directory(admin: &Admin, node: i32, given: Option<Uuid>) -> anyhow::Result<Uuid> {
     if let Some(given) = given {
         return Ok(given);

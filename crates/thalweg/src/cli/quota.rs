@@ -30,7 +30,7 @@ impl Quota {
     }
 }
 
-/// What has a default.
+/// An entity type with a default quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Kind {
     /// Users without a quota.

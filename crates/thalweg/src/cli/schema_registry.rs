@@ -1,4 +1,4 @@
-//! The schema registry by which messages are decoded: an option, or what clients of Confluent call it in their settings.
+//! The schema registry for decoding messages: an option, or the client settings with Confluent's names.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::failure::Usage;
 
 const URL: &str = "schema.registry.url";
 const LOGIN: &str = "basic.auth.user.info";
-/// Where the login is: only in the setting, here.
+/// Confluent's setting for the source of the login. Ignored: the login comes from its setting only.
 const LOGIN_SOURCE: &str = "basic.auth.credentials.source";
 
 /// The schema registry.
@@ -23,7 +23,7 @@ pub struct SchemaRegistry {
 }
 
 impl SchemaRegistry {
-    /// The registry of the option, or of client settings; its settings are taken out of them.
+    /// The registry of the option, or of the client settings. Removes the registry's settings from `client`.
     pub fn take(&self, client: &mut Properties) -> Result<Option<Arc<Registry>>, Usage> {
         let (url, login) = (client.take(URL), client.take(LOGIN));
         client.take(LOGIN_SOURCE);

@@ -1,4 +1,4 @@
-//! `thalweg serve`: a broker, a controller, or both, in the foreground, until it is stopped.
+//! `thalweg serve`: a broker, a controller, or both, in the foreground, until a signal stops the node.
 
 mod early;
 mod exposure;
@@ -31,9 +31,10 @@ use thalweg_stream::Reach;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
-/// A signal repeated this soon is the same one: `timeout` and others signal a process and then its group.
+/// Two signals within this time count as one: `timeout` and similar tools signal a process and then its
+/// group.
 const SAME_SIGNAL: Duration = Duration::from_secs(1);
-/// Where the console listens when nothing was said about it.
+/// Default address of the console.
 const CONSOLE: &str = "localhost:9090";
 
 /// Run a broker.
@@ -94,7 +95,7 @@ impl Serve {
     pub fn run(&self, bars: &MultiProgress) -> Result<()> {
         let started = now();
         if self.log_format == Some(LogFormatName::Json) {
-            // Also if the properties cannot be read.
+            // Before the properties, so that errors in them are JSON, too.
             logging::say_json();
         }
         let properties = self.properties()?;
@@ -110,7 +111,7 @@ impl Serve {
             tracing::warn!("{warning}");
         }
         raise_descriptor_limit();
-        // At least two: a write may wait for the disk, and other connections are served meanwhile.
+        // At least two threads, so that other connections are served while a write waits for the disk.
         let workers = std::thread::available_parallelism().map_or(2, |cores| cores.get().max(2));
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(workers)
@@ -146,7 +147,7 @@ impl Serve {
         Ok(properties.resolve()?)
     }
 
-    /// The configuration, what `--secure` made, and whether the HTTP listener is one that was not asked for.
+    /// The configuration, the result of `--secure`, and true if the HTTP listener is the default one.
     fn config(&self, mut properties: ServerProperties) -> Result<(BrokerConfig, Option<Secured>, bool)> {
         let secured = self.secure.as_ref().map(|dir| {
             let host_name = rustix::system::uname();
@@ -189,8 +190,8 @@ impl Serve {
         Ok((config, secured, is_http_offered))
     }
 
-    /// Lets the console listen on this machine, if nothing is said about it: without a properties file, which says what a
-    /// server is to be.
+    /// Lets the console listen on this machine, unless a properties file, an option or the node's role speaks
+    /// against it. True if done.
     fn offer_console(&self, properties: &mut ServerProperties) -> bool {
         let says = |key: &str| properties.get(key).is_some();
         let has_name = properties
@@ -211,15 +212,15 @@ impl Serve {
     }
 }
 
-/// What a node is to be.
+/// The requested configuration of a node.
 struct Asked {
     config: BrokerConfig,
     secured: Option<Secured>,
-    /// Whether the HTTP listener was not asked for: a port that is taken is no reason not to start.
+    /// True for the default HTTP listener: if its port is taken, the node starts without it.
     is_http_offered: bool,
 }
 
-/// What the first listener speaks.
+/// The security protocol of the first listener.
 fn first_protocol(config: &BrokerConfig) -> SecurityProtocol {
     config.listeners.broker.first().map_or(SecurityProtocol::Plaintext, |listener| listener.protocol)
 }
@@ -233,7 +234,7 @@ fn check_streams(config: &BrokerConfig) -> Result<()> {
         let problem = "streams.enabled: process.roles has no broker, and only brokers host streams";
         return Err(Usage(problem.to_owned()).into());
     }
-    // The address of its first listener is not known yet; any address will do.
+    // The address of the broker's first listener is not known yet; any address will do.
     hosting::cluster(&config.streams, "localhost:0", first_protocol(config))?;
     if config.http.listener.is_none() {
         let right = "set http.listener=HOST:PORT to create and deploy streams here";
@@ -242,8 +243,8 @@ fn check_streams(config: &BrokerConfig) -> Result<()> {
     Ok(())
 }
 
-/// The listener for an address. An empty host means every interface: then the machine's name is advertised, because
-/// clients cannot connect to 0.0.0.0.
+/// The listener for an address. An empty host binds every interface, and advertises the machine's name,
+/// because clients cannot connect to 0.0.0.0.
 fn listener(address: &str) -> Result<String> {
     let Some((host, port)) = address.rsplit_once(':') else {
         let problem =
@@ -272,7 +273,7 @@ impl Node {
         Ok(Node::Controller(thalweg_broker::start_controller(config).await?))
     }
 
-    /// The line printed once it serves.
+    /// The description of a serving node, for the log.
     fn described(&self) -> String {
         let (what, addresses, data_dirs) = match self {
             Node::Broker(server) => {
@@ -290,7 +291,7 @@ impl Node {
         format!("{what} listens on {}, its data is in {}", listens.join(", "), data.join(", "))
     }
 
-    /// Its metrics.
+    /// The metrics of broker or controller.
     fn metrics(&self) -> &Metrics {
         match self {
             Node::Broker(server) => &server.metrics,
@@ -298,8 +299,7 @@ impl Node {
         }
     }
 
-    /// Starts the HTTP server on its open sockets: other parts add their routes here, and their metrics to the
-    /// sources.
+    /// Starts the HTTP server on its open sockets. Other parts add their routes and metrics here.
     fn serve_http(
         &self,
         listening: HttpListening,
@@ -319,8 +319,9 @@ impl Node {
             Node::Controller(_) => None,
         };
         let is_in_sync = move || broker.as_ref().is_none_or(|broker| broker.is_in_sync());
-        // Metrics stay open to any name, unlike the rest: scrapers call nodes by names of all kinds. Another site could read figures
-        // by its own name, with the names of topics, but no message, and change nothing.
+        // Metrics are served under any host name, unlike pages and APIs, because scrapers use names of all
+        // kinds. By DNS rebinding, another site could read figures and names of topics, but no messages, and
+        // could change nothing.
         let mut routes =
             http::metrics::routes(sources).merge(http::health::routes(stopping, Box::new(is_in_sync)));
         if let Some(streams) = streams {
@@ -340,7 +341,7 @@ impl Node {
         listening.serve(routes, Some(access), console)
     }
 
-    /// The address of a broker's first listener from this machine, and the advertised one.
+    /// The address of a broker's first listener for this machine, and the advertised address.
     fn reached_at(&self, listeners: &Listeners, host_name: &str) -> (Option<String>, Option<String>) {
         let Node::Broker(server) = self else { return (None, None) };
         let port = |name: &str| {
@@ -353,8 +354,8 @@ impl Node {
         (hosting::own_address(server).map(|own| own.to_string()), address)
     }
 
-    /// Starts hosting streams, if enabled. `host_login` has the client settings for their definitions, if they differ; `reach`
-    /// limits them outside the cluster.
+    /// Starts hosting streams, if enabled. `host_login` has the client settings for the definitions, if they
+    /// differ from the streams'; `reach` limits streams outside the cluster.
     fn host(
         &self,
         settings: &StreamSettings,
@@ -370,7 +371,7 @@ impl Node {
         }
     }
 
-    /// The console, if the node is to have one.
+    /// The console, if planned.
     fn console(&self, plan: Option<console::Plan>, streams: Option<&Streams>) -> Option<Console> {
         let Node::Broker(server) = self else { return None };
         let plan = plan?;
@@ -386,7 +387,7 @@ impl Node {
         }
     }
 
-    /// Returns whether the stop was clean.
+    /// Stops the node; true if the stop was clean.
     async fn stop(self) -> bool {
         match self {
             Node::Broker(server) => server.stop().await,
@@ -403,7 +404,7 @@ async fn start(
     terminate: &mut Signal,
     interrupt: &mut Signal,
 ) -> Result<Node> {
-    // On its own task, because it blocks while it opens logs.
+    // A separate task, because the start blocks while it opens logs.
     let starting = tokio::spawn(async move { Node::start(config, &loading, loggers).await });
     let task = starting.abort_handle();
     let node = tokio::select! {
@@ -411,7 +412,7 @@ async fn start(
         _ = terminate.recv() => Err(StoppedEarly.into()),
         _ = interrupt.recv() => Err(StoppedEarly.into()),
     };
-    // After a signal it goes no further than its recovery.
+    // After a signal, the start goes no further than its recovery.
     task.abort();
     node
 }
@@ -420,9 +421,10 @@ async fn serve(asked: Asked, started: Instant, bars: MultiProgress, loggers: Arc
     let Asked { mut config, secured, is_http_offered } = asked;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    // A write beyond the limit of file sizes is refused, like one on a full disk; unheard, the signal ends the process.
+    // Handle SIGXFSZ, which would end the process: a write beyond the file size limit then fails like a write
+    // to a full disk.
     let _file_too_large = signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?;
-    // Before anything is opened, so that a port conflict is reported at once.
+    // Bind before any log is opened, so that a port conflict is reported at once.
     let http = match config.http.listener.as_ref().map(HttpListening::bind).transpose() {
         Err(error) if is_http_offered => {
             let error = anyhow::Error::from(error);
@@ -444,7 +446,7 @@ async fn serve(asked: Asked, started: Instant, bars: MultiProgress, loggers: Arc
     let shown = tokio::spawn(show(Arc::clone(&loading), bars));
     tokio::spawn(logging::limit::report());
     let node = start(config, loading, loggers, &mut terminate, &mut interrupt).await;
-    // Wait for it, so that the bar is gone before the next line.
+    // Wait for the task, so that the bar is erased before the next line.
     shown.abort();
     let _ = shown.await;
     let node = node?;
@@ -487,13 +489,13 @@ struct Served {
     node: Node,
     streams: Option<Streams>,
     http: Option<HttpServer>,
-    /// True while it stops.
+    /// True while the node stops.
     stopping: watch::Sender<bool>,
 }
 
 impl Served {
-    /// Stops streams first, while there is a broker to drain to, and the HTTP server last, so that a slow stop can be
-    /// watched. Returns whether the stop was clean.
+    /// Stops streams first, while there is a broker to drain to, and the HTTP server last, so that a slow
+    /// stop can be watched. True if the stop was clean.
     async fn stop(self) -> bool {
         self.stopping.send_replace(true);
         if let Some(streams) = self.streams {
@@ -507,7 +509,7 @@ impl Served {
     }
 }
 
-/// Some final writes of the stop failed.
+/// The error for failed writes during the stop.
 const NOT_IN_ORDER: &str = "stopped, but not cleanly: the errors above name the failed writes. Acknowledged records are in \
                             their files, and the next start checks the logs, which takes longer";
 
@@ -539,12 +541,12 @@ async fn stop(running: Served, mut terminate: Signal, mut interrupt: Signal) -> 
     Ok(())
 }
 
-/// A faster start shows no bar.
+/// Delay of the bar: a faster start shows none.
 const LOADING_UNSHOWN: Duration = Duration::from_millis(500);
 /// Interval of drawing the bar.
 const DRAW: Duration = Duration::from_millis(200);
 
-/// Draws a bar of opened logs, if standard error is a terminal and this takes long.
+/// Draws a bar of opened logs, if standard error is a terminal and the start takes long.
 async fn show(loading: Arc<Loading>, bars: MultiProgress) {
     if bars.is_hidden() {
         return;
@@ -579,7 +581,8 @@ impl Drop for Cleared {
     }
 }
 
-/// A broker holds a descriptor for each connection and each open segment.
+/// Raises the soft limit of open files: a broker needs a descriptor for each connection and each open
+/// segment.
 fn raise_descriptor_limit() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);

@@ -1,4 +1,4 @@
-//! The outcomes of a request for several objects: those that succeeded are printed, the others are the error.
+//! The outcomes of a request for several objects: successes are printed, failures become the error.
 
 use std::io::Write;
 
@@ -7,10 +7,11 @@ use serde::Serialize;
 use super::failure::Ended;
 use super::output::Outcomes;
 
-/// Errors that are shown in full; a thousand of the same kind help nobody.
+/// Limit of the errors that are printed: a thousand similar errors are of no use.
 const ERRORS_MAX: usize = 10;
 
-/// Adds the outcome of each object that succeeded, as `describe` puts it; fails if others did not.
+/// Adds an outcome for each object that succeeded, as document and sentence by `describe`; fails if any
+/// object failed.
 pub fn settle<K, T, D: Serialize, E: Into<anyhow::Error>>(
     done: &mut Outcomes<'_>,
     results: impl IntoIterator<Item = (K, Result<T, E>)>,
@@ -29,13 +30,13 @@ pub fn settle<K, T, D: Serialize, E: Into<anyhow::Error>>(
     fail_with(errors)
 }
 
-/// Fails if there are errors, with the exit code of their kind if all are of one kind.
+/// Fails if there are errors, with a special exit code if all errors have the same.
 pub fn fail_with<E: Into<anyhow::Error>>(errors: Vec<E>) -> anyhow::Result<()> {
     let errors: Vec<anyhow::Error> = errors.into_iter().map(Into::into).collect();
     if errors.is_empty() { Ok(()) } else { Err(Ended::with(&errors, ERRORS_MAX).into()) }
 }
 
-/// Says on standard error that nothing has changed.
+/// Reports a dry run on standard error.
 pub fn dry_run() {
     // Standard error may be closed.
     let _ = writeln!(std::io::stderr(), "Dry run: nothing has changed. --execute does it.");

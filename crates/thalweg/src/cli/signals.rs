@@ -1,8 +1,9 @@
-//! The signals that end a command in order: SIGINT, as of Ctrl-C, and SIGTERM, as of a service manager or container.
+//! The signals that end a command cleanly: SIGINT from Ctrl-C, and SIGTERM from a service manager or
+//! container.
 
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Waits for either. From the first call on, neither ends the process by itself.
+/// Waits for either signal. From the first call on, neither signal ends the process directly.
 pub async fn end() -> std::io::Result<()> {
     let (mut interrupted, mut terminated) =
         (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);

@@ -1,5 +1,5 @@
-//! Aligned columns. Names and texts in them are those of other people: what would move the cursor or reorder text is
-//! shown as an escape.
+//! Aligned columns. Other people choose the texts in a table, so characters that would move the cursor or
+//! reorder text are escaped.
 
 use std::borrow::Cow;
 

@@ -25,7 +25,7 @@ use super::settle::settle;
 
 pub use moves::{all as all_partitions, places};
 
-/// Time that the controller has for an administrative request.
+/// Time limit for the controller to complete an administrative request.
 const ADMIN_TIMEOUT_MS: i32 = 30_000;
 
 /// Create, list, describe, change, move and delete topics.
@@ -130,7 +130,7 @@ impl Delete {
         let unknown = ErrorCode::UnknownTopicOrPartition.code();
         let counted = response.responses.into_iter();
         let counted = counted.filter(|topic| !(self.if_exists && topic.error_code == unknown));
-        // The order of the answer means nothing.
+        // The order of the results is arbitrary.
         let results: BTreeMap<String, _> = counted
             .map(|deleted| {
                 let name = deleted.name.unwrap_or_default();

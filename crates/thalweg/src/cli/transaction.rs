@@ -1,4 +1,4 @@
-//! `transaction`: list, describe, find those that hang, end them.
+//! `transaction`: list, describe, abort and fence transactions, and find hanging ones.
 
 mod hanging;
 
@@ -61,7 +61,7 @@ pub struct List {
     output: Output,
 }
 
-/// Kafka's states of transactions. A broker takes these spellings, and answers with nothing to any other.
+/// Kafka's states of transactions. Brokers accept only these spellings, and return nothing for any other.
 const STATES: [&str; 8] = [
     "Empty",
     "Ongoing",
@@ -292,7 +292,7 @@ impl Abort {
             at,
             producer_id: producer.producer_id,
             producer_epoch: i16::try_from(producer.producer_epoch).unwrap_or(i16::MAX),
-            // Kafka's tool does so too: no coordinator has written a marker for this producer yet.
+            // As in Kafka's tool: no coordinator has written a marker for this producer yet.
             coordinator_epoch: producer.coordinator_epoch.max(0),
         })
     }
@@ -317,7 +317,7 @@ impl Fence {
         let admin = Admin::new(self.connect.cluster().await?);
         self.output
             .outcomes(async |done| {
-                // A new transactional id would come into being otherwise.
+                // Otherwise, InitProducerId would create a new transactional id.
                 let known = admin.describe_transactions(&self.ids).await;
                 let errors: Vec<_> = known.into_values().filter_map(Result::err).collect();
                 fail_with(errors)?;

@@ -1,7 +1,7 @@
-//! Writes YAML 1.2, for documents that JSON can hold. Older readers understand it the same way.
+//! Writes YAML 1.2, for documents that JSON can hold, so that YAML 1.1 readers get the same document.
 //!
-//! A text is plain where no reader can take it for anything else, and otherwise as JSON writes it, which YAML includes.
-//! Refuses nothing: control characters are escaped.
+//! A text is plain if no reader can take the text for another type; otherwise it is a JSON string, which is
+//! also YAML. No text is refused: control characters are escaped.
 
 use serde_json::{Map, Number, Value};
 use thalweg_security::visible::is_unseen;
@@ -88,7 +88,7 @@ fn indent(out: &mut String, depth: usize) {
     out.extend(std::iter::repeat_n("  ", depth));
 }
 
-/// What fits in a line; none for a list or map with something in it.
+/// A value on one line; none for a list or map that is not empty.
 fn scalar(value: &Value) -> Option<String> {
     match value {
         Value::Null => Some("null".to_owned()),
@@ -100,7 +100,7 @@ fn scalar(value: &Value) -> Option<String> {
     }
 }
 
-/// Readers of YAML 1.1 know a number with an exponent only with a point and a sign.
+/// The text of a number. YAML 1.1 readers accept an exponent only with a decimal point and a sign.
 fn number_text(number: &Number) -> String {
     let text = number.to_string();
     let Some((digits, exponent)) = text.split_once('e') else { return text };
@@ -113,7 +113,7 @@ fn quoted_if_needed(text: &str) -> String {
     if is_plain(text) { text.to_owned() } else { quoted(text) }
 }
 
-/// Whether every reader takes it for this text. Many texts that YAML would allow are not plain here.
+/// True if every reader takes the plain text for this text. Stricter than YAML.
 fn is_plain(text: &str) -> bool {
     let starts = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_' || c == '/');
     let inner = |c: char| c.is_ascii_alphanumeric() || " _-./:+@*".contains(c);
@@ -125,7 +125,7 @@ fn is_plain(text: &str) -> bool {
         && !special.iter().any(|special| special.eq_ignore_ascii_case(text))
 }
 
-/// As JSON writes it, with all characters escaped that YAML does not let stand.
+/// The text as a JSON string, with all characters escaped that YAML forbids.
 fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
@@ -136,7 +136,7 @@ fn quoted(text: &str) -> String {
             '\n' => out.push_str("\\n"),
             '\t' => out.push_str("\\t"),
             '\r' => out.push_str("\\r"),
-            // The second half is no character.
+            // Invisible characters and the non-characters U+FFFE and U+FFFF.
             c if is_unseen(c) || matches!(c, '\u{fffe}' | '\u{ffff}') => {
                 let escape = match u32::from(c) {
                     code @ ..=0xffff => format!("\\u{code:04x}"),

@@ -1,7 +1,8 @@
 //! The limits of hosted streams outside the cluster, by the settings.
 //!
-//! A stream acts with the rights of this process. Where only users of this machine reach the node, these add nothing to the rights
-//! that the API gives all of them. On other nodes the operator allows programs, files and servers.
+//! A stream acts with the rights of this process. If only users of this machine can reach the node, limits
+//! would protect nothing: the API gives each of these users all rights anyway. On other nodes the operator
+//! allows programs, files and servers.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -18,7 +19,7 @@ pub fn of(config: &BrokerConfig) -> Reach {
         Some(named) => named.iter().cloned().collect(),
         None if !is_open => BTreeSet::new(),
         None => {
-            // Programs need a name everywhere.
+            // The `exec` stage needs an explicit setting on every node.
             let with_exec = streams.refused_modules.is_some();
             let allowed = OUTSIDE.into_iter().filter(|name| *name != EXEC || with_exec);
             allowed.map(str::to_owned).collect()
@@ -34,13 +35,14 @@ pub fn of(config: &BrokerConfig) -> Reach {
         .without(streams.refused_modules.clone().unwrap_or_default())
 }
 
-/// Whether the node and the definitions of its streams are reached from this machine alone, where each user has all rights.
+/// True if the node has no authorizer, and only this machine can reach the node and the definitions of its
+/// streams.
 fn is_of_this_machine(config: &BrokerConfig) -> bool {
     let listeners = config.listeners.broker.iter().chain(&config.listeners.controller);
     let is_reachable = listeners.chain(&config.http.as_listener()).any(|listener| listener.is_reachable());
     let protocol =
         config.listeners.broker.first().map_or(SecurityProtocol::Plaintext, |listener| listener.protocol);
-    // The definitions may be in another cluster. Faults of its settings are reported at the start.
+    // The definitions may be in another cluster, whose wrong settings are reported at the start.
     let has_near_definitions = super::cluster(&config.streams, "localhost:0", protocol)
         .is_ok_and(|cluster| cluster.bootstrap.split(',').all(is_loopback));
     !config.access.has_authorizer && !is_reachable && has_near_definitions
@@ -66,7 +68,7 @@ mod tests {
         of(&BrokerConfig::new(&properties).expect("valid settings"))
     }
 
-    /// The stages that are refused, and whether a file is.
+    /// The refused stages; true if a file is refused.
     fn refused(settings: &[(&str, &str)]) -> (Vec<&'static str>, bool) {
         let reach = reach(settings);
         let mut refused: Vec<&str> =

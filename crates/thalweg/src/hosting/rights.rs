@@ -10,12 +10,12 @@ use thalweg_stream::host::rights::{Act, Resource, Right, Rights};
 /// The host of a stream's connections, for ACLs with hosts.
 const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// Asks the authorizer of the broker. Without one, everything is allowed.
+/// Asks the authorizer of the broker. Without an authorizer, everything is allowed.
 pub struct ByAcls(pub ClusterRights);
 
 impl Rights for ByAcls {
     fn allow(&self, principal: &str, right: &Right) -> bool {
-        // A name that is no principal has the rights of none.
+        // An invalid principal has the rights of the anonymous one.
         let principal = principal.parse().unwrap_or_else(|_| Principal::anonymous());
         let operation = match right.act {
             Act::Alter => Operation::Alter,

@@ -1,5 +1,5 @@
-//! Connections to the HTTP server: accepted, wrapped in TLS, and served one request after another, within limits of number, time
-//! and size.
+//! Connections to the HTTP server: accepted, wrapped in TLS, and served one request after another, within
+//! limits of number, time and size.
 
 use super::gate::{self, Visit};
 use super::places::{Place, Places};
@@ -26,22 +26,22 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, Sleep};
 
-/// How long a stranger may take for its handshake and the head of a request that may be served.
+/// Time limit for a new connection to finish its handshake and get a request admitted.
 const STRANGER_MAX: Duration = Duration::from_secs(10);
-/// A connection without traffic for this long is closed, and one that waits for the rest of a request's head.
+/// A connection is closed after this time without traffic, or with an incomplete request head.
 const SILENT_MAX: Duration = Duration::from_secs(60);
-/// The largest head of a request; a larger one is answered with 431.
+/// Limit of a request's head; a larger head is answered with 431.
 const HEAD_BYTES_MAX: usize = 32 * 1024;
-/// How long accepting rests when the process is out of descriptors.
+/// Pause after a failed accept, usually for lack of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// How often it is logged that connections cannot be accepted.
+/// Shortest interval between log lines about failed accepts.
 const FAILED_ACCEPTS_NOTED: Duration = Duration::from_secs(60);
 
-/// What is served, and to whom.
+/// The served routes, with their access control and limits.
 pub(super) struct Serving {
     pub routes: Router,
-    /// None: to everybody.
+    /// None serves everybody.
     pub access: Option<Arc<HttpAccess>>,
     pub console: Option<Console>,
     pub places: Arc<Places>,
@@ -111,7 +111,7 @@ async fn serve(
     place: Arc<Place>,
     mut stop: watch::Receiver<bool>,
 ) {
-    // Answers leave whole, so nothing is gained by waiting for more to send with them.
+    // Answers are sent whole, so Nagle's delay would gain nothing.
     let _ = stream.set_nodelay(true);
     let (stream, certified): (Box<dyn ByteStream>, _) =
         match serving.access.as_ref().and_then(|access| access.tls.as_ref()) {
@@ -145,7 +145,7 @@ async fn serve(
     }
 }
 
-/// A connection that ends when it has been silent for too long.
+/// A byte stream that fails with `TimedOut` after `SILENT_MAX` without traffic.
 struct Connection {
     stream: Box<dyn ByteStream>,
     silence: Pin<Box<Sleep>>,
@@ -194,7 +194,7 @@ impl AsyncWrite for Connection {
         if let Poll::Ready(flushed) = Pin::new(&mut self.stream).poll_flush(context) {
             return Poll::Ready(flushed);
         }
-        // TLS takes what the socket does not.
+        // TLS buffers bytes that the socket does not take, so a stalled peer shows only here.
         ready!(self.silence.as_mut().poll(context));
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }

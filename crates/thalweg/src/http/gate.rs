@@ -1,8 +1,9 @@
-//! Who asks, and whether the request may be served: the login, the rights on the cluster, and a guest's place.
+//! Admission of HTTP requests: the login, the rights on the cluster, and a guest's place.
 //!
-//! A request that reads (GET, HEAD) needs DESCRIBE on the cluster, every other one ALTER; so does reading the messages that pass a
-//! stage of a stream. Three paths are open to everybody: those of [`health`]. Where the console has logins of its own, its paths are passed on to it: the cluster itself decides what its users
-//! may do. Refusals are JSON, like the errors of hosted streams.
+//! A request that reads (GET, HEAD) needs DESCRIBE on the cluster. Every other request needs ALTER, and so
+//! does reading the messages that pass a stage of a stream. The three paths of [`health`] are open to
+//! everybody. A console with its own login checks its own paths: the cluster decides about the rights of the
+//! console's users. Refusals are JSON, like the errors of hosted streams.
 
 use super::health;
 use super::places::{NoPlace, Owner, Place};
@@ -32,47 +33,47 @@ use thalweg_security::acl::{CLUSTER_NAME, Operation};
 use thalweg_stream::host::recorder::{Action, Change, Recorder};
 use tokio::time::Instant;
 
-/// What a client is asked for, in Basic's terms.
+/// The challenge of HTTP Basic, which asks a client for its login.
 const CHALLENGE: &str = "Basic realm=\"Thalweg\", charset=\"UTF-8\"";
-/// What is wrong with a login is not said.
+/// The same text for an unknown user and a wrong password, so that user names stay secret.
 const WRONG_LOGIN: &str = "Authentication failed: invalid user or password";
 /// The ways to log in, for the audit trail.
 const CERTIFICATE: &str = "SSL";
 const PASSWORD: &str = "BASIC";
-/// At most so much of a path is logged.
+/// Limit of a logged path, in bytes.
 const PATH_LOGGED: usize = 200;
 
-/// One connection.
+/// A connection, with the state of its login.
 pub(super) struct Visit {
-    /// None: everybody may do everything.
+    /// None allows everybody everything.
     pub access: Option<Arc<HttpAccess>>,
     pub console: Option<Console>,
     pub place: Arc<Place>,
     pub address: IpAddr,
-    /// The name of the client's certificate, if it has shown one.
+    /// The principal of the client's certificate, if any.
     pub certified: Option<Principal>,
-    /// The user who has logged in last: a password comes with each request, and is one login.
+    /// The last user who logged in. Each request carries the password, but the audit trail gets one login.
     logged_in: Mutex<Option<String>>,
 }
 
-/// What a request needs, by its path.
+/// Requirement of a request, by its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Need {
-    /// Nothing.
+    /// Open to everybody.
     Nothing,
-    /// A login that the console itself checks, on the pages that have one.
+    /// A login that the console checks.
     OwnLogin,
-    /// The same, and a right on the cluster.
+    /// A login that the console checks, and a right on the cluster.
     OwnLoginAndRight,
     /// A right on the cluster.
     Right,
 }
 
-/// A request is not served.
+/// Reason why a request is not served.
 enum Refusal {
-    /// Without a login, or with one that is no name and password.
+    /// The login is missing, or is not a name and a password.
     NoLogin(&'static str),
-    /// With a login that is wrong.
+    /// The name or the password is wrong.
     WrongLogin,
     Forbidden {
         principal: String,
@@ -82,7 +83,7 @@ enum Refusal {
     Full,
 }
 
-/// Serves a request, if it may be served.
+/// Serves a request if `Visit::admit` admits it.
 pub(super) async fn check(State(visit): State<Arc<Visit>>, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
     let strict = visit.is_over_tls() && strict_transport::is_site(&parts.headers);
@@ -93,7 +94,7 @@ pub(super) async fn check(State(visit): State<Arc<Visit>>, request: Request, nex
             if let Some(recorder) = visit.recorder(principal) {
                 parts.extensions.insert(recorder);
             }
-            // Where the console checks the login, the connection is a stranger's until then.
+            // If the console checks the login, the connection stays a stranger's until then.
             let place = Arc::clone(&visit.place);
             let admit = Arc::new(move |user: &str| place.begin(Some(user)).is_ok());
             parts.extensions.insert(Arrival { address: visit.address, admit });
@@ -110,7 +111,7 @@ pub(super) async fn check(State(visit): State<Arc<Visit>>, request: Request, nex
 }
 
 impl Visit {
-    /// A connection that was just accepted.
+    /// The visit of a connection that was just accepted. Records a login by certificate.
     pub fn begin(
         access: Option<Arc<HttpAccess>>,
         console: Option<Console>,
@@ -130,7 +131,7 @@ impl Visit {
         self.access.as_ref().is_some_and(|access| access.tls.is_some())
     }
 
-    /// Lets a request in, with the one who asks, if that is known here.
+    /// Admits a request. Returns its principal, unless the console checks the login.
     async fn admit(&self, request: &Parts) -> Result<Option<Principal>, Refusal> {
         let Some(access) = &self.access else {
             self.place.begin(None)?;
@@ -139,7 +140,7 @@ impl Visit {
         let own_login = self.console.as_ref().filter(|console| console.has_login());
         let user = own_login.and_then(|console| console.user(&request.headers));
         match need(request.uri.path(), own_login.is_some()) {
-            // The connection stays a stranger's; the console leads it to its login.
+            // The connection stays a stranger's; the console answers with its login page.
             Need::Nothing => return Ok(None),
             Need::OwnLogin if user.is_none() => return Ok(None),
             Need::OwnLoginAndRight if user.is_none() && !request.headers.contains_key(AUTHORIZATION) => {
@@ -151,7 +152,7 @@ impl Visit {
             }
             Need::OwnLoginAndRight | Need::Right => {}
         }
-        // Name and password in the request are checked again each time, a session was.
+        // A name and password are checked with each request; a session was checked at its start.
         let user = user.filter(|_| !request.headers.contains_key(AUTHORIZATION)).map(Principal::user);
         let login = match (&access.passwords, user) {
             (_, Some(user)) => Some(user),
@@ -160,7 +161,7 @@ impl Visit {
         };
         let is_named = login.is_some();
         let principal = login.unwrap_or_else(Principal::anonymous);
-        // Who is known by name has a guest's place, whatever else.
+        // A named principal gets a guest's place even if the request is refused below.
         if is_named {
             self.place.begin(Some(principal.name()))?;
         }
@@ -178,7 +179,7 @@ impl Visit {
         Ok(Some(principal))
     }
 
-    /// Takes the changes of a request for the audit trail.
+    /// A recorder that writes the changes of a request to the audit trail.
     fn recorder(&self, principal: Option<Principal>) -> Option<Recorder> {
         let (access, address) = (Arc::clone(self.access.as_ref()?), self.address);
         let principal = principal.unwrap_or_else(Principal::anonymous);
@@ -215,13 +216,13 @@ impl Visit {
         }
         access.record_login(&Principal::user(user.as_str()), self.address, PASSWORD, Some(WRONG_LOGIN));
         tracing::info!(address = %self.address, ?user, "HTTP login failed");
-        // From the begin, so that the time says nothing about the user.
+        // The delay counts from the start of the check, so that its duration reveals nothing about the user.
         tokio::time::sleep_until(began + passwords.failure_delay()).await;
         Err(Refusal::WrongLogin)
     }
 }
 
-/// A change as the trail has it.
+/// A change as the audit trail stores it.
 fn audited(change: Change) -> HttpChange {
     HttpChange {
         request: change.request.to_owned(),
@@ -237,7 +238,8 @@ fn audited(change: Change) -> HttpChange {
     }
 }
 
-/// What a request needs. Streams run with the rights of this process, so that their pages need a right, too.
+/// The requirement of a path. Streams run with the rights of this process, so the pages of streams need a
+/// right, too.
 fn need(path: &str, has_own_login: bool) -> Need {
     let is_under =
         |place: &str| path.strip_prefix(place).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
@@ -251,7 +253,8 @@ fn need(path: &str, has_own_login: bool) -> Need {
     if is_of_streams { Need::OwnLoginAndRight } else { Need::OwnLogin }
 }
 
-/// The right that a request needs. A stream may read what its reader may not: its messages are for those who may change it.
+/// The operation that a request needs. A stream may read topics that the client may not, so a tap on its
+/// messages needs ALTER.
 fn operation(method: &Method, path: &str) -> Operation {
     let of_stream = path.strip_prefix("/api/v1").unwrap_or(path).strip_prefix("/streams/");
     let is_tap = of_stream.and_then(|rest| rest.split('/').nth(1)).is_some_and(|part| part == "taps");
@@ -261,7 +264,7 @@ fn operation(method: &Method, path: &str) -> Operation {
     }
 }
 
-/// User and password of the Basic scheme (RFC 7617).
+/// User and password of an Authorization header of the Basic scheme (RFC 7617).
 fn basic(header: &HeaderValue) -> Option<(String, String)> {
     let (scheme, shown) = header.to_str().ok()?.split_once(' ')?;
     if !scheme.eq_ignore_ascii_case("Basic") {
@@ -305,7 +308,7 @@ impl IntoResponse for Refusal {
         if status == StatusCode::UNAUTHORIZED {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static(CHALLENGE));
         }
-        // One guess for each connection, as on Kafka's listeners.
+        // One login attempt per connection, as on Kafka's listeners.
         if matches!(self, Refusal::WrongLogin | Refusal::Full) {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
@@ -313,7 +316,7 @@ impl IntoResponse for Refusal {
     }
 }
 
-/// Notes the end of a request when dropped.
+/// Marks the request as ended when dropped.
 struct Served(Arc<Place>);
 
 impl Drop for Served {
@@ -322,7 +325,7 @@ impl Drop for Served {
     }
 }
 
-/// The body of an answer; the request ends with it.
+/// The body of an answer; the request ends when the body is dropped.
 struct Answer {
     body: Body,
     _served: Served,

@@ -1,9 +1,10 @@
-//! `/livez`, `/readyz` and `/healthz`: for those who watch over processes. They are open to all, and say no more than `ok`,
-//! `stopping` or `catching up`.
+//! `/livez`, `/readyz` and `/healthz`: health checks for process supervisors. These paths are open to
+//! everybody, and answer only `ok`, `stopping` or `catching up`.
 //!
-//! The server begins once the node serves, so an answer means that it lives. A node that stops is alive, but should get no more
-//! work. A broker is ready when its replicas are in sync for the first time: a rolling restart that waits for `/readyz` takes no
-//! second replica away. It then stays ready, however far it may fall behind.
+//! The HTTP server begins once the node serves, so any answer means that the node is alive. A stopping node
+//! is alive, but should get no more work. A broker becomes ready when its replicas are in sync for the first
+//! time: a rolling restart that waits for `/readyz` stops no second replica. A ready broker stays ready,
+//! however far its replicas fall behind.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,10 +16,10 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use tokio::sync::watch;
 
-/// The paths.
+/// The paths of liveness, readiness and health, in this order.
 pub const PATHS: [&str; 3] = ["/livez", "/readyz", "/healthz"];
 
-/// Whether a node's replicas are in sync.
+/// True if all replicas of the node are in sync.
 pub type IsInSync = Box<dyn Fn() -> bool + Send + Sync>;
 
 /// The routes; the channel is true while the node stops.

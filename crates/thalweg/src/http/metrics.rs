@@ -1,8 +1,9 @@
-//! `/metrics`: all metrics of this process, in Prometheus' text format, or in OpenMetrics if the client prefers it.
+//! `/metrics`: all metrics of this process, in Prometheus' text format, or in OpenMetrics if the client
+//! prefers it.
 //!
-//! A page of moderate size is sent whole; a larger one in parts, each written when the one before was taken, so that the
-//! memory of a page does not grow with the number of partitions. Owns the limits: pages that are written at once, and the time
-//! that a client has to take one.
+//! A page of moderate size is sent whole. A larger page is sent in parts, each written when the client has
+//! taken the part before, so that the memory of a page does not grow with the number of partitions. Owns the
+//! limits: concurrent pages, and the time for a client to take a page.
 
 use super::places::Owner;
 use axum::Router;
@@ -21,18 +22,18 @@ use thalweg_broker::metrics::{Exposition, Form, PART_BYTES};
 use thalweg_places::{Place, Places, ReachedLimit};
 use tokio::sync::mpsc;
 
-/// Pages that are written at the same time, and those of one user or network: each holds the figures of all partitions.
+/// Concurrent pages, in total and per user or network: each page holds the figures of all partitions.
 const SCRAPES_MAX: usize = 4;
 const SCRAPES_OF_ONE_MAX: usize = 2;
-/// How long a scrape waits for its turn.
+/// Time limit for a scrape to get its turn.
 const TURN_WITHIN: Duration = Duration::from_secs(5);
-/// How long a client has to take a page.
+/// Time limit for a client to take a page.
 const TAKEN_WITHIN: Duration = Duration::from_secs(60);
 
-/// Families of metrics, at one moment: writes to the page until it has so many bytes, and returns whether there are more.
+/// Writes metric families to the page until the page has so many bytes; true if more follow.
 pub type Writer = Box<dyn FnMut(&mut Exposition, usize) -> bool + Send>;
 
-/// Families of metrics: reads the figures.
+/// Reads the figures of some metric families at one moment, and returns their writer.
 pub type Source = Box<dyn Fn() -> Writer + Send + Sync>;
 
 /// The route, with the families of all sources one after another.
@@ -50,14 +51,14 @@ struct Scrapes {
 struct Page {
     scrapes: Arc<Scrapes>,
     page: Exposition,
-    /// The source that writes now, if it has begun, and its index.
+    /// The writer of the current source, once begun; `source` is the index of that source.
     writer: Option<Writer>,
     source: usize,
     _turn: Place,
 }
 
 impl Page {
-    /// Writes the next part. Returns whether there are more. Blocks: it reads every partition.
+    /// Writes the next part; true if more follow. Blocks, because a source reads every partition.
     fn write(&mut self) -> bool {
         while let Some(source) = self.scrapes.sources.get(self.source) {
             let writer = self.writer.get_or_insert_with(source);
@@ -97,7 +98,7 @@ async fn expose(
     ([(CONTENT_TYPE, form.content_type()), (VARY, "accept")], body).into_response()
 }
 
-/// The page with its next part, and whether there are more; none if a source panicked.
+/// The page with its next part, and true if more follow; none if a source panicked.
 async fn next_part(mut page: Page) -> Option<(Page, bool)> {
     let written = tokio::task::spawn_blocking(move || {
         let has_more = page.write();
@@ -109,7 +110,7 @@ async fn next_part(mut page: Page) -> Option<(Page, bool)> {
 fn streamed(first: Bytes, page: Page) -> Body {
     let (parts, taken) = mpsc::channel(1);
     tokio::spawn(async move {
-        // At the end of the time the client gets a broken answer, not one that looks whole.
+        // After the time limit the answer breaks off, so that a partial page does not look whole.
         let _ = tokio::time::timeout(TAKEN_WITHIN, send_parts(first, page, parts)).await;
     });
     Body::new(Parts { taken, is_whole: false })
@@ -133,11 +134,11 @@ async fn send_parts(first: Bytes, page: Page, parts: mpsc::Sender<Part>) {
 
 enum Part {
     Bytes(Bytes),
-    /// The page is whole.
+    /// The end of a complete page.
     End,
 }
 
-/// A page was not written to its end.
+/// A page broke off before its end.
 #[derive(Debug, thiserror::Error)]
 #[error("the page of metrics could not be written, or was not taken within {} s", TAKEN_WITHIN.as_secs())]
 struct Broken;

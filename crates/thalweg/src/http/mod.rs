@@ -1,7 +1,8 @@
-//! The HTTP server of a node (`http.listener`), for operators: bound before anything else is done, served once the node serves.
+//! The HTTP server of a node (`http.listener`), for operators: bound before anything else starts, served once
+//! the node serves.
 //!
-//! Its starter merges axum routers, such as [`metrics`] and the console's. Owns the sockets and their limits, and lets in those
-//! whom the node's access allows. Refuses: knowledge of the served content.
+//! The starter of the server merges axum routers, such as [`metrics`] and the console's. Owns the sockets,
+//! their limits and the check of access. Knows nothing about the served content.
 
 mod connections;
 mod gate;
@@ -22,7 +23,7 @@ use thalweg_net::{BindError, Listening, Network, SocketOptions};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// Connections that may wait to be accepted.
+/// Limit of connections waiting to be accepted.
 const BACKLOG: i32 = 128;
 /// Time for started requests when the server stops.
 const DRAIN: Duration = Duration::from_secs(1);
@@ -31,7 +32,7 @@ const DRAIN: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 pub struct HttpAddress(pub (String, u16));
 
-/// Reads such an address.
+/// Parses `HOST:PORT`; the host may be an IPv6 address in brackets.
 pub fn address(text: &str) -> Result<HttpAddress, String> {
     let wrong = || "use HOST:PORT, such as localhost:9090".to_owned();
     let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
@@ -39,7 +40,7 @@ pub fn address(text: &str) -> Result<HttpAddress, String> {
     Ok(HttpAddress((host, port.parse().map_err(|_| wrong())?)))
 }
 
-/// The address of `http.listener` cannot be had.
+/// The address of `http.listener` cannot be bound.
 #[derive(Debug, thiserror::Error)]
 #[error("http.listener: cannot listen on {host}:{port}")]
 pub struct HttpBindError {
@@ -61,8 +62,8 @@ impl HttpListening {
         bound.map(HttpListening).map_err(failed)
     }
 
-    /// Serves the routes until the server is stopped; to everybody, or to those whom the access allows. The console has its own
-    /// logins, if it has any.
+    /// Serves the routes until the server is stopped: to everybody, or to principals that `access` allows.
+    /// The console may have its own login.
     pub fn serve(self, routes: Router, access: Option<HttpAccess>, console: Option<Console>) -> HttpServer {
         let scheme =
             if access.as_ref().is_some_and(|access| access.tls.is_some()) { "https" } else { "http" };
@@ -81,14 +82,14 @@ impl HttpListening {
 
 /// A server that runs until it is stopped or dropped.
 pub struct HttpServer {
-    /// Where it listens, such as `http://127.0.0.1:9090`.
+    /// The URLs of the sockets, such as `http://127.0.0.1:9090`.
     pub urls: Vec<String>,
     stopping: watch::Sender<bool>,
     tasks: JoinSet<()>,
 }
 
 impl HttpServer {
-    /// Stops cleanly: started requests are answered, unless they take long.
+    /// Stops cleanly: started requests have `DRAIN` to finish.
     pub async fn stop(mut self) {
         self.stopping.send_replace(true);
         let drained = async { while self.tasks.join_next().await.is_some() {} };

@@ -1,10 +1,11 @@
 //! The places of connections: a bounded number of strangers, and a bounded number of guests.
 //!
-//! A connection is a stranger's until a request of it may be served; then it is a guest's. A new stranger always gets a place:
-//! if none is free, the oldest stranger of the network with most of them gives way, so that a flood displaces itself. Strangers
-//! never displace guests. A new guest displaces one of the user, or of the network, that has most places, if that is clearly more than
-//! its own, so that a flood displaces itself after its login, too; else the one that has been idle longest, or one whose request takes
-//! minutes.
+//! A connection is a stranger until one of its requests is admitted, and a guest from then on. A new stranger
+//! always gets a place: if none is free, the oldest stranger of the network with the most strangers gives
+//! way, so that a flood displaces itself. Strangers never displace guests. A new guest displaces a guest of
+//! the user or network with the most places, if that is clearly more than the new guest's owner has, so that
+//! a flood after a login displaces itself, too. Otherwise the guest that has been idle longest gives way, or
+//! a guest whose request takes minutes.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -15,13 +16,14 @@ use thalweg_places::network;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// Connections that have not had a request served.
+/// Limit of connections without an admitted request.
 pub(super) const STRANGERS_MAX: usize = 64;
-/// Connections that have.
+/// Limit of connections with an admitted request.
 pub(super) const GUESTS_MAX: usize = 64;
-/// A guest that has been idle for less does not give way: its last answer may be on its way.
+/// Shortest idle time before a guest gives way: its last answer may still be on its way.
 const IDLE_MIN: Duration = Duration::from_secs(1);
-/// Nor does one whose request takes less. Nothing that is served takes so long, unless the client is slow on purpose.
+/// Shortest request time before a busy guest gives way: only a deliberately slow client makes a request last
+/// so long.
 const BUSY_MIN: Duration = Duration::from_secs(120);
 
 /// The places of a server.
@@ -31,7 +33,7 @@ pub(super) struct Places(Mutex<Taken>);
 #[derive(Default)]
 struct Taken {
     next: u64,
-    /// By age.
+    /// By id, so the oldest first.
     strangers: BTreeMap<u64, Stranger>,
     guests: BTreeMap<u64, Guest>,
 }
@@ -44,22 +46,22 @@ struct Stranger {
 struct Guest {
     owner: Owner,
     leave: Arc<Notify>,
-    /// Whether a request is served.
+    /// True while a request is served.
     is_busy: bool,
-    /// Since when it is or is not.
+    /// The start of the current request, or the end of the last one.
     since: Instant,
 }
 
-/// Whose guests are counted together.
+/// The owner of guests, by which they are counted.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Owner {
     User(String),
-    /// Of those without a name.
+    /// The network of clients without a name.
     Network(IpAddr),
 }
 
 impl Owner {
-    /// That of a request, of a user if one is known.
+    /// The owner of a request: its user, or the network of `address` if the user is unknown.
     pub fn of(user: Option<&str>, address: IpAddr) -> Owner {
         user.map_or_else(|| Owner::Network(network(address)), |user| Owner::User(user.to_owned()))
     }
@@ -104,7 +106,7 @@ impl Taken {
         }
     }
 
-    /// Returns whether one gave way to a guest of this owner.
+    /// Makes room for a guest of this owner; true if another guest gave way.
     fn displace_guest(&mut self, new: &Owner, now: Instant) -> bool {
         let mut counts: BTreeMap<&Owner, usize> = BTreeMap::new();
         for guest in self.guests.values() {
@@ -134,17 +136,17 @@ impl Taken {
 }
 
 impl Place {
-    /// Ends when the connection has to give way.
+    /// Returns when the connection must give way.
     pub async fn lost(&self) {
         self.leave.notified().await;
     }
 
-    /// Whether no request of the connection was served.
+    /// True until a request of the connection is admitted.
     pub fn is_strangers(&self) -> bool {
         !self.places.0.lock().guests.contains_key(&self.id)
     }
 
-    /// Begins to serve a request, of a user if one is known. From now on it is a guest's.
+    /// Begins a request, of a user if one is known. The connection is a guest from now on.
     pub fn begin(&self, user: Option<&str>) -> Result<(), NoPlace> {
         self.begin_at(user, Instant::now())
     }
@@ -169,7 +171,7 @@ impl Place {
         Ok(())
     }
 
-    /// The request is answered.
+    /// Ends the current request: the guest is idle.
     pub fn end(&self) {
         self.end_at(Instant::now());
     }

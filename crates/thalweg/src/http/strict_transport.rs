@@ -1,19 +1,21 @@
-//! HTTP Strict Transport Security (RFC 6797): a browser that has seen this host over HTTPS does not ask it over HTTP again.
+//! HTTP Strict Transport Security (RFC 6797): a browser that has seen this host over HTTPS sends it no more
+//! requests over HTTP.
 //!
-//! A browser applies it to all ports of the host. So only a console that is the site of its name, at HTTPS's own port, may ask for
-//! it: on a laptop, `https://localhost:9090` would make every other server of localhost unreachable over HTTP, and on a machine
-//! with a console at port 9090 its Grafana. Browsers ignore it for addresses, and where they do not trust the certificate.
+//! A browser applies this policy to all ports of the host. So only a console at HTTPS's own port, under a
+//! real name, may send the header: on a laptop, `https://localhost:9090` would make every other server of
+//! localhost unreachable over HTTP, and a console at port 9090 would do the same to a Grafana on its machine.
+//! Browsers ignore the header for IP addresses and with untrusted certificates.
 
 use axum::http::header::HOST;
 use axum::http::{HeaderMap, HeaderValue};
 use std::net::IpAddr;
 
-/// A month: that long after the last visit, a host that gives up TLS is out of reach of a browser. Other names of the domain are
-/// none of ours.
+/// A month: if a host gives up TLS, a browser cannot reach it for that long after the last visit. Subdomains
+/// are not included, because they may belong to other services.
 pub(super) const VALUE: HeaderValue = HeaderValue::from_static("max-age=2592000");
 const PORT: &str = ":443";
 
-/// Whether a request is for a name whose site this is.
+/// True if the request names a host other than this machine, at HTTPS's own port.
 pub(super) fn is_site(headers: &HeaderMap) -> bool {
     let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     let name = host.strip_suffix(PORT).unwrap_or(host).trim_end_matches('.').to_ascii_lowercase();

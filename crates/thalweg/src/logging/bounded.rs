@@ -1,5 +1,5 @@
-//! Lines of text that stay lines: characters that are not seen are escaped, and what is too long is cut. Names of clients, topics and
-//! users are in them, which are whatever a client sends.
+//! Bounded log lines: invisible characters are escaped, so that an event stays one line, and long lines are
+//! cut. Clients choose some of the text: names of clients, topics and users.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -7,9 +7,9 @@ use std::io::{self, Write};
 
 use thalweg_security::visible::{escaped, is_unseen};
 
-/// Bytes of a line. Lines have a few hundred, unless a name in them is long.
+/// Limit of a line, in bytes. Most lines have a few hundred bytes, unless a name is long.
 pub const LINE_BYTES_MAX: usize = 8 * 1024;
-/// Ends colours, which a cut may leave on.
+/// The escape sequence that ends a colour, for lines cut in a coloured part.
 const NO_COLOUR: &str = "\x1b[0m";
 
 /// Writes each line bounded. A line arrives in one call.
@@ -36,10 +36,10 @@ impl<W: Write> Write for BoundedLine<W> {
     }
 }
 
-/// A line as it may be written.
+/// The bounded form of a line.
 fn bounded(line: &str, has_colours: bool) -> Cow<'_, str> {
     let content = line.strip_suffix('\n').unwrap_or(line);
-    // Colours are the formatter's; it escapes those in values.
+    // Colours come from the formatter, which escapes such sequences in values.
     let is_escaped = |c: char| is_unseen(c) && !(has_colours && c == '\x1b');
     if content.len() <= LINE_BYTES_MAX && !content.contains(is_escaped) {
         return Cow::Borrowed(line);
@@ -48,7 +48,7 @@ fn bounded(line: &str, has_colours: bool) -> Cow<'_, str> {
     let mut text = escaped(kept, is_escaped).into_owned();
     if kept.len() < content.len() {
         let colour = if has_colours { NO_COLOUR } else { "" };
-        // A String takes everything.
+        // Writing to a String cannot fail.
         let _ = write!(text, "{colour}… ({} bytes more)", content.len() - kept.len());
     }
     text.push('\n');

@@ -1,5 +1,5 @@
-//! `RUST_LOG`: parses the filter, and reports meaningless parts. A misspelled level would otherwise be a target name,
-//! and on its own would disable all logging.
+//! `RUST_LOG`: parses the filter, and reports meaningless parts. A misspelled level would otherwise be a
+//! target name, and as the only directive would disable all logging.
 
 use thalweg_config::{LogLevel, LogLevels};
 use tracing_subscriber::EnvFilter;
@@ -19,7 +19,7 @@ const TARGETS: [&str; 10] = [
     "tokio",
 ];
 
-/// The levels for a text, and its faults. Without any valid part everything has the level `level`.
+/// The levels of a filter text, and the text's faults. Without a valid directive, all targets have `level`.
 pub fn read(asked: &str, level: LogLevel) -> (LogLevels, Vec<String>) {
     let mut directives = Vec::new();
     let mut complaints = Vec::new();
@@ -32,7 +32,7 @@ pub fn read(asked: &str, level: LogLevel) -> (LogLevels, Vec<String>) {
             )),
         }
     }
-    // Without a level for the rest, only errors of it are written.
+    // Targets without a directive log errors only.
     let root = if directives.is_empty() { level } else { LogLevel::Error };
     (LogLevels::new(&directives, root), complaints)
 }
@@ -41,12 +41,12 @@ pub fn read(asked: &str, level: LogLevel) -> (LogLevels, Vec<String>) {
 pub fn of(levels: &LogLevels) -> EnvFilter {
     let none = EnvFilter::builder().with_default_directive(LevelFilter::ERROR.into()).parse_lossy("");
     let directives = levels.directives();
-    // They were checked when they were read.
+    // `read` has checked the directives.
     let valid = directives.iter().filter_map(|text| text.parse::<Directive>().ok());
     valid.fold(none, EnvFilter::add_directive)
 }
 
-/// The directives of a text: between commas, but for those in the fields of a span.
+/// The directives of a text, separated by commas, except for commas in the fields of a span.
 fn split(text: &str) -> impl Iterator<Item = &str> {
     let mut depth = 0_i32;
     let parts = text.split(move |c| {
@@ -84,7 +84,7 @@ mod tests {
         (of(&levels).to_string(), complaints.len())
     }
 
-    /// The level of everything without one.
+    /// The level of targets without a directive.
     fn root(asked: &str) -> (LogLevel, usize) {
         let (levels, complaints) = read(asked, LogLevel::Warn);
         let root = levels.all().next().expect("the root is the first");

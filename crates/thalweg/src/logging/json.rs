@@ -1,6 +1,8 @@
-//! Lines as JSON: `timestamp` (RFC 3339 in UTC), `level`, `target`, `message`, and `fields` with the keys and values.
+//! Lines as JSON: `timestamp` (RFC 3339 in UTC), `level`, `target`, `message`, and `fields` with the keys and
+//! values.
 //!
-//! What a client sends is in values only, which JSON escapes: a line stays one line, and valid. Long texts are cut.
+//! Text from clients is in values only, and JSON escapes values: a line stays one valid line. Long texts are
+//! cut.
 
 use std::fmt::{self, Write as _};
 
@@ -13,10 +15,10 @@ use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-/// Bytes of a text that are kept.
+/// Limit of a text, in bytes.
 const TEXT_BYTES_MAX: usize = 2 * 1024;
 
-/// Formats events.
+/// Formats an event as one line of JSON.
 pub struct Json;
 
 impl<S, N> FormatEvent<S, N> for Json
@@ -33,15 +35,15 @@ where
     }
 }
 
-/// The line of an error that is no event.
+/// The line of an error outside of tracing events.
 pub fn error_line(text: &str) -> String {
     line("ERROR", "thalweg", text.to_owned(), Map::new())
 }
 
-/// Keys in the order in which people look for them.
+/// The line of an event, with the keys that people look for first at the front.
 fn line(level: &str, target: &str, message: String, fields: Map<String, Value>) -> String {
     let mut timestamp = String::new();
-    // Without a clock there is a line without a time.
+    // If the clock fails, the timestamp stays empty.
     let _ = SystemTime.format_time(&mut Writer::new(&mut timestamp));
     let [timestamp, level, target, message] =
         [timestamp, level.to_owned(), target.to_owned(), message].map(Value::String);
@@ -51,7 +53,7 @@ fn line(level: &str, target: &str, message: String, fields: Map<String, Value>) 
     ))
 }
 
-/// What an event says.
+/// The message and the fields of an event.
 #[derive(Default)]
 struct Values {
     message: String,
@@ -76,7 +78,7 @@ impl Values {
 impl Visit for Values {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         let mut text = Clipping::default();
-        // It ends early where the text is long enough.
+        // Formatting ends early once the text is full.
         let _ = write!(text, "{value:?}");
         self.text(field, text.end());
     }

@@ -1,12 +1,13 @@
 //! Limits the log lines that clients can cause.
 //!
-//! Owns: the number of lines in a minute, per kind and source and per kind, and the counts of suppressed ones, which are
-//! logged later: one line per kind. The kind is the call site; the source is the address in the line, or the place of a panic. It
-//! applies to every line of the broker and the controller. Lines about logs on disk name no client and are never suppressed;
-//! neither are lines below info, which were requested.
+//! Owns the number of lines in a minute, per kind and source and per kind, and the counts of suppressed
+//! lines, which are logged later, in one line per kind. The kind is the call site; the source is the address
+//! in the line, or the location of a panic. The limit applies to every line of the broker and the controller,
+//! except lines about logs on disk, which name no client, and lines below info, which an operator has
+//! enabled.
 //!
-//! Many addresses together have a limit too, because one client may have thousands: the lines of others in that kind are then
-//! only counted until the minute ends.
+//! All addresses together have a limit, too, because one client may have thousands. Beyond that limit, all
+//! lines of the kind are only counted until the minute ends.
 
 use super::panics;
 use parking_lot::Mutex;
@@ -22,17 +23,17 @@ use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::layer::{Context, Layer};
 
-/// The time in which lines are counted.
+/// Window in which lines are counted.
 const WINDOW: Duration = Duration::from_secs(60);
-/// Lines of a kind from one source, in that time.
+/// Lines of a kind from one source, per window.
 const LINES_OF_SOURCE: u64 = 10;
-/// Lines of a kind from all sources.
+/// Lines of a kind from all sources, per window.
 const LINES_OF_SOURCES: u64 = 200;
-/// Lines of a kind that name no source.
+/// Lines of a kind that name no source, per window.
 const LINES_OF_KIND: u64 = 1000;
-/// Number of distinguished sources of a kind; the lines of all others are counted together.
+/// Number of distinguished sources of a kind; the lines of further sources are counted together.
 const SOURCES_MAX: usize = 1000;
-/// Bytes of a message that are repeated with its count.
+/// Bytes of a message that are repeated with the count of suppressed lines.
 const MESSAGE_BYTES_MAX: usize = 200;
 /// Interval of logging the counts.
 const REPORT: Duration = Duration::from_secs(10);
@@ -46,7 +47,7 @@ pub fn layer<S: Subscriber>() -> impl Layer<S> {
     Limiting(&LIMIT)
 }
 
-/// Logs from time to time how many lines were suppressed. Never returns.
+/// Logs the counts of suppressed lines at intervals. Never returns.
 pub async fn report() {
     loop {
         tokio::time::sleep(REPORT).await;
@@ -54,7 +55,7 @@ pub async fn report() {
     }
 }
 
-/// Logs how many lines were suppressed that were not reported yet: the process ends.
+/// Logs the remaining counts of suppressed lines, at the end of the process.
 pub fn report_rest() {
     LIMIT.take_suppressed(Instant::now(), true).iter().for_each(Suppressed::log);
 }
@@ -62,13 +63,13 @@ pub fn report_rest() {
 /// The source of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Source {
-    /// A client, or the network of one that has IPv6: it has 2^64 addresses to itself.
+    /// The address of a client, or its /64 network for IPv6, where one client has 2^64 addresses.
     Address(IpAddr),
-    /// The place of a panic, by its hash.
+    /// The location of a panic, as a hash.
     Place(u64),
-    /// Other sources.
+    /// All sources beyond `SOURCES_MAX`.
     Others,
-    /// No source is known.
+    /// The line names no source.
     Unknown,
 }
 
@@ -84,7 +85,7 @@ impl fmt::Display for Source {
     }
 }
 
-/// All kinds of lines that were seen in this minute; there are as many as call sites at the most.
+/// The kinds of lines in this minute: at most one per call site.
 #[derive(Debug, Default)]
 struct LogLimit {
     kinds: Mutex<HashMap<Identifier, Kind>>,
@@ -96,7 +97,7 @@ struct Kind {
     since: Instant,
     level: Level,
     message: String,
-    /// Lines with a source that were written.
+    /// Number of written lines with a source.
     written: u64,
     suppressed: u64,
     sources: HashMap<Source, Lines>,
@@ -109,16 +110,16 @@ struct Lines {
     suppressed: u64,
 }
 
-/// How many lines of a kind were suppressed.
+/// The count of suppressed lines of a kind.
 #[derive(Debug, PartialEq, Eq)]
 struct Suppressed {
     level: Level,
     message: String,
     count: u64,
     seconds: u64,
-    /// The source of most of them, and how many are its.
+    /// The source of most suppressed lines, and the count of that source.
     busiest: (Source, u64),
-    /// The number of sources, as far as they were distinguished.
+    /// The number of distinguished sources.
     sources: usize,
 }
 
@@ -154,7 +155,7 @@ impl Kind {
         now.duration_since(self.since) >= WINDOW
     }
 
-    /// Counts a line, and returns whether it is written.
+    /// Counts a line; true if the line may be written.
     fn admits(&mut self, source: Source) -> bool {
         let is_new = !self.sources.contains_key(&source);
         let source = if is_new && self.sources.len() >= SOURCES_MAX { Source::Others } else { source };
@@ -184,18 +185,18 @@ impl Kind {
 }
 
 impl LogLimit {
-    /// Counts a line, and returns whether it is written.
+    /// Counts a line; true if the line may be written.
     fn admits(&self, kind: Identifier, level: Level, line: &Line, now: Instant) -> bool {
         let mut kinds = self.kinds.lock();
         let kind = kinds.entry(kind).or_insert_with(|| Kind::new(line, level, now));
-        // With a count, the minute goes on until that is reported.
+        // A minute with suppressed lines lasts until their count is reported.
         if kind.suppressed == 0 && kind.is_over(now) {
             *kind = Kind::new(line, level, now);
         }
         kind.admits(line.source)
     }
 
-    /// Takes the counts of finished minutes, or of all; they restart at zero.
+    /// Takes the counts of finished minutes, or of all minutes; the counts restart at zero.
     fn take_suppressed(&self, now: Instant, all: bool) -> Vec<Suppressed> {
         let mut kinds = self.kinds.lock();
         let finished: Vec<_> =
@@ -226,7 +227,7 @@ impl<S: Subscriber> Layer<S> for Limiting {
 struct Line {
     source: Source,
     message: String,
-    /// Whether it is about a panic, whose place is its source.
+    /// True for a panic, whose location is the source.
     panics: bool,
 }
 
@@ -274,7 +275,7 @@ mod tests {
         }
     }
 
-    /// Logs under a limit, and returns how many lines were written.
+    /// Logs under a limit, and returns the number of written lines.
     fn written(limit: &'static LogLimit, log: impl FnOnce()) -> u64 {
         let count = Arc::new(AtomicU64::new(0));
         let subscriber = registry().with(Limiting(limit)).with(Counting(Arc::clone(&count)));
@@ -286,7 +287,7 @@ mod tests {
         Box::leak(Box::default())
     }
 
-    /// What is logged about suppressed lines, in order, as if no time had passed but the minute.
+    /// The reports of suppressed lines a minute later, sorted.
     fn suppressed_in_a_minute(limit: &LogLimit) -> Vec<String> {
         let suppressed = limit.take_suppressed(Instant::now() + WINDOW, false).into_iter();
         let mut texts: Vec<_> = suppressed.map(|one| Suppressed { seconds: 60, ..one }.text()).collect();
@@ -337,7 +338,7 @@ mod tests {
             assert!(kind.sources.len() <= SOURCES_MAX + 1, "{}", kind.sources.len());
         }
         let texts = suppressed_in_a_minute(limit);
-        // A line for each kind: how many from how many, and who most of them.
+        // A line for each kind: the count, the number of sources, and the busiest source.
         let of_many = "Closed a connection: and 99800 more from 801 sources in the last 60 s, 99000 of them from others";
         let of_network = "Rejected a connection: and 99990 more from 2001:db8::/64 in the last 60 s";
         assert_eq!(texts, [of_many, of_network]);

@@ -1,7 +1,8 @@
-//! Log lines on standard error: which ones, how many, how long, and in which form.
+//! Log lines on standard error: selection, rate, length and form.
 //!
-//! Owns: the subscriber of this process. Lines pass the filter (`RUST_LOG`, and the levels that `kafka-configs` changes),
-//! then the limit of lines that clients can cause, and are written as text for people or as JSON.
+//! Owns: the subscriber of this process. Lines pass the filter (`RUST_LOG`, and the levels that
+//! `kafka-configs` changes), then the limit of lines that clients can cause, and are written as text for
+//! people or as JSON.
 
 mod bounded;
 #[cfg(test)]
@@ -27,17 +28,17 @@ use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
 /// The form of lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
-    /// For people.
+    /// Plain text, for people.
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
-/// Whether lines are JSON. The last line of a process is written by what does not know.
+/// True if lines are JSON. A static, because the code that writes the last line of a process has no settings.
 static IS_JSON: AtomicBool = AtomicBool::new(false);
 
-/// Logs lines of this level or above to standard error, or those selected by `RUST_LOG`. Bars are hidden while a line is
-/// written. Returns the loggers, whose levels can be changed.
+/// Logs lines of this level or above to standard error, or the lines selected by `RUST_LOG`. Bars are hidden
+/// while a line is written. Returns the loggers, whose levels can be changed.
 pub fn begin(level: LogLevel, format: LogFormat, bars: &MultiProgress) -> Arc<Loggers> {
     let asked = std::env::var_os(EnvFilter::DEFAULT_ENV).unwrap_or_default();
     let (levels, complaints) = filter::read(&asked.to_string_lossy(), level);
@@ -60,7 +61,7 @@ pub fn begin(level: LogLevel, format: LogFormat, bars: &MultiProgress) -> Arc<Lo
     IS_JSON.store(format == LogFormat::Json, Ordering::Relaxed);
     complaints.iter().for_each(|complaint| say(complaint));
     let put_in_force = move |levels: &LogLevels| {
-        // It fails only without a subscriber, which this process keeps.
+        // A reload fails only without a subscriber, and this process keeps the subscriber.
         let _ = handle.reload(filter::of(levels));
     };
     Arc::new(Loggers::new(levels, put_in_force))
@@ -76,12 +77,12 @@ pub fn say_json() {
     IS_JSON.store(true, Ordering::Relaxed);
 }
 
-/// Logs panics, with their places, in the form of the other lines.
+/// Logs panics, with their locations, in the form of the other lines.
 pub fn log_panics(format: LogFormat) {
     panics::install(format);
 }
 
-/// Writes a line to standard error that is not filtered: a complaint, or why the process ends.
+/// Writes an unfiltered line to standard error: a complaint, or the reason for the end of the process.
 pub fn say(text: &str) {
     let line = match IS_JSON.load(Ordering::Relaxed) {
         true => json::error_line(text),
@@ -91,7 +92,7 @@ pub fn say(text: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
-/// Standard error, above the bars that may be drawn there.
+/// Standard error, above any progress bars drawn there.
 struct AboveBars(MultiProgress);
 
 impl Write for AboveBars {

@@ -1,14 +1,16 @@
-//! Panics in the log: one line with the place, limited by the place, in the form of the other lines.
+//! Panics in the log: one line with the source location, limited per location, in the form of the other
+//! lines.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::panic::{self, PanicHookInfo};
 
 use super::LogFormat;
 
-/// Their target. It is under that of the program, so that they follow its level.
+/// Target of panic lines, below the target of the program, so that the program's level applies.
 pub const TARGET: &str = "thalweg_panic";
 
-/// Logs panics from now on. With `RUST_BACKTRACE` the backtrace is in the line, or below it where lines are for people.
+/// Logs panics from now on. With `RUST_BACKTRACE` the backtrace is in the line of JSON, or below the line of
+/// text.
 pub fn install(format: LogFormat) {
     let earlier = panic::take_hook();
     panic::set_hook(Box::new(move |panic| {
@@ -31,7 +33,7 @@ pub fn install(format: LogFormat) {
     }));
 }
 
-/// The line, and what to do.
+/// The message of the line, with advice.
 const WHAT: &str = "Panicked: a bug in Thalweg. The request or task has ended, others go on; report this line with those \
                     before it, and with RUST_BACKTRACE=1 if it comes again";
 
@@ -61,7 +63,7 @@ mod tests {
             });
         });
         let ended = ended.expect("a thread").join();
-        // The hook is the process's.
+        // The hook belongs to the whole process.
         drop(panic::take_hook());
         assert!(ended.is_err(), "it panicked");
         let text = lines.text();

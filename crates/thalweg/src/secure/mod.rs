@@ -1,4 +1,4 @@
-//! A secured node or cluster while it runs: its first users, the end of its certificates, and how to connect to it.
+//! A running secured node or cluster: first users, renewal of certificates, and instructions to connect.
 
 pub mod quick_start;
 pub mod renewal;

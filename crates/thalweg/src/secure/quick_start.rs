@@ -1,10 +1,11 @@
-//! How to connect to a secured cluster: lines to copy.
+//! Instructions to connect to a secured cluster: lines to copy.
 
 use std::path::Path;
 
 use thalweg_authority::{ADMIN, ClientFiles};
 
-/// The text for a cluster whose administrator's settings are in these files, for a reader whose working directory is `here`.
+/// The text for a cluster whose administrator's settings are in these files, for a reader whose working
+/// directory is `here`.
 pub fn text(dir: &Path, files: &ClientFiles, bootstrap: &str, here: &Path) -> String {
     let shown = |path: &Path| quoted(path.strip_prefix(here).unwrap_or(path));
     let (java, librdkafka) = (shown(&files.java), shown(&files.librdkafka));
@@ -24,7 +25,7 @@ pub fn text(dir: &Path, files: &ClientFiles, bootstrap: &str, here: &Path) -> St
     )
 }
 
-/// For a shell.
+/// The path, quoted for a shell if necessary.
 fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let is_plain =

@@ -1,4 +1,5 @@
-//! The certificate of a running node: signed again in time, or its end announced. The listeners follow the file.
+//! The certificate of a running node: signed again in time, or its expiry logged. The listeners follow the
+//! file.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,12 +7,12 @@ use std::time::Duration;
 use chrono::Utc;
 use thalweg_authority::Directory;
 
-/// Interval of looking at it: an operator may have put another one there, which ends soon.
+/// Interval of checking the certificate: an operator may have installed another one that expires soon.
 const LOOK: Duration = Duration::from_secs(30);
-/// Looks between two warnings: a day.
+/// Checks between two warnings: a day.
 const QUIET_LOOKS: u32 = 24 * 60 * 2;
 
-/// Looks at a node's certificate for as long as the process runs.
+/// Checks a node's certificate at intervals. Never returns.
 pub async fn run(directory: Arc<Directory>, node: u32, hosts: Vec<String>) {
     let mut quiet = 0;
     loop {

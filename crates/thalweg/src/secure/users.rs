@@ -1,7 +1,8 @@
-//! The users whose passwords are in the security directory: added to the cluster's metadata where it lacks them.
+//! The users whose passwords are in the security directory: missing users are added to the cluster's
+//! metadata.
 //!
-//! A cluster that was created without `--secure` lacks all of them. A password that was made just now replaces the cluster's:
-//! removing `admin.password` resets it.
+//! A cluster that was created without `--secure` lacks all these users. A newly made password replaces the
+//! cluster's, so removing `admin.password` resets the administrator's password.
 
 use std::time::Duration;
 
@@ -11,18 +12,18 @@ use thalweg_client::{Admin, ClientError, Cluster, ConnectionOptions, Properties,
 use thalweg_security::sasl::scram::Hash;
 use thalweg_wire::ErrorCode;
 
-/// How long this may take: the start waits for it.
+/// Time limit for adding users, because the start of the node waits.
 const WITHIN: Duration = Duration::from_secs(10);
 
-/// Logins until a password counts as wrong: brokers learn of a new one a moment after the controller.
+/// Logins until a password counts as wrong: brokers learn of a new password a moment after the controller.
 const LOGINS: u32 = 10;
-/// The pause between two of them.
+/// Pause between two logins.
 const AGAIN: Duration = Duration::from_millis(200);
 
 /// Users with the passwords of the directory's files.
 pub type Users = Vec<(&'static str, Password)>;
 
-/// Those that the directory has a password for.
+/// The users among `names` with a password in the directory.
 pub fn of(directory: &Directory, names: &[&'static str]) -> anyhow::Result<Users> {
     let mut users = Vec::new();
     for name in names {
@@ -31,7 +32,7 @@ pub fn of(directory: &Directory, names: &[&'static str]) -> anyhow::Result<Users
     Ok(users)
 }
 
-/// Adds the users to the cluster at this address, and logs what a person should know.
+/// Adds missing users to the cluster at this address. Failures are logged, and do not stop the node.
 pub async fn ensure(directory: &Directory, bootstrap: &str, users: &Users) {
     let done = tokio::time::timeout(WITHIN, attempt(directory, bootstrap, users)).await;
     let error = match done {
@@ -78,7 +79,7 @@ async fn check_admin(directory: &Directory, bootstrap: &str) -> anyhow::Result<(
     )
 }
 
-/// Whether the directory's password of a user is the cluster's.
+/// True if a user can log in with the directory's password.
 async fn logs_in(directory: &Directory, bootstrap: &str, user: &str) -> anyhow::Result<bool> {
     match connect(bootstrap, &directory.client_settings(user)?).await {
         Ok(_) => Ok(true),

@@ -1,4 +1,4 @@
-//! Requests that a broker refuses by itself: they are not for the controller.
+//! Refusals of requests that brokers serve themselves, without the controller.
 
 use super::Refuse;
 use crate::ErrorCode;
@@ -60,7 +60,7 @@ impl Refuse for AlterReplicaLogDirsRequest {
 }
 
 impl Refuse for DescribeUserScramCredentialsRequest {
-    /// An entry for each user, without its name.
+    /// An entry for each user, without the user's name.
     fn refuse(&self, code: ErrorCode, _: Option<&str>, _: i16) -> DescribeUserScramCredentialsResponse {
         let error_code = code.code();
         let refused =
@@ -87,7 +87,7 @@ impl Refuse for DescribeClientQuotasRequest {
 }
 
 impl Refuse for AddPartitionsToTxnRequest {
-    /// That of brokers, from version 4 on, which has room for it.
+    /// Only for version 4 and later, which brokers send and whose response has a top-level error code.
     fn refuse(&self, code: ErrorCode, _: Option<&str>, _: i16) -> AddPartitionsToTxnResponse {
         AddPartitionsToTxnResponse { error_code: code.code(), ..Default::default() }
     }

@@ -31,7 +31,7 @@ const COLUMNS: [Column<'_>; 6] = [
 ];
 
 impl ApiVersions {
-    /// Shows them.
+    /// Prints a row per broker and API; fails if a broker does not answer.
     pub async fn run(&self) -> anyhow::Result<()> {
         let admin = Admin::new(self.connect.cluster().await?);
         let cluster = admin.cluster();

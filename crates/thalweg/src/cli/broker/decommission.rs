@@ -1,4 +1,4 @@
-//! `broker decommission` and `broker unregister`: a broker leaves for good.
+//! `broker decommission` and `broker unregister`: a broker leaves the cluster for good.
 
 use clap::Args;
 use serde_json::json;

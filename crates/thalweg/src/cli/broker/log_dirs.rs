@@ -1,4 +1,4 @@
-//! `broker log-dirs` and `broker move-replica`.
+//! `broker log-dirs` and `broker move-replica`: log directories, and moves of replicas between them.
 
 use std::collections::BTreeMap;
 
@@ -54,7 +54,7 @@ const REPLICAS: [Column<'_>; 7] = [
 ];
 
 impl LogDirs {
-    /// Shows them.
+    /// Prints a row per log directory, or per replica with `--replicas`.
     pub async fn run(&self) -> anyhow::Result<()> {
         let admin = Admin::new(self.connect.cluster().await?);
         let partitions = match self.topics.is_empty() {

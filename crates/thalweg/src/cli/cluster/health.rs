@@ -1,11 +1,11 @@
-//! The health of a cluster, from the answers of its parts: the problems listed by a status, and the exit code.
+//! The health of a cluster, from the answers of its brokers: the list of problems, and the exit code.
 
 use crate::cli::failure::{self, Ended};
 use crate::cli::output::Style;
 
 use super::report::{BrokerStatus, Cause, PartitionStatus, Reach, Status, Unavailable};
 
-/// A voter without a fetch for this long counts as gone. Kafka's voters fetch at least every half second.
+/// A voter without a fetch for this long counts as dead. Kafka's voters fetch at least every half second.
 pub const SILENT_MS: i64 = 10_000;
 
 /// The health of a cluster, best first.
@@ -17,14 +17,14 @@ pub enum Health {
     Unknown,
     /// Every partition can be written and read, with less safety than it should have.
     Degraded,
-    /// Some partition cannot be written with acks=all, or not at all.
+    /// Some partition cannot be written with acks=all, or has no live leader.
     Unavailable,
     /// No broker answers.
     Unreachable,
 }
 
 impl Health {
-    /// Its name.
+    /// The name in tables and documents.
     pub fn name(self) -> &'static str {
         match self {
             Health::Healthy => "healthy",
@@ -35,7 +35,7 @@ impl Health {
         }
     }
 
-    /// Its name, in a colour on a terminal.
+    /// The name, coloured by severity on a terminal.
     pub fn shown(self, style: Style) -> String {
         match self {
             Health::Healthy => style.good(self.name()),
@@ -44,7 +44,8 @@ impl Health {
         }
     }
 
-    /// 1 and 2 are used by every command: failure, and invalid arguments.
+    /// The exit code of `cluster status`. Codes 1 and 2 belong to all commands: failure, and invalid
+    /// arguments.
     pub fn exit_code(self) -> u8 {
         match self {
             Health::Healthy => 0,
@@ -59,7 +60,7 @@ impl Health {
 /// A problem of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Its severity.
+    /// The severity, as the health of the cluster.
     pub health: Health,
     /// A description for people.
     pub text: String,
@@ -133,7 +134,7 @@ impl Status {
         of_brokers.into_iter().flatten().chain(bootstrap).chain(views).collect()
     }
 
-    /// What the login may not see.
+    /// Problems that the login may not see.
     fn unknown(&self) -> Vec<Problem> {
         let denied = |found: Option<&Unavailable>, what: &str| {
             let denied = found.filter(|unavailable| unavailable.cause == Cause::Denied)?;

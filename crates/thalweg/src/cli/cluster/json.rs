@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::report::{BrokerStatus, PartitionStatus, Reach, Status};
 
 impl Status {
-    /// All of it, partitions that have a problem by name.
+    /// The whole status. Only partitions with a problem are listed by name.
     pub fn to_json(&self) -> Value {
         let all = |found: Vec<&PartitionStatus>| -> Vec<Value> {
             found.into_iter().map(PartitionStatus::to_json).collect()

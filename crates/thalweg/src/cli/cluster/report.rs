@@ -1,96 +1,98 @@
-//! The result of `cluster status` as tables for people; `json` has the same for programs.
+//! The result of `cluster status` as tables for people; `json` has the same content for programs.
 
 use super::health::{Health, SILENT_MS};
 use crate::cli::output::Style;
 use crate::cli::table::{align, row};
 
-/// Partitions that a table names; the JSON names all.
+/// Limit of the rows of a table; the JSON document has all partitions.
 const ROWS_MAX: usize = 20;
 
-/// How a cluster is.
+/// The state of a cluster: brokers, partitions, reassignments, quorum.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Status {
-    /// The cluster's id.
+    /// Kafka's cluster id.
     pub cluster_id: String,
-    /// All brokers, by their ids.
+    /// All brokers, in the order of their ids.
     pub brokers: Vec<BrokerStatus>,
     /// Given addresses that belong to no known broker, with the reason for each.
     pub not_reached: Vec<(String, String)>,
     /// The brokers with different metadata, after a second look.
     pub differing: Vec<Differing>,
-    /// How many topics there are.
+    /// Number of topics.
     pub topics: usize,
-    /// All partitions.
+    /// All partitions of all topics.
     pub partitions: Vec<PartitionStatus>,
-    /// The reassignments in progress, or why they are unknown.
+    /// The reassignments in progress, or the reason for their absence.
     pub reassignments: Result<Vec<Reassignment>, Unavailable>,
-    /// The controllers' quorum, or why it is not known.
+    /// The controllers' quorum, or the reason for its absence.
     pub quorum: Result<Quorum, Unavailable>,
 }
 
-/// Why something is not known.
+/// The reason for missing information.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unavailable {
-    /// The cause.
+    /// The effect on the health of the cluster.
     pub cause: Cause,
     /// The error of the request.
     pub why: String,
 }
 
-/// The cause of something not known.
+/// The cause of missing information.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// A problem of the cluster.
     Problem,
-    /// The login may not see it.
+    /// The login lacks the right to see the information.
     Denied,
     /// The cluster does not serve the request, which does not affect its health.
     NotServed,
 }
 
-/// Whether a broker answers on its own listener.
+/// The result of a request to a broker's own listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// It does.
+    /// The broker answers.
     Answers,
-    /// It does not, for this reason.
+    /// The broker does not answer, for the given reason.
     NotReached(String),
-    /// Its address is unknown.
+    /// The address of the broker is unknown.
     NoAddress,
 }
 
-/// A broker whose metadata differs from the others'.
+/// A broker whose metadata differs from that of the other brokers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Differing {
-    /// Its id.
+    /// `node.id`.
     pub broker: i32,
-    /// The partitions for which it has no leader, or an outdated one.
+    /// Partitions with a missing or outdated leader in the broker's metadata.
     pub behind: Vec<(String, i32)>,
-    /// The brokers that it calls alive and the others do not, and the other way round.
+    /// Brokers that are alive only by this broker's metadata, or only by that of the other brokers.
     pub brokers: Vec<i32>,
 }
 
-/// A broker.
+/// A broker, by its own answer and the answers of the other brokers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BrokerStatus {
-    /// Its id.
+    /// `node.id`.
     pub id: i32,
-    /// Where it listens; none for one that only the replicas name.
+    /// `host:port`; none if only the replicas of a partition name the broker.
     pub address: Option<String>,
-    /// Its rack.
+    /// `broker.rack`.
     pub rack: Option<String>,
-    /// Whether the controller has fenced it: it leads nothing, and clients do not hear of it.
+    /// True if the controller has fenced the broker: a fenced broker leads no partition, and clients do not
+    /// see it.
     pub is_fenced: bool,
-    /// Whether it answers.
+    /// The result of a request to the broker's own listener.
     pub reach: Reach,
-    /// The partitions that it leads.
+    /// Number of partitions that the broker leads.
     pub leaders: usize,
-    /// The partitions that it holds.
+    /// Number of partitions with a replica on the broker.
     pub replicas: usize,
 }
 
 impl BrokerStatus {
-    /// A fenced broker that answers is not heard by the controller, or cannot serve, as one whose disks are full.
+    /// The state in a word. A fenced broker may still answer: its heartbeats fail, or it cannot serve, for
+    /// example with full disks.
     pub(super) fn state(&self) -> &'static str {
         match (&self.reach, self.is_fenced) {
             (Reach::NoAddress, _) => "unregistered",
@@ -102,52 +104,52 @@ impl BrokerStatus {
     }
 }
 
-/// A partition.
+/// A partition, by the newest metadata.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartitionStatus {
-    /// Its topic.
+    /// The name of the topic.
     pub topic: String,
-    /// Its index.
+    /// The index of the partition in its topic.
     pub partition: i32,
-    /// Its leader.
+    /// The id of the leader, if any.
     pub leader: Option<i32>,
-    /// Whether that answers.
+    /// True if the leader answers.
     pub leader_answers: bool,
-    /// The brokers that should hold it.
+    /// The ids of the assigned brokers.
     pub replicas: Vec<i32>,
-    /// Number of replicas being added: they do not count as missing.
+    /// Number of replicas being added, which do not count as missing.
     pub adding: usize,
-    /// Those that are in sync by the metadata.
+    /// The in-sync replicas by the metadata.
     pub isr: Vec<i32>,
-    /// Those of them that answer.
+    /// The in-sync replicas whose brokers answer.
     pub live_isr: Vec<i32>,
-    /// How many must be in sync for acks=all.
+    /// Number of replicas that must be in sync for acks=all.
     pub min_isr: usize,
 }
 
 /// A reassignment in progress.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reassignment {
-    /// The topic.
+    /// The name of the topic.
     pub topic: String,
-    /// The partition.
+    /// The index of the partition in its topic.
     pub partition: i32,
     /// All replicas during the reassignment.
     pub replicas: Vec<i32>,
     /// Replicas being added.
     pub adding: Vec<i32>,
-    /// Those that go.
+    /// Replicas being removed.
     pub removing: Vec<i32>,
 }
 
 /// The controllers' quorum.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Quorum {
-    /// The active controller.
+    /// `node.id` of the active controller, or -1.
     pub leader: i32,
-    /// Its epoch.
+    /// The epoch of the active controller.
     pub epoch: i32,
-    /// Below it all records are committed.
+    /// All records below this offset of the metadata log are committed.
     pub high_watermark: i64,
     /// The members of the quorum.
     pub nodes: Vec<QuorumNode>,
@@ -156,15 +158,15 @@ pub struct Quorum {
 /// A node of the quorum.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QuorumNode {
-    /// Its id.
+    /// `node.id`.
     pub id: i32,
-    /// Its role.
+    /// The part of the node in the quorum.
     pub role: Role,
-    /// Its address, if the controllers report it.
+    /// `host:port`, if the controllers report it.
     pub address: Option<String>,
-    /// Where its copy of the metadata log ends.
+    /// The log end offset of the node's metadata log.
     pub log_end_offset: i64,
-    /// Time since its last fetch, by the leader's clock, if reported.
+    /// Time since the node's last fetch, by the leader's clock, if reported.
     pub silent_ms: Option<i64>,
 }
 
@@ -190,13 +192,13 @@ impl Role {
 }
 
 impl Quorum {
-    /// How far a node is behind the leader.
+    /// The number of records by which a node is behind the leader.
     pub(super) fn lag(&self, node: &QuorumNode) -> i64 {
         let leader = self.nodes.iter().find(|node| node.role == Role::Leader);
         leader.map_or(0, |leader| (leader.log_end_offset - node.log_end_offset).max(0))
     }
 
-    /// Whether a node has not fetched for longer than one that lives does.
+    /// True if the last fetch of a node is older than any live node's.
     pub(super) fn is_silent(&self, node: &QuorumNode) -> bool {
         node.silent_ms.is_some_and(|silent_ms| silent_ms > SILENT_MS)
     }
@@ -255,7 +257,7 @@ impl Status {
         self.find(PartitionStatus::is_under_min_isr)
     }
 
-    /// For people.
+    /// The status as tables for people.
     pub fn to_text(&self, style: Style) -> String {
         let mut text = format!(
             "Cluster {}: {}, {}, {}\nHealth: {}\n",

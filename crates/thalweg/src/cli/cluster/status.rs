@@ -23,17 +23,18 @@ use crate::cli::failure::{Denied, Ended, Failed};
 use crate::cli::output::Output;
 use crate::cli::probe::{Answers, NoAnswer, probe};
 
-/// Topics whose settings one request asks for.
+/// Topics per DescribeConfigs request.
 const TOPICS_PER_REQUEST: usize = 200;
 /// Kafka's number of the resource type "topic".
 const TOPIC_RESOURCE: i8 = 2;
 const MIN_INSYNC_REPLICAS: &str = EffectiveTopicConfig::min_insync_replicas.name();
 const METADATA_TOPIC: &str = "__cluster_metadata";
-/// Time limit for the controllers. Without a majority, brokers search for an active controller much longer, and the
-/// user wants to see the rest.
+/// Time limit for the controllers. Without a majority, brokers search for an active controller much longer,
+/// and the user wants to see the rest of the status.
 const CONTROLLERS_WAIT: Duration = Duration::from_secs(5);
 
-/// Pause before a second look, if brokers' answers differ: they may have been gathered before and after a change.
+/// Pause before a second look, if the answers of brokers differ: a change may have happened between two
+/// answers.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Show the health of a cluster: brokers, partitions, quorum. The exit code is the health.
@@ -65,7 +66,7 @@ pub struct Show {
 }
 
 impl Show {
-    /// Asks, shows, and fails unless the cluster is healthy.
+    /// Gathers and prints the status; fails unless the cluster is healthy.
     pub async fn run(&self) -> anyhow::Result<()> {
         let (bootstrap, options) = self.connect.addresses()?;
         let within = Duration::from_millis(self.timeout_ms);
@@ -105,7 +106,7 @@ fn unreachable(missing: &NotReached) -> String {
     format!("No broker answers: {}", texts.join("; "))
 }
 
-/// The addresses that did not answer, each with why.
+/// The addresses that did not answer, each with the reason.
 type NotReached = Vec<(String, NoAnswer)>;
 
 fn not_reached(answers: &Answers) -> NotReached {
@@ -131,7 +132,7 @@ async fn ask(
         let Some(again) = Views::of(&answers) else { return Ok(Err(not_reached(&answers))) };
         views = again;
         let still = views.differing();
-        // Brokers that lagged in both looks, in whatever way.
+        // Keep only brokers that differed in both looks, in the same way or another.
         let before: Vec<i32> = differing.iter().map(|one| one.broker).collect();
         differing = still.into_iter().filter(|one| before.contains(&one.broker)).collect();
     }
@@ -199,7 +200,7 @@ async fn min_isr(
         let request =
             DescribeConfigsRequest { resources: resources.collect(), ..DescribeConfigsRequest::default() };
         for result in broker.send(&request).await?.results {
-            // A topic may have gone since it was listed, or be none of the asker's business.
+            // A topic may have been deleted since its listing, or the login may not describe it.
             let config = result.configs.iter().find(|config| config.name == MIN_INSYNC_REPLICAS);
             if let Some(value) = config.and_then(|config| config.value.as_ref()?.parse().ok()) {
                 found.insert(result.resource_name, value);
@@ -264,7 +265,7 @@ async fn quorum(broker: &Connection) -> Result<Quorum, ClientError> {
     let observers = partition.observers.iter().map(|observer| (observer, Role::Observer));
     let known =
         |replica: &ReplicaState| (replica.last_fetch_timestamp >= 0).then_some(replica.last_fetch_timestamp);
-    // The leader's own time is the time at which it answered, by its clock.
+    // The leader's own timestamp is the time of the answer, by the leader's clock.
     let now = partition.current_voters.iter().find(|voter| voter.replica_id == leader).and_then(known);
     let nodes = voters.chain(observers).map(|(replica, role)| QuorumNode {
         id: replica.replica_id,

@@ -17,7 +17,7 @@ use crate::cli::output::{Column, Output};
 use crate::secure::quick_start;
 use crate::secure::users::{self, Users};
 
-/// The directory of certificates and passwords, in that of the cluster.
+/// The directory of certificates and passwords, inside the cluster's directory.
 const SECURITY_DIR: &str = "security";
 /// `node.id` of the first broker.
 const FIRST_BROKER: u32 = 1;
@@ -81,7 +81,7 @@ impl Up {
         let secured = (self.secure || security.join("ca.crt").exists()).then(|| Secured::open(&security));
         let secured = secured.transpose()?;
         options.secured = secured.as_ref().map(|secured| Arc::clone(&secured.directory));
-        // A signal during the start also stops started processes: the cluster is dropped.
+        // A signal during the start drops the cluster, which stops the started processes.
         let (mut terminate, mut interrupt) =
             (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
         let cluster = tokio::select! {
@@ -109,7 +109,7 @@ impl Up {
         }
         let odd = tokio::select! {
             odd = cluster.stop() => odd,
-            // Dropping it kills running processes.
+            // Dropping the cluster kills running processes.
             () = signalled(&mut terminate, &mut interrupt) => vec!["killed by a second signal".to_owned()],
         };
         if odd.is_empty() {
@@ -159,7 +159,7 @@ async fn signalled(terminate: &mut Signal, interrupt: &mut Signal) {
     }
 }
 
-/// Logs nodes that exit, as in experiments; returns when none is left.
+/// Logs nodes that exit, as in experiments; returns once all nodes have exited.
 async fn all_ended(cluster: &LocalCluster) {
     let mut logged = BTreeSet::new();
     loop {
@@ -183,14 +183,14 @@ struct Secured {
 }
 
 impl Secured {
-    /// All nodes share the directory, each with its own certificate.
+    /// Opens the directory, which all nodes share, each with its own certificate.
     fn open(dir: &Path) -> anyhow::Result<Secured> {
         let directory = Directory::open(dir, Founding::Allowed, FIRST_BROKER)?;
         let users = users::of(&directory, &[ADMIN, STREAMS])?;
         Ok(Secured { directory: Arc::new(directory), users })
     }
 
-    /// How to connect. Adds users that the cluster lacks first.
+    /// Instructions to connect. Adds missing users to the cluster first.
     async fn connect(&self, bootstrap: &[String], here: &Path) -> anyhow::Result<String> {
         users::ensure(&self.directory, &bootstrap[0], &self.users).await;
         let bootstrap = bootstrap.join(",");
@@ -208,7 +208,7 @@ const COLUMNS: [Column<'_>; 6] = [
     ("DIRECTORY", "directory"),
 ];
 
-/// How to connect to a cluster without security.
+/// Instructions to connect to a cluster without security.
 fn connect(bootstrap: &[String]) -> String {
     format!(
         "Connect to {}, for example:\n  thalweg topic create orders --partitions 6 -b {first}\n  \

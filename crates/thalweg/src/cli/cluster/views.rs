@@ -1,7 +1,7 @@
 //! Combines the brokers' answers: the newest state of each partition, and the brokers with older metadata.
 //!
-//! Answers are gathered at slightly different moments. A difference counts as a problem only if it remains after
-//! another look.
+//! Answers are gathered at slightly different moments. A difference counts as a problem only if it remains
+//! after another look.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,17 +13,17 @@ use crate::cli::probe::{Answers, Registered, View};
 /// The answers of one look at a cluster.
 pub struct Views<'a> {
     answers: &'a Answers,
-    /// By the brokers that gave them.
+    /// The views of registered brokers that answered on their own listeners.
     by_broker: BTreeMap<i32, &'a View>,
     /// The view with the newest state of most partitions.
     newest: &'a View,
 }
 
-/// The newest known of each partition, by topic and index.
+/// The newest metadata of each partition, by topic and index.
 type Newest<'a> = BTreeMap<(&'a str, i32), &'a PartitionMetadata>;
 
 impl<'a> Views<'a> {
-    /// None where no broker has answered.
+    /// None if no broker has answered.
     pub fn of(answers: &'a Answers) -> Option<Views<'a>> {
         let first = answers.values().flatten().next()?;
         let registered = answers.values().flatten().flat_map(|view| &view.brokers);
@@ -39,12 +39,12 @@ impl<'a> Views<'a> {
         Some(views)
     }
 
-    /// The view that is best to ask further.
+    /// The view with the newest metadata, best for further requests.
     pub fn newest(&self) -> &'a View {
         self.newest
     }
 
-    /// Whether a broker answered on its own listener.
+    /// True if a broker answered on its own listener.
     pub fn answers(&self, broker: i32) -> bool {
         self.by_broker.contains_key(&broker)
     }
@@ -56,7 +56,8 @@ impl<'a> Views<'a> {
         named.chain(fallback)
     }
 
-    /// A leader knows its replicas best; otherwise the highest epoch counts.
+    /// The metadata with the highest leader epoch; of equals, the leader's own, which knows the in-sync
+    /// replicas first.
     fn newest_partitions(&self) -> Newest<'a> {
         let mut newest = BTreeMap::new();
         for (id, view) in self.all() {
@@ -87,7 +88,7 @@ impl<'a> Views<'a> {
                 adding: 0,
                 isr: partition.isr.clone(),
                 live_isr: partition.isr.iter().copied().filter(|id| self.answers(*id)).collect(),
-                // More than there are replicas cannot be in sync.
+                // The number of replicas limits the number in sync.
                 min_isr: min_isr.get(*topic).copied().unwrap_or(1).min(partition.replicas.len()),
             })
             .collect()
@@ -144,7 +145,7 @@ impl<'a> Views<'a> {
     }
 }
 
-/// Whether a view lacks a partition, or has an outdated leader.
+/// True if a view lacks a partition, or has an outdated leader.
 fn is_behind(view: &View, (topic, index): &(&str, i32), newest: &PartitionMetadata) -> bool {
     let known = view.metadata.topics.get(*topic).and_then(|topic| topic.partition(*index));
     known.is_none_or(|known| known.leader_epoch < newest.leader_epoch)

@@ -8,14 +8,14 @@ use thalweg_browse::{DecodeBuffer, Decoder, Registry};
 use thalweg_client::ChunkError;
 use thalweg_record::Record;
 
-/// The decoder of a command, and what it could not decode.
+/// The decoder of a command, and the count of its failures.
 pub struct Decoding {
     registry: Arc<Registry>,
     decoder: Decoder,
     key: DecodeBuffer,
     value: DecodeBuffer,
     failed: u64,
-    /// Why, for the first.
+    /// The reason for the first failure.
     reason: Option<String>,
 }
 
@@ -31,7 +31,7 @@ impl Decoding {
         }
     }
 
-    /// Fetches the schemas that records name, which `walk` visits.
+    /// Fetches the schemas that the records visited by `walk` name.
     pub async fn prepare(
         &self,
         walk: impl FnOnce(&mut dyn FnMut(&Record<'_>)) -> Result<(), ChunkError>,
@@ -47,7 +47,8 @@ impl Decoding {
         Ok(())
     }
 
-    /// A record with its key and value decoded. Those that name no schema, or do not fit it, stay as they are.
+    /// A record with its key and value decoded. A key or value stays unchanged if it names no schema, or does
+    /// not fit the schema.
     pub fn decode<'a>(&'a mut self, record: &Record<'a>) -> Record<'a> {
         let mut note = |problem: Option<String>| {
             self.failed += u64::from(problem.is_some());
@@ -69,7 +70,7 @@ impl Decoding {
         Record { key, value, ..*record }
     }
 
-    /// Reports that some were not decoded.
+    /// Reports the number of keys and values that were not decoded.
     pub fn report(&self) {
         if let Some(reason) = &self.reason {
             // Standard error may be closed.

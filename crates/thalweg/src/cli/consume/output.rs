@@ -1,4 +1,4 @@
-//! A record as a line: parts with a separator as Kafka's tool prints them, JSON, or by a format string.
+//! A record as a line: parts with separators like Kafka's tool, JSON, or a format string.
 
 use std::io::Write;
 
@@ -143,7 +143,7 @@ fn control_name(record: &Record<'_>) -> &'static str {
     }
 }
 
-/// Invalid UTF-8 is replaced; print raw values to keep all bytes.
+/// A record as JSON. Invalid UTF-8 is replaced; print raw values to keep all bytes.
 fn as_json(
     at: &TopicPartition,
     header: &BatchHeader,

@@ -1,4 +1,4 @@
-//! Which partitions are read, from where to where.
+//! The partitions to read, with their start and end offsets.
 
 use std::collections::BTreeMap;
 
@@ -14,16 +14,16 @@ use super::{Consume, Usage};
 use crate::cli::failure::NotFound;
 use crate::cli::moment;
 
-/// Where to start in each partition.
+/// The start position in each partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
     At(StartAt),
-    /// So many offsets before the end.
+    /// An offset relative to the end; negative.
     BeforeEnd(i64),
 }
 
 impl Consume {
-    /// The start, if one is given. A group has its own otherwise.
+    /// The start by the options, if any. Without one, a group continues at its committed offsets.
     pub(super) fn start(&self) -> Result<Option<Start>, Usage> {
         let spec = |spec| Ok(Some(Start::At(StartAt::Spec(spec))));
         if let Some(time) = &self.from_time {
@@ -46,14 +46,14 @@ impl Consume {
 
     /// Joins the group for the topics.
     pub(super) async fn subscribe(&self, consumer: &mut Consumer) -> anyhow::Result<()> {
-        // A member would wait for ever for a topic whose name is mistaken.
+        // Check the names first: a member would wait forever for a misspelled topic.
         let cluster = consumer.cluster().clone();
         let topics = self.names(&cluster).await?;
         match self.patterns()?.is_empty() {
             true => consumer.subscribe(topics)?,
             false => {
                 let literal = |topic: &String| match topic.starts_with('^') {
-                    // The group matches whole names.
+                    // A group matches its expression against whole names.
                     true => format!("(?:{topic}).*"),
                     false => regex::escape(topic),
                 };
@@ -64,7 +64,7 @@ impl Consume {
         Ok(())
     }
 
-    /// Begins to read partitions that the group gave: at the given start, if that is the first time.
+    /// Begins to read newly assigned partitions, at the start by the options, if any.
     pub(super) async fn assigned(
         &self,
         consumer: &mut Consumer,
@@ -87,7 +87,7 @@ impl Consume {
                 consumer.seek_to(at, resolved(start, firsts.get(at), ends.get(at)));
             }
         }
-        // The broker may assign partitions one after the other, when other members have given them up.
+        // A broker may assign partitions one after the other, as other members revoke them.
         if self.until_end && partitions.is_empty() && consumer.is_assigned_by_broker() {
             rest.idle_since.get_or_insert_with(Instant::now);
         } else if self.until_end {
@@ -98,7 +98,8 @@ impl Consume {
         Ok(())
     }
 
-    /// Reads the partitions without the group's help. Returns the end offsets, if it should stop there.
+    /// Reads the chosen partitions without assignment by a group. Returns their end offsets with
+    /// `--until-end`.
     pub(super) async fn assign(
         &self,
         consumer: &mut Consumer,
@@ -130,7 +131,7 @@ impl Consume {
     fn patterns(&self) -> Result<Vec<Regex>, Usage> {
         let patterns = self.topics.iter().filter(|topic| topic.starts_with('^'));
         let compiled = patterns.map(|pattern| {
-            // Each of its alternatives begins where the name does.
+            // Each alternative must match from the beginning of a name.
             let anchored = Regex::new(pattern).and_then(|_| Regex::new(&format!("^(?:{pattern})")));
             anchored.map_err(|error| {
                 let text = error.to_string();
@@ -141,7 +142,7 @@ impl Consume {
         compiled.collect()
     }
 
-    /// The topics' names; those of expressions are the ones that exist now.
+    /// The names of the topics. Expressions match topics that exist now.
     pub(super) async fn names(&self, cluster: &Cluster) -> anyhow::Result<Vec<String>> {
         let patterns = self.patterns()?;
         let mut names: Vec<String> =
@@ -200,7 +201,8 @@ fn check(metadata: &Metadata, name: &str) -> Result<(), Refused> {
     Refused::check(error.map_or(0, ErrorCode::code), None, || format!("Topic {name}"))
 }
 
-/// The start in a partition. One before the first record is the first: old records may have been deleted.
+/// The start in a partition. A start before the first record becomes the first record, because old records
+/// may have been deleted.
 fn resolved(start: Start, first: Option<&ListedOffset>, end: Option<&ListedOffset>) -> StartAt {
     let offset = |listed: Option<&ListedOffset>| listed.map_or(0, |listed| listed.offset.0);
     match start {

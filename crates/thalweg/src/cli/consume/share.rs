@@ -17,11 +17,12 @@ use super::{CLOSE_MAX, Consume, POLL, Printing, Usage};
 use crate::cli::connect::{WAITS, warn_about_rest};
 use crate::cli::signals;
 
-/// Records that a fetch acquires. A person may take only some of them, and others wait for the rest.
+/// Limit of the records that a fetch acquires. A person may print only a few, and other members wait for the
+/// rest.
 const RECORDS_MAX: u64 = 500;
 
 impl Consume {
-    /// Prints acquired records until the end. Records that are acquired and not printed are released.
+    /// Prints acquired records until the end. Acquired records that are not printed are released.
     pub(super) async fn run_share(&self, mut printing: Printing<'_>) -> anyhow::Result<()> {
         if let Some(pattern) = self.topics.iter().find(|topic| topic.starts_with('^')) {
             return Err(Usage(format!(
@@ -32,7 +33,7 @@ impl Consume {
         let (mut consumer, registry) = self.share_consumer().await?;
         printing.printer.decoding = registry.map(Decoding::new);
         let read = async {
-            // A member would wait for ever for a topic whose name is mistaken.
+            // Check the names first: a member would wait forever for a misspelled topic.
             let topics = self.names(&consumer.cluster().clone()).await?;
             consumer.subscribe(topics);
             self.print_acquired(&mut consumer, &mut printing).await
@@ -97,7 +98,8 @@ impl Consume {
                     let written = walked.and_then(|()| Ok(printing.printer.out.flush()?));
                     if written.is_ok() {
                         for offset in printed {
-                            // One whose session has ended is delivered again, and so is no longer to acknowledge.
+                            // After the end of the session, records are delivered again, and an
+                            // acknowledgement has no effect.
                             let _ = consumer.acknowledge(&chunk, offset, offset, with);
                         }
                     }
@@ -113,7 +115,7 @@ impl Consume {
         Ok(())
     }
 
-    /// Prints the records of a chunk, and returns the offsets of printed ones.
+    /// Prints the records of a chunk, and returns the offsets of the printed records.
     fn print_share_chunk(
         &self,
         chunk: &ShareChunk,

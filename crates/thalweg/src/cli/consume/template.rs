@@ -27,12 +27,12 @@ enum Field {
     KeyLength,
     ValueLength,
     HeadersLength,
-    /// As 4 bytes, big-endian.
+    /// The length of the value as 4 bytes, big-endian.
     ValueLengthBytes,
 }
 
 impl Template {
-    /// Reads a format string, or says what is wrong with it.
+    /// Parses a format string; the error describes the fault.
     pub fn parse(text: &str) -> std::result::Result<Template, String> {
         let mut pieces = Vec::new();
         let mut bytes = Vec::new();
@@ -90,7 +90,7 @@ impl Template {
         Ok(Template(pieces))
     }
 
-    /// Prints a record. Nothing is added at its end.
+    /// Prints a record, without a line end.
     pub fn print(&self, out: &mut impl Write, at: &TopicPartition, record: &Record<'_>) -> Result<()> {
         let length =
             |bytes: Option<&[u8]>| bytes.map_or(-1, |bytes| i64::try_from(bytes.len()).unwrap_or(i64::MAX));

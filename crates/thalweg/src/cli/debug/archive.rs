@@ -17,22 +17,22 @@ enum Content {
     Document(Value),
 }
 
-/// What was gathered, and what could not be.
+/// The gathered files, and the parts that are missing.
 #[derive(Default)]
 pub struct Gathered {
-    /// Secrets seen on the way.
+    /// Secrets seen while gathering.
     pub secrets: Secrets,
     files: Vec<(String, Content)>,
     missing: Vec<(String, String)>,
 }
 
 impl Gathered {
-    /// Adds a text.
+    /// Adds a text file.
     pub fn text(&mut self, name: &str, text: impl Into<String>) {
         self.files.push((name.to_owned(), Content::Text(text.into())));
     }
 
-    /// Adds a document.
+    /// Adds a document, as a file of JSON.
     pub fn document(&mut self, name: &str, document: Value) {
         self.files.push((name.to_owned(), Content::Document(document)));
     }
@@ -53,12 +53,12 @@ impl Gathered {
         }
     }
 
-    /// Notes what could not be had.
+    /// Notes a missing part, with the reason.
     pub fn missing(&mut self, what: &str, why: &anyhow::Error) {
         self.missing.push((what.to_owned(), format!("{why:#}")));
     }
 
-    /// What is in the archive, and what is missing, as it will be shown.
+    /// The names of the files, and the missing parts with their reasons, without secrets.
     pub fn contents(&self) -> Value {
         let files: Vec<&str> = self.files.iter().map(|(name, _)| name.as_str()).collect();
         let missing = self.missing.iter();

@@ -65,7 +65,7 @@ pub struct Bundle {
 }
 
 impl Bundle {
-    /// Gathers, and writes the archive.
+    /// Gathers all parts, and writes the archive.
     pub async fn run(&self) -> anyhow::Result<()> {
         let now = Utc::now();
         let name = format!("thalweg-debug-{}", now.format("%Y%m%dT%H%M%SZ"));
@@ -150,7 +150,7 @@ impl Bundle {
         dirs
     }
 
-    /// Both pages of metrics.
+    /// Two pages of metrics, `--interval` apart.
     async fn metrics(&self) -> [anyhow::Result<String>; 2] {
         let first = self.page().await;
         if first.is_ok() {
@@ -165,7 +165,7 @@ impl Bundle {
         page.with_context(|| format!("no answer within {} s", PAGE_WITHIN.as_secs()))?
     }
 
-    /// The passwords of the login by HTTP, which may stand in a log.
+    /// Learns the passwords of the HTTP login, which may occur in a log.
     fn learn_passwords(&self, gathered: &mut Gathered) {
         let files = [self.http.password_file(), profile::active().password_file.as_deref()];
         for file in files.into_iter().flatten() {

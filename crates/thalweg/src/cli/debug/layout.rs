@@ -7,16 +7,17 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use thalweg_security::visible::visible;
 
-/// The most files that are listed.
+/// Limit of listed files.
 const FILES_MAX: usize = 200_000;
-/// How deep directories are followed: partitions, and snapshots below them, are two deep.
+/// Limit of the depth. Partitions, and snapshots below them, are two deep.
 const DEPTH_MAX: usize = 4;
 
-/// A line for each file and directory below `dir`: bytes, allocated bytes, time of change in seconds since 1970, path.
+/// A line for each file and directory below `dir`: bytes, allocated bytes, time of change in seconds since
+/// 1970, path.
 pub fn layout(dir: &Path) -> anyhow::Result<String> {
     let mut text = "bytes\tallocated\tmodified_s\tpath\n".to_owned();
     let mut left = FILES_MAX;
-    // The directory itself must be readable; others may vanish meanwhile.
+    // The directory itself must be readable; directories below may vanish meanwhile.
     std::fs::read_dir(dir).with_context(|| format!("Cannot read {}", dir.display()))?;
     list(&mut text, dir, PathBuf::new(), &mut left, 0);
     if left == 0 {
@@ -35,7 +36,7 @@ fn list(text: &mut String, root: &Path, below: PathBuf, left: &mut usize, depth:
         }
         *left -= 1;
         let path = below.join(name);
-        // Links are not followed: they may lead anywhere.
+        // Links are not followed, because a link may lead anywhere.
         let Ok(metadata) = std::fs::symlink_metadata(root.join(&path)) else { continue };
         let is_dir = metadata.is_dir();
         let mark = if is_dir { "/" } else { "" };

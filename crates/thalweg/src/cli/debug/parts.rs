@@ -29,7 +29,7 @@ const SOURCES: [&str; 9] = [
     "client metrics config",
     "group config",
 ];
-/// The files of the kernel that say how the machine is doing.
+/// Kernel files with memory, load and pressure of the machine.
 const KERNEL_FILES: [&str; 8] = [
     "/proc/meminfo",
     "/proc/loadavg",
@@ -41,7 +41,7 @@ const KERNEL_FILES: [&str; 8] = [
     "/proc/pressure/memory",
 ];
 
-/// The version of this program, and its environment as far as it concerns it.
+/// The version of this program, and the environment variables that it reads.
 pub fn about(time: &str) -> Value {
     let ours =
         |name: &str| name.starts_with("THALWEG_") || ["RUST_LOG", "NO_COLOR", "LANG", "TERM"].contains(&name);
@@ -61,7 +61,7 @@ pub fn about(time: &str) -> Value {
 /// The client settings, each with its source; and the profile.
 pub fn client(sourced: &Sourced) -> Value {
     let settings = sourced.iter().map(|(key, (value, source))| {
-        // By its own name, so that it is known as a secret if it is one.
+        // The key is the setting's own name, so that a secret is recognised by its name.
         json!({ key: value, "source": source.to_string() })
     });
     json!({
@@ -140,7 +140,7 @@ fn setting(config: &DescribeConfigsResourceResult) -> Value {
     })
 }
 
-/// The machine, its limits and its load, and what `lab doctor` finds without writing to a disk.
+/// The machine, its limits and its load, and the findings of `lab doctor` without disk writes.
 pub async fn this_machine(dirs: &[PathBuf]) -> Value {
     let place = dirs.first().map_or(Path::new("."), PathBuf::as_path);
     let files = KERNEL_FILES.iter().map(|path| (*path, std::fs::read_to_string(path).ok()));
@@ -180,7 +180,7 @@ pub fn tail(path: &Path, bytes_max: u64) -> anyhow::Result<String> {
     };
     let (is_cut, bytes) = read().with_context(|| format!("Cannot read {}", path.display()))?;
     let text = String::from_utf8_lossy(&bytes);
-    // Half a line may hold the second half of a secret, without the name before it.
+    // Drop the first, partial line: it may hold part of a secret without the name that marks it.
     Ok(match (is_cut, text.split_once('\n')) {
         (true, Some((_, rest))) => rest.to_owned(),
         (true, None) => String::new(),

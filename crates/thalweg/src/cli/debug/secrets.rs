@@ -1,8 +1,8 @@
-//! Removes secrets from what goes into an archive.
+//! Removes secrets from the content of an archive.
 //!
-//! Three ways: the value of a setting whose name says that it is secret; values that were seen as such anywhere, wherever
-//! else they stand; and texts that look like a password, a key or a token. What is doubtful is removed: a report can ask
-//! for more, and cannot take back.
+//! Three kinds of text are removed: values of settings with the name of a secret; all other occurrences of
+//! these values; and texts that look like a password, a key or a token. Doubtful texts are removed, too:
+//! missing text can be sent later, but a sent secret cannot be withdrawn.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -11,7 +11,7 @@ use regex::Regex;
 use serde_json::{Map, Value};
 use thalweg_client::{HIDDEN, Properties, is_secret};
 
-/// Shorter values are not looked for elsewhere: they are part of too many words.
+/// Shorter values are not searched elsewhere: too many words contain them.
 const CHARS_MIN: usize = 4;
 
 /// The secrets seen so far.
@@ -20,7 +20,7 @@ pub struct Secrets {
     known: BTreeSet<String>,
 }
 
-/// A name that says what it is, and its value: in quotes, or up to the end of the list or line.
+/// The name of a secret and its value: in quotes, or up to the end of the list or line.
 static NAMED: LazyLock<Regex> = LazyLock::new(|| {
     let name = r#"[\w.\-]*(?:password|passwd|passphrase|secret|jaas|token|credential|keystore\.key|private[_.\-]?key)[\w.\-]*"#;
     let value = r#"\\?"(?:[^"\\]|\\.)*"|'[^']*'|[^\s"'][^\n,;"']*"#;
@@ -31,14 +31,14 @@ static LOGIN: LazyLock<Regex> =
     LazyLock::new(|| expression(r#"(?i)\b(basic|bearer)\s+[A-Za-z0-9+/._~\-]{6,}=*"#));
 /// The login in an address.
 static ADDRESS: LazyLock<Regex> = LazyLock::new(|| expression(r"(\w://)[^/\s:@]+:[^/\s@]+@"));
-/// A token of OAuth.
+/// A JSON Web Token, as in OAuth.
 static JWT: LazyLock<Regex> =
     LazyLock::new(|| expression(r"\beyJ[A-Za-z0-9_\-]+\.[A-Za-z0-9_\-]+(?:\.[A-Za-z0-9_\-]*)?"));
-/// A private key in PEM, on its own lines or in one.
+/// A private key in PEM, on several lines or on one.
 static KEY: LazyLock<Regex> = LazyLock::new(|| {
     expression(r"(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\z)")
 });
-/// A value in quotes in a line of JAAS, after a name that is secret there.
+/// A value in quotes in a JAAS configuration, after the name of a secret.
 static IN_JAAS: LazyLock<Regex> =
     LazyLock::new(|| expression(r#"(?i)\b\w*(?:password|secret|token)\w*\s*=\s*"((?:[^"\\]|\\.)*)""#));
 
@@ -52,7 +52,7 @@ impl Secrets {
         for found in IN_JAAS.captures_iter(value) {
             self.remember(&found[1]);
         }
-        // The lifetime of a token is no secret, though its name looks like one.
+        // The lifetime of a token is no secret, although its name contains "token".
         let is_number = value.bytes().all(|byte| byte.is_ascii_digit());
         if is_secret(key) && !(is_number && key.to_ascii_lowercase().contains("token")) {
             self.remember(value);
@@ -62,14 +62,14 @@ impl Secrets {
     /// Remembers a secret.
     pub fn remember(&mut self, secret: &str) {
         for line in [secret].into_iter().chain(secret.lines()).map(str::trim) {
-            // A flag, such as that of a token's login, is none.
+            // The value of a flag, such as `tokenauth`, is no secret.
             if line.chars().count() >= CHARS_MIN && line != "true" && line != "false" {
                 self.known.insert(line.to_owned());
             }
         }
     }
 
-    /// The settings of a properties file, sorted, without comments, which may have old secrets.
+    /// The settings of a properties file, sorted, without comments, which may contain old secrets.
     pub fn properties(&mut self, text: &str) -> String {
         let properties = Properties::parse(text);
         let mut shown = String::new();
@@ -91,7 +91,8 @@ impl Secrets {
         self.without_known(&JWT.replace_all(&text, HIDDEN))
     }
 
-    /// A text without the values that were seen as secrets elsewhere. The longest go first, so that no rest of one stays.
+    /// A text without known secrets. Longer secrets are replaced first, so that no part of a longer one
+    /// remains.
     fn without_known(&self, text: &str) -> String {
         let mut known: Vec<&String> = self.known.iter().collect();
         known.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
@@ -109,7 +110,7 @@ impl Secrets {
             Value::Object(fields) => {
                 let clean = |(key, value): (&String, &Value)| {
                     let value = match value {
-                        // The value of a secret is one, the structure below such a name is not.
+                        // Only a plain value below the name of a secret is a secret, not a whole structure.
                         Value::String(_) | Value::Number(_) if is_secret(key) => {
                             Value::String(HIDDEN.to_owned())
                         }

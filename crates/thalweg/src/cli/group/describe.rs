@@ -42,25 +42,25 @@ pub struct Describe {
     output: Output,
 }
 
-/// A group.
+/// The description of a group of any kind.
 struct Described {
     group: String,
     kind: GroupKind,
     state: String,
     protocol: String,
-    /// Of the group and of its assignment; classic groups have none.
+    /// Group epoch and assignment epoch; none for classic groups.
     epochs: Option<(i32, i32)>,
-    /// The address of its coordinator.
+    /// The address of the group's coordinator.
     coordinator: String,
     members: Vec<GroupMember>,
-    /// Where it reads on.
+    /// Committed offsets; for share groups, the share-partition start offsets.
     offsets: BTreeMap<TopicPartition, Offset>,
     ends: BTreeMap<TopicPartition, ListedOffset>,
-    /// Of a share group, which may be done with records after its start offset.
+    /// Lags of a share group, which may have acknowledged records after the start offset.
     share_lags: BTreeMap<TopicPartition, i64>,
 }
 
-/// What a member works on, as texts: partitions, or the tasks of a streams group.
+/// The assignment of a member as texts: partitions, or the tasks of a streams group.
 fn work(member: &GroupMember) -> Vec<String> {
     let partitions = member.assignment.iter().map(ToString::to_string);
     let tasks = member
@@ -137,14 +137,14 @@ async fn describe(cluster: &Cluster, group: String) -> anyhow::Result<Described>
     for (at, end) in ends {
         match end {
             Ok(end) => drop(described.ends.insert(at, end)),
-            // Its row has no end and no lag.
+            // The row of this partition has no end and no lag.
             Err(error) => tracing::warn!("Failed to get the end offset of {at}: {error}"),
         }
     }
     Ok(described)
 }
 
-/// State and members, of any kind of group.
+/// State and members of a group of any kind.
 async fn membership(admin: &Admin, group: String) -> anyhow::Result<Described> {
     let found = admin.describe_groups(std::slice::from_ref(&group)).await.remove(&group);
     let Some(found) = found else { anyhow::bail!("No broker describes group {group}") };
@@ -169,7 +169,8 @@ async fn membership(admin: &Admin, group: String) -> anyhow::Result<Described> {
 }
 
 impl Described {
-    /// The line above its rows. A group to which offsets were committed without a member has no protocol.
+    /// The line above the group's rows. A group without members, used only to commit offsets, has no
+    /// protocol.
     fn head(&self) -> String {
         let members = self.members.len();
         let plural = if members == 1 { "" } else { "s" };
@@ -177,13 +178,13 @@ impl Described {
         format!("Group {}: {}, {members} member{plural}{comma}{}", self.group, self.state, self.protocol)
     }
 
-    /// Those that are assigned or have an offset.
+    /// The partitions that are assigned or have an offset.
     fn partitions(&self) -> BTreeSet<TopicPartition> {
         let assigned = self.members.iter().flat_map(|member| &member.assignment);
         assigned.chain(self.offsets.keys()).cloned().collect()
     }
 
-    /// The member that reads a partition; in a share group several may.
+    /// The member that reads a partition; in a share group, the first of several.
     fn reader(&self, at: &TopicPartition) -> Option<&GroupMember> {
         self.members.iter().find(|member| member.assignment.contains(at))
     }

@@ -1,4 +1,4 @@
-//! `group remove-members`: members of a classic group leave without being asked.
+//! `group remove-members`: removes members of a classic group.
 
 use clap::Args;
 use serde_json::json;
@@ -75,7 +75,7 @@ impl RemoveMembers {
             return Ok(members.chain(instances).collect());
         }
         let described = admin.describe_groups(std::slice::from_ref(&self.group)).await.remove(&self.group);
-        // A classic group that does not exist is described as one that is dead.
+        // Brokers describe a missing classic group as dead.
         let described = described.transpose()?.filter(|described| described.state != "Dead");
         let missing = || NotFound(format!("There is no group {}", self.group));
         let described = described.ok_or_else(missing)?;

@@ -1,4 +1,4 @@
-//! `group delete-offsets`: a group forgets topics.
+//! `group delete-offsets`: deletes a group's offsets of topics or partitions.
 
 use std::collections::BTreeSet;
 
@@ -66,7 +66,7 @@ impl DeleteOffsets {
             .await
     }
 
-    /// A topic that is gone may have offsets still, and these are the ones to delete.
+    /// The partitions whose offsets to delete. A deleted topic may still have offsets.
     async fn partitions(&self, admin: &Admin) -> anyhow::Result<Vec<TopicPartition>> {
         let committed = admin.list_group_offsets(&self.group, None).await?;
         let mut found = BTreeSet::new();
@@ -77,7 +77,7 @@ impl DeleteOffsets {
             };
             let of_topic: Vec<TopicPartition> = committed.keys().filter(is_meant).cloned().collect();
             match of_topic.is_empty() {
-                // The answer then says what is wrong with each.
+                // Without offsets of the topic, the answer has an error for each partition.
                 true => found.extend(resolve(admin.cluster(), std::slice::from_ref(wanted)).await?),
                 false => found.extend(of_topic),
             }

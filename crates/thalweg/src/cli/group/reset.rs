@@ -1,4 +1,4 @@
-//! `group reset`: where a group reads on. A dry run unless `--execute` is given.
+//! `group reset`: sets the offsets of a group. A dry run unless `--execute` is given.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -86,7 +86,7 @@ pub struct Reset {
     output: Output,
 }
 
-/// A partition, before and after.
+/// The offsets of a partition before and after.
 #[derive(Debug, Serialize)]
 struct Row {
     group: String,
@@ -124,7 +124,7 @@ impl Reset {
         self.print(&current, &new)
     }
 
-    /// The kind of the group, which must have no active member.
+    /// The kind of the group. Fails if the group has active members.
     async fn check_group(&self, admin: &Admin) -> anyhow::Result<GroupKind> {
         let described = admin.describe_groups(std::slice::from_ref(&self.group)).await.remove(&self.group);
         let described = match described {
@@ -214,7 +214,7 @@ impl Reset {
                     }
                 }
             } else if self.to_group.is_some() {
-                // A partition that the other group has no offset of stays as it is.
+                // A partition without an offset in the other group keeps its own.
                 match others.get(at) {
                     Some(offset) => *offset,
                     None => continue,
@@ -222,7 +222,7 @@ impl Reset {
             } else if let Some(offset) = from_file.as_ref().and_then(|offsets| offsets.get(at)) {
                 *offset
             } else {
-                // No record is that new.
+                // No record at or after this time: take the end.
                 at_time.get(at).copied().filter(|offset| *offset >= 0).unwrap_or(latest)
             };
             new.insert(at.clone(), within(at, wanted, earliest, latest));
@@ -275,7 +275,7 @@ impl Reset {
     }
 }
 
-/// An offset that the partition has, with a warning if it is not the wanted one.
+/// The wanted offset, limited to the range of the partition's log, with a warning if changed.
 fn within(at: &TopicPartition, wanted: i64, earliest: i64, latest: i64) -> i64 {
     let new = wanted.clamp(earliest, latest.max(earliest));
     if new != wanted {
@@ -290,7 +290,7 @@ async fn of_other(admin: &Admin, group: &str) -> anyhow::Result<Offsets> {
     if !offsets.is_empty() {
         return Ok(offsets);
     }
-    // The offsets of a classic group that does not exist are none, and no error.
+    // Brokers return no offsets and no error for a missing classic group.
     match admin.describe_groups(&[group.to_owned()]).await.remove(group) {
         Some(Err(error)) if error.error_code() != Some(ErrorCode::GroupIdNotFound) => Err(error.into()),
         Some(Ok(described)) if described.state != "Dead" => Ok(offsets),
@@ -316,7 +316,7 @@ async fn listed(
     found.map(|(at, listed)| listed.map(|ListedOffset { offset, .. }| (at, offset.0))).collect()
 }
 
-/// The offsets of a file.
+/// The offsets in a file of TOPIC,PARTITION,OFFSET lines.
 fn read_file(path: &Path) -> anyhow::Result<Offsets> {
     let text = std::fs::read_to_string(path)
         .with_context(|| format!("Cannot read --from-file {}", path.display()))?;

@@ -2,7 +2,7 @@
 
 pub use thalweg_client::HIDDEN;
 
-/// Arguments between processes, which mean nothing in a command to repeat.
+/// Arguments between processes, useless in a repeated command.
 const INTERNAL: [&str; 2] = ["--controlled", "--progress=json"];
 
 /// The arguments of this process, without secrets.

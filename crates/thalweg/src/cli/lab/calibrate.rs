@@ -1,4 +1,4 @@
-//! `lab calibrate`.
+//! `lab calibrate`: measures a server with known latency and rate, to check the lab's own measurements.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! `lab compare`.
+//! `lab compare`: compares two results point by point.
 
 use std::path::PathBuf;
 
@@ -33,7 +33,7 @@ pub struct Compare {
 }
 
 impl Compare {
-    /// Compares them.
+    /// Prints the comparison of two results.
     pub fn run(&self) -> anyhow::Result<()> {
         let (a, b) = (result::read(&self.a)?, result::read(&self.b)?);
         let pairing = match &self.targets {

@@ -1,5 +1,6 @@
-//! A run that another process controls: the console. Standard input has one line with client settings, which no other user of the
-//! machine can read there, and stays open. When it closes, the run ends cleanly: the other process has stopped it, or is gone.
+//! A run that another process controls: the console. Standard input carries one line with client settings,
+//! hidden from other users of the machine, and stays open. The end of standard input ends the run cleanly:
+//! the other process has stopped the run, or has ended.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Stdin};
@@ -8,23 +9,23 @@ use anyhow::Context;
 use thalweg_lab::target::TargetSpec;
 use tokio::sync::oneshot;
 
-/// The longest line.
+/// Limit of the line with settings.
 const LINE_BYTES_MAX: u64 = 64 << 10;
 
 /// Client settings for the running cluster.
 #[derive(Debug)]
 pub struct Settings(BTreeMap<String, String>);
 
-/// The end of the one who controls the run.
+/// Notification of the end of standard input.
 #[derive(Debug)]
 pub struct End(oneshot::Receiver<()>);
 
-/// Reads the line, and watches standard input from then on.
+/// Reads the line of settings, and watches standard input from then on.
 pub fn take() -> anyhow::Result<(Settings, End)> {
     let mut input = BufReader::new(std::io::stdin());
     let settings = read(&mut input)?;
     let (ended, end) = oneshot::channel();
-    // A thread, because standard input blocks. It ends with the process.
+    // A thread, because standard input blocks. The thread ends with the process.
     std::thread::Builder::new().name("control".to_owned()).spawn(move || watch(input, ended))?;
     Ok((settings, End(end)))
 }
@@ -38,13 +39,13 @@ fn read(input: &mut impl BufRead) -> anyhow::Result<Settings> {
 }
 
 fn watch(mut input: BufReader<Stdin>, ended: oneshot::Sender<()>) {
-    // Nothing more is expected; whatever comes is dropped.
+    // Further input is unexpected, and dropped.
     let _ = std::io::copy(&mut input, &mut std::io::sink());
     let _ = ended.send(());
 }
 
 impl Settings {
-    /// Sets them for running clusters.
+    /// Adds the settings to targets that are running clusters.
     pub fn apply(self, targets: &mut [TargetSpec]) {
         for target in targets {
             if let TargetSpec::Bootstrap { properties, .. } = target {
@@ -55,7 +56,7 @@ impl Settings {
 }
 
 impl End {
-    /// Waits for it.
+    /// Waits for the end of standard input.
     pub async fn ended(self) {
         let _ = self.0.await;
     }

@@ -1,4 +1,4 @@
-//! `lab doctor`.
+//! `lab doctor`: examines settings of machine and brokers that affect measurements.
 
 use std::path::PathBuf;
 

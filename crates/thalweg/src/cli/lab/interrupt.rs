@@ -1,4 +1,5 @@
-//! Ctrl-C, SIGTERM and the end of the one who controls a run: the first ends the run cleanly, a second signal at once.
+//! Ctrl-C, SIGTERM and the end of a controlling process: the first of these ends the run cleanly, a second
+//! signal ends the process at once.
 
 use std::pin::Pin;
 
@@ -10,7 +11,7 @@ use super::control::End;
 /// The exit code after a second signal.
 const EXIT_KILLED: i32 = 130;
 
-/// Listens for signals from now on, and for the end of the one who controls the run.
+/// Listens for signals from now on, and for the end of the controlling process.
 pub fn listen(control: Option<End>) -> anyhow::Result<Interrupt> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupted = signal(SignalKind::interrupt())?;
@@ -32,7 +33,7 @@ pub fn listen(control: Option<End>) -> anyhow::Result<Interrupt> {
             };
             signals += 1;
             if signals > 1 {
-                // The guard removes brokers and their files; workers exit at the end of their input.
+                // The guard process removes brokers and their files; workers exit at the end of their input.
                 std::process::exit(EXIT_KILLED);
             }
             interrupter.interrupt(why);
@@ -41,7 +42,7 @@ pub fn listen(control: Option<End>) -> anyhow::Result<Interrupt> {
     Ok(heard)
 }
 
-/// Waits for the end of the one who controls the run; for ever, without one.
+/// Waits for the end of the controlling process; without such a process, forever.
 async fn ended(control: &mut Option<Pin<Box<impl Future<Output = ()>>>>) {
     match control {
         Some(control) => control.await,

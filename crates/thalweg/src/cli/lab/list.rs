@@ -1,4 +1,4 @@
-//! `lab list`.
+//! `lab list`: lists the built-in workloads.
 
 use clap::Args;
 use serde_json::json;
@@ -16,7 +16,7 @@ pub struct List {
 const COLUMNS: [Column<'_>; 3] = [("NAME", "name"), ("POINTS", "points"), ("TITLE", "title")];
 
 impl List {
-    /// Lists them.
+    /// Prints the built-in workloads.
     pub fn run(&self) -> anyhow::Result<()> {
         let mut workloads = Vec::new();
         for name in workload::names() {

@@ -1,4 +1,4 @@
-//! Where a run stores its result, and its final output.
+//! The result directory of a run, and the run's final output.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -10,13 +10,13 @@ use thalweg_lab::{report, run, terminal};
 use super::run::Wanted;
 use crate::cli::failure::{Failed, Usage};
 
-/// The directory of all results.
+/// The default parent directory of results.
 const RESULTS: &str = "thalweg-results";
-/// The file of a result, in its directory.
+/// The file of a result, in the result directory.
 pub const RESULT: &str = "result.json";
-/// The file of its report.
+/// The file of the report, in the result directory.
 const REPORT: &str = "report.html";
-/// The maximum length of workload names in a directory name.
+/// Limit of the length of workload names in a directory name.
 const NAMES_MAX: usize = 60;
 
 /// The directory of one result.
@@ -26,7 +26,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// Creates the directory: the given one, or one named after time and workloads.
+    /// Creates the directory: the given path, or a name of time and workloads.
     pub fn make(asked: Option<&Path>, names: &[&str]) -> anyhow::Result<Output> {
         let dir = match asked {
             Some(dir) => dir.to_owned(),
@@ -45,7 +45,7 @@ impl Output {
         Ok(output)
     }
 
-    /// Where the result is written.
+    /// The path of the result file.
     pub fn result(&self) -> PathBuf {
         self.file(RESULT)
     }
@@ -55,8 +55,8 @@ impl Output {
         self.dir.join(name)
     }
 
-    /// The default directory of brokers: on the disk of the result, because the usual temporary directory is in memory on many
-    /// systems.
+    /// The default directory of brokers: on the disk of the result, because the usual temporary directory is
+    /// in memory on many systems.
     pub fn work_dir(&self, asked: Option<&Path>) -> anyhow::Result<WorkDir> {
         let (path, ours) = match asked {
             Some(dir) => (dir.to_owned(), false),
@@ -129,7 +129,7 @@ pub struct WorkDir {
 }
 
 impl WorkDir {
-    /// Where it is.
+    /// The path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -138,13 +138,13 @@ impl WorkDir {
 impl Drop for WorkDir {
     fn drop(&mut self) {
         if self.ours {
-            // Each cluster has removed its own directory; other files stay.
+            // Each cluster has removed its own directory. A directory with other files stays.
             let _ = std::fs::remove_dir(&self.path);
         }
     }
 }
 
-/// Whether a run succeeded: everything was measured, and the evidence has no faults.
+/// Fails unless everything was measured, and the evidence has no faults.
 fn verdict(run: &RunResult) -> anyhow::Result<()> {
     let points = || run.workloads.iter().flat_map(|workload| &workload.points);
     let faults = points()

@@ -1,4 +1,4 @@
-//! `lab report`.
+//! `lab report`: writes the reports of results.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ pub struct Report {
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
     /// The format: a page for a browser, or a table per workload, with figures that are not quotable in brackets.
-    // Of the same type as --format of other commands, which may stand before the command.
+    // A String, like `--format` of other commands, because the option may precede the command.
     #[arg(long, value_name = "FORMAT", value_parser = ["html", "markdown"], default_value = "html")]
     format: String,
     #[command(flatten)]
@@ -38,7 +38,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Writes the reports. Those of results that can be read are written before the first of the others fails.
+    /// Writes the reports. Reports of readable results are written even if other results cannot be read.
     pub fn run(&self) -> anyhow::Result<()> {
         if let (Some(output), true) = (&self.output, self.results.len() > 1) {
             let message =
@@ -54,7 +54,7 @@ impl Report {
         if self.omb.omb_result {
             let beside = result.parent().unwrap_or(Path::new(""));
             for path in write_for_omb(beside, &run)? {
-                // The page may go to standard output.
+                // On standard error, because the page may go to standard output.
                 writeln!(std::io::stderr(), "{}", path.display())?;
             }
         }

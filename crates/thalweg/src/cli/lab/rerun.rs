@@ -1,4 +1,4 @@
-//! `lab rerun`.
+//! `lab rerun`: repeats the run of a result.
 
 use std::path::PathBuf;
 
@@ -30,7 +30,7 @@ pub struct Rerun {
 }
 
 impl Rerun {
-    /// Runs it.
+    /// Repeats the run of a result.
     pub async fn run(&self) -> anyhow::Result<()> {
         let before = result::read(&self.result)?;
         let arguments = before.arguments.iter().map(|argument| self.with_secret(argument));
@@ -42,7 +42,7 @@ impl Rerun {
         };
         let workloads = before.workloads.into_iter().map(|run| run.workload).collect();
         let (targets, drivers) = (run.targets.specs()?, run.drivers.all());
-        // Keep the arguments, so that the new result can be repeated, too.
+        // Store the arguments, so that the new result can be repeated, too.
         let wanted = Wanted {
             place: &self.place,
             omb_result: run.omb_result.omb_result,

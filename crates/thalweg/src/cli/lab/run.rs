@@ -1,4 +1,4 @@
-//! `lab run`.
+//! `lab run`: runs workloads against targets.
 
 use std::path::PathBuf;
 
@@ -78,7 +78,7 @@ pub struct Run {
     pub place: Place,
 }
 
-/// How progress is shown.
+/// The form of progress output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum ProgressForm {
     /// Bars on a terminal, lines elsewhere.
@@ -167,7 +167,7 @@ pub struct Place {
 }
 
 impl Run {
-    /// Runs it.
+    /// Runs the workloads, and writes result and report.
     pub async fn run(&self) -> anyhow::Result<()> {
         let names: Vec<&str> = self.workloads.iter().map(String::as_str).collect();
         self.omb.check(&names)?;
@@ -199,7 +199,7 @@ impl Run {
         .await
     }
 
-    /// How precisely the ratios of targets are wanted.
+    /// The wanted precision of the ratios of targets.
     pub fn precision(&self) -> Precision {
         self.precision.of(self.repetitions)
     }
@@ -236,22 +236,22 @@ impl Run {
     }
 }
 
-/// The output of a run, and its control.
+/// The wanted output of a run, and its control.
 #[derive(Debug)]
 pub struct Wanted<'a> {
-    /// Where.
+    /// The directories of results and brokers.
     pub place: &'a Place,
-    /// Results for the tools of the OpenMessaging Benchmark, too.
+    /// True to also write results for the tools of the OpenMessaging Benchmark.
     pub omb_result: bool,
-    /// How precisely the ratios of targets are wanted.
+    /// The wanted precision of the ratios of targets.
     pub precision: Precision,
-    /// How progress is shown.
+    /// The form of progress output.
     pub progress: ProgressForm,
-    /// The end of the one who controls it, if any.
+    /// The end of the controlling process, if any.
     pub control: Option<control::End>,
 }
 
-/// Performs a run and writes its report.
+/// Runs the workloads and writes the report.
 pub async fn measure(
     workloads: Vec<Workload>,
     targets: Vec<TargetSpec>,
@@ -303,7 +303,7 @@ pub async fn measure(
     output.finish(&result, &wanted)
 }
 
-/// The version of this program, with the commit if the build knew it.
+/// The version of this program, with the commit if known at build time.
 pub fn lab_version() -> String {
     match option_env!("THALWEG_COMMIT") {
         Some(commit) => format!("thalweg {} ({commit})", env!("CARGO_PKG_VERSION")),

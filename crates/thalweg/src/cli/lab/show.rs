@@ -1,4 +1,4 @@
-//! `lab show`.
+//! `lab show`: prints a workload.
 
 use std::io::Write;
 
@@ -29,7 +29,7 @@ pub struct Show {
 }
 
 impl Show {
-    /// Shows it.
+    /// Prints the workload, with warnings about oddities.
     pub fn run(&self) -> anyhow::Result<()> {
         self.omb.check(&[&self.workload])?;
         let loaded = self.omb.load(&self.workload, None)?;

@@ -68,7 +68,7 @@ pub struct SecurityArguments {
 }
 
 impl SecurityArguments {
-    /// Rejects them if the lab starts no brokers.
+    /// Rejects these arguments if the lab starts no brokers.
     pub fn check(&self, targets: &[TargetSpec]) -> anyhow::Result<()> {
         let given = self.security_protocol.is_some() || self.sasl_mechanism.is_some();
         let starts = targets.iter().any(|target| !matches!(target, TargetSpec::Bootstrap { .. }));
@@ -80,7 +80,7 @@ impl SecurityArguments {
         Ok(())
     }
 
-    /// Sets them in a point.
+    /// Applies these arguments to a point.
     pub fn apply(&self, point: &mut Point) -> anyhow::Result<()> {
         let cluster = &mut point.cluster;
         if cluster.brokers == 0 {
@@ -120,7 +120,7 @@ impl Targets {
 }
 
 impl RunningCluster {
-    /// The cluster, if one is named.
+    /// The cluster of `--bootstrap`, if given.
     pub fn spec(&self) -> anyhow::Result<Option<TargetSpec>> {
         let Some(bootstrap) = &self.bootstrap else { return Ok(None) };
         let servers = bootstrap_servers(bootstrap)?;

@@ -1,4 +1,4 @@
-//! `lab tune`.
+//! `lab tune`: searches for the best settings, one after the other.
 
 use std::path::{Path, PathBuf};
 
@@ -57,7 +57,7 @@ pub struct Tune {
 }
 
 impl Tune {
-    /// Runs it.
+    /// Searches for the best settings.
     pub async fn run(&self) -> anyhow::Result<()> {
         self.driver.check()?;
         self.omb.check(&[&self.workload])?;
@@ -81,7 +81,7 @@ impl Tune {
         let heard = interrupt::listen(None)?;
         let options = Options {
             workloads: Vec::new(),
-            // A change of broker settings needs a second cluster beside that of the best.
+            // A change of broker settings needs a second cluster, beside the cluster with the best settings.
             targets: vec![target.clone(), target.clone()],
             drivers: vec![self.driver],
             precision: None,

@@ -109,7 +109,7 @@ impl Create {
             file.set_in_use(Some(&self.name));
         }
         file.write()?;
-        // Read it again, for warnings about its files.
+        // Read the profile again, for warnings about its files.
         file.profile(&self.name)?;
         let document = json!([{ "profile": self.name, "outcome": "created", "in_use": self.in_use }]);
         let used = if self.in_use { ", which is in use now" } else { "" };
@@ -146,7 +146,7 @@ impl Create {
     }
 }
 
-/// The whole path of a file, because commands run in other directories.
+/// The absolute path of a file, because later commands may run in other directories.
 fn found(path: &Path) -> anyhow::Result<PathBuf> {
     std::fs::canonicalize(path).with_context(|| format!("Cannot read {}", path.display()))
 }
@@ -178,7 +178,7 @@ impl List {
     }
 }
 
-/// Those of the profile, or of its file.
+/// The brokers of the profile, or of its properties file.
 fn brokers(profile: &Profile) -> Option<String> {
     let of_file = || {
         let text = std::fs::read_to_string(profile.command_config.as_ref()?).ok()?;
@@ -240,7 +240,7 @@ impl Show {
     }
 }
 
-/// A profile without its secrets, fields in the spelling of the file.
+/// A profile without its secrets, with fields named as in the file.
 pub fn document(profile: &Profile) -> Value {
     let settings: BTreeMap<&String, &str> = profile
         .settings
@@ -298,7 +298,7 @@ pub struct Edit {}
 impl Edit {
     fn run(&self) -> anyhow::Result<()> {
         let file = ConfigFile::read();
-        // A file with mistakes is opened, too.
+        // A file with faults can be edited, too.
         let path = match &file {
             Ok(file) if !file.path().exists() => {
                 file.write()?;
@@ -308,7 +308,7 @@ impl Edit {
         };
         let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
         let editor = variable("VISUAL").or_else(|| variable("EDITOR")).unwrap_or_else(|| "vi".to_owned());
-        // It may have arguments, as in `code --wait`.
+        // The editor may have arguments, as in `code --wait`.
         let mut words = editor.split_whitespace();
         let program = words.next().expect("it is not empty");
         let ended = std::process::Command::new(program).args(words).arg(&path).status();

@@ -1,7 +1,8 @@
-//! The configuration file: `$XDG_CONFIG_HOME/thalweg/config.toml`, or the one that `THALWEG_CONFIG` names.
+//! The configuration file: `$XDG_CONFIG_HOME/thalweg/config.toml`, or the path in `THALWEG_CONFIG`.
 //!
-//! Comments and order survive changes. A file with secrets in it, or named by it, belongs to its owner alone; others
-//! being able to read it brings a warning. Refuses unknown fields, and says which are known.
+//! Comments and order survive changes. A configuration file with secrets, and a file of secrets that it
+//! names, should be readable by the owner only; otherwise a warning is logged. Unknown fields are errors that
+//! list the known fields.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -17,7 +18,7 @@ use crate::cli::failure::{NotFound, Usage};
 use crate::cli::output::FORMATS;
 use crate::logging;
 
-/// The environment variable with another path.
+/// The environment variable with the path of the file.
 const VARIABLE: &str = "THALWEG_CONFIG";
 /// The field with the name of the profile in use.
 const IN_USE: &str = "profile";
@@ -25,9 +26,9 @@ const IN_USE: &str = "profile";
 const PROFILES: &str = "profiles";
 /// The table of client settings in a profile.
 const SETTINGS: &str = "settings";
-/// The longest file that is read.
+/// Limit of the file's size.
 const BYTES_MAX: u64 = 1 << 20;
-/// The longest name of a profile.
+/// Limit of the length of a profile's name.
 const NAME_CHARS_MAX: usize = 64;
 
 /// The fields of a profile that are texts.
@@ -38,12 +39,12 @@ const FIELDS: [&str; 7] =
 pub struct ConfigFile {
     path: PathBuf,
     document: DocumentMut,
-    /// Whether group or others may read it.
+    /// True if group or others may read the file.
     is_public: bool,
 }
 
 impl ConfigFile {
-    /// Reads the file. One that is not there has no profiles.
+    /// Reads the file. A missing file has no profiles.
     pub fn read() -> anyhow::Result<ConfigFile> {
         match path() {
             Some(path) => ConfigFile::read_from(path),
@@ -69,12 +70,12 @@ impl ConfigFile {
         Ok(file)
     }
 
-    /// Where it is.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Where a file is that cannot be read, perhaps because of a mistake in it.
+    /// The path of the file, even if the file is missing or faulty.
     pub fn path_or_failure() -> Result<PathBuf, Usage> {
         path().ok_or_else(no_home)
     }
@@ -109,12 +110,12 @@ impl ConfigFile {
         self.profiles().into_iter().flat_map(|all| all.iter().map(|(name, _)| name.to_owned())).collect()
     }
 
-    /// The name of the one in use, which may not exist.
+    /// The name of the profile in use, which may not exist.
     pub fn name_in_use(&self) -> Option<&str> {
         self.document.get(IN_USE)?.as_str().filter(|name| *name != NONE)
     }
 
-    /// The one in use, or none.
+    /// The profile in use, or an empty profile.
     pub fn in_use(&self) -> anyhow::Result<Profile> {
         match self.name_in_use() {
             None => Ok(Profile::default()),
@@ -122,7 +123,7 @@ impl ConfigFile {
         }
     }
 
-    /// A profile by its name, with warnings where its secrets can be read by others.
+    /// A profile by its name. Warns if other users can read secrets of the profile.
     pub fn profile(&self, name: &str) -> anyhow::Result<Profile> {
         let found = self.profiles().and_then(|all| all.get(name));
         let Some(found) = found else { return Err(self.missing(name).into()) };
@@ -175,7 +176,7 @@ impl ConfigFile {
         NotFound(format!("{}: there is no profile {name}; {known}", self.path.display()))
     }
 
-    /// A text; a list of servers may be a list of texts.
+    /// A field's text; a list of servers may be an array of texts.
     fn text(&self, place: &str, item: &Item) -> anyhow::Result<String> {
         let list = item.as_array().map(|items| {
             let texts: Option<Vec<&str>> = items.iter().map(|item| item.as_str()).collect();
@@ -185,7 +186,7 @@ impl ConfigFile {
         text.ok_or_else(|| self.wrong(place, "expected a text in quotes").into())
     }
 
-    /// Settings by name; a dotted key without quotes is a table in TOML, and means the same.
+    /// Settings by name. A dotted key without quotes is a table in TOML, and means the same setting.
     fn settings(&self, place: &str, item: &Item) -> anyhow::Result<BTreeMap<String, String>> {
         let Some(table) = item.as_table_like() else {
             return Err(self.wrong(place, "expected a table of client settings").into());
@@ -213,7 +214,7 @@ impl ConfigFile {
         text.ok_or_else(|| self.wrong(place, "expected a text, a number, true or false").into())
     }
 
-    /// A path, from the directory of this file if it is relative.
+    /// A path; a relative path starts at the directory of this file.
     fn file(&self, text: &str) -> PathBuf {
         let home = || std::env::var_os("HOME").map(PathBuf::from);
         match text.strip_prefix("~/").and_then(|rest| Some(home()?.join(rest))) {
@@ -273,7 +274,7 @@ impl ConfigFile {
         Ok(())
     }
 
-    /// Says which profile is in use. The line stays where it is, with its comments.
+    /// Sets the profile in use. The line keeps its place and its comments.
     pub fn set_in_use(&mut self, name: Option<&str>) {
         let mut new = Value::from(name.unwrap_or(NONE));
         match self.document.get_mut(IN_USE).and_then(Item::as_value_mut) {
@@ -285,7 +286,7 @@ impl ConfigFile {
         }
     }
 
-    /// Removes a profile; fails if it is not there.
+    /// Removes a profile; fails if there is no such profile.
     pub fn remove(&mut self, name: &str) -> Result<(), NotFound> {
         let all = self.document.get_mut(PROFILES).and_then(Item::as_table_like_mut);
         match all.and_then(|all| all.remove(name)) {
@@ -296,7 +297,7 @@ impl ConfigFile {
         Ok(())
     }
 
-    /// Writes it whole or not at all, for its owner alone.
+    /// Replaces the file atomically, readable by its owner only.
     pub fn write(&self) -> anyhow::Result<()> {
         if self.path.as_os_str().is_empty() {
             return Err(no_home().into());
@@ -305,7 +306,7 @@ impl ConfigFile {
         if let Some(dir) = self.path.parent() {
             std::fs::create_dir_all(dir).with_context(failed)?;
         }
-        // Through a symbolic link, so that a file kept elsewhere stays one.
+        // Follow a symbolic link, so that the link stays and its target is replaced.
         let path = std::fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
         thalweg_authority::replace_secret(&path, &self.document.to_string()).with_context(failed)?;
         Ok(())
@@ -316,7 +317,7 @@ fn shown(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// Letters, digits, `-`, `_` and `.`, because a name stands in a shell and in TOML.
+/// Letters, digits, `-`, `_` and `.`, because names are used in shells and in TOML.
 pub fn check_name(name: &str) -> Result<(), Usage> {
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if name == NONE {
@@ -335,7 +336,7 @@ fn is_public(metadata: &std::fs::Metadata) -> bool {
 
 fn warn(path: &Path) {
     let path = path.display();
-    // A profile is chosen before there is a log.
+    // `say`, because the log does not exist yet when a profile is chosen.
     logging::say(&format!("{path} has secrets, and other users may read it: `chmod 600 {path}`"));
 }
 
@@ -343,11 +344,11 @@ fn no_home() -> Usage {
     Usage(format!("there is no home directory: set HOME, or name the configuration file with {VARIABLE}"))
 }
 
-/// None where there is no home directory either.
+/// The path by the environment; none without a home directory.
 fn path() -> Option<PathBuf> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let config = || {
-        // A relative path there is to be ignored (XDG Base Directory Specification).
+        // Relative paths are ignored, as the XDG Base Directory Specification requires.
         let config = variable("XDG_CONFIG_HOME").filter(|path| path.is_absolute());
         config.or_else(|| Some(variable("HOME")?.join(".config")))
     };

@@ -10,7 +10,7 @@ use crate::cli::connect::Connect;
 use crate::cli::failure::{NotFound, Usage};
 use crate::cli::output::{Column, Output};
 
-/// The name of the one resource of the type CLUSTER.
+/// The name of the only resource of type CLUSTER.
 const CLUSTER: &str = "kafka-cluster";
 
 /// Access control lists: who may do what.
@@ -59,7 +59,7 @@ struct Resources {
 }
 
 impl Resources {
-    /// Each with its type.
+    /// The names of the resources, each with its type.
     fn named(&self) -> Vec<(ResourceType, String)> {
         let lists = [
             (ResourceType::Topic, &self.topics),
@@ -183,7 +183,7 @@ struct Filter {
 }
 
 impl Filter {
-    /// One for each resource; without any, one for all of them.
+    /// A filter for each resource; without resources, one filter for all.
     fn filters(&self, exact: PatternType) -> Result<Vec<AclFilter>, Usage> {
         let operation = self.operation.as_deref().map_or(Ok(Operation::Any), operation)?;
         let filter = |resource_type, resource_name, pattern_type| AclFilter {

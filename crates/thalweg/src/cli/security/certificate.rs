@@ -11,7 +11,7 @@ use thalweg_authority::{Authority, Directory, Founding, NODE, Purpose, STREAMS};
 use crate::cli::failure::Usage;
 use crate::cli::output::Output;
 
-/// The prefix of names for nodes of a secured cluster: `node-2` is that of `node.id=2`.
+/// The prefix of certificate names for nodes of a secured cluster: `node-2` for `node.id=2`.
 const NODE_PREFIX: &str = "node-";
 
 /// Certificates of nodes and clients, signed by an authority of your own.

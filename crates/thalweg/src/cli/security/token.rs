@@ -1,6 +1,7 @@
 //! `security token`: create, list, renew, expire.
 //!
-//! Tokens are named by their ids: what logs in is never an argument, which every user of the machine could see.
+//! Commands name tokens by id. The secret (HMAC) of a token is never an argument, because every user of the
+//! machine can see arguments.
 
 use std::time::Duration;
 
@@ -82,7 +83,7 @@ impl Create {
         self.output.show(&document, |_| Ok(self.settings(&token, &hmac)))
     }
 
-    /// The settings that log in with the token.
+    /// Client settings that log in with the token.
     fn settings(&self, token: &DelegationToken, hmac: &str) -> String {
         let DelegationToken { id, owner, expires_ms, max_ms, .. } = token;
         format!(
@@ -212,7 +213,7 @@ fn document(token: &DelegationToken) -> serde_json::Value {
 fn time(ms: i64) -> String {
     match DateTime::from_timestamp_millis(ms) {
         Some(time) => time.to_rfc3339_opts(SecondsFormat::Secs, true),
-        // Further away than any calendar goes.
+        // Times beyond the calendar's range stay numbers.
         None => ms.to_string(),
     }
 }

@@ -1,20 +1,20 @@
-//! A stop by a signal before the node serves. The start may be in the middle of a recovery then, on a thread that nothing can
-//! interrupt; the process ends without it, and the next start recovers again.
+//! A stop by a signal before the node serves. The start may be in the middle of a recovery, on a thread that
+//! cannot be interrupted. The process ends without that thread, and the next start recovers again.
 
 use anyhow::Result;
 use tokio::runtime::Runtime;
 
-/// A signal arrived before the broker served.
+/// A signal arrived before the node served.
 #[derive(Debug, thiserror::Error)]
 #[error("stopped by a signal before the start was complete; the next start recovers the logs again")]
 pub(super) struct StoppedEarly;
 
-/// Runs a node until its end. After an early stop the start may still run; everything else has ended.
+/// Runs a node until its end. After an early stop, only the start may still run.
 pub(super) fn run(runtime: Runtime, life: impl Future<Output = Result<()>> + Send + 'static) -> Result<()> {
     let ended = runtime.block_on(async move { tokio::spawn(life).await? });
     if ended.as_ref().is_err_and(|error| error.is::<StoppedEarly>()) {
-        // It goes with the process. Shut down now, it would leave a start without a clock that leaves its recovery before the
-        // process has ended: its next timer would panic.
+        // Leave the runtime to the end of the process. After a shutdown, a start that finishes its recovery
+        // would panic at its next timer.
         std::mem::forget(runtime);
     }
     ended
@@ -26,7 +26,7 @@ mod tests {
     use std::sync::mpsc;
     use std::time::Duration;
 
-    /// Reports whether its task has panicked.
+    /// Reports on drop whether the task has panicked.
     struct Ended(mpsc::SyncSender<bool>);
 
     impl Drop for Ended {
@@ -59,7 +59,7 @@ mod tests {
             Err(StoppedEarly.into())
         };
         assert!(run(runtime, life).is_err_and(|error| error.is::<StoppedEarly>()));
-        // A runtime that is shut down in the background needs a moment for it.
+        // A background shutdown of a runtime takes a moment.
         assert!(end.recv_timeout(Duration::from_millis(200)).is_err(), "it recovers");
         recovered.send(()).expect("it is in its recovery");
         assert_eq!(end.recv_timeout(Duration::from_secs(30)), Ok(false), "the start did not panic");

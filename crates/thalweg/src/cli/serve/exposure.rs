@@ -1,8 +1,8 @@
-//! Listeners that strangers can reach: one warning for each, which says what it means.
+//! Listeners that strangers can reach without authentication: a warning for each, with the consequences.
 
 use thalweg_config::{BrokerConfig, HTTP_LISTENER, Listener, SecurityProtocol, TlsKeys};
 
-/// The warnings.
+/// A warning for each listener that other machines can reach without authentication.
 pub fn warnings(config: &BrokerConfig) -> Vec<String> {
     let listeners = &config.listeners;
     let open = |listener: &&Listener| listener.is_reachable() && !asks_for_a_name(config, listener);
@@ -41,7 +41,7 @@ pub fn warnings(config: &BrokerConfig) -> Vec<String> {
     clients.chain(controllers).chain(http).collect()
 }
 
-/// Whether a peer must authenticate.
+/// True if a peer must authenticate.
 fn asks_for_a_name(config: &BrokerConfig, listener: &Listener) -> bool {
     match listener.protocol {
         SecurityProtocol::SaslPlaintext | SecurityProtocol::SaslSsl => true,

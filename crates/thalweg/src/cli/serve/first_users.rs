@@ -1,4 +1,4 @@
-//! `serve --add-scram`: the users that a new cluster begins with.
+//! `serve --add-scram`: the initial users of a new cluster.
 
 use anyhow::Result;
 use thalweg_config::BrokerConfig;
@@ -6,10 +6,10 @@ use thalweg_security::sasl::scram::NewUser;
 
 use crate::cli::failure::Usage;
 
-/// Bytes of a salt.
+/// Length of a random salt, in bytes.
 const SALT_LEN: usize = 16;
 
-/// The users of these texts, for a node that creates the cluster.
+/// Parses the users, for a node that creates the cluster.
 pub fn first_users(texts: &[String], config: &BrokerConfig) -> Result<Vec<NewUser>> {
     if !texts.is_empty() && !config.node.roles.controller {
         let problem = "--add-scram: process.roles has no controller, and only a controller creates a cluster";
@@ -18,7 +18,7 @@ pub fn first_users(texts: &[String], config: &BrokerConfig) -> Result<Vec<NewUse
     texts.iter().map(|text| first_user(text)).collect()
 }
 
-/// The user of a text.
+/// Parses a user in the syntax of Kafka's `--add-scram`.
 pub fn first_user(text: &str) -> Result<NewUser> {
     let mut salt = [0; SALT_LEN];
     getrandom::fill(&mut salt).expect("the system gives randomness");

@@ -1,4 +1,4 @@
-//! `serve --secure`: the settings of a secured node, from a directory that is made where it is missing.
+//! `serve --secure`: the settings of a secured node, from a directory that is created if missing.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
@@ -27,25 +27,24 @@ const DATA_DIR: &str = "./thalweg-data";
 const AUDIT_FILE: &str = "audit.log";
 const LISTEN: &str = "localhost:9092";
 const PROTOCOL: &str = "SASL_SSL";
-/// The bits of a mode that give rights to all other users.
+/// The permission bits for all other users.
 const OTHERS: u32 = 0o007;
 
-/// What was set up.
+/// The result of `--secure`.
 pub struct Secured {
     directory: Arc<Directory>,
     node: u32,
     /// Hosts that the node's certificate must name.
     hosts: Vec<String>,
     users: Users,
-    /// This machine's name.
+    /// The host name of this machine.
     pub host_name: String,
-    /// Client settings by which the definitions of streams are kept: those of the node, so that streams need no right to them.
-    /// None where no streams are hosted, or by settings of the user.
+    /// Client settings for storing the definitions of streams: the node's own, so that streams need no right
+    /// on the definitions. None without hosted streams, or if the user has given client settings.
     pub host_login: Option<String>,
 }
 
-/// Sets what a secured node needs. What the properties file sets for the same keys gives way; the listeners keep their
-/// addresses.
+/// Sets the properties of a secured node, overriding the properties file; listeners keep their addresses.
 pub fn secure(properties: &mut ServerProperties, dir: Option<&Path>, host_name: &str) -> Result<Secured> {
     let dir = dir.map_or_else(|| beside_data(properties), |dir| Ok(dir.to_owned()))?;
     let node = node_id(properties)?;
@@ -99,7 +98,8 @@ pub fn secure(properties: &mut ServerProperties, dir: Option<&Path>, host_name: 
 }
 
 impl Secured {
-    /// The administrator that a new cluster begins with, where a controller alone creates it. A broker adds its users later.
+    /// The administrator as initial user, if only a controller creates the cluster. A broker adds its users
+    /// after the start.
     pub fn admin(&self, config: &BrokerConfig) -> Result<Option<NewUser>> {
         let admin = self.users.iter().find(|(user, _)| *user == ADMIN).filter(|_| !config.node.roles.broker);
         let text =
@@ -107,7 +107,7 @@ impl Secured {
         text.map(|text| first_user(&text)).transpose()
     }
 
-    /// Hosted streams log in as a user of their own, unless they have other client settings.
+    /// Lets hosted streams log in as their own user, unless client settings are given.
     pub fn let_streams_in(&mut self, settings: &mut StreamSettings) -> Result<()> {
         if settings.client_config.is_none() {
             let file = |user| {
@@ -119,13 +119,13 @@ impl Secured {
         Ok(())
     }
 
-    /// Client settings by which this node is trusted.
+    /// Client settings that trust this node's certificate.
     pub fn trusted(&self) -> Settings {
         truststore(&self.directory.ca_file())
     }
 
-    /// Adds missing users and keeps the certificate valid, once the node serves. Prints how to connect: `local` is an address of
-    /// a broker in this process, `advertised` the one for clients.
+    /// Adds missing users and keeps the certificate valid, once the node serves. Logs instructions to
+    /// connect. `local` is the address of a broker in this process, `advertised` the address for clients.
     pub async fn served(self, local: Option<String>, advertised: Option<String>) {
         if let Some(local) = local {
             users::ensure(&self.directory, &local, &self.users).await;
@@ -140,7 +140,7 @@ impl Secured {
                 let here = std::env::current_dir().unwrap_or_default();
                 tracing::info!("{}", quick_start::text(self.directory.path(), &files, &advertised, &here));
             }
-            // The directory may be read-only, and its files of use all the same.
+            // No error: a directory that is read-only still serves.
             Some(Err(error)) => tracing::warn!(%error, "Failed to write the settings of {ADMIN}"),
             None => tracing::info!("Secured by {}: TLS, passwords, ACLs", self.directory.path().display()),
         }
@@ -148,15 +148,15 @@ impl Secured {
     }
 }
 
-/// Whether a secured node's data is about to be served without security, and by which directory it was secured.
+/// The security directory of data that is about to be served without security.
 pub fn left_out(properties: &ServerProperties) -> Option<PathBuf> {
     let dir = beside_data(properties).ok()?;
     let is_secured_elsewhere = properties.get(AccessSettings::has_authorizer.name()).is_some();
     (!is_secured_elsewhere && dir.join("ca.crt").exists()).then_some(dir)
 }
 
-/// Creates missing data directories for this user only, and warns about those that all users may read. Existing rights stay: an
-/// operator may have given them to a backup or a collector.
+/// Creates missing data directories for this user only, and warns about directories that all users may read.
+/// Existing permissions stay, because an operator may have granted them to a backup.
 pub fn keep_data_private(config: &BrokerConfig) {
     let metadata = config.metadata_log_dir();
     let dirs: BTreeSet<&Path> =
@@ -168,13 +168,13 @@ pub fn keep_data_private(config: &BrokerConfig) {
                 tracing::warn!("Other users of this machine may read the data in {dir}: chmod o= {dir}");
             }
             Ok(_) => {}
-            // The node reports a directory that cannot be made, and goes on without it if there are others.
+            // If a directory cannot be created, the node reports it, and goes on with other directories.
             Err(_) => drop(thalweg_authority::make_directory(dir)),
         }
     }
 }
 
-/// An audit trail in the data directory, unless the properties name another place for it.
+/// Puts the audit trail into the data directory, unless the properties name a file or topic for it.
 fn keep_audit_trail(properties: &mut ServerProperties) {
     let places = [AuditSettings::file.name(), AuditSettings::topic.name()];
     if places.iter().all(|place| properties.get(place).is_none()) {
@@ -189,7 +189,8 @@ fn first_data_dir(properties: &ServerProperties) -> &str {
     given.and_then(|dirs| dirs.split(',').next()).map_or(DATA_DIR, str::trim)
 }
 
-/// The data directory's name with `-security`: inside it, Kafka's tools expect no other directories than logs.
+/// The data directory's path with the suffix `-security`. A sibling, because Kafka's tools expect only logs
+/// inside a data directory.
 fn beside_data(properties: &ServerProperties) -> Result<PathBuf> {
     let first = first_data_dir(properties);
     let name = Path::new(first).file_name().and_then(|name| name.to_str());
@@ -231,8 +232,8 @@ fn renamed(entries: &str, controllers: &[String]) -> String {
     renamed.collect::<Vec<_>>().join(",")
 }
 
-/// Names and addresses that others may use for this node. The machine's name is among them if the node advertises it, or if the
-/// certificate is signed here, where one name more costs nothing.
+/// Names and addresses that clients may use for this node. The machine's name is included if the node
+/// advertises it, or if the certificate is signed here, where one more name costs nothing.
 fn hosts(
     properties: &ServerProperties,
     listeners: &str,

@@ -42,7 +42,7 @@ fn describe(plan: &Plan, stream: &StreamPlan) -> String {
             };
             parts.push(format!("tap:stream:{}.{}", tapped.name, label.unwrap_or_default()));
         }
-        // Only hosts have these.
+        // Only streams on a host have this input.
         Input::Beside { stream, .. } => parts.push(format!("tap:stream:{stream}")),
     }
     parts.extend(stream.stages().map(|stage| match *stage.label == *stage.module.name {

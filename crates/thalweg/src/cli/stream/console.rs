@@ -1,16 +1,16 @@
-//! Output of stages: to standard output, or to standard error if standard output carries a report; above the line with the
-//! rate, if any.
+//! Output of stages: to standard output, or to standard error if standard output carries a report, always
+//! above the progress line.
 
 use std::io::{self, Write};
 
 use indicatif::MultiProgress;
 use thalweg_stream::module::Console;
 
-/// Lines for people.
+/// Writes the output lines of stages.
 pub struct Lines {
     /// The progress line.
     pub bars: MultiProgress,
-    /// Whether standard output carries a report.
+    /// True if standard output carries a report.
     pub to_standard_error: bool,
 }
 

@@ -26,13 +26,13 @@ use crate::cli::profile;
 
 /// The default of --server.
 const SERVER: &str = "http://localhost:9090";
-/// The password of --user, in the environment.
+/// The environment variable with the password of `--user`.
 const PASSWORD: &str = "THALWEG_PASSWORD";
-/// Timeout: an undeployment waits for messages in flight.
+/// Time limit for an answer. Long, because an undeployment waits for messages in flight.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// Size limit of an answer.
 const ANSWER_BYTES_MAX: usize = 256 << 20;
-/// Error kinds that are the user's mistake, not the host's.
+/// Error kinds of wrong input by the user.
 const WRONG: [&str; 5] =
     ["wrong definition", "wrong property", "wrong name", "wrong request", "not exactly once"];
 
@@ -67,7 +67,7 @@ pub struct Http {
     ca: Option<PathBuf>,
 }
 
-/// A server's address, and how to speak to it.
+/// A server's address, TLS settings and login.
 struct Server {
     host: String,
     port: u16,
@@ -96,7 +96,7 @@ impl Http {
         self.server.as_deref().or_else(default).unwrap_or(SERVER)
     }
 
-    /// The login of the profile is for its server only.
+    /// The user of `--user`, or of the profile for the profile's own server.
     fn user(&self) -> Option<&str> {
         let of_profile = profile::active().user.as_deref().filter(|_| self.server.is_none());
         self.user.as_deref().or(of_profile)
@@ -179,7 +179,7 @@ impl Http {
         tokio::select! {
             biased;
             answered = exchange.as_mut() => answered,
-            // It ends first where the peer closes it; the request says why, or has its answer already.
+            // If the peer closes the connection first, the request has an answer or the error.
             _ = connection.as_mut() => exchange.await,
         }
     }
@@ -223,7 +223,7 @@ impl Http {
         Ok(Server { host, port, security, login })
     }
 
-    /// TLS, and the login of --command-config unless another one is given.
+    /// TLS settings, and the login of `--command-config` unless `--user` gives another one.
     fn security(&self, config: Option<&Path>, has_login: bool) -> anyhow::Result<Security> {
         let mut properties = Properties::new();
         for (key, (value, _)) in client_settings(config)? {
@@ -259,7 +259,8 @@ fn is_loopback(host: &str) -> bool {
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// What is wrong with TLS, where that ended a connection: a server asks for a certificate behind its own handshake.
+/// The TLS fault that ended a connection, if any. In TLS 1.3 a server may refuse a client certificate after
+/// the handshake.
 fn fault(error: &hyper::Error) -> Option<TlsFault> {
     let mut source = error.source();
     while let Some(cause) = source {

@@ -36,13 +36,13 @@ struct Counts {
 /// The activity of a stage between two samples.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// The stream.
+    /// The name of the stream.
     pub stream: String,
     /// The state of the stream.
     pub state: String,
     /// The part of the stream: the stream's name, unless topics divide it.
     pub part: String,
-    /// The stage.
+    /// The label of the stage.
     pub stage: String,
     /// Number of instances.
     pub instances: u64,
@@ -52,18 +52,18 @@ pub struct Row {
     pub bytes_per_s: f64,
     /// Messages passed on since the start.
     pub messages: u64,
-    /// Their bytes.
+    /// Bytes passed on since the start.
     pub bytes: u64,
     /// Median and 99th percentile of message ages, in microseconds.
     pub latency_us: Option<(u64, u64)>,
     /// The share of time spent working, per instance.
     pub busy: f64,
-    /// The share of time that its stream waited for it.
+    /// The share of time that the stream waited for the stage.
     pub waited: f64,
 }
 
 impl Sample {
-    /// From an answer of `/streams?figures=true`.
+    /// A sample from an answer of `/streams?figures=true`.
     pub fn of(answer: &Value) -> Sample {
         let mut sample = Sample::default();
         for stream in answer["streams"].as_array().into_iter().flatten() {
@@ -87,12 +87,12 @@ impl Sample {
         sample
     }
 
-    /// Whether there are no stages.
+    /// True if there are no stages.
     pub fn is_empty(&self) -> bool {
         self.stages.is_empty()
     }
 
-    /// The activity of each stage since an earlier sample. For a restarted stream, since its start.
+    /// The activity of each stage since an earlier sample, or since the start for a restarted stream.
     pub fn since(&self, before: &Sample) -> Vec<Row> {
         let nothing = Counts::default();
         let rows = self.stages.iter().map(|(place, now)| {
@@ -121,7 +121,7 @@ impl Sample {
         rows.collect()
     }
 
-    /// Streams without local stages, with their state.
+    /// The number of streams without local stages, by state.
     pub fn others(&self) -> BTreeMap<&str, usize> {
         let mut others = BTreeMap::new();
         for (name, state) in &self.states {
@@ -156,7 +156,7 @@ impl Counts {
 }
 
 impl Row {
-    /// As JSON.
+    /// The row as a JSON document.
     pub fn to_json(&self) -> Value {
         json!({
             "stream": self.stream,
@@ -176,7 +176,7 @@ impl Row {
     }
 }
 
-/// Which figures to show.
+/// The basis of the figures in a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Basis {
     /// Per second.

@@ -107,9 +107,9 @@ impl Run {
                     () = &mut waiting => {}
                 }
             }
-            // Before anything runs, so that a port conflict is reported first.
+            // Bind before anything runs, so that a port conflict is reported first.
             let http = self.http.as_ref().map(|at| HttpListening::bind(&at.0)).transpose()?;
-            // Before a message flows: a signal stops the streams, however early it comes.
+            // Listen before a message flows, so that even an early signal stops the streams cleanly.
             let signals = Signals::listen()?;
             let mut running = runtime::start(&plan, &options)?;
             let meters = running.meters();
@@ -152,7 +152,7 @@ impl Run {
     }
 }
 
-/// Serves the figures until dropped.
+/// Serves the figures until the returned server is dropped.
 fn serve(listening: HttpListening, meters: Meters, bars: &MultiProgress) -> HttpServer {
     let for_metrics = meters.clone();
     let metrics: http::metrics::Source = Box::new(move || -> http::metrics::Writer {

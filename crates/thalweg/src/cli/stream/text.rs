@@ -23,7 +23,7 @@ pub enum Between {
     Kafka,
 }
 
-/// A name of a stream or of a process.
+/// Checks a name of a stream or of a process.
 pub fn name(text: &str) -> Result<String, String> {
     match is_name(text) {
         true => Ok(text.to_owned()),
@@ -112,7 +112,7 @@ impl Text {
         }
     }
 
-    /// --properties, overridden by other options.
+    /// The deployment by `--properties`, overridden by other options.
     pub fn deployment(&self, plan: &Plan) -> anyhow::Result<Deployment> {
         let mut deployment = Deployment::parse(&self.properties)?;
         deployment.check(plan)?;
@@ -121,7 +121,7 @@ impl Text {
         Ok(deployment)
     }
 
-    /// The plan with topics inserted, if requested; the topics, and their cluster.
+    /// The plan with inserted topics, if requested, and the transport with these topics.
     pub fn laid(
         &self,
         plan: Plan,

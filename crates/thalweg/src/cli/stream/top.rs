@@ -47,7 +47,7 @@ fn seconds(text: &str) -> Result<f64, String> {
 }
 
 impl Top {
-    /// Shows the tables.
+    /// Prints the tables at intervals.
     pub async fn run(&self) -> anyhow::Result<()> {
         let mut looks = interval(Duration::from_secs_f64(self.interval));
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -105,7 +105,7 @@ impl Named {
         print_result(&self.remote, &answer, &format!("Destroyed stream {}", self.name))
     }
 
-    /// Prints its status.
+    /// Prints the stream's status.
     pub async fn status(&self) -> anyhow::Result<()> {
         let answer = self.remote.ask(Method::GET, &format!("/api/v1/streams/{}", self.name), None).await?;
         self.remote.output.show(&answer, |style| Ok(status_text(&answer, style)))
@@ -137,7 +137,7 @@ fn status_text(answer: &Value, style: Style) -> String {
     shown
 }
 
-/// How many counts by key are printed.
+/// Limit of the printed counts by key.
 const COUNTS_SHOWN: usize = 5;
 
 /// Results of stages, and bad messages.

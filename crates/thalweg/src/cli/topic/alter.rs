@@ -1,4 +1,4 @@
-//! `topic alter`: more partitions, other settings.
+//! `topic alter`: adds partitions and changes settings.
 
 use clap::Args;
 use serde_json::json;
@@ -71,7 +71,7 @@ impl Alter {
     ) -> anyhow::Result<()> {
         let topic = &self.topic;
         if let Some(count) = self.partitions {
-            // Partitions cannot be taken back, so settings that are refused are found first.
+            // Added partitions cannot be removed, so the settings are validated first.
             if !configs.is_empty() {
                 self.alter_configs(cluster, configs.clone(), true).await?;
             }

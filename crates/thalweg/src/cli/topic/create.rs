@@ -1,4 +1,4 @@
-//! `topic create`.
+//! `topic create`: creates topics.
 
 use clap::Args;
 use serde_json::json;

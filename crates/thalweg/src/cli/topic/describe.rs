@@ -1,4 +1,4 @@
-//! `topic describe`.
+//! `topic describe`: prints partitions and settings of topics.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -90,7 +90,7 @@ impl Describe {
     }
 }
 
-/// The format of kafka-topics, which users know.
+/// Writes a topic in the familiar format of kafka-topics.
 fn write_topic(out: &mut impl Write, topic: &TopicMetadata, configs: &Configs) -> std::fmt::Result {
     let shown = |value: &Option<String>| visible(value.as_deref().unwrap_or("")).into_owned();
     let configs: Vec<String> =

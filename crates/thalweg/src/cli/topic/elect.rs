@@ -1,4 +1,4 @@
-//! `topic elect`: other leaders for partitions.
+//! `topic elect`: elects leaders for partitions.
 
 use clap::Args;
 use serde_json::json;
@@ -33,7 +33,7 @@ pub struct Elect {
 }
 
 impl Elect {
-    /// Elects them.
+    /// Elects leaders, and prints an outcome for each partition.
     pub async fn run(&self) -> anyhow::Result<()> {
         let admin = Admin::new(self.connect.cluster().await?);
         let partitions: Option<Vec<TopicPartition>> = match self.all_topics {
@@ -64,7 +64,7 @@ impl Elect {
                     )?;
                 }
                 if elected == 0 && errors.is_empty() && partitions.is_none() {
-                    // Asked for all, a cluster leaves out those that need none.
+                    // An answer for all partitions omits partitions that need no election.
                     done.add(&json!({ "outcome": "unchanged" }), "No partition needs an election.")?;
                 }
                 fail_with(errors)

@@ -1,4 +1,4 @@
-//! `topic grow`: more partitions.
+//! `topic grow`: adds partitions to topics.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +38,7 @@ pub struct Grow {
 }
 
 impl Grow {
-    /// Adds them.
+    /// Adds partitions to the topics.
     pub async fn run(&self) -> anyhow::Result<()> {
         let admin = Admin::new(self.connect.cluster().await?);
         let mut counts = BTreeMap::new();

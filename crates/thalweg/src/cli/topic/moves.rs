@@ -1,4 +1,4 @@
-//! `topic move`, `topic moves` and `topic cancel-moves`: partitions on other brokers.
+//! `topic move`, `topic moves` and `topic cancel-moves`: moves of partitions to other brokers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -107,7 +107,7 @@ impl Move {
     }
 }
 
-/// Checks replicas that the user chose, as the controller will, so that a plan that is shown can be executed.
+/// Checks replicas chosen by the user like the controller does, so that a printed plan can be executed.
 async fn check_replicas(admin: &Admin, planned: &Assignment) -> anyhow::Result<()> {
     let registered: BTreeSet<i32> =
         admin.describe_cluster().await?.brokers.into_iter().map(|broker| broker.id).collect();
@@ -126,7 +126,8 @@ async fn check_replicas(admin: &Admin, planned: &Assignment) -> anyhow::Result<(
     fail_with(errors)
 }
 
-/// The brokers that run, or of these only those, without some: each of these must be registered, or hold replicas.
+/// The running brokers, or of them only `only`, except `without`. Every broker of `only` must run; every
+/// broker of `without` must be registered or hold replicas.
 pub async fn places(
     admin: &Admin,
     now: &Assignment,
@@ -153,7 +154,7 @@ pub async fn places(
     Ok(chosen.map(|(id, rack)| Place { id, rack }).collect())
 }
 
-/// All partitions.
+/// All partitions of all topics.
 pub fn all(metadata: &Metadata) -> BTreeSet<TopicPartition> {
     let topics = metadata.topics.iter();
     topics
@@ -222,7 +223,7 @@ const COLUMNS: [Column<'_>; 6] = [
 ];
 
 impl Moves {
-    /// Shows them.
+    /// Prints the moves in progress.
     pub async fn run(&self) -> anyhow::Result<()> {
         let admin = Admin::new(self.connect.cluster().await?);
         let going = admin.list_reassignments(None).await?;
@@ -272,7 +273,7 @@ pub struct CancelMoves {
 }
 
 impl CancelMoves {
-    /// Cancels them.
+    /// Cancels the moves, and prints an outcome for each partition.
     pub async fn run(&self) -> anyhow::Result<()> {
         let admin = Admin::new(self.connect.cluster().await?);
         let wanted = match self.all {

@@ -48,7 +48,7 @@ const COLUMNS: [Column<'_>; 5] = [
 ];
 
 impl Offsets {
-    /// Shows them.
+    /// Prints a row per partition.
     pub async fn run(&self) -> anyhow::Result<()> {
         let admin = Admin::new(self.connect.cluster().await?);
         let cluster = admin.cluster();

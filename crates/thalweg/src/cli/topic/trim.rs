@@ -60,7 +60,7 @@ const COLUMNS: [Column<'_>; 5] = [
 ];
 
 impl Trim {
-    /// Shows or deletes them.
+    /// Prints or deletes the records before the new start offsets.
     pub async fn run(&self) -> anyhow::Result<()> {
         let admin = Admin::new(self.connect.cluster().await?);
         let partitions = resolve(admin.cluster(), &self.topics).await?;
@@ -70,7 +70,7 @@ impl Trim {
             Some(ms) => listed(&admin, &partitions, OffsetSpec::At(ms)).await?,
             None => BTreeMap::new(),
         };
-        // A broker would refuse these, and a dry run is to say so.
+        // Check compacted topics here, so that a dry run reports the refusal, too.
         let compacted = compacted(&admin, &partitions).await?;
         let mut errors: Vec<anyhow::Error> =
             compacted.iter().map(|topic| not_trimmed(topic).into()).collect();
@@ -82,7 +82,7 @@ impl Trim {
                     continue;
                 }
                 Some(offset) => offset.max(first[at]),
-                // No record is that new.
+                // No record at or after this time: take the end.
                 None => at_time.get(at).copied().filter(|offset| *offset >= 0).unwrap_or(last[at]),
             };
             before.insert(at.clone(), Offset(new));
@@ -126,7 +126,8 @@ fn not_trimmed(topic: &str) -> Failed {
     Failed(format!("Topic {topic} is compacted: its records can be trimmed only with delete in its {POLICY}"))
 }
 
-/// The topics whose records cannot be deleted by offset. Those whose settings the login may not see are left to the broker.
+/// The topics whose records cannot be deleted by offset. The broker checks topics whose settings the login
+/// may not see.
 async fn compacted(
     admin: &Admin,
     partitions: &BTreeSet<TopicPartition>,

@@ -52,7 +52,7 @@ const COLUMNS: [Column<'_>; 7] = [
 ];
 
 impl FindHanging {
-    /// Finds and shows them.
+    /// Finds and prints hanging transactions.
     pub async fn run(&self) -> anyhow::Result<()> {
         let admin = Admin::new(self.connect.cluster().await?);
         let partitions = self.partitions(&admin).await?;

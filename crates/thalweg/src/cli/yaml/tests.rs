@@ -1,4 +1,4 @@
-//! What is written is read back as the same document, by another reader of YAML.
+//! Round trips of documents through an independent YAML reader.
 
 use saphyr_parser::{Event, Parser, ScalarStyle};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Profiles as they stand in a file.
+//! Profiles in a configuration file.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
