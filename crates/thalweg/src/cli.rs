@@ -12,18 +12,21 @@ mod consume;
 mod debug;
 pub mod failure;
 mod feature;
+mod format;
 mod global;
 mod group;
 mod lab;
 mod man;
 mod moment;
 mod moving;
+pub mod notice;
 mod output;
 mod partitions;
 mod perf;
 mod probe;
 mod produce;
 mod profile;
+mod profile_command;
 mod quorum;
 mod quota;
 mod schema_registry;
@@ -117,7 +120,7 @@ enum Command {
     ShareConsumerPerfTest(thalweg_lab::perf::ShareConsumerPerformance),
     E2eLatency(thalweg_lab::perf::EndToEndLatency),
     #[command(subcommand)]
-    Profile(profile::ProfileCommand),
+    Profile(profile_command::ProfileCommand),
     #[command(subcommand)]
     Debug(debug::DebugCommand),
     Completion(completion::Completion),
@@ -223,7 +226,7 @@ impl Cli {
             Command::Profile(profile) => profile.run(),
             Command::Debug(debug) => debug.run().await,
             Command::Completion(completion) => completion.run(),
-            Command::Man(man) => man.run(),
+            Command::Man(man) => man.run(command()),
         }
     }
 }
@@ -310,6 +313,36 @@ mod tests {
         ] {
             let error = Cli::read(line.split_whitespace()).expect_err(line);
             assert_eq!(error.exit_code(), 2, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_format_may_stand_before_or_after_the_command() {
+        for line in [
+            "thalweg topic list --format yaml",
+            "thalweg --format yaml topic list",
+            "thalweg topic --format yaml list",
+        ] {
+            let shown = format!("{:?}", Cli::read(line.split_whitespace()).expect(line).command);
+            assert!(shown.contains("format: Some(\"yaml\")"), "{line}: {shown}");
+        }
+        for line in ["thalweg --json topic list", "thalweg topic list --json"] {
+            let shown = format!("{:?}", Cli::read(line.split_whitespace()).expect(line).command);
+            assert!(shown.contains("json: true"), "{line}: {shown}");
+        }
+    }
+
+    #[test]
+    fn an_option_that_would_be_ignored_is_refused() {
+        for line in
+            ["thalweg serve --format json", "thalweg --json serve", "thalweg lab --format yaml worker"]
+        {
+            let error = Cli::read(line.split_whitespace()).expect_err(line);
+            assert_eq!(error.exit_code(), 2, "{line}");
+            assert!(error.to_string().contains("has no effect on `"), "{line}: {error}");
+        }
+        for line in ["thalweg topic list --json --format yaml", "thalweg topic list --format xml"] {
+            assert_eq!(Cli::read(line.split_whitespace()).expect_err(line).exit_code(), 2, "{line}");
         }
     }
 }

@@ -22,6 +22,7 @@ use thalweg_stream::{Cluster, Reach, STACK_BYTES};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
+use crate::cli::failure::Usage;
 use rights::ByAcls;
 
 /// The pause before the start is tried again.
@@ -31,7 +32,7 @@ const DRAIN: Duration = Duration::from_secs(30);
 
 /// Settings that do not say which cluster streams use.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum WrongCluster {
+enum WrongCluster {
     /// Two settings name bootstrap servers.
     #[error("both streams.client.config and streams.bootstrap.servers set the bootstrap servers: remove one")]
     NamedTwice,
@@ -55,6 +56,12 @@ pub enum WrongCluster {
         /// That of the listener.
         protocol: &'static str,
     },
+}
+
+impl From<WrongCluster> for Usage {
+    fn from(wrong: WrongCluster) -> Usage {
+        Usage(wrong.to_string())
+    }
 }
 
 /// The streams of a broker.
@@ -185,7 +192,7 @@ pub fn cluster(settings: &StreamSettings, own: &str, protocol: SecurityProtocol)
     let (bootstrap, options) = cluster.connection("").context(StreamSettings::client_config.name())?;
     let bootstrap = bootstrap.join(",");
     if settings.bootstrap.is_some() && bootstrap != cluster.bootstrap {
-        return Err(WrongCluster::NamedTwice.into());
+        return Err(Usage::from(WrongCluster::NamedTwice).into());
     }
     let (spoken, protocol) = (options.security.protocol(), protocol.name());
     if bootstrap == own && spoken != protocol {
@@ -193,7 +200,7 @@ pub fn cluster(settings: &StreamSettings, own: &str, protocol: SecurityProtocol)
             Some(_) => WrongCluster::OtherProtocol { spoken, protocol },
             None => WrongCluster::NoClientSettings { protocol },
         };
-        return Err(wrong.into());
+        return Err(Usage::from(wrong).into());
     }
     Ok(Cluster { bootstrap, ..cluster })
 }

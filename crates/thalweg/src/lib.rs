@@ -13,10 +13,21 @@ use std::process::ExitCode;
 
 /// Does what the arguments of this process say.
 pub fn run() -> ExitCode {
-    cli::completion::answer();
+    cli::completion::answer(cli::command);
     let command = cli::Cli::read(std::env::args_os()).unwrap_or_else(|error| error.exit());
     match command.run() {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => cli::failure::report(&error),
+        Err(error) => report(&error),
+    }
+}
+
+/// Prints the reason, and returns the exit code.
+fn report(error: &anyhow::Error) -> ExitCode {
+    match cli::failure::reason(error) {
+        Some((reason, code)) => {
+            logging::say(&reason);
+            ExitCode::from(code)
+        }
+        None => ExitCode::SUCCESS,
     }
 }

@@ -73,9 +73,9 @@ impl Completion {
     }
 }
 
-/// Answers a shell, if one asks, and ends the process then.
-pub fn answer() {
-    CompleteEnv::with_factory(|| with_names(super::command())).var(VARIABLE).complete();
+/// Answers a shell about the whole command, if one asks, and ends the process then.
+pub fn answer(whole: fn() -> Command) {
+    CompleteEnv::with_factory(|| with_names(whole())).var(VARIABLE).complete();
 }
 
 /// The command, with names for arguments that are called after what they name.
@@ -176,7 +176,10 @@ fn option(words: &[String], names: &[&str]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Subcommand;
+
     use super::*;
+    use crate::cli::topic::Topic;
 
     #[test]
     fn options_of_a_line_are_found() {
@@ -204,9 +207,9 @@ mod tests {
 
     #[test]
     fn arguments_of_every_command_are_known() {
-        let command = with_names(crate::cli::command());
-        let topic = command.find_subcommand("topic").and_then(|topic| topic.find_subcommand("describe"));
-        let arg = topic.and_then(|describe| describe.get_arguments().find(|arg| arg.get_id() == "topics"));
+        let topic = with_names(Topic::augment_subcommands(Command::new("topic")));
+        let describe = topic.find_subcommand("describe");
+        let arg = describe.and_then(|describe| describe.get_arguments().find(|arg| arg.get_id() == "topics"));
         assert!(arg.is_some_and(|arg| arg.get::<ArgValueCompleter>().is_some()));
     }
 }

@@ -1,11 +1,8 @@
-//! Reporting of failed commands.
+//! Failed commands: why, in a sentence, and the exit code.
 
 use std::collections::BTreeSet;
 use std::io;
-use std::process::ExitCode;
 
-use crate::hosting::WrongCluster;
-use crate::logging;
 use thalweg_client::{BootstrapError, ClientError, ConsumerError, InvalidProperty, InvalidSetting, Refused};
 use thalweg_config::{BadAssignment, RefusedConfig};
 use thalweg_lab::perf::PerfError;
@@ -61,14 +58,10 @@ impl Ended {
     }
 }
 
-/// Prints the reason, and returns the exit code.
-pub fn report(error: &anyhow::Error) -> ExitCode {
-    // The reader has closed the output; `thalweg consume | head` is not a failure.
-    if error.chain().any(is_broken_pipe) {
-        return ExitCode::SUCCESS;
-    }
-    logging::say(&format!("{}{}", causes(error), hint(error)));
-    ExitCode::from(code(error))
+/// The reason, and the exit code; none if the reader has closed the output: `thalweg consume | head` is not a failure.
+pub fn reason(error: &anyhow::Error) -> Option<(String, u8)> {
+    let is_failure = !error.chain().any(is_broken_pipe);
+    is_failure.then(|| (format!("{}{}", causes(error), hint(error)), code(error)))
 }
 
 fn code(error: &anyhow::Error) -> u8 {
@@ -178,7 +171,6 @@ fn is_usage(error: &anyhow::Error) -> bool {
             || cause.is::<ReadError>()
             || cause.is::<Complaints>()
             || cause.is::<WrongProperty>()
-            || cause.is::<WrongCluster>()
             || cause.is::<NotExactlyOnce>()
             || cause.downcast_ref::<PerfError>().is_some_and(PerfError::is_usage)
     })

@@ -5,7 +5,7 @@ use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, Command};
 
-use super::output::FORMATS;
+use super::format::FORMATS;
 use super::profile;
 
 /// The options. Those of a command have the same ids, and take these values.
@@ -63,43 +63,4 @@ pub fn refuse_without_effect(root: &mut Command, matches: &ArgMatches) -> Result
     };
     let text = format!("--{id} has no effect on `{}`: {why}", path.join(" "));
     Err(root.error(ErrorKind::UnknownArgument, text))
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::cli::Cli;
-
-    fn read(line: &str) -> Result<Cli, clap::Error> {
-        Cli::read(line.split_whitespace())
-    }
-
-    #[test]
-    fn a_format_may_stand_before_or_after_the_command() {
-        for line in [
-            "thalweg topic list --format yaml",
-            "thalweg --format yaml topic list",
-            "thalweg topic --format yaml list",
-        ] {
-            let shown = format!("{:?}", read(line).expect(line).command);
-            assert!(shown.contains("format: Some(\"yaml\")"), "{line}: {shown}");
-        }
-        for line in ["thalweg --json topic list", "thalweg topic list --json"] {
-            let shown = format!("{:?}", read(line).expect(line).command);
-            assert!(shown.contains("json: true"), "{line}: {shown}");
-        }
-    }
-
-    #[test]
-    fn an_option_that_would_be_ignored_is_refused() {
-        for line in
-            ["thalweg serve --format json", "thalweg --json serve", "thalweg lab --format yaml worker"]
-        {
-            let error = read(line).expect_err(line);
-            assert_eq!(error.exit_code(), 2, "{line}");
-            assert!(error.to_string().contains("has no effect on `"), "{line}: {error}");
-        }
-        for line in ["thalweg topic list --json --format yaml", "thalweg topic list --format xml"] {
-            assert_eq!(read(line).expect_err(line).exit_code(), 2, "{line}");
-        }
-    }
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Context;
-use clap::Args;
+use clap::{Args, Command};
 use serde_json::json;
 
 use super::output::Output;
@@ -23,11 +23,11 @@ pub struct Man {
 }
 
 impl Man {
-    /// Writes them.
-    pub fn run(&self) -> anyhow::Result<()> {
+    /// Writes those of the whole command.
+    pub fn run(&self, whole: Command) -> anyhow::Result<()> {
         let failed = || format!("Cannot write manual pages to {}", self.out.display());
         std::fs::create_dir_all(&self.out).with_context(failed)?;
-        clap_mangen::generate_to(super::command(), &self.out).with_context(failed)?;
+        clap_mangen::generate_to(whole, &self.out).with_context(failed)?;
         let document = json!({ "directory": self.out });
         self.output.show(&document, |_| Ok(format!("The pages are in {}.\n", self.out.display())))
     }

@@ -13,23 +13,10 @@ use serde::Serialize;
 use serde_json::Value;
 use thalweg_security::visible::{escaped, in_json, is_unseen, visible_lines};
 
+use super::format::{FORMATS, Format};
 use super::profile;
 use super::table::align;
 use super::yaml;
-
-/// The names of all formats.
-pub const FORMATS: [&str; 3] = ["table", "json", "yaml"];
-
-/// How a result is printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    /// Aligned columns or sentences, for people.
-    Table,
-    /// JSON: over several lines on a terminal, otherwise one line for each document.
-    Json,
-    /// YAML.
-    Yaml,
-}
 
 /// The options of a command that has a result.
 #[derive(Args, Debug, Clone, Default)]

@@ -4,15 +4,15 @@
 //! the one of `--profile` or `THALWEG_PROFILE`, or else the one that the file says is in use. `serve` and the lab know no
 //! profiles: no file in a home directory should change a server or a measurement.
 
-mod commands;
 mod file;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-pub use commands::{ProfileCommand, document};
-use file::ConfigFile;
+pub use file::{ConfigFile, check_name};
+use serde_json::{Value, json};
+use thalweg_client::{HIDDEN, is_secret};
 
 use super::failure::{NotFound, Usage};
 
@@ -75,4 +75,24 @@ pub fn names() -> Vec<String> {
 /// The profile of this process, empty without one.
 pub fn active() -> &'static Profile {
     ACTIVE.get_or_init(Profile::default)
+}
+
+/// A profile without its secrets, fields in the spelling of the file.
+pub fn document(profile: &Profile) -> Value {
+    let settings: BTreeMap<&String, &str> = profile
+        .settings
+        .iter()
+        .map(|(key, value)| (key, if is_secret(key) { HIDDEN } else { value.as_str() }))
+        .collect();
+    json!({
+        "profile": profile.name,
+        "bootstrap_server": profile.bootstrap_server,
+        "command_config": profile.command_config,
+        "settings": settings,
+        "server": profile.server,
+        "user": profile.user,
+        "password_file": profile.password_file,
+        "ca": profile.ca,
+        "format": profile.format,
+    })
 }

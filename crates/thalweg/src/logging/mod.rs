@@ -15,11 +15,11 @@ use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::cli::notice;
 use bounded::BoundedLine;
 use indicatif::MultiProgress;
 use json::Json;
 use thalweg_config::{LogLevel, LogLevels, Loggers};
-use thalweg_security::visible::visible_lines;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
@@ -83,12 +83,12 @@ pub fn log_panics(format: LogFormat) {
 
 /// Writes a line to standard error that is not filtered: a complaint, or why the process ends.
 pub fn say(text: &str) {
-    let line = match IS_JSON.load(Ordering::Relaxed) {
-        true => json::error_line(text),
-        false => format!("thalweg: {}", visible_lines(text)),
-    };
-    // Standard error may be closed.
-    let _ = writeln!(io::stderr(), "{line}");
+    if IS_JSON.load(Ordering::Relaxed) {
+        // Standard error may be closed.
+        let _ = writeln!(io::stderr(), "{}", json::error_line(text));
+    } else {
+        notice::say(text);
+    }
 }
 
 /// Standard error, above the bars that may be drawn there.

@@ -2,13 +2,14 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser};
+use clap::{Args, Parser, Subcommand};
 use thalweg_lab::result;
 
+use super::Lab;
 use super::arguments::HIDDEN;
 use super::run::{Place, ProgressForm, Wanted, measure};
 use crate::cli::failure::Usage;
-use crate::cli::{Cli, Command};
+use crate::cli::global::Global;
 
 /// Repeat the run of a result: the same workloads, settings, targets, drivers and seed.
 ///
@@ -29,6 +30,22 @@ pub struct Rerun {
     place: Place,
 }
 
+/// The command line of a result.
+#[derive(Parser, Debug)]
+struct Line {
+    #[command(flatten)]
+    _global: Global,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// The commands that write one.
+#[derive(Subcommand, Debug)]
+enum Command {
+    #[command(subcommand)]
+    Lab(Lab),
+}
+
 impl Rerun {
     /// Runs it.
     pub async fn run(&self) -> anyhow::Result<()> {
@@ -36,8 +53,8 @@ impl Rerun {
         let arguments = before.arguments.iter().map(|argument| self.with_secret(argument));
         let line = std::iter::once("thalweg".to_owned()).chain(arguments);
         let not_a_run = || Usage(format!("{} was not written by `thalweg lab run`", self.result.display()));
-        let parsed = Cli::try_parse_from(line).map_err(|_| not_a_run())?;
-        let Command::Lab(super::Lab::Run(run)) = parsed.command else {
+        let parsed = Line::try_parse_from(line).map_err(|_| not_a_run())?;
+        let Command::Lab(Lab::Run(run)) = parsed.command else {
             return Err(not_a_run().into());
         };
         let workloads = before.workloads.into_iter().map(|run| run.workload).collect();

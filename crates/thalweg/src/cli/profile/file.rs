@@ -14,8 +14,8 @@ use toml_edit::{DocumentMut, Item, Table, TableLike, Value, value};
 
 use super::{NONE, Profile};
 use crate::cli::failure::{NotFound, Usage};
-use crate::cli::output::FORMATS;
-use crate::logging;
+use crate::cli::format::FORMATS;
+use crate::cli::notice::say;
 
 /// The environment variable with another path.
 const VARIABLE: &str = "THALWEG_CONFIG";
@@ -336,7 +336,7 @@ fn is_public(metadata: &std::fs::Metadata) -> bool {
 fn warn(path: &Path) {
     let path = path.display();
     // A profile is chosen before there is a log.
-    logging::say(&format!("{path} has secrets, and other users may read it: `chmod 600 {path}`"));
+    say(&format!("{path} has secrets, and other users may read it: `chmod 600 {path}`"));
 }
 
 fn no_home() -> Usage {

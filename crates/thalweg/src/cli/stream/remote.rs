@@ -7,13 +7,13 @@ use std::pin::pin;
 use std::time::Duration;
 
 use anyhow::Context;
-use axum::body::Bytes;
-use axum::http::{Method, Request, StatusCode, Uri, header};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use clap::Args;
 use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Bytes;
 use hyper::client::conn::http1;
+use hyper::{Method, Request, StatusCode, Uri, header};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use thalweg_client::{Properties, Security, TlsFault};

@@ -3,8 +3,8 @@
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
-use axum::http::Method;
 use clap::Args;
+use hyper::Method;
 use serde_json::{Value, json};
 use tokio::time::{MissedTickBehavior, interval};
 

@@ -1,7 +1,7 @@
 //! `stream create`, `deploy`, `undeploy`, `destroy`, `list` and `status`: streams that a broker hosts.
 
-use axum::http::Method;
 use clap::Args;
+use hyper::Method;
 use serde_json::{Value, json};
 
 use super::remote::Remote;

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use thalweg_client::{HIDDEN, InvalidProperty, Properties, bootstrap_servers, is_secret};
+use thalweg_client::{InvalidProperty, Properties, bootstrap_servers, is_secret};
 
-use super::file::{ConfigFile, check_name};
-use super::{NONE, Profile};
-use crate::cli::failure::{Failed, Usage};
-use crate::cli::output::{Column, FORMATS, Output};
+use super::failure::{Failed, Usage};
+use super::format::FORMATS;
+use super::output::{Column, Output};
+use super::profile::{ConfigFile, NONE, Profile, check_name, document};
 
 /// Keep the settings of clusters under names.
 ///
@@ -238,26 +238,6 @@ impl Show {
         let rows: Vec<Value> = lines(&document);
         self.output.show(&document, |style| style.rows(&FIELDS, &rows))
     }
-}
-
-/// A profile without its secrets, fields in the spelling of the file.
-pub fn document(profile: &Profile) -> Value {
-    let settings: BTreeMap<&String, &str> = profile
-        .settings
-        .iter()
-        .map(|(key, value)| (key, if is_secret(key) { HIDDEN } else { value.as_str() }))
-        .collect();
-    json!({
-        "profile": profile.name,
-        "bootstrap_server": profile.bootstrap_server,
-        "command_config": profile.command_config,
-        "settings": settings,
-        "server": profile.server,
-        "user": profile.user,
-        "password_file": profile.password_file,
-        "ca": profile.ca,
-        "format": profile.format,
-    })
 }
 
 /// The fields that are set, each with its value.
