@@ -1,50 +1,22 @@
-//! The command line: one subcommand per file.
+//! The command line: the root command, and the subcommands that serve in this process, one per file. The others are in
+//! [`thalweg_cli`].
 //!
-//! Exit codes are in the help text below, and decided in `failure`.
+//! Exit codes are in the help text below, and decided in [`thalweg_cli::failure`].
 
-mod broker;
-mod cluster;
-pub mod completion;
-mod config;
-mod connect;
 mod console;
-mod consume;
-mod debug;
-pub mod failure;
-mod feature;
-mod format;
-mod global;
-mod group;
-mod lab;
-mod man;
-mod moment;
-mod moving;
-pub mod notice;
-mod output;
-mod partitions;
-mod perf;
-mod probe;
-mod produce;
-mod profile;
-mod profile_command;
-mod quorum;
-mod quota;
-mod schema_registry;
-mod security;
 mod serve;
-mod settle;
-mod signals;
 mod stream;
-mod table;
-mod topic;
-mod transaction;
-mod yaml;
 
 use std::ffi::OsString;
 
-use crate::logging;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use indicatif::MultiProgress;
+use thalweg_cli::{
+    broker, cluster, completion, config, connect, consume, debug, feature, global, group, lab, man, perf,
+    produce, profile, profile_command, quorum, quota, security, topic, transaction,
+};
+
+use crate::logging;
 
 /// An event streaming platform in one binary that speaks Kafka's wire protocol.
 #[derive(Parser, Debug)]

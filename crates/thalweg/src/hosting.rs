@@ -13,6 +13,7 @@ use axum::Router;
 use thalweg_broker::Server;
 use thalweg_broker::metrics::Exposition;
 use thalweg_browse::Masking;
+use thalweg_cli::failure::Usage;
 use thalweg_client::bootstrap_servers;
 use thalweg_config::{SecurityProtocol, StreamSettings};
 use thalweg_stream::host::rest::Starting;
@@ -22,7 +23,6 @@ use thalweg_stream::{Cluster, Reach, STACK_BYTES};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
-use crate::cli::failure::Usage;
 use rights::ByAcls;
 
 /// The pause before the start is tried again.

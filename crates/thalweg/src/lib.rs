@@ -6,14 +6,14 @@ mod console;
 mod hosting;
 mod http;
 mod logging;
-mod program;
-mod secure;
 
 use std::process::ExitCode;
 
+use thalweg_cli::{completion, failure};
+
 /// Does what the arguments of this process say.
 pub fn run() -> ExitCode {
-    cli::completion::answer(cli::command);
+    completion::answer(cli::command);
     let command = cli::Cli::read(std::env::args_os()).unwrap_or_else(|error| error.exit());
     match command.run() {
         Ok(()) => ExitCode::SUCCESS,
@@ -23,7 +23,7 @@ pub fn run() -> ExitCode {
 
 /// Prints the reason, and returns the exit code.
 fn report(error: &anyhow::Error) -> ExitCode {
-    match cli::failure::reason(error) {
+    match failure::reason(error) {
         Some((reason, code)) => {
             logging::say(&reason);
             ExitCode::from(code)

@@ -14,7 +14,7 @@ pub const RULE: Rule = Rule {
 const TABLE: &str = "crates/config/src/table/";
 
 /// A client's settings, some of which have the name of a broker's.
-const OF_CLIENTS: [(&str, &str); 1] = [("crates/thalweg/src/cli/produce.rs", "compression.type")];
+const OF_CLIENTS: [(&str, &str); 1] = [("crates/cli/src/produce.rs", "compression.type")];
 
 fn check(tree: &Tree) -> Vec<Finding> {
     let (keys, readers) = (keys(tree), readers(tree));

@@ -15,10 +15,10 @@ use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::cli::notice;
 use bounded::BoundedLine;
 use indicatif::MultiProgress;
 use json::Json;
+use thalweg_cli::notice;
 use thalweg_config::{LogLevel, LogLevels, Loggers};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;

@@ -1,10 +1,9 @@
 //! `serve --add-scram`: the users that a new cluster begins with.
 
 use anyhow::Result;
+use thalweg_cli::failure::Usage;
 use thalweg_config::BrokerConfig;
 use thalweg_security::sasl::scram::NewUser;
-
-use crate::cli::failure::Usage;
 
 /// Bytes of a salt.
 const SALT_LEN: usize = 16;
