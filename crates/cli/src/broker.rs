@@ -9,6 +9,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 use thalweg_client::Admin;
 
+use super::Boxed;
 use super::config::BrokerConfig;
 use super::connect::Connect;
 use super::output::{Column, Output};
@@ -30,17 +31,19 @@ pub enum Broker {
 
 impl Broker {
     /// Runs the command.
-    pub async fn run(&self) -> anyhow::Result<()> {
-        match self {
-            Broker::List(list) => list.run().await,
-            Broker::ApiVersions(versions) => versions.run().await,
-            Broker::Config(config) => config.run().await,
-            Broker::LogLevel(level) => level.run().await,
-            Broker::LogDirs(dirs) => dirs.run().await,
-            Broker::MoveReplica(replica) => replica.run().await,
-            Broker::Decommission(decommission) => decommission.run().await,
-            Broker::Unregister(unregister) => unregister.run().await,
-        }
+    pub fn run(&self) -> Boxed<'_> {
+        Box::pin(async move {
+            match self {
+                Broker::List(list) => list.run().await,
+                Broker::ApiVersions(versions) => versions.run().await,
+                Broker::Config(config) => config.run().await,
+                Broker::LogLevel(level) => level.run().await,
+                Broker::LogDirs(dirs) => dirs.run().await,
+                Broker::MoveReplica(replica) => replica.run().await,
+                Broker::Decommission(decommission) => decommission.run().await,
+                Broker::Unregister(unregister) => unregister.run().await,
+            }
+        })
     }
 }
 

@@ -10,6 +10,8 @@ mod views;
 use clap::Subcommand;
 pub use status::state;
 
+use crate::Boxed;
+
 /// Start a local cluster of several brokers, or show the health of a cluster.
 #[derive(Subcommand, Debug)]
 pub enum Cluster {
@@ -20,10 +22,12 @@ pub enum Cluster {
 
 impl Cluster {
     /// Runs the command.
-    pub async fn run(&self) -> anyhow::Result<()> {
-        match self {
-            Cluster::Up(up) => up.run().await,
-            Cluster::Status(status) => status.run().await,
-        }
+    pub fn run(&self) -> Boxed<'_> {
+        Box::pin(async move {
+            match self {
+                Cluster::Up(up) => up.run().await,
+                Cluster::Status(status) => status.run().await,
+            }
+        })
     }
 }

@@ -9,6 +9,7 @@ use thalweg_client::{
     Admin, ConfigChange, ConfigEntry, ConfigOperation, ConfigResource, ConfigResourceKind, DescribeConfigs,
 };
 
+use super::Boxed;
 use super::connect::Connect;
 use super::failure::{NotFound, Usage};
 use super::output::{Column, Output};
@@ -30,13 +31,15 @@ pub enum Config {
 
 impl Config {
     /// Runs the command.
-    pub async fn run(&self) -> anyhow::Result<()> {
-        match self {
-            Config::List(list) => list.run().await,
-            Config::Describe(describe) => describe.run().await,
-            Config::Set(set) => set.run().await,
-            Config::Remove(remove) => remove.run().await,
-        }
+    pub fn run(&self) -> Boxed<'_> {
+        Box::pin(async move {
+            match self {
+                Config::List(list) => list.run().await,
+                Config::Describe(describe) => describe.run().await,
+                Config::Set(set) => set.run().await,
+                Config::Remove(remove) => remove.run().await,
+            }
+        })
     }
 }
 

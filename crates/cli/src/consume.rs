@@ -18,6 +18,7 @@ use thalweg_client::{Chunk, Consumer, ConsumerConfig, Polled, TopicPartition};
 use thalweg_record::{BatchHeader, DecompressBuffer, Offset, Record};
 use tokio::time::Instant;
 
+use super::Boxed;
 use super::connect::{Connect, WAITS, warn_about_rest};
 use super::failure::Usage;
 use super::schema_registry::SchemaRegistry;
@@ -167,7 +168,11 @@ struct Printer<'a> {
 
 impl Consume {
     /// Prints records until the end.
-    pub async fn run(&self) -> anyhow::Result<()> {
+    pub fn run(&self) -> Boxed<'_> {
+        Box::pin(self.print_records())
+    }
+
+    async fn print_records(&self) -> anyhow::Result<()> {
         let printer = Printer {
             template: self.output.template()?,
             filter: self.filter()?,

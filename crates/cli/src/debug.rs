@@ -8,6 +8,8 @@ mod secrets;
 
 use clap::Subcommand;
 
+use crate::Boxed;
+
 /// Gather what a bug report needs.
 #[derive(Subcommand, Debug)]
 pub enum DebugCommand {
@@ -16,9 +18,11 @@ pub enum DebugCommand {
 
 impl DebugCommand {
     /// Runs the command.
-    pub async fn run(&self) -> anyhow::Result<()> {
-        match self {
-            DebugCommand::Bundle(bundle) => bundle.run().await,
-        }
+    pub fn run(&self) -> Boxed<'_> {
+        Box::pin(async move {
+            match self {
+                DebugCommand::Bundle(bundle) => bundle.run().await,
+            }
+        })
     }
 }

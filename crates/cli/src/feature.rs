@@ -6,6 +6,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 use thalweg_client::{Admin, FeatureChange, FeatureUpdate};
 
+use super::Boxed;
 use super::connect::Connect;
 use super::failure::Usage;
 use super::output::{Column, Output};
@@ -22,12 +23,14 @@ pub enum Feature {
 
 impl Feature {
     /// Runs the command.
-    pub async fn run(&self) -> anyhow::Result<()> {
-        match self {
-            Feature::List(list) => list.run().await,
-            Feature::Upgrade(change) => change.apply(FeatureChange::Upgrade).await,
-            Feature::Downgrade(downgrade) => downgrade.run().await,
-        }
+    pub fn run(&self) -> Boxed<'_> {
+        Box::pin(async move {
+            match self {
+                Feature::List(list) => list.run().await,
+                Feature::Upgrade(change) => change.apply(FeatureChange::Upgrade).await,
+                Feature::Downgrade(downgrade) => downgrade.run().await,
+            }
+        })
     }
 }
 

@@ -16,6 +16,7 @@ use thalweg_wire::request::list_groups_response::ListedGroup;
 use thalweg_wire::request::{DeleteGroupsRequest, ListGroupsRequest};
 use tokio::time::Instant;
 
+use super::Boxed;
 use super::connect::Connect;
 use super::failure::Failed;
 use super::output::{Column, Outcomes, Output};
@@ -35,15 +36,17 @@ pub enum Group {
 
 impl Group {
     /// Runs the command.
-    pub async fn run(&self) -> anyhow::Result<()> {
-        match self {
-            Group::List(list) => list.run().await,
-            Group::Describe(describe) => describe.run().await,
-            Group::Reset(reset) => reset.run().await,
-            Group::DeleteOffsets(delete) => delete.run().await,
-            Group::RemoveMembers(remove) => remove.run().await,
-            Group::Delete(delete) => delete.run().await,
-        }
+    pub fn run(&self) -> Boxed<'_> {
+        Box::pin(async move {
+            match self {
+                Group::List(list) => list.run().await,
+                Group::Describe(describe) => describe.run().await,
+                Group::Reset(reset) => reset.run().await,
+                Group::DeleteOffsets(delete) => delete.run().await,
+                Group::RemoveMembers(remove) => remove.run().await,
+                Group::Delete(delete) => delete.run().await,
+            }
+        })
     }
 }
 

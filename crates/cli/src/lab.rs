@@ -17,6 +17,7 @@ mod tune;
 
 use clap::Subcommand;
 
+use crate::Boxed;
 use crate::failure::Failed;
 
 /// Measure how many events a cluster carries, how it scales, and what limits it.
@@ -61,18 +62,20 @@ impl Lab {
     }
 
     /// Runs the command.
-    pub async fn run(&self) -> anyhow::Result<()> {
-        match self {
-            Lab::List(list) => list.run(),
-            Lab::Show(show) => show.run(),
-            Lab::Run(run) => run.run().await,
-            Lab::Calibrate(calibrate) => calibrate.run().await,
-            Lab::Tune(tune) => tune.run().await,
-            Lab::Doctor(doctor) => doctor.run().await,
-            Lab::Compare(compare) => compare.run(),
-            Lab::Report(report) => report.run(),
-            Lab::Rerun(rerun) => rerun.run().await,
-            Lab::Worker => Ok(()),
-        }
+    pub fn run(&self) -> Boxed<'_> {
+        Box::pin(async move {
+            match self {
+                Lab::List(list) => list.run(),
+                Lab::Show(show) => show.run(),
+                Lab::Run(run) => run.run().await,
+                Lab::Calibrate(calibrate) => calibrate.run().await,
+                Lab::Tune(tune) => tune.run().await,
+                Lab::Doctor(doctor) => doctor.run().await,
+                Lab::Compare(compare) => compare.run(),
+                Lab::Report(report) => report.run(),
+                Lab::Rerun(rerun) => rerun.run().await,
+                Lab::Worker => Ok(()),
+            }
+        })
     }
 }

@@ -14,6 +14,7 @@ use thalweg_record::{Header, Offset};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::Boxed;
 use super::connect::{Connect, TOPIC_WAIT, WAITS, warn_about_rest};
 use super::failure::Usage;
 use super::signals;
@@ -100,7 +101,11 @@ impl Failure {
 
 impl Produce {
     /// Sends lines until there are no more, or until Ctrl-C.
-    pub async fn run(&self) -> anyhow::Result<()> {
+    pub fn run(&self) -> Boxed<'_> {
+        Box::pin(self.produce_lines())
+    }
+
+    async fn produce_lines(&self) -> anyhow::Result<()> {
         let mut properties = self.connect.properties()?;
         for (key, value) in [("acks", &self.acks), ("compression.type", &self.compression)] {
             if let Some(value) = value {

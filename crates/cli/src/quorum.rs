@@ -5,6 +5,7 @@ use serde_json::json;
 use thalweg_client::{Admin, ControllerEndpoint, QuorumDescription, QuorumReplica, host_and_port};
 use thalweg_wire::Uuid;
 
+use super::Boxed;
 use super::connect::Connect;
 use super::failure::{Failed, NotFound, Usage};
 use super::moment;
@@ -20,12 +21,14 @@ pub enum Quorum {
 
 impl Quorum {
     /// Runs the command.
-    pub async fn run(&self) -> anyhow::Result<()> {
-        match self {
-            Quorum::Describe(describe) => describe.run().await,
-            Quorum::AddVoter(add) => add.run().await,
-            Quorum::RemoveVoter(remove) => remove.run().await,
-        }
+    pub fn run(&self) -> Boxed<'_> {
+        Box::pin(async move {
+            match self {
+                Quorum::Describe(describe) => describe.run().await,
+                Quorum::AddVoter(add) => add.run().await,
+                Quorum::RemoveVoter(remove) => remove.run().await,
+            }
+        })
     }
 }
 

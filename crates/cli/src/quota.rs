@@ -6,6 +6,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
 use thalweg_client::{Admin, QuotaChanges, QuotaEntity, QuotaEntityKind, QuotaFilter, QuotaMatch, Quotas};
 
+use super::Boxed;
 use super::connect::Connect;
 use super::failure::{NotFound, Usage};
 use super::output::{Column, Output};
@@ -21,12 +22,14 @@ pub enum Quota {
 
 impl Quota {
     /// Runs the command.
-    pub async fn run(&self) -> anyhow::Result<()> {
-        match self {
-            Quota::Describe(describe) => describe.run().await,
-            Quota::Set(set) => set.run().await,
-            Quota::Remove(remove) => remove.run().await,
-        }
+    pub fn run(&self) -> Boxed<'_> {
+        Box::pin(async move {
+            match self {
+                Quota::Describe(describe) => describe.run().await,
+                Quota::Set(set) => set.run().await,
+                Quota::Remove(remove) => remove.run().await,
+            }
+        })
     }
 }
 

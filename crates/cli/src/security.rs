@@ -7,6 +7,8 @@ mod user;
 
 use clap::Subcommand;
 
+use crate::Boxed;
+
 /// Add users, tokens, ACLs and certificates.
 ///
 /// `thalweg serve --secure` makes a first administrator and prints the settings to connect with. With these in
@@ -30,12 +32,14 @@ pub enum Security {
 
 impl Security {
     /// Runs the command.
-    pub async fn run(&self) -> anyhow::Result<()> {
-        match self {
-            Security::User(user) => user.run().await,
-            Security::Token(token) => token.run().await,
-            Security::Acl(acl) => acl.run().await,
-            Security::Certificate(certificate) => certificate.run(),
-        }
+    pub fn run(&self) -> Boxed<'_> {
+        Box::pin(async move {
+            match self {
+                Security::User(user) => user.run().await,
+                Security::Token(token) => token.run().await,
+                Security::Acl(acl) => acl.run().await,
+                Security::Certificate(certificate) => certificate.run(),
+            }
+        })
     }
 }

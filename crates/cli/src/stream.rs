@@ -13,6 +13,8 @@ use clap::Subcommand;
 pub use modules::Modules;
 pub use remote::Http;
 
+use crate::Boxed;
+
 /// Commands for the streams of a broker that hosts them.
 #[derive(Subcommand, Debug)]
 pub enum Hosted {
@@ -30,15 +32,17 @@ pub enum Hosted {
 
 impl Hosted {
     /// Runs the command, which contacts the host.
-    pub async fn run(&self) -> anyhow::Result<()> {
-        match self {
-            Hosted::Create(create) => create.run().await,
-            Hosted::Deploy(deploy) => deploy.run().await,
-            Hosted::Undeploy(named) => named.undeploy().await,
-            Hosted::Destroy(named) => named.destroy().await,
-            Hosted::List(list) => list.run().await,
-            Hosted::Status(named) => named.status().await,
-            Hosted::Top(top) => top.run().await,
-        }
+    pub fn run(&self) -> Boxed<'_> {
+        Box::pin(async move {
+            match self {
+                Hosted::Create(create) => create.run().await,
+                Hosted::Deploy(deploy) => deploy.run().await,
+                Hosted::Undeploy(named) => named.undeploy().await,
+                Hosted::Destroy(named) => named.destroy().await,
+                Hosted::List(list) => list.run().await,
+                Hosted::Status(named) => named.status().await,
+                Hosted::Top(top) => top.run().await,
+            }
+        })
     }
 }

@@ -18,6 +18,7 @@ use thalweg_wire::ErrorCode;
 use thalweg_wire::request::DeleteTopicsRequest;
 use thalweg_wire::request::delete_topics_request::DeleteTopicState;
 
+use super::Boxed;
 use super::connect::Connect;
 use super::failure::Usage;
 use super::output::{Outcomes, Output};
@@ -48,21 +49,23 @@ pub enum Topic {
 
 impl Topic {
     /// Runs the command.
-    pub async fn run(&self) -> anyhow::Result<()> {
-        match self {
-            Topic::Create(create) => create.run().await,
-            Topic::List(list) => list.run().await,
-            Topic::Describe(describe) => describe.run().await,
-            Topic::Delete(delete) => delete.run().await,
-            Topic::Alter(alter) => alter.run().await,
-            Topic::Grow(grow) => grow.run().await,
-            Topic::Offsets(offsets) => offsets.run().await,
-            Topic::Trim(trim) => trim.run().await,
-            Topic::Move(moves) => moves.run().await,
-            Topic::Moves(moves) => moves.run().await,
-            Topic::CancelMoves(cancel) => cancel.run().await,
-            Topic::Elect(elect) => elect.run().await,
-        }
+    pub fn run(&self) -> Boxed<'_> {
+        Box::pin(async move {
+            match self {
+                Topic::Create(create) => create.run().await,
+                Topic::List(list) => list.run().await,
+                Topic::Describe(describe) => describe.run().await,
+                Topic::Delete(delete) => delete.run().await,
+                Topic::Alter(alter) => alter.run().await,
+                Topic::Grow(grow) => grow.run().await,
+                Topic::Offsets(offsets) => offsets.run().await,
+                Topic::Trim(trim) => trim.run().await,
+                Topic::Move(moves) => moves.run().await,
+                Topic::Moves(moves) => moves.run().await,
+                Topic::CancelMoves(cancel) => cancel.run().await,
+                Topic::Elect(elect) => elect.run().await,
+            }
+        })
     }
 }
 

@@ -7,6 +7,7 @@ use clap::{ArgGroup, Args, Subcommand};
 use serde_json::json;
 use thalweg_client::{AbortTransaction, Admin, TopicPartition, TransactionFilter};
 
+use super::Boxed;
 use super::connect::Connect;
 use super::failure::{Failed, Usage};
 use super::moment;
@@ -27,15 +28,17 @@ pub enum Transaction {
 
 impl Transaction {
     /// Runs the command.
-    pub async fn run(&self) -> anyhow::Result<()> {
-        match self {
-            Transaction::List(list) => list.run().await,
-            Transaction::Describe(describe) => describe.run().await,
-            Transaction::Producers(producers) => producers.run().await,
-            Transaction::FindHanging(find) => find.run().await,
-            Transaction::Abort(abort) => abort.run().await,
-            Transaction::Fence(fence) => fence.run().await,
-        }
+    pub fn run(&self) -> Boxed<'_> {
+        Box::pin(async move {
+            match self {
+                Transaction::List(list) => list.run().await,
+                Transaction::Describe(describe) => describe.run().await,
+                Transaction::Producers(producers) => producers.run().await,
+                Transaction::FindHanging(find) => find.run().await,
+                Transaction::Abort(abort) => abort.run().await,
+                Transaction::Fence(fence) => fence.run().await,
+            }
+        })
     }
 }
 
