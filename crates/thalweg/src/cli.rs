@@ -1,47 +1,22 @@
-//! The command line: one subcommand per file.
+//! The command line: the root command, and the subcommands that serve in this process, one per file. The others are in
+//! [`thalweg_cli`].
 //!
-//! The help text below lists the exit codes; `failure` chooses the code of an error.
+//! The help text below lists the exit codes; [`thalweg_cli::failure`] chooses the code of an error.
 
-mod broker;
-mod cluster;
-pub mod completion;
-mod config;
-mod connect;
 mod console;
-mod consume;
-mod debug;
-pub mod failure;
-mod feature;
-mod global;
-mod group;
-mod lab;
-mod man;
-mod moment;
-mod moving;
-mod output;
-mod partitions;
-mod perf;
-mod probe;
-mod produce;
-mod profile;
-mod quorum;
-mod quota;
-mod schema_registry;
-mod security;
 mod serve;
-mod settle;
-mod signals;
 mod stream;
-mod table;
-mod topic;
-mod transaction;
-mod yaml;
 
 use std::ffi::OsString;
 
-use crate::logging;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use indicatif::MultiProgress;
+use thalweg_cli::{
+    broker, cluster, completion, config, connect, consume, debug, feature, global, group, lab, man, perf,
+    produce, profile, profile_command, quorum, quota, security, topic, transaction,
+};
+
+use crate::logging;
 
 /// An event streaming platform in one binary that speaks Kafka's wire protocol.
 #[derive(Parser, Debug)]
@@ -117,7 +92,7 @@ enum Command {
     ShareConsumerPerfTest(thalweg_lab::perf::ShareConsumerPerformance),
     E2eLatency(thalweg_lab::perf::EndToEndLatency),
     #[command(subcommand)]
-    Profile(profile::ProfileCommand),
+    Profile(profile_command::ProfileCommand),
     #[command(subcommand)]
     Debug(debug::DebugCommand),
     Completion(completion::Completion),
@@ -223,7 +198,7 @@ impl Cli {
             Command::Profile(profile) => profile.run(),
             Command::Debug(debug) => debug.run().await,
             Command::Completion(completion) => completion.run(),
-            Command::Man(man) => man.run(),
+            Command::Man(man) => man.run(command()),
         }
     }
 }
@@ -310,6 +285,36 @@ mod tests {
         ] {
             let error = Cli::read(line.split_whitespace()).expect_err(line);
             assert_eq!(error.exit_code(), 2, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_format_may_stand_before_or_after_the_command() {
+        for line in [
+            "thalweg topic list --format yaml",
+            "thalweg --format yaml topic list",
+            "thalweg topic --format yaml list",
+        ] {
+            let shown = format!("{:?}", Cli::read(line.split_whitespace()).expect(line).command);
+            assert!(shown.contains("format: Some(\"yaml\")"), "{line}: {shown}");
+        }
+        for line in ["thalweg --json topic list", "thalweg topic list --json"] {
+            let shown = format!("{:?}", Cli::read(line.split_whitespace()).expect(line).command);
+            assert!(shown.contains("json: true"), "{line}: {shown}");
+        }
+    }
+
+    #[test]
+    fn an_option_that_would_be_ignored_is_refused() {
+        for line in
+            ["thalweg serve --format json", "thalweg --json serve", "thalweg lab --format yaml worker"]
+        {
+            let error = Cli::read(line.split_whitespace()).expect_err(line);
+            assert_eq!(error.exit_code(), 2, "{line}");
+            assert!(error.to_string().contains("has no effect on `"), "{line}: {error}");
+        }
+        for line in ["thalweg topic list --json --format yaml", "thalweg topic list --format xml"] {
+            assert_eq!(Cli::read(line.split_whitespace()).expect_err(line).exit_code(), 2, "{line}");
         }
     }
 }

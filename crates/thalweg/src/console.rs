@@ -8,6 +8,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use thalweg_broker::Server;
 use thalweg_browse::{Masking, Registry};
+use thalweg_cli::program::binary;
 use thalweg_client::Properties;
 use thalweg_config::{
     BrokerConfig, ConsoleSettings as Settings, HttpSettings, Listener, ListenerSettings, SecurityProtocol,
@@ -17,8 +18,6 @@ use thalweg_console::{Console, ConsoleSettings, Credentials, Guard, Hosts, LabSe
 use thalweg_security::sasl::Mechanism as Sasl;
 use thalweg_security::sasl::scram::Hash;
 use thalweg_stream::host::rest::Starting;
-
-use crate::program::binary;
 
 /// Prefix of the trust store settings.
 const TRUST: &str = "ssl.truststore.";

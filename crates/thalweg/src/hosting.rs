@@ -13,6 +13,7 @@ use axum::Router;
 use thalweg_broker::Server;
 use thalweg_broker::metrics::Exposition;
 use thalweg_browse::Masking;
+use thalweg_cli::failure::Usage;
 use thalweg_client::bootstrap_servers;
 use thalweg_config::{SecurityProtocol, StreamSettings};
 use thalweg_stream::host::rest::Starting;
@@ -31,7 +32,7 @@ const DRAIN: Duration = Duration::from_secs(30);
 
 /// Contradictory or incomplete settings of the streams' cluster.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum WrongCluster {
+enum WrongCluster {
     /// Two settings name bootstrap servers.
     #[error("both streams.client.config and streams.bootstrap.servers set the bootstrap servers: remove one")]
     NamedTwice,
@@ -55,6 +56,12 @@ pub enum WrongCluster {
         /// Protocol of the broker's first listener.
         protocol: &'static str,
     },
+}
+
+impl From<WrongCluster> for Usage {
+    fn from(wrong: WrongCluster) -> Usage {
+        Usage(wrong.to_string())
+    }
 }
 
 /// The streams of a broker.
@@ -185,7 +192,7 @@ pub fn cluster(settings: &StreamSettings, own: &str, protocol: SecurityProtocol)
     let (bootstrap, options) = cluster.connection("").context(StreamSettings::client_config.name())?;
     let bootstrap = bootstrap.join(",");
     if settings.bootstrap.is_some() && bootstrap != cluster.bootstrap {
-        return Err(WrongCluster::NamedTwice.into());
+        return Err(Usage::from(WrongCluster::NamedTwice).into());
     }
     let (spoken, protocol) = (options.security.protocol(), protocol.name());
     if bootstrap == own && spoken != protocol {
@@ -193,7 +200,7 @@ pub fn cluster(settings: &StreamSettings, own: &str, protocol: SecurityProtocol)
             Some(_) => WrongCluster::OtherProtocol { spoken, protocol },
             None => WrongCluster::NoClientSettings { protocol },
         };
-        return Err(wrong.into());
+        return Err(Usage::from(wrong).into());
     }
     Ok(Cluster { bootstrap, ..cluster })
 }

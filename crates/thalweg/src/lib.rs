@@ -6,17 +6,28 @@ mod console;
 mod hosting;
 mod http;
 mod logging;
-mod program;
-mod secure;
 
 use std::process::ExitCode;
 
+use thalweg_cli::{completion, failure};
+
 /// Runs the command in this process's arguments.
 pub fn run() -> ExitCode {
-    cli::completion::answer();
+    completion::answer(cli::command);
     let command = cli::Cli::read(std::env::args_os()).unwrap_or_else(|error| error.exit());
     match command.run() {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => cli::failure::report(&error),
+        Err(error) => report(&error),
+    }
+}
+
+/// Prints the reason, and returns the exit code.
+fn report(error: &anyhow::Error) -> ExitCode {
+    match failure::reason(error) {
+        Some((reason, code)) => {
+            logging::say(&reason);
+            ExitCode::from(code)
+        }
+        None => ExitCode::SUCCESS,
     }
 }

@@ -19,6 +19,7 @@ const LAW: &[(&str, &[&str])] = &[
             "authority",
             "broker",
             "browse",
+            "cli",
             "client",
             "config",
             "console",
@@ -63,6 +64,10 @@ const LAW: &[(&str, &[&str])] = &[
         ],
     ),
     ("thalweg-browse", &["client", "places", "record", "stream", "wire"]),
+    (
+        "thalweg-cli",
+        &["authority", "browse", "client", "config", "lab", "record", "security", "stream", "wire"],
+    ),
     ("thalweg-client", &["dial", "hash", "ports", "record", "security", "watch", "wire"]),
     ("thalweg-config", &["dial", "log", "metadata", "record", "security"]),
     ("thalweg-console", &["browse", "client", "places", "record", "security", "stream", "wire"]),

@@ -13,8 +13,8 @@ pub const RULE: Rule = Rule {
 
 const TABLE: &str = "crates/config/src/table/";
 
-/// Client settings with the name of a broker setting: file and key.
-const OF_CLIENTS: [(&str, &str); 1] = [("crates/thalweg/src/cli/produce.rs", "compression.type")];
+/// A client's settings, some of which have the name of a broker's.
+const OF_CLIENTS: [(&str, &str); 1] = [("crates/cli/src/produce.rs", "compression.type")];
 
 fn check(tree: &Tree, of_clients: &[(&str, &str)]) -> Vec<Finding> {
     let (keys, readers) = (keys(tree), readers(tree));

@@ -8,14 +8,14 @@ use anyhow::{Result, bail};
 use axum::Router;
 use clap::Args;
 use thalweg_browse::Masking;
+use thalweg_cli::connect::{Connect, WAITS};
+use thalweg_cli::failure::Usage;
+use thalweg_cli::schema_registry::SchemaRegistry;
 use thalweg_client::{ClientError, Cluster, ConnectionOptions, Properties, bootstrap_servers};
 use thalweg_console::{Console as Pages, ConsoleSettings, Hosts, Login, Mechanism};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-use super::connect::{Connect, WAITS};
-use super::failure::Usage;
-use super::schema_registry::SchemaRegistry;
 use crate::console;
 use crate::http::{self, HttpAddress, HttpListening};
 

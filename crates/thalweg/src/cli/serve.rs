@@ -3,9 +3,9 @@
 mod early;
 mod exposure;
 mod first_users;
+mod renewal;
 mod secured;
 
-use super::failure::Usage;
 use crate::console;
 use crate::hosting::{self, Streams};
 use crate::http::{self, HttpListening, HttpServer};
@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thalweg_broker::metrics::Metrics;
 use thalweg_broker::{ControllerServer, Loading, Server, StartError};
+use thalweg_cli::failure::Usage;
 use thalweg_config::{
     BrokerConfig, ConsoleSettings, HTTP_LISTENER, HttpSettings, ListenerSettings, Listeners, LogLevel,
     LogLineSettings, LogSettings, Loggers, NodeSettings, SecurityProtocol, ServerProperties, StreamSettings,

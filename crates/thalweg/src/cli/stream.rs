@@ -1,18 +1,11 @@
-//! `stream`: streams. One file per subcommand.
+//! `stream`: streams in this process, and those that a broker hosts.
 
-mod check;
 mod console;
-mod modules;
-mod remote;
-mod rows;
 mod run;
-mod text;
-mod top;
-mod verbs;
 
 use clap::Subcommand;
 use indicatif::MultiProgress;
-pub use remote::Http;
+use thalweg_cli::stream::{Check, Hosted, Modules};
 
 use crate::logging;
 
@@ -34,18 +27,10 @@ docs/streams.md is a five-minute tutorial.
 Exit codes: 0 if the streams are complete or were stopped with Ctrl-C, 1 if one failed, 2 if the text is invalid.")]
 pub enum Stream {
     Run(run::Run),
-    Check(check::Check),
-    Modules(modules::Modules),
-    Create(verbs::Create),
-    Deploy(verbs::Deploy),
-    /// Stop a stream cleanly, wherever it runs: messages in flight are delivered.
-    Undeploy(verbs::Named),
-    /// Stop a stream cleanly, and delete it.
-    Destroy(verbs::Named),
-    List(verbs::List),
-    /// Show the state of a stream and the figures of its stages.
-    Status(verbs::Named),
-    Top(top::Top),
+    Check(Check),
+    Modules(Modules),
+    #[command(flatten)]
+    Hosted(Hosted),
 }
 
 impl Stream {
@@ -55,24 +40,10 @@ impl Stream {
             Stream::Run(run) => run.run(bars),
             Stream::Check(check) => check.run(),
             Stream::Modules(modules) => modules.run(),
-            hosted => {
+            Stream::Hosted(hosted) => {
                 logging::begin_for_tool(bars);
-                tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(hosted.ask())
+                tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(hosted.run())
             }
-        }
-    }
-
-    /// The commands that contact a host.
-    async fn ask(&self) -> anyhow::Result<()> {
-        match self {
-            Stream::Create(create) => create.run().await,
-            Stream::Deploy(deploy) => deploy.run().await,
-            Stream::Undeploy(named) => named.undeploy().await,
-            Stream::Destroy(named) => named.destroy().await,
-            Stream::List(list) => list.run().await,
-            Stream::Status(named) => named.status().await,
-            Stream::Top(top) => top.run().await,
-            Stream::Run(_) | Stream::Check(_) | Stream::Modules(_) => unreachable!("they contact no host"),
         }
     }
 }

@@ -38,7 +38,7 @@ const MESSAGE_BYTES_MAX: usize = 200;
 /// Interval of logging the counts.
 const REPORT: Duration = Duration::from_secs(10);
 /// The targets of lines that no client causes.
-const EXEMPT: [&str; 2] = ["thalweg_log", "thalweg::"];
+const EXEMPT: [&str; 3] = ["thalweg_cli::", "thalweg_log", "thalweg::"];
 
 static LIMIT: LazyLock<LogLimit> = LazyLock::new(LogLimit::default);
 

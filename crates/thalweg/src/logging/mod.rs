@@ -19,8 +19,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bounded::BoundedLine;
 use indicatif::MultiProgress;
 use json::Json;
+use thalweg_cli::notice;
 use thalweg_config::{LogLevel, LogLevels, Loggers};
-use thalweg_security::visible::visible_lines;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
@@ -84,12 +84,12 @@ pub fn log_panics(format: LogFormat) {
 
 /// Writes an unfiltered line to standard error: a complaint, or the reason for the end of the process.
 pub fn say(text: &str) {
-    let line = match IS_JSON.load(Ordering::Relaxed) {
-        true => json::error_line(text),
-        false => format!("thalweg: {}", visible_lines(text)),
-    };
-    // Standard error may be closed.
-    let _ = writeln!(io::stderr(), "{line}");
+    if IS_JSON.load(Ordering::Relaxed) {
+        // Standard error may be closed.
+        let _ = writeln!(io::stderr(), "{}", json::error_line(text));
+    } else {
+        notice::say(text);
+    }
 }
 
 /// Standard error, above any progress bars drawn there.

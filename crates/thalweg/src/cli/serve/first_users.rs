@@ -1,10 +1,9 @@
 //! `serve --add-scram`: the initial users of a new cluster.
 
 use anyhow::Result;
+use thalweg_cli::failure::Usage;
 use thalweg_config::BrokerConfig;
 use thalweg_security::sasl::scram::NewUser;
-
-use crate::cli::failure::Usage;
 
 /// Length of a random salt, in bytes.
 const SALT_LEN: usize = 16;

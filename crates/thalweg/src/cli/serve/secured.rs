@@ -10,6 +10,9 @@ use chrono::Utc;
 use thalweg_authority::{
     ADMIN, AuthorityError, Directory, Founding, MECHANISM, NODE, STREAMS, Settings, truststore,
 };
+use thalweg_cli::failure::Usage;
+use thalweg_cli::secure::quick_start;
+use thalweg_cli::secure::users::{self, Users};
 use thalweg_config::{
     AccessSettings, AuditSettings, BrokerConfig, ControllerSettings, HttpSettings, ListenerSettings,
     LogSettings, NodeSettings, ServerProperties, StandardAuthorizerSettings, StreamSettings,
@@ -17,9 +20,7 @@ use thalweg_config::{
 use thalweg_security::sasl::scram::NewUser;
 
 use super::first_users::first_user;
-use crate::cli::failure::Usage;
-use crate::secure::users::{self, Users};
-use crate::secure::{quick_start, renewal};
+use super::renewal;
 
 /// The origin of the settings, in errors.
 const ORIGIN: &str = "--secure";

@@ -7,6 +7,10 @@ use std::time::Duration;
 use clap::Args;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use thalweg_broker::metrics::Exposition;
+use thalweg_cli::connect::{WAITS, report_waits_by};
+use thalweg_cli::failure::Usage;
+use thalweg_cli::output::Output;
+use thalweg_cli::stream::text::{Text, name};
 use thalweg_stream::host::{StreamStatus, metrics, rest};
 use thalweg_stream::module::{Takes, Value};
 use thalweg_stream::runtime::{self, Figures, Meters, RunOptions, Running, Taps};
@@ -15,10 +19,6 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::console::Lines;
-use super::text::{Text, name};
-use crate::cli::connect::{WAITS, report_waits_by};
-use crate::cli::failure::Usage;
-use crate::cli::output::Output;
 use crate::http::{self, HttpAddress, HttpListening, HttpServer};
 use crate::logging;
 

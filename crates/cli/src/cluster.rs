@@ -1,0 +1,33 @@
+//! `cluster`: a local cluster for trials, and the health of any cluster.
+
+mod health;
+mod json;
+mod report;
+mod status;
+mod up;
+mod views;
+
+use clap::Subcommand;
+pub use status::state;
+
+use crate::Boxed;
+
+/// Start a local cluster of several brokers, or show the health of a cluster.
+#[derive(Subcommand, Debug)]
+pub enum Cluster {
+    Up(up::Up),
+    #[command(visible_alias = "health")]
+    Status(status::Show),
+}
+
+impl Cluster {
+    /// Runs the command.
+    pub fn run(&self) -> Boxed<'_> {
+        Box::pin(async move {
+            match self {
+                Cluster::Up(up) => up.run().await,
+                Cluster::Status(status) => status.run().await,
+            }
+        })
+    }
+}

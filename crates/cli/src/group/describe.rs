@@ -1,0 +1,348 @@
+//! `group describe`: a group's committed offsets by partition, its members, and its lag.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use clap::Args;
+use serde_json::json;
+use thalweg_client::{
+    Admin, Cluster, CoordinatorKind, GroupKind, GroupMember, ListedOffset, OffsetSpec, TopicPartition,
+};
+use thalweg_record::Offset;
+use thalweg_security::visible::visible;
+
+use super::{COORDINATOR_WAIT, Listed, listed, patiently};
+use crate::connect::Connect;
+use crate::failure::Usage;
+use crate::output::{Output, Style};
+use crate::table::row;
+
+/// Describe groups: members, partitions, offsets and lag.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  thalweg group describe billing\n  thalweg group describe billing --members\n  \
+                  thalweg group describe --all --json | jq ."
+)]
+pub struct Describe {
+    #[command(flatten)]
+    connect: Connect,
+    /// The groups.
+    #[arg(value_name = "GROUP")]
+    groups: Vec<String>,
+    /// Describe all groups.
+    #[arg(long, conflicts_with = "groups")]
+    all: bool,
+    /// Show the members instead of the partitions: what each reads, and except in classic groups its epoch and what it is to
+    /// read.
+    #[arg(long, conflicts_with = "state")]
+    members: bool,
+    /// Show type, state, coordinator and epochs instead of the partitions.
+    #[arg(long)]
+    state: bool,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// The description of a group of any kind.
+struct Described {
+    group: String,
+    kind: GroupKind,
+    state: String,
+    protocol: String,
+    /// Group epoch and assignment epoch; none for classic groups.
+    epochs: Option<(i32, i32)>,
+    /// The address of the group's coordinator.
+    coordinator: String,
+    members: Vec<GroupMember>,
+    /// Committed offsets; for share groups, the share-partition start offsets.
+    offsets: BTreeMap<TopicPartition, Offset>,
+    ends: BTreeMap<TopicPartition, ListedOffset>,
+    /// Lags of a share group, which may have acknowledged records after the start offset.
+    share_lags: BTreeMap<TopicPartition, i64>,
+}
+
+/// The assignment of a member as texts: partitions, or the tasks of a streams group.
+fn work(member: &GroupMember) -> Vec<String> {
+    let partitions = member.assignment.iter().map(ToString::to_string);
+    let tasks = member
+        .tasks
+        .iter()
+        .map(|task| format!("{}_{} {}", task.subtopology, task.partition, task.role.name()));
+    partitions.chain(tasks).collect()
+}
+
+fn target(member: &GroupMember) -> Vec<String> {
+    member.target.iter().map(ToString::to_string).collect()
+}
+
+fn or_dash(value: Option<impl ToString>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| value.to_string())
+}
+
+impl Describe {
+    /// Describes the groups.
+    pub async fn run(&self) -> anyhow::Result<()> {
+        if self.groups.is_empty() && !self.all {
+            return Err(Usage("No group: expected a name, or --all".to_owned()).into());
+        }
+        let cluster = self.connect.cluster().await?;
+        let (groups, missing) = match self.all {
+            true => {
+                let Listed { groups, missing } = listed(&cluster).await?;
+                (groups.into_iter().map(|group| group.group_id).collect(), missing)
+            }
+            false => (self.groups.clone(), None),
+        };
+        let mut described = Vec::new();
+        for group in groups {
+            described.push(patiently(async || describe(&cluster, group.clone()).await).await?);
+        }
+        let documents: Vec<serde_json::Value> = described.iter().map(Described::json).collect();
+        self.output.show(&documents, |style| {
+            let texts: Vec<String> = described.iter().map(|group| self.text(group, style)).collect();
+            Ok(texts.join("\n"))
+        })?;
+        Ok(missing.map_or(Ok(()), Err)?)
+    }
+
+    fn text(&self, group: &Described, style: Style) -> String {
+        let rows = match (self.members, self.state) {
+            (true, _) => group.member_rows(),
+            (_, true) => group.state_rows(),
+            _ => group.partition_rows(),
+        };
+        format!("{}\n{}", visible(&group.head()), style.table(&rows))
+    }
+}
+
+async fn describe(cluster: &Cluster, group: String) -> anyhow::Result<Described> {
+    let admin = Admin::new(cluster.clone()).with_timeout(COORDINATOR_WAIT);
+    let mut described = membership(&admin, group).await?;
+    let coordinator = cluster.coordinator(CoordinatorKind::Group, &described.group).await?;
+    described.coordinator = coordinator.peer().to_string();
+    if described.kind == GroupKind::Share {
+        for (at, listed) in admin.list_share_group_offsets(&described.group).await? {
+            let listed = listed?;
+            described.share_lags.extend(listed.lag.map(|lag| (at.clone(), lag)));
+            described.offsets.insert(at, listed.start);
+        }
+    } else {
+        let committed = admin.list_group_offsets(&described.group, None).await?;
+        described.offsets = committed.into_iter().map(|(at, committed)| (at, committed.offset)).collect();
+    }
+    let partitions = described.partitions();
+    let topics: BTreeSet<String> = partitions.iter().map(|at| at.topic.to_string()).collect();
+    cluster.refresh(&topics.into_iter().collect::<Vec<_>>(), false).await?;
+    let wanted: Vec<_> = partitions.into_iter().map(|at| (at, OffsetSpec::Latest)).collect();
+    let ends = cluster.list_offsets(&wanted, false).await;
+    for (at, end) in ends {
+        match end {
+            Ok(end) => drop(described.ends.insert(at, end)),
+            // The row of this partition has no end and no lag.
+            Err(error) => tracing::warn!("Failed to get the end offset of {at}: {error}"),
+        }
+    }
+    Ok(described)
+}
+
+/// State and members of a group of any kind.
+async fn membership(admin: &Admin, group: String) -> anyhow::Result<Described> {
+    let found = admin.describe_groups(std::slice::from_ref(&group)).await.remove(&group);
+    let Some(found) = found else { anyhow::bail!("No broker describes group {group}") };
+    let found = found?;
+    let protocol_type = match found.protocol_type.is_empty() && !found.members.is_empty() {
+        true => found.kind.name(),
+        false => &found.protocol_type,
+    };
+    let protocol = format!("{protocol_type} {}", found.protocol).trim().to_owned();
+    Ok(Described {
+        group,
+        kind: found.kind,
+        state: found.state,
+        protocol,
+        epochs: found.epochs,
+        coordinator: String::new(),
+        members: found.members,
+        offsets: BTreeMap::new(),
+        ends: BTreeMap::new(),
+        share_lags: BTreeMap::new(),
+    })
+}
+
+impl Described {
+    /// The line above the group's rows. A group without members, used only to commit offsets, has no
+    /// protocol.
+    fn head(&self) -> String {
+        let members = self.members.len();
+        let plural = if members == 1 { "" } else { "s" };
+        let comma = if self.protocol.is_empty() { "" } else { ", " };
+        format!("Group {}: {}, {members} member{plural}{comma}{}", self.group, self.state, self.protocol)
+    }
+
+    /// The partitions that are assigned or have an offset.
+    fn partitions(&self) -> BTreeSet<TopicPartition> {
+        let assigned = self.members.iter().flat_map(|member| &member.assignment);
+        assigned.chain(self.offsets.keys()).cloned().collect()
+    }
+
+    /// The member that reads a partition; in a share group, the first of several.
+    fn reader(&self, at: &TopicPartition) -> Option<&GroupMember> {
+        self.members.iter().find(|member| member.assignment.contains(at))
+    }
+
+    fn lag(&self, at: &TopicPartition) -> Option<i64> {
+        let to_end = || Some(self.ends.get(at)?.offset - *self.offsets.get(at)?);
+        self.share_lags.get(at).copied().or_else(to_end)
+    }
+
+    fn partition_rows(&self) -> Vec<Vec<String>> {
+        let mut rows = vec![row([
+            "GROUP",
+            "TOPIC",
+            "PARTITION",
+            "CURRENT-OFFSET",
+            "LOG-END-OFFSET",
+            "LAG",
+            "CONSUMER-ID",
+            "HOST",
+            "CLIENT-ID",
+        ])];
+        for at in self.partitions() {
+            let reader = self.reader(&at);
+            rows.push(vec![
+                self.group.clone(),
+                at.topic.to_string(),
+                at.partition.to_string(),
+                or_dash(self.offsets.get(&at)),
+                or_dash(self.ends.get(&at).map(|end| end.offset)),
+                or_dash(self.lag(&at)),
+                or_dash(reader.map(|member| &member.member_id)),
+                or_dash(reader.map(|member| &member.client_host)),
+                or_dash(reader.map(|member| &member.client_id)),
+            ]);
+        }
+        rows
+    }
+
+    fn member_rows(&self) -> Vec<Vec<String>> {
+        let (has_epochs, has_targets) = (self.kind != GroupKind::Classic, self.kind == GroupKind::Consumer);
+        let mut header =
+            row(["GROUP", "CONSUMER-ID", "INSTANCE-ID", "HOST", "CLIENT-ID", "#PARTITIONS", "PARTITIONS"]);
+        header.extend(has_epochs.then(|| "EPOCH".to_owned()));
+        header.extend(row(["TARGET", "PROTOCOL"]).into_iter().filter(|_| has_targets));
+        let mut rows = vec![header];
+        for member in &self.members {
+            let assigned = work(member);
+            let mut cells = vec![
+                self.group.clone(),
+                member.member_id.clone(),
+                or_dash(member.group_instance_id.as_ref()),
+                member.client_host.clone(),
+                member.client_id.clone(),
+                assigned.len().to_string(),
+                assigned.join(","),
+            ];
+            cells.extend(has_epochs.then(|| or_dash(member.epoch)));
+            if has_targets {
+                cells.extend([target(member).join(","), or_dash(member.protocol.map(GroupKind::name))]);
+            }
+            rows.push(cells);
+        }
+        rows
+    }
+
+    fn state_rows(&self) -> Vec<Vec<String>> {
+        let header = row([
+            "GROUP",
+            "TYPE",
+            "COORDINATOR",
+            "ASSIGNOR",
+            "STATE",
+            "GROUP-EPOCH",
+            "ASSIGNMENT-EPOCH",
+            "#MEMBERS",
+        ]);
+        let assignor = self.protocol.split_once(' ').map(|(_, assignor)| assignor);
+        let cells = vec![
+            self.group.clone(),
+            self.kind.name().to_owned(),
+            self.coordinator.clone(),
+            or_dash(assignor),
+            self.state.clone(),
+            or_dash(self.epochs.map(|(of_group, _)| of_group)),
+            or_dash(self.epochs.map(|(_, of_assignment)| of_assignment)),
+            self.members.len().to_string(),
+        ];
+        vec![header, cells]
+    }
+
+    fn json(&self) -> serde_json::Value {
+        let partitions: Vec<serde_json::Value> = self
+            .partitions()
+            .into_iter()
+            .map(|at| {
+                json!({
+                    "topic": &*at.topic,
+                    "partition": at.partition,
+                    "current_offset": self.offsets.get(&at).map(|offset| offset.0),
+                    "log_end_offset": self.ends.get(&at).map(|end| end.offset.0),
+                    "lag": self.lag(&at),
+                    "member_id": self.reader(&at).map(|member| &member.member_id),
+                })
+            })
+            .collect();
+        let members: Vec<serde_json::Value> = self
+            .members
+            .iter()
+            .map(|member| {
+                let has_target = self.kind == GroupKind::Consumer;
+                json!({
+                    "member_id": member.member_id,
+                    "group_instance_id": member.group_instance_id,
+                    "client_id": member.client_id,
+                    "host": member.client_host,
+                    "rack": member.rack,
+                    "epoch": member.epoch,
+                    "protocol": member.protocol.map(GroupKind::name),
+                    "subscribed": member.subscribed,
+                    "partitions": work(member),
+                    "target_partitions": has_target.then(|| target(member)),
+                })
+            })
+            .collect();
+        json!({
+            "group": self.group,
+            "type": self.kind.name(),
+            "state": self.state,
+            "protocol": self.protocol,
+            "coordinator": self.coordinator,
+            "group_epoch": self.epochs.map(|(of_group, _)| of_group),
+            "assignment_epoch": self.epochs.map(|(_, of_assignment)| of_assignment),
+            "partitions": partitions,
+            "members": members,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_without_a_protocol_has_no_dangling_comma() {
+        let mut group = Described {
+            group: "g".to_owned(),
+            kind: GroupKind::Classic,
+            state: "Empty".to_owned(),
+            protocol: String::new(),
+            epochs: None,
+            coordinator: String::new(),
+            members: Vec::new(),
+            offsets: BTreeMap::new(),
+            ends: BTreeMap::new(),
+            share_lags: BTreeMap::new(),
+        };
+        assert_eq!(group.head(), "Group g: Empty, 0 members");
+        group.protocol = "consumer range".to_owned();
+        assert_eq!(group.head(), "Group g: Empty, 0 members, consumer range");
+    }
+}

@@ -1,0 +1,81 @@
+//! `lab`: the performance laboratory. One file per subcommand.
+
+mod arguments;
+mod calibrate;
+mod compare;
+mod control;
+mod doctor;
+mod interrupt;
+mod list;
+mod output;
+mod report;
+mod rerun;
+mod run;
+mod show;
+mod targets;
+mod tune;
+
+use clap::Subcommand;
+
+use crate::Boxed;
+use crate::failure::Failed;
+
+/// Measure how many events a cluster carries, how it scales, and what limits it.
+#[derive(Subcommand, Debug)]
+#[command(after_help = "\
+Examples:
+  thalweg lab list                                             built-in workloads
+  thalweg lab run quick                                        a first look, on a broker of this binary
+  thalweg lab run ibm-fast --target embedded --target apache-kafka
+  thalweg lab run my-workload.toml --bootstrap broker-1:9092,broker-2:9092
+  thalweg lab compare before/result.json after/result.json
+  thalweg lab doctor                                           settings of this machine that matter
+
+A run writes result.json and report.html to ./thalweg-results/<time>-<workloads>/.
+Exit codes: 0 if everything was measured and the evidence is clean, 1 after failures or faults, 2 for invalid \
+arguments.")]
+pub enum Lab {
+    List(list::List),
+    Show(show::Show),
+    Run(run::Run),
+    Calibrate(calibrate::Calibrate),
+    Tune(tune::Tune),
+    Doctor(doctor::Doctor),
+    Compare(compare::Compare),
+    Report(report::Report),
+    Rerun(rerun::Rerun),
+    /// Internal: a worker process of a run.
+    #[command(hide = true)]
+    Worker,
+}
+
+impl Lab {
+    /// Runs the command if it needs no runtime of the command line; otherwise returns none.
+    pub fn run_without_runtime(&self) -> Option<anyhow::Result<()>> {
+        match self {
+            // A worker creates its own threads and runtimes, and has already reported its errors to the lab.
+            Lab::Worker => {
+                Some(thalweg_lab::worker::serve().map_err(|error| Failed(error.to_string()).into()))
+            }
+            _ => None,
+        }
+    }
+
+    /// Runs the command.
+    pub fn run(&self) -> Boxed<'_> {
+        Box::pin(async move {
+            match self {
+                Lab::List(list) => list.run(),
+                Lab::Show(show) => show.run(),
+                Lab::Run(run) => run.run().await,
+                Lab::Calibrate(calibrate) => calibrate.run().await,
+                Lab::Tune(tune) => tune.run().await,
+                Lab::Doctor(doctor) => doctor.run().await,
+                Lab::Compare(compare) => compare.run(),
+                Lab::Report(report) => report.run(),
+                Lab::Rerun(rerun) => rerun.run().await,
+                Lab::Worker => Ok(()),
+            }
+        })
+    }
+}

@@ -1,0 +1,54 @@
+//! `lab calibrate`: measures a server with known latency and rate, to check the lab's own measurements.
+
+use std::io::Write;
+
+use clap::Args;
+use thalweg_lab::calibrate::{Extent, Limits, Plan, run};
+use thalweg_lab::worker::Driver;
+
+use crate::failure::Failed;
+use crate::output::Output;
+use crate::program::binary;
+
+/// Measure the lab itself, against a server with a known service time.
+///
+/// A server of the lab answers after known times, at a known rate, with stalls at known moments. The workers' measurements are
+/// compared with the true values: percentiles may differ by 2 %, the knee by 5 %.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  thalweg lab calibrate
+  thalweg lab calibrate --reduced                 fewer records: about a minute
+  thalweg lab calibrate --driver librdkafka --json      if this binary was built with it")]
+pub struct Calibrate {
+    /// The driver to calibrate.
+    #[arg(long, value_name = "DRIVER", default_value = "thalweg")]
+    driver: Driver,
+    /// Fewer records and longer service times, for a quick check and small machines.
+    #[arg(long)]
+    reduced: bool,
+    #[command(flatten)]
+    output: Output,
+}
+
+impl Calibrate {
+    /// Runs the calibration.
+    pub async fn run(&self) -> anyhow::Result<()> {
+        self.driver.check()?;
+        let plan = Plan {
+            binary: binary()?,
+            driver: self.driver,
+            extent: if self.reduced { Extent::Reduced } else { Extent::Full },
+            limits: Limits::default(),
+        };
+        let mut stderr = std::io::stderr();
+        let calibration = run(&plan, |line| {
+            // Unread progress must not end a calibration.
+            let _ = writeln!(stderr, "{line}");
+        });
+        let calibration = calibration.await?;
+        self.output.show(&calibration, |_| Ok(format!("{calibration}\n")))?;
+        let faults = calibration.faults();
+        if faults.is_empty() { Ok(()) } else { Err(Failed(faults.join("; ")).into()) }
+    }
+}

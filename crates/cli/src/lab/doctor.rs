@@ -1,0 +1,46 @@
+//! `lab doctor`: examines settings of machine and brokers that affect measurements.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use thalweg_lab::doctor::{examine, text};
+use thalweg_lab::target::TargetSpec;
+
+use super::targets::RunningCluster;
+use crate::output::Output;
+
+/// Width of the text if there is no terminal.
+const WIDTH: usize = 100;
+
+/// Examine the settings of this machine and a cluster's brokers that affect measurements.
+///
+/// Prints findings with reasons and advice, and changes nothing.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  thalweg lab doctor
+  thalweg lab doctor --work-dir /var/lib/thalweg            the disk for the data
+  thalweg lab doctor --bootstrap localhost:9092             the brokers' configuration too")]
+pub struct Doctor {
+    /// A directory on the disk for the data.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    work_dir: PathBuf,
+    #[command(flatten)]
+    cluster: RunningCluster,
+    #[command(flatten)]
+    output: Output,
+}
+
+impl Doctor {
+    /// Runs the examination.
+    pub async fn run(&self) -> anyhow::Result<()> {
+        let cluster = self.cluster.spec()?;
+        let brokers = match &cluster {
+            Some(TargetSpec::Bootstrap { servers, properties }) => Some((servers.as_slice(), properties)),
+            _ => None,
+        };
+        let advice = examine(&self.work_dir, brokers).await;
+        let width = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok()).unwrap_or(WIDTH);
+        self.output.show(&advice, |_| Ok(text(&advice, width)))
+    }
+}

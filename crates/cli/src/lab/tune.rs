@@ -1,0 +1,129 @@
+//! `lab tune`: searches for the best settings, one after the other.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use thalweg_lab::result::{State, write_whole};
+use thalweg_lab::run::Options;
+use thalweg_lab::target::reach;
+use thalweg_lab::terminal::Progress;
+use thalweg_lab::tune;
+use thalweg_lab::worker::Driver;
+
+use super::output::Output;
+use super::run::{OmbDriver, Place, lab_version};
+use super::targets::{SecurityArguments, Targets};
+use super::{arguments, interrupt};
+use crate::failure::{Failed, Usage};
+use crate::program::binary;
+
+/// Tune broker and client step by step, and keep what helps beyond the noise.
+///
+/// Starting at the first point of a workload, each setting is tried on top of the best so far, in turns with it: log.dirs,
+/// partitions, topics, batch.size, linger.ms, producers, compression.type, threads, fsync policy, buffer.memory. A value is
+/// kept if it gains at least 2 % and the 95 % interval of the gain is above zero. The report has the limit of the best at each
+/// step. tune.json is written after each value, marked partial until the end.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  thalweg lab tune                                         a broker of this binary, starting at the defaults
+  thalweg lab tune --target apache-kafka --repetitions 5
+  thalweg lab tune my-workload.toml --scale 0.5
+  thalweg lab tune --bootstrap broker-1:9092               the clients only: a running cluster is not changed")]
+pub struct Tune {
+    /// A built-in workload, or a file; its first point is the base.
+    #[arg(value_name = "NAME|FILE", default_value = "z-tuning")]
+    workload: String,
+    #[command(flatten)]
+    targets: Targets,
+    /// The client that produces.
+    #[arg(long, value_name = "DRIVER", default_value = "thalweg")]
+    driver: Driver,
+    /// Multiply seconds and records by this factor.
+    #[arg(long, value_name = "FACTOR")]
+    scale: Option<f64>,
+    /// Repetitions of each value, preferably at least three.
+    #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = clap::value_parser!(u32).range(2..=100))]
+    repetitions: u32,
+    /// The random seed of payloads and keys.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    seed: u64,
+    #[command(flatten)]
+    security: SecurityArguments,
+    #[command(flatten)]
+    omb: OmbDriver,
+    #[command(flatten)]
+    place: Place,
+}
+
+impl Tune {
+    /// Searches for the best settings.
+    pub async fn run(&self) -> anyhow::Result<()> {
+        self.driver.check()?;
+        self.omb.check(&[&self.workload])?;
+        let loaded = self.omb.load(&self.workload, self.scale)?;
+        let Some(mut base) = loaded.points.first().cloned() else {
+            return Err(Usage(format!("{} has no point", self.workload)).into());
+        };
+        base.repetitions = self.repetitions;
+        let targets = self.targets.specs()?;
+        self.security.check(&targets)?;
+        self.security.apply(&mut base)?;
+        let [target] = &targets[..] else {
+            return Err(Usage(
+                "only one target can be tuned at a time: use one --target, or --bootstrap".to_owned(),
+            )
+            .into());
+        };
+        reach(target).await?;
+        let output = Output::make(self.place.out.as_deref(), &["tune", &loaded.name])?;
+        let work_dir = output.work_dir(self.place.work_dir.as_deref())?;
+        let heard = interrupt::listen(None)?;
+        let options = Options {
+            workloads: Vec::new(),
+            // A change of broker settings needs a second cluster, beside the cluster with the best settings.
+            targets: vec![target.clone(), target.clone()],
+            drivers: vec![self.driver],
+            precision: None,
+            seed: self.seed,
+            work_dir: work_dir.path().to_owned(),
+            binary: binary()?,
+            partial: None,
+            arguments: arguments::of_process(),
+            lab_version: lab_version(),
+        };
+        let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u32);
+        let progress = Progress::new(tune::repetitions(&base, cpus, target));
+        let interim = output.file("tune.json");
+        let keep = |study: &tune::Study| {
+            let written = serde_json::to_string_pretty(study).map_err(anyhow::Error::from);
+            if let Err(error) = written.and_then(|json| write(&interim, &json)) {
+                progress.log(&format!("Failed to save the study so far: {error}"));
+            }
+        };
+        let study = tune::study(&options, &base, &heard, &progress, &keep).await;
+        progress.finish();
+        drop(work_dir);
+        self.finish(&study, &output)
+    }
+
+    fn finish(&self, study: &tune::Study, output: &Output) -> anyhow::Result<()> {
+        let result: PathBuf = output.file("tune.json");
+        let page = output.file("tune.html");
+        let json = serde_json::to_string_pretty(study)?;
+        write(&result, &json)?;
+        write(&page, &tune::html(study))?;
+        self.place.output.show(study, |_| {
+            let (table, page, result) = (tune::table(study), page.display(), result.display());
+            Ok(format!("\n{table}\nReport: {page}\nResult: {result}\n"))
+        })?;
+        match &study.state {
+            State::Complete => Ok(()),
+            State::Partial { why } => Err(Failed(format!("the study is incomplete: {why}")).into()),
+        }
+    }
+}
+
+fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    Ok(write_whole(path, text.as_bytes())?)
+}

@@ -1,0 +1,281 @@
+//! The output of commands: a table for people, a JSON or YAML document for programs.
+//!
+//! A command with a result takes these options as `#[command(flatten)] output: Output`. The command
+//! serialises its result, and names the columns of its table; a command that changes several objects reports
+//! an outcome for each object. Field names are stable: `crates/thalweg/tests/it/output.rs` compares the
+//! documents of all commands with golden ones. Refuses colours anywhere but on a terminal, and control
+//! characters in tables (`table`).
+
+use std::borrow::Cow;
+use std::io::{self, IsTerminal, Write};
+
+use clap::Args;
+use serde::Serialize;
+use serde_json::Value;
+use thalweg_security::visible::{escaped, in_json, is_unseen, visible_lines};
+
+use super::format::{FORMATS, Format};
+use super::profile;
+use super::table::align;
+use super::yaml;
+
+/// The options of a command that has a result.
+#[derive(Args, Debug, Clone, Default)]
+pub struct Output {
+    /// Print the result as a table, as JSON or as YAML [default: that of the profile, or table].
+    #[arg(long, value_name = "FORMAT", value_parser = FORMATS)]
+    format: Option<String>,
+    /// Short for --format json.
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
+}
+
+/// The header of a column, and the field that it shows.
+pub type Column<'a> = (&'a str, &'a str);
+
+impl Output {
+    /// The format by `--format`, otherwise by the profile.
+    pub fn format(&self) -> Format {
+        let default = || profile::active().format.as_deref();
+        match self.format.as_deref().or_else(default) {
+            _ if self.json => Format::Json,
+            Some("json") => Format::Json,
+            Some("yaml") => Format::Yaml,
+            _ => Format::Table,
+        }
+    }
+
+    /// True if the result is a table for people.
+    pub fn is_table(&self) -> bool {
+        self.format() == Format::Table
+    }
+
+    /// Prints rows: a table of the fields in `columns`, or a document with all fields. Each row serialises to
+    /// a map.
+    pub fn rows<T: Serialize>(&self, columns: &[Column<'_>], rows: &[T]) -> anyhow::Result<()> {
+        self.show(rows, |style| style.rows(columns, rows))
+    }
+
+    /// Prints a document, or the text for people. A closed output is no error: the command goes on, and its
+    /// own result decides the exit code.
+    pub fn show<T: Serialize + ?Sized>(
+        &self,
+        document: &T,
+        text: impl FnOnce(Style) -> anyhow::Result<String>,
+    ) -> anyhow::Result<()> {
+        let mut out = io::stdout().lock();
+        let text = match self.format() {
+            Format::Table => {
+                let style = Style::of_standard_output();
+                style.seen(&text(style)?).into_owned()
+            }
+            format => written(format, document, out.is_terminal())?,
+        };
+        print(&mut out, &text)
+    }
+
+    /// Prints a text that has no other format, regardless of the format in the profile.
+    pub fn text(text: &str) -> anyhow::Result<()> {
+        print(&mut io::stdout().lock(), text)
+    }
+
+    /// Prints one of a series of documents: as a line of JSON, or as a document of a YAML stream.
+    pub fn next<T: Serialize + ?Sized>(&self, document: &T) -> anyhow::Result<()> {
+        let mut out = io::stdout().lock();
+        match self.format() {
+            Format::Yaml => write!(out, "---\n{}", written(Format::Yaml, document, false)?)?,
+            _ => out.write_all(written(Format::Json, document, false)?.as_bytes())?,
+        }
+        Ok(out.flush()?)
+    }
+
+    /// Runs a command that changes several objects, one after the other. Sentences are printed at once; the
+    /// document lists all outcomes, including outcomes before a failure. If an outcome cannot be printed, the
+    /// command still finishes its changes, and fails at the end.
+    pub async fn outcomes(
+        &self,
+        command: impl AsyncFnOnce(&mut Outcomes<'_>) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        let mut outcomes = Outcomes { output: self, done: Vec::new(), unprinted: None };
+        let ended = command(&mut outcomes).await;
+        let has_something = ended.is_ok() || !outcomes.done.is_empty();
+        let shown = match has_something && !self.is_table() {
+            true => self.show(&outcomes.done, |_| Ok(String::new())),
+            false => Ok(()),
+        };
+        ended.and(shown).and(outcomes.unprinted.map_or(Ok(()), |error| Err(error.into())))
+    }
+}
+
+/// The outcomes of a command's changes so far.
+pub struct Outcomes<'a> {
+    output: &'a Output,
+    done: Vec<Value>,
+    /// The first error of standard output.
+    unprinted: Option<io::Error>,
+}
+
+impl Outcomes<'_> {
+    /// Adds an outcome, with the sentence for people.
+    pub fn add<T: Serialize>(&mut self, outcome: &T, sentence: &str) -> anyhow::Result<()> {
+        match self.output.is_table() {
+            true if self.unprinted.is_none() => {
+                self.unprinted = writeln!(io::stdout(), "{}", visible_lines(sentence)).err();
+            }
+            true => {}
+            false => self.done.push(serde_json::to_value(outcome)?),
+        }
+        Ok(())
+    }
+}
+
+fn print(out: &mut impl Write, text: &str) -> anyhow::Result<()> {
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        printed => Ok(printed?),
+    }
+}
+
+/// The text of a document, with a line feed at the end.
+fn written<T: Serialize + ?Sized>(format: Format, document: &T, pretty: bool) -> anyhow::Result<String> {
+    let mut text = match format {
+        Format::Yaml => return Ok(yaml::text(&serde_json::to_value(document)?)),
+        _ if pretty => serde_json::to_string_pretty(document)?,
+        _ => serde_json::to_string(document)?,
+    };
+    text.push('\n');
+    Ok(in_json(text))
+}
+
+/// The text of a field in a table. Null and empty lists are a dash.
+fn cell(value: &Value) -> String {
+    let listed = |texts: Vec<String>| if texts.is_empty() { "-".to_owned() } else { texts.join(",") };
+    match value {
+        Value::Null => "-".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(items) => listed(items.iter().map(cell).collect()),
+        Value::Object(fields) => {
+            listed(fields.iter().map(|(key, value)| format!("{key}={}", cell(value))).collect())
+        }
+        Value::Bool(_) | Value::Number(_) => value.to_string(),
+    }
+}
+
+/// Colours, if the output is a terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Style {
+    colours: bool,
+}
+
+impl Style {
+    /// Without colours.
+    #[cfg(test)]
+    pub const PLAIN: Style = Style { colours: false };
+
+    /// The style of standard output: colours on a terminal, unless NO_COLOR is set (<https://no-color.org>).
+    pub fn of_standard_output() -> Style {
+        let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        Style { colours: io::stdout().is_terminal() && !unwanted }
+    }
+
+    /// A text for people, in which invisible characters from other parties are escaped.
+    fn seen(self, text: &str) -> Cow<'_, str> {
+        let is_ours = |c: char| matches!(c, '\n' | '\t') || c == '\x1b' && self.colours;
+        escaped(text, |c| is_unseen(c) && !is_ours(c))
+    }
+
+    /// True if the output has colours.
+    pub fn has_colours(self) -> bool {
+        self.colours
+    }
+
+    /// A table of fields. An empty table has its header.
+    pub fn rows<T: Serialize>(self, columns: &[Column<'_>], rows: &[T]) -> anyhow::Result<String> {
+        let mut lines = vec![columns.iter().map(|(header, _)| (*header).to_owned()).collect::<Vec<_>>()];
+        for row in rows {
+            let row = serde_json::to_value(row)?;
+            lines.push(columns.iter().map(|(_, field)| cell(&row[*field])).collect());
+        }
+        Ok(self.table(&lines))
+    }
+
+    /// A table of aligned rows; the first row is the header.
+    pub fn table(self, rows: &[Vec<String>]) -> String {
+        let text = align(rows);
+        match text.split_once('\n') {
+            Some((header, rest)) => format!("{}\n{rest}", self.heading(header)),
+            None => text,
+        }
+    }
+
+    /// A text in bold.
+    pub fn heading(self, text: &str) -> String {
+        self.painted("1", text)
+    }
+
+    /// A text in green, for a good state.
+    pub fn good(self, text: &str) -> String {
+        self.painted("32", text)
+    }
+
+    /// A text in yellow, for a doubtful state.
+    pub fn doubtful(self, text: &str) -> String {
+        self.painted("33", text)
+    }
+
+    /// A text in red, for a bad state.
+    pub fn bad(self, text: &str) -> String {
+        self.painted("31", text)
+    }
+
+    fn painted(self, colour: &str, text: &str) -> String {
+        match self.colours {
+            true => format!("\x1b[{colour}m{text}\x1b[0m"),
+            false => text.to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    const COLUMNS: [Column<'_>; 4] =
+        [("NAME", "name"), ("LAG", "lag"), ("ISR", "isr"), ("CONFIGS", "configs")];
+
+    fn shown(style: Style) -> String {
+        let rows = [
+            json!({ "name": "orders", "lag": 17, "isr": [1, 2], "configs": { "a": "b", "c": true }, "hidden": 1 }),
+            json!({ "name": "x", "lag": null, "isr": [], "configs": {} }),
+        ];
+        style.rows(&COLUMNS, &rows).expect("rows")
+    }
+
+    #[test]
+    fn a_table_shows_the_named_fields() {
+        let expected = "\
+NAME    LAG  ISR  CONFIGS
+orders  17   1,2  a=b,c=true
+x       -    -    -
+";
+        assert_eq!(shown(Style::PLAIN), expected);
+        let nothing: [Value; 0] = [];
+        assert_eq!(Style::PLAIN.rows(&COLUMNS, &nothing).expect("rows"), "NAME  LAG  ISR  CONFIGS\n");
+    }
+
+    #[test]
+    fn only_the_header_has_a_colour() {
+        let shown = shown(Style { colours: true });
+        assert!(shown.starts_with("\x1b[1mNAME    LAG  ISR  CONFIGS\x1b[0m\norders "), "{shown:?}");
+        assert_eq!(shown.matches('\x1b').count(), 2);
+    }
+
+    #[test]
+    fn documents_have_all_fields() {
+        let one = json!({ "b": [1, "x"], "a": null });
+        assert_eq!(written(Format::Json, &one, false).expect("JSON"), "{\"a\":null,\"b\":[1,\"x\"]}\n");
+        assert_eq!(written(Format::Json, &json!({"a": 1}), true).expect("JSON"), "{\n  \"a\": 1\n}\n");
+        assert_eq!(written(Format::Yaml, &one, false).expect("YAML"), "a: null\nb:\n  - 1\n  - x\n");
+    }
+}

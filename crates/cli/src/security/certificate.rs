@@ -1,0 +1,135 @@
+//! `security certificate`: sign certificates.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use chrono::Utc;
+use clap::{Args, Subcommand};
+use serde_json::{Map, Value, json};
+use thalweg_authority::{Authority, Directory, Founding, NODE, Purpose, STREAMS};
+
+use crate::failure::Usage;
+use crate::output::Output;
+
+/// The prefix of certificate names for nodes of a secured cluster: `node-2` for `node.id=2`.
+const NODE_PREFIX: &str = "node-";
+
+/// Certificates of nodes and clients, signed by an authority of your own.
+#[derive(Subcommand, Debug)]
+pub enum Certificate {
+    Node(SignNode),
+    Client(Sign),
+}
+
+/// Sign a certificate for a client, whose principal becomes User:CN=NAME.
+///
+/// It is written to DIR/NAME.pem, with its key: a keystore of type PEM. The authority is that of the directory; without one, it
+/// is made. The key is kept when a certificate is signed again.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:
+  thalweg security certificate client alice")]
+pub struct Sign {
+    /// The name in the certificate (CN), and of the file.
+    name: String,
+    /// The authority's directory.
+    #[arg(long, value_name = "DIR", default_value = "thalweg-data-security")]
+    dir: PathBuf,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// Sign a certificate for a node: it serves, and connects to other nodes.
+///
+/// It is written to DIR/NAME.pem, with its key: a keystore of type PEM. The authority is that of the directory; without one, it
+/// is made. The key is kept when a certificate is signed again. With
+/// --export, the files that a new node of a secured cluster needs are written to a directory: copy it to the node's machine.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  thalweg security certificate node broker-1 --host broker-1.example.org --host 10.0.0.1
+  thalweg security certificate node node-2 --host box-2.example.org --export box-2-security")]
+pub struct SignNode {
+    #[command(flatten)]
+    sign: Sign,
+    /// A host name or address that others reach the node by; can be repeated.
+    #[arg(long = "host", value_name = "HOST")]
+    hosts: Vec<String>,
+    /// Write what a node of a cluster with --secure needs to this directory. NAME is node- with its node.id, as in node-2
+    #[arg(long, value_name = "DIR")]
+    export: Option<PathBuf>,
+}
+
+impl Certificate {
+    /// Runs the command.
+    pub fn run(&self) -> anyhow::Result<()> {
+        match self {
+            Certificate::Node(node) => node.run(),
+            Certificate::Client(client) => client.run(Purpose::Client, &[]),
+        }
+    }
+}
+
+impl Sign {
+    fn run(&self, purpose: Purpose, hosts: &[String]) -> anyhow::Result<()> {
+        let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        if self.name.is_empty() || self.name.starts_with('.') || !self.name.chars().all(is_name) {
+            let right = "expected letters, digits, '-', '_' and '.', since it becomes the name of a file";
+            return Err(Usage(format!("the name {}: {right}", self.name)).into());
+        }
+        if matches!(self.name.as_str(), "ca") {
+            return Err(Usage("the name ca: its files are those of the authority".to_owned()).into());
+        }
+        let authority = Authority::open_or_create(&self.dir)
+            .with_context(|| format!("The authority in {}", self.dir.display()))?;
+        let pem = authority.sign(&self.name, purpose, hosts)?;
+        let (pem, ca) = (pem.display(), authority.certificate_file());
+        let text = format!(
+            "ssl.keystore.type=PEM\nssl.keystore.location={pem}\nssl.truststore.type=PEM\nssl.truststore.location={}\n",
+            ca.display()
+        );
+        let settings: Map<String, Value> = text
+            .lines()
+            .filter_map(|line| line.split_once('='))
+            .map(|(key, value)| (key.to_owned(), json!(value)))
+            .collect();
+        self.output.show(&settings, |_| Ok(text))
+    }
+}
+
+impl SignNode {
+    fn run(&self) -> anyhow::Result<()> {
+        if self.hosts.is_empty() {
+            let why = "clients compare the host that they connect to with the certificate's";
+            return Err(Usage(format!("--host is missing: {why}")).into());
+        }
+        match &self.export {
+            None => self.sign.run(Purpose::Node, &self.hosts),
+            Some(to) => self.export(to),
+        }
+    }
+
+    fn export(&self, to: &Path) -> anyhow::Result<()> {
+        let name = &self.sign.name;
+        let id = name.strip_prefix(NODE_PREFIX).and_then(|id| id.parse::<u32>().ok());
+        let wrong =
+            || Usage(format!("--export: the name {name} has no node.id: expected node-2 for node.id=2"));
+        let id = id.ok_or_else(wrong)?;
+        let dir = &self.sign.dir;
+        if !dir.join("ca.key").exists() {
+            let right =
+                "run this where the cluster's authority is, with --dir if it is not in thalweg-data-security";
+            return Err(Usage(format!("--export: {} has no ca.key: {right}", dir.display())).into());
+        }
+        let directory = Directory::open(dir, Founding::Refused, id)?;
+        directory.export(id, &self.hosts, to, Utc::now())?;
+        let document = json!({ "node": id, "directory": to });
+        let to = to.display();
+        let text = format!(
+            "{to} has what node {id} needs: its certificate, ca.crt, and the passwords of {NODE} and {STREAMS}. Keep it secret. \
+             Copy it to the node's machine, and start the node there:\n\n  \
+             thalweg serve --secure={to} --set node.id={id} --listen {host}:9092 \\\n    \
+             --set process.roles=broker --set controller.quorum.bootstrap.servers=HOST:9093\n\n",
+            host = self.hosts[0],
+        );
+        self.sign.output.show(&document, |_| Ok(text))
+    }
+}

@@ -1,0 +1,85 @@
+//! `topic offsets`: the offsets of partitions, at their ends or at a time.
+
+use clap::{ArgGroup, Args};
+use serde_json::json;
+use thalweg_client::{Admin, OffsetSpec, TopicPartition};
+
+use super::moves::all;
+use crate::connect::Connect;
+use crate::moment;
+use crate::output::{Column, Output};
+use crate::partitions::{Partitions, resolve};
+use crate::settle::fail_with;
+
+/// Show offsets of partitions: of the next record (default), the first, the newest by time, or that at a time.
+#[derive(Args, Debug)]
+#[command(
+    group(ArgGroup::new("at")),
+    after_help = "Examples:\n  thalweg topic offsets orders\n  thalweg topic offsets --at-datetime 2026-11-25T04:30:00Z"
+)]
+pub struct Offsets {
+    #[command(flatten)]
+    connect: Connect,
+    /// Topics, or some of their partitions as TOPIC:0,3; all, when none is named.
+    #[arg(value_name = "TOPIC[:PARTITION,...]")]
+    topics: Vec<Partitions>,
+    /// Of the first record.
+    #[arg(long, group = "at")]
+    earliest: bool,
+    /// Of the record with the largest timestamp.
+    #[arg(long, group = "at")]
+    max_timestamp: bool,
+    /// Of the first record at or after this time.
+    #[arg(long, value_name = "TIME", group = "at", value_parser = moment::time_ms)]
+    at_datetime: Option<i64>,
+    /// Only what read_committed consumers see: the end is before open transactions.
+    #[arg(long)]
+    read_committed: bool,
+    #[command(flatten)]
+    output: Output,
+}
+
+const COLUMNS: [Column<'_>; 5] = [
+    ("TOPIC", "topic"),
+    ("PARTITION", "partition"),
+    ("OFFSET", "offset"),
+    ("LEADER-EPOCH", "leader_epoch"),
+    ("TIME", "time"),
+];
+
+impl Offsets {
+    /// Prints a row per partition.
+    pub async fn run(&self) -> anyhow::Result<()> {
+        let admin = Admin::new(self.connect.cluster().await?);
+        let cluster = admin.cluster();
+        let partitions = match self.topics.is_empty() {
+            true => {
+                let metadata = cluster.refresh_all().await?;
+                all(&metadata)
+            }
+            false => resolve(cluster, &self.topics).await?,
+        };
+        let spec = match self.at_datetime {
+            Some(ms) => OffsetSpec::At(ms),
+            None if self.earliest => OffsetSpec::Earliest,
+            None if self.max_timestamp => OffsetSpec::MaxTimestamp,
+            None => OffsetSpec::Latest,
+        };
+        let wanted: Vec<(TopicPartition, OffsetSpec)> = partitions.into_iter().map(|at| (at, spec)).collect();
+        let (mut rows, mut errors) = (Vec::new(), Vec::new());
+        for (at, listed) in cluster.list_offsets(&wanted, self.read_committed).await {
+            match listed {
+                Ok(listed) => rows.push(json!({
+                    "topic": &*at.topic,
+                    "partition": at.partition,
+                    "offset": (listed.offset.0 >= 0).then_some(listed.offset.0),
+                    "leader_epoch": (listed.leader_epoch.0 >= 0).then_some(listed.leader_epoch.0),
+                    "time": (listed.timestamp >= 0).then(|| moment::shown(listed.timestamp)),
+                })),
+                Err(error) => errors.push(error),
+            }
+        }
+        self.output.rows(&COLUMNS, &rows)?;
+        fail_with(errors)
+    }
+}
