@@ -181,7 +181,7 @@ impl thalweg_shard::Shard for Shard {
         "committed offsets may be missing, or those of an earlier commit or from before a reset, also of transactions that were open \
          there; members join again; deleted groups and offsets may be back; share groups may begin a topic again",
     );
-    type Shared = Arc<ShardContext>;
+    type SharedState = Arc<ShardContext>;
     type Turn = Moment;
     type Write = Write;
     type Answer = Answer;

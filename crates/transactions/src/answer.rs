@@ -1,7 +1,7 @@
 //! A shard's answers.
 
 use super::error::TransactionError;
-use thalweg_shard::{Failing, WriteError};
+use thalweg_shard::{ShardAnswer, WriteError};
 
 /// A producer id and the epoch in which it may write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub enum Answer {
     NeedsProducerId,
 }
 
-impl Failing for Answer {
+impl ShardAnswer for Answer {
     fn failed(self, error: WriteError) -> Answer {
         match self {
             Answer::Producer(_) => Answer::Producer(Err(error.into())),

@@ -16,7 +16,9 @@ use std::sync::Arc;
 use thalweg_log::Clock;
 use thalweg_log::disk::Disk;
 use thalweg_metadata::PartitionIndex;
-use thalweg_shard::{CoordinatorLog, LoadFigures, RequestError, Shards, Ticket, Unavailable, partition_for};
+use thalweg_shard::{
+    CoordinatorLog, LoadFigures, RequestError, Shards, Ticket, Unavailability, partition_for,
+};
 use thalweg_wire::request::describe_transactions_response::TransactionState as Described;
 use thalweg_wire::request::list_transactions_response::TransactionState as Listed;
 use tokio::sync::Notify;
@@ -220,10 +222,10 @@ impl TransactionCoordinator {
     }
 
     /// ListTransactions, across the shards of this broker.
-    pub fn list(&self, filter: &TransactionFilter) -> Result<Vec<Listed>, Unavailable> {
+    pub fn list(&self, filter: &TransactionFilter) -> Result<Vec<Listed>, Unavailability> {
         let now = self.shards.now();
         let listed = self.shards.read_all(|shard| shard.list(filter, now))?;
-        let listed: Result<Vec<_>, Unavailable> = listed.into_iter().collect();
+        let listed: Result<Vec<_>, Unavailability> = listed.into_iter().collect();
         Ok(listed?.into_iter().flatten().collect())
     }
 

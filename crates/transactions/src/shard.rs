@@ -144,7 +144,7 @@ impl thalweg_shard::Shard for Shard {
     // A lost record may be a decision whose markers are partly written, or the epoch that fences a producer.
     // The state before it could abort a transaction that is committed in other partitions.
     const LOSS: Option<&'static str> = None;
-    type Shared = ShardContext;
+    type SharedState = ShardContext;
     type Turn = Turn;
     type Write = Write;
     type Answer = Answer;

@@ -10,7 +10,7 @@ use super::super::share::{
 use super::GroupCoordinator;
 use super::describing::Described;
 use std::collections::BTreeSet;
-use thalweg_shard::{Moment, RequestError, Ticket, Unavailable};
+use thalweg_shard::{Moment, RequestError, Ticket, Unavailability};
 use thalweg_wire::request::alter_share_group_offsets_request::AlterShareGroupOffsetsRequestTopic;
 use thalweg_wire::request::share_group_describe_response::DescribedGroup;
 use thalweg_wire::request::{
@@ -53,7 +53,7 @@ impl GroupCoordinator {
     }
 
     /// True if the name belongs to a share group. Unavailable while the group's records are being loaded.
-    pub fn is_share_group(&self, id: &str) -> Result<bool, Unavailable> {
+    pub fn is_share_group(&self, id: &str) -> Result<bool, Unavailability> {
         self.shards.cell(self.partition_for(id))?.peek(|shard| shard.is_share_group(id))
     }
 

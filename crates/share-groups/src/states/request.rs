@@ -2,7 +2,7 @@
 
 use super::error::StateError;
 use super::runs::Run;
-use thalweg_shard::{Failing, WriteError};
+use thalweg_shard::{ShardAnswer, WriteError};
 use thalweg_share::{StateSummary, StateUpdate};
 
 /// A request for one share partition.
@@ -88,7 +88,7 @@ pub enum Answer {
     RedundantBefore(Option<i64>),
 }
 
-impl Failing for Answer {
+impl ShardAnswer for Answer {
     fn failed(self, error: WriteError) -> Answer {
         match self {
             // Refusals depend on the state as well, so they fail too.

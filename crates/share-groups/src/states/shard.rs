@@ -99,7 +99,7 @@ impl thalweg_shard::Shard for Shard {
         "acknowledged records of share partitions may be delivered again; share partitions whose state is gone are not delivered \
          until their offsets are reset",
     );
-    type Shared = Arc<ShardContext>;
+    type SharedState = Arc<ShardContext>;
     type Turn = Moment;
     type Write = Write;
     type Answer = Answer;

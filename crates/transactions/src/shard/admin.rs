@@ -6,7 +6,7 @@ use super::{Shard, TransactionMetadata};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use thalweg_hash::HashSet;
-use thalweg_shard::{Acknowledged, Moment, Unavailable};
+use thalweg_shard::{Moment, ReplicatedValue, Unavailability};
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::describe_transactions_response::{TopicData, TransactionState as Described};
 use thalweg_wire::request::list_transactions_response::TransactionState as Listed;
@@ -88,12 +88,12 @@ impl Shard {
 
     fn show<T>(&self, view: impl FnOnce() -> T) -> Shown<T> {
         let is_acknowledged = self.take_up_at.is_none();
-        Acknowledged::of(if is_acknowledged { Ok(view()) } else { Err(Unavailable::Loading) })
+        ReplicatedValue::of(if is_acknowledged { Ok(view()) } else { Err(Unavailability::Loading) })
     }
 }
 
 /// The state visible to a reader; unavailable until all loaded records are acknowledged.
-type Shown<T> = Acknowledged<Result<T, Unavailable>>;
+type Shown<T> = ReplicatedValue<Result<T, Unavailability>>;
 
 fn described(id: &str, current: &TransactionMetadata) -> Described {
     let mut topics: Vec<TopicData> = Vec::new();
