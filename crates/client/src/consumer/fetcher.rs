@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use thalweg_dial::{BrokerUnknown, ClientError, Connection, Refused, RequestOptions};
+use thalweg_dial::{BrokerUnknown, ClientError, Connection, RefusedRequest, RequestOptions};
 use thalweg_record::Offset;
 use thalweg_wire::request::fetch_response::PartitionData;
 use thalweg_wire::request::{FetchRequest, FetchResponse};
@@ -152,7 +152,7 @@ impl Fetcher {
                 }
                 error_code => {
                     let what = format!("Fetch from {}", connection.peer());
-                    return Err(Refused { what, error_code, message: None }.into());
+                    return Err(RefusedRequest { what, error_code, message: None }.into());
                 }
             }
             let answer = self.read(&targets, response, by_id);
@@ -288,7 +288,7 @@ impl Fetcher {
             }
             error_code => {
                 let what = format!("Fetch of {} at offset {}", target.at, target.offset);
-                let error = ClientError::from(Refused { what, error_code, message: None });
+                let error = ClientError::from(RefusedRequest { what, error_code, message: None });
                 // As Kafka's consumer: an error without a name may pass.
                 let may_pass = error.is_retriable() || error_code == ErrorCode::UnknownServerError;
                 if may_pass && error_code != ErrorCode::CorruptMessage {

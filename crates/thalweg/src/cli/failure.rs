@@ -6,7 +6,9 @@ use std::process::ExitCode;
 
 use crate::hosting::WrongCluster;
 use crate::logging;
-use thalweg_client::{BootstrapError, ClientError, ConsumerError, InvalidProperty, InvalidSetting, Refused};
+use thalweg_client::{
+    BootstrapError, ClientError, ConsumerError, InvalidProperty, InvalidSetting, RefusedRequest,
+};
 use thalweg_config::{BadAssignment, RefusedConfig};
 use thalweg_lab::perf::PerfError;
 use thalweg_lab::result::ReadError;
@@ -109,7 +111,7 @@ fn kind(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
         Some(ClientError::Authentication(_)) => return Some(REFUSED),
         Some(ClientError::BrokerUnknown(_)) => return Some(NOT_FOUND),
         Some(error) => error.error_code()?,
-        None => cause.downcast_ref::<Refused>()?.error_code,
+        None => cause.downcast_ref::<RefusedRequest>()?.error_code,
     };
     match code {
         ErrorCode::TopicAuthorizationFailed
