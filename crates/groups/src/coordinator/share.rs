@@ -5,10 +5,10 @@ use super::super::client::ClientInfo;
 use super::super::member_epoch::LEAVING;
 use super::super::shard::Shard;
 use super::super::share::{
-    Altered, DeletedOffsets, Initialization, Partitions, ShareAnswer, ShareGroupError,
+    AlteredOffsets, DeletedOffsets, Initialization, Partitions, ShareAnswer, ShareGroupError,
 };
 use super::GroupCoordinator;
-use super::describing::Described;
+use super::describing::GroupDescription;
 use std::collections::BTreeSet;
 use thalweg_shard::{Moment, RequestError, Ticket, Unavailability};
 use thalweg_wire::request::alter_share_group_offsets_request::AlterShareGroupOffsetsRequestTopic;
@@ -71,7 +71,7 @@ impl GroupCoordinator {
         &self,
         id: &str,
         topics: &[AlterShareGroupOffsetsRequestTopic],
-    ) -> Result<Altered, ShareGroupError> {
+    ) -> Result<AlteredOffsets, ShareGroupError> {
         let asked = self.ask_share(id, |shard, ticket, now| {
             shard.alter_share_offsets(id, topics, ticket, now);
         });
@@ -170,7 +170,7 @@ fn validate(request: &ShareGroupHeartbeatRequest) -> Result<(), ShareGroupError>
     Ok(())
 }
 
-impl Described for DescribedGroup {
+impl GroupDescription for DescribedGroup {
     fn refused(group_id: String, error: ErrorCode) -> DescribedGroup {
         DescribedGroup { group_id, error_code: error.code(), ..DescribedGroup::default() }
     }
