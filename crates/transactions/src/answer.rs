@@ -18,7 +18,7 @@ impl Producer {
 }
 
 /// The result of verification: one per partition, in the order of the request, or one for all.
-pub type Verified = Result<Vec<Result<(), TransactionError>>, TransactionError>;
+pub type VerificationResult = Result<Vec<Result<(), TransactionError>>, TransactionError>;
 
 /// A shard's answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub enum Answer {
     /// The answer to AddPartitionsToTxn and AddOffsetsToTxn.
     Added(Result<(), TransactionError>),
     /// The answer to AddPartitionsToTxn that only verifies.
-    Verified(Verified),
+    Verified(VerificationResult),
     /// The request needs a new producer id: the caller repeats it with one.
     NeedsProducerId,
 }
