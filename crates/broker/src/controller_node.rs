@@ -31,7 +31,9 @@ use thalweg_log::{Clock, LogDirs};
 use thalweg_membership::features;
 use thalweg_metadata::{BrokerId, ConfigMap, ConfigResource, Image};
 use thalweg_net::Machine;
-use thalweg_net::{ConnectionSettings, Connections, Frame, Handler, Listening, Peer, Reply, Unproven};
+use thalweg_net::{
+    BoundListener, ConnectionSettings, Connections, Frame, Handler, Peer, Reply, UnprovenLimits,
+};
 use thalweg_watch as watch;
 use thalweg_wire::ApiKey;
 use thalweg_wire::frame::peek_request;
@@ -54,12 +56,12 @@ impl ControllerNode {
         config: &Arc<BrokerConfig>,
         log_dirs: &LogDirs,
         may_format: bool,
-        (listening, secured): (Vec<Listening>, Arc<SecuredListeners>),
+        (listening, secured): (Vec<BoundListener>, Arc<SecuredListeners>),
         connections: &ConnectionSettings,
         trails: &Trails,
     ) -> Result<ControllerNode, StartError> {
         trails.observe(&secured);
-        let port = |name: &str| listening.iter().find(|l| l.name == name).map(Listening::port);
+        let port = |name: &str| listening.iter().find(|l| l.name == name).map(BoundListener::port);
         let advertised = config.listeners.controller_advertised_as(&opening::host_name(), port);
         let options = ControllerOptions {
             witness: trails.witness(),
@@ -216,7 +218,7 @@ impl Handler for ControllerHandler {
         Session::open(peer, self.authenticator.as_ref(), self.trail.as_ref())
     }
 
-    fn unproven(&self, session: &Session) -> Option<Unproven> {
+    fn unproven(&self, session: &Session) -> Option<UnprovenLimits> {
         session.unproven()
     }
 

@@ -15,7 +15,7 @@ use thalweg_replica::partition::{
     AppendError, DeleteError, Durable, FetchError, FetchFrom, Isolation, Partition, Partitions, Reader,
     RoleError,
 };
-use thalweg_shard::{AppendAs, Appended, CoordinatorLog, Part, Piece, ReplayError, WriteError};
+use thalweg_shard::{AppendAs, AppendedBatch, CoordinatorLog, Part, Piece, ReplayError, WriteError};
 use thalweg_wire::Uuid;
 
 /// The partitions of a coordinator's topic.
@@ -55,12 +55,12 @@ impl CoordinatorLog for InternalLog {
         leader_epoch: i32,
         batch: Bytes,
         append_as: AppendAs,
-    ) -> Result<Appended, WriteError> {
+    ) -> Result<AppendedBatch, WriteError> {
         let partition = self.partition(partition).ok_or(WriteError::NotLeader)?;
         let appended = partition
             .append_from_coordinator(&batch, LeaderEpoch(leader_epoch), append_as)
             .map_err(|error| refused(&partition, &error))?;
-        Ok(Appended {
+        Ok(AppendedBatch {
             last_offset: appended.next_offset + -1,
             is_replicated: appended.replicated,
             is_flushed: !appended.flush_due,
@@ -71,7 +71,7 @@ impl CoordinatorLog for InternalLog {
         &self,
         partition: PartitionIndex,
         leader_epoch: i32,
-        of: Appended,
+        of: AppendedBatch,
     ) -> Pin<Box<dyn Future<Output = Result<Offset, WriteError>> + Send>> {
         let (end, epoch) = (of.last_offset + 1, LeaderEpoch(leader_epoch));
         let wait = self
@@ -89,7 +89,7 @@ impl CoordinatorLog for InternalLog {
         partition: PartitionIndex,
         leader_epoch: i32,
         each: &mut dyn FnMut(Part<'_>) -> Result<(), ReplayError>,
-    ) -> Result<Option<Appended>, ReplayError> {
+    ) -> Result<Option<AppendedBatch>, ReplayError> {
         let partition = self.partition(partition).ok_or(ReplayError::NotLeader)?;
         let published = partition.published_offsets();
         let (mut next, acknowledged_before) = (published.log_start_offset(), published.high_watermark());
@@ -101,7 +101,8 @@ impl CoordinatorLog for InternalLog {
             next = match replay.piece(next, &mut buffer) {
                 Ok(Some(next)) => next,
                 Ok(None) => {
-                    let last = Appended { last_offset: next + -1, is_replicated: false, is_flushed: true };
+                    let last =
+                        AppendedBatch { last_offset: next + -1, is_replicated: false, is_flushed: true };
                     return Ok((next > acknowledged_before).then_some(last));
                 }
                 Err(damage @ (ReplayError::Damaged { .. } | ReplayError::DamagedLog { .. })) => {

@@ -11,7 +11,7 @@ use thalweg_config::{BrokerConfig, Listener};
 use thalweg_dial::InvalidSetting;
 use thalweg_log::{CleanupPolicy, LogConfig, LogDirs, LogDirsOptions, TopicPartition};
 use thalweg_membership::{JoinError, LinkError};
-use thalweg_net::{BindError, ConnectionSettings, Listening, Machine, SocketOptions};
+use thalweg_net::{BindError, BoundListener, ConnectionSettings, Machine, SocketOptions};
 
 /// Time for connections to finish started requests when the broker stops. By then it leads nothing, and later
 /// requests are refused.
@@ -84,7 +84,7 @@ pub(crate) fn bind_all(
     listeners: &[Listener],
     http: Option<&Listener>,
     config: &BrokerConfig,
-) -> Result<(Vec<Listening>, Arc<SecuredListeners>), StartError> {
+) -> Result<(Vec<BoundListener>, Arc<SecuredListeners>), StartError> {
     connection_limits::check_hosts(&config.network).map_err(StartError::ConnectionLimits)?;
     let secured = SecuredListeners::open(config, listeners.iter().chain(http))?;
     let network = &config.network;

@@ -35,7 +35,7 @@ use thalweg_membership::{
 };
 use thalweg_metadata::topic_name::SHARE_STATE;
 use thalweg_metadata::{BrokerId, ImageCell};
-use thalweg_net::{ConnectionSettings, Listening, Machine};
+use thalweg_net::{BoundListener, ConnectionSettings, Machine};
 use thalweg_replica::partition::Partitions;
 use thalweg_replica::replication::{self, Fetchers};
 use thalweg_share_groups::{Persister, ShareConfig, ShareCoordinator};
@@ -370,9 +370,9 @@ fn share_coordinator(
 fn membership_options(
     config: &BrokerConfig,
     log_dirs: &LogDirs,
-    listening: &[Listening],
+    listening: &[BoundListener],
 ) -> MembershipOptions {
-    let port = |name: &str| listening.iter().find(|l| l.name == name).map(Listening::port);
+    let port = |name: &str| listening.iter().find(|l| l.name == name).map(BoundListener::port);
     let advertised = config.listeners.advertised_as(&host_name(), port);
     MembershipOptions {
         node_id: BrokerId(config.node.id),
@@ -391,7 +391,7 @@ fn membership_options(
 
 fn serve(
     broker: &Arc<Broker>,
-    listening: Vec<Listening>,
+    listening: Vec<BoundListener>,
     settings: &ConnectionSettings,
 ) -> (watch::Sender<bool>, JoinSet<()>, Entrance) {
     let (stopping, stop) = watch::channel(false);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use thalweg_client::{ClientError, Cluster, ListedOffset, OffsetSpec, Refused, TopicPartition};
+use thalweg_client::{ClientError, Cluster, ListedOffset, OffsetSpec, RefusedRequest, TopicPartition};
 use thalweg_record::Offset;
 use thalweg_wire::ErrorCode;
 
@@ -70,10 +70,11 @@ pub async fn find(cluster: &Cluster, query: &Query) -> Result<BTreeMap<TopicPart
     let what = || format!("Topic {}", query.topic);
     let topic = metadata.topics.get(&query.topic);
     let error = topic.and_then(|topic| topic.error).map_or(0, ErrorCode::code);
-    Refused::check(error, None, what).map_err(ClientError::from)?;
+    RefusedRequest::check(error, None, what).map_err(ClientError::from)?;
     let count = topic.map_or(0, |topic| topic.partitions.len());
     if count == 0 {
-        Refused::check(ErrorCode::UnknownTopicOrPartition.code(), None, what).map_err(ClientError::from)?;
+        RefusedRequest::check(ErrorCode::UnknownTopicOrPartition.code(), None, what)
+            .map_err(ClientError::from)?;
     }
     let all = topic.into_iter().flat_map(|topic| &topic.partitions).map(|partition| partition.index);
     let mut partitions: Vec<i32> = all.collect();

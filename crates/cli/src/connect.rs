@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
-use thalweg_client::{Awaited, Cluster, ConnectionOptions, Properties, Waits};
+use thalweg_client::{Cluster, ConnectionOptions, Properties, WaitReport, Waits};
 use tokio::time::Instant;
 
 use super::profile;
@@ -201,10 +201,10 @@ struct Reports {
 
 impl Reports {
     /// The line to print at `now`, if any.
-    fn line(&mut self, awaited: Option<Awaited>, now: Instant) -> Option<String> {
+    fn line(&mut self, awaited: Option<WaitReport>, now: Instant) -> Option<String> {
         let line = match awaited {
-            Some(Awaited::Pending(what)) => format!("waiting for {what}"),
-            Some(Awaited::Failing(error)) => format!("{error}; trying again"),
+            Some(WaitReport::Pending(what)) => format!("waiting for {what}"),
+            Some(WaitReport::Failing(error)) => format!("{error}; trying again"),
             None => {
                 self.last = None;
                 let since = self.since.take()?;
@@ -254,9 +254,9 @@ mod tests {
         let begin = Instant::now();
         for quarter in 0..80 {
             let awaited = match quarter {
-                0..40 => Some(Awaited::Pending("b:1 to answer Metadata".to_owned())),
+                0..40 => Some(WaitReport::Pending("b:1 to answer Metadata".to_owned())),
                 // A text that changes each time.
-                40..60 => Some(Awaited::Failing(format!("failure {quarter}"))),
+                40..60 => Some(WaitReport::Failing(format!("failure {quarter}"))),
                 _ => None,
             };
             lines.extend(reports.line(awaited, begin + quarter * CHECK_INTERVAL).map(|line| (quarter, line)));

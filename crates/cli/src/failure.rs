@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::io;
 
-use thalweg_client::{BootstrapError, ClientError, ConsumerError, InvalidProperty, InvalidSetting, Refused};
+use thalweg_client::{BootstrapError, ClientError, ConsumerError, InvalidProperty, InvalidSetting, RefusedRequest};
 use thalweg_config::{BadAssignment, RefusedConfig};
 use thalweg_lab::perf::PerfError;
 use thalweg_lab::result::ReadError;
@@ -102,7 +102,7 @@ fn kind(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
         Some(ClientError::Authentication(_)) => return Some(REFUSED),
         Some(ClientError::BrokerUnknown(_)) => return Some(NOT_FOUND),
         Some(error) => error.error_code()?,
-        None => cause.downcast_ref::<Refused>()?.error_code,
+        None => cause.downcast_ref::<RefusedRequest>()?.error_code,
     };
     match code {
         ErrorCode::TopicAuthorizationFailed

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use serde_json::json;
-use thalweg_client::{ClientError, Cluster, CoordinatorKind, Refused};
+use thalweg_client::{ClientError, Cluster, CoordinatorKind, RefusedRequest};
 use thalweg_security::visible::visible;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::list_groups_response::ListedGroup;
@@ -136,7 +136,7 @@ async fn patiently<T>(mut ask: impl AsyncFnMut() -> anyhow::Result<T>) -> anyhow
 fn is_on_its_way(error: &anyhow::Error) -> bool {
     let code = error.chain().find_map(|cause| match cause.downcast_ref::<ClientError>() {
         Some(error) => error.error_code(),
-        None => cause.downcast_ref::<Refused>().map(|refused| refused.error_code),
+        None => cause.downcast_ref::<RefusedRequest>().map(|refused| refused.error_code),
     });
     matches!(
         code,
@@ -166,7 +166,7 @@ async fn ask_for_all(cluster: &Cluster) -> anyhow::Result<Listed> {
         let asked = async { cluster.broker(id).await?.send(&ListGroupsRequest::default()).await };
         match asked.await {
             Ok(response) => {
-                Refused::check(response.error_code, None, || format!("Groups of broker {id}"))?;
+                RefusedRequest::check(response.error_code, None, || format!("Groups of broker {id}"))?;
                 groups.extend(response.groups);
             }
             Err(error) if error.is_retriable() => silent.push(format!("{id} ({error})")),
@@ -215,7 +215,7 @@ async fn delete(cluster: &Cluster, group: &str) -> anyhow::Result<()> {
     let request = DeleteGroupsRequest { groups_names: vec![group.to_owned()] };
     let response = coordinator.send(&request).await?;
     for result in response.results {
-        Refused::check(result.error_code, None, || format!("Deletion of group {group}"))?;
+        RefusedRequest::check(result.error_code, None, || format!("Deletion of group {group}"))?;
     }
     Ok(())
 }

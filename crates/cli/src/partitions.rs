@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::str::FromStr;
 
-use thalweg_client::{Cluster, Metadata, Refused, TopicPartition};
+use thalweg_client::{Cluster, Metadata, RefusedRequest, TopicPartition};
 use thalweg_wire::ErrorCode;
 
 use super::failure::Usage;
@@ -54,8 +54,8 @@ pub async fn resolve(cluster: &Cluster, wanted: &[Partitions]) -> anyhow::Result
     Ok(found)
 }
 
-fn of_topic(metadata: &Metadata, wanted: &Partitions) -> Result<Vec<TopicPartition>, Refused> {
-    let missing = |what: String, error_code| Refused { what, error_code, message: None };
+fn of_topic(metadata: &Metadata, wanted: &Partitions) -> Result<Vec<TopicPartition>, RefusedRequest> {
+    let missing = |what: String, error_code| RefusedRequest { what, error_code, message: None };
     let name = &wanted.topic;
     let topic = metadata.topics.get(name).filter(|topic| topic.error.is_none()).ok_or_else(|| {
         let error = metadata.topics.get(name).and_then(|topic| topic.error);

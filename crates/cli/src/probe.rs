@@ -5,7 +5,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use thalweg_client::{BrokerAddress, ClientError, Cluster, Connection, ConnectionOptions, Metadata, Refused};
+use thalweg_client::{
+    BrokerAddress, ClientError, Cluster, Connection, ConnectionOptions, Metadata, RefusedRequest,
+};
 use thalweg_wire::request::{DescribeClusterRequest, DescribeClusterResponse, MetadataRequest};
 use tokio::task::JoinSet;
 
@@ -115,7 +117,7 @@ pub async fn ask(address: &str, options: &ConnectionOptions) -> Result<View, Cli
     let connection = Connection::connect(address, options).await?;
     let everything = MetadataRequest { topics: None, ..MetadataRequest::default() };
     let response = connection.send(&everything).await?;
-    Refused::check(response.error_code, None, || "Metadata of the cluster".to_owned())?;
+    RefusedRequest::check(response.error_code, None, || "Metadata of the cluster".to_owned())?;
     let metadata = Metadata::from_response(response);
     let known = metadata.brokers.values().map(|broker| {
         let registered =

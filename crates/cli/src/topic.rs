@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use clap::{Args, Subcommand};
 use serde_json::json;
-use thalweg_client::{Metadata, Refused};
+use thalweg_client::{Metadata, RefusedRequest};
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::DeleteTopicsRequest;
 use thalweg_wire::request::delete_topics_request::DeleteTopicState;
@@ -138,7 +138,8 @@ impl Delete {
             .map(|deleted| {
                 let name = deleted.name.unwrap_or_default();
                 let what = || format!("Deleting topic {name}");
-                let result = Refused::check(deleted.error_code, deleted.error_message.as_deref(), what);
+                let result =
+                    RefusedRequest::check(deleted.error_code, deleted.error_message.as_deref(), what);
                 (name, result)
             })
             .collect();

@@ -28,7 +28,7 @@ mod users;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use thalweg_dial::{ClientError, Refused, RequestOptions, Retry};
+use thalweg_dial::{ClientError, RefusedRequest, RequestOptions, Retry};
 use thalweg_wire::Request;
 
 use crate::cluster::Cluster;
@@ -107,7 +107,7 @@ impl Admin {
     async fn change<R: Request>(
         &self,
         request: &R,
-        check: impl Fn(&R::Response) -> Result<(), Refused>,
+        check: impl Fn(&R::Response) -> Result<(), RefusedRequest>,
     ) -> Result<R::Response, ClientError> {
         let mut retry = self.retry();
         let options = RequestOptions { version: None, timeout: Some(self.timeout + GRACE) };
@@ -147,5 +147,5 @@ fn by_topic<'a>(partitions: impl Iterator<Item = &'a TopicPartition>) -> BTreeMa
 }
 
 fn refused(code: i16, message: Option<&str>, what: impl FnOnce() -> String) -> Result<(), ClientError> {
-    Ok(Refused::check(code, message, what)?)
+    Ok(RefusedRequest::check(code, message, what)?)
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use thalweg_dial::{
-    BrokerUnknown, ClientError, Connection, ConnectionOptions, Connector, NoBootstrapServer, Refused,
+    BrokerUnknown, ClientError, Connection, ConnectionOptions, Connector, NoBootstrapServer, RefusedRequest,
 };
 use thalweg_hash::HashMap;
 use thalweg_wire::request::metadata_request::MetadataRequestTopic;
@@ -206,7 +206,7 @@ impl Cluster {
                 Some(topic) if topic.error.is_none() && !topic.partitions.is_empty() => return Ok(()),
                 topic => topic.and_then(|topic| topic.error).unwrap_or(ErrorCode::UnknownTopicOrPartition),
             };
-            let refused = Refused { what: format!("Topic {name}"), error_code, message: None };
+            let refused = RefusedRequest { what: format!("Topic {name}"), error_code, message: None };
             if !error_code.is_retriable() || Instant::now() >= deadline {
                 return Err(refused.into());
             }
@@ -224,7 +224,7 @@ impl Cluster {
         let request =
             MetadataRequest { topics, allow_auto_topic_creation: create, ..MetadataRequest::default() };
         let response = self.send_any(&request).await?;
-        Refused::check(response.error_code, None, || "Metadata of the cluster".to_owned())?;
+        RefusedRequest::check(response.error_code, None, || "Metadata of the cluster".to_owned())?;
         let mut answer = Metadata::from_response(response);
         let mut state = self.0.state.lock();
         answer.prefer_newer(&mut state.seen);
@@ -343,7 +343,7 @@ impl Cluster {
                 ..FindCoordinatorRequest::default()
             };
             let response = any.send(&request).await?;
-            Refused::check(response.error_code, response.error_message.as_deref(), || {
+            RefusedRequest::check(response.error_code, response.error_message.as_deref(), || {
                 format!("Coordinators of {} keys", keys.len())
             })?;
             for one in response.coordinators {
@@ -410,15 +410,15 @@ fn coordinator_address(
     response: FindCoordinatorResponse,
     kind: CoordinatorKind,
     key: &str,
-) -> Result<String, Refused> {
+) -> Result<String, RefusedRequest> {
     let what = || match kind {
         CoordinatorKind::Group => format!("Coordinator of group {key}"),
         CoordinatorKind::Transaction => format!("Coordinator of transactional id {key}"),
     };
-    Refused::check(response.error_code, response.error_message.as_deref(), what)?;
+    RefusedRequest::check(response.error_code, response.error_message.as_deref(), what)?;
     let (id, host, port) = match response.coordinators.into_iter().find(|found| found.key == key) {
         Some(found) => {
-            Refused::check(found.error_code, found.error_message.as_deref(), what)?;
+            RefusedRequest::check(found.error_code, found.error_message.as_deref(), what)?;
             (found.node_id, found.host, found.port)
         }
         None => (response.node_id, response.host, response.port),

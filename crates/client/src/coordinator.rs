@@ -2,7 +2,7 @@
 //! are retried until the answer is final.
 
 use parking_lot::Mutex;
-use thalweg_dial::{ClientError, Connection, Refused, Retry};
+use thalweg_dial::{ClientError, Connection, RefusedRequest, Retry};
 use thalweg_wire::{ErrorCode, Request};
 
 use crate::cluster::{Cluster, CoordinatorKind};
@@ -131,7 +131,7 @@ impl Coordinator {
             CoordinatorKind::Transaction => format!("Coordinator of transactional id {}", self.key),
         };
         let message = Some("no answer within the time allowed".to_owned());
-        Refused { what, error_code: ErrorCode::RequestTimedOut, message }.into()
+        RefusedRequest { what, error_code: ErrorCode::RequestTimedOut, message }.into()
     }
 }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use thalweg_dial::{ClientError, Connection, Refused, VersionMismatch};
+use thalweg_dial::{ClientError, Connection, RefusedRequest, VersionMismatch};
 use thalweg_record::{LeaderEpoch, Offset};
 use thalweg_wire::request::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 use thalweg_wire::request::offset_commit_request::{OffsetCommitRequestPartition, OffsetCommitRequestTopic};
@@ -148,7 +148,7 @@ impl Cluster {
                 None => {
                     let what = format!("Offsets of {}", wanted[0].0);
                     let error_code = ErrorCode::LeaderNotAvailable;
-                    Err(Refused { what, error_code, message: None }.into())
+                    Err(RefusedRequest { what, error_code, message: None }.into())
                 }
             };
             match answer {
@@ -188,7 +188,7 @@ impl Cluster {
             let name: Arc<str> = topic.name.into();
             for partition in topic.partitions {
                 let at = TopicPartition::new(Arc::clone(&name), partition.partition_index);
-                let offset = Refused::check(partition.error_code, None, || format!("Offsets of {at}"))
+                let offset = RefusedRequest::check(partition.error_code, None, || format!("Offsets of {at}"))
                     .map(|()| ListedOffset {
                         offset: Offset(partition.offset),
                         timestamp: partition.timestamp,
@@ -260,17 +260,17 @@ pub(crate) fn read_committed_offsets(
     group: &str,
 ) -> Result<BTreeMap<TopicPartition, CommittedOffset>, ClientError> {
     let what = || format!("Offsets of group {group}");
-    Refused::check(response.error_code, None, what)?;
+    RefusedRequest::check(response.error_code, None, what)?;
     let mut found = BTreeMap::new();
     let mut add = |name: &Arc<str>, partition, code, offset, leader_epoch, metadata: Option<String>| {
         let at = TopicPartition::new(Arc::clone(name), partition);
-        Refused::check(code, None, || format!("Offset of group {group} in {at}"))?;
+        RefusedRequest::check(code, None, || format!("Offset of group {group} in {at}"))?;
         if offset >= 0 {
             let (offset, leader_epoch) = (Offset(offset), LeaderEpoch(leader_epoch));
             let metadata = metadata.unwrap_or_default();
             found.insert(at, CommittedOffset { offset, leader_epoch, metadata });
         }
-        Ok::<(), Refused>(())
+        Ok::<(), RefusedRequest>(())
     };
     for topic in response.topics {
         let name: Arc<str> = topic.name.into();
@@ -280,7 +280,7 @@ pub(crate) fn read_committed_offsets(
         }
     }
     for of_group in response.groups {
-        Refused::check(of_group.error_code, None, what)?;
+        RefusedRequest::check(of_group.error_code, None, what)?;
         for topic in of_group.topics {
             let name: Arc<str> = topic.name.into();
             for p in topic.partitions {
@@ -337,7 +337,7 @@ pub(crate) fn commit_request(
 pub(crate) fn check_commit(response: OffsetCommitResponse, group: &str) -> Result<(), ClientError> {
     for topic in &response.topics {
         for partition in &topic.partitions {
-            Refused::check(partition.error_code, None, || {
+            RefusedRequest::check(partition.error_code, None, || {
                 format!("Commit of group {group} in {}-{}", topic.name, partition.partition_index)
             })?;
         }

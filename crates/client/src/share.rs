@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use thalweg_dial::{Backoff, ClientError, Refused};
+use thalweg_dial::{Backoff, ClientError, RefusedRequest};
 use thalweg_record::{DecompressBuffer, Offset};
 use thalweg_watch as watch;
 use thalweg_wire::{ErrorCode, Uuid};
@@ -441,6 +441,6 @@ impl ShareConsumer {
     fn no_answer(&self) -> ClientError {
         let what = format!("Acknowledgements of share group {}", self.config.group);
         let message = Some("no answer within the time allowed".to_owned());
-        Refused { what, error_code: ErrorCode::RequestTimedOut, message }.into()
+        RefusedRequest { what, error_code: ErrorCode::RequestTimedOut, message }.into()
     }
 }

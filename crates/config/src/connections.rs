@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::error::ConfigError;
 use super::listener::Listener;
-use super::setting::{Setting, Typed};
+use super::setting::{Setting, SettingType};
 use super::table::{self, LISTENER_PREFIX, NetworkSettings};
 use super::value::Value;
 
@@ -39,7 +39,7 @@ pub(super) fn of_listeners<'a>(
 }
 
 /// The value set for this listener.
-fn own<T: Typed>(
+fn own<T: SettingType>(
     setting: Setting<T>,
     prefix: &str,
     set: &BTreeMap<String, String>,

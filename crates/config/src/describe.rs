@@ -70,9 +70,9 @@ pub struct DescribedConfig {
 /// The requested key names.
 pub type WantedKeys<'a> = BTreeSet<&'a str>;
 /// The requested key names; `None` for all.
-pub type Wanted<'a> = Option<&'a WantedKeys<'a>>;
+pub type KeySelection<'a> = Option<&'a WantedKeys<'a>>;
 
-pub(super) fn is_wanted(wanted: Wanted<'_>, name: &str) -> bool {
+pub(super) fn is_wanted(wanted: KeySelection<'_>, name: &str) -> bool {
     wanted.is_none_or(|names| names.contains(name))
 }
 
@@ -81,7 +81,7 @@ impl BrokerConfig {
     pub fn describe_topic(
         &self,
         overrides: &BTreeMap<String, String>,
-        wanted: Wanted<'_>,
+        wanted: KeySelection<'_>,
     ) -> Vec<DescribedConfig> {
         let keys = table::topic_keys().iter().filter(|key| is_wanted(wanted, key.name));
         let keys = keys.filter(|key| !key.internal || overrides.contains_key(key.name));
@@ -116,7 +116,7 @@ impl BrokerConfig {
     }
 
     /// The configuration of this broker. Unserved keys appear only if they are set.
-    pub fn describe_broker(&self, wanted: Wanted<'_>) -> Vec<DescribedConfig> {
+    pub fn describe_broker(&self, wanted: KeySelection<'_>) -> Vec<DescribedConfig> {
         let layers = [&self.layers.file, &self.layers.cluster, &self.layers.broker];
         let is_set = |name: &str| layers.iter().any(|layer| layer.contains_key(name));
         let is_shown = |key: &ConfigKey| {
@@ -134,7 +134,7 @@ impl BrokerConfig {
     }
 
     /// The values set for all brokers at run time.
-    pub fn describe_cluster_defaults(&self, wanted: Wanted<'_>) -> Vec<DescribedConfig> {
+    pub fn describe_cluster_defaults(&self, wanted: KeySelection<'_>) -> Vec<DescribedConfig> {
         let names = self.layers.cluster.keys().filter(|name| is_wanted(wanted, name));
         let described = names.map(|name| {
             let mut described = self.describe_broker_key(name);

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use super::broker::BrokerConfig;
-use super::describe::{ConfigSource, DescribedConfig, DescribedSynonym, Wanted, is_wanted};
+use super::describe::{ConfigSource, DescribedConfig, DescribedSynonym, KeySelection, is_wanted};
 use super::error::ConfigError;
 use super::key::ConfigKey;
 use super::table::{self, ClientMetricsSettings, EffectiveGroupConfig};
@@ -25,7 +25,7 @@ const MATCHED: &[&str] = &[
 ];
 
 /// A value beyond a bound.
-struct OutOfBounds {
+struct BoundViolation {
     bound: i64,
     error: ConfigError,
 }
@@ -106,7 +106,7 @@ impl BrokerConfig {
     }
 
     /// The broker's bound that a value violates, if any.
-    fn out_of_bounds(&self, key: &ConfigKey, value: &Value) -> Option<OutOfBounds> {
+    fn out_of_bounds(&self, key: &ConfigKey, value: &Value) -> Option<BoundViolation> {
         let Value::Integer(value) = value else { return None };
         let bound = |name: Option<&'static str>| match self.values.named(name?) {
             Some(Value::Integer(number)) => Some((*number, name?)),
@@ -114,7 +114,10 @@ impl BrokerConfig {
         };
         let fails = |relation, (bound, bound_key): (i64, &str)| {
             let (name, bound_key) = (key.name.to_owned(), bound_key.to_owned());
-            Some(OutOfBounds { bound, error: ConfigError::GroupBound { name, relation, bound: bound_key } })
+            Some(BoundViolation {
+                bound,
+                error: ConfigError::GroupBound { name, relation, bound: bound_key },
+            })
         };
         let (least, largest) = key.within;
         match (bound(least), bound(largest)) {
@@ -125,7 +128,7 @@ impl BrokerConfig {
     }
 
     /// The configuration of a group with these overrides.
-    pub fn describe_group(&self, overrides: &Overrides, wanted: Wanted<'_>) -> Vec<DescribedConfig> {
+    pub fn describe_group(&self, overrides: &Overrides, wanted: KeySelection<'_>) -> Vec<DescribedConfig> {
         let keys = table::group_keys().iter().filter(|key| is_wanted(wanted, key.name));
         keys.map(|key| self.describe_group_key(key, overrides)).collect()
     }
@@ -191,7 +194,7 @@ pub fn client_metrics(overrides: &Overrides) -> ClientMetricsSettings {
 }
 
 /// Describes a client metrics subscription.
-pub fn describe_client_metrics(overrides: &Overrides, wanted: Wanted<'_>) -> Vec<DescribedConfig> {
+pub fn describe_client_metrics(overrides: &Overrides, wanted: KeySelection<'_>) -> Vec<DescribedConfig> {
     let keys = table::client_metrics_keys().iter().filter(|key| is_wanted(wanted, key.name));
     keys.map(|key| {
         let given = overrides.get(key.name).and_then(|text| Value::parse(key, text).ok());

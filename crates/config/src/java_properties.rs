@@ -8,7 +8,7 @@
 
 /// A line with a malformed escape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Malformed {
+pub(super) struct MalformedEscape {
     /// First line of the property, counted from 1.
     pub line: usize,
 }
@@ -18,7 +18,7 @@ fn is_blank(byte: u8) -> bool {
 }
 
 /// The properties of a file in order; of equal keys the last one wins.
-pub(super) fn read(bytes: &[u8]) -> Result<Vec<(String, String)>, Malformed> {
+pub(super) fn read(bytes: &[u8]) -> Result<Vec<(String, String)>, MalformedEscape> {
     let mut properties = Vec::new();
     let mut lines = lines(bytes).into_iter().enumerate();
     while let Some((at, line)) = lines.next() {
@@ -36,7 +36,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Vec<(String, String)>, Malformed> {
             }
         }
         if !logical.is_empty() {
-            properties.push(split(&logical).ok_or(Malformed { line: at + 1 })?);
+            properties.push(split(&logical).ok_or(MalformedEscape { line: at + 1 })?);
         }
     }
     Ok(properties)
@@ -149,6 +149,6 @@ mod tests {
 
     #[test]
     fn a_malformed_escape_is_found_where_its_property_begins() {
-        assert_eq!(read(b"a=1\r\n\r# c\nb=\\\n  \\u12\n"), Err(Malformed { line: 4 }));
+        assert_eq!(read(b"a=1\r\n\r# c\nb=\\\n  \\u12\n"), Err(MalformedEscape { line: 4 }));
     }
 }

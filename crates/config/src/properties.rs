@@ -12,7 +12,7 @@ use thalweg_security::HIDDEN;
 use thiserror::Error;
 
 use super::error::{ConfigError, InvalidConfig, InvalidValue};
-use super::java_properties::{self, Malformed};
+use super::java_properties::{self, MalformedEscape};
 use super::key::{ConfigKey, Support};
 use super::removed;
 use super::rules;
@@ -114,7 +114,7 @@ impl ServerProperties {
     /// Parses the contents of a Java properties file. `path` is for error messages.
     pub fn parse(path: &Path, bytes: &[u8]) -> Result<Self, BadLine> {
         let read = java_properties::read(bytes);
-        let values = read.map_err(|Malformed { line }| BadLine { path: path.to_owned(), line })?;
+        let values = read.map_err(|MalformedEscape { line }| BadLine { path: path.to_owned(), line })?;
         let values: BTreeMap<String, String> = values.into_iter().collect();
         let origin = path.display().to_string();
         let origins = values.keys().map(|key| (key.clone(), origin.clone())).collect();

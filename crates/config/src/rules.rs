@@ -25,7 +25,7 @@ pub(super) fn is_alone(values: &Values) -> bool {
 
 /// All rules that `values` violate.
 pub(super) fn broken(values: &Values) -> Vec<ConfigError> {
-    let mut found = Broken { values, errors: Vec::new() };
+    let mut found = BrokenRules { values, errors: Vec::new() };
     log_rules(values, &mut found);
     cleaner_rules(&CleanerSettings::from(values), &mut found);
     network_rules(&NetworkSettings::from(values), &mut found);
@@ -41,12 +41,12 @@ pub(super) fn broken(values: &Values) -> Vec<ConfigError> {
 }
 
 /// The violated rules.
-struct Broken<'a> {
+struct BrokenRules<'a> {
     values: &'a Values,
     errors: Vec<ConfigError>,
 }
 
-impl Broken<'_> {
+impl BrokenRules<'_> {
     fn unless<T>(&mut self, holds: bool, setting: Setting<T>, reason: &str) {
         self.unless_named(holds, setting.name(), reason);
     }
@@ -66,7 +66,7 @@ fn integer(value: Option<&Value>) -> Option<i64> {
     }
 }
 
-fn log_rules(values: &Values, found: &mut Broken<'_>) {
+fn log_rules(values: &Values, found: &mut BrokenRules<'_>) {
     let at_least = |low, setting| integer(values.raw(setting)).is_none_or(|number| number >= low);
     let roll = LogSettings::roll_ms;
     found.unless(at_least(1, roll), roll, "Value must be at least 1");
@@ -79,14 +79,14 @@ fn log_rules(values: &Values, found: &mut Broken<'_>) {
     }
 }
 
-fn cleaner_rules(cleaner: &CleanerSettings, found: &mut Broken<'_>) {
+fn cleaner_rules(cleaner: &CleanerSettings, found: &mut BrokenRules<'_>) {
     found.unless(cleaner.threads >= 1, CleanerSettings::threads, "Value must be at least 1");
     let enough = cleaner.dedupe_buffer_bytes / cleaner.threads.max(1) > 1024 * 1024;
     let reason = "Value must be more than 1 MiB per cleaner thread";
     found.unless(enough, CleanerSettings::dedupe_buffer_bytes, reason);
 }
 
-fn network_rules(network: &NetworkSettings, found: &mut Broken<'_>) {
+fn network_rules(network: &NetworkSettings, found: &mut BrokenRules<'_>) {
     let enough = network.queued_max_request_bytes.is_none_or(|bytes| bytes >= network.request_max_bytes);
     let reason = "Value must be at least socket.request.max.bytes, or -1";
     found.unless(enough, NetworkSettings::queued_max_request_bytes, reason);
@@ -97,7 +97,7 @@ fn network_rules(network: &NetworkSettings, found: &mut Broken<'_>) {
 }
 
 /// Refuses unknown authorizers, which would make other decisions.
-fn access_rules(values: &Values, found: &mut Broken<'_>) {
+fn access_rules(values: &Values, found: &mut BrokenRules<'_>) {
     let class = values.raw(AccessSettings::has_authorizer).map(ToString::to_string).unwrap_or_default();
     let is_known = class.is_empty() || class == STANDARD_AUTHORIZER_CLASS;
     let reason =
@@ -105,7 +105,7 @@ fn access_rules(values: &Values, found: &mut Broken<'_>) {
     found.unless(is_known, AccessSettings::has_authorizer, &reason);
 }
 
-fn replication_rules(values: &Values, found: &mut Broken<'_>) {
+fn replication_rules(values: &Values, found: &mut BrokenRules<'_>) {
     let longest = |setting| integer(values.raw(setting));
     let wait = ReplicationSettings::fetch_wait_max;
     let reason = "Value must be at most replica.socket.timeout.ms";
@@ -120,13 +120,13 @@ fn replication_rules(values: &Values, found: &mut Broken<'_>) {
     found.unless(known, ReplicationSettings::reads_by_rack, reason);
 }
 
-fn group_rules(groups: &GroupSettings, found: &mut Broken<'_>) {
+fn group_rules(groups: &GroupSettings, found: &mut BrokenRules<'_>) {
     let classic = groups.rebalance_protocols.iter().any(|protocol| protocol == "classic");
     let reason = "Disabling the classic protocol is not supported";
     found.unless(classic, GroupSettings::rebalance_protocols, reason);
 }
 
-fn consumer_group_rules(values: &Values, found: &mut Broken<'_>) {
+fn consumer_group_rules(values: &Values, found: &mut BrokenRules<'_>) {
     let heartbeat = ConsumerGroupKeys::heartbeat_interval_ms;
     let session = ConsumerGroupKeys::session_timeout_ms;
     let reason = format!("Value must be less than {}", session.name());
@@ -140,7 +140,7 @@ fn consumer_group_rules(values: &Values, found: &mut Broken<'_>) {
 }
 
 /// Checks that a bounded value is within its bounds, and that the bounds are in order.
-fn bound_rules(values: &Values, found: &mut Broken<'_>) {
+fn bound_rules(values: &Values, found: &mut BrokenRules<'_>) {
     let number = |name: &str| integer(values.named(name));
     for key in table::broker_keys() {
         let (least, largest) = key.within;
@@ -156,14 +156,14 @@ fn bound_rules(values: &Values, found: &mut Broken<'_>) {
     }
 }
 
-fn streams_group_rules(values: &Values, found: &mut Broken<'_>) {
+fn streams_group_rules(values: &Values, found: &mut BrokenRules<'_>) {
     let heartbeat = StreamsGroupKeys::heartbeat_interval_ms;
     let session = StreamsGroupKeys::session_timeout_ms;
     let reason = format!("Value must be less than {}", session.name());
     found.unless(values.get(heartbeat) < values.get(session), heartbeat, &reason);
 }
 
-fn share_group_rules(groups: &ShareGroupKeys, found: &mut Broken<'_>) {
+fn share_group_rules(groups: &ShareGroupKeys, found: &mut BrokenRules<'_>) {
     let (heartbeat, session) = (ShareGroupKeys::heartbeat_interval_ms, ShareGroupKeys::session_timeout_ms);
     let reason = format!("Value must be less than {}", session.name());
     found.unless(groups.heartbeat_interval_ms < groups.session_timeout_ms, heartbeat, &reason);
@@ -175,7 +175,7 @@ fn share_group_rules(groups: &ShareGroupKeys, found: &mut Broken<'_>) {
     found.unless(known, ShareGroupKeys::assignors, reason);
 }
 
-fn node_rules(values: &Values, found: &mut Broken<'_>) {
+fn node_rules(values: &Values, found: &mut BrokenRules<'_>) {
     let id = values.get(NodeSettings::id);
     let agree = values.raw(NodeSettings::broker_id) == values.raw(NodeSettings::id);
     found.unless(agree, NodeSettings::broker_id, "Value must be the same as node.id");

@@ -49,7 +49,7 @@ impl<T> fmt::Debug for Setting<T> {
 }
 
 /// A Rust type of setting values.
-pub(super) trait Typed: Sized {
+pub(super) trait SettingType: Sized {
     /// Converts a value; `None` if its type differs or it is null. Numbers are clamped to the range of the
     /// Rust type.
     fn typed(value: Option<&Value>, unit: Unit) -> Option<Self>;
@@ -64,7 +64,7 @@ fn integer(value: Option<&Value>) -> Option<i64> {
 
 macro_rules! typed_integers {
     ($($integer:ty)*) => {
-        $(impl Typed for $integer {
+        $(impl SettingType for $integer {
             fn typed(value: Option<&Value>, _: Unit) -> Option<Self> {
                 let number = integer(value)?;
                 Some(Self::try_from(number).unwrap_or(if number < 0 { Self::MIN } else { Self::MAX }))
@@ -75,7 +75,7 @@ macro_rules! typed_integers {
 
 typed_integers! { i16 i32 i64 u32 u64 usize }
 
-impl Typed for bool {
+impl SettingType for bool {
     fn typed(value: Option<&Value>, _: Unit) -> Option<Self> {
         match value {
             Some(Value::Boolean(value)) => Some(*value),
@@ -84,7 +84,7 @@ impl Typed for bool {
     }
 }
 
-impl Typed for f64 {
+impl SettingType for f64 {
     fn typed(value: Option<&Value>, _: Unit) -> Option<Self> {
         match value {
             Some(Value::Double(number)) => Some(*number),
@@ -93,7 +93,7 @@ impl Typed for f64 {
     }
 }
 
-impl Typed for String {
+impl SettingType for String {
     fn typed(value: Option<&Value>, _: Unit) -> Option<Self> {
         match value {
             Some(Value::Text(text)) => Some(text.clone()),
@@ -105,7 +105,7 @@ impl Typed for String {
 /// The text of a password.
 pub(super) struct SecretText(pub String);
 
-impl Typed for SecretText {
+impl SettingType for SecretText {
     fn typed(value: Option<&Value>, _: Unit) -> Option<Self> {
         match value {
             Some(Value::Secret(text)) => Some(Self(text.clone())),
@@ -114,13 +114,13 @@ impl Typed for SecretText {
     }
 }
 
-impl Typed for PathBuf {
+impl SettingType for PathBuf {
     fn typed(value: Option<&Value>, unit: Unit) -> Option<Self> {
         String::typed(value, unit).map(Self::from)
     }
 }
 
-impl Typed for Vec<String> {
+impl SettingType for Vec<String> {
     fn typed(value: Option<&Value>, _: Unit) -> Option<Self> {
         match value {
             Some(Value::List(entries)) => Some(entries.clone()),
@@ -129,14 +129,14 @@ impl Typed for Vec<String> {
     }
 }
 
-impl Typed for Vec<PathBuf> {
+impl SettingType for Vec<PathBuf> {
     fn typed(value: Option<&Value>, unit: Unit) -> Option<Self> {
         Some(Vec::<String>::typed(value, unit)?.into_iter().map(PathBuf::from).collect())
     }
 }
 
 /// Durations in the unit of the key. Negative values count as zero.
-impl Typed for Duration {
+impl SettingType for Duration {
     fn typed(value: Option<&Value>, unit: Unit) -> Option<Self> {
         let number = u64::typed(value, unit)?;
         match unit {
@@ -149,7 +149,7 @@ impl Typed for Duration {
 }
 
 /// `None` is Kafka's null.
-impl<T: Typed> Typed for Option<T> {
+impl<T: SettingType> SettingType for Option<T> {
     fn typed(value: Option<&Value>, unit: Unit) -> Option<Self> {
         match value {
             None => Some(None),

@@ -23,7 +23,7 @@ use crate::error::{
     VersionMismatch,
 };
 use crate::frames::FrameReader;
-use crate::handshake::{self, Negotiated, negotiate};
+use crate::handshake::{self, NegotiatedState, negotiate};
 use crate::options::ConnectionOptions;
 use crate::security::sasl::Exchange;
 use crate::stream::{Connector, write_all_vectored};
@@ -43,14 +43,14 @@ pub struct RequestOptions {
 }
 
 /// A future that opens a connection.
-pub type Connecting<'a> = Pin<Box<dyn Future<Output = Result<Connection, ClientError>> + Send + 'a>>;
+pub type ConnectFuture<'a> = Pin<Box<dyn Future<Output = Result<Connection, ClientError>> + Send + 'a>>;
 
 /// A connection to a broker. Clones share the connection; it ends when the last clone is dropped.
 #[derive(Clone, Debug)]
-pub struct Connection(Arc<Shared>);
+pub struct Connection(Arc<ConnectionState>);
 
 #[derive(Debug)]
-struct Shared {
+struct ConnectionState {
     peer: Arc<str>,
     versions: ApiVersions,
     options: ConnectionOptions,
@@ -60,7 +60,7 @@ struct Shared {
     link: Arc<Link>,
 }
 
-impl Drop for Shared {
+impl Drop for ConnectionState {
     fn drop(&mut self) {
         self.link.waiting.lock().is_abandoned = true;
         self.link.queued.notify_one();
@@ -70,7 +70,7 @@ impl Drop for Shared {
 /// State shared by the handles and the task of a connection.
 #[derive(Debug, Default)]
 struct Link {
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<RequestQueues>,
     /// Notified when there is a frame to write, and when the last handle is dropped.
     queued: Notify,
     /// Notified when a handle closes the connection.
@@ -80,11 +80,11 @@ struct Link {
 /// Requests of a connection. Permits limit their number. This is a queue and not a channel, which allocates
 /// room for 32 entries at once: most connections of a large host are idle.
 #[derive(Debug, Default)]
-struct Waiting {
+struct RequestQueues {
     /// Requests not written yet.
-    queue: VecDeque<Outgoing>,
+    queue: VecDeque<OutgoingFrame>,
     /// Requests written and not answered yet.
-    requests: VecDeque<InFlight>,
+    requests: VecDeque<InFlightRequest>,
     closed: Option<CloseReason>,
     /// True once any request was answered.
     answered: bool,
@@ -93,7 +93,7 @@ struct Waiting {
 }
 
 #[derive(Debug)]
-struct InFlight {
+struct InFlightRequest {
     correlation_id: i32,
     reply: oneshot::Sender<Bytes>,
     /// `None` for the connection's own requests.
@@ -101,14 +101,14 @@ struct InFlight {
 }
 
 #[derive(Debug)]
-struct Outgoing {
+struct OutgoingFrame {
     frame: Bytes,
-    awaited: Awaited,
+    awaited: AwaitedEvent,
 }
 
 #[derive(Debug)]
-enum Awaited {
-    Answer(InFlight),
+enum AwaitedEvent {
+    Answer(InFlightRequest),
     /// The write of a request without an answer.
     Write(OwnedSemaphorePermit),
 }
@@ -126,7 +126,7 @@ impl Connection {
         connector: &'a Connector,
         address: &'a str,
         options: &'a ConnectionOptions,
-    ) -> Connecting<'a> {
+    ) -> ConnectFuture<'a> {
         Box::pin(async move {
             let _wait = options.waits.as_ref().map(|waits| waits.connection(address));
             let started = async {
@@ -160,14 +160,14 @@ impl Connection {
     ) -> Connection {
         let (reader, writer) = tokio::io::split(stream);
         let frames = FrameReader::new(reader, options.frame_bytes_max);
-        Connection::run(frames, writer, peer.into(), Negotiated { versions, renew_at: None }, options)
+        Connection::run(frames, writer, peer.into(), NegotiatedState { versions, renew_at: None }, options)
     }
 
     fn run<S: ByteStream + 'static>(
         frames: FrameReader<ReadHalf<S>>,
         writer: WriteHalf<S>,
         peer: Arc<str>,
-        Negotiated { versions, renew_at }: Negotiated,
+        NegotiatedState { versions, renew_at }: NegotiatedState,
         options: &ConnectionOptions,
     ) -> Connection {
         let link = Arc::<Link>::default();
@@ -176,7 +176,7 @@ impl Connection {
             Box::new(Renewal { at, versions, peer, options: options.clone() })
         });
         tokio::spawn(drive(frames, writer, Arc::clone(&link), renewal));
-        Connection(Arc::new(Shared {
+        Connection(Arc::new(ConnectionState {
             peer,
             versions,
             options: options.clone(),
@@ -262,8 +262,8 @@ impl Connection {
     ) -> Result<(), ClientError> {
         let version = self.version_for::<R>(version)?;
         let (frame, _) = self.encode(request, version)?;
-        let awaited = Awaited::Write(self.permit().await);
-        Ok(self.enqueue(Outgoing { frame, awaited })?)
+        let awaited = AwaitedEvent::Write(self.permit().await);
+        Ok(self.enqueue(OutgoingFrame { frame, awaited })?)
     }
 
     fn version_for<R: Request>(&self, given: Option<i16>) -> Result<i16, VersionMismatch> {
@@ -290,8 +290,8 @@ impl Connection {
     async fn exchange(&self, frame: Bytes, correlation_id: i32) -> Result<Bytes, ClientError> {
         let permit = self.permit().await;
         let (reply, answer) = oneshot::channel();
-        let in_flight = InFlight { correlation_id, reply, _permit: Some(permit) };
-        self.enqueue(Outgoing { frame, awaited: Awaited::Answer(in_flight) })?;
+        let in_flight = InFlightRequest { correlation_id, reply, _permit: Some(permit) };
+        self.enqueue(OutgoingFrame { frame, awaited: AwaitedEvent::Answer(in_flight) })?;
         answer.await.map_err(|_| self.closed().into())
     }
 
@@ -300,7 +300,7 @@ impl Connection {
         permit.expect("the semaphore lives as long as the connection and is never closed")
     }
 
-    fn enqueue(&self, outgoing: Outgoing) -> Result<(), ConnectionClosed> {
+    fn enqueue(&self, outgoing: OutgoingFrame) -> Result<(), ConnectionClosed> {
         {
             let mut waiting = self.0.link.waiting.lock();
             if waiting.closed.is_none() {
@@ -333,11 +333,11 @@ impl Link {
         }
         let count = waiting.queue.len().min(WRITE_FRAMES_MAX);
         for _ in 0..count {
-            let Outgoing { frame, awaited } = waiting.queue.pop_front()?;
+            let OutgoingFrame { frame, awaited } = waiting.queue.pop_front()?;
             frames.push(frame);
             match awaited {
-                Awaited::Answer(in_flight) => waiting.requests.push_back(in_flight),
-                Awaited::Write(permit) => permits.push(permit),
+                AwaitedEvent::Answer(in_flight) => waiting.requests.push_back(in_flight),
+                AwaitedEvent::Write(permit) => permits.push(permit),
             }
         }
         Some(())
@@ -460,7 +460,7 @@ impl Renewal {
         writer: &mut W,
         link: &Link,
     ) -> Result<bool, CloseReason> {
-        let mut exchange = BetweenRequests { writer, link };
+        let mut exchange = RenewalExchange { writer, link };
         match handshake::authenticate(&mut exchange, &self.versions, &self.peer, &self.options).await {
             Ok(Some(at)) => {
                 self.at = at;
@@ -473,16 +473,16 @@ impl Renewal {
 }
 
 /// The connection's own requests, on a stream whose answers are read by the other half of the task.
-struct BetweenRequests<'a, W> {
+struct RenewalExchange<'a, W> {
     writer: &'a mut W,
     link: &'a Link,
 }
 
-impl<W: AsyncWrite + Unpin + Send> Exchange for BetweenRequests<'_, W> {
+impl<W: AsyncWrite + Unpin + Send> Exchange for RenewalExchange<'_, W> {
     async fn ask(&mut self, frame: Bytes) -> Result<Bytes, CloseReason> {
         let (reply, answer) = oneshot::channel();
         // Answers arrive in request order, so one correlation id suffices for all these requests.
-        let in_flight = InFlight { correlation_id: 0, reply, _permit: None };
+        let in_flight = InFlightRequest { correlation_id: 0, reply, _permit: None };
         self.link.waiting.lock().requests.push_back(in_flight);
         self.writer.write_all(&frame).await?;
         self.writer.flush().await?;

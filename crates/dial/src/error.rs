@@ -52,7 +52,7 @@ pub enum ClientError {
     Unreadable(#[from] UnreadableResponse),
     /// The broker answered with an error.
     #[error(transparent)]
-    Refused(#[from] Refused),
+    Refused(#[from] RefusedRequest),
     /// The metadata has no such broker.
     #[error(transparent)]
     BrokerUnknown(#[from] BrokerUnknown),
@@ -92,7 +92,7 @@ impl ClientError {
             }
             _ => return self,
         };
-        Refused { what, error_code: ErrorCode::UnsupportedVersion, message: Some(message) }.into()
+        RefusedRequest { what, error_code: ErrorCode::UnsupportedVersion, message: Some(message) }.into()
     }
 
     /// The error code of the broker's answer; `None` without an answer.
@@ -328,7 +328,7 @@ pub enum BootstrapError {
 /// A broker answered with an error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}: {error_code}{}", explained(*error_code, message.as_deref()))]
-pub struct Refused {
+pub struct RefusedRequest {
     /// The request and its subject, as the beginning of a sentence.
     pub what: String,
     /// The broker's error code.
@@ -352,13 +352,17 @@ fn explained(code: ErrorCode, message: Option<&str>) -> String {
     words.map(|words| format!(" ({words})")).unwrap_or_default()
 }
 
-impl Refused {
+impl RefusedRequest {
     /// Fails if `code` is an error; unknown codes count as UNKNOWN_SERVER_ERROR, as in Kafka.
-    pub fn check(code: i16, message: Option<&str>, what: impl FnOnce() -> String) -> Result<(), Refused> {
+    pub fn check(
+        code: i16,
+        message: Option<&str>,
+        what: impl FnOnce() -> String,
+    ) -> Result<(), RefusedRequest> {
         if code == 0 {
             return Ok(());
         }
         let error_code = ErrorCode::from_i16(code).unwrap_or(ErrorCode::UnknownServerError);
-        Err(Refused { what: what(), error_code, message: message.map(str::to_owned) })
+        Err(RefusedRequest { what: what(), error_code, message: message.map(str::to_owned) })
     }
 }

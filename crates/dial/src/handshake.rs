@@ -19,14 +19,14 @@ use crate::versions::{self, Answer, ApiVersions};
 
 /// The negotiated state of a connection.
 #[derive(Debug)]
-pub struct Negotiated {
+pub struct NegotiatedState {
     /// The versions that the broker serves.
     pub versions: ApiVersions,
     /// Time at which this client must re-authenticate.
     pub renew_at: Option<Instant>,
 }
 
-impl Negotiated {
+impl NegotiatedState {
     /// Re-authenticates on a stream without other readers and writers.
     pub async fn renew<R, W>(
         &mut self,
@@ -39,19 +39,19 @@ impl Negotiated {
         R: AsyncRead + Unpin + Send,
         W: AsyncWrite + Unpin + Send,
     {
-        let mut alone = Alone { frames, writer };
+        let mut alone = ExclusiveStream { frames, writer };
         self.renew_at = authenticate(&mut alone, &self.versions, peer, options).await?;
         Ok(())
     }
 }
 
 /// A stream without other readers and writers.
-struct Alone<'a, R, W> {
+struct ExclusiveStream<'a, R, W> {
     frames: &'a mut FrameReader<R>,
     writer: &'a mut W,
 }
 
-impl<R: AsyncRead + Unpin + Send, W: AsyncWrite + Unpin + Send> Exchange for Alone<'_, R, W> {
+impl<R: AsyncRead + Unpin + Send, W: AsyncWrite + Unpin + Send> Exchange for ExclusiveStream<'_, R, W> {
     async fn ask(&mut self, frame: Bytes) -> Result<Bytes, CloseReason> {
         self.writer.write_all(&frame).await?;
         self.writer.flush().await?;
@@ -65,14 +65,14 @@ pub async fn negotiate<R, W>(
     writer: &mut W,
     peer: &Arc<str>,
     options: &ConnectionOptions,
-) -> Result<Negotiated, ClientError>
+) -> Result<NegotiatedState, ClientError>
 where
     R: AsyncRead + Unpin + Send,
     W: AsyncWrite + Unpin + Send,
 {
     // Counted as part of connecting, because a peer that is not a broker may never answer.
     let timeout = options.connect_timeout.min(options.request_timeout);
-    let mut alone = Alone { frames, writer };
+    let mut alone = ExclusiveStream { frames, writer };
     let versions = match tokio::time::timeout(timeout, ask_versions(&mut alone, peer, options)).await {
         Ok(versions) => versions?,
         Err(_) => {
@@ -81,7 +81,7 @@ where
         }
     };
     let renew_at = authenticate(&mut alone, &versions, peer, options).await?;
-    Ok(Negotiated { versions, renew_at })
+    Ok(NegotiatedState { versions, renew_at })
 }
 
 /// Authenticates, for the first time or again. Returns the time of the next re-authentication.

@@ -31,11 +31,11 @@ pub use connection::{Connection, RequestOptions};
 pub use error::{
     AuthenticationFailed, AuthenticationFault, BootstrapError, BrokerUnknown, ClientError, CloseReason,
     ConnectFailed, ConnectTimedOut, ConnectionClosed, HandshakeFailed, HandshakeFault, InvalidAddress,
-    NoBootstrapServer, Refused, RequestTimedOut, ScramFault, TlsFailed, TlsFault, UnencodableRequest,
+    NoBootstrapServer, RefusedRequest, RequestTimedOut, ScramFault, TlsFailed, TlsFault, UnencodableRequest,
     UnreadableResponse, VersionMismatch,
 };
 pub use frames::FrameReader;
-pub use handshake::{Negotiated, negotiate};
+pub use handshake::{NegotiatedState, negotiate};
 pub use options::ConnectionOptions;
 pub use properties::{
     InvalidProperty, InvalidSetting, Properties, UnresolvedSetting, is_provider_setting, resolve,
@@ -47,4 +47,4 @@ pub use stream::{Connector, write_all_vectored};
 pub use thalweg_security::{HIDDEN, is_secret};
 pub use throttle::Throttle;
 pub use versions::ApiVersions;
-pub use waits::{Awaited, Wait, Waits};
+pub use waits::{Wait, WaitReport, Waits};

@@ -78,12 +78,12 @@ pub fn backoff_after(configured: Duration, error_code: Option<ErrorCode>) -> Dur
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Refused;
+    use crate::error::RefusedRequest;
 
     #[tokio::test(start_paused = true)]
     async fn a_failure_that_passes_is_waited_out_while_there_is_time() {
         let refused = |error_code| {
-            ClientError::from(Refused { what: "a request".to_owned(), error_code, message: None })
+            ClientError::from(RefusedRequest { what: "a request".to_owned(), error_code, message: None })
         };
         let mut retry = Retry::within(Duration::from_millis(100), Duration::from_secs(1));
         let pause =

@@ -13,11 +13,11 @@ use crate::byte_stream::ByteStream;
 use crate::error::{ClientError, ConnectFailed, ConnectTimedOut, TlsFailed};
 use crate::options::ConnectionOptions;
 
-type Connecting = Pin<Box<dyn Future<Output = io::Result<Box<dyn ByteStream>>> + Send>>;
+type StreamFuture = Pin<Box<dyn Future<Output = io::Result<Box<dyn ByteStream>>> + Send>>;
 
 /// Opens streams to addresses: [`Connector::tcp`], or a replacement in tests and simulations.
 #[derive(Clone)]
-pub struct Connector(Arc<dyn Fn(String) -> Connecting + Send + Sync>);
+pub struct Connector(Arc<dyn Fn(String) -> StreamFuture + Send + Sync>);
 
 impl fmt::Debug for Connector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

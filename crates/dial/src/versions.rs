@@ -10,7 +10,7 @@ use bytes::Bytes;
 use thalweg_wire::request::{ApiVersionsRequest, ApiVersionsResponse};
 use thalweg_wire::{ApiKey, ErrorCode, Message, Request, frame};
 
-use crate::error::{ClientError, Refused, UnreadableResponse, VersionMismatch};
+use crate::error::{ClientError, RefusedRequest, UnreadableResponse, VersionMismatch};
 
 /// The APIs of a broker: first and last version of each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -122,7 +122,7 @@ pub(crate) fn read_answer(frame: Bytes, version: i16, peer: &Arc<str>) -> Result
         let again = ApiVersions::from_response(&response).newest(key, version - 1).unwrap_or(0);
         return Ok(Answer::AskAgain(again));
     }
-    Refused::check(response.error_code, None, || format!("{peer} did not return its versions"))?;
+    RefusedRequest::check(response.error_code, None, || format!("{peer} did not return its versions"))?;
     Ok(Answer::Versions(ApiVersions::from_response(&response)))
 }
 

@@ -23,19 +23,19 @@ pub struct Waits(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
-    pending: BTreeMap<u64, Pending>,
+    pending: BTreeMap<u64, PendingWait>,
     next: u64,
     failures: BTreeMap<String, Failure>,
 }
 
 #[derive(Debug)]
-struct Pending {
-    what: What,
+struct PendingWait {
+    what: WaitSubject,
     since: Instant,
 }
 
 #[derive(Debug)]
-enum What {
+enum WaitSubject {
     Connection(Arc<str>),
     Answer(Arc<str>, ApiKey),
 }
@@ -49,7 +49,7 @@ struct Failure {
 
 /// A tool's message about a wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Awaited {
+pub enum WaitReport {
     /// A pending event, in a form that follows "waiting for".
     Pending(String),
     /// The last error of a repeated failure that is being retried.
@@ -71,20 +71,20 @@ impl Drop for Wait {
 
 impl Waits {
     /// A wait or a repeated failure that has lasted for at least `patience`.
-    pub fn longer_than(&self, patience: Duration) -> Option<Awaited> {
+    pub fn longer_than(&self, patience: Duration) -> Option<WaitReport> {
         let now = Instant::now();
         let state = self.0.lock();
         if let Some(failure) = state.failure(now, patience) {
-            return Some(Awaited::Failing(failure.text.clone()));
+            return Some(WaitReport::Failing(failure.text.clone()));
         }
         let pending = state.pending.values().filter(|pending| pending.since + patience <= now);
         let oldest = pending.min_by_key(|pending| pending.since)?;
-        Some(Awaited::Pending(match &oldest.what {
-            What::Connection(peer) => format!("a connection to {peer}"),
-            What::Answer(peer, ApiKey::JoinGroup) => {
+        Some(WaitReport::Pending(match &oldest.what {
+            WaitSubject::Connection(peer) => format!("a connection to {peer}"),
+            WaitSubject::Answer(peer, ApiKey::JoinGroup) => {
                 format!("the other members of the group to join (JoinGroup at {peer})")
             }
-            What::Answer(peer, api) => format!("{peer} to answer {api:?}"),
+            WaitSubject::Answer(peer, api) => format!("{peer} to answer {api:?}"),
         }))
     }
 
@@ -95,19 +95,19 @@ impl Waits {
 
     /// Begins a wait for a connection.
     pub fn connection(&self, peer: &str) -> Wait {
-        self.begin(What::Connection(peer.into()), Duration::ZERO)
+        self.begin(WaitSubject::Connection(peer.into()), Duration::ZERO)
     }
 
     /// Begins a wait for an answer that the broker may delay by `held`.
     pub(crate) fn answer(&self, peer: &Arc<str>, api: ApiKey, held: Duration) -> Wait {
-        self.begin(What::Answer(Arc::clone(peer), api), held)
+        self.begin(WaitSubject::Answer(Arc::clone(peer), api), held)
     }
 
-    fn begin(&self, what: What, held: Duration) -> Wait {
+    fn begin(&self, what: WaitSubject, held: Duration) -> Wait {
         let mut state = self.0.lock();
         let number = state.next;
         state.next += 1;
-        state.pending.insert(number, Pending { what, since: Instant::now() + held });
+        state.pending.insert(number, PendingWait { what, since: Instant::now() + held });
         Wait { waits: self.clone(), number }
     }
 
@@ -161,7 +161,7 @@ mod tests {
         tokio::time::advance(SECOND).await;
         assert_eq!(waits.longer_than(2 * SECOND), None);
         tokio::time::advance(SECOND).await;
-        let pending = |text: &str| Some(Awaited::Pending(text.to_owned()));
+        let pending = |text: &str| Some(WaitReport::Pending(text.to_owned()));
         assert_eq!(waits.longer_than(2 * SECOND), pending("b:1 to answer Metadata"));
         drop(metadata);
         assert_eq!(waits.longer_than(2 * SECOND), None);
@@ -180,7 +180,7 @@ mod tests {
             "it may have been the last one"
         );
         waits.failed("b:1", &"refused");
-        assert_eq!(waits.longer_than(SECOND), Some(Awaited::Failing("refused".to_owned())));
+        assert_eq!(waits.longer_than(SECOND), Some(WaitReport::Failing("refused".to_owned())));
         waits.failed("b:2", &"later");
         assert_eq!(waits.trouble().as_deref(), Some("refused"));
         waits.succeeded("b:1");

@@ -4,7 +4,7 @@ use super::error::MembershipError;
 use super::heartbeat_error::HeartbeatError;
 use super::share::ShareAnswer;
 use super::streams::StreamsAnswer;
-use thalweg_shard::{Failing, WriteError};
+use thalweg_shard::{ShardAnswer, WriteError};
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::consumer_group_describe_response::DescribedGroup;
 use thalweg_wire::request::delete_groups_response::DeletableGroupResult;
@@ -36,7 +36,7 @@ pub enum Answer {
     TransactionEnded(Result<(), WriteError>),
 }
 
-impl Failing for Answer {
+impl ShardAnswer for Answer {
     fn failed(self, error: WriteError) -> Answer {
         let code = error.code();
         let error_code = code.code();

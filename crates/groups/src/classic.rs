@@ -19,7 +19,7 @@ mod rebalance;
 mod refused_upgrades;
 mod sync;
 
-pub(super) use join::Joining;
+pub(super) use join::PendingJoin;
 use refused_upgrades::RefusedUpgrades;
 
 use super::effects::Context;
@@ -84,7 +84,7 @@ enum JoinPhase {
 
 /// Waiting requests of the members of a group that is deleted or converted.
 #[derive(Debug, Default)]
-pub(super) struct Waiting {
+pub(super) struct WaitingRequests {
     /// Joins, with their members' ids.
     pub(super) joins: Vec<(Ticket, Arc<str>)>,
     pub(super) syncs: Vec<Ticket>,
@@ -400,7 +400,7 @@ impl ClassicGroup {
     }
 
     /// Dissolves the group: drops its deadlines, and returns waiting requests, joins first.
-    pub(super) fn dissolve(&mut self, timers: &mut Timers) -> Waiting {
+    pub(super) fn dissolve(&mut self, timers: &mut Timers) -> WaitingRequests {
         timers.cancel(&mut self.join_deadline);
         timers.cancel(&mut self.sync_deadline);
         for deadline in self.pending_members.values_mut() {
@@ -410,7 +410,7 @@ impl ClassicGroup {
             timers.cancel(&mut member.session);
         }
         self.awaiting_join = 0;
-        let mut waiting = Waiting::default();
+        let mut waiting = WaitingRequests::default();
         for id in self.ids_in_order() {
             let member = self.members.get_mut(&id).expect("it was just listed");
             waiting.joins.extend(member.awaiting_join.take().map(|ticket| (ticket, id)));

@@ -27,11 +27,11 @@ impl ClientInfo {
     }
 }
 
-type MayDescribe = dyn Fn(&str, usize) -> bool + Send + Sync;
+type TopicPredicate = dyn Fn(&str, usize) -> bool + Send + Sync;
 
 /// The topics that the sender of a request may describe. Other topics do not match its regular expressions.
 #[derive(Clone)]
-pub struct TopicFilter(Arc<MayDescribe>);
+pub struct TopicFilter(Arc<TopicPredicate>);
 
 impl fmt::Debug for TopicFilter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

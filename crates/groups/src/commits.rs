@@ -29,38 +29,40 @@ impl Commit<'_> {
         epoch: i32,
         stale: MembershipError,
         assigned_at: impl Fn(&str, Uuid, i32) -> Option<i32> + 'g,
-    ) -> Result<MayCommit<'g>, MembershipError> {
+    ) -> Result<CommitPermission<'g>, MembershipError> {
         match self.epoch.cmp(&epoch) {
-            Ordering::Equal => Ok(MayCommit::Any),
+            Ordering::Equal => Ok(CommitPermission::Any),
             Ordering::Greater => Err(stale),
             Ordering::Less => {
                 let assigned_at = Box::new(assigned_at);
-                Ok(MayCommit::AssignedBy { epoch: self.epoch, stale, assigned_at })
+                Ok(CommitPermission::AssignedBy { epoch: self.epoch, stale, assigned_at })
             }
         }
     }
 }
 
 /// The epoch at which a partition was assigned to a member, by name and id of the topic.
-type AssignedAt<'a> = dyn Fn(&str, Uuid, i32) -> Option<i32> + 'a;
+type EpochLookup<'a> = dyn Fn(&str, Uuid, i32) -> Option<i32> + 'a;
 
 /// The partitions that a member may commit.
-pub(super) enum MayCommit<'a> {
+pub(super) enum CommitPermission<'a> {
     /// All partitions: the member is at its epoch, or the commit names no member.
     Any,
     /// Partitions that were assigned at or before the epoch in the request.
-    AssignedBy { epoch: i32, stale: MembershipError, assigned_at: Box<AssignedAt<'a>> },
+    AssignedBy { epoch: i32, stale: MembershipError, assigned_at: Box<EpochLookup<'a>> },
 }
 
-impl MayCommit<'_> {
+impl CommitPermission<'_> {
     /// Checks that the member may commit this partition.
     pub(super) fn check(&self, topic: &str, id: Uuid, partition: i32) -> Result<(), MembershipError> {
         match self {
-            MayCommit::Any => Ok(()),
-            MayCommit::AssignedBy { epoch, stale, assigned_at } => match assigned_at(topic, id, partition) {
-                Some(at) if *epoch >= at => Ok(()),
-                _ => Err(*stale),
-            },
+            CommitPermission::Any => Ok(()),
+            CommitPermission::AssignedBy { epoch, stale, assigned_at } => {
+                match assigned_at(topic, id, partition) {
+                    Some(at) if *epoch >= at => Ok(()),
+                    _ => Err(*stale),
+                }
+            }
         }
     }
 }

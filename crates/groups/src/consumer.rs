@@ -35,7 +35,7 @@ pub(super) use migration::Downgrade;
 pub(super) use resolution::Matches;
 
 use super::assignor::Assignment;
-use super::commits::{Commit, MayCommit, validate_fetch};
+use super::commits::{Commit, CommitPermission, validate_fetch};
 use super::config::ConsumerGroupTimes;
 use super::deadlines::Deadlines;
 use super::error::MembershipError;
@@ -46,7 +46,7 @@ use member::Member;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use subscription::{Resolved, Subscribers};
+use subscription::{ResolvedRegex, Subscribers};
 use thalweg_hash::HashMap;
 use thalweg_wire::Uuid;
 use thalweg_wire::group::*;
@@ -87,7 +87,7 @@ pub(super) struct ConsumerGroup {
     subscribers: BTreeMap<String, Subscribers>,
     /// The subscribed regular expressions, with the number of their members.
     regexes: BTreeMap<Arc<str>, usize>,
-    resolved: BTreeMap<Arc<str>, Resolved>,
+    resolved: BTreeMap<Arc<str>, ResolvedRegex>,
     /// Number of members that request each assignor.
     assignors: BTreeMap<String, usize>,
     /// Number of members of the classic protocol, and number of these that follow each classic protocol.
@@ -284,9 +284,12 @@ impl ConsumerGroup {
     }
 
     /// The partitions that a member may commit.
-    pub(super) fn commits<'a>(&'a self, commit: &Commit<'_>) -> Result<MayCommit<'a>, MembershipError> {
+    pub(super) fn commits<'a>(
+        &'a self,
+        commit: &Commit<'_>,
+    ) -> Result<CommitPermission<'a>, MembershipError> {
         if commit.is_of_no_member(self.modern.members.is_empty()) {
-            return Ok(MayCommit::Any);
+            return Ok(CommitPermission::Any);
         }
         let member = self.modern.members.get(commit.member_id).ok_or(MembershipError::UnknownMember)?;
         if !commit.is_transactional && member.classic.is_none() && commit.version < 9 {

@@ -22,7 +22,7 @@ use thalweg_log::disk::Disk;
 use thalweg_metadata::PartitionIndex;
 use thalweg_record::{ProducerEpoch, ProducerId};
 use thalweg_shard::{
-    Acknowledged, CoordinatorLog, LoadFigures, Moment, RequestError, Shards, Ticket, Unavailable,
+    CoordinatorLog, LoadFigures, Moment, ReplicatedValue, RequestError, Shards, Ticket, Unavailability,
     partition_for,
 };
 use tokio::runtime::Handle;
@@ -179,8 +179,8 @@ impl GroupCoordinator {
     fn read<R>(
         &self,
         group_id: &str,
-        read: impl FnOnce(&Shard) -> Acknowledged<R>,
-    ) -> Result<R, Unavailable> {
+        read: impl FnOnce(&Shard) -> ReplicatedValue<R>,
+    ) -> Result<R, Unavailability> {
         self.shards.cell(self.partition_for(group_id))?.read(read)
     }
 
@@ -189,7 +189,7 @@ impl GroupCoordinator {
         &self,
         group_id: &str,
         request: impl FnOnce(&mut Shard, Ticket, Moment),
-    ) -> Result<Answer, Unavailable> {
+    ) -> Result<Answer, Unavailability> {
         self.shards.ask(self.partition_for(group_id), request).await
     }
 }

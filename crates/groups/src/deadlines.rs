@@ -25,7 +25,7 @@ pub(super) enum Change {
 const RETRY_MS: i64 = 500;
 
 #[derive(Debug, Default)]
-struct OfMember {
+struct MemberDeadlines {
     session: Deadline,
     revocation: Deadline,
     /// The epoch that the member has to leave by the revocation deadline.
@@ -35,7 +35,7 @@ struct OfMember {
     sync: Deadline,
 }
 
-impl OfMember {
+impl MemberDeadlines {
     fn deadline(&mut self, watch: Watch) -> &mut Deadline {
         match watch {
             Watch::Session => &mut self.session,
@@ -50,7 +50,7 @@ impl OfMember {
 #[derive(Debug)]
 pub(super) struct Deadlines {
     group: Arc<str>,
-    members: HashMap<Arc<str>, OfMember>,
+    members: HashMap<Arc<str>, MemberDeadlines>,
 }
 
 impl Deadlines {
@@ -62,7 +62,7 @@ impl Deadlines {
     /// Adds a member, without deadlines yet.
     pub(super) fn add(&mut self, member: &Arc<str>) {
         if !self.members.contains_key(member) {
-            self.members.insert(member.clone(), OfMember::default());
+            self.members.insert(member.clone(), MemberDeadlines::default());
         }
     }
 

@@ -1,6 +1,6 @@
 //! Reasons why a group refuses a request, and their mapping to Kafka's codes.
 
-use thalweg_shard::{RequestError, Unavailable, WriteError};
+use thalweg_shard::{RequestError, Unavailability, WriteError};
 use thalweg_wire::ErrorCode;
 
 /// Why the request of a member or a joining client is refused.
@@ -47,8 +47,8 @@ pub(super) enum MembershipError {
     Request(#[from] RequestError),
 }
 
-impl From<Unavailable> for MembershipError {
-    fn from(error: Unavailable) -> MembershipError {
+impl From<Unavailability> for MembershipError {
+    fn from(error: Unavailability) -> MembershipError {
         MembershipError::Request(error.into())
     }
 }
@@ -116,8 +116,8 @@ pub(super) enum ViewError {
     AnswerFull,
 }
 
-impl From<Unavailable> for ViewError {
-    fn from(error: Unavailable) -> ViewError {
+impl From<Unavailability> for ViewError {
+    fn from(error: Unavailability) -> ViewError {
         ViewError::Request(error.into())
     }
 }

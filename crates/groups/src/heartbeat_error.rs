@@ -1,7 +1,7 @@
 //! Why a consumer group refuses a request, and Kafka's codes for it.
 
 use super::regex::InvalidRegex;
-use thalweg_shard::{RequestError, Unavailable, WriteError};
+use thalweg_shard::{RequestError, Unavailability, WriteError};
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::ConsumerGroupHeartbeatResponse;
 
@@ -76,8 +76,8 @@ pub(super) enum HeartbeatError {
     Request(#[from] RequestError),
 }
 
-impl From<Unavailable> for HeartbeatError {
-    fn from(error: Unavailable) -> HeartbeatError {
+impl From<Unavailability> for HeartbeatError {
+    fn from(error: Unavailability) -> HeartbeatError {
         HeartbeatError::Request(error.into())
     }
 }

@@ -1,7 +1,7 @@
 //! A group of any type.
 
-use super::classic::{ClassicGroup, GroupState, Waiting};
-use super::commits::{Commit, MayCommit};
+use super::classic::{ClassicGroup, GroupState, WaitingRequests};
+use super::commits::{Commit, CommitPermission};
 use super::consumer::ConsumerGroup;
 use super::deadlines::Deadlines;
 use super::error::MembershipError;
@@ -126,7 +126,7 @@ impl Group {
     pub(super) fn commits<'a>(
         &'a self,
         commit: &Commit<'_>,
-    ) -> Option<Result<MayCommit<'a>, MembershipError>> {
+    ) -> Option<Result<CommitPermission<'a>, MembershipError>> {
         match self {
             Group::Consumer(group) => Some(group.commits(commit)),
             Group::Streams(group) => Some(group.commits(commit)),
@@ -283,20 +283,20 @@ impl Group {
     }
 
     /// Drops the group's deadlines, and returns waiting requests, joins first.
-    pub(super) fn dissolve(&mut self, timers: &mut Timers) -> Waiting {
+    pub(super) fn dissolve(&mut self, timers: &mut Timers) -> WaitingRequests {
         match self {
             Group::Classic(group) => group.dissolve(timers),
             Group::Consumer(group) => {
                 group.deadlines().clear(timers);
-                Waiting::default()
+                WaitingRequests::default()
             }
             Group::Share(group) => {
                 group.forget_sessions(timers);
-                Waiting::default()
+                WaitingRequests::default()
             }
             Group::Streams(group) => {
                 group.forget_deadlines(timers);
-                Waiting::default()
+                WaitingRequests::default()
             }
         }
     }

@@ -63,7 +63,8 @@ pub use offsets::{OffsetAndMetadata, TransactionOutcome};
 pub use record::CoordinatorRecord;
 pub use shard::{EndOfTransaction, GroupFigures, Shard, TransactionalProducer, Write};
 pub use share::{
-    Altered, DeletedOffsets, Initialization, Partitions as SharePartitions, ShareAnswer, ShareGroupError,
+    AlteredOffsets, DeletedOffsets, Initialization, Partitions as SharePartitions, ShareAnswer,
+    ShareGroupError,
 };
 pub use streams::StreamsAnswer;
 pub use topics::{DeletedTopic, TopicPlacement, Topics};

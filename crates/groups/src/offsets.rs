@@ -6,7 +6,7 @@ mod transactions;
 pub use transactions::TransactionOutcome;
 
 use super::record::CoordinatorRecord;
-use super::timed::Timed;
+use super::timed::TimelineObject;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use thalweg_hash::HashMap;
@@ -90,7 +90,7 @@ pub(super) enum View {
     Acknowledged,
 }
 
-type Partitions = BTreeMap<PartitionIndex, Timed<OffsetAndMetadata>>;
+type Partitions = BTreeMap<PartitionIndex, TimelineObject<OffsetAndMetadata>>;
 type Topics = BTreeMap<String, Partitions>;
 
 /// A change without an acknowledgement from the log.
@@ -197,7 +197,7 @@ impl OffsetStore {
     fn drop_if_gone(&mut self, group: &Arc<str>, topic: &str, partition: PartitionIndex) {
         let Some(topics) = self.groups.get_mut(group) else { return };
         let Some(partitions) = topics.get_mut(topic) else { return };
-        if partitions.get(&partition).is_some_and(Timed::is_gone) {
+        if partitions.get(&partition).is_some_and(TimelineObject::is_gone) {
             partitions.remove(&partition);
         }
         if partitions.is_empty() {

@@ -18,18 +18,18 @@ mod write;
 
 use consumer::Resolution;
 pub use figures::GroupFigures;
-use write::After;
+use write::FollowUp;
 pub use write::{EndOfTransaction, TransactionalProducer, Write};
 
 use super::answer::{Answer, join_error, sync_error};
-use super::classic::{ClassicGroup, Waiting};
+use super::classic::{ClassicGroup, WaitingRequests};
 use super::config::{ConsumerGroupTimes, GroupConfig, ShareGroupTimes, StreamsGroupTimes};
 use super::effects::{Completion, Context, Effects};
 use super::error::MembershipError;
 use super::kind::Group;
 use super::offsets::OffsetStore;
 use super::record::CoordinatorRecord;
-use super::timed::Timed;
+use super::timed::TimelineObject;
 use super::timers::Timers;
 use super::topic_hashes::TopicHashes;
 use super::topics::Topics;
@@ -47,7 +47,7 @@ use tokio::runtime::Handle;
 
 /// A write without an acknowledgement yet.
 #[derive(Debug)]
-struct Pending {
+struct UnacknowledgedWrite {
     last_offset: i64,
     expires_ms: i64,
     answers: Vec<(Ticket, Answer)>,
@@ -154,7 +154,7 @@ impl fmt::Debug for ShardContext {
 #[derive(Debug)]
 pub struct Shard {
     context: Arc<ShardContext>,
-    groups: HashMap<Arc<str>, Timed<Group>>,
+    groups: HashMap<Arc<str>, TimelineObject<Group>>,
     /// Hashes of the subscribed topics.
     hashes: TopicHashes,
     /// The version of the newest metadata that added a topic.
@@ -165,7 +165,7 @@ pub struct Shard {
     offsets: OffsetStore,
     timers: Timers,
     writes: VecDeque<Write>,
-    pending: VecDeque<Pending>,
+    pending: VecDeque<UnacknowledgedWrite>,
     answers: Answers<Answer>,
     next_cleanup_ms: i64,
     /// True if offsets have just expired: groups without offsets are removed next.
@@ -181,7 +181,7 @@ impl thalweg_shard::Shard for Shard {
         "committed offsets may be missing, or those of an earlier commit or from before a reset, also of transactions that were open \
          there; members join again; deleted groups and offsets may be back; share groups may begin a topic again",
     );
-    type Shared = Arc<ShardContext>;
+    type SharedState = Arc<ShardContext>;
     type Turn = Moment;
     type Write = Write;
     type Answer = Answer;
@@ -304,7 +304,7 @@ impl thalweg_shard::Shard for Shard {
         }
         let (answers, completion) = (write.answers, write.completion);
         let expires_ms = now.monotonic_ms.saturating_add(self.context.config.commit_timeout_ms);
-        self.pending.push_back(Pending { last_offset, expires_ms, answers, completion });
+        self.pending.push_back(UnacknowledgedWrite { last_offset, expires_ms, answers, completion });
     }
 
     fn refused(&mut self, mut write: Write, error: WriteError, batch_bytes_max: usize, now: Moment) {
@@ -379,20 +379,21 @@ impl Shard {
     /// Members of all groups without any deadline, which would never be removed if they fell silent.
     #[cfg(test)]
     pub(super) fn without_deadline(&mut self) -> Vec<Arc<str>> {
-        let groups = self.groups.values_mut().filter_map(Timed::latest_mut);
+        let groups = self.groups.values_mut().filter_map(TimelineObject::latest_mut);
         groups.flat_map(Group::without_deadline).collect()
     }
 
     /// Types of all groups by id, including unacknowledged decisions.
     #[cfg(test)]
     pub(super) fn kinds(&self) -> std::collections::BTreeMap<Arc<str>, &'static str> {
-        let kind = |(id, slot): (&Arc<str>, &Timed<Group>)| Some((id.clone(), slot.latest()?.kind_name()));
+        let kind =
+            |(id, slot): (&Arc<str>, &TimelineObject<Group>)| Some((id.clone(), slot.latest()?.kind_name()));
         self.groups.iter().filter_map(kind).collect()
     }
 
     /// The group including unacknowledged decisions.
     fn group(&self, id: &str) -> Option<&Group> {
-        self.groups.get(id).and_then(Timed::latest)
+        self.groups.get(id).and_then(TimelineObject::latest)
     }
 
     /// Groups visible to readers, sorted by id.
@@ -463,7 +464,7 @@ impl Shard {
     fn write_group(
         &mut self,
         records: Vec<CoordinatorRecord>,
-        after: After,
+        after: FollowUp,
         answers: Vec<(Ticket, Answer)>,
         now: Moment,
     ) {
@@ -562,11 +563,16 @@ impl Shard {
     }
 }
 
-fn visible_group<'a>((id, slot): (&'a Arc<str>, &'a Timed<Group>)) -> Option<(&'a str, &'a Group)> {
+fn visible_group<'a>((id, slot): (&'a Arc<str>, &'a TimelineObject<Group>)) -> Option<(&'a str, &'a Group)> {
     slot.acknowledged().map(|group| (&**id, group))
 }
 
-fn refuse_waiting(answers: &mut Answers<Answer>, waiting: Waiting, error: MembershipError, basis: Basis) {
+fn refuse_waiting(
+    answers: &mut Answers<Answer>,
+    waiting: WaitingRequests,
+    error: MembershipError,
+    basis: Basis,
+) {
     for (ticket, member_id) in waiting.joins {
         answers.give(ticket, Answer::JoinGroup(join_error(&member_id, error)), basis);
     }

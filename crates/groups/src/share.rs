@@ -27,7 +27,7 @@ mod target;
 pub use answer::ShareAnswer;
 pub use error::ShareGroupError;
 pub(super) use heartbeat::Beat;
-pub use offsets::{Altered, DeletedOffsets};
+pub use offsets::{AlteredOffsets, DeletedOffsets};
 
 use super::assignor::Assignment;
 use super::config::ShareGroupTimes;
@@ -140,8 +140,9 @@ impl ShareGroup {
             self.modern.target_made_ms,
         );
         let states = [&self.states.initializing, &self.states.initialized].map(|by_topic| {
-            let topic =
-                |(id, topic): (&Uuid, &states::OfTopic)| (*id, topic.name.clone(), topic.partitions.clone());
+            let topic = |(id, topic): (&Uuid, &states::TopicStates)| {
+                (*id, topic.name.clone(), topic.partitions.clone())
+            };
             by_topic.iter().map(topic).collect::<Vec<_>>()
         });
         let deleting = &self.states.deleting;

@@ -44,14 +44,14 @@ pub use answer::StreamsAnswer;
 pub(super) use error::StreamsGroupError;
 pub(super) use heartbeat::{Beat, Decision};
 
-use super::commits::{Commit, MayCommit, validate_fetch};
+use super::commits::{Commit, CommitPermission, validate_fetch};
 use super::config::StreamsGroupTimes;
 use super::deadlines::Deadlines;
 use super::error::MembershipError;
 use super::modern::ModernGroup;
 use super::record::{CoordinatorRecord, StreamsGroupRecord};
 use super::timers::Deadline;
-use configure::Configured;
+use configure::ConfiguredTopology;
 use member::{Member, member_tombstones};
 use owners::Owners;
 use std::cell::{Cell, RefCell};
@@ -84,7 +84,7 @@ pub(super) struct StreamsGroup {
     /// Deadline of the initial delay of a new group.
     delay: Deadline,
     /// The topology fitted to the topics with this hash; `None` when it has to be fitted.
-    configured: RefCell<Option<(i64, Arc<Configured>)>>,
+    configured: RefCell<Option<(i64, Arc<ConfiguredTopology>)>>,
     /// Hash of the topics when last read; `None` if the topics have changed since. While this hash differs
     /// from the recorded one, the topics are read again.
     hashed: Cell<Option<i64>>,
@@ -237,9 +237,12 @@ impl StreamsGroup {
     }
 
     /// The partitions that a member may commit.
-    pub(super) fn commits<'a>(&'a self, commit: &Commit<'_>) -> Result<MayCommit<'a>, MembershipError> {
+    pub(super) fn commits<'a>(
+        &'a self,
+        commit: &Commit<'_>,
+    ) -> Result<CommitPermission<'a>, MembershipError> {
         if commit.is_of_no_member(self.modern.members.is_empty()) {
-            return Ok(MayCommit::Any);
+            return Ok(CommitPermission::Any);
         }
         let member = self.modern.members.get(commit.member_id).ok_or(MembershipError::UnknownMember)?;
         if !commit.is_transactional && commit.version < 9 {

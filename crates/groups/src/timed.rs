@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 /// A value that changes with writes to the log. Writers see the latest state; readers see the state before
 /// the first unacknowledged change.
 #[derive(Debug)]
-pub(super) struct Timed<V> {
+pub(super) struct TimelineObject<V> {
     latest: Option<V>,
     /// The states before each unacknowledged change, oldest first. Usually empty.
     #[expect(
@@ -16,13 +16,13 @@ pub(super) struct Timed<V> {
     earlier: Option<Box<VecDeque<Option<V>>>>,
 }
 
-impl<V> Default for Timed<V> {
-    fn default() -> Timed<V> {
-        Timed { latest: None, earlier: None }
+impl<V> Default for TimelineObject<V> {
+    fn default() -> TimelineObject<V> {
+        TimelineObject { latest: None, earlier: None }
     }
 }
 
-impl<V> Timed<V> {
+impl<V> TimelineObject<V> {
     /// The latest state.
     pub(super) fn latest(&self) -> Option<&V> {
         self.latest.as_ref()
@@ -46,7 +46,7 @@ impl<V> Timed<V> {
         std::mem::replace(&mut self.latest, value)
     }
 
-    /// Changes the state. Readers see the change after a call of [`Timed::acknowledge`].
+    /// Changes the state. Readers see the change after a call of [`TimelineObject::acknowledge`].
     pub(super) fn change(&mut self, value: Option<V>) {
         let before = self.set(value);
         self.changed_from(before);
@@ -75,11 +75,11 @@ impl<V> Timed<V> {
 
 #[cfg(test)]
 mod tests {
-    use super::Timed;
+    use super::TimelineObject;
 
     #[test]
     fn readers_see_a_change_once_it_is_acknowledged() {
-        let mut value = Timed::default();
+        let mut value = TimelineObject::default();
         value.change(Some(1));
         value.change(Some(2));
         value.change(None);

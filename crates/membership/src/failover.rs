@@ -66,7 +66,7 @@ struct Fake {
     registrations: usize,
 }
 
-type Shared = Arc<Mutex<Fake>>;
+type SharedFake = Arc<Mutex<Fake>>;
 
 fn entry(base: i64, epoch: i32, records: Vec<MetadataRecord>) -> Entry {
     let options = BatchOptions {
@@ -165,7 +165,7 @@ fn versions() -> ApiVersionsResponse {
 }
 
 /// Serves one connection to a node until the node is down.
-async fn serve(shared: Shared, node: usize, stream: DuplexStream) {
+async fn serve(shared: SharedFake, node: usize, stream: DuplexStream) {
     let (reader, mut writer) = tokio::io::split(stream);
     let mut frames = FrameReader::new(reader, 1 << 20);
     while let Ok(frame) = frames.next().await {
@@ -207,7 +207,7 @@ async fn serve(shared: Shared, node: usize, stream: DuplexStream) {
     }
 }
 
-fn link(shared: &Shared) -> ControllerLink {
+fn link(shared: &SharedFake) -> ControllerLink {
     let shared = shared.clone();
     let connector = Connector::new(move |address: String| {
         let shared = shared.clone();
@@ -234,9 +234,9 @@ fn link(shared: &Shared) -> ControllerLink {
     })
 }
 
-struct Nothing;
+struct NullListener;
 
-impl ImageListener for Nothing {
+impl ImageListener for NullListener {
     fn publish(&self, _: &Delta, _: Arc<Image>) {}
 }
 
@@ -267,7 +267,7 @@ async fn until_shown(images: &mut thalweg_watch::Receiver<Arc<Image>>, name: &st
 async fn what_a_new_leader_does_not_have_is_dropped_and_was_never_shown() {
     let options = MembershipOptions { node_id: BrokerId(9), ..MembershipOptions::default() };
     let common = beginning(&options);
-    let shared: Shared = Shared::default();
+    let shared: SharedFake = SharedFake::default();
     {
         let mut fake = shared.lock();
         (fake.epoch, fake.leader) = (5, 1);
@@ -277,7 +277,7 @@ async fn what_a_new_leader_does_not_have_is_dropped_and_was_never_shown() {
         fake.nodes[2] = Node { is_up: true, log: common.clone(), high_watermark: 3 };
     }
     let progress = progress();
-    let observer = Observer::new(link(&shared), &options, Arc::new(Nothing), progress.clone());
+    let observer = Observer::new(link(&shared), &options, Arc::new(NullListener), progress.clone());
     let observer = tokio::spawn(observer.run());
     let mut images = progress.image.subscribe();
     let seen = until_shown(&mut images, "committed").await;
@@ -303,7 +303,7 @@ async fn what_a_new_leader_does_not_have_is_dropped_and_was_never_shown() {
 async fn what_a_leader_in_between_has_written_is_dropped() {
     let options = MembershipOptions { node_id: BrokerId(9), ..MembershipOptions::default() };
     let common = beginning(&options);
-    let shared: Shared = Shared::default();
+    let shared: SharedFake = SharedFake::default();
     {
         let mut fake = shared.lock();
         (fake.epoch, fake.leader) = (5, 1);
@@ -312,7 +312,7 @@ async fn what_a_leader_in_between_has_written_is_dropped() {
         });
     }
     let progress = progress();
-    let observer = Observer::new(link(&shared), &options, Arc::new(Nothing), progress.clone());
+    let observer = Observer::new(link(&shared), &options, Arc::new(NullListener), progress.clone());
     let observer = tokio::spawn(observer.run());
     let mut images = progress.image.subscribe();
     until_shown(&mut images, "committed").await;
@@ -347,7 +347,7 @@ async fn what_a_leader_in_between_has_written_is_dropped() {
 async fn a_broker_that_leaves_waits_for_a_controller_that_was_just_elected() {
     let options = MembershipOptions { node_id: BrokerId(9), ..MembershipOptions::default() };
     let session = options.session_timeout;
-    let shared: Shared = Shared::default();
+    let shared: SharedFake = SharedFake::default();
     {
         let mut fake = shared.lock();
         (fake.epoch, fake.leader) = (5, 1);
@@ -355,7 +355,7 @@ async fn a_broker_that_leaves_waits_for_a_controller_that_was_just_elected() {
         fake.beat_takes = Duration::from_millis(500);
     }
     let (link, progress) = (link(&shared), progress());
-    let observer = Observer::new(link.clone(), &options, Arc::new(Nothing), progress.clone());
+    let observer = Observer::new(link.clone(), &options, Arc::new(NullListener), progress.clone());
     let observer = tokio::spawn(observer.run());
     let (wishes, wished) = mpsc::channel(1);
     let member = tokio::spawn(Member::new(link, options, progress).run(wished));
@@ -386,14 +386,14 @@ async fn a_broker_that_leaves_waits_for_a_controller_that_was_just_elected() {
 #[tokio::test(start_paused = true)]
 async fn a_broker_that_no_controller_knows_leaves_at_once() {
     let options = MembershipOptions { node_id: BrokerId(9), ..MembershipOptions::default() };
-    let shared: Shared = Shared::default();
+    let shared: SharedFake = SharedFake::default();
     {
         let mut fake = shared.lock();
         (fake.epoch, fake.leader, fake.knows_nobody) = (5, 1, true);
         fake.nodes.iter_mut().for_each(|node| node.is_up = true);
     }
     let (link, progress) = (link(&shared), progress());
-    let observer = Observer::new(link.clone(), &options, Arc::new(Nothing), progress.clone());
+    let observer = Observer::new(link.clone(), &options, Arc::new(NullListener), progress.clone());
     let observer = tokio::spawn(observer.run());
     let (wishes, wished) = mpsc::channel(1);
     let member = tokio::spawn(Member::new(link, options, progress).run(wished));

@@ -25,7 +25,7 @@ enum Way {
     Network(Box<Quorum>),
 }
 
-struct Shared {
+struct LinkState {
     way: Way,
     correlation_ids: AtomicI32,
     /// The offset of the last published image.
@@ -36,7 +36,7 @@ struct Shared {
 
 /// Access to the active controller. Cheap to clone.
 #[derive(Clone)]
-pub struct ControllerLink(Arc<Shared>);
+pub struct ControllerLink(Arc<LinkState>);
 
 impl ControllerLink {
     /// A link to the controller in this process.
@@ -52,7 +52,7 @@ impl ControllerLink {
     fn by(way: Way) -> ControllerLink {
         let (published, _) = watch::channel(-1);
         let (correlation_ids, kraft_version) = (AtomicI32::new(0), AtomicI16::new(0));
-        ControllerLink(Arc::new(Shared { way, correlation_ids, published, kraft_version }))
+        ControllerLink(Arc::new(LinkState { way, correlation_ids, published, kraft_version }))
     }
 
     /// Sends a request with the broker's own permissions and waits for the answer. The effect of the request

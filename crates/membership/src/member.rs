@@ -261,7 +261,7 @@ impl Member {
                 biased;
                 _ = offline.changed() => {}
                 _ = withdrawn.changed() => {}
-                seen = watch.next(&self) => if seen == Seen::Replaced {
+                seen = watch.next(&self) => if seen == ImageChange::Replaced {
                     let error = ObserverError::Replaced { node_id: self.options.node_id };
                     tracing::error!(%error, "Broker has lost its place in the cluster");
                     self.progress.failed.send_replace(Some(Arc::new(error)));
@@ -385,7 +385,7 @@ impl Member {
 
 /// Changes in an image that trigger an immediate heartbeat.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Seen {
+enum ImageChange {
     /// Another process has registered under this broker id.
     Replaced,
     /// Another broker is shutting down. It may stop once all other brokers have confirmed.
@@ -406,7 +406,7 @@ struct Watch {
 
 impl Watch {
     /// Waits for an image with a relevant change. Dropping the future loses no change.
-    async fn next(&mut self, member: &Member) -> Seen {
+    async fn next(&mut self, member: &Member) -> ImageChange {
         loop {
             if self.images.changed().await.is_err() {
                 return std::future::pending().await;
@@ -416,7 +416,7 @@ impl Watch {
             if let Some(own) = image.broker(node_id) {
                 let is_this_process = own.incarnation_id == incarnation;
                 if !is_this_process && own.epoch.0 > *member.epoch.borrow() {
-                    return Seen::Replaced;
+                    return ImageChange::Replaced;
                 }
                 let was_fenced = std::mem::replace(&mut self.fenced, own.fenced);
                 if is_this_process && own.fenced && !was_fenced {
@@ -424,7 +424,7 @@ impl Watch {
                         tracing::warn!("Controller fenced this broker: its session expired");
                     }
                     self.logged_fence = true;
-                    return Seen::Fenced;
+                    return ImageChange::Fenced;
                 }
                 if !own.fenced && std::mem::take(&mut self.logged_fence) {
                     tracing::info!("Broker is unfenced again");
@@ -435,7 +435,7 @@ impl Watch {
             let leaving: BTreeSet<BrokerId> = leaving.map(|broker| broker.id).collect();
             let before = std::mem::replace(&mut self.leaving, leaving);
             if !self.leaving.is_subset(&before) {
-                return Seen::Leaving;
+                return ImageChange::Leaving;
             }
         }
     }

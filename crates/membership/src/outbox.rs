@@ -58,12 +58,12 @@ type Queues<L> = BTreeMap<(BrokerId, <L as Letter>::Kind), Arc<Queue<L>>>;
 
 /// Letters of one kind to one broker.
 struct Queue<L: Letter> {
-    waiting: Mutex<Vec<Waiting<L>>>,
+    waiting: Mutex<Vec<PendingLetter<L>>>,
     /// The task that holds the connection sends all waiting letters.
     connection: tokio::sync::Mutex<Option<Connection>>,
 }
 
-struct Waiting<L: Letter> {
+struct PendingLetter<L: Letter> {
     letter: L,
     answer: oneshot::Sender<Result<L::Answer, NoAnswer>>,
 }
@@ -84,7 +84,7 @@ impl<L: Letter> Outbox<L> {
     pub async fn ask(&self, broker: BrokerId, letter: L) -> Result<L::Answer, NoAnswer> {
         let queue = Arc::clone(self.queues.lock().entry((broker, letter.kind())).or_default());
         let (answer, mut answered) = oneshot::channel();
-        queue.waiting.lock().push(Waiting { letter, answer });
+        queue.waiting.lock().push(PendingLetter { letter, answer });
         let mut connection = queue.connection.lock().await;
         loop {
             match answered.try_recv() {
@@ -94,7 +94,7 @@ impl<L: Letter> Outbox<L> {
                 Err(oneshot::error::TryRecvError::Empty) => {}
             }
             let (letters, senders): (Vec<L>, Vec<_>) =
-                queue.take().into_iter().map(|Waiting { letter, answer }| (letter, answer)).unzip();
+                queue.take().into_iter().map(|PendingLetter { letter, answer }| (letter, answer)).unzip();
             match self.send(broker, &mut connection, &letters).await {
                 Ok(answers) => {
                     debug_assert_eq!(answers.len(), senders.len(), "each letter has an answer");
@@ -137,7 +137,7 @@ impl<L: Letter> Default for Queue<L> {
 
 impl<L: Letter> Queue<L> {
     /// Takes the letters of the next request, at least one if any waits.
-    fn take(&self) -> Vec<Waiting<L>> {
+    fn take(&self) -> Vec<PendingLetter<L>> {
         let mut waiting = self.waiting.lock();
         let mut load = L::Load::default();
         let (now, later) =

@@ -11,11 +11,11 @@ use thalweg_dial::{InvalidSetting, Properties, Security};
 #[derive(Clone, Debug)]
 pub struct OutgoingSecurity {
     settings: Properties,
-    last: Arc<Mutex<Last>>,
+    last: Arc<Mutex<LastContents>>,
 }
 
 #[derive(Debug)]
-struct Last {
+struct LastContents {
     security: Security,
     /// Why the files could not be read since then, as logged.
     failure: Option<InvalidSetting>,
@@ -25,7 +25,10 @@ impl OutgoingSecurity {
     /// Checks the settings and reads their files.
     pub fn new(settings: Properties) -> Result<OutgoingSecurity, InvalidSetting> {
         let security = Security::take(&mut settings.clone())?;
-        Ok(OutgoingSecurity { settings, last: Arc::new(Mutex::new(Last { security, failure: None })) })
+        Ok(OutgoingSecurity {
+            settings,
+            last: Arc::new(Mutex::new(LastContents { security, failure: None })),
+        })
     }
 
     /// The security of a new connection.
@@ -39,7 +42,7 @@ impl OutgoingSecurity {
         let read = read.await.expect("reading settings does not panic");
         let mut last = self.last.lock();
         match read {
-            Ok(security) => *last = Last { security, failure: None },
+            Ok(security) => *last = LastContents { security, failure: None },
             // Connections are retried many times a second, so a repeated error is not logged.
             Err(error) if last.failure.as_ref() == Some(&error) => {}
             Err(error) => {

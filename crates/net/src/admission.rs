@@ -99,7 +99,7 @@ pub struct Ends {
 
 /// Why a connection was refused.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Refused {
+pub(super) enum RefusedConnection {
     #[error("max.connections.per.ip={max} are open from {ip}")]
     PerIp { ip: IpAddr, max: usize },
     #[error(transparent)]
@@ -206,7 +206,7 @@ impl Connections {
         listener: &str,
         ip: IpAddr,
         full: impl FnOnce(),
-    ) -> Result<Admission, Refused> {
+    ) -> Result<Admission, RefusedConnection> {
         let mut full = Some(full);
         loop {
             let freed = self.freed.notified();
@@ -223,7 +223,11 @@ impl Connections {
     }
 
     /// Admits or refuses a connection; `None` without a free slot.
-    fn try_admit(self: &Arc<Self>, listener: &str, ip: IpAddr) -> Option<Result<Admission, Refused>> {
+    fn try_admit(
+        self: &Arc<Self>,
+        listener: &str,
+        ip: IpAddr,
+    ) -> Option<Result<Admission, RefusedConnection>> {
         let ip = ip.to_canonical();
         let mut state = self.state.lock();
         if !state.quotas.has_slot(listener) {
@@ -240,11 +244,11 @@ impl Connections {
             },
             Err(Refusal::TooMany { max }) => {
                 state.figures.refused += 1;
-                Err(Refused::PerIp { ip, max })
+                Err(RefusedConnection::PerIp { ip, max })
             }
             Err(Refusal::TooFast { pause_ms }) => {
                 state.figures.throttled += 1;
-                Err(Refused::TooFast { ip, delay: self.delay(&mut state, pause_ms) })
+                Err(RefusedConnection::TooFast { ip, delay: self.delay(&mut state, pause_ms) })
             }
         })
     }
@@ -377,7 +381,11 @@ mod tests {
         Connections::new(WINDOW, limits, Some("BROKERS".to_owned()), descriptors)
     }
 
-    fn admit(connections: &Arc<Connections>, listener: &str, ip: &str) -> Option<Result<Admission, Refused>> {
+    fn admit(
+        connections: &Arc<Connections>,
+        listener: &str,
+        ip: &str,
+    ) -> Option<Result<Admission, RefusedConnection>> {
         connections.try_admit(listener, ip.parse().expect("an address"))
     }
 
@@ -388,7 +396,7 @@ mod tests {
         let connections = connections(limits.clone(), Descriptors::default());
         let first = admit(&connections, "CLIENTS", "127.0.0.1").expect("a slot").expect("the first fits");
         let second = |ip| admit(&connections, "CLIENTS", ip).expect("a slot");
-        assert!(matches!(second("127.0.0.1"), Err(Refused::PerIp { max: 1, .. })));
+        assert!(matches!(second("127.0.0.1"), Err(RefusedConnection::PerIp { max: 1, .. })));
         assert!(second("::ffff:127.0.0.1").is_err(), "an IPv4 address in IPv6 clothes is the same address");
         drop(first);
         let held = [second("127.0.0.2").expect("one"), second("127.0.0.2").expect("two")];
@@ -435,7 +443,7 @@ mod tests {
             std::iter::from_fn(|| admit(&connections, "CLIENTS", "127.0.0.1").and_then(Result::ok)).collect();
         assert_eq!(Some(held.len()), descriptors.connections_max());
         let refused = admit(&connections, "CLIENTS", "127.0.0.1");
-        assert!(matches!(refused, Some(Err(Refused::Descriptors(_)))));
+        assert!(matches!(refused, Some(Err(RefusedConnection::Descriptors(_)))));
         drop(held);
         assert!(admit(&connections, "CLIENTS", "127.0.0.1").is_some_and(|admitted| admitted.is_ok()));
     }
@@ -448,7 +456,7 @@ mod tests {
         for _ in 0..DELAYED_MAX + 50 {
             match admit(&connections, "CLIENTS", "127.0.0.1").expect("a slot") {
                 Ok(admission) => drop(admission),
-                Err(Refused::TooFast { delay, .. }) => delays.push(delay),
+                Err(RefusedConnection::TooFast { delay, .. }) => delays.push(delay),
                 Err(other) => panic!("{other}"),
             }
         }

@@ -19,11 +19,11 @@ struct Answers {
     max: usize,
     bytes: usize,
     next_id: u64,
-    waiting: BTreeMap<u64, Waiting>,
+    waiting: BTreeMap<u64, WaitingConnection>,
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct WaitingConnection {
     bytes: usize,
     since: Instant,
     cut_off: Arc<Notify>,
@@ -56,7 +56,7 @@ impl AnswerMemory {
         let mut answers = self.0.lock();
         let (id, cut_off) = (answers.next_id, Arc::new(Notify::new()));
         answers.next_id += 1;
-        let waiting = Waiting { bytes: 0, since: Instant::now(), cut_off: Arc::clone(&cut_off) };
+        let waiting = WaitingConnection { bytes: 0, since: Instant::now(), cut_off: Arc::clone(&cut_off) };
         answers.waiting.insert(id, waiting);
         answers.set(id, bytes);
         drop(answers);
@@ -77,7 +77,7 @@ impl Answers {
     fn make_room(&mut self) {
         let now = Instant::now();
         while self.bytes > self.max && self.waiting.len() > 1 {
-            let cost = |waiting: &Waiting| {
+            let cost = |waiting: &WaitingConnection| {
                 let age_ms = now.duration_since(waiting.since).as_millis();
                 waiting.bytes as u128 * (age_ms + 1)
             };

@@ -5,15 +5,15 @@ use bytes::Bytes;
 
 /// The complete frames received after the current one. A handler that takes frames owes an answer for each.
 #[derive(Debug)]
-pub struct Behind<'a> {
+pub struct FramesBehind<'a> {
     input: &'a mut Input,
     /// Number of frames that may still be taken.
     room: usize,
 }
 
-impl<'a> Behind<'a> {
-    pub(super) fn new(input: &'a mut Input, room: usize) -> Behind<'a> {
-        Behind { input, room }
+impl<'a> FramesBehind<'a> {
+    pub(super) fn new(input: &'a mut Input, room: usize) -> FramesBehind<'a> {
+        FramesBehind { input, room }
     }
 
     /// The next frame, without taking it.

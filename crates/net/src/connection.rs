@@ -4,16 +4,16 @@ mod pending;
 
 use super::admission::{Admission, End};
 use super::answers::{AnswerMemory, HeldAnswers};
-use super::behind::Behind;
-use super::flow::{Flow, Place, Unsent};
-use super::input::{FrameLength, Input, Read};
+use super::behind::FramesBehind;
+use super::flow::{Flow, Place, UnsentAnswers};
+use super::input::{FrameLength, Input, ReadOutcome};
 use super::memory::FrameMemory;
 use super::mute::Mute;
 use super::output::{Frame, HELD_MAX, Output};
 use super::stream::Stream;
 use super::waiting::{Alarm, Stop};
 use bytes::Bytes;
-use pending::{Pending, first_answer, go_on};
+use pending::{PendingAnswer, first_answer, go_on};
 use std::any::Any;
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
@@ -106,15 +106,15 @@ pub struct Peer {
     /// The client's library, known after ApiVersions (KIP-511).
     pub software: OnceLock<Software>,
     /// Values that are dropped when the connection ends.
-    pub attached: Attached,
+    pub attached: Attachment,
 }
 
 /// A handler's value attached to a connection. Dropped with the connection, once no request is in
 /// progress.
 #[derive(Debug, Default)]
-pub struct Attached(OnceLock<Box<dyn Any + Send + Sync>>);
+pub struct Attachment(OnceLock<Box<dyn Any + Send + Sync>>);
 
-impl Attached {
+impl Attachment {
     /// The attached value, or the new value of `make`; `None` if a value of another type is attached.
     pub fn get_or_attach<T: Any + Send + Sync>(&self, make: impl FnOnce() -> T) -> Option<&T> {
         self.0.get_or_init(|| Box::new(make())).downcast_ref()
@@ -161,7 +161,7 @@ pub struct Replies {
     pub behind: Vec<ReplyBehind>,
 }
 
-/// The answer to a request taken from [`Behind`].
+/// The answer to a request taken from [`FramesBehind`].
 pub struct ReplyBehind {
     /// Length of the request's frame.
     pub frame_len: usize,
@@ -177,7 +177,7 @@ impl From<Reply> for Replies {
 
 /// The limits on a peer that has not authenticated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unproven {
+pub struct UnprovenLimits {
     /// Maximum size of a frame.
     pub frame_max: usize,
     /// Name of the setting with that limit.
@@ -208,13 +208,13 @@ pub trait Handler: Clone + Send + 'static {
     fn handle(&self, session: &mut Self::Session, frame: Bytes) -> Reply;
 
     /// Serves a request together with later ones, if that costs less.
-    fn handle_with(&self, session: &mut Self::Session, frame: Bytes, _: &mut Behind<'_>) -> Replies {
+    fn handle_with(&self, session: &mut Self::Session, frame: Bytes, _: &mut FramesBehind<'_>) -> Replies {
         self.handle(session, frame).into()
     }
 
     /// The limits on a peer that has not authenticated; `None` afterwards. Called when a connection opens,
     /// and after each frame while there are limits.
-    fn unproven(&self, _: &Self::Session) -> Option<Unproven> {
+    fn unproven(&self, _: &Self::Session) -> Option<UnprovenLimits> {
         None
     }
 }
@@ -271,10 +271,10 @@ pub(super) struct Connection<H: Handler> {
     read_at: Instant,
     output: Output,
     /// The answers in `output`, for figures.
-    unsent: Unsent,
+    unsent: UnsentAnswers,
     /// Time at which the first of these answers was complete, if known.
     answered_at: Option<Instant>,
-    pending: VecDeque<Pending>,
+    pending: VecDeque<PendingAnswer>,
     /// Bytes in memory of the ready answers in `pending`.
     ready_bytes: usize,
     /// The waiting answers as counted over all connections.
@@ -284,7 +284,7 @@ pub(super) struct Connection<H: Handler> {
     /// Start of the current turn on the worker.
     turn_began: Option<Instant>,
     /// The limits before authentication.
-    unproven: Option<Unproven>,
+    unproven: Option<UnprovenLimits>,
     /// The reason for the end, once the last answer is in `output`.
     last: Option<String>,
     stop: Stop,
@@ -318,7 +318,7 @@ impl<H: Handler> Connection<H> {
             input,
             read_at: Instant::now(),
             output: Output::default(),
-            unsent: Unsent::default(),
+            unsent: UnsentAnswers::default(),
             answered_at: None,
             pending: VecDeque::new(),
             ready_bytes: 0,
@@ -340,7 +340,7 @@ impl<H: Handler> Connection<H> {
         loop {
             let round = match self.unproven {
                 None => self.round().await,
-                Some(Unproven { until, .. }) => {
+                Some(UnprovenLimits { until, .. }) => {
                     let round = tokio::time::timeout_at(until, self.round()).await;
                     round.unwrap_or(Err(Disconnect::Unproven))
                 }
@@ -492,7 +492,7 @@ impl<H: Handler> Connection<H> {
             self.settings.flow.received(place, frame.len(), waited);
             // Unauthenticated peers are served one request at a time: each answer may change their limits.
             let room = if self.unproven.is_some() { 0 } else { PENDING_MAX - 1 - self.pending.len() };
-            let mut behind = Behind::new(&mut self.input, room);
+            let mut behind = FramesBehind::new(&mut self.input, room);
             let Replies { first, behind } = self.handler.handle_with(&mut self.session, frame, &mut behind);
             *now = Instant::now();
             self.take_reply(place, first, *now)?;
@@ -517,20 +517,20 @@ impl<H: Handler> Connection<H> {
             }
             Reply::Now(frame) => {
                 self.ready_bytes += frame.bytes_in_memory();
-                self.pending.push_back(Pending::Ready(place, frame));
+                self.pending.push_back(PendingAnswer::Ready(place, frame));
             }
             Reply::Later(answer) => {
-                self.pending.push_back(Pending::Awaited { place, answer, reads_on: false });
+                self.pending.push_back(PendingAnswer::Awaited { place, answer, reads_on: false });
             }
             Reply::Ordered(answer) => {
-                self.pending.push_back(Pending::Awaited { place, answer, reads_on: true });
+                self.pending.push_back(PendingAnswer::Awaited { place, answer, reads_on: true });
             }
             Reply::Nothing => {}
             Reply::Close(reason) => return Err(Disconnect::Refused(reason)),
             // After pending answers, the last answer has to wait for its turn.
             last @ Reply::Last(..) => {
                 let answer = Box::pin(std::future::ready(last));
-                self.pending.push_back(Pending::Awaited { place, answer, reads_on: false });
+                self.pending.push_back(PendingAnswer::Awaited { place, answer, reads_on: false });
             }
         }
         Ok(())
@@ -542,13 +542,13 @@ impl<H: Handler> Connection<H> {
             && self.ready_bytes < HELD_MAX
             && !self.output.is_full()
             && self.peer.mute.until().is_none()
-            && !matches!(self.pending.back(), Some(Pending::Awaited { reads_on: false, .. }))
+            && !matches!(self.pending.back(), Some(PendingAnswer::Awaited { reads_on: false, .. }))
     }
 
     /// Moves ready answers, in order, to the output.
     fn settle(&mut self) {
-        while let Some(Pending::Ready(..)) = self.pending.front() {
-            if let Some(Pending::Ready(place, frame)) = self.pending.pop_front() {
+        while let Some(PendingAnswer::Ready(..)) = self.pending.front() {
+            if let Some(PendingAnswer::Ready(place, frame)) = self.pending.pop_front() {
                 self.ready_bytes -= frame.bytes_in_memory();
                 self.push(place, frame);
             }
@@ -558,7 +558,7 @@ impl<H: Handler> Connection<H> {
     /// Waits for the next event: bytes, an answer, a timeout, the broker's stop.
     async fn wait(&mut self) -> Result<(), Disconnect> {
         // This answer became ready while earlier answers were sent.
-        if matches!(self.pending.front(), Some(Pending::Ready(..))) {
+        if matches!(self.pending.front(), Some(PendingAnswer::Ready(..))) {
             return Ok(());
         }
         let muted_until = self.peer.mute.until();
@@ -590,7 +590,7 @@ impl<H: Handler> Connection<H> {
             }
             ready = stream.readable(), if takes_more => {
                 ready?;
-                self.is_starved = self.read_now()? == Some(Read::NoRoom);
+                self.is_starved = self.read_now()? == Some(ReadOutcome::NoRoom);
                 Ok(())
             }
             () = cut_off(held) => Err(Disconnect::Unread),
@@ -677,7 +677,9 @@ impl<H: Handler> Connection<H> {
     }
 
     fn answered(&mut self, reply: Reply) -> Result<(), Disconnect> {
-        let Some(Pending::Awaited { place, .. } | Pending::Ready(place, _)) = self.pending.pop_front() else {
+        let Some(PendingAnswer::Awaited { place, .. } | PendingAnswer::Ready(place, _)) =
+            self.pending.pop_front()
+        else {
             return Ok(());
         };
         match reply {
@@ -685,10 +687,10 @@ impl<H: Handler> Connection<H> {
             Reply::Nothing => {}
             Reply::Close(reason) => return Err(Disconnect::Refused(reason)),
             Reply::Later(answer) => {
-                self.pending.push_front(Pending::Awaited { place, answer, reads_on: false });
+                self.pending.push_front(PendingAnswer::Awaited { place, answer, reads_on: false });
             }
             Reply::Ordered(answer) => {
-                self.pending.push_front(Pending::Awaited { place, answer, reads_on: true });
+                self.pending.push_front(PendingAnswer::Awaited { place, answer, reads_on: true });
             }
             Reply::Last(frame, reason) => {
                 self.pending.clear();
@@ -705,14 +707,14 @@ impl<H: Handler> Connection<H> {
     }
 
     /// Reads available bytes; `None` if there are none.
-    fn read_now(&mut self) -> Result<Option<Read>, Disconnect> {
+    fn read_now(&mut self) -> Result<Option<ReadOutcome>, Disconnect> {
         match self.input.try_read(&mut self.stream) {
-            Ok(Read::Bytes(0)) => Err(Disconnect::Closed),
-            Ok(Read::Bytes(bytes)) => {
+            Ok(ReadOutcome::Bytes(0)) => Err(Disconnect::Closed),
+            Ok(ReadOutcome::Bytes(bytes)) => {
                 self.read_at = Instant::now();
-                Ok(Some(Read::Bytes(bytes)))
+                Ok(Some(ReadOutcome::Bytes(bytes)))
             }
-            Ok(Read::NoRoom) => Ok(Some(Read::NoRoom)),
+            Ok(ReadOutcome::NoRoom) => Ok(Some(ReadOutcome::NoRoom)),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
             Err(error) => Err(error.into()),
         }
@@ -722,7 +724,7 @@ impl<H: Handler> Connection<H> {
     /// connection does not count as idle meanwhile.
     async fn read_with_room(&mut self) -> Result<bool, Disconnect> {
         let read = self.read_now()?;
-        if read == Some(Read::NoRoom) {
+        if read == Some(ReadOutcome::NoRoom) {
             let since = Instant::now();
             tokio::select! {
                 biased;

@@ -90,9 +90,9 @@ impl Flow {
 
 /// The unsent answers of a connection: a count per API, in order.
 #[derive(Debug, Default)]
-pub(super) struct Unsent(VecDeque<(Place, u64)>);
+pub(super) struct UnsentAnswers(VecDeque<(Place, u64)>);
 
-impl Unsent {
+impl UnsentAnswers {
     /// Adds an unsent answer.
     pub(super) fn push(&mut self, flow: &Flow, place: Place, bytes: usize) {
         flow.answered(place, bytes);
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn answers_are_counted_with_the_flush_that_sends_them() {
-        let (flow, mut unsent) = (Flow::default(), Unsent::default());
+        let (flow, mut unsent) = (Flow::default(), UnsentAnswers::default());
         let produce = Place::of(&[0, 0, 0, 9]);
         let strange = Place::of(&[0x47, 0x45]);
         flow.received(produce, 100, Duration::from_micros(70));

@@ -49,7 +49,7 @@ fn described(length: i32, max: usize, setting: &str) -> String {
 
 /// The outcome of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Read {
+pub(super) enum ReadOutcome {
     /// Number of received bytes; 0 at the end of the stream.
     Bytes(usize),
     /// Other connections use all memory, or received frames have to be served first.
@@ -184,19 +184,19 @@ impl Input {
     }
 
     /// Reads once from the stream.
-    pub(super) fn try_read(&mut self, stream: &mut Stream) -> io::Result<Read> {
+    pub(super) fn try_read(&mut self, stream: &mut Stream) -> io::Result<ReadOutcome> {
         if !self.has_room() {
-            return Ok(Read::NoRoom);
+            return Ok(ReadOutcome::NoRoom);
         }
         if let Some(large) = &mut self.large {
-            return large.try_read(stream).map(Read::Bytes);
+            return large.try_read(stream).map(ReadOutcome::Bytes);
         }
-        let Some(block) = &mut self.block else { return Ok(Read::NoRoom) };
+        let Some(block) = &mut self.block else { return Ok(ReadOutcome::NoRoom) };
         let room = block.free();
         debug_assert!(room > 0, "a read without room would look like the end of the stream");
         let read = stream.try_read_buf(&mut block.buf)?;
         self.is_busy |= read == room;
-        Ok(Read::Bytes(read))
+        Ok(ReadOutcome::Bytes(read))
     }
 
     /// Makes room for a read, if there is memory for it.

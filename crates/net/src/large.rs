@@ -24,12 +24,12 @@ pub(super) struct LargeFrame {
 }
 
 /// A complete frame in use by the broker.
-struct Charged {
+struct ChargedFrame {
     bytes: Vec<u8>,
     _charge: Charge,
 }
 
-impl AsRef<[u8]> for Charged {
+impl AsRef<[u8]> for ChargedFrame {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
@@ -56,7 +56,7 @@ impl LargeFrame {
     }
 
     pub(super) fn into_frame(self) -> Bytes {
-        Bytes::from_owner(Charged { bytes: self.bytes, _charge: self.charge })
+        Bytes::from_owner(ChargedFrame { bytes: self.bytes, _charge: self.charge })
     }
 
     /// The growth of a full buffer: as much again, up to the frame's length.

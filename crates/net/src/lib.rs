@@ -32,14 +32,14 @@ mod waiting;
 
 pub use admission::{ConnectionFigures, Connections, Ends};
 pub use answers::AnswerMemory;
-pub use behind::Behind;
+pub use behind::FramesBehind;
 pub use connection::{
-    Attached, ConnectionSettings, Handler, Peer, Replies, Reply, ReplyBehind, Software, Unproven,
+    Attachment, ConnectionSettings, Handler, Peer, Replies, Reply, ReplyBehind, Software, UnprovenLimits,
 };
 pub use flow::{ApiFlow, Flow};
 pub use handshake::{CertificateObserver, HandshakeTurns, TlsListener};
 pub use holder::Holder;
-pub use listener::{BindError, Listening, SimulatedListener, SocketOptions};
+pub use listener::{BindError, BoundListener, SimulatedListener, SocketOptions};
 pub use machine::Machine;
 pub use memory::FrameMemory;
 pub use mute::Mute;

@@ -1,6 +1,6 @@
 //! Listening sockets: bound first, served when the broker is ready, closed first when it stops.
 
-use super::admission::{Admission, Connections, Refused};
+use super::admission::{Admission, Connections, RefusedConnection};
 use super::connection::{Connection, ConnectionSettings, Disconnect, Handler, Peer};
 use super::handshake::TlsListener;
 use super::mute::Mute;
@@ -40,7 +40,7 @@ pub struct BindError {
 }
 
 /// A listener with open sockets that are not served yet.
-pub struct Listening {
+pub struct BoundListener {
     /// Listener name.
     pub name: String,
     sockets: Vec<Acceptor>,
@@ -101,7 +101,7 @@ pub(super) fn bind(
     host: &str,
     port: u16,
     options: SocketOptions,
-) -> Result<Listening, BindError> {
+) -> Result<BoundListener, BindError> {
     let error = |source| BindError { name: name.to_owned(), host: host.to_owned(), port, source };
     let addresses = addresses(host, port).map_err(error)?;
     let mut sockets: Vec<Acceptor> = Vec::new();
@@ -118,7 +118,7 @@ pub(super) fn bind(
         }
     }
     match (sockets.is_empty(), failure) {
-        (false, _) => Ok(Listening { name: name.to_owned(), sockets, tls: None }),
+        (false, _) => Ok(BoundListener { name: name.to_owned(), sockets, tls: None }),
         (true, source) => Err(error(source.unwrap_or_else(|| io::Error::other("the host has no address")))),
     }
 }
@@ -155,7 +155,7 @@ fn open(address: SocketAddr, options: SocketOptions) -> io::Result<TcpListener> 
 
 /// State common to all connections of a listener.
 #[derive(Clone)]
-pub(super) struct Serving<H> {
+pub(super) struct ListenerState<H> {
     handler: H,
     settings: ConnectionSettings,
     limits: Arc<Connections>,
@@ -164,20 +164,23 @@ pub(super) struct Serving<H> {
     tls: Option<Arc<TlsListener>>,
 }
 
-impl fmt::Debug for Listening {
+impl fmt::Debug for BoundListener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Listening").field("name", &self.name).field("addresses", &self.addresses()).finish()
+        f.debug_struct("BoundListener")
+            .field("name", &self.name)
+            .field("addresses", &self.addresses())
+            .finish()
     }
 }
 
-impl Listening {
-    pub(super) fn simulated(name: &str, listener: Box<dyn SimulatedListener>) -> Listening {
-        Listening { name: name.to_owned(), sockets: vec![Acceptor::Simulated(listener)], tls: None }
+impl BoundListener {
+    pub(super) fn simulated(name: &str, listener: Box<dyn SimulatedListener>) -> BoundListener {
+        BoundListener { name: name.to_owned(), sockets: vec![Acceptor::Simulated(listener)], tls: None }
     }
 
     /// The same listener over TLS; `None` for no TLS.
-    pub fn over(self, tls: Option<Arc<TlsListener>>) -> Listening {
-        Listening { tls, ..self }
+    pub fn over(self, tls: Option<Arc<TlsListener>>) -> BoundListener {
+        BoundListener { tls, ..self }
     }
 
     /// The addresses of the open sockets.
@@ -208,7 +211,7 @@ impl Listening {
         limits: Arc<Connections>,
         stopping: watch::Receiver<bool>,
     ) {
-        let serving = Serving { handler, settings, limits, stopping, name: self.name, tls: self.tls };
+        let serving = ListenerState { handler, settings, limits, stopping, name: self.name, tls: self.tls };
         let mut accepting = JoinSet::new();
         for socket in self.sockets {
             accepting.spawn(accept(socket, serving.clone()));
@@ -217,7 +220,7 @@ impl Listening {
     }
 }
 
-async fn accept<H: Handler + Sync>(socket: Acceptor, serving: Serving<H>) {
+async fn accept<H: Handler + Sync>(socket: Acceptor, serving: ListenerState<H>) {
     let mut connections = JoinSet::new();
     let mut stopping = serving.stopping.clone();
     let (mut failed_noted, mut full_noted) = (None, None);
@@ -259,11 +262,11 @@ fn is_due(noted: &mut Option<Instant>) -> bool {
 async fn admit<H: Handler + Sync>(
     mut stream: Stream,
     address: SocketAddr,
-    serving: &Serving<H>,
+    serving: &ListenerState<H>,
     connections: &mut JoinSet<()>,
     full_noted: &mut Option<Instant>,
 ) {
-    let Serving { limits, name, .. } = serving;
+    let ListenerState { limits, name, .. } = serving;
     let pause = limits.arrive(name);
     let full = || {
         if is_due(full_noted) {
@@ -284,7 +287,7 @@ async fn admit<H: Handler + Sync>(
     };
     let admission = match admitted {
         Ok(admission) => admission,
-        Err(Refused::TooFast { delay, .. }) => {
+        Err(RefusedConnection::TooFast { delay, .. }) => {
             tracing::debug!(listener = name, %address, ?delay, "Rejected a connection for the rate of its address");
             if let Some(delay) = delay {
                 connections.spawn(async move {
@@ -313,8 +316,13 @@ async fn admit<H: Handler + Sync>(
 }
 
 /// Serves one connection, after its handshake if the listener has TLS.
-async fn serve<H: Handler>(stream: Stream, address: SocketAddr, serving: Serving<H>, admission: Admission) {
-    let Serving { handler, settings, mut stopping, name, tls, limits } = serving;
+async fn serve<H: Handler>(
+    stream: Stream,
+    address: SocketAddr,
+    serving: ListenerState<H>,
+    admission: Admission,
+) {
+    let ListenerState { handler, settings, mut stopping, name, tls, limits } = serving;
     let (stream, session) = match tls {
         None => (stream, None),
         Some(tls) => match tls.accept(stream, address, settings.idle_max, &mut stopping).await {
@@ -389,7 +397,7 @@ mod tests {
         assert_eq!(waiting.expect("all of them wait").len(), 120);
     }
 
-    fn socket_of(listening: &Listening) -> &TcpListener {
+    fn socket_of(listening: &BoundListener) -> &TcpListener {
         match &listening.sockets[0] {
             Acceptor::Tcp(socket) => socket,
             Acceptor::Simulated(_) => panic!("it was bound by the kernel"),

@@ -129,7 +129,7 @@ impl FrameMemory {
     pub(super) async fn take(&self, bytes: usize, purpose: Purpose) -> Charge {
         let (grant, granted) = oneshot::channel();
         self.0.state.lock().queue(purpose).push_back(Waiter { bytes, grant });
-        let _waiting = Waiting::begin(&self.0);
+        let _waiting = WaitGuard::begin(&self.0);
         self.grant();
         granted.await.expect("a waiter stays in its queue until it is granted or gone")
     }
@@ -201,16 +201,16 @@ impl Pool {
 }
 
 /// Counts a connection as waiting.
-struct Waiting<'a>(&'a Pool);
+struct WaitGuard<'a>(&'a Pool);
 
-impl<'a> Waiting<'a> {
+impl<'a> WaitGuard<'a> {
     fn begin(pool: &'a Pool) -> Self {
         pool.waiting.fetch_add(1, Ordering::Relaxed);
         Self(pool)
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitGuard<'_> {
     fn drop(&mut self) {
         self.0.waiting.fetch_sub(1, Ordering::Relaxed);
     }
@@ -346,7 +346,7 @@ mod tests {
         let frame = memory.try_take(2 * FRAME, Purpose::Grow).expect("there is room");
         let (long, not) = (Duration::from_secs(3600), Duration::ZERO);
         assert!(!frame.is_too_slow(1, long, long), "no other connection wants it");
-        let _waiting = Waiting::begin(&memory.0);
+        let _waiting = WaitGuard::begin(&memory.0);
         assert!(frame.is_too_slow(1, long, not) && frame.is_too_slow(FRAME, STALL, STALL));
         assert!(!frame.is_too_slow(1, GRACE, not), "it has a while to arrive");
         assert!(!frame.is_too_slow(usize::MAX, long, not));

@@ -1,6 +1,6 @@
 //! The network seam: the broker's listening sockets and outgoing connections.
 
-use super::listener::{self, BindError, Listening, SimulatedListener, SocketOptions};
+use super::listener::{self, BindError, BoundListener, SimulatedListener, SocketOptions};
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -48,10 +48,10 @@ impl Network {
         host: &str,
         port: u16,
         options: SocketOptions,
-    ) -> Result<Listening, BindError> {
+    ) -> Result<BoundListener, BindError> {
         let Some(simulated) = &self.simulated else { return listener::bind(name, host, port, options) };
         match simulated.listen(host, port) {
-            Ok(listener) => Ok(Listening::simulated(name, listener)),
+            Ok(listener) => Ok(BoundListener::simulated(name, listener)),
             Err(source) => Err(BindError { name: name.to_owned(), host: host.to_owned(), port, source }),
         }
     }

@@ -48,15 +48,15 @@ impl Stop {
     }
 
     /// Waits for the stop.
-    pub(super) fn begun(&mut self) -> Begun<'_> {
-        Begun(self)
+    pub(super) fn begun(&mut self) -> StopFuture<'_> {
+        StopFuture(self)
     }
 }
 
 /// The future of [`Stop::begun`].
-pub(super) struct Begun<'a>(&'a mut Stop);
+pub(super) struct StopFuture<'a>(&'a mut Stop);
 
-impl Future for Begun<'_> {
+impl Future for StopFuture<'_> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {

@@ -3,7 +3,7 @@
 //! part too.
 //!
 //! Owns: this rule, and the held answers. Refuses: an answer without a basis. [`Answers::give`] and
-//! [`Acknowledged`] are the only ways out of a shard.
+//! [`ReplicatedValue`] are the only ways out of a shard.
 
 use super::{Ticket, WriteError};
 use std::collections::VecDeque;
@@ -37,7 +37,7 @@ impl Basis {
 }
 
 /// An answer of a shard.
-pub trait Failing: Send + 'static {
+pub trait ShardAnswer: Send + 'static {
     /// The answer to the same request after its write or its basis has failed.
     fn failed(self, error: WriteError) -> Self;
 }
@@ -52,7 +52,7 @@ impl<A> Default for Answers<A> {
     }
 }
 
-impl<A: Failing> Answers<A> {
+impl<A: ShardAnswer> Answers<A> {
     /// Answers a request once the replicas have the basis.
     pub fn give(&mut self, ticket: Ticket, answer: A, basis: Basis) {
         self.0.push((ticket, answer, basis));
@@ -66,12 +66,12 @@ impl<A: Failing> Answers<A> {
 
 /// A value for a reader without a ticket, made from replicated state.
 #[derive(Debug)]
-pub struct Acknowledged<T>(T);
+pub struct ReplicatedValue<T>(T);
 
-impl<T> Acknowledged<T> {
+impl<T> ReplicatedValue<T> {
     /// Asserts that the value shows only state that every later coordinator has.
-    pub fn of(value: T) -> Acknowledged<T> {
-        Acknowledged(value)
+    pub fn of(value: T) -> ReplicatedValue<T> {
+        ReplicatedValue(value)
     }
 
     /// The value, for its reader.
@@ -82,7 +82,7 @@ impl<T> Acknowledged<T> {
 
 /// An answer waiting for the replicas.
 #[derive(Debug)]
-struct Waiting<A> {
+struct HeldAnswer<A> {
     ticket: Ticket,
     answer: A,
     /// The offset of the last record of its basis.
@@ -94,7 +94,7 @@ struct Waiting<A> {
 #[derive(Debug)]
 pub struct HeldAnswers<A> {
     /// In order: an answer also waits for all earlier answers.
-    waiting: VecDeque<Waiting<A>>,
+    waiting: VecDeque<HeldAnswer<A>>,
     released: Vec<(Ticket, A)>,
     /// The offset of the last loaded or written record.
     written_to: i64,
@@ -102,7 +102,7 @@ pub struct HeldAnswers<A> {
     replicated_to: i64,
 }
 
-impl<A: Failing> HeldAnswers<A> {
+impl<A: ShardAnswer> HeldAnswers<A> {
     /// The answers of a shard that has loaded the log up to an offset, partly replicated.
     pub fn new(loaded_to: i64, replicated_to: i64) -> HeldAnswers<A> {
         let written_to = loaded_to.max(replicated_to);
@@ -126,7 +126,7 @@ impl<A: Failing> HeldAnswers<A> {
             if rests_on <= self.replicated_to {
                 self.released.push((ticket, answer));
             } else {
-                self.waiting.push_back(Waiting { ticket, answer, rests_on, expires_ms });
+                self.waiting.push_back(HeldAnswer { ticket, answer, rests_on, expires_ms });
             }
         }
     }
@@ -134,8 +134,8 @@ impl<A: Failing> HeldAnswers<A> {
     /// Releases answers after replication of the log up to an offset.
     pub fn acknowledged(&mut self, last_offset: i64) {
         self.replicated_to = self.replicated_to.max(last_offset);
-        let may_go = |waiting: &mut Waiting<A>| waiting.rests_on <= self.replicated_to;
-        while let Some(Waiting { ticket, answer, .. }) = self.waiting.pop_front_if(may_go) {
+        let may_go = |waiting: &mut HeldAnswer<A>| waiting.rests_on <= self.replicated_to;
+        while let Some(HeldAnswer { ticket, answer, .. }) = self.waiting.pop_front_if(may_go) {
             self.released.push((ticket, answer));
         }
     }
@@ -159,8 +159,8 @@ impl<A: Failing> HeldAnswers<A> {
         self.fail_while(error, |_| true);
     }
 
-    fn fail_while(&mut self, error: WriteError, fails: impl Fn(&Waiting<A>) -> bool) {
-        while let Some(Waiting { ticket, answer, .. }) = self.waiting.pop_front_if(|first| fails(first)) {
+    fn fail_while(&mut self, error: WriteError, fails: impl Fn(&HeldAnswer<A>) -> bool) {
+        while let Some(HeldAnswer { ticket, answer, .. }) = self.waiting.pop_front_if(|first| fails(first)) {
             self.released.push((ticket, answer.failed(error)));
         }
     }
@@ -188,21 +188,21 @@ mod tests {
 
     /// An answer, or the error that made it fail.
     #[derive(Debug, PartialEq)]
-    struct Said(Option<WriteError>);
+    struct TestAnswer(Option<WriteError>);
 
-    impl Failing for Said {
-        fn failed(self, error: WriteError) -> Said {
-            Said(Some(error))
+    impl ShardAnswer for TestAnswer {
+        fn failed(self, error: WriteError) -> TestAnswer {
+            TestAnswer(Some(error))
         }
     }
 
-    fn give(held: &mut HeldAnswers<Said>, ticket: u64, basis: Basis, expires_ms: i64) {
+    fn give(held: &mut HeldAnswers<TestAnswer>, ticket: u64, basis: Basis, expires_ms: i64) {
         let mut given = Answers::default();
-        given.give(Ticket(ticket), Said(None), basis);
+        given.give(Ticket(ticket), TestAnswer(None), basis);
         held.take_in(&mut given, expires_ms);
     }
 
-    fn gone(held: &mut HeldAnswers<Said>) -> Vec<(u64, Option<WriteError>)> {
+    fn gone(held: &mut HeldAnswers<TestAnswer>) -> Vec<(u64, Option<WriteError>)> {
         held.drain().map(|(ticket, said)| (ticket.0, said.0)).collect()
     }
 
@@ -223,7 +223,7 @@ mod tests {
         held.acknowledged(12);
         assert_eq!(gone(&mut held), [(5, None)]);
         give(&mut held, 6, Basis::LATEST, 100);
-        assert_eq!(held.take(Ticket(6)), Some(Said(None)));
+        assert_eq!(held.take(Ticket(6)), Some(TestAnswer(None)));
         assert_eq!(held.next_deadline_ms(), i64::MAX);
     }
 

@@ -1,9 +1,11 @@
 //! A shard with its lock: appends its writes under the lock, and sends its answers to waiting requests.
 
-use super::answers::{Acknowledged, HeldAnswers};
+use super::answers::{HeldAnswers, ReplicatedValue};
 use super::driver::Driver;
 use super::log::LostOffsets;
-use super::{Appended, Failing, Moment, Part, ReplayError, Shard, Ticket, Unavailable, WriteError};
+use super::{
+    AppendedBatch, Moment, Part, ReplayError, Shard, ShardAnswer, Ticket, Unavailability, WriteError,
+};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::fmt;
@@ -32,7 +34,7 @@ pub struct Cell<S: Shard> {
 
 enum State<S: Shard> {
     Loading,
-    Active(Box<Active<S>>),
+    Active(Box<ActiveShard<S>>),
     /// The log could not be read, and the cause is not temporary. Attempts continue all the same.
     Failed,
     /// The shard belongs to another broker or another epoch.
@@ -48,12 +50,12 @@ pub(super) enum Progress {
     Gone,
 }
 
-struct Active<S: Shard> {
+struct ActiveShard<S: Shard> {
     shard: S,
     held: HeldAnswers<S::Answer>,
     replies: Replies<S::Answer>,
     /// Unacknowledged writes, in the order of the log.
-    awaited: VecDeque<Appended>,
+    awaited: VecDeque<AppendedBatch>,
     /// True if a task waits for the first of these writes.
     is_followed: bool,
 }
@@ -148,7 +150,7 @@ impl<S: Shard> Cell<S> {
         self: &Arc<Cell<S>>,
         mut shard: S,
         acknowledged_before: Offset,
-        unacknowledged: Option<Appended>,
+        unacknowledged: Option<AppendedBatch>,
     ) {
         let mut state = self.state.lock();
         if matches!(*state, State::Loading | State::Failed) {
@@ -158,7 +160,8 @@ impl<S: Shard> Cell<S> {
             let held = HeldAnswers::new(unacknowledged_to.unwrap_or(replicated_to), replicated_to);
             shard.loaded(unacknowledged_to, turn);
             let awaited = unacknowledged.into_iter().collect();
-            let mut active = Active { shard, held, replies: HashMap::default(), awaited, is_followed: false };
+            let mut active =
+                ActiveShard { shard, held, replies: HashMap::default(), awaited, is_followed: false };
             self.finish_turn(&mut active, now, turn);
             debug_assert_eq!(active.held.drain().count(), 0, "nobody has asked yet");
             self.tell("Loaded", active.shard.count());
@@ -179,7 +182,7 @@ impl<S: Shard> Cell<S> {
         self.next_deadline_ms.store(i64::MAX, Ordering::Release);
         self.gone.notify_one();
         if let State::Active(active) = std::mem::replace(&mut *self.state.lock(), State::Gone) {
-            let Active { mut shard, mut held, mut replies, .. } = *active;
+            let ActiveShard { mut shard, mut held, mut replies, .. } = *active;
             self.tell("Unloaded", shard.count());
             shard.unload();
             held.take_in(shard.answers(), i64::MAX);
@@ -196,13 +199,13 @@ impl<S: Shard> Cell<S> {
     }
 
     /// Reads the acknowledged state of the shard, without a turn.
-    pub fn read<R>(&self, read: impl FnOnce(&S) -> Acknowledged<R>) -> Result<R, Unavailable> {
+    pub fn read<R>(&self, read: impl FnOnce(&S) -> ReplicatedValue<R>) -> Result<R, Unavailability> {
         self.peek(|shard| read(shard).into_inner())
     }
 
     /// Reads the latest state of the shard, for figures and for preparing requests. Clients must not see the
     /// result.
-    pub fn peek<R>(&self, read: impl FnOnce(&S) -> R) -> Result<R, Unavailable> {
+    pub fn peek<R>(&self, read: impl FnOnce(&S) -> R) -> Result<R, Unavailability> {
         match &*self.state.lock() {
             State::Active(active) => Ok(read(&active.shard)),
             other => Err(other.error()),
@@ -225,7 +228,7 @@ impl<S: Shard> Cell<S> {
         self: &Arc<Cell<S>>,
         ticket: Ticket,
         request: impl FnOnce(&mut S, Ticket, S::Turn),
-    ) -> Result<S::Answer, Unavailable> {
+    ) -> Result<S::Answer, Unavailability> {
         let receiver = {
             let mut state = self.state.lock();
             let active = match &mut *state {
@@ -244,12 +247,12 @@ impl<S: Shard> Cell<S> {
             active.replies.insert(ticket, sender);
             receiver
         };
-        receiver.await.map_err(|_| Unavailable::NotCoordinator)
+        receiver.await.map_err(|_| Unavailability::NotCoordinator)
     }
 
     /// Appends the shard's writes, collects the answers, runs due work, and passes on other effects.
-    fn finish_turn(self: &Arc<Cell<S>>, active: &mut Active<S>, now: Moment, turn: S::Turn) {
-        let Active { shard, held, awaited, is_followed, .. } = active;
+    fn finish_turn(self: &Arc<Cell<S>>, active: &mut ActiveShard<S>, now: Moment, turn: S::Turn) {
+        let ActiveShard { shard, held, awaited, is_followed, .. } = active;
         let expires_ms = now.monotonic_ms.saturating_add(S::answer_timeout_ms(&self.driver.shared));
         loop {
             while let Some(write) = shard.next_write() {
@@ -291,9 +294,9 @@ impl<S: Shard> Cell<S> {
     fn append(
         &self,
         write: &S::Write,
-        awaited: &VecDeque<Appended>,
+        awaited: &VecDeque<AppendedBatch>,
         now: Moment,
-    ) -> Result<Appended, WriteError> {
+    ) -> Result<AppendedBatch, WriteError> {
         if awaited.len() >= AWAITED_MAX {
             return Err(WriteError::TooManyWait);
         }
@@ -309,7 +312,7 @@ impl<S: Shard> Cell<S> {
         }
     }
 
-    fn first_awaited(&self) -> Option<Appended> {
+    fn first_awaited(&self) -> Option<AppendedBatch> {
         let mut state = self.state.lock();
         let State::Active(active) = &mut *state else { return None };
         active.is_followed = !active.awaited.is_empty();
@@ -318,7 +321,7 @@ impl<S: Shard> Cell<S> {
 
     /// Handles the acknowledgement of the first awaited write and of all writes up to the offset, or its
     /// failure.
-    fn acknowledge(self: &Arc<Cell<S>>, first: Appended, result: Result<Offset, WriteError>) {
+    fn acknowledge(self: &Arc<Cell<S>>, first: AppendedBatch, result: Result<Offset, WriteError>) {
         let mut state = self.state.lock();
         let State::Active(active) = &mut *state else { return };
         let (now, turn) = self.driver.turn();
@@ -326,7 +329,7 @@ impl<S: Shard> Cell<S> {
         match result {
             Ok(before) => {
                 let mut last_offset = first.last_offset;
-                let counts = |next: &mut Appended| next.is_flushed && next.last_offset < before;
+                let counts = |next: &mut AppendedBatch| next.is_flushed && next.last_offset < before;
                 while let Some(next) = active.awaited.pop_front_if(counts) {
                     last_offset = next.last_offset;
                 }
@@ -347,17 +350,17 @@ impl<S: Shard> Cell<S> {
 
 impl<S: Shard> State<S> {
     /// The error for a request in this state.
-    fn error(&self) -> Unavailable {
+    fn error(&self) -> Unavailability {
         match self {
-            State::Loading => Unavailable::Loading,
-            State::Failed | State::Gone => Unavailable::NotCoordinator,
+            State::Loading => Unavailability::Loading,
+            State::Failed | State::Gone => Unavailability::NotCoordinator,
             State::Active(_) => unreachable!("an active shard serves"),
         }
     }
 }
 
 /// Sends released answers to requests that still wait.
-fn reply<A: Failing>(replies: &mut Replies<A>, held: &mut HeldAnswers<A>) {
+fn reply<A: ShardAnswer>(replies: &mut Replies<A>, held: &mut HeldAnswers<A>) {
     for (ticket, answer) in held.drain() {
         if let Some(sender) = replies.remove(&ticket) {
             let _ = sender.send(answer);

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 /// State shared by the cells of a coordinator.
 pub(super) struct Driver<S: Shard> {
-    pub(super) shared: S::Shared,
+    pub(super) shared: S::SharedState,
     pub(super) log: Arc<dyn CoordinatorLog>,
     pub(super) runtime: Handle,
     /// Notifies the sleeping task of an earlier deadline.

@@ -5,7 +5,7 @@ use thalweg_wire::ErrorCode;
 
 /// Why no shard of this broker serves a request now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unavailable {
+pub enum Unavailability {
     /// The shard is being loaded. The client retries.
     #[error("The coordinator is being loaded")]
     Loading,
@@ -14,12 +14,12 @@ pub enum Unavailable {
     NotCoordinator,
 }
 
-impl Unavailable {
+impl Unavailability {
     /// Kafka's error code.
     pub fn code(self) -> ErrorCode {
         match self {
-            Unavailable::Loading => ErrorCode::CoordinatorLoadInProgress,
-            Unavailable::NotCoordinator => ErrorCode::NotCoordinator,
+            Unavailability::Loading => ErrorCode::CoordinatorLoadInProgress,
+            Unavailability::NotCoordinator => ErrorCode::NotCoordinator,
         }
     }
 }
@@ -79,7 +79,7 @@ impl WriteError {
 pub enum RequestError {
     /// No shard serves the request now.
     #[error(transparent)]
-    Unavailable(#[from] Unavailable),
+    Unavailable(#[from] Unavailability),
     /// The write of the request failed.
     #[error(transparent)]
     Write(#[from] WriteError),

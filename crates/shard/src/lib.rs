@@ -28,10 +28,10 @@ pub mod testing;
 
 #[cfg(any(test, feature = "testing"))]
 pub use answers::HeldAnswers;
-pub use answers::{Acknowledged, Answers, Basis, Failing};
+pub use answers::{Answers, Basis, ReplicatedValue, ShardAnswer};
 pub use cell::Cell;
-pub use error::{RequestError, Unavailable, WriteError};
-pub use log::{Appended, CoordinatorLog, Part, Piece, RecordDecodeError, ReplayError};
+pub use error::{RequestError, Unavailability, WriteError};
+pub use log::{AppendedBatch, CoordinatorLog, Part, Piece, RecordDecodeError, ReplayError};
 pub use placement::partition_for;
 pub use shards::LoadFigures;
 pub use shards::Shards;
@@ -75,18 +75,18 @@ pub trait Shard: Send + Sized + 'static {
     /// not serve then.
     const LOSS: Option<&'static str>;
     /// State shared by the shards of a broker.
-    type Shared: Send + Sync + 'static;
+    type SharedState: Send + Sync + 'static;
     /// The context of a turn.
     type Turn: Copy;
     /// The content of one batch to append.
     type Write;
     /// The answer to a request.
-    type Answer: Failing;
+    type Answer: ShardAnswer;
 
     /// The context of a turn at this time.
-    fn turn(shared: &Self::Shared, now: Moment) -> Self::Turn;
+    fn turn(shared: &Self::SharedState, now: Moment) -> Self::Turn;
     /// An empty shard for this leader epoch.
-    fn new(shared: &Self::Shared, leader_epoch: i32, turn: Self::Turn) -> Self;
+    fn new(shared: &Self::SharedState, leader_epoch: i32, turn: Self::Turn) -> Self;
     /// Replays a piece of the log.
     fn replay(
         &mut self,
@@ -107,7 +107,7 @@ pub trait Shard: Send + Sized + 'static {
     fn next_write(&mut self) -> Option<Self::Write>;
     /// A write as a batch.
     fn batch(
-        shared: &Self::Shared,
+        shared: &Self::SharedState,
         write: &Self::Write,
         now: Moment,
     ) -> Result<(Bytes, AppendAs), WriteError>;
@@ -129,10 +129,10 @@ pub trait Shard: Send + Sized + 'static {
     /// The answers of the shard, which the driver takes.
     fn answers(&mut self) -> &mut Answers<Self::Answer>;
     /// Maximum wait of an answer for its basis, in milliseconds.
-    fn answer_timeout_ms(shared: &Self::Shared) -> i64;
+    fn answer_timeout_ms(shared: &Self::SharedState) -> i64;
     /// Passes on effects of a turn other than writes and answers. Returns true if they must wake
     /// [`Shards::sleep`].
-    fn pass_on(&mut self, shared: &Self::Shared, cell: &Arc<Cell<Self>>) -> bool;
+    fn pass_on(&mut self, shared: &Self::SharedState, cell: &Arc<Cell<Self>>) -> bool;
     /// Unloads the shard: waiting requests are redirected.
     fn unload(&mut self);
 }

@@ -21,7 +21,7 @@ pub trait CoordinatorLog: Send + Sync + 'static {
         leader_epoch: i32,
         batch: Bytes,
         append_as: AppendAs,
-    ) -> Result<Appended, WriteError>;
+    ) -> Result<AppendedBatch, WriteError>;
 
     /// Maximum size of a batch in this partition. Larger batches need not be built.
     fn batch_bytes_max(&self, _partition: PartitionIndex) -> usize {
@@ -34,7 +34,7 @@ pub trait CoordinatorLog: Send + Sync + 'static {
         &self,
         partition: PartitionIndex,
         leader_epoch: i32,
-        of: Appended,
+        of: AppendedBatch,
     ) -> Pin<Box<dyn Future<Output = Result<Offset, WriteError>> + Send>>;
 
     /// Reads the whole log in order, as the leader of `leader_epoch`. Blocks, so it is called on a blocking
@@ -46,7 +46,7 @@ pub trait CoordinatorLog: Send + Sync + 'static {
         partition: PartitionIndex,
         leader_epoch: i32,
         each: &mut dyn FnMut(Part<'_>) -> Result<(), ReplayError>,
-    ) -> Result<Option<Appended>, ReplayError>;
+    ) -> Result<Option<AppendedBatch>, ReplayError>;
 
     /// Deletes replicated records before an offset. Blocks.
     fn delete_before(&self, partition: PartitionIndex, offset: i64) -> Result<(), DeleteError>;
@@ -55,7 +55,7 @@ pub trait CoordinatorLog: Send + Sync + 'static {
 /// The position of a batch in the log. The batch is acknowledged once the high watermark is past it, and it
 /// is on the medium if the flush policy requires that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Appended {
+pub struct AppendedBatch {
     /// Offset of the batch's last record.
     pub last_offset: Offset,
     /// True if the replicas have the batch, as on a partition with one replica.

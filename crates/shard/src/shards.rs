@@ -4,7 +4,7 @@
 use super::cell::Progress;
 use super::driver::Driver;
 use super::load::load;
-use super::{Acknowledged, Cell, CoordinatorLog, Moment, Shard, Ticket, Unavailable};
+use super::{Cell, CoordinatorLog, Moment, ReplicatedValue, Shard, Ticket, Unavailability};
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -57,7 +57,7 @@ impl<S: Shard> fmt::Debug for Shards<S> {
 
 impl<S: Shard> Shards<S> {
     /// An instance without shards. Must be called within a tokio runtime.
-    pub fn new(shared: S::Shared, log: Arc<dyn CoordinatorLog>, clock: Clock, disk: Disk) -> Shards<S> {
+    pub fn new(shared: S::SharedState, log: Arc<dyn CoordinatorLog>, clock: Clock, disk: Disk) -> Shards<S> {
         let (runtime, wake, started) = (Handle::current(), Notify::new(), Instant::now());
         Shards {
             driver: Arc::new(Driver {
@@ -77,7 +77,7 @@ impl<S: Shard> Shards<S> {
     }
 
     /// State shared by the shards.
-    pub fn shared(&self) -> &S::Shared {
+    pub fn shared(&self) -> &S::SharedState {
         &self.driver.shared
     }
 
@@ -190,14 +190,14 @@ impl<S: Shard> Shards<S> {
 
     /// Reads each serving shard. Returns an error if a shard is not loaded; partitions led elsewhere are
     /// skipped.
-    pub fn read_all<R>(&self, read: impl Fn(&S) -> Acknowledged<R>) -> Result<Vec<R>, Unavailable> {
+    pub fn read_all<R>(&self, read: impl Fn(&S) -> ReplicatedValue<R>) -> Result<Vec<R>, Unavailability> {
         let seen = self.all().into_iter().map(|cell| cell.read(&read));
-        seen.filter(|seen| !matches!(seen, Err(Unavailable::NotCoordinator))).collect()
+        seen.filter(|seen| !matches!(seen, Err(Unavailability::NotCoordinator))).collect()
     }
 
     /// The shard of a partition.
-    pub fn cell(&self, partition: PartitionIndex) -> Result<Arc<Cell<S>>, Unavailable> {
-        self.cells.read().get(&partition).cloned().ok_or(Unavailable::NotCoordinator)
+    pub fn cell(&self, partition: PartitionIndex) -> Result<Arc<Cell<S>>, Unavailability> {
+        self.cells.read().get(&partition).cloned().ok_or(Unavailability::NotCoordinator)
     }
 
     /// Passes a request to the shard of a partition and waits for the answer.
@@ -205,7 +205,7 @@ impl<S: Shard> Shards<S> {
         &self,
         partition: PartitionIndex,
         request: impl FnOnce(&mut S, Ticket, S::Turn),
-    ) -> Result<S::Answer, Unavailable> {
+    ) -> Result<S::Answer, Unavailability> {
         let ticket = Ticket(self.next_ticket.fetch_add(1, Ordering::Relaxed));
         self.cell(partition)?.ask(ticket, request).await
     }

@@ -11,12 +11,13 @@ mod states;
 mod steps;
 
 pub use led_partitions::{
-    Acknowledging, Batch, FINAL_EPOCH, INITIAL_EPOCH, LedShare, Reading, Request, SessionBegun, SessionEnd,
-    SessionError, SessionKey, SessionPartition, SessionRequest, SettingsOfGroups, SettleError, Settled,
-    ShareCounters, ShareFigures, ShareSessions, ShareSettings, Shares, TopicPartitionId,
+    Batch, FINAL_EPOCH, INITIAL_EPOCH, LedShare, PendingAcknowledgement, ReadOutcome, Request,
+    SessionContext, SessionEnd, SessionError, SessionKey, SessionPartition, SessionRequest, SettingsOfGroups,
+    SettleError, SettleOutcome, ShareCounters, ShareFigures, ShareSessions, ShareSettings, Shares,
+    TopicPartitionId,
 };
 pub use states::{
-    Ask, Cluster, Done, Outcomes, PersistError, Persister, Run, ShareConfig, ShareCoordinator, StateError,
-    Write, coordinator_key, is_coordinator_key,
+    Cluster, Outcomes, PersistError, Persister, Run, ShareConfig, ShareCoordinator, StateError, StateReply,
+    StateRequest, Write, coordinator_key, is_coordinator_key,
 };
 pub use steps::{ShareGroupParts, ShareGroups};

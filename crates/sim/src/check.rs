@@ -1,7 +1,7 @@
 //! Final checks of a quiet cluster: every acknowledged record is at its acknowledged offset, each producer's
 //! records exist once and in order, reads match the log, and replicas are identical.
 
-use crate::history::{Acknowledged, Known, Name};
+use crate::history::{AcknowledgedRun, Name, RecordedEvents};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use thalweg_log::disk::MemoryDisk;
@@ -79,7 +79,7 @@ fn differences_in(what: &str, topic: &str, partition: i32, replicas: &[(String, 
 }
 
 /// Checks the log of one replica of a partition. Returns the faults.
-pub fn check(partition: i32, log: &[u8], known: &Known) -> Vec<String> {
+pub fn check(partition: i32, log: &[u8], known: &RecordedEvents) -> Vec<String> {
     let mut wrong = Vec::new();
     let records = match records(partition, log) {
         Ok(records) => records,
@@ -117,9 +117,13 @@ fn batches_of_twice(log: &[u8], records: &BTreeMap<i64, Name>) -> Option<String>
     Some(format!("{name:?} is duplicated, in {:?} and {:?}", batch(*first)?, batch(*second)?))
 }
 
-fn check_acknowledged(partition: i32, records: &BTreeMap<i64, Name>, known: &Known) -> Option<String> {
+fn check_acknowledged(
+    partition: i32,
+    records: &BTreeMap<i64, Name>,
+    known: &RecordedEvents,
+) -> Option<String> {
     for acknowledged in known.acknowledged.get(&partition).into_iter().flatten() {
-        let Acknowledged { first, records: count, offset: Some(offset) } = *acknowledged else { continue };
+        let AcknowledgedRun { first, records: count, offset: Some(offset) } = *acknowledged else { continue };
         for step in 0..count {
             let name = Name { number: first.number + step, ..first };
             let at = offset + i64::try_from(step).unwrap_or(i64::MAX);
@@ -136,7 +140,7 @@ fn check_acknowledged(partition: i32, records: &BTreeMap<i64, Name>, known: &Kno
 
 /// Checks that each producer's records are present once, in order, without a gap up to the last acknowledged
 /// one.
-fn check_order(partition: i32, records: &BTreeMap<i64, Name>, known: &Known) -> Vec<String> {
+fn check_order(partition: i32, records: &BTreeMap<i64, Name>, known: &RecordedEvents) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut next: BTreeMap<u32, u64> = BTreeMap::new();
     for (offset, name) in records {
@@ -187,12 +191,12 @@ mod tests {
     }
 
     /// A history in which the first two records were acknowledged and the first was read.
-    fn known() -> Known {
-        let acknowledged = Acknowledged { first: name(0), records: 2, offset: Some(0) };
-        Known {
+    fn known() -> RecordedEvents {
+        let acknowledged = AcknowledgedRun { first: name(0), records: 2, offset: Some(0) };
+        RecordedEvents {
             acknowledged: BTreeMap::from([(0, vec![acknowledged])]),
             read: BTreeMap::from([(0, BTreeMap::from([(0, name(0))]))]),
-            ..Known::default()
+            ..RecordedEvents::default()
         }
     }
 

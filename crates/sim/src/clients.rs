@@ -2,7 +2,7 @@
 //! of groups, and clients of transactions.
 
 use crate::chance::Chance;
-use crate::history::{Acknowledged, History, Name, TOPIC};
+use crate::history::{AcknowledgedRun, History, Name, TOPIC};
 use crate::pace::Pace;
 use crate::plan::Plan;
 use std::collections::BTreeMap;
@@ -269,7 +269,7 @@ fn ended(history: &History, producer: u32, delivery: &Delivery<'_>) {
     };
     for run in delivery.sent {
         let first = Name { producer, number: run.number };
-        let acknowledged = Acknowledged { first, records: u64::from(run.records), offset };
+        let acknowledged = AcknowledgedRun { first, records: u64::from(run.records), offset };
         history.with(|known| known.acknowledged.entry(partition).or_default().push(acknowledged));
         offset = offset.map(|offset| offset + i64::from(run.records));
     }

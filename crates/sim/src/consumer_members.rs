@@ -38,7 +38,7 @@ const LEAVES: i32 = -1;
 const LEAVES_FOR_A_WHILE: i32 = -2;
 
 /// The member is no longer in the group, or does not know: it starts again.
-struct Lost;
+struct LostMembership;
 
 /// The life of a member, from joining to leaving.
 struct Member<'a> {
@@ -104,7 +104,7 @@ impl Clients {
 
 impl Member<'_> {
     /// Runs from joining until the member wants to leave.
-    async fn live(&mut self, chance: &mut Chance) -> Result<(), Lost> {
+    async fn live(&mut self, chance: &mut Chance) -> Result<(), LostMembership> {
         loop {
             match timeout_at(self.ends, self.round(chance)).await {
                 Ok(Ok(())) => {}
@@ -114,7 +114,7 @@ impl Member<'_> {
                     self.is_full = true;
                     self.ends = Instant::now() + SESSION;
                 }
-                Err(_) => return Err(Lost),
+                Err(_) => return Err(LostMembership),
             }
             let is_ending = self.clients.ending.load(Ordering::SeqCst);
             if self.epoch > 0 && chance.one_in(100) && !is_ending {
@@ -124,7 +124,7 @@ impl Member<'_> {
     }
 
     /// Sends a heartbeat, and acts on the answer.
-    async fn round(&mut self, chance: &mut Chance) -> Result<(), Lost> {
+    async fn round(&mut self, chance: &mut Chance) -> Result<(), LostMembership> {
         tokio::time::sleep(Duration::from_millis(chance.between(100, 400))).await;
         self.revoke(chance);
         let Ok(connection) = self.cluster.coordinator(CoordinatorKind::Group, self.group).await else {
@@ -181,7 +181,7 @@ impl Member<'_> {
     }
 
     /// Handles an answer. Returns true if the member is at an epoch of the group.
-    fn heard(&mut self, answer: ConsumerGroupHeartbeatResponse) -> Result<bool, Lost> {
+    fn heard(&mut self, answer: ConsumerGroupHeartbeatResponse) -> Result<bool, LostMembership> {
         let code = ErrorCode::from_i16(answer.error_code).unwrap_or(ErrorCode::UnknownServerError);
         match code {
             ErrorCode::None => {}
@@ -199,11 +199,11 @@ impl Member<'_> {
             | ErrorCode::FencedInstanceId
             | ErrorCode::GroupIdNotFound
             // A starting broker does not know `group.version` yet.
-            | ErrorCode::UnsupportedVersion => return Err(Lost),
+            | ErrorCode::UnsupportedVersion => return Err(LostMembership),
             _ => {
                 let (owner, message) = (self.owner, &answer.error_message);
                 self.clients.history.violation(format!("member {owner:?} got {code:?}: {message:?}"));
-                return Err(Lost);
+                return Err(LostMembership);
             }
         }
         self.epoch = answer.member_epoch;
@@ -248,7 +248,7 @@ impl Member<'_> {
         connection: &Connection,
         sent: Instant,
         chance: &mut Chance,
-    ) -> Result<(), Lost> {
+    ) -> Result<(), LostMembership> {
         let before = self.clients.history.with(|known| known.commits_of(self.group).clone());
         let mut positions = self.owned.clone();
         let new: Vec<i32> =
@@ -277,7 +277,7 @@ impl Member<'_> {
         // The session of the previous heartbeat belongs to this coordinator.
         self.ends = sent + SESSION;
         if Instant::now() >= self.ends {
-            return Err(Lost);
+            return Err(LostMembership);
         }
         for (partition, position) in positions {
             self.own(partition, position, &before);
@@ -334,7 +334,11 @@ impl Member<'_> {
 
     /// Commits positions. Returns true if all are committed. A commit without an answer may still arrive as
     /// long as a member with this id and epoch exists, so the member starts again under another id.
-    async fn commit(&self, connection: &Connection, positions: &BTreeMap<i32, i64>) -> Result<bool, Lost> {
+    async fn commit(
+        &self,
+        connection: &Connection,
+        positions: &BTreeMap<i32, i64>,
+    ) -> Result<bool, LostMembership> {
         let partition = |(&partition_index, &committed_offset)| OffsetCommitRequestPartition {
             partition_index,
             committed_offset,
@@ -353,14 +357,14 @@ impl Member<'_> {
             topics: vec![topic],
             ..OffsetCommitRequest::default()
         };
-        let answer = connection.send_at(&request, COMMIT_VERSION).await.map_err(|_| Lost)?;
+        let answer = connection.send_at(&request, COMMIT_VERSION).await.map_err(|_| LostMembership)?;
         let mut codes =
             answer.topics.iter().flat_map(|topic| &topic.partitions).map(|found| found.error_code);
         // After an error of the log, the records may be written all the same.
         let certain = [ErrorCode::None, ErrorCode::StaleMemberEpoch, ErrorCode::NotCoordinator];
         let is_certain = |code| certain.iter().any(|known| known.code() == code);
         if codes.clone().any(|code| !is_certain(code)) {
-            return Err(Lost);
+            return Err(LostMembership);
         }
         Ok(codes.all(|code| code == 0))
     }

@@ -16,7 +16,7 @@ mod node;
 mod transactions;
 
 use crate::chance::Chance;
-use crate::machine::{Ended, SimMachine};
+use crate::machine::{ProcessEnd, SimMachine};
 use crate::network::{Delays, MachineId, Network};
 use crate::panics;
 use crate::plan::TICK_MS;
@@ -139,7 +139,7 @@ struct Watch {
     lines: Lines,
 }
 
-struct Running {
+struct TrialRun {
     trial: Trial,
     network: Network,
     node: SimMachine,
@@ -207,7 +207,7 @@ impl Trial {
         panics::watch();
         let lines = Lines::default();
         let outcome = lines.clone().record(|| {
-            let mut running = Running::new(self, lines);
+            let mut running = TrialRun::new(self, lines);
             running.run();
             running.outcome()
         });
@@ -267,8 +267,8 @@ impl Watch {
     }
 }
 
-impl Running {
-    fn new(trial: Trial, lines: Lines) -> Running {
+impl TrialRun {
+    fn new(trial: Trial, lines: Lines) -> TrialRun {
         let delays = Delays { least_ms: TICK_MS, usual_ms: TICK_MS, long_one_in: 0, long_ms: TICK_MS };
         let network = Network::new(trial.seed, &NAMES, delays);
         let node = SimMachine::new(NODE, NAMES[NODE], &network);
@@ -286,7 +286,7 @@ impl Running {
         node.disk.watch_calls(move |call, path| watching.lock().answer(call, path));
         let books = Arc::new(Mutex::new(Books::default()));
         let chance = Chance::new(trial.seed, 9);
-        Running { trial, network, node, clients, now_ms: 0, books, watch, chance }
+        TrialRun { trial, network, node, clients, now_ms: 0, books, watch, chance }
     }
 
     fn run(&mut self) {
@@ -447,7 +447,7 @@ impl Running {
             if self.node.broker().is_some() {
                 return true;
             }
-            if matches!(self.node.ended(), Some(Ended::Failed(_))) {
+            if matches!(self.node.ended(), Some(ProcessEnd::Failed(_))) {
                 return false;
             }
         }
@@ -463,7 +463,7 @@ impl Running {
 
     /// Logs the reason why a process ended, as its last line.
     fn note_end(&self) {
-        if let Some(Ended::Failed(why)) = self.node.ended() {
+        if let Some(ProcessEnd::Failed(why)) = self.node.ended() {
             tracing::error!(why, "Process ended");
         }
     }

@@ -47,7 +47,7 @@ impl Name {
 
 /// A run of acknowledged records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Acknowledged {
+pub struct AcknowledgedRun {
     /// The first record.
     pub first: Name,
     /// Number of records.
@@ -58,13 +58,13 @@ pub struct Acknowledged {
 
 /// The history, shared by all clients.
 #[derive(Clone, Default)]
-pub struct History(Arc<Mutex<Known>>);
+pub struct History(Arc<Mutex<RecordedEvents>>);
 
 /// The recorded events.
 #[derive(Default)]
-pub struct Known {
+pub struct RecordedEvents {
     /// Acknowledged records by partition.
-    pub acknowledged: BTreeMap<i32, Vec<Acknowledged>>,
+    pub acknowledged: BTreeMap<i32, Vec<AcknowledgedRun>>,
     /// Number of sent records by partition and producer.
     pub sent: BTreeMap<(i32, u32), u64>,
     /// The record read at each offset, by partition.
@@ -85,7 +85,7 @@ pub struct Known {
     pub violations: Vec<String>,
 }
 
-impl Known {
+impl RecordedEvents {
     /// The acknowledged commits of a group.
     pub(crate) fn commits_of(&mut self, group: &str) -> &mut BTreeMap<i32, i64> {
         if group == GROUP { &mut self.committed } else { &mut self.consumer_committed }
@@ -101,7 +101,7 @@ impl Known {
 
 impl History {
     /// Reads or extends the history.
-    pub fn with<T>(&self, work: impl FnOnce(&mut Known) -> T) -> T {
+    pub fn with<T>(&self, work: impl FnOnce(&mut RecordedEvents) -> T) -> T {
         work(&mut self.0.lock())
     }
 

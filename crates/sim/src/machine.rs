@@ -24,7 +24,7 @@ const BEGINS_MS: i64 = 1_800_000_000_000;
 
 /// The end of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum ProcessEnd {
     /// The process stopped on request.
     Stopped,
     /// The process failed for this reason.
@@ -33,9 +33,9 @@ pub enum Ended {
 
 /// The externally visible state of a process.
 #[derive(Default)]
-struct Seen {
+struct ProcessState {
     broker: Option<Arc<Broker>>,
-    ended: Option<Ended>,
+    ended: Option<ProcessEnd>,
 }
 
 /// A machine and its process, if one runs.
@@ -57,7 +57,7 @@ struct Process {
     runtime: Runtime,
     /// Start of the process by the runtime's clock and by simulated time.
     began: (Instant, u64),
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Mutex<ProcessState>>,
     stop: Option<oneshot::Sender<()>>,
 }
 
@@ -88,7 +88,7 @@ impl SimMachine {
     }
 
     /// The end of the process, once it has ended.
-    pub fn ended(&self) -> Option<Ended> {
+    pub fn ended(&self) -> Option<ProcessEnd> {
         self.process.as_ref()?.seen.lock().ended.clone()
     }
 
@@ -108,20 +108,20 @@ impl SimMachine {
     pub fn start_program<F: Future<Output = ()> + Send + 'static>(&mut self, now_ms: u64, program: F) {
         self.start(now_ms, move |_, _| async move {
             program.await;
-            Ended::Stopped
+            ProcessEnd::Stopped
         });
     }
 
     fn start<F, Fut>(&mut self, now_ms: u64, program: F)
     where
-        F: FnOnce(Arc<Mutex<Seen>>, oneshot::Receiver<()>) -> Fut,
-        Fut: Future<Output = Ended> + Send + 'static,
+        F: FnOnce(Arc<Mutex<ProcessState>>, oneshot::Receiver<()>) -> Fut,
+        Fut: Future<Output = ProcessEnd> + Send + 'static,
     {
         self.kill();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
         let runtime = runtime.expect("a runtime without a driver for the network can be made");
         let began = (runtime.block_on(async { Instant::now() }), now_ms);
-        let seen = Arc::new(Mutex::new(Seen::default()));
+        let seen = Arc::new(Mutex::new(ProcessState::default()));
         let (stop, stopped) = oneshot::channel();
         let program = program(Arc::clone(&seen), stopped);
         let told = Arc::clone(&seen);
@@ -213,17 +213,17 @@ impl SimMachine {
 async fn run_node(
     machine: Machine,
     properties: ServerProperties,
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Mutex<ProcessState>>,
     stopped: oneshot::Receiver<()>,
-) -> Ended {
+) -> ProcessEnd {
     let config = match BrokerConfig::new(&properties) {
         Ok(config) => config,
-        Err(error) => return Ended::Failed(error.to_string()),
+        Err(error) => return ProcessEnd::Failed(error.to_string()),
     };
     if !config.node.roles.broker {
         let server = match start_controller_on(&machine, config).await {
             Ok(server) => server,
-            Err(error) => return Ended::Failed(error.to_string()),
+            Err(error) => return ProcessEnd::Failed(error.to_string()),
         };
         let failed = tokio::select! {
             biased;
@@ -231,11 +231,11 @@ async fn run_node(
             why = server.failed() => Some(why),
         };
         server.stop().await;
-        return failed.map_or(Ended::Stopped, Ended::Failed);
+        return failed.map_or(ProcessEnd::Stopped, ProcessEnd::Failed);
     }
     let server = match start_on(&machine, config, &Loading::default()).await {
         Ok(server) => server,
-        Err(error) => return Ended::Failed(error.to_string()),
+        Err(error) => return ProcessEnd::Failed(error.to_string()),
     };
     seen.lock().broker = Some(Arc::clone(&server.broker));
     let failed = tokio::select! {
@@ -244,5 +244,5 @@ async fn run_node(
         why = server.failed() => Some(why),
     };
     server.stop().await;
-    failed.map_or(Ended::Stopped, Ended::Failed)
+    failed.map_or(ProcessEnd::Stopped, ProcessEnd::Failed)
 }

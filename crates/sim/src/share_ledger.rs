@@ -46,7 +46,7 @@ impl Verdict {
 
 /// The outcome of a request to settle records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Settled {
+pub(crate) enum SettleOutcome {
     /// The request is acknowledged.
     Acknowledged,
     /// The member did not have the records.
@@ -59,7 +59,7 @@ pub(crate) enum Settled {
 
 /// Records that a member has acquired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Held {
+pub(crate) struct AcquiredRecords {
     pub(crate) partition: i32,
     pub(crate) first: i64,
     pub(crate) last: i64,
@@ -161,8 +161,8 @@ impl ShareLedger {
     }
 
     /// Records an acquisition; `count` is the delivery count.
-    pub(crate) fn acquired(&mut self, holder: Holder, held: Held, count: i16) -> Option<String> {
-        let Held { partition, first, last, .. } = held;
+    pub(crate) fn acquired(&mut self, holder: Holder, held: AcquiredRecords, count: i16) -> Option<String> {
+        let AcquiredRecords { partition, first, last, .. } = held;
         tracing::debug!(?holder, partition, first, last, count, "Acquired");
         let known = self.partition(held.partition);
         for offset in held.first.max(known.start)..=held.last {
@@ -175,7 +175,7 @@ impl ShareLedger {
     }
 
     /// Records that a member is about to send a verdict on records.
-    pub(crate) fn settles(&mut self, held: &Held, verdict: Verdict) {
+    pub(crate) fn settles(&mut self, held: &AcquiredRecords, verdict: Verdict) {
         let known = self.partition(held.partition);
         for offset in held.first.max(known.start)..=held.last {
             known.records.entry(offset).or_default().finals += u32::from(verdict.is_final());
@@ -186,23 +186,23 @@ impl ShareLedger {
     pub(crate) fn settled(
         &mut self,
         holder: Holder,
-        held: &Held,
+        held: &AcquiredRecords,
         verdict: Verdict,
         sent: Instant,
-        outcome: Settled,
+        outcome: SettleOutcome,
     ) -> Vec<String> {
-        let Held { partition, first, last, .. } = *held;
+        let AcquiredRecords { partition, first, last, .. } = *held;
         tracing::debug!(?holder, partition, first, last, ?verdict, ?outcome, "Settled");
         let known = self.partition(held.partition);
         let mut wrong = Vec::new();
-        if matches!(outcome, Settled::NotTaken | Settled::NotAcquired) {
+        if matches!(outcome, SettleOutcome::NotTaken | SettleOutcome::NotAcquired) {
             for (_, record) in known.records.range_mut(held.first..=held.last) {
                 record.finals = record.finals.saturating_sub(u32::from(verdict.is_final()));
             }
         }
         match outcome {
-            Settled::NotTaken | Settled::Unknown => {}
-            Settled::NotAcquired => {
+            SettleOutcome::NotTaken | SettleOutcome::Unknown => {}
+            SettleOutcome::NotAcquired => {
                 let is_current = held.leader_epoch == known.leader_epoch && known.is_fresh(held.received);
                 if Instant::now() < held.locked_until && is_current {
                     wrong.push(format!(
@@ -210,7 +210,7 @@ impl ShareLedger {
                     ));
                 }
             }
-            Settled::Acknowledged => {
+            SettleOutcome::Acknowledged => {
                 let claim = Claim { holder, from: held.received, to: sent, verdict };
                 let is_current =
                     held.leader_epoch == known.leader_epoch && Instant::now() < held.locked_until;
@@ -297,9 +297,16 @@ mod tests {
     const A: Holder = (0, 0, 0);
     const B: Holder = (1, 0, 0);
 
-    fn held(began: Instant, received_ms: u64) -> Held {
+    fn held(began: Instant, received_ms: u64) -> AcquiredRecords {
         let received = began + Duration::from_millis(received_ms);
-        Held { partition: 0, first: 5, last: 5, received, locked_until: received + LOCK, leader_epoch: 0 }
+        AcquiredRecords {
+            partition: 0,
+            first: 5,
+            last: 5,
+            received,
+            locked_until: received + LOCK,
+            leader_epoch: 0,
+        }
     }
 
     /// A member gets a record and settles it with an answer. Times are in milliseconds.
@@ -314,7 +321,7 @@ mod tests {
         assert_eq!(ledger.acquired(holder, held, 1), None);
         ledger.settles(&held, verdict);
         let sent = began + Duration::from_millis(times.1);
-        ledger.settled(holder, &held, verdict, sent, Settled::Acknowledged)
+        ledger.settled(holder, &held, verdict, sent, SettleOutcome::Acknowledged)
     }
 
     #[tokio::test(start_paused = true)]
@@ -346,7 +353,7 @@ mod tests {
             ledger.acquired(A, held, 1);
             ledger.knows_epoch(0, epoch);
             tokio::time::sleep(Duration::from_secs(wait)).await;
-            let wrong = ledger.settled(A, &held, Verdict::Accept, Instant::now(), Settled::NotAcquired);
+            let wrong = ledger.settled(A, &held, Verdict::Accept, Instant::now(), SettleOutcome::NotAcquired);
             assert_eq!(!wrong.is_empty(), is_wrong, "{epoch} {wait}");
         }
     }

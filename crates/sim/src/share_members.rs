@@ -7,7 +7,7 @@
 use crate::chance::Chance;
 use crate::clients::{AGAIN, Clients};
 use crate::history::TOPIC;
-use crate::share_ledger::{Held, Holder, Settled, Verdict};
+use crate::share_ledger::{AcquiredRecords, Holder, SettleOutcome, Verdict};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -42,10 +42,10 @@ const OVER: Duration = Duration::from_secs(15);
 const LEAVES: i32 = -1;
 
 /// The member is no longer in the group: it starts again.
-struct Lost;
+struct LostMembership;
 
 /// The outcome of a request to set the group's offsets.
-enum Setting {
+enum AlterOutcome {
     Done,
     Refused,
     /// No acknowledged member yet.
@@ -60,12 +60,12 @@ struct Session {
     connection: Connection,
     epoch: i32,
     partitions: BTreeSet<i32>,
-    held: Vec<Held>,
+    held: Vec<AcquiredRecords>,
 }
 
 impl Session {
     /// Adds acquired records, which replace records whose lock has expired unnoticed.
-    fn hold(&mut self, held: Held) {
+    fn hold(&mut self, held: AcquiredRecords) {
         let before = std::mem::take(&mut self.held);
         for old in before {
             if old.partition != held.partition || old.last < held.first || old.first > held.last {
@@ -73,10 +73,10 @@ impl Session {
                 continue;
             }
             if old.first < held.first {
-                self.held.push(Held { last: held.first - 1, ..old });
+                self.held.push(AcquiredRecords { last: held.first - 1, ..old });
             }
             if old.last > held.last {
-                self.held.push(Held { first: held.last + 1, ..old });
+                self.held.push(AcquiredRecords { first: held.last + 1, ..old });
             }
         }
         self.held.push(held);
@@ -84,8 +84,8 @@ impl Session {
 }
 
 /// The verdict on records in a request.
-struct Said {
-    held: Held,
+struct SentVerdict {
+    held: AcquiredRecords,
     verdict: Verdict,
 }
 
@@ -217,10 +217,10 @@ impl Clients {
         let mut is_certain = true;
         let is_set = loop {
             match self.set_queue(&starts).await {
-                Setting::Done => break true,
-                Setting::NoGroup if is_certain => break false,
-                Setting::Refused | Setting::NoGroup => {}
-                Setting::Unknown => {
+                AlterOutcome::Done => break true,
+                AlterOutcome::NoGroup if is_certain => break false,
+                AlterOutcome::Refused | AlterOutcome::NoGroup => {}
+                AlterOutcome::Unknown => {
                     is_certain = false;
                     tokio::time::sleep(OVER).await;
                 }
@@ -235,10 +235,10 @@ impl Clients {
     }
 
     /// Sets the offsets by one request.
-    async fn set_queue(&self, starts: &BTreeMap<i32, i64>) -> Setting {
+    async fn set_queue(&self, starts: &BTreeMap<i32, i64>) -> AlterOutcome {
         let cluster = self.cluster("share-administrator").await;
         let Ok(connection) = cluster.coordinator(CoordinatorKind::Group, QUEUE).await else {
-            return Setting::Refused;
+            return AlterOutcome::Refused;
         };
         let partitions = starts.iter().map(|(&partition_index, &start_offset)| {
             AlterShareGroupOffsetsRequestPartition { partition_index, start_offset }
@@ -253,12 +253,12 @@ impl Clients {
         let set = answer.iter().flat_map(|answer| &answer.responses).flat_map(|topic| &topic.partitions);
         let set = set.filter(|partition| partition.error_code == 0).count();
         match code {
-            Some(ErrorCode::None) if set == starts.len() => Setting::Done,
-            Some(ErrorCode::NonEmptyGroup | ErrorCode::NotCoordinator) => Setting::Refused,
-            Some(ErrorCode::GroupIdNotFound) => Setting::NoGroup,
+            Some(ErrorCode::None) if set == starts.len() => AlterOutcome::Done,
+            Some(ErrorCode::NonEmptyGroup | ErrorCode::NotCoordinator) => AlterOutcome::Refused,
+            Some(ErrorCode::GroupIdNotFound) => AlterOutcome::NoGroup,
             _ => {
                 tracing::info!(?answer, "Offsets of the share group may be set in part");
-                Setting::Unknown
+                AlterOutcome::Unknown
             }
         }
     }
@@ -277,7 +277,7 @@ impl Member<'_> {
         self.clients.attendance.is_closed.load(Ordering::SeqCst)
     }
 
-    async fn live(&mut self, chance: &mut Chance) -> Result<(), Lost> {
+    async fn live(&mut self, chance: &mut Chance) -> Result<(), LostMembership> {
         loop {
             tokio::time::sleep(Duration::from_millis(chance.between(10, 120))).await;
             if Instant::now() >= self.next_beat {
@@ -294,7 +294,7 @@ impl Member<'_> {
         }
     }
 
-    async fn beat(&mut self) -> Result<(), Lost> {
+    async fn beat(&mut self) -> Result<(), LostMembership> {
         self.next_beat = Instant::now() + BEAT;
         let Ok(connection) = self.cluster.coordinator(CoordinatorKind::Group, QUEUE).await else {
             return Ok(());
@@ -316,10 +316,10 @@ impl Member<'_> {
             | ErrorCode::UnknownMemberId
             | ErrorCode::GroupIdNotFound
             // A starting broker does not know `share.version` yet.
-            | ErrorCode::UnsupportedVersion => return Err(Lost),
+            | ErrorCode::UnsupportedVersion => return Err(LostMembership),
             code => {
                 self.violation(&format!("a heartbeat got {code:?}: {:?}", answer.error_message));
-                return Err(Lost);
+                return Err(LostMembership);
             }
         }
         self.epoch = answer.member_epoch;
@@ -390,7 +390,7 @@ impl Member<'_> {
         };
         let holder = (self.id, self.life, session.number);
         let said = if session.epoch == 0 { Vec::new() } else { self.decide(&mut session, chance) };
-        for Said { held, verdict } in &said {
+        for SentVerdict { held, verdict } in &said {
             self.clients.history.with(|known| known.queue.settles(held, *verdict));
         }
         let goes_on = if !said.is_empty() && chance.one_in(2) {
@@ -404,7 +404,7 @@ impl Member<'_> {
     }
 
     /// Decides on the held records: some are kept for a while, and some forgotten.
-    fn decide(&self, session: &mut Session, chance: &mut Chance) -> Vec<Said> {
+    fn decide(&self, session: &mut Session, chance: &mut Chance) -> Vec<SentVerdict> {
         let is_ending = self.clients.ending.load(Ordering::SeqCst);
         let (mut said, mut kept) = (Vec::new(), Vec::new());
         for held in std::mem::take(&mut session.held) {
@@ -422,23 +422,23 @@ impl Member<'_> {
             let len = u64::try_from(held.last - held.first + 1).unwrap_or(1);
             let some = i64::try_from(chance.between(1, len)).unwrap_or(1);
             let last = if chance.one_in(2) { held.last } else { held.first + some - 1 };
-            said.push(Said { held: Held { last, ..held }, verdict });
+            said.push(SentVerdict { held: AcquiredRecords { last, ..held }, verdict });
             if last < held.last {
-                kept.push(Held { first: last + 1, ..held });
+                kept.push(AcquiredRecords { first: last + 1, ..held });
             }
         }
         session.held = kept;
         // A request lists offsets in order.
-        said.sort_by_key(|said: &Said| (said.held.partition, said.held.first));
+        said.sort_by_key(|said: &SentVerdict| (said.held.partition, said.held.first));
         said
     }
 
     /// Sends acknowledgements without fetching. Returns true if the session continues.
-    async fn acknowledge(&mut self, session: &mut Session, holder: Holder, said: Vec<Said>) -> bool {
+    async fn acknowledge(&mut self, session: &mut Session, holder: Holder, said: Vec<SentVerdict>) -> bool {
         let partitions: BTreeSet<i32> = said.iter().map(|said| said.held.partition).collect();
         let partitions = partitions.into_iter().map(|partition_index| {
             let of_it = said.iter().filter(|said| said.held.partition == partition_index);
-            let batches = of_it.map(|Said { held, verdict }| acknowledge::AcknowledgementBatch {
+            let batches = of_it.map(|SentVerdict { held, verdict }| acknowledge::AcknowledgementBatch {
                 first_offset: held.first,
                 last_offset: held.last,
                 acknowledge_types: vec![verdict.code()],
@@ -456,11 +456,11 @@ impl Member<'_> {
         };
         let sent = Instant::now();
         let Ok(answer) = session.connection.send(&request).await else {
-            self.all(holder, &said, sent, Settled::Unknown);
+            self.all(holder, &said, sent, SettleOutcome::Unknown);
             return false;
         };
         if !self.is_taken(answer.error_code) {
-            self.all(holder, &said, sent, Settled::NotTaken);
+            self.all(holder, &said, sent, SettleOutcome::NotTaken);
             return false;
         }
         session.epoch += 1;
@@ -476,7 +476,7 @@ impl Member<'_> {
         leader: i32,
         session: &mut Session,
         holder: Holder,
-        said: Vec<Said>,
+        said: Vec<SentVerdict>,
         chance: &mut Chance,
     ) -> bool {
         let led =
@@ -490,12 +490,12 @@ impl Member<'_> {
         let request = self.share_fetch(session, &wanted, &said, chance);
         session.partitions = wanted;
         let Ok(answer) = session.connection.send(&request).await else {
-            self.all(holder, &said, sent, Settled::Unknown);
+            self.all(holder, &said, sent, SettleOutcome::Unknown);
             epochs.keys().for_each(|&partition| self.lost_answer(partition));
             return false;
         };
         if !self.is_taken(answer.error_code) {
-            self.all(holder, &said, sent, Settled::NotTaken);
+            self.all(holder, &said, sent, SettleOutcome::NotTaken);
             return false;
         }
         session.epoch += 1;
@@ -514,12 +514,12 @@ impl Member<'_> {
         &self,
         session: &Session,
         wanted: &BTreeSet<i32>,
-        said: &[Said],
+        said: &[SentVerdict],
         chance: &mut Chance,
     ) -> ShareFetchRequest {
         let mut batches: BTreeMap<i32, Vec<AcknowledgementBatch>> =
             wanted.difference(&session.partitions).map(|&new| (new, Vec::new())).collect();
-        for Said { held, verdict } in said {
+        for SentVerdict { held, verdict } in said {
             batches.entry(held.partition).or_default().push(AcknowledgementBatch {
                 first_offset: held.first,
                 last_offset: held.last,
@@ -568,16 +568,16 @@ impl Member<'_> {
         self.clients.history.with(|known| known.queue.lost_answer(partition));
     }
 
-    fn all(&self, holder: Holder, said: &[Said], sent: Instant, outcome: Settled) {
+    fn all(&self, holder: Holder, said: &[SentVerdict], sent: Instant, outcome: SettleOutcome) {
         // All acknowledgements of a partition take effect, or none: a late one, or one of a leader that does
         // not know the group's new offset, makes the rest fail.
         let locked_until = said.iter().map(|said| said.held.locked_until).min();
         let leader_epoch = said.iter().map(|said| said.held.leader_epoch).min();
         let received = said.iter().map(|said| said.held.received).min();
-        for Said { held, verdict } in said {
+        for SentVerdict { held, verdict } in said {
             let held = match (locked_until, leader_epoch, received, outcome) {
-                (Some(locked_until), Some(leader_epoch), Some(received), Settled::NotAcquired) => {
-                    Held { locked_until, leader_epoch, received, ..*held }
+                (Some(locked_until), Some(leader_epoch), Some(received), SettleOutcome::NotAcquired) => {
+                    AcquiredRecords { locked_until, leader_epoch, received, ..*held }
                 }
                 _ => *held,
             };
@@ -590,13 +590,13 @@ impl Member<'_> {
     }
 
     /// Handles the results of the acknowledgements of each partition.
-    fn learn(&self, holder: Holder, said: &[Said], sent: Instant, codes: &BTreeMap<i32, i16>) {
+    fn learn(&self, holder: Holder, said: &[SentVerdict], sent: Instant, codes: &BTreeMap<i32, i16>) {
         for one in said.chunk_by(|one, next| one.held.partition == next.held.partition) {
             let partition = one[0].held.partition;
             let code = codes.get(&partition).and_then(|&code| ErrorCode::from_i16(code));
             let outcome = match code {
-                Some(ErrorCode::None) => Settled::Acknowledged,
-                Some(ErrorCode::InvalidRecordState | ErrorCode::InvalidRequest) => Settled::NotAcquired,
+                Some(ErrorCode::None) => SettleOutcome::Acknowledged,
+                Some(ErrorCode::InvalidRecordState | ErrorCode::InvalidRequest) => SettleOutcome::NotAcquired,
                 // Another leader was elected, another leader writes the state, or the state cannot be
                 // written.
                 Some(
@@ -605,10 +605,10 @@ impl Member<'_> {
                     | ErrorCode::UnknownTopicOrPartition
                     | ErrorCode::UnknownTopicId
                     | ErrorCode::CoordinatorNotAvailable,
-                ) => Settled::Unknown,
+                ) => SettleOutcome::Unknown,
                 code => {
                     self.violation(&format!("acknowledgements of partition {partition} got {code:?}"));
-                    Settled::Unknown
+                    SettleOutcome::Unknown
                 }
             };
             self.all(holder, one, sent, outcome);
@@ -636,7 +636,7 @@ impl Member<'_> {
         }
         let received = Instant::now();
         for run in data.acquired_records {
-            let held = Held {
+            let held = AcquiredRecords {
                 partition,
                 first: run.first_offset,
                 last: run.last_offset,

@@ -10,7 +10,7 @@ use crate::consumer_members;
 use crate::history::{History, TOPIC};
 use crate::isolation;
 use crate::ledger::LEDGER;
-use crate::machine::{Ended, SimMachine};
+use crate::machine::{ProcessEnd, SimMachine};
 use crate::network::{MachineId, Network};
 use crate::operator::{Task, Tasks};
 use crate::panics;
@@ -247,7 +247,7 @@ impl Simulation {
                 && id != CLIENTS
                 && let Some(ended) = self.machines[id].ended()
             {
-                if let Ended::Failed(why) = ended {
+                if let ProcessEnd::Failed(why) = ended {
                     let name = &self.machines[id].name;
                     tracing::info!(name, why, "Process ended");
                 }

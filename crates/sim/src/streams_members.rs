@@ -40,7 +40,7 @@ const LEAVES: i32 = -1;
 const FAR_EPOCH: i32 = 1_000_000;
 
 /// The member is no longer in the group, or does not know: it starts again under another id.
-struct Lost;
+struct LostMembership;
 
 /// The life of a member under one id.
 struct Member<'a> {
@@ -134,7 +134,7 @@ impl Member<'_> {
     }
 
     /// Runs from joining until the member wants to leave.
-    async fn live(&mut self, chance: &mut Chance) -> Result<(), Lost> {
+    async fn live(&mut self, chance: &mut Chance) -> Result<(), LostMembership> {
         loop {
             match timeout_at(self.ends, self.round(chance)).await {
                 Ok(outcome) => outcome?,
@@ -143,7 +143,7 @@ impl Member<'_> {
                     (self.is_full, self.is_in_doubt) = (true, true);
                     self.ends = Instant::now() + SESSION;
                 }
-                Err(_) => return Err(Lost),
+                Err(_) => return Err(LostMembership),
             }
             if self.epoch == 0 || self.clients.ending.load(Ordering::SeqCst) {
                 continue;
@@ -158,7 +158,7 @@ impl Member<'_> {
     }
 
     /// Sends a heartbeat, and acts on the answer.
-    async fn round(&mut self, chance: &mut Chance) -> Result<(), Lost> {
+    async fn round(&mut self, chance: &mut Chance) -> Result<(), LostMembership> {
         tokio::time::sleep(Duration::from_millis(chance.between(100, 400))).await;
         self.revoke(chance);
         let Some(connection) = self.coordinator().await else { return Ok(()) };
@@ -209,7 +209,7 @@ impl Member<'_> {
     }
 
     /// Handles an answer. Returns true if the member is at an epoch of the group.
-    fn heard(&mut self, least: i32, answer: StreamsGroupHeartbeatResponse) -> Result<bool, Lost> {
+    fn heard(&mut self, least: i32, answer: StreamsGroupHeartbeatResponse) -> Result<bool, LostMembership> {
         let code = ErrorCode::from_i16(answer.error_code).unwrap_or(ErrorCode::UnknownServerError);
         tracing::debug!(owner = ?self.owner, ?answer, "Heartbeat");
         match code {
@@ -231,11 +231,11 @@ impl Member<'_> {
             | ErrorCode::UnknownMemberId
             | ErrorCode::GroupIdNotFound
             // A starting broker does not know `streams.version` yet.
-            | ErrorCode::UnsupportedVersion => return Err(Lost),
+            | ErrorCode::UnsupportedVersion => return Err(LostMembership),
             _ => {
                 let (owner, message) = (self.owner, &answer.error_message);
                 self.violation(&format!("member {owner:?} got {code:?}: {message:?}"));
-                return Err(Lost);
+                return Err(LostMembership);
             }
         }
         let before = std::mem::replace(&mut self.epoch, answer.member_epoch);
@@ -326,11 +326,11 @@ impl Member<'_> {
     }
 
     /// Leaves, and joins under the same id. In between, commits of the member must be refused.
-    async fn leave_and_return(&mut self, chance: &mut Chance) -> Result<(), Lost> {
+    async fn leave_and_return(&mut self, chance: &mut Chance) -> Result<(), LostMembership> {
         let (had, epoch) = (self.owned.clone(), self.epoch);
         self.give_up(|_| true);
         if self.is_in_doubt || !self.leave().await {
-            return Err(Lost);
+            return Err(LostMembership);
         }
         if !had.is_empty()
             && let Some(connection) = self.coordinator().await
@@ -346,7 +346,7 @@ impl Member<'_> {
 
     /// Pauses the process. When its session may be over, other members may have its tasks. The member learns
     /// this only later, and first commits its old positions.
-    async fn pause(&mut self, chance: &mut Chance) -> Result<(), Lost> {
+    async fn pause(&mut self, chance: &mut Chance) -> Result<(), LostMembership> {
         let until = Instant::now() + Duration::from_millis(chance.between(1_000, PAUSE_MS_MAX));
         let had = self.owned.clone();
         tokio::time::sleep_until(until.min(self.ends)).await;
@@ -376,7 +376,7 @@ impl Member<'_> {
         connection: &Connection,
         sent: Instant,
         chance: &mut Chance,
-    ) -> Result<(), Lost> {
+    ) -> Result<(), LostMembership> {
         let before = self.ledger(|ledger| ledger.committed());
         let mut positions = self.owned.clone();
         let new: Vec<Task> =
@@ -400,7 +400,7 @@ impl Member<'_> {
         // The session of the previous heartbeat belongs to this coordinator.
         self.ends = sent + SESSION;
         if Instant::now() >= self.ends {
-            return Err(Lost);
+            return Err(LostMembership);
         }
         for (task, position) in positions {
             let wrong = self.ledger(|ledger| ledger.owns(self.owner, task, position, &before));
@@ -427,7 +427,11 @@ impl Member<'_> {
 
     /// Commits the position of a task at an epoch at which the member did not have the task, or at a future
     /// epoch.
-    async fn commit_wrongly(&self, connection: &Connection, chance: &mut Chance) -> Result<(), Lost> {
+    async fn commit_wrongly(
+        &self,
+        connection: &Connection,
+        chance: &mut Chance,
+    ) -> Result<(), LostMembership> {
         let owned: Vec<(Task, i64)> = self.owned.iter().map(|(&task, &position)| (task, position)).collect();
         if owned.is_empty() {
             return Ok(());
@@ -477,7 +481,7 @@ impl Member<'_> {
         connection: &Connection,
         epoch: i32,
         positions: &BTreeMap<Task, i64>,
-    ) -> Result<bool, Lost> {
+    ) -> Result<bool, LostMembership> {
         let tasks: Vec<Task> = positions.keys().copied().collect();
         let partition = |task: &Task| OffsetCommitRequestPartition {
             partition_index: task.partition,
@@ -496,7 +500,7 @@ impl Member<'_> {
             topics: tasks.chunk_by(are_of_one).map(topic).collect(),
             ..OffsetCommitRequest::default()
         };
-        let answer = connection.send_at(&request, COMMIT_VERSION).await.map_err(|_| Lost)?;
+        let answer = connection.send_at(&request, COMMIT_VERSION).await.map_err(|_| LostMembership)?;
         let mut codes =
             answer.topics.iter().flat_map(|topic| &topic.partitions).map(|found| found.error_code);
         // After an error of the log, the records may be written all the same.
@@ -510,7 +514,7 @@ impl Member<'_> {
         ];
         let is_certain = |code| certain.iter().any(|known| known.code() == code);
         if codes.clone().any(|code| !is_certain(code)) {
-            return Err(Lost);
+            return Err(LostMembership);
         }
         Ok(codes.all(|code| code == 0))
     }

@@ -25,9 +25,9 @@ const PRODUCE_VERSION: i16 = 12;
 const END_VERSION: i16 = 5;
 
 /// The producer was fenced, or its transaction has been aborted: it restarts.
-struct Lost;
+struct LostTransaction;
 
-struct Transactional {
+struct TransactionalProducer {
     clients: Clients,
     cluster: Cluster,
     name: String,
@@ -47,7 +47,7 @@ impl Clients {
         let sequences = BTreeMap::new();
         let clients = self.clone();
         let mut producer =
-            Transactional { clients, cluster, name, producer_id: -1, epoch: -1, pace, sequences };
+            TransactionalProducer { clients, cluster, name, producer_id: -1, epoch: -1, pace, sequences };
         producer.begin().await;
         let mut number = 0;
         while !self.ending.load(Ordering::SeqCst) {
@@ -81,7 +81,7 @@ impl Clients {
     }
 }
 
-impl Transactional {
+impl TransactionalProducer {
     async fn ask_coordinator<R: Request>(
         &self,
         request: &R,
@@ -113,7 +113,7 @@ impl Transactional {
         }
     }
 
-    async fn transaction(&mut self, id: Id, chance: &mut Chance) -> Result<(), Lost> {
+    async fn transaction(&mut self, id: Id, chance: &mut Chance) -> Result<(), LostTransaction> {
         let transaction = Transaction { fate: Fate::NotCommitted, records: BTreeMap::new() };
         self.with(id, |known| *known = transaction);
         for _ in 0..self.pace.batches(chance) {
@@ -128,7 +128,7 @@ impl Transactional {
         }
         if chance.one_in(10) {
             // As if the process ended here.
-            return Err(Lost);
+            return Err(LostTransaction);
         }
         let commits = self.pace.commits(chance);
         if commits {
@@ -147,7 +147,7 @@ impl Transactional {
     }
 
     /// Writes one batch, and retries until it is acknowledged.
-    async fn produce(&mut self, partition: i32, values: Vec<Vec<u8>>) -> Result<(), Lost> {
+    async fn produce(&mut self, partition: i32, values: Vec<Vec<u8>>) -> Result<(), LostTransaction> {
         let base_sequence = self.sequences.get(&partition).copied().unwrap_or(0);
         let mut builder = BatchBuilder::new(BatchOptions {
             producer_id: ProducerId(self.producer_id),
@@ -164,13 +164,13 @@ impl Transactional {
             let code = self.try_to_produce(partition, &batch).await;
             match code {
                 Ok(Some(ErrorCode::None | ErrorCode::DuplicateSequenceNumber)) => break,
-                Ok(Some(code)) if is_lost(code) => return Err(Lost),
+                Ok(Some(code)) if is_lost(code) => return Err(LostTransaction),
                 Ok(Some(code)) if !code.is_retriable() => {
                     let (name, epoch) = (&self.name, self.epoch);
                     self.clients.history.violation(format!(
                         "{LEDGER}-{partition}: {name} in epoch {epoch}, sequence {base_sequence}: {code}"
                     ));
-                    return Err(Lost);
+                    return Err(LostTransaction);
                 }
                 Ok(_) | Err(_) => {
                     tokio::time::sleep(AGAIN).await;
@@ -205,7 +205,7 @@ impl Transactional {
     }
 
     /// Ends the transaction, and retries until the request is answered.
-    async fn end(&mut self, commits: bool) -> Result<(), Lost> {
+    async fn end(&mut self, commits: bool) -> Result<(), LostTransaction> {
         let request = EndTxnRequest {
             transactional_id: self.name.clone(),
             producer_id: self.producer_id,
@@ -221,7 +221,7 @@ impl Transactional {
                     self.sequences.clear();
                     return Ok(());
                 }
-                (Some(code), _) if is_lost(code) => return Err(Lost),
+                (Some(code), _) if is_lost(code) => return Err(LostTransaction),
                 _ => tokio::time::sleep(AGAIN).await,
             }
         }

@@ -1,7 +1,7 @@
 //! A shard's answers.
 
 use super::error::TransactionError;
-use thalweg_shard::{Failing, WriteError};
+use thalweg_shard::{ShardAnswer, WriteError};
 
 /// A producer id and the epoch in which it may write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ impl Producer {
 }
 
 /// The result of verification: one per partition, in the order of the request, or one for all.
-pub type Verified = Result<Vec<Result<(), TransactionError>>, TransactionError>;
+pub type VerificationResult = Result<Vec<Result<(), TransactionError>>, TransactionError>;
 
 /// A shard's answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,12 +28,12 @@ pub enum Answer {
     /// The answer to AddPartitionsToTxn and AddOffsetsToTxn.
     Added(Result<(), TransactionError>),
     /// The answer to AddPartitionsToTxn that only verifies.
-    Verified(Verified),
+    Verified(VerificationResult),
     /// The request needs a new producer id: the caller repeats it with one.
     NeedsProducerId,
 }
 
-impl Failing for Answer {
+impl ShardAnswer for Answer {
     fn failed(self, error: WriteError) -> Answer {
         match self {
             Answer::Producer(_) => Answer::Producer(Err(error.into())),

@@ -1,7 +1,7 @@
 //! The broker's interface to the transaction coordinator. This layer makes no decisions about transactions:
 //! it passes requests to the shards of their ids, and gets producer ids for them.
 
-use super::answer::{Answer, Producer, Verified};
+use super::answer::{Answer, Producer, VerificationResult};
 use super::config::TransactionConfig;
 use super::error::{NoProducerIds, TransactionError};
 use super::metadata::Partitions;
@@ -16,9 +16,11 @@ use std::sync::Arc;
 use thalweg_log::Clock;
 use thalweg_log::disk::Disk;
 use thalweg_metadata::PartitionIndex;
-use thalweg_shard::{CoordinatorLog, LoadFigures, RequestError, Shards, Ticket, Unavailable, partition_for};
-use thalweg_wire::request::describe_transactions_response::TransactionState as Described;
-use thalweg_wire::request::list_transactions_response::TransactionState as Listed;
+use thalweg_shard::{
+    CoordinatorLog, LoadFigures, RequestError, Shards, Ticket, Unavailability, partition_for,
+};
+use thalweg_wire::request::describe_transactions_response::TransactionState as DescribedTransaction;
+use thalweg_wire::request::list_transactions_response::TransactionState as ListedTransaction;
 use tokio::sync::Notify;
 
 /// A producer's flags for two-phase commits (KIP-939).
@@ -182,7 +184,12 @@ impl TransactionCoordinator {
     }
 
     /// AddPartitionsToTxn that only verifies.
-    pub async fn verify_partitions(&self, id: &str, producer: Producer, partitions: &Partitions) -> Verified {
+    pub async fn verify_partitions(
+        &self,
+        id: &str,
+        producer: Producer,
+        partitions: &Partitions,
+    ) -> VerificationResult {
         let asked = self.shards.ask(self.partition(id)?, |shard, ticket, _| {
             shard.verify_partitions(id, producer, partitions, ticket);
         });
@@ -208,22 +215,22 @@ impl TransactionCoordinator {
     }
 
     /// DescribeTransactions for one id.
-    pub fn describe(&self, id: &str) -> Described {
+    pub fn describe(&self, id: &str) -> DescribedTransaction {
         let described = self
             .partition(id)
             .and_then(|partition| Ok(self.shards.cell(partition)?.read(|shard| shard.describe(id))??));
-        described.unwrap_or_else(|error| Described {
+        described.unwrap_or_else(|error| DescribedTransaction {
             transactional_id: id.to_owned(),
             error_code: error.code().code(),
-            ..Described::default()
+            ..DescribedTransaction::default()
         })
     }
 
     /// ListTransactions, across the shards of this broker.
-    pub fn list(&self, filter: &TransactionFilter) -> Result<Vec<Listed>, Unavailable> {
+    pub fn list(&self, filter: &TransactionFilter) -> Result<Vec<ListedTransaction>, Unavailability> {
         let now = self.shards.now();
         let listed = self.shards.read_all(|shard| shard.list(filter, now))?;
-        let listed: Result<Vec<_>, Unavailable> = listed.into_iter().collect();
+        let listed: Result<Vec<_>, Unavailability> = listed.into_iter().collect();
         Ok(listed?.into_iter().flatten().collect())
     }
 

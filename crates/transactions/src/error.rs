@@ -2,7 +2,7 @@
 //! Kafka's codes.
 
 use thalweg_replica::partition::{AckError, AppendError};
-use thalweg_shard::{RequestError, Unavailable, WriteError};
+use thalweg_shard::{RequestError, Unavailability, WriteError};
 use thalweg_wire::ErrorCode;
 
 /// Why a producer's request is refused.
@@ -43,8 +43,8 @@ pub enum TransactionError {
     Request(#[from] RequestError),
 }
 
-impl From<Unavailable> for TransactionError {
-    fn from(error: Unavailable) -> TransactionError {
+impl From<Unavailability> for TransactionError {
+    fn from(error: Unavailability) -> TransactionError {
         TransactionError::Request(error.into())
     }
 }

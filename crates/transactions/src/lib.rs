@@ -32,7 +32,7 @@ mod state;
 mod tests;
 mod verifier;
 
-pub use answer::{Answer, Producer, Verified};
+pub use answer::{Answer, Producer, VerificationResult};
 pub use config::TransactionConfig;
 pub use coordinator::{TransactionCoordinator, TwoPhaseCommit};
 pub use error::{MarkerError, NoProducerIds, TransactionError, VerificationError};
@@ -43,4 +43,4 @@ pub use shard::{
     Cluster, EndRequest, InitRequest, Marker, MarkerOrder, TransactionFigures, TransactionFilter,
 };
 pub use state::{Outcome, TransactionState};
-pub use verifier::{Guarded, Verification, Verifier, begin as begin_verification, must_ask};
+pub use verifier::{GuardedPartition, Verification, Verifier, begin as begin_verification, must_ask};

@@ -8,7 +8,7 @@
 
 use super::coordinator::TransactionCoordinator;
 use super::error::MarkerError;
-use super::shard::{Marker, MarkerQueue, PartitionResult, Sending, TopicPartitions};
+use super::shard::{Marker, MarkerDelivery, MarkerQueue, PartitionResult, TopicPartitions};
 use super::state::Outcome;
 use futures_util::future::join_all;
 use std::collections::BTreeMap;
@@ -118,7 +118,7 @@ pub struct MarkerSender {
     peers: Arc<Peers>,
     writer: Arc<MarkerWriter>,
     queue: Arc<MarkerQueue>,
-    outbox: Outbox<Sending>,
+    outbox: Outbox<MarkerDelivery>,
 }
 
 impl MarkerSender {
@@ -173,9 +173,9 @@ impl MarkerSender {
     }
 }
 
-fn by_destination(sender: &MarkerSender, sending: Sending) -> BTreeMap<Destination, Sending> {
+fn by_destination(sender: &MarkerSender, sending: MarkerDelivery) -> BTreeMap<Destination, MarkerDelivery> {
     let image = sender.image.get();
-    let mut destinations: BTreeMap<Destination, Sending> = BTreeMap::new();
+    let mut destinations: BTreeMap<Destination, MarkerDelivery> = BTreeMap::new();
     for (topic, partition) in &sending.partitions {
         let destination = match image.partition(topic, *partition) {
             None => Destination::Nowhere,
@@ -187,18 +187,18 @@ fn by_destination(sender: &MarkerSender, sending: Sending) -> BTreeMap<Destinati
         };
         let part = destinations
             .entry(destination)
-            .or_insert_with(|| Sending { partitions: Vec::new(), ..sending.clone() });
+            .or_insert_with(|| MarkerDelivery { partitions: Vec::new(), ..sending.clone() });
         part.partitions.push((topic.clone(), *partition));
     }
     destinations
 }
 
-async fn send_again(queue: Arc<MarkerQueue>, sendings: Vec<Sending>) {
+async fn send_again(queue: Arc<MarkerQueue>, sendings: Vec<MarkerDelivery>) {
     tokio::time::sleep(RETRY).await;
     queue.put(sendings);
 }
 
-async fn write_here(sender: Arc<MarkerSender>, sending: Sending) {
+async fn write_here(sender: Arc<MarkerSender>, sending: MarkerDelivery) {
     let deadline = Instant::now() + sender.peers.request_timeout();
     let marker = sending.marker();
     let writes = sending.partitions.iter().map(|(topic, partition)| {
@@ -215,7 +215,7 @@ async fn write_here(sender: Arc<MarkerSender>, sending: Sending) {
 }
 
 /// Sends to another broker. Without an answer, the next attempt uses the then current leader.
-async fn send_elsewhere(sender: Arc<MarkerSender>, id: BrokerId, sending: Sending) {
+async fn send_elsewhere(sender: Arc<MarkerSender>, id: BrokerId, sending: MarkerDelivery) {
     let again = match sender.outbox.ask(id, sending.clone()).await {
         Ok(results) => sending.settle(results),
         Err(NoAnswer) => Some(sending),
@@ -225,7 +225,7 @@ async fn send_elsewhere(sender: Arc<MarkerSender>, id: BrokerId, sending: Sendin
     }
 }
 
-impl Letter for Sending {
+impl Letter for MarkerDelivery {
     const PURPOSE: &'static str = "txn-markers";
     const FAILURE: &'static str = "Failed to send transaction markers, retrying";
     type Kind = ();
@@ -244,7 +244,7 @@ impl Letter for Sending {
     async fn send(
         connection: &Connection,
         _broker: BrokerId,
-        sendings: &[Sending],
+        sendings: &[MarkerDelivery],
     ) -> Result<Vec<Vec<PartitionResult>>, PeerError> {
         let is_active: Vec<bool> = sendings.iter().map(|sending| sending.cell.is_active()).collect();
         let active = sendings.iter().zip(&is_active).filter(|(_, is_active)| **is_active);
@@ -261,7 +261,7 @@ impl Letter for Sending {
     }
 }
 
-fn marker(sending: &Sending) -> WritableTxnMarker {
+fn marker(sending: &MarkerDelivery) -> WritableTxnMarker {
     let order = &sending.order;
     WritableTxnMarker {
         producer_id: order.producer_id,
@@ -285,7 +285,7 @@ fn by_topic(partitions: &TopicPartitions) -> Vec<WritableTxnMarkerTopic> {
 }
 
 /// A broker's results for one marker's partitions. Missing results are retried.
-fn results(sending: &Sending, response: &WriteTxnMarkersResponse) -> Vec<PartitionResult> {
+fn results(sending: &MarkerDelivery, response: &WriteTxnMarkersResponse) -> Vec<PartitionResult> {
     let id = sending.order.producer_id;
     let markers = response.markers.iter().filter(|marker| marker.producer_id == id);
     let codes: HashMap<(&str, i32), i16> = markers

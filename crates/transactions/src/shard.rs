@@ -22,7 +22,7 @@ pub use context::{Cluster, ShardContext};
 pub use end::EndRequest;
 pub use init::InitRequest;
 pub use marker_queue::Marker;
-pub(super) use marker_queue::{MarkerQueue, PartitionResult, Sending, TopicPartitions};
+pub(super) use marker_queue::{MarkerDelivery, MarkerQueue, PartitionResult, TopicPartitions};
 
 use super::answer::Answer;
 use super::config::TransactionConfig;
@@ -72,7 +72,7 @@ enum Change {
 
 /// A write without an acknowledgement yet.
 #[derive(Debug)]
-struct Pending {
+struct UnacknowledgedWrite {
     last_offset: i64,
     expires_ms: i64,
     write: Write,
@@ -126,7 +126,7 @@ pub struct Shard {
     ongoing: BTreeSet<(i64, Arc<str>)>,
     writes: VecDeque<Write>,
     /// Unacknowledged writes, in the order of the log.
-    pending: VecDeque<Pending>,
+    pending: VecDeque<UnacknowledgedWrite>,
     /// The offset of the last loaded record, until it is acknowledged.
     take_up_at: Option<i64>,
     /// Completions that could not be written, with the times of their retries.
@@ -144,7 +144,7 @@ impl thalweg_shard::Shard for Shard {
     // A lost record may be a decision whose markers are partly written, or the epoch that fences a producer.
     // The state before it could abort a transaction that is committed in other partitions.
     const LOSS: Option<&'static str> = None;
-    type Shared = ShardContext;
+    type SharedState = ShardContext;
     type Turn = Turn;
     type Write = Write;
     type Answer = Answer;
@@ -219,7 +219,7 @@ impl thalweg_shard::Shard for Shard {
 
     fn written(&mut self, write: Write, last_offset: i64, turn: Turn) {
         let expires_ms = turn.now.monotonic_ms.saturating_add(self.config.write_timeout_ms);
-        self.pending.push_back(Pending { last_offset, expires_ms, write });
+        self.pending.push_back(UnacknowledgedWrite { last_offset, expires_ms, write });
     }
 
     fn refused(&mut self, write: Write, error: WriteError, _: usize, turn: Turn) {

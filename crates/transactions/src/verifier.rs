@@ -74,7 +74,7 @@ impl Verification {
 }
 
 /// A partition with the guard of the batch to verify, or an error.
-pub type Guarded = (Arc<Partition>, Result<VerificationGuard, VerificationError>);
+pub type GuardedPartition = (Arc<Partition>, Result<VerificationGuard, VerificationError>);
 
 /// A coordinator's answer: a code per partition, or one for all. The codes are Kafka's because most
 /// coordinators are other brokers.
@@ -110,7 +110,7 @@ pub fn begin(
     producer: Producer,
     batches: impl IntoIterator<Item = (Arc<Partition>, i32)>,
     verification: Verification,
-) -> Vec<Guarded> {
+) -> Vec<GuardedPartition> {
     let guard = |(partition, sequence): (Arc<Partition>, i32)| {
         let guard = partition.start_verification(
             ProducerId(producer.id),
@@ -124,7 +124,7 @@ pub fn begin(
 }
 
 /// True if the coordinator must be asked.
-pub fn must_ask(guarded: &[Guarded]) -> bool {
+pub fn must_ask(guarded: &[GuardedPartition]) -> bool {
     guarded.iter().any(|(_, guard)| guard.as_ref().is_ok_and(|guard| *guard != VerificationGuard::NONE))
 }
 
@@ -155,11 +155,11 @@ impl Verifier {
         &self,
         id: &str,
         producer: Producer,
-        guarded: &mut [Guarded],
+        guarded: &mut [GuardedPartition],
         verification: Verification,
     ) {
         let is_asked =
-            |(_, guard): &&Guarded| matches!(guard, Ok(guard) if *guard != VerificationGuard::NONE);
+            |(_, guard): &&GuardedPartition| matches!(guard, Ok(guard) if *guard != VerificationGuard::NONE);
         let key = |partition: &Partition| (Arc::clone(&partition.topic), partition.index);
         let partitions: Partitions = guarded.iter().filter(is_asked).map(|(p, _)| key(p)).collect();
         let verify_only = verification != Verification::Adds;

@@ -66,7 +66,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 use thalweg_net::Holder;
 use thalweg_net::answer_parts::ANSWER_BYTES_MAX;
-use thalweg_net::{Behind, Frame, Handler, Peer, Replies, Reply, ReplyBehind, Unproven};
+use thalweg_net::{Frame, FramesBehind, Handler, Peer, Replies, Reply, ReplyBehind, UnprovenLimits};
 use thalweg_security::Principal;
 use thalweg_wire::frame::{decode_request_header, encode_response, peek_request};
 use thalweg_wire::{ApiKey, DecodeError, Decoder, EncodeError, ErrorCode, Request, Response};
@@ -285,7 +285,7 @@ impl Handler for ApiHandler {
         Session::open(peer, self.authenticator.as_ref(), self.broker.trail.as_ref())
     }
 
-    fn unproven(&self, session: &Session) -> Option<Unproven> {
+    fn unproven(&self, session: &Session) -> Option<UnprovenLimits> {
         session.unproven()
     }
 
@@ -296,7 +296,7 @@ impl Handler for ApiHandler {
         }
     }
 
-    fn handle_with(&self, session: &mut Session, frame: Bytes, behind: &mut Behind<'_>) -> Replies {
+    fn handle_with(&self, session: &mut Session, frame: Bytes, behind: &mut FramesBehind<'_>) -> Replies {
         let alike = produce::together::take_alike(&frame, behind);
         if alike.is_empty() {
             return self.handle(session, frame).into();

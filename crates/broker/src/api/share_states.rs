@@ -14,7 +14,7 @@ use thalweg_metadata::PartitionIndex;
 use thalweg_net::answer_parts::merge;
 use thalweg_security::acl::Operation;
 use thalweg_share::ShareKey;
-use thalweg_share_groups::{Ask, Done, Run, StateError, Write};
+use thalweg_share_groups::{Run, StateError, StateReply, StateRequest, Write};
 use thalweg_wire::request::*;
 use thalweg_wire::request::{
     delete_share_group_state_request as delete, delete_share_group_state_response as deleted,
@@ -57,7 +57,7 @@ pub(super) const READ_SUMMARY: Api = Api::new(
     |b, c, d| later(b, c, d, read_summary),
 );
 
-type Answered = ((Uuid, i32), Result<Done, StateError>);
+type Answered = ((Uuid, i32), Result<StateReply, StateError>);
 
 /// A topic of a request, with its partitions.
 type Asked<P> = (Uuid, Vec<P>);
@@ -67,7 +67,7 @@ async fn serve<P>(
     broker: &Broker,
     group: String,
     topics: Vec<Asked<P>>,
-    ask: fn(P) -> (i32, Ask),
+    ask: fn(P) -> (i32, StateRequest),
 ) -> Vec<Answered> {
     if group.is_empty() {
         return Vec::new();
@@ -87,7 +87,7 @@ async fn serve<P>(
 /// Results by topic: each partition once, with its last answer.
 fn by_topic<P>(
     answered: Vec<Answered>,
-    result: impl Fn(i32, ErrorCode, Option<String>, Option<Done>) -> P,
+    result: impl Fn(i32, ErrorCode, Option<String>, Option<StateReply>) -> P,
     index: impl Fn(&P) -> i32,
 ) -> Vec<(Uuid, Vec<P>)> {
     let mut topics: Vec<(Uuid, Vec<P>)> = Vec::new();
@@ -115,7 +115,7 @@ pub async fn initialize(
     let topics = request.topics.into_iter().map(|topic| (topic.topic_id, topic.partitions)).collect();
     let ask = |one: initialize::PartitionData| {
         let (state_epoch, start_offset) = (one.state_epoch, one.start_offset);
-        (one.partition, Ask::Initialize { state_epoch, start_offset })
+        (one.partition, StateRequest::Initialize { state_epoch, start_offset })
     };
     let answered = serve(&broker, request.group_id, topics, ask).await;
     let result = |partition, error: ErrorCode, error_message, _| initialized::PartitionResult {
@@ -139,7 +139,8 @@ pub async fn read(
         return ReadShareGroupStateResponse::default();
     }
     let topics = request.topics.into_iter().map(|topic| (topic.topic_id, topic.partitions)).collect();
-    let ask = |one: read::PartitionData| (one.partition, Ask::Read { leader_epoch: one.leader_epoch });
+    let ask =
+        |one: read::PartitionData| (one.partition, StateRequest::Read { leader_epoch: one.leader_epoch });
     let answered = serve(&broker, request.group_id, topics, ask).await;
     let result = |partition, error: ErrorCode, error_message, done| {
         let mut result = states::PartitionResult {
@@ -148,7 +149,7 @@ pub async fn read(
             error_message,
             ..Default::default()
         };
-        if let Some(Done::State { state_epoch, start_offset, runs }) = done {
+        if let Some(StateReply::State { state_epoch, start_offset, runs }) = done {
             result.state_epoch = state_epoch;
             result.start_offset = start_offset;
             result.state_batches = runs.into_iter().map(batch).collect();
@@ -190,7 +191,7 @@ pub async fn write(
     WriteShareGroupStateResponse { results: results.collect() }
 }
 
-fn update(one: write::PartitionData) -> (i32, Ask) {
+fn update(one: write::PartitionData) -> (i32, StateRequest) {
     let run = |batch: write::StateBatch| Run {
         first_offset: batch.first_offset,
         last_offset: batch.last_offset,
@@ -204,7 +205,7 @@ fn update(one: write::PartitionData) -> (i32, Ask) {
         delivery_complete_count: one.delivery_complete_count,
         runs: one.state_batches.into_iter().map(run).collect(),
     };
-    (one.partition, Ask::Write(update))
+    (one.partition, StateRequest::Write(update))
 }
 
 /// DeleteShareGroupState, version 0.
@@ -217,7 +218,7 @@ pub async fn delete(
         return DeleteShareGroupStateResponse::default();
     }
     let topics = request.topics.into_iter().map(|topic| (topic.topic_id, topic.partitions)).collect();
-    let ask = |one: delete::PartitionData| (one.partition, Ask::Delete);
+    let ask = |one: delete::PartitionData| (one.partition, StateRequest::Delete);
     let answered = serve(&broker, request.group_id, topics, ask).await;
     let result = |partition, error: ErrorCode, error_message, _| deleted::PartitionResult {
         partition,
@@ -239,8 +240,9 @@ pub async fn read_summary(
         return ReadShareGroupStateSummaryResponse::default();
     }
     let topics = request.topics.into_iter().map(|topic| (topic.topic_id, topic.partitions)).collect();
-    let ask =
-        |one: summarize::PartitionData| (one.partition, Ask::Summarize { leader_epoch: one.leader_epoch });
+    let ask = |one: summarize::PartitionData| {
+        (one.partition, StateRequest::Summarize { leader_epoch: one.leader_epoch })
+    };
     let answered = serve(&broker, request.group_id, topics, ask).await;
     let result = |partition, error: ErrorCode, error_message, done| {
         let mut result = summaries::PartitionResult {
@@ -249,7 +251,7 @@ pub async fn read_summary(
             error_message,
             ..Default::default()
         };
-        if let Some(Done::Summary(summary)) = done {
+        if let Some(StateReply::Summary(summary)) = done {
             result.state_epoch = summary.state_epoch;
             result.leader_epoch = summary.leader_epoch;
             result.start_offset = summary.start_offset;

@@ -17,7 +17,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
-use thalweg_net::{Frame, Reply, Unproven};
+use thalweg_net::{Frame, Reply, UnprovenLimits};
 use thalweg_security::sasl::Mechanism;
 use thalweg_security::sasl::oauth::{FirstMessage, TokenFault};
 use thalweg_wire::frame::peek_request;
@@ -41,7 +41,7 @@ pub(super) enum Verdict {
 /// The state of a connection's authentication.
 pub(super) struct Exchange {
     authenticator: Arc<Authenticator>,
-    limits: Unproven,
+    limits: UnprovenLimits,
     audited: Option<Arc<AuditedConnection>>,
     state: State,
     /// Who the peer was before this exchange.
@@ -54,14 +54,14 @@ pub(super) struct Exchange {
 impl Exchange {
     pub(super) fn new(
         authenticator: Arc<Authenticator>,
-        limits: Unproven,
+        limits: UnprovenLimits,
         audited: Option<Arc<AuditedConnection>>,
     ) -> Exchange {
         let state = State::Initial;
         Exchange { authenticator, limits, audited, state, before: None, began_again_at: None, identity: None }
     }
 
-    pub(super) fn unproven(&self) -> Option<Unproven> {
+    pub(super) fn unproven(&self) -> Option<UnprovenLimits> {
         let is_proven = match &self.state {
             State::Established(_) => true,
             State::Awaited(settled) => {

@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_audit::Trail;
-use thalweg_net::{Peer, Reply, Unproven};
+use thalweg_net::{Peer, Reply, UnprovenLimits};
 use thalweg_security::Principal;
 use thalweg_security::acl::host_address;
 use thalweg_security::sasl::Mechanism;
@@ -65,7 +65,7 @@ impl Session {
         let audited = trail.map(|trail| Arc::new(AuditedConnection::of(trail, &peer)));
         let exchange = authenticator.map(|authenticator| {
             let until = Instant::now() + AUTHENTICATED_WITHIN;
-            let limits = Unproven {
+            let limits = UnprovenLimits {
                 frame_max: authenticator.receive_max_bytes(),
                 setting: thalweg_config::SaslKeys::receive_max_bytes.name(),
                 until,
@@ -139,7 +139,7 @@ impl Session {
     }
 
     /// The limits of the peer while it has not authenticated.
-    pub fn unproven(&self) -> Option<Unproven> {
+    pub fn unproven(&self) -> Option<UnprovenLimits> {
         self.exchange.as_ref()?.unproven()
     }
 }

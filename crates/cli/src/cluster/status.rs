@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Value, json};
-use thalweg_client::{ClientError, Connection, ConnectionOptions, Refused};
+use thalweg_client::{ClientError, Connection, ConnectionOptions, RefusedRequest};
 use thalweg_config::EffectiveTopicConfig;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::describe_configs_request::DescribeConfigsResource;
@@ -215,7 +215,7 @@ async fn reassignments(broker: &Connection) -> Result<Vec<Reassignment>, ClientE
     let request = ListPartitionReassignmentsRequest { timeout_ms, topics: None };
     let answer = broker.send(&request).await?;
     let what = || "The list of reassignments".to_owned();
-    Refused::check(answer.error_code, answer.error_message.as_deref(), what)?;
+    RefusedRequest::check(answer.error_code, answer.error_message.as_deref(), what)?;
     let topics = answer.topics.into_iter();
     Ok(topics
         .flat_map(|topic| {
@@ -240,15 +240,18 @@ async fn quorum(broker: &Connection) -> Result<Quorum, ClientError> {
     };
     let answer = broker.send(&request).await?;
     let what = || "The description of the quorum".to_owned();
-    Refused::check(answer.error_code, answer.error_message.as_deref(), what)?;
+    RefusedRequest::check(answer.error_code, answer.error_message.as_deref(), what)?;
     let partition = answer.topics.into_iter().flat_map(|topic| topic.partitions).next();
     let Some(partition) = partition else {
         let empty = Some("the answer is empty".to_owned());
-        return Err(
-            Refused { what: what(), error_code: ErrorCode::UnknownServerError, message: empty }.into()
-        );
+        return Err(RefusedRequest {
+            what: what(),
+            error_code: ErrorCode::UnknownServerError,
+            message: empty,
+        }
+        .into());
     };
-    Refused::check(partition.error_code, partition.error_message.as_deref(), what)?;
+    RefusedRequest::check(partition.error_code, partition.error_message.as_deref(), what)?;
     let addresses: BTreeMap<i32, String> = answer
         .nodes
         .iter()

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use regex::Regex;
 use thalweg_client::{
-    Cluster, Consumer, ListedOffset, Metadata, OffsetSpec, Refused, StartAt, TopicPartition,
+    Cluster, Consumer, ListedOffset, Metadata, OffsetSpec, RefusedRequest, StartAt, TopicPartition,
 };
 use thalweg_record::Offset;
 use thalweg_wire::ErrorCode;
@@ -196,9 +196,9 @@ impl Consume {
     }
 }
 
-fn check(metadata: &Metadata, name: &str) -> Result<(), Refused> {
+fn check(metadata: &Metadata, name: &str) -> Result<(), RefusedRequest> {
     let error = metadata.topics.get(name).and_then(|topic| topic.error);
-    Refused::check(error.map_or(0, ErrorCode::code), None, || format!("Topic {name}"))
+    RefusedRequest::check(error.map_or(0, ErrorCode::code), None, || format!("Topic {name}"))
 }
 
 /// The start in a partition. A start before the first record becomes the first record, because old records

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use serde_json::{Value, json};
-use thalweg_client::{Cluster, Refused};
+use thalweg_client::{Cluster, RefusedRequest};
 use thalweg_lab::{doctor, machine};
 use thalweg_wire::request::DescribeConfigsRequest;
 use thalweg_wire::request::describe_configs_request::DescribeConfigsResource;
@@ -119,7 +119,7 @@ async fn settings(cluster: &Cluster, id: i32) -> anyhow::Result<Value> {
     let mut settings = Vec::new();
     for result in response.results {
         let what = || format!("Settings of broker {id}");
-        Refused::check(result.error_code, result.error_message.as_deref(), what)?;
+        RefusedRequest::check(result.error_code, result.error_message.as_deref(), what)?;
         settings.extend(result.configs.iter().map(setting));
     }
     Ok(Value::Array(settings))

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use serde_json::json;
-use thalweg_client::{Admin, Cluster, ConfigResource, Refused};
+use thalweg_client::{Admin, Cluster, ConfigResource, RefusedRequest};
 use thalweg_wire::request::create_partitions_request::{CreatePartitionsAssignment, CreatePartitionsTopic};
 use thalweg_wire::request::incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig};
 use thalweg_wire::request::{CreatePartitionsRequest, IncrementalAlterConfigsRequest};
@@ -122,7 +122,7 @@ impl Alter {
         };
         let response = cluster.send_controller(&request).await?;
         for result in response.results {
-            Refused::check(result.error_code, result.error_message.as_deref(), || {
+            RefusedRequest::check(result.error_code, result.error_message.as_deref(), || {
                 format!("More partitions for topic {}", self.topic)
             })?;
         }
@@ -145,7 +145,7 @@ impl Alter {
         };
         let response = cluster.send_controller(&request).await?;
         for result in response.responses {
-            Refused::check(result.error_code, result.error_message.as_deref(), || {
+            RefusedRequest::check(result.error_code, result.error_message.as_deref(), || {
                 format!("Settings of topic {}", self.topic)
             })?;
         }

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use serde_json::json;
-use thalweg_client::Refused;
+use thalweg_client::RefusedRequest;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::CreateTopicsRequest;
 use thalweg_wire::request::create_topics_request::{
@@ -70,7 +70,7 @@ impl Create {
         let counted = counted.filter(|topic| !(self.if_not_exists && topic.error_code == exists));
         let results = counted.map(|created| {
             let what = || format!("Creating topic {}", created.name);
-            let result = Refused::check(created.error_code, created.error_message.as_deref(), what);
+            let result = RefusedRequest::check(created.error_code, created.error_message.as_deref(), what);
             (created.name, result)
         });
         let (done, outcome) = match self.validate_only {

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use clap::Args;
 use serde_json::json;
-use thalweg_client::{Cluster, Refused, TopicMetadata};
+use thalweg_client::{Cluster, RefusedRequest, TopicMetadata};
 use thalweg_security::visible::visible;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::DescribeConfigsRequest;
@@ -54,7 +54,7 @@ impl Describe {
         for name in names(&metadata, true) {
             let topic = &metadata.topics[name];
             if let Some(error) = topic.error {
-                Refused::check(error.code(), None, || format!("Topic {name}"))?;
+                RefusedRequest::check(error.code(), None, || format!("Topic {name}"))?;
             }
             let configs = self.configs(&cluster, name).await?;
             match self.output.is_table() {
@@ -77,7 +77,7 @@ impl Describe {
         let response = cluster.send_any(&request).await?;
         let mut configs = Configs::new();
         for result in response.results {
-            Refused::check(result.error_code, result.error_message.as_deref(), || {
+            RefusedRequest::check(result.error_code, result.error_message.as_deref(), || {
                 format!("Settings of topic {topic}")
             })?;
             let shown = result

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use thalweg_dial::{ApiVersions, ClientError, Refused};
+use thalweg_dial::{ApiVersions, ClientError, RefusedRequest};
 use thalweg_wire::request::update_features_request::FeatureUpdateKey;
 use thalweg_wire::request::{ApiVersionsRequest, UpdateFeaturesRequest};
 
@@ -99,12 +99,13 @@ impl Admin {
             validate_only,
         };
         let is_retriable = |code| {
-            Refused::check(code, None, String::new).is_err_and(|refused| refused.error_code.is_retriable())
+            RefusedRequest::check(code, None, String::new)
+                .is_err_and(|refused| refused.error_code.is_retriable())
         };
         let what = || "Updating features".to_owned();
         let response = self
             .change(&request, |response| match is_retriable(response.error_code) {
-                true => Refused::check(response.error_code, response.error_message.as_deref(), what),
+                true => RefusedRequest::check(response.error_code, response.error_message.as_deref(), what),
                 false => Ok(()),
             })
             .await?;

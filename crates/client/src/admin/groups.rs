@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use thalweg_dial::{ClientError, Connection, Refused};
+use thalweg_dial::{ClientError, Connection, RefusedRequest};
 use thalweg_wire::request::leave_group_request::MemberIdentity;
 use thalweg_wire::request::{
     ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse, DeleteGroupsRequest, DescribeGroupsRequest,
@@ -368,7 +368,7 @@ fn classic(response: DescribeGroupsResponse) -> Outcomes<String, GroupDescriptio
         // Before version 6, an unknown group is "Dead", without an error.
         if group.group_state == "Dead" {
             let error_code = ErrorCode::GroupIdNotFound;
-            let refused = Refused { what: what(&name), error_code, message: None };
+            let refused = RefusedRequest { what: what(&name), error_code, message: None };
             return (name, Err(refused.into()));
         }
         let members = group.members.into_iter().map(|member| GroupMember {

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use thalweg_dial::{BrokerUnknown, ClientError, Connection, Refused, RequestOptions, Retry};
+use thalweg_dial::{BrokerUnknown, ClientError, Connection, RefusedRequest, RequestOptions, Retry};
 use thalweg_wire::{ErrorCode, Request};
 use tokio::task::JoinSet;
 
@@ -61,7 +61,7 @@ impl<K: Ord + Clone, T> Pending<K, T> {
 /// The error of an object that the answer omits.
 fn left_out(what: String) -> ClientError {
     let message = Some("the broker's answer leaves it out".to_owned());
-    Refused { what, error_code: ErrorCode::UnknownServerError, message }.into()
+    RefusedRequest { what, error_code: ErrorCode::UnknownServerError, message }.into()
 }
 
 impl Admin {
@@ -231,7 +231,7 @@ impl Admin {
                         None if missing() => ErrorCode::UnknownTopicOrPartition,
                         None => ErrorCode::LeaderNotAvailable,
                     };
-                    let refused = Refused { what: format!("{what} {at}"), error_code, message: None };
+                    let refused = RefusedRequest { what: format!("{what} {at}"), error_code, message: None };
                     outcomes.insert(at, Err(refused.into()));
                 }
             }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use thalweg_dial::{ClientError, Refused};
+use thalweg_dial::{ClientError, RefusedRequest};
 use thalweg_record::Offset;
 use thalweg_wire::request::delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic};
 use thalweg_wire::request::elect_leaders_request::TopicPartitions;
@@ -63,7 +63,7 @@ impl Admin {
             topic_partitions,
             timeout_ms: self.timeout_ms(),
         };
-        let check = |code| Refused::check(code, None, || "Electing leaders".to_owned());
+        let check = |code| RefusedRequest::check(code, None, || "Electing leaders".to_owned());
         let response = self.change(&request, |response| check(response.error_code)).await?;
         let mut outcomes = Outcomes::new();
         for topic in response.replica_election_results {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use thalweg_dial::{ClientError, Refused};
+use thalweg_dial::{ClientError, RefusedRequest};
 use thalweg_wire::request::add_raft_voter_request::Listener;
 use thalweg_wire::request::describe_quorum_request::{PartitionData, TopicData};
 use thalweg_wire::request::describe_quorum_response::ReplicaState;
@@ -65,13 +65,15 @@ impl Admin {
         let topics = vec![TopicData { topic_name: METADATA_TOPIC.to_owned(), partitions }];
         let request = DescribeQuorumRequest { topics };
         let what = || "Describing the quorum".to_owned();
-        let check = |code: i16, message: Option<&str>| Refused::check(code, message, what);
+        let check = |code: i16, message: Option<&str>| RefusedRequest::check(code, message, what);
         let response = self
             .change(&request, |response| check(response.error_code, response.error_message.as_deref()))
             .await?;
         let Some(partition) = response.topics.into_iter().flat_map(|topic| topic.partitions).next() else {
             let message = Some("the answer is empty".to_owned());
-            return Err(Refused { what: what(), error_code: ErrorCode::UnknownServerError, message }.into());
+            return Err(
+                RefusedRequest { what: what(), error_code: ErrorCode::UnknownServerError, message }.into()
+            );
         };
         refused(partition.error_code, partition.error_message.as_deref(), what)?;
         let nodes = response.nodes.into_iter().map(|node| {

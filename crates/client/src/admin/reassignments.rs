@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use thalweg_dial::{ClientError, Refused};
+use thalweg_dial::{ClientError, RefusedRequest};
 use thalweg_wire::request::alter_partition_reassignments_request::{
     ReassignablePartition, ReassignableTopic,
 };
@@ -52,7 +52,7 @@ impl Admin {
             ..AlterPartitionReassignmentsRequest::default()
         };
         let what = || "Reassigning partitions".to_owned();
-        let check = |code: i16, message: Option<&str>| Refused::check(code, message, what);
+        let check = |code: i16, message: Option<&str>| RefusedRequest::check(code, message, what);
         let response = self
             .change(&request, |response| check(response.error_code, response.error_message.as_deref()))
             .await?;
@@ -86,7 +86,7 @@ impl Admin {
         });
         let request = ListPartitionReassignmentsRequest { timeout_ms: self.timeout_ms(), topics };
         let check = |code: i16, message: Option<&str>| {
-            Refused::check(code, message, || "Listing reassignments".to_owned())
+            RefusedRequest::check(code, message, || "Listing reassignments".to_owned())
         };
         let response = self
             .change(&request, |response| check(response.error_code, response.error_message.as_deref()))

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use thalweg_dial::{ClientError, Refused};
+use thalweg_dial::{ClientError, RefusedRequest};
 use thalweg_security::Principal;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::create_delegation_token_request::CreatableRenewers;
@@ -53,10 +53,10 @@ fn period_ms(period: Option<Duration>) -> i64 {
 }
 
 /// `Err` for an error after which the request is retried.
-fn retriable(code: i16, what: &str) -> Result<(), Refused> {
+fn retriable(code: i16, what: &str) -> Result<(), RefusedRequest> {
     match ErrorCode::from_i16(code) {
         Some(ErrorCode::NotController | ErrorCode::RequestTimedOut) => {
-            Refused::check(code, None, || what.to_owned())
+            RefusedRequest::check(code, None, || what.to_owned())
         }
         _ => Ok(()),
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use thalweg_dial::{ClientError, Refused};
+use thalweg_dial::{ClientError, RefusedRequest};
 use thalweg_wire::Uuid;
 use thalweg_wire::request::create_partitions_request::CreatePartitionsTopic;
 use thalweg_wire::request::create_topics_request::{
@@ -147,7 +147,7 @@ impl Admin {
             let described = match topic.error {
                 None => Ok(topic.clone()),
                 Some(error_code) => {
-                    Err(Refused { what: format!("Topic {name}"), error_code, message: None }.into())
+                    Err(RefusedRequest { what: format!("Topic {name}"), error_code, message: None }.into())
                 }
             };
             (name.clone(), described)

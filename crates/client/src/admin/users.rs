@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
-use thalweg_dial::{ClientError, Refused};
+use thalweg_dial::{ClientError, RefusedRequest};
 use thalweg_security::sasl::Mechanism;
 use thalweg_security::sasl::scram::Hash;
 use thalweg_wire::ErrorCode;
@@ -94,7 +94,7 @@ impl Admin {
             .change(request, |response| {
                 let mut retriable = response.results.iter().filter(|user| is_retriable(user.error_code));
                 retriable.next().map_or(Ok(()), |user| {
-                    Refused::check(user.error_code, user.error_message.as_deref(), &what)
+                    RefusedRequest::check(user.error_code, user.error_message.as_deref(), &what)
                 })
             })
             .await?;

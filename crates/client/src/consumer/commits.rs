@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use parking_lot::Mutex;
-use thalweg_dial::{ClientError, Connection, Refused, Retry};
+use thalweg_dial::{ClientError, Connection, RefusedRequest, Retry};
 use thalweg_wire::request::OffsetCommitRequest;
 use thalweg_wire::{ErrorCode, Request};
 use tokio::sync::oneshot;
@@ -170,10 +170,10 @@ impl Commits {
 fn superseded(group: &str) -> ClientError {
     let message = Some("the group has rebalanced since".to_owned());
     let what = format!("Commit of group {group}");
-    Refused { what, error_code: ErrorCode::IllegalGeneration, message }.into()
+    RefusedRequest { what, error_code: ErrorCode::IllegalGeneration, message }.into()
 }
 
 fn abandoned() -> ClientError {
     let message = Some("the runtime has ended".to_owned());
-    Refused { what: "A commit".to_owned(), error_code: ErrorCode::RequestTimedOut, message }.into()
+    RefusedRequest { what: "A commit".to_owned(), error_code: ErrorCode::RequestTimedOut, message }.into()
 }

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use thalweg_dial::{BrokerUnknown, ClientError, Connection, Refused, RequestOptions};
+use thalweg_dial::{BrokerUnknown, ClientError, Connection, RefusedRequest, RequestOptions};
 use thalweg_record::Offset;
 use thalweg_wire::request::fetch_response::PartitionData;
 use thalweg_wire::request::{FetchRequest, FetchResponse};
@@ -154,7 +154,7 @@ impl Fetcher {
                 }
                 error_code => {
                     let what = format!("Fetch from {}", connection.peer());
-                    return Err(Refused { what, error_code, message: None }.into());
+                    return Err(RefusedRequest { what, error_code, message: None }.into());
                 }
             }
             let answer = self.read(&targets, response, by_id);
@@ -290,7 +290,7 @@ impl Fetcher {
             }
             error_code => {
                 let what = format!("Fetch of {} at offset {}", target.at, target.offset);
-                let error = ClientError::from(Refused { what, error_code, message: None });
+                let error = ClientError::from(RefusedRequest { what, error_code, message: None });
                 // As in Kafka's consumer, an unknown error may be transient.
                 let may_pass = error.is_retriable() || error_code == ErrorCode::UnknownServerError;
                 if may_pass && error_code != ErrorCode::CorruptMessage {

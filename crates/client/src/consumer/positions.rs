@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use thalweg_dial::{ClientError, Connection, Refused, Retry};
+use thalweg_dial::{ClientError, Connection, RefusedRequest, Retry};
 use thalweg_record::Offset;
 use thalweg_wire::{ErrorCode, Request, request::OffsetFetchRequest};
 use tokio::time::Instant;
@@ -153,5 +153,6 @@ impl Consumer {
 
 fn unanswered(at: &TopicPartition) -> ClientError {
     let message = Some("the broker's answer leaves the partition out".to_owned());
-    Refused { what: format!("Offsets of {at}"), error_code: ErrorCode::LeaderNotAvailable, message }.into()
+    RefusedRequest { what: format!("Offsets of {at}"), error_code: ErrorCode::LeaderNotAvailable, message }
+        .into()
 }

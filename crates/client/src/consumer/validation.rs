@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use thalweg_dial::{ClientError, Refused};
+use thalweg_dial::{ClientError, RefusedRequest};
 use thalweg_record::{LeaderEpoch, Offset};
 use thalweg_wire::request::OffsetForLeaderEpochRequest;
 use thalweg_wire::request::offset_for_leader_epoch_request::{
@@ -77,7 +77,7 @@ impl Consumer {
     fn read_end(&mut self, asked: &PositionCheck, end: Option<&EpochEndOffset>) -> Result<(), ConsumerError> {
         let what = || format!("End of leader epoch {} in {}", asked.epoch.0, asked.at);
         let code = end.map_or(ErrorCode::LeaderNotAvailable.code(), |end| end.error_code);
-        match (Refused::check(code, None, what), end) {
+        match (RefusedRequest::check(code, None, what), end) {
             (Ok(()), Some(end)) => self.compare(asked, end),
             (Err(refused), _) if refused.error_code == ErrorCode::TopicAuthorizationFailed => {
                 Err(ClientError::from(refused).into())

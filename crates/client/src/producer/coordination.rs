@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use thalweg_dial::{ClientError, Connection, Refused, Retry};
+use thalweg_dial::{ClientError, Connection, RefusedRequest, Retry};
 use thalweg_record::{ProducerEpoch, ProducerId};
 use thalweg_wire::request::add_partitions_to_txn_request::AddPartitionsToTxnTopic;
 use thalweg_wire::request::txn_offset_commit_request::{
@@ -163,7 +163,7 @@ impl Transactions {
                 let message = Some("they are under way still".to_owned());
                 let error_code = ErrorCode::RequestTimedOut;
                 return Err(TransactionError::Undecided(
-                    ClientError::from(Refused { what, error_code, message }).into(),
+                    ClientError::from(RefusedRequest { what, error_code, message }).into(),
                 ));
             }
         }
@@ -212,7 +212,7 @@ impl Transactions {
             Ok((request.clone(), version))
         };
         self.ask(self.coordinator(), make, |response, _| {
-            Refused::check(response.error_code, None, || {
+            RefusedRequest::check(response.error_code, None, || {
                 format!("Producer of transactional id {}", self.id())
             })?;
             let (id, epoch) = (ProducerId(response.producer_id), ProducerEpoch(response.producer_epoch));
@@ -239,7 +239,7 @@ impl Transactions {
         };
         self.ask(self.coordinator(), make, |response, version| {
             let what = || format!("{end:?} of a transaction of transactional id {}", self.id());
-            Refused::check(response.error_code, None, what)?;
+            RefusedRequest::check(response.error_code, None, what)?;
             let (id, epoch) = (ProducerId(response.producer_id), ProducerEpoch(response.producer_epoch));
             Ok((version > END_EXPLICIT_UNTIL).then_some(Identity { id, epoch }))
         })
@@ -278,7 +278,7 @@ impl Transactions {
         self.ask(&coordinator, make, |response, _| {
             for topic in &response.topics {
                 for partition in &topic.partitions {
-                    Refused::check(partition.error_code, None, || {
+                    RefusedRequest::check(partition.error_code, None, || {
                         let at = format!("{}-{}", topic.name, partition.partition_index);
                         format!("Commit of group {} in {at}, in a transaction", group.group)
                     })?;
@@ -302,7 +302,7 @@ impl Transactions {
         };
         self.ask(self.coordinator(), make, |response, _| {
             let what = || format!("Adding offsets of group {group} to a transaction");
-            Ok(Refused::check(response.error_code, None, what)?)
+            Ok(RefusedRequest::check(response.error_code, None, what)?)
         })
         .await?;
         self.with(|transaction| transaction.registered());
@@ -350,7 +350,7 @@ impl Transactions {
                     Some((topic, partition)) => {
                         let at = format!("{topic}-{}", partition.partition_index);
                         let what = || format!("Adding {at} to a transaction");
-                        Ok(Refused::check(partition.partition_error_code, None, what)?)
+                        Ok(RefusedRequest::check(partition.partition_error_code, None, what)?)
                     }
                 }
             })

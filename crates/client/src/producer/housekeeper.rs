@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use thalweg_dial::{ClientError, Refused};
+use thalweg_dial::{ClientError, RefusedRequest};
 use thalweg_record::{ProducerEpoch, ProducerId};
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::InitProducerIdRequest;
@@ -144,7 +144,7 @@ async fn init_producer_id(shared: &Shared) -> Result<Identity, ClientError> {
         ..InitProducerIdRequest::default()
     };
     let response = shared.cluster.send_any(&request).await?;
-    Refused::check(response.error_code, None, || "A producer id".to_owned())?;
+    RefusedRequest::check(response.error_code, None, || "A producer id".to_owned())?;
     Ok(Identity { id: ProducerId(response.producer_id), epoch: ProducerEpoch(response.producer_epoch) })
 }
 
@@ -180,7 +180,7 @@ pub(super) async fn find_topic(shared: &Shared, name: &str) -> Result<(), Client
         };
         if !problem.is_retriable() || Instant::now() >= deadline {
             let what = format!("Metadata of topic {name}");
-            return Err(Refused { what, error_code: problem, message: None }.into());
+            return Err(RefusedRequest { what, error_code: problem, message: None }.into());
         }
         tokio::time::sleep(shared.config.retry_backoff).await;
     }

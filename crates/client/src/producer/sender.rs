@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use thalweg_dial::{
-    ByteStream, ClientError, CloseReason, ConnectionClosed, FrameReader, Negotiated, Throttle,
+    ByteStream, ClientError, CloseReason, ConnectionClosed, FrameReader, NegotiatedState, Throttle,
     UnencodableRequest, UnreadableResponse, backoff_after, negotiate,
 };
 use thalweg_record::Offset;
@@ -142,7 +142,7 @@ struct Link<'a> {
     broker: i32,
     peer: Arc<str>,
     versions: Versions,
-    negotiated: Negotiated,
+    negotiated: NegotiatedState,
     wake: &'a Notify,
     throttle: Throttle,
     next_correlation_id: i32,

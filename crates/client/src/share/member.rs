@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use thalweg_dial::{Backoff, ClientError, Refused};
+use thalweg_dial::{Backoff, ClientError, RefusedRequest};
 use thalweg_watch as watch;
 use thalweg_wire::request::{ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse};
 use thalweg_wire::{ErrorCode, Uuid};
@@ -184,7 +184,7 @@ impl Member {
     fn check(&self, response: &ShareGroupHeartbeatResponse) -> Result<(), ClientError> {
         let message = response.error_message.as_deref();
         let what = || format!("Heartbeat of share group {}", self.config.group);
-        Ok(Refused::check(response.error_code, message, what)?)
+        Ok(RefusedRequest::check(response.error_code, message, what)?)
     }
 
     /// Leaves the group. Without an answer, the session times out at the coordinator.

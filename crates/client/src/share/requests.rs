@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use thalweg_dial::{BrokerUnknown, ClientError, Connection, Refused, RequestOptions};
+use thalweg_dial::{BrokerUnknown, ClientError, Connection, RefusedRequest, RequestOptions};
 use thalweg_record::Offset;
 use thalweg_wire::request::share_fetch_response::PartitionData;
 use thalweg_wire::request::{
@@ -334,7 +334,7 @@ impl ShareConsumer {
             Err(_) => (0, None),
         };
         let what = || format!("Share session of group {} with broker {}", self.config.group, done.broker);
-        let checked = Refused::check(error_code, message.as_deref(), what).map_err(ClientError::from);
+        let checked = RefusedRequest::check(error_code, message.as_deref(), what).map_err(ClientError::from);
         match done.answer.and_then(|answer| checked.map(|()| answer)) {
             Ok(Answer::Fetched(wanted, response)) => {
                 if is_current {
@@ -395,11 +395,11 @@ impl ShareConsumer {
                 let Some(at) = self.name(place) else { continue };
                 let what = || format!("Acknowledgement of {at}");
                 let message = partition.acknowledge_error_message.as_deref();
-                if let Err(error) = Refused::check(partition.acknowledge_error_code, message, what) {
+                if let Err(error) = RefusedRequest::check(partition.acknowledge_error_code, message, what) {
                     not_acknowledged.insert(place, error.into());
                 }
                 let what = || format!("Share fetch of {at}");
-                match Refused::check(partition.error_code, partition.error_message.as_deref(), what) {
+                match RefusedRequest::check(partition.error_code, partition.error_message.as_deref(), what) {
                     Ok(()) => self.take_partition(broker, place, &at, partition),
                     Err(error) => refused.push((place, error.into())),
                 }
@@ -481,7 +481,7 @@ impl ShareConsumer {
                     None => "Acknowledgement".to_owned(),
                 };
                 let message = partition.error_message.as_deref();
-                if let Err(error) = Refused::check(partition.error_code, message, what) {
+                if let Err(error) = RefusedRequest::check(partition.error_code, message, what) {
                     refused.insert(place, error.into());
                 }
             }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use thalweg_client::{
     Acks, Chunk, Cluster, ConnectionOptions, Consumer, ConsumerConfig, Delivery, GroupProtocol, OffsetReset,
-    OffsetSpec, Polled, Producer, ProducerConfig, ProducerRecord, Refused, StartAt, TopicPartition,
+    OffsetSpec, Polled, Producer, ProducerConfig, ProducerRecord, RefusedRequest, StartAt, TopicPartition,
 };
 use thalweg_ports::free_port;
 use thalweg_record::{Compression, DecompressBuffer, Header, Offset};
@@ -139,7 +139,7 @@ pub async fn create(kafka: &Kafka, kind: &str, partitions: i32) -> String {
     };
     let request = CreateTopicsRequest { topics: vec![topic], timeout_ms: 30_000, ..Default::default() };
     let response = cluster.send_controller(&request).await.expect("an answer");
-    Refused::check(response.topics[0].error_code, None, || name.clone()).expect("created");
+    RefusedRequest::check(response.topics[0].error_code, None, || name.clone()).expect("created");
     // A broker reports a topic a moment before it leads it; records sent in between without acks are lost.
     let all =
         (0..partitions).map(|partition| (TopicPartition::new(name.as_str(), partition), OffsetSpec::Latest));

@@ -150,11 +150,11 @@ macro_rules! setting {
         $crate::setting::Setting::new($name, |_, _| Some(()))
     };
     ($name:literal, $value:ty) => {
-        $crate::setting::Setting::new($name, <$value as $crate::setting::Typed>::typed)
+        $crate::setting::Setting::new($name, <$value as $crate::setting::SettingType>::typed)
     };
     ($name:literal, $value:ty, $convert:expr) => {
         $crate::setting::Setting::new($name, |value, unit| {
-            $crate::setting::Typed::typed(value, unit).map($convert)
+            $crate::setting::SettingType::typed(value, unit).map($convert)
         })
     };
 }

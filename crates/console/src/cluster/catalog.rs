@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use thalweg_client::{BrokerAddress, ClientError, Cluster, Refused};
+use thalweg_client::{BrokerAddress, ClientError, Cluster, RefusedRequest};
 use thalweg_wire::request::MetadataRequest;
 use thalweg_wire::request::metadata_response::{MetadataResponse, MetadataResponseTopic};
 
@@ -47,7 +47,7 @@ impl Catalog {
         let request =
             MetadataRequest { topics: None, allow_auto_topic_creation: false, ..MetadataRequest::default() };
         let response = cluster.send_any(&request).await?;
-        Refused::check(response.error_code, None, || "Metadata of the cluster".to_owned())?;
+        RefusedRequest::check(response.error_code, None, || "Metadata of the cluster".to_owned())?;
         let brokers = cluster.metadata().brokers.clone();
         Ok(Catalog::of(response, brokers))
     }

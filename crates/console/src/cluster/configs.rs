@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use thalweg_client::{ClientError, ConfigChange, ConfigOperation, ConfigResource, Refused};
+use thalweg_client::{ClientError, ConfigChange, ConfigOperation, ConfigResource, RefusedRequest};
 use thalweg_wire::request::DescribeConfigsRequest;
 use thalweg_wire::request::describe_configs_request::DescribeConfigsResource;
 use thalweg_wire::request::describe_configs_response::DescribeConfigsResourceResult;
@@ -149,7 +149,7 @@ pub async fn read(view: &View, resource: &ConfiguredResource) -> Result<Vec<Conf
     let mut lines = Vec::new();
     for result in response.results {
         let what = || format!("The configuration of {}", resource.words());
-        Refused::check(result.error_code, result.error_message.as_deref(), what)?;
+        RefusedRequest::check(result.error_code, result.error_message.as_deref(), what)?;
         lines.extend(result.configs.into_iter().map(|config| {
             let source = ConfigSource::of(config.config_source);
             let is_set = matches!(

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use thalweg_client::{ClientError, Cluster, CommittedOffset, OffsetSpec, Refused, TopicPartition};
+use thalweg_client::{ClientError, Cluster, CommittedOffset, OffsetSpec, RefusedRequest, TopicPartition};
 use thalweg_wire::request::ListGroupsRequest;
 use utoipa::{IntoParams, ToSchema};
 
@@ -93,7 +93,7 @@ impl GroupCatalog {
         let (mut groups, mut missing) = (Vec::new(), Vec::new());
         for (id, answer) in ask_each(cluster, requests).await {
             let answer = answer.and_then(|answer| {
-                Refused::check(answer.error_code, None, || format!("Groups of broker {id}"))?;
+                RefusedRequest::check(answer.error_code, None, || format!("Groups of broker {id}"))?;
                 Ok(answer.groups)
             });
             match answer {

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use thalweg_client::{ClientError, Election, NewTopic, OffsetSpec, Refused, ReplicaBytes, TopicPartition};
+use thalweg_client::{
+    ClientError, Election, NewTopic, OffsetSpec, RefusedRequest, ReplicaBytes, TopicPartition,
+};
 use thalweg_wire::ErrorCode;
 use utoipa::ToSchema;
 
@@ -69,7 +71,7 @@ pub struct TopicCreation {
 /// Reads the partitions, offsets and sizes of a topic.
 pub async fn read(view: &View, name: &str) -> Result<Topic, ClientError> {
     let metadata = view.cluster().refresh(&[name.to_owned()], false).await?;
-    let missing = |error_code| Refused { what: format!("Topic {name}"), error_code, message: None };
+    let missing = |error_code| RefusedRequest { what: format!("Topic {name}"), error_code, message: None };
     let topic = metadata.topics.get(name).ok_or_else(|| missing(ErrorCode::UnknownTopicOrPartition))?;
     if let Some(error_code) = topic.error {
         return Err(missing(error_code).into());

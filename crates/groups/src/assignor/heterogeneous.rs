@@ -33,7 +33,7 @@ pub(super) fn assign(spec: &GroupSpec<'_>) -> BTreeMap<Arc<str>, Assignment> {
         }
     }
     let counts = topics.iter().map(|(id, topic)| (*id, topic.partitions));
-    let mut sharing = Sharing { owners: Owners::new(counts), sizes: vec![0; spec.members.len()] };
+    let mut sharing = Distribution { owners: Owners::new(counts), sizes: vec![0; spec.members.len()] };
     for (index, member) in spec.members.values().enumerate() {
         let subscribed = member.assigned.iter().filter(|(topic, _)| member.topics.contains(topic));
         let subscribed = subscribed.map(|(topic, partitions)| (*topic, partitions.clone())).collect();
@@ -55,13 +55,13 @@ pub(super) fn assign(spec: &GroupSpec<'_>) -> BTreeMap<Arc<str>, Assignment> {
     sharing.owners.assignments(spec)
 }
 
-struct Sharing {
+struct Distribution {
     owners: Owners,
     /// Number of partitions of each member.
     sizes: Vec<usize>,
 }
 
-impl Sharing {
+impl Distribution {
     /// Members in the order of their partition counts.
     fn by_size(&self, members: impl Iterator<Item = usize>) -> BTreeSet<(usize, usize)> {
         members.map(|member| (self.sizes[member], member)).collect()

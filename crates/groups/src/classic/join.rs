@@ -16,7 +16,7 @@ use thalweg_wire::request::join_group_response::JoinGroupResponseMember;
 use thalweg_wire::request::{JoinGroupRequest, JoinGroupResponse};
 
 /// A JoinGroup request on its way into a group.
-pub(in super::super) struct Joining<'a> {
+pub(in super::super) struct PendingJoin<'a> {
     pub(in super::super) client: &'a ClientInfo,
     pub(in super::super) request: &'a JoinGroupRequest,
     pub(in super::super) version: i16,
@@ -25,7 +25,7 @@ pub(in super::super) struct Joining<'a> {
     pub(in super::super) unique: Uuid,
 }
 
-impl Joining<'_> {
+impl PendingJoin<'_> {
     /// From version 4 a dynamic member gets its id before it joins (KIP-394).
     fn requires_known_member_id(&self) -> bool {
         self.version >= 4
@@ -40,7 +40,7 @@ impl Joining<'_> {
 
 impl ClassicGroup {
     /// Handles a JoinGroup request.
-    pub(in super::super) fn join(&mut self, cx: &mut Context<'_>, joining: &Joining<'_>) {
+    pub(in super::super) fn join(&mut self, cx: &mut Context<'_>, joining: &PendingJoin<'_>) {
         let member_id = joining.request.member_id.as_str();
         if !self.accepts(member_id, cx.config) {
             self.remove(cx, member_id);
@@ -79,7 +79,7 @@ impl ClassicGroup {
             })
     }
 
-    fn join_new(&mut self, cx: &mut Context<'_>, joining: &Joining<'_>) {
+    fn join_new(&mut self, cx: &mut Context<'_>, joining: &PendingJoin<'_>) {
         let id: Arc<str> = joining.new_member_id().into();
         if let Some(instance_id) = &joining.request.group_instance_id {
             match self.static_members.get(instance_id).cloned() {
@@ -99,8 +99,8 @@ impl ClassicGroup {
         }
     }
 
-    fn join_known(&mut self, cx: &mut Context<'_>, joining: &Joining<'_>) {
-        let Joining { request, ticket, .. } = *joining;
+    fn join_known(&mut self, cx: &mut Context<'_>, joining: &PendingJoin<'_>) {
+        let PendingJoin { request, ticket, .. } = *joining;
         let id = request.member_id.as_str();
         if let Some((pending, _)) = self.pending_members.get_key_value(id) {
             // Only dynamic members get generated ids.
@@ -134,8 +134,8 @@ impl ClassicGroup {
     }
 
     /// Adds a new member, which waits for the rebalance.
-    fn add(&mut self, cx: &mut Context<'_>, joining: &Joining<'_>, id: Arc<str>) {
-        let Joining { request, client, ticket, .. } = *joining;
+    fn add(&mut self, cx: &mut Context<'_>, joining: &PendingJoin<'_>, id: Arc<str>) {
+        let PendingJoin { request, client, ticket, .. } = *joining;
         let mut session = self.pending_members.remove(&id).unwrap_or_default();
         let at_ms = cx.after(cx.config.new_member_join_timeout_ms);
         cx.timers.set(&mut session, at_ms, || Timer::Session(self.id.clone(), id.clone()));
@@ -185,12 +185,12 @@ impl ClassicGroup {
     fn return_static(
         &mut self,
         cx: &mut Context<'_>,
-        joining: &Joining<'_>,
+        joining: &PendingJoin<'_>,
         instance_id: &str,
         old_id: Arc<str>,
         new_id: Arc<str>,
     ) {
-        let Joining { request, ticket, version, .. } = *joining;
+        let PendingJoin { request, ticket, version, .. } = *joining;
         let leader = self.leader.clone();
         self.rename_static(cx, instance_id, &old_id, &new_id);
         self.touch(cx.timers, cx.now.monotonic_ms, &new_id);

@@ -7,8 +7,8 @@ use super::super::member_epoch::LEAVING;
 use super::super::record::ConsumerRecord;
 use super::super::timers::Timers;
 use super::ConsumerGroup;
-use super::member::{Member, Owned};
-use super::subscription::{Resolved, count};
+use super::member::{Member, PartitionEpochs};
+use super::subscription::{ResolvedRegex, count};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use thalweg_wire::group::consumer_group_target_assignment_member_value::TopicPartition;
@@ -57,7 +57,7 @@ impl ConsumerGroup {
                 }
             }
             ConsumerRecord::RegularExpression(key, value) => {
-                let resolved = value.map(|value| Resolved {
+                let resolved = value.map(|value| ResolvedRegex {
                     topics: value.topics.into_iter().collect(),
                     version: value.version,
                     timestamp_ms: value.timestamp,
@@ -121,7 +121,7 @@ impl ConsumerGroup {
         self.disown(&member.id, &member.revoking);
     }
 
-    fn own(&mut self, id: &Arc<str>, owned: &Owned) {
+    fn own(&mut self, id: &Arc<str>, owned: &PartitionEpochs) {
         for (topic, partitions) in owned {
             let owners = self.owners.entry(*topic).or_default();
             owners.extend(partitions.keys().map(|partition| (*partition, id.clone())));
@@ -130,7 +130,7 @@ impl ConsumerGroup {
 
     /// Removes a member's ownership. Partitions of another member are kept: in a compacted log, the record of
     /// the new owner may come before the record by which this member gave up the partition.
-    fn disown(&mut self, id: &Arc<str>, owned: &Owned) {
+    fn disown(&mut self, id: &Arc<str>, owned: &PartitionEpochs) {
         for (topic, partitions) in owned {
             let Some(owners) = self.owners.get_mut(topic) else { continue };
             for partition in partitions.keys() {

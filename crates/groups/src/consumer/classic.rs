@@ -7,7 +7,7 @@
 //! Heartbeat   REBALANCE_IN_PROGRESS when the member has to revoke, or gets more partitions
 //! ```
 
-use super::super::classic::Joining;
+use super::super::classic::PendingJoin;
 use super::super::deadlines::Change;
 use super::super::error::MembershipError;
 use super::super::heartbeat_error::HeartbeatError;
@@ -15,7 +15,7 @@ use super::super::record::CoordinatorRecord;
 use super::super::subscription::{consumer_subscription, encode_assignment};
 use super::super::topics::Topics;
 use super::leave::Removal;
-use super::member::{ClassicMember, Member, MemberState, Owned};
+use super::member::{ClassicMember, Member, MemberState, PartitionEpochs};
 use super::migration::Downgrade;
 use super::{ConsumerGroup, Scene};
 use bytes::Bytes;
@@ -35,7 +35,7 @@ use thalweg_wire::request::{
 const CONSUMER: &str = "consumer";
 
 /// The outcome of a join.
-pub(in super::super) struct Joined {
+pub(in super::super) struct JoinOutcome {
     pub(in super::super) records: Vec<CoordinatorRecord>,
     pub(in super::super) response: JoinGroupResponse,
     pub(in super::super) changes: Vec<(Arc<str>, Change)>,
@@ -45,16 +45,16 @@ pub(in super::super) struct Joined {
 }
 
 /// An answer, and the changes of the member's deadlines.
-pub(in super::super) type Answered<R> = (Result<R, MembershipError>, Vec<(Arc<str>, Change)>);
+pub(in super::super) type ClassicOutcome<R> = (Result<R, MembershipError>, Vec<(Arc<str>, Change)>);
 
 impl ConsumerGroup {
     /// Handles a JoinGroup request. `new_id` is for a member without an id.
     pub(in super::super) fn join_classic(
         &self,
         scene: &mut Scene<'_>,
-        joining: &Joining<'_>,
+        joining: &PendingJoin<'_>,
         new_id: &str,
-    ) -> Result<Joined, MembershipError> {
+    ) -> Result<JoinOutcome, MembershipError> {
         let request = joining.request;
         let id = if request.member_id.is_empty() { new_id } else { request.member_id.as_str() };
         if scene.config.consumer.migration.is_off() {
@@ -75,7 +75,7 @@ impl ConsumerGroup {
                 error_code: MembershipError::MemberIdRequired.code().code(),
                 ..JoinGroupResponse::default()
             };
-            return Ok(Joined { records: Vec::new(), response, changes: Vec::new(), downgrade: None });
+            return Ok(JoinOutcome { records: Vec::new(), response, changes: Vec::new(), downgrade: None });
         }
         let mut records = Vec::new();
         let (before, replaces) = self.joining_member(request, id, &mut records)?;
@@ -109,7 +109,7 @@ impl ConsumerGroup {
         let deadlines =
             [Change::Joined(request.rebalance_timeout_ms), Change::Session(request.session_timeout_ms)];
         let changes = deadlines.into_iter().map(|change| (member.id.clone(), change)).collect();
-        Ok(Joined { records, response, changes, downgrade })
+        Ok(JoinOutcome { records, response, changes, downgrade })
     }
 
     /// True if the joining member is a consumer and has a protocol that all classic members follow.
@@ -157,7 +157,7 @@ impl ConsumerGroup {
         &self,
         request: &SyncGroupRequest,
         topics: &dyn Topics,
-    ) -> Answered<SyncGroupResponse> {
+    ) -> ClassicOutcome<SyncGroupResponse> {
         let sender = self.classic_sender(&request.member_id, request.group_instance_id.as_deref());
         let (member, classic) = match sender.and_then(|member| Ok((member, protocols_of(member)?))) {
             Ok(found) => found,
@@ -188,7 +188,7 @@ impl ConsumerGroup {
     }
 
     /// Handles a Heartbeat request.
-    pub(in super::super) fn heartbeat_classic(&self, request: &HeartbeatRequest) -> Answered<()> {
+    pub(in super::super) fn heartbeat_classic(&self, request: &HeartbeatRequest) -> ClassicOutcome<()> {
         let sender = self.classic_sender(&request.member_id, request.group_instance_id.as_deref());
         let (member, classic) = match sender.and_then(|member| Ok((member, protocols_of(member)?))) {
             Ok(found) => found,
@@ -262,7 +262,7 @@ fn protocols_of(member: &Member) -> Result<&ClassicMember, MembershipError> {
 }
 
 /// The member as described by its join. The metadata is copied: a slice would keep the whole frame in memory.
-fn said_by_join(before: &Member, joining: &Joining<'_>) -> Option<Member> {
+fn said_by_join(before: &Member, joining: &PendingJoin<'_>) -> Option<Member> {
     let request = joining.request;
     let subscription = consumer_subscription(&request.protocols.first()?.metadata)?;
     let protocols = request.protocols.iter();
@@ -301,7 +301,7 @@ fn reported(metadata: &Bytes, topics: &dyn Topics) -> Vec<TopicPartitions> {
 }
 
 /// An assignment in the format of the classic protocol.
-fn assignment(assigned: &Owned, metadata: &Bytes, topics: &dyn Topics) -> Bytes {
+fn assignment(assigned: &PartitionEpochs, metadata: &Bytes, topics: &dyn Topics) -> Bytes {
     let named = assigned.iter().map(|(topic, partitions)| (*topic, partitions.keys().copied().collect()));
     consumer_assignment_of(named, metadata, topics)
 }

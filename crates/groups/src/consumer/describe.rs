@@ -3,7 +3,7 @@
 use super::super::assignor::ServerAssignor;
 use super::super::topics::Topics;
 use super::ConsumerGroup;
-use super::member::{Member, Owned};
+use super::member::{Member, PartitionEpochs};
 use std::collections::BTreeMap;
 use thalweg_wire::Uuid;
 use thalweg_wire::request::consumer_group_describe_response::{
@@ -36,7 +36,7 @@ impl ConsumerGroup {
 
     fn describe_member(&self, member: &Member, topics: &dyn Topics) -> DescribedMember {
         let mut owned: BTreeMap<Uuid, Vec<i32>> = BTreeMap::new();
-        let mut add = |partitions: &Owned| {
+        let mut add = |partitions: &PartitionEpochs| {
             for (topic, partitions) in partitions {
                 owned.entry(*topic).or_default().extend(partitions.keys());
             }

@@ -8,7 +8,7 @@ use super::super::member_epoch::LEAVING_FOR_A_WHILE;
 use super::super::modern::Target;
 use super::super::record::CoordinatorRecord;
 use super::super::regex::validate;
-use super::member::{Member, MemberState, Owned, member_tombstones, target_record};
+use super::member::{Member, MemberState, PartitionEpochs, member_tombstones, target_record};
 use super::reconcile::Reconciliation;
 use super::{ConsumerGroup, Scene};
 use std::borrow::Cow;
@@ -36,7 +36,7 @@ pub(in super::super) struct Decision<R> {
 }
 
 /// The owned partitions in a request.
-pub(super) type Reported<'a> = &'a [TopicPartitions];
+pub(super) type ReportedPartitions<'a> = &'a [TopicPartitions];
 
 /// A member after its step.
 pub(super) struct Step<'a> {
@@ -154,7 +154,7 @@ impl ConsumerGroup {
         before: &Member,
         after: Cow<'a, Member>,
         replaces: Option<&str>,
-        reported: Option<Reported<'_>>,
+        reported: Option<ReportedPartitions<'_>>,
         records: &mut Vec<CoordinatorRecord>,
     ) -> Result<Step<'a>, HeartbeatError> {
         let (epoch, subscription_changed) = self.subscribe(scene, before, &after, replaces, records)?;
@@ -170,7 +170,7 @@ impl ConsumerGroup {
         after: Cow<'a, Member>,
         target: &Target<Assignment>,
         replaces: Option<&str>,
-        reported: Option<Reported<'_>>,
+        reported: Option<ReportedPartitions<'_>>,
         subscription_changed: bool,
         records: &mut Vec<CoordinatorRecord>,
     ) -> Result<Step<'a>, HeartbeatError> {
@@ -335,7 +335,7 @@ fn validate_epoch(member: &Member, request: &ConsumerGroupHeartbeatRequest) -> R
     }
 }
 
-fn answer(assigned: &Owned) -> AssignmentAnswer {
+fn answer(assigned: &PartitionEpochs) -> AssignmentAnswer {
     let topic = |(topic_id, partitions): (&Uuid, &std::collections::BTreeMap<i32, i32>)| AssignedPartitions {
         topic_id: *topic_id,
         partitions: partitions.keys().copied().collect(),

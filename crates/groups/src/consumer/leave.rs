@@ -6,7 +6,7 @@ use super::super::member_epoch::LEAVING_FOR_A_WHILE;
 use super::super::record::CoordinatorRecord;
 use super::super::timers::Watch;
 use super::super::timers::{Timer, Timers};
-use super::member::{Member, MemberState, Owned, member_tombstones};
+use super::member::{Member, MemberState, PartitionEpochs, member_tombstones};
 use super::migration::Downgrade;
 use super::{ConsumerGroup, Scene};
 use std::collections::BTreeMap;
@@ -121,7 +121,7 @@ impl ConsumerGroup {
 
 /// An absent static member. It keeps its partitions, and may commit them with any epoch.
 fn away(member: &Member) -> Member {
-    let mut assigned = Owned::clone(&member.assigned);
+    let mut assigned = PartitionEpochs::clone(&member.assigned);
     for epoch in assigned.values_mut().flat_map(|partitions| partitions.values_mut()) {
         *epoch = 0;
     }

@@ -47,7 +47,7 @@ impl MemberState {
 }
 
 /// Partitions by the id of their topic, each with the epoch of the member at which it was assigned.
-pub(in super::super) type Owned = BTreeMap<Uuid, BTreeMap<i32, i32>>;
+pub(in super::super) type PartitionEpochs = BTreeMap<Uuid, BTreeMap<i32, i32>>;
 
 /// The protocols of a member that uses the classic protocol (KIP-848, migration).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,9 +73,9 @@ pub(in super::super) struct Member {
     pub(super) regex: Option<Arc<str>>,
     pub(super) assignor: Option<String>,
     /// Partitions that the member may use.
-    pub(super) assigned: Arc<Owned>,
+    pub(super) assigned: Arc<PartitionEpochs>,
     /// Partitions that the member has to revoke.
-    pub(super) revoking: Arc<Owned>,
+    pub(super) revoking: Arc<PartitionEpochs>,
     pub(super) classic: Option<Arc<ClassicMember>>,
 }
 
@@ -192,12 +192,12 @@ impl Member {
 
     /// The epoch at which a partition was assigned, if the member owns it.
     pub(super) fn assigned_at(&self, topic: Uuid, partition: i32) -> Option<i32> {
-        let find = |owned: &Owned| owned.get(&topic)?.get(&partition).copied();
+        let find = |owned: &PartitionEpochs| owned.get(&topic)?.get(&partition).copied();
         find(&self.assigned).or_else(|| find(&self.revoking))
     }
 }
 
-fn to_owned_partitions(owned: &Owned) -> Vec<OwnedPartitions> {
+fn to_owned_partitions(owned: &PartitionEpochs) -> Vec<OwnedPartitions> {
     let topic = |(topic_id, partitions): (&Uuid, &BTreeMap<i32, i32>)| OwnedPartitions {
         topic_id: *topic_id,
         partitions: partitions.keys().copied().collect(),
@@ -207,7 +207,7 @@ fn to_owned_partitions(owned: &Owned) -> Vec<OwnedPartitions> {
 }
 
 /// Records before Kafka 4.3 have no assignment epochs; the member's epoch is used instead.
-fn from_owned_partitions(topics: Vec<OwnedPartitions>, member_epoch: i32) -> Owned {
+fn from_owned_partitions(topics: Vec<OwnedPartitions>, member_epoch: i32) -> PartitionEpochs {
     let topic = |topic: OwnedPartitions| {
         let epochs = topic.assignment_epochs.filter(|epochs| epochs.len() == topic.partitions.len());
         let partitions = match epochs {

@@ -5,14 +5,14 @@
 use super::super::classic::ClassicGroup;
 use super::super::deadlines::Change;
 use super::super::heartbeat_error::HeartbeatError;
-use super::super::member::{Member as OfClassicGroup, Protocol, Terms};
+use super::super::member::{Member as ClassicGroupMember, Protocol, Terms};
 use super::super::record::CoordinatorRecord;
 use super::super::subscription::{consumer_assignment, consumer_subscription};
 use super::super::timers::Deadline;
 use super::classic::consumer_assignment_of;
-use super::heartbeat::Reported;
+use super::heartbeat::ReportedPartitions;
 use super::leave::Removal;
-use super::member::{ClassicMember, Member, Owned, target_record};
+use super::member::{ClassicMember, Member, PartitionEpochs, target_record};
 use super::{ConsumerGroup, Scene};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -76,7 +76,7 @@ impl ConsumerGroup {
         joining: Member,
         replaced: &Member,
         replaces: Option<&str>,
-        reported: Reported<'_>,
+        reported: ReportedPartitions<'_>,
         records: &mut Vec<CoordinatorRecord>,
     ) -> Result<(Member, Downgrade), HeartbeatError> {
         let (epoch, changed) = self.subscribe(scene, before, &joining, replaces, records)?;
@@ -189,7 +189,7 @@ impl ConsumerGroup {
     }
 }
 
-fn to_classic(member: &Member, place: u64) -> OfClassicGroup {
+fn to_classic(member: &Member, place: u64) -> ClassicGroupMember {
     let (session_timeout_ms, protocols) = match &member.classic {
         Some(classic) => (classic.session_timeout_ms, classic.protocols.as_slice()),
         None => unreachable!("only members of the classic protocol are left"),
@@ -198,7 +198,7 @@ fn to_classic(member: &Member, place: u64) -> OfClassicGroup {
         name: name.clone(),
         metadata: metadata.clone(),
     };
-    OfClassicGroup {
+    ClassicGroupMember {
         id: member.id.clone(),
         instance_id: member.instance_id.as_deref().map(str::to_owned),
         client: member.client.clone(),
@@ -217,7 +217,7 @@ fn to_classic(member: &Member, place: u64) -> OfClassicGroup {
 }
 
 fn of_classic(
-    member: &OfClassicGroup,
+    member: &ClassicGroupMember,
     group: &ClassicGroup,
     scene: &Scene<'_>,
 ) -> Result<Member, &'static str> {
@@ -230,7 +230,7 @@ fn of_classic(
         None => protocols.first().map(|(_, metadata)| metadata.clone()).unwrap_or_default(),
     };
     let subscription = consumer_subscription(&metadata).ok_or(MALFORMED)?;
-    let mut assigned = Owned::new();
+    let mut assigned = PartitionEpochs::new();
     if !member.assignment.is_empty() {
         let assignment = consumer_assignment(&member.assignment).ok_or(MALFORMED)?;
         if assignment.user_data.is_some_and(|data| !data.is_empty()) {

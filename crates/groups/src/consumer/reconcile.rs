@@ -12,7 +12,7 @@
 
 use super::super::assignor::Assignment;
 use super::super::heartbeat_error::HeartbeatError;
-use super::member::{Member, MemberState, Owned};
+use super::member::{Member, MemberState, PartitionEpochs};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use thalweg_wire::Uuid;
@@ -53,7 +53,7 @@ impl Reconciliation<'_> {
     }
 
     /// True if the member reports one of these partitions. Without a report, the member may have all of them.
-    fn still_has(&self, revoking: &Owned) -> bool {
+    fn still_has(&self, revoking: &PartitionEpochs) -> bool {
         let Some(reported) = self.reported else { return true };
         reported.iter().any(|topic| {
             let revoking = revoking.get(&topic.topic_id);
@@ -63,7 +63,7 @@ impl Reconciliation<'_> {
 
     /// Takes away the partitions of topics to which the member no longer subscribes.
     fn without_unsubscribed(&self, member: &Member) -> Option<Member> {
-        let (kept, dropped): (Owned, Owned) = member
+        let (kept, dropped): (PartitionEpochs, PartitionEpochs) = member
             .assigned
             .iter()
             .map(|(topic, partitions)| (*topic, partitions.clone()))
@@ -71,7 +71,7 @@ impl Reconciliation<'_> {
         if dropped.is_empty() {
             return None;
         }
-        let mut revoking = Owned::clone(&member.revoking);
+        let mut revoking = PartitionEpochs::clone(&member.revoking);
         for (topic, partitions) in dropped {
             revoking.entry(topic).or_default().extend(partitions);
         }
@@ -87,7 +87,8 @@ impl Reconciliation<'_> {
 
     /// The next step towards the target. A member that has to revoke first stays at `epoch`.
     fn next(&self, member: &Member, epoch: i32) -> Option<Member> {
-        let (mut assigned, mut revoking, mut added) = (Owned::new(), Owned::new(), Assignment::new());
+        let (mut assigned, mut revoking, mut added) =
+            (PartitionEpochs::new(), PartitionEpochs::new(), Assignment::new());
         let mut waits = false;
         let topics: BTreeSet<Uuid> = self.target.keys().chain(member.assigned.keys()).copied().collect();
         let nothing = BTreeSet::new();

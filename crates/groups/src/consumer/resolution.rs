@@ -63,7 +63,10 @@ impl ConsumerGroup {
                 timestamp,
             };
             records.push(self.regex_record(&regex, Some(value)));
-            after.insert(regex, super::subscription::Resolved { topics, version, timestamp_ms: timestamp });
+            after.insert(
+                regex,
+                super::subscription::ResolvedRegex { topics, version, timestamp_ms: timestamp },
+            );
         }
         let named = self.subscribers.iter().filter(|(_, of)| of.by_name > 0).map(|(name, _)| name.as_str());
         let matched = after.values().flat_map(|resolved| &resolved.topics).map(String::as_str);

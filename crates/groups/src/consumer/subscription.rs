@@ -24,7 +24,7 @@ impl Subscribers {
 
 /// The topics that match a regular expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in super::super) struct Resolved {
+pub(in super::super) struct ResolvedRegex {
     pub(super) topics: BTreeSet<String>,
     /// Version of the metadata against which the expression was resolved.
     pub(super) version: i64,
@@ -71,7 +71,7 @@ impl ConsumerGroup {
     /// True if a member subscribes to a topic.
     pub(super) fn subscribes(&self, member: &Member, topic: &str) -> bool {
         let is_matched =
-            |regex| self.resolved.get(regex).is_some_and(|r: &Resolved| r.topics.contains(topic));
+            |regex| self.resolved.get(regex).is_some_and(|r: &ResolvedRegex| r.topics.contains(topic));
         member.topics.contains(topic) || member.regex().is_some_and(is_matched)
     }
 
@@ -93,7 +93,7 @@ impl ConsumerGroup {
     }
 
     /// Sets or removes the topics that match a regular expression.
-    pub(super) fn set_resolved(&mut self, regex: Arc<str>, resolved: Option<Resolved>) {
+    pub(super) fn set_resolved(&mut self, regex: Arc<str>, resolved: Option<ResolvedRegex>) {
         let before = self.resolved.remove(&regex);
         for topic in before.iter().flat_map(|resolved| &resolved.topics) {
             self.count_topic(topic, false, |subscribers| &mut subscribers.by_regex);

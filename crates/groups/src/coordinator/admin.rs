@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use thalweg_hash::HashSet;
 use thalweg_metadata::PartitionIndex;
 use thalweg_net::answer_parts::AnswerRoom;
-use thalweg_shard::{Acknowledged, RequestError};
+use thalweg_shard::{ReplicatedValue, RequestError};
 use thalweg_wire::request::delete_groups_response::DeletableGroupResult;
 use thalweg_wire::request::describe_groups_response::DescribedGroup;
 use thalweg_wire::request::{
@@ -22,7 +22,7 @@ impl GroupCoordinator {
     /// ListGroups, versions 0 to 5.
     pub async fn list_groups(&self, request: ListGroupsRequest, _version: i16) -> ListGroupsResponse {
         let listed = self.shards.read_all(|shard| {
-            Acknowledged::of(shard.list_groups(&request.states_filter, &request.types_filter))
+            ReplicatedValue::of(shard.list_groups(&request.states_filter, &request.types_filter))
         });
         match listed {
             Ok(groups) => {
@@ -40,7 +40,7 @@ impl GroupCoordinator {
     ) -> DescribeGroupsResponse {
         let mut room = AnswerRoom::default();
         let describe = |id: &String| {
-            let described = self.read(id, |shard| Acknowledged::of(shard.describe_group(id, version)));
+            let described = self.read(id, |shard| ReplicatedValue::of(shard.describe_group(id, version)));
             let described = described.map_err(ViewError::from);
             // A full answer omits whole groups: a group is described completely or not at all.
             let described = described.and_then(|group| match room.take(answer_bytes(&group)) {

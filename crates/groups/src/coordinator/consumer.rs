@@ -7,7 +7,7 @@ use super::super::heartbeat_error::HeartbeatError;
 use super::super::member_epoch::{LEAVING, LEAVING_FOR_A_WHILE};
 use super::super::shard::Shard;
 use super::GroupCoordinator;
-use super::describing::Described;
+use super::describing::GroupDescription;
 use thalweg_shard::RequestError;
 use thalweg_wire::request::consumer_group_describe_response::DescribedGroup;
 use thalweg_wire::request::{
@@ -106,7 +106,7 @@ impl GroupCoordinator {
     }
 }
 
-impl Described for DescribedGroup {
+impl GroupDescription for DescribedGroup {
     fn refused(group_id: String, error: ErrorCode) -> DescribedGroup {
         DescribedGroup { group_id, error_code: error.code(), ..DescribedGroup::default() }
     }

@@ -10,7 +10,7 @@ use thalweg_shard::{RequestError, Ticket};
 use thalweg_wire::ErrorCode;
 
 /// A group in an answer.
-pub(super) trait Described: Sized {
+pub(super) trait GroupDescription: Sized {
     /// A group with an error instead of its description.
     fn refused(group_id: String, error: ErrorCode) -> Self;
 
@@ -23,7 +23,7 @@ pub(super) trait Described: Sized {
 
 impl GroupCoordinator {
     /// Describes groups. `request` passes group ids to their shard.
-    pub(super) async fn describe_each<G: Described>(
+    pub(super) async fn describe_each<G: GroupDescription>(
         &self,
         ids: Vec<String>,
         request: impl Fn(&mut Shard, &[String], Ticket),

@@ -6,7 +6,7 @@ use super::super::error::MembershipError;
 use super::GroupCoordinator;
 use bytes::Bytes;
 use thalweg_hash::HashMap;
-use thalweg_shard::{RequestError, Unavailable};
+use thalweg_shard::{RequestError, Unavailability};
 use thalweg_wire::request::leave_group_request::MemberIdentity;
 use thalweg_wire::request::{
     HeartbeatRequest, HeartbeatResponse, JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest,
@@ -96,7 +96,7 @@ impl GroupCoordinator {
             match asked.await {
                 Ok(Answer::Heartbeat(response)) => return response,
                 Ok(_) => RequestError::WrongAnswer.into(),
-                Err(Unavailable::Loading) => return HeartbeatResponse::default(),
+                Err(Unavailability::Loading) => return HeartbeatResponse::default(),
                 Err(error) => error.into(),
             }
         };

@@ -5,12 +5,12 @@ use super::super::client::ClientInfo;
 use super::super::member_epoch::LEAVING;
 use super::super::shard::Shard;
 use super::super::share::{
-    Altered, DeletedOffsets, Initialization, Partitions, ShareAnswer, ShareGroupError,
+    AlteredOffsets, DeletedOffsets, Initialization, Partitions, ShareAnswer, ShareGroupError,
 };
 use super::GroupCoordinator;
-use super::describing::Described;
+use super::describing::GroupDescription;
 use std::collections::BTreeSet;
-use thalweg_shard::{Moment, RequestError, Ticket, Unavailable};
+use thalweg_shard::{Moment, RequestError, Ticket, Unavailability};
 use thalweg_wire::request::alter_share_group_offsets_request::AlterShareGroupOffsetsRequestTopic;
 use thalweg_wire::request::share_group_describe_response::DescribedGroup;
 use thalweg_wire::request::{
@@ -53,7 +53,7 @@ impl GroupCoordinator {
     }
 
     /// True if the name belongs to a share group. Unavailable while the group's records are being loaded.
-    pub fn is_share_group(&self, id: &str) -> Result<bool, Unavailable> {
+    pub fn is_share_group(&self, id: &str) -> Result<bool, Unavailability> {
         self.shards.cell(self.partition_for(id))?.peek(|shard| shard.is_share_group(id))
     }
 
@@ -71,7 +71,7 @@ impl GroupCoordinator {
         &self,
         id: &str,
         topics: &[AlterShareGroupOffsetsRequestTopic],
-    ) -> Result<Altered, ShareGroupError> {
+    ) -> Result<AlteredOffsets, ShareGroupError> {
         let asked = self.ask_share(id, |shard, ticket, now| {
             shard.alter_share_offsets(id, topics, ticket, now);
         });
@@ -170,7 +170,7 @@ fn validate(request: &ShareGroupHeartbeatRequest) -> Result<(), ShareGroupError>
     Ok(())
 }
 
-impl Described for DescribedGroup {
+impl GroupDescription for DescribedGroup {
     fn refused(group_id: String, error: ErrorCode) -> DescribedGroup {
         DescribedGroup { group_id, error_code: error.code(), ..DescribedGroup::default() }
     }

@@ -7,7 +7,7 @@ use super::super::member_epoch::{LEAVING, LEAVING_FOR_A_WHILE};
 use super::super::shard::Shard;
 use super::super::streams::{StreamsAnswer, StreamsGroupError};
 use super::GroupCoordinator;
-use super::describing::Described;
+use super::describing::GroupDescription;
 use thalweg_shard::RequestError;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::create_topics_request::CreatableTopic;
@@ -152,7 +152,7 @@ fn names(subtopology: &sent::Subtopology) -> usize {
         + copartitioned.sum::<usize>()
 }
 
-impl Described for DescribedGroup {
+impl GroupDescription for DescribedGroup {
     fn refused(group_id: String, error: ErrorCode) -> DescribedGroup {
         DescribedGroup { group_id, error_code: error.code(), ..DescribedGroup::default() }
     }

@@ -15,14 +15,14 @@ pub enum TransactionOutcome {
     Abort,
 }
 
-type Pending = BTreeMap<(Arc<str>, String, PartitionIndex), OffsetAndMetadata>;
+type PendingOffsets = BTreeMap<(Arc<str>, String, PartitionIndex), OffsetAndMetadata>;
 type Producers = BTreeMap<PartitionIndex, BTreeSet<i64>>;
 
 /// The open transactions of a shard.
 #[derive(Debug, Default)]
 pub(super) struct Transactions {
     /// The pending commits of each producer's transaction.
-    pending: HashMap<i64, Pending>,
+    pending: HashMap<i64, PendingOffsets>,
     /// Producers whose transactions commit an offset for a partition, by group, topic and partition.
     open: HashMap<Arc<str>, BTreeMap<String, Producers>>,
 }

@@ -3,7 +3,7 @@
 use super::super::answer::Answer;
 use super::super::kind::Group;
 use super::super::record::CoordinatorRecord;
-use super::super::timed::Timed;
+use super::super::timed::TimelineObject;
 use super::super::topics::DeletedTopic;
 use super::Shard;
 use thalweg_hash::HashSet;
@@ -43,7 +43,7 @@ impl Shard {
 
     /// The details of a group. A missing group is `Dead`, and from version 6 an error too.
     pub fn describe_group(&self, id: &str, version: i16) -> DescribedGroup {
-        let what = match self.groups.get(id).and_then(Timed::acknowledged) {
+        let what = match self.groups.get(id).and_then(TimelineObject::acknowledged) {
             Some(Group::Classic(group)) => return group.describe(),
             Some(_) => "is not a classic group",
             None => "not found",

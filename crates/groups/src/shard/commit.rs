@@ -11,7 +11,7 @@ use super::{EndOfTransaction, Shard, TransactionalProducer, Write};
 use thalweg_log::VerificationGuard;
 use thalweg_metadata::PartitionIndex;
 use thalweg_record::{ProducerEpoch, ProducerId};
-use thalweg_shard::{Acknowledged, Moment, Ticket};
+use thalweg_shard::{Moment, ReplicatedValue, Ticket};
 use thalweg_wire::request::offset_commit_request::OffsetCommitRequestPartition;
 use thalweg_wire::request::offset_commit_response::{
     OffsetCommitResponsePartition, OffsetCommitResponseTopic,
@@ -229,9 +229,9 @@ impl Shard {
     pub(in super::super) fn show_offsets(
         &self,
         request: &OffsetFetchRequestGroup,
-    ) -> Acknowledged<Option<OffsetFetchResponseGroup>> {
+    ) -> ReplicatedValue<Option<OffsetFetchResponseGroup>> {
         let group = self.fetch_offsets(request);
-        Acknowledged::of((group.error_code == ErrorCode::None.code()).then_some(group))
+        ReplicatedValue::of((group.error_code == ErrorCode::None.code()).then_some(group))
     }
 
     pub(in super::super) fn fetch_offsets(

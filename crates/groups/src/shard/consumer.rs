@@ -2,7 +2,7 @@
 
 use super::super::answer::{Answer, join_error, sync_error};
 use super::super::assignor::ServerAssignor;
-use super::super::classic::{GroupState, Joining};
+use super::super::classic::{GroupState, PendingJoin};
 use super::super::client::{ClientInfo, TopicFilter};
 use super::super::consumer::{Beat, ConsumerGroup, Matches, Removal, Scene};
 use super::super::deadlines::Change;
@@ -12,11 +12,11 @@ use super::super::kind::Group;
 use super::super::member_epoch::LEAVING;
 use super::super::record::{ConsumerRecord, CoordinatorRecord};
 use super::super::regex::resolve;
-use super::super::timed::Timed;
+use super::super::timed::TimelineObject;
 use super::super::timers::Timer;
 use super::super::topics::Topics;
 use super::Shard;
-use super::write::{After, Write};
+use super::write::{FollowUp, Write};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use thalweg_shard::{Moment, Ticket, WriteError};
@@ -48,7 +48,7 @@ impl Shard {
         match decided {
             Ok((records, after, response)) => {
                 let after = match after {
-                    After::Changes(id, changes) => After::Beat(id, changes, filter.clone()),
+                    FollowUp::Changes(id, changes) => FollowUp::Beat(id, changes, filter.clone()),
                     after => after,
                 };
                 let answers = vec![(ticket, Answer::ConsumerHeartbeat(response))];
@@ -67,7 +67,7 @@ impl Shard {
         request: &ConsumerGroupHeartbeatRequest,
         filter: &TopicFilter,
         now: Moment,
-    ) -> Result<Decided, HeartbeatError> {
+    ) -> Result<HeartbeatDecision, HeartbeatError> {
         let beat = Beat { client, request };
         let context = Arc::clone(&self.context);
         let scene = &mut Scene {
@@ -81,7 +81,11 @@ impl Shard {
         let slot = self.groups.get_key_value(id).and_then(|(id, slot)| Some((id, slot.latest()?)));
         if let Some((id, Group::Consumer(group))) = slot {
             let decision = group.heartbeat(scene, &beat)?;
-            return Ok((decision.records, After::Changes(id.clone(), decision.changes), decision.response));
+            return Ok((
+                decision.records,
+                FollowUp::Changes(id.clone(), decision.changes),
+                decision.response,
+            ));
         }
         let not_found = || HeartbeatError::NoGroup(id.to_owned());
         if request.member_epoch != 0 {
@@ -109,8 +113,8 @@ impl Shard {
         records.extend(decision.records);
         changes.extend(decision.changes);
         let after = match upgrades {
-            true => After::Upgrade(shared, changes, filter.clone(), request.member_id.clone()),
-            false => After::Changes(shared, changes),
+            true => FollowUp::Upgrade(shared, changes, filter.clone(), request.member_id.clone()),
+            false => FollowUp::Changes(shared, changes),
         };
         Ok((records, after, decision.response))
     }
@@ -119,7 +123,7 @@ impl Shard {
         &mut self,
         request: &ConsumerGroupHeartbeatRequest,
         now: Moment,
-    ) -> Result<Decided, HeartbeatError> {
+    ) -> Result<HeartbeatDecision, HeartbeatError> {
         let id = request.group_id.as_str();
         let not_found = || HeartbeatError::NoGroup(id.to_owned());
         let (id, group, mut scene) = self.consumer_group(id, now).ok_or_else(not_found)?;
@@ -149,17 +153,17 @@ impl Shard {
     }
 
     /// Runs the effects of a group's records once the log and the group have them.
-    pub(super) fn after_write(&mut self, after: After, now: Moment) {
+    pub(super) fn after_write(&mut self, after: FollowUp, now: Moment) {
         match after {
-            After::Changes(id, changes) => {
-                let group = self.groups.get_mut(&id).and_then(Timed::latest_mut);
+            FollowUp::Changes(id, changes) => {
+                let group = self.groups.get_mut(&id).and_then(TimelineObject::latest_mut);
                 let Some(deadlines) = group.and_then(Group::deadlines) else { return };
                 for (member, change) in changes {
                     deadlines.change(&mut self.timers, now.monotonic_ms, &member, change);
                 }
             }
-            After::Beat(id, changes, filter) => {
-                self.after_write(After::Changes(id.clone(), changes), now);
+            FollowUp::Beat(id, changes, filter) => {
+                self.after_write(FollowUp::Changes(id.clone(), changes), now);
                 let interval_ms = self.context.config.consumer.regex_refresh_interval_ms;
                 let Some(Group::Consumer(group)) = self.group(&id) else { return };
                 let patterns = group.start_resolution(now.wall_ms, interval_ms, self.topics_added_at);
@@ -167,16 +171,16 @@ impl Shard {
                     self.resolutions.push(Resolution { group: id, patterns, filter });
                 }
             }
-            After::Upgrade(id, changes, filter, _) => {
+            FollowUp::Upgrade(id, changes, filter, _) => {
                 tracing::info!(group = %id, "Converted the classic group to a consumer group");
-                self.after_write(After::Beat(id, changes, filter), now);
+                self.after_write(FollowUp::Beat(id, changes, filter), now);
             }
-            After::ShareSession(id, member) => self.begin_share_session(&id, &member, now),
-            After::Delay(id, changes, delay_ms) => {
-                self.after_write(After::Changes(id.clone(), changes), now);
+            FollowUp::ShareSession(id, member) => self.begin_share_session(&id, &member, now),
+            FollowUp::Delay(id, changes, delay_ms) => {
+                self.after_write(FollowUp::Changes(id.clone(), changes), now);
                 self.begin_delay(&id, delay_ms, now);
             }
-            After::Downgrade(id, downgrade) => {
+            FollowUp::Downgrade(id, downgrade) => {
                 tracing::info!(group = %id, "Converted the consumer group to a classic group");
                 // The record has the metadata of one protocol only; the group in memory has all.
                 self.groups.entry(id.clone()).or_default().set(Some(Group::Classic(downgrade.group)));
@@ -197,7 +201,7 @@ impl Shard {
     /// continues.
     pub(super) fn after_refusal(
         &mut self,
-        after: After,
+        after: FollowUp,
         write: &mut Write,
         error: WriteError,
         batch_bytes_max: usize,
@@ -205,7 +209,7 @@ impl Shard {
     ) {
         let compression = self.context.config.offsets_topic_compression;
         match after {
-            After::Upgrade(id, _, _, member) if error == WriteError::TooLarge => {
+            FollowUp::Upgrade(id, _, _, member) if error == WriteError::TooLarge => {
                 // The size of one member's subscription must not keep other members from converting the
                 // group.
                 if write.is_too_large_without(&member, batch_bytes_max, compression, now) {
@@ -214,14 +218,16 @@ impl Shard {
                     self.put_off_conversion_by(&member, &id, now);
                 }
             }
-            After::Downgrade(id, _) if error == WriteError::TooLarge => self.put_off_conversion(&id, now),
-            After::Changes(id, changes) | After::Beat(id, changes, _) | After::Delay(id, changes, _) => {
+            FollowUp::Downgrade(id, _) if error == WriteError::TooLarge => self.put_off_conversion(&id, now),
+            FollowUp::Changes(id, changes)
+            | FollowUp::Beat(id, changes, _)
+            | FollowUp::Delay(id, changes, _) => {
                 let is_session = |(_, change): &(_, Change)| matches!(change, Change::Session(_));
                 let sessions = changes.into_iter().filter(is_session).collect();
-                self.after_write(After::Changes(id, sessions), now);
+                self.after_write(FollowUp::Changes(id, sessions), now);
             }
-            After::ShareSession(id, member) => self.begin_share_session(&id, &member, now),
-            After::Upgrade(..) | After::Downgrade(..) => {}
+            FollowUp::ShareSession(id, member) => self.begin_share_session(&id, &member, now),
+            FollowUp::Upgrade(..) | FollowUp::Downgrade(..) => {}
         }
     }
 
@@ -229,7 +235,7 @@ impl Shard {
     /// retry at once; until the delay ends, these records are not built again.
     fn put_off_conversion(&mut self, id: &str, now: Moment) {
         let until_ms = now.monotonic_ms.saturating_add(CONVERSION_RETRY_MS);
-        let (stays, members) = match self.groups.get_mut(id).and_then(Timed::latest_mut) {
+        let (stays, members) = match self.groups.get_mut(id).and_then(TimelineObject::latest_mut) {
             Some(Group::Classic(group)) => {
                 group.refused_upgrades_mut().put_off(until_ms);
                 ("classic", group.size())
@@ -251,7 +257,9 @@ impl Shard {
     /// retries at once; until the delay ends, its joins do not convert the group.
     fn put_off_conversion_by(&mut self, member: &str, id: &str, now: Moment) {
         let until_ms = now.monotonic_ms.saturating_add(CONVERSION_RETRY_MS);
-        let Some(Group::Classic(group)) = self.groups.get_mut(id).and_then(Timed::latest_mut) else { return };
+        let Some(Group::Classic(group)) = self.groups.get_mut(id).and_then(TimelineObject::latest_mut) else {
+            return;
+        };
         if !group.refused_upgrades_mut().put_off_by(member, until_ms, now.monotonic_ms) {
             self.put_off_conversion(id, now);
             return;
@@ -296,7 +304,7 @@ impl Shard {
         let Some((id, group, scene)) = self.consumer_group(id, now) else { return };
         let timeout_ms = if has_lost_records { 0 } else { scene.times.session_timeout_ms };
         let changes = group.deadlines_at_start(timeout_ms);
-        self.after_write(After::Changes(id, changes), now);
+        self.after_write(FollowUp::Changes(id, changes), now);
     }
 
     /// Handles the deadline of a member.
@@ -309,7 +317,8 @@ impl Shard {
             topics: &*context.topics,
             hashes: &mut self.hashes,
         };
-        let group = self.groups.get_mut(id).and_then(Timed::latest_mut).and_then(Group::consumer_mut);
+        let group =
+            self.groups.get_mut(id).and_then(TimelineObject::latest_mut).and_then(Group::consumer_mut);
         let removal = group.and_then(|group| group.deadline_over(scene, &mut self.timers, timer));
         if let Some(removal) = removal {
             let (records, after) = removed(id.into(), removal);
@@ -325,7 +334,7 @@ impl Shard {
         for topic in topics {
             self.hashes.forget(topic);
         }
-        for group in self.groups.values_mut().filter_map(Timed::latest_mut) {
+        for group in self.groups.values_mut().filter_map(TimelineObject::latest_mut) {
             if topics.iter().any(|topic| group.depends_on(topic)) {
                 group.refresh_topics();
             }
@@ -342,7 +351,7 @@ impl Shard {
     ) {
         let Some((id, group, mut scene)) = self.consumer_group(id, now) else { return };
         let records = group.end_resolution(&mut scene, matches, version);
-        self.write_group(records, After::Changes(id, Vec::new()), Vec::new(), now);
+        self.write_group(records, FollowUp::Changes(id, Vec::new()), Vec::new(), now);
     }
 
     /// The regular expressions to resolve.
@@ -370,15 +379,15 @@ impl Shard {
     }
 
     /// Handles JoinGroup to a consumer group.
-    pub(super) fn join_consumer_group(&mut self, joining: &Joining<'_>, now: Moment) {
+    pub(super) fn join_consumer_group(&mut self, joining: &PendingJoin<'_>, now: Moment) {
         let request = joining.request;
         let (id, group, mut scene) =
             self.consumer_group(&request.group_id, now).expect("it is a consumer group");
         match group.join_classic(&mut scene, joining, &joining.unique.to_string()) {
             Ok(joined) => {
                 let after = match joined.downgrade {
-                    Some(downgrade) => After::Downgrade(id, downgrade),
-                    None => After::Changes(id, joined.changes),
+                    Some(downgrade) => FollowUp::Downgrade(id, downgrade),
+                    None => FollowUp::Changes(id, joined.changes),
                 };
                 let answers = vec![(joining.ticket, Answer::JoinGroup(joined.response))];
                 self.write_group(joined.records, after, answers, now);
@@ -394,7 +403,7 @@ impl Shard {
     pub(super) fn sync_consumer_group(&mut self, request: &SyncGroupRequest, ticket: Ticket, now: Moment) {
         let (id, group, scene) = self.consumer_group(&request.group_id, now).expect("it is a consumer group");
         let (result, changes) = group.sync_classic(request, scene.topics);
-        self.after_write(After::Changes(id, changes), now);
+        self.after_write(FollowUp::Changes(id, changes), now);
         let answer = Answer::SyncGroup(result.unwrap_or_else(sync_error));
         self.release_after_writes(vec![(ticket, answer)]);
     }
@@ -408,7 +417,7 @@ impl Shard {
     ) {
         let (id, group, _) = self.consumer_group(&request.group_id, now).expect("it is a consumer group");
         let (result, changes) = group.heartbeat_classic(request);
-        self.after_write(After::Changes(id, changes), now);
+        self.after_write(FollowUp::Changes(id, changes), now);
         let error_code = result.err().map_or(ErrorCode::None, MembershipError::code).code();
         let response = HeartbeatResponse { error_code, ..HeartbeatResponse::default() };
         self.release_after_writes(vec![(ticket, Answer::Heartbeat(response))]);
@@ -444,12 +453,12 @@ impl Resolution {
     }
 }
 
-type Decided = (Vec<CoordinatorRecord>, After, ConsumerGroupHeartbeatResponse);
+type HeartbeatDecision = (Vec<CoordinatorRecord>, FollowUp, ConsumerGroupHeartbeatResponse);
 
-fn removed(id: Arc<str>, removal: Removal) -> (Vec<CoordinatorRecord>, After) {
+fn removed(id: Arc<str>, removal: Removal) -> (Vec<CoordinatorRecord>, FollowUp) {
     let after = match removal.downgrade {
-        Some(downgrade) => After::Downgrade(id, downgrade),
-        None => After::Changes(id, Vec::new()),
+        Some(downgrade) => FollowUp::Downgrade(id, downgrade),
+        None => FollowUp::Changes(id, Vec::new()),
     };
     (removal.records, after)
 }

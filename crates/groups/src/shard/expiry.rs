@@ -2,7 +2,7 @@
 
 use super::super::offsets::OffsetAndMetadata;
 use super::super::timers::Timer;
-use super::{Pending, Shard};
+use super::{Shard, UnacknowledgedWrite};
 use std::sync::Arc;
 use thalweg_shard::{Moment, WriteError};
 
@@ -19,7 +19,7 @@ impl Shard {
     /// Processes one due deadline. Returns false if there was none. This is a turn: its writes come before
     /// the next turn.
     pub(super) fn expire_one(&mut self, now: Moment) -> bool {
-        let is_over = |pending: &mut Pending| pending.expires_ms <= now.monotonic_ms;
+        let is_over = |pending: &mut UnacknowledgedWrite| pending.expires_ms <= now.monotonic_ms;
         if let Some(pending) = self.pending.pop_front_if(is_over) {
             tracing::warn!(
                 offset = pending.last_offset,

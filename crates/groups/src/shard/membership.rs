@@ -1,7 +1,7 @@
 //! JoinGroup, SyncGroup, Heartbeat and LeaveGroup.
 
 use super::super::answer::{Answer, join_error, sync_error};
-use super::super::classic::{ClassicGroup, Joining};
+use super::super::classic::{ClassicGroup, PendingJoin};
 use super::super::client::ClientInfo;
 use super::super::effects::Completion;
 use super::super::error::MembershipError;
@@ -32,7 +32,7 @@ impl Shard {
         now: Moment,
     ) {
         let id = request.group_id.as_str();
-        let joining = Joining { client, request, version, ticket, unique };
+        let joining = PendingJoin { client, request, version, ticket, unique };
         let is_new = match self.group(id) {
             Some(Group::Classic(_)) => false,
             Some(Group::Consumer(group)) if group.size() > 0 => {

@@ -6,10 +6,10 @@ use super::super::kind::Group;
 use super::super::member_epoch::LEAVING;
 use super::super::record::{CoordinatorRecord, ShareGroupRecord};
 use super::super::share::{Beat, Partitions, ShareAnswer, ShareGroup, ShareGroupError, ShareScene};
-use super::super::timed::Timed;
+use super::super::timed::TimelineObject;
 use super::super::timers::Timer;
 use super::Shard;
-use super::write::After;
+use super::write::FollowUp;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use thalweg_shard::{Moment, Ticket};
@@ -50,18 +50,18 @@ impl Shard {
         client: &ClientInfo,
         request: &ShareGroupHeartbeatRequest,
         now: Moment,
-    ) -> Result<Beaten, ShareGroupError> {
+    ) -> Result<HeartbeatDecision, ShareGroupError> {
         let beat = Beat { client, request };
         let id = request.group_id.as_str();
         if self.group(id).is_none() && request.member_epoch == 0 {
             let group = ShareGroup::new(id.into());
             let decision = group.heartbeat(&mut self.share_scene(id, now), &beat)?;
-            let after = After::ShareSession(id.into(), decision.member);
+            let after = FollowUp::ShareSession(id.into(), decision.member);
             return Ok((decision.records, Some(after), decision.response, decision.initialization));
         }
         let (id, group, mut scene) = self.share_group(id, now)?;
         let decision = group.heartbeat(&mut scene, &beat)?;
-        let after = After::ShareSession(id, decision.member);
+        let after = FollowUp::ShareSession(id, decision.member);
         Ok((decision.records, Some(after), decision.response, decision.initialization))
     }
 
@@ -127,7 +127,7 @@ impl Shard {
     /// Restarts the session of a share group's member.
     pub(super) fn begin_share_session(&mut self, id: &str, member: &Arc<str>, now: Moment) {
         let at_ms = self.share_session_end(id, now);
-        let group = self.groups.get_mut(id).and_then(Timed::latest_mut).and_then(Group::share_mut);
+        let group = self.groups.get_mut(id).and_then(TimelineObject::latest_mut).and_then(Group::share_mut);
         if let Some(group) = group {
             group.touch(&mut self.timers, member, at_ms);
         }
@@ -136,7 +136,7 @@ impl Shard {
     /// Starts sessions after the replay of the log: members have a whole session timeout.
     pub(super) fn start_share_sessions(&mut self, id: &str, now: Moment) {
         let at_ms = if self.has_lost_records { now.monotonic_ms } else { self.share_session_end(id, now) };
-        let group = self.groups.get_mut(id).and_then(Timed::latest_mut).and_then(Group::share_mut);
+        let group = self.groups.get_mut(id).and_then(TimelineObject::latest_mut).and_then(Group::share_mut);
         if let Some(group) = group {
             group.touch_all(&mut self.timers, at_ms);
         }
@@ -158,7 +158,7 @@ impl Shard {
             topics: &*context.topics,
             hashes: &mut self.hashes,
         };
-        let group = self.groups.get_mut(id).and_then(Timed::latest_mut).and_then(Group::share_mut);
+        let group = self.groups.get_mut(id).and_then(TimelineObject::latest_mut).and_then(Group::share_mut);
         let records = group.and_then(|group| group.session_over(scene, &mut self.timers, timer));
         self.write(records.unwrap_or_default(), None, Vec::new());
     }
@@ -292,14 +292,14 @@ impl Shard {
     }
 }
 
-type Beaten = (
+type HeartbeatDecision = (
     Vec<CoordinatorRecord>,
-    Option<After>,
+    Option<FollowUp>,
     ShareGroupHeartbeatResponse,
     Option<super::super::share::Initialization>,
 );
 
-fn is_share(slot: &Timed<Group>) -> bool {
+fn is_share(slot: &TimelineObject<Group>) -> bool {
     slot.latest().is_some_and(|group| group.share().is_some())
 }
 

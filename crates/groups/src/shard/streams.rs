@@ -7,10 +7,10 @@ use super::super::kind::Group;
 use super::super::member_epoch::LEAVING;
 use super::super::record::{CoordinatorRecord, StreamsGroupRecord};
 use super::super::streams::{Beat, Decision, StreamsAnswer, StreamsGroup, StreamsGroupError, StreamsScene};
-use super::super::timed::Timed;
+use super::super::timed::TimelineObject;
 use super::super::timers::{Timer, Timers};
 use super::Shard;
-use super::write::After;
+use super::write::FollowUp;
 use std::sync::Arc;
 use thalweg_shard::{Moment, Ticket};
 use thalweg_wire::ErrorCode;
@@ -47,7 +47,7 @@ impl Shard {
         client: &ClientInfo,
         request: &StreamsGroupHeartbeatRequest,
         now: Moment,
-    ) -> Result<Decided, StreamsGroupError> {
+    ) -> Result<HeartbeatDecision, StreamsGroupError> {
         let id = request.group_id.as_str();
         let context = Arc::clone(&self.context);
         let scene = &mut StreamsScene {
@@ -79,8 +79,8 @@ impl Shard {
         };
         let Decision { records: decided, response, changes, delay_ms, topics } = decision;
         let after = match delay_ms {
-            Some(delay_ms) => After::Delay(id, changes, delay_ms),
-            None => After::Changes(id, changes),
+            Some(delay_ms) => FollowUp::Delay(id, changes, delay_ms),
+            None => FollowUp::Changes(id, changes),
         };
         let records = records.into_iter().chain(decided).collect();
         Ok((records, after, StreamsAnswer::Heartbeat(Box::new(response), topics)))
@@ -89,13 +89,13 @@ impl Shard {
     fn streams_leaves(
         &mut self,
         request: &StreamsGroupHeartbeatRequest,
-    ) -> Result<Decided, StreamsGroupError> {
+    ) -> Result<HeartbeatDecision, StreamsGroupError> {
         let id = request.group_id.as_str();
         let group = self.group(id).ok_or_else(|| StreamsGroupError::NoGroup(id.to_owned()))?;
         let group = group.streams().ok_or_else(|| StreamsGroupError::OtherKind(id.to_owned()))?;
         let (records, response) = group.leave(request)?;
         let answer = StreamsAnswer::Heartbeat(Box::new(response), Vec::new());
-        Ok((records, After::Changes(id.into(), Vec::new()), answer))
+        Ok((records, FollowUp::Changes(id.into(), Vec::new()), answer))
     }
 
     /// True if the name belongs to a streams group.
@@ -112,7 +112,7 @@ impl Shard {
     /// Starts the initial delay of a new group.
     pub(super) fn begin_delay(&mut self, id: &str, delay_ms: i32, now: Moment) {
         let at_ms = now.monotonic_ms.saturating_add(i64::from(delay_ms));
-        let group = self.groups.get_mut(id).and_then(Timed::latest_mut).and_then(Group::streams_mut);
+        let group = self.groups.get_mut(id).and_then(TimelineObject::latest_mut).and_then(Group::streams_mut);
         if let Some(group) = group {
             group.begin_delay(&mut self.timers, at_ms);
         }
@@ -142,7 +142,7 @@ impl Shard {
             topics: &*context.topics,
             hashes: &mut self.hashes,
         };
-        let group = self.groups.get_mut(id).and_then(Timed::latest_mut).and_then(Group::streams_mut);
+        let group = self.groups.get_mut(id).and_then(TimelineObject::latest_mut).and_then(Group::streams_mut);
         let records = group.and_then(|group| decide(group, &scene, &mut self.timers));
         self.write(records.unwrap_or_default(), None, Vec::new());
     }
@@ -154,7 +154,7 @@ impl Shard {
         let timeout_ms = if self.has_lost_records { 0 } else { session_timeout_ms };
         if let Some(group) = self.group(id).and_then(Group::streams) {
             let changes = group.deadlines_at_start(timeout_ms);
-            self.after_write(After::Changes(id.into(), changes), now);
+            self.after_write(FollowUp::Changes(id.into(), changes), now);
         }
     }
 
@@ -197,4 +197,4 @@ impl Shard {
     }
 }
 
-type Decided = (Vec<CoordinatorRecord>, After, StreamsAnswer);
+type HeartbeatDecision = (Vec<CoordinatorRecord>, FollowUp, StreamsAnswer);

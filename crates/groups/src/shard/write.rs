@@ -39,7 +39,7 @@ pub struct EndOfTransaction {
 
 /// Work to do once a group's records are in the log.
 #[derive(Debug)]
-pub(super) enum After {
+pub(super) enum FollowUp {
     /// Changes deadlines of members.
     Changes(Arc<str>, Vec<(Arc<str>, Change)>),
     /// Changes deadlines after a heartbeat, and resolves the group's regular expressions if due, with the
@@ -69,7 +69,7 @@ pub struct Write {
     /// The group without members, of another type, that the new group replaces.
     pub(super) replaced: Option<Group>,
     /// Work to do as soon as the records are in the log.
-    pub(super) after: Option<After>,
+    pub(super) after: Option<FollowUp>,
     /// True if the state is derived from the records once they are written. False for classic group
     /// membership, whose records describe the group's current state.
     pub(super) is_applied: bool,

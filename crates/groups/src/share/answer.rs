@@ -1,7 +1,7 @@
 //! A shard's answers about share groups.
 
 use super::error::ShareGroupError;
-use super::{Altered, DeletedOffsets, Initialization, Partitions};
+use super::{AlteredOffsets, DeletedOffsets, Initialization, Partitions};
 use thalweg_shard::WriteError;
 use thalweg_wire::request::ShareGroupHeartbeatResponse;
 use thalweg_wire::request::share_group_describe_response::DescribedGroup;
@@ -16,7 +16,7 @@ pub enum ShareAnswer {
     /// Group descriptions.
     Described(Vec<DescribedGroup>),
     /// The offsets to set.
-    Altered(Result<Altered, ShareGroupError>),
+    Altered(Result<AlteredOffsets, ShareGroupError>),
     /// The offsets to delete.
     DeletedOffsets(Result<DeletedOffsets, ShareGroupError>),
     /// The states to delete before the group.

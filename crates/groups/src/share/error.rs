@@ -1,6 +1,6 @@
 //! Why a share group refuses a request, and Kafka's codes for it.
 
-use thalweg_shard::{RequestError, Unavailable, WriteError};
+use thalweg_shard::{RequestError, Unavailability, WriteError};
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::ShareGroupHeartbeatResponse;
 
@@ -43,8 +43,8 @@ pub enum ShareGroupError {
     Request(#[from] RequestError),
 }
 
-impl From<Unavailable> for ShareGroupError {
-    fn from(error: Unavailable) -> ShareGroupError {
+impl From<Unavailability> for ShareGroupError {
+    fn from(error: Unavailability) -> ShareGroupError {
         ShareGroupError::Request(error.into())
     }
 }

@@ -4,7 +4,7 @@
 use super::super::record::CoordinatorRecord;
 use super::super::topics::Topics;
 use super::error::ShareGroupError;
-use super::states::{ByTopic, OfTopic, States};
+use super::states::{States, StatesByTopic, TopicStates};
 use super::{Initialization, Partitions, ShareGroup, ShareScene};
 use std::collections::{BTreeMap, BTreeSet};
 use thalweg_wire::request::alter_share_group_offsets_request::AlterShareGroupOffsetsRequestTopic;
@@ -16,7 +16,7 @@ use thalweg_wire::{ErrorCode, Uuid};
 
 /// The outcome of a request to set offsets.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Altered {
+pub struct AlteredOffsets {
     /// The answer, if all states are initialized.
     pub topics: Vec<AlterShareGroupOffsetsResponseTopic>,
     /// The states to initialize.
@@ -60,11 +60,11 @@ impl ShareGroup {
         &self,
         scene: &ShareScene<'_>,
         topics: &[AlterShareGroupOffsetsRequestTopic],
-    ) -> Result<(Vec<CoordinatorRecord>, Altered), ShareGroupError> {
+    ) -> Result<(Vec<CoordinatorRecord>, AlteredOffsets), ShareGroupError> {
         self.check_empty()?;
         let mut answered = Vec::with_capacity(topics.len());
         let mut offsets: BTreeMap<Uuid, BTreeMap<i32, i64>> = BTreeMap::new();
-        let mut initializing = ByTopic::new();
+        let mut initializing = StatesByTopic::new();
         for topic in topics {
             let id = scene.topics.id(&topic.topic_name);
             let count = id.and_then(|id| scene.topics.partition_count(id)).unwrap_or(0);
@@ -88,7 +88,7 @@ impl ShareGroup {
             if let Some(id) = id {
                 let partitions = offsets.get(&id).map(|some| some.keys().copied().collect());
                 let (name, partitions) = (topic.topic_name.clone(), partitions.unwrap_or_default());
-                initializing.insert(id, OfTopic { name, partitions, at_ms: scene.now.wall_ms });
+                initializing.insert(id, TopicStates { name, partitions, at_ms: scene.now.wall_ms });
             }
             answered.push(AlterShareGroupOffsetsResponseTopic {
                 topic_name: topic.topic_name.clone(),
@@ -102,7 +102,7 @@ impl ShareGroup {
         }
         let initialization =
             Initialization { group: self.modern.id.clone(), state_epoch: self.modern.epoch, offsets };
-        Ok((records, Altered { topics: answered, initialization }))
+        Ok((records, AlteredOffsets { topics: answered, initialization }))
     }
 
     /// Deletes the offsets of topics by deleting their states.
@@ -178,9 +178,9 @@ impl ShareGroup {
     ) -> Vec<CoordinatorRecord> {
         let topic = |(id, partitions): (&Uuid, &BTreeSet<i32>)| {
             let name = topics.name(*id).unwrap_or_else(|| super::states::UNKNOWN.to_owned());
-            (*id, OfTopic { name, partitions: partitions.clone(), at_ms: now_ms })
+            (*id, TopicStates { name, partitions: partitions.clone(), at_ms: now_ms })
         };
-        let answered: ByTopic = partitions.iter().map(topic).collect();
+        let answered: StatesByTopic = partitions.iter().map(topic).collect();
         let next = match succeeded {
             true => self.states.initialized(&answered),
             false => self.states.failed(&answered),

@@ -19,7 +19,7 @@ pub(super) const UNKNOWN: &str = "<UNKNOWN>";
 
 /// Partitions of one topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct OfTopic {
+pub(super) struct TopicStates {
     pub(super) name: String,
     pub(super) partitions: BTreeSet<i32>,
     /// Wall-clock time at which the record was applied.
@@ -27,18 +27,18 @@ pub(super) struct OfTopic {
 }
 
 /// Partitions by their topic.
-pub(super) type ByTopic = BTreeMap<Uuid, OfTopic>;
+pub(super) type StatesByTopic = BTreeMap<Uuid, TopicStates>;
 
 /// The states of a group; see the head of this file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct States {
-    pub(super) initializing: ByTopic,
-    pub(super) initialized: ByTopic,
+    pub(super) initializing: StatesByTopic,
+    pub(super) initialized: StatesByTopic,
     pub(super) deleting: BTreeSet<Uuid>,
 }
 
 /// The union of two maps. The later name and time win.
-pub(super) fn union(one: &ByTopic, other: &ByTopic) -> ByTopic {
+pub(super) fn union(one: &StatesByTopic, other: &StatesByTopic) -> StatesByTopic {
     let mut all = one.clone();
     for (topic, more) in other {
         match all.get_mut(topic) {
@@ -58,7 +58,7 @@ impl States {
     pub(super) fn of(value: ShareGroupStatePartitionMetadataValue, now_ms: i64) -> States {
         let topic = |topic: TopicPartitionsInfo| {
             let partitions = topic.partitions.into_iter().collect();
-            (topic.topic_id, OfTopic { name: topic.topic_name, partitions, at_ms: now_ms })
+            (topic.topic_id, TopicStates { name: topic.topic_name, partitions, at_ms: now_ms })
         };
         States {
             initializing: value.initializing_topics.into_iter().map(topic).collect(),
@@ -69,7 +69,7 @@ impl States {
 
     /// The record of a group's states.
     pub(super) fn to_record(&self, group: &str, topics: &dyn Topics) -> CoordinatorRecord {
-        let partitions = |(topic_id, topic): (&Uuid, &OfTopic)| TopicPartitionsInfo {
+        let partitions = |(topic_id, topic): (&Uuid, &TopicStates)| TopicPartitionsInfo {
             topic_id: *topic_id,
             topic_name: topic.name.clone(),
             partitions: topic.partitions.iter().copied().collect(),
@@ -98,8 +98,8 @@ impl States {
         topics: &dyn Topics,
         now_ms: i64,
         retry_ms: i64,
-    ) -> ByTopic {
-        let mut missing = ByTopic::new();
+    ) -> StatesByTopic {
+        let mut missing = StatesByTopic::new();
         for name in names {
             let Some(id) = topics.id(name) else { continue };
             let Some(count) = topics.partition_count(id) else { continue };
@@ -110,21 +110,21 @@ impl States {
             let is_known = |index: &i32| known.iter().flatten().any(|topic| topic.partitions.contains(index));
             let partitions: BTreeSet<i32> = (0..count).filter(|index| !is_known(index)).collect();
             if !partitions.is_empty() {
-                missing.insert(id, OfTopic { name: name.to_owned(), partitions, at_ms: now_ms });
+                missing.insert(id, TopicStates { name: name.to_owned(), partitions, at_ms: now_ms });
             }
         }
         missing
     }
 
     /// The states with more partitions to initialize. A topic that was being deleted no longer is.
-    pub(super) fn initializing(&self, more: &ByTopic) -> States {
+    pub(super) fn initializing(&self, more: &StatesByTopic) -> States {
         let initializing = union(&self.initializing, more);
         let deleting = self.deleting.iter().copied().filter(|topic| !initializing.contains_key(topic));
         States { deleting: deleting.collect(), initializing, initialized: self.initialized.clone() }
     }
 
     /// The states after the share coordinator has initialized partitions.
-    pub(super) fn initialized(&self, done: &ByTopic) -> States {
+    pub(super) fn initialized(&self, done: &StatesByTopic) -> States {
         States {
             initializing: without(&self.initializing, done),
             initialized: union(&self.initialized, done),
@@ -133,7 +133,7 @@ impl States {
     }
 
     /// The states after the initialization of partitions failed.
-    pub(super) fn failed(&self, failed: &ByTopic) -> States {
+    pub(super) fn failed(&self, failed: &StatesByTopic) -> States {
         States { initializing: without(&self.initializing, failed), ..self.clone() }
     }
 
@@ -147,7 +147,7 @@ impl States {
     }
 }
 
-fn without(all: &ByTopic, some: &ByTopic) -> ByTopic {
+fn without(all: &StatesByTopic, some: &StatesByTopic) -> StatesByTopic {
     let mut rest = all.clone();
     rest.retain(|topic, of_topic| {
         if let Some(gone) = some.get(topic) {

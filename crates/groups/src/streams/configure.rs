@@ -35,7 +35,7 @@ pub(super) enum Status {
 
 /// A topology fitted to the topics at one time.
 #[derive(Debug, Default)]
-pub(super) struct Configured {
+pub(super) struct ConfiguredTopology {
     /// The tasks of each subtopology; empty if the topics do not fit.
     pub(super) subtopologies: BTreeMap<Arc<str>, SubtopologySpec>,
     /// The number of partitions of each internal topic.
@@ -46,7 +46,7 @@ pub(super) struct Configured {
     pub(super) missing: Vec<CreatableTopic>,
 }
 
-impl Configured {
+impl ConfiguredTopology {
     /// True if the topology's tasks can be assigned.
     pub(super) fn is_ready(&self) -> bool {
         self.problem.is_none()
@@ -76,17 +76,20 @@ fn unexpected(reason: String) -> Misfit {
 }
 
 /// Fits a topology to the topics.
-pub(super) fn configure(topology: &Topology, topics: &dyn Topics) -> Result<Configured, StreamsGroupError> {
+pub(super) fn configure(
+    topology: &Topology,
+    topics: &dyn Topics,
+) -> Result<ConfiguredTopology, StreamsGroupError> {
     match fit(topology, topics) {
         Ok(configured) => Ok(configured),
         Err(Misfit::Topics(status, detail)) => {
-            Ok(Configured { problem: Some((status, detail)), ..Configured::default() })
+            Ok(ConfiguredTopology { problem: Some((status, detail)), ..ConfiguredTopology::default() })
         }
         Err(Misfit::Topology(error)) => Err(error),
     }
 }
 
-fn fit(topology: &Topology, topics: &dyn Topics) -> Result<Configured, Misfit> {
+fn fit(topology: &Topology, topics: &dyn Topics) -> Result<ConfiguredTopology, Misfit> {
     let all = topology.subtopologies.values();
     let external: BTreeSet<&str> = all.flat_map(|each| &each.source_topics).map(String::as_str).collect();
     let missing: Vec<&str> = external.into_iter().filter(|topic| topics.id(topic).is_none()).collect();
@@ -123,7 +126,7 @@ fn fit(topology: &Topology, topics: &dyn Topics) -> Result<Configured, Misfit> {
     let problem = (!names.is_empty()).then(|| {
         (Status::MissingInternalTopics, format!("Internal topics are missing: {}", summary(&names)))
     });
-    Ok(Configured { subtopologies, partitions, problem, missing })
+    Ok(ConfiguredTopology { subtopologies, partitions, problem, missing })
 }
 
 /// Partition counts of topics, existing or decided.

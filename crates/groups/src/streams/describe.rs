@@ -1,7 +1,7 @@
 //! The details of a streams group, for StreamsGroupDescribe.
 
 use super::StreamsGroup;
-use super::configure::Configured;
+use super::configure::ConfiguredTopology;
 use super::member::Member;
 use super::tasks::{Target, active_ids, ids};
 use super::topology::Topology;
@@ -37,13 +37,16 @@ impl StreamsGroup {
     }
 }
 
-fn describe_topology(topology: &Topology, configured: Option<&Configured>) -> DescribedTopology {
+fn describe_topology(topology: &Topology, configured: Option<&ConfiguredTopology>) -> DescribedTopology {
     let each = topology.subtopologies.values();
     let subtopologies = each.map(|subtopology| describe_subtopology(subtopology, configured)).collect();
     DescribedTopology { epoch: topology.epoch, subtopologies: Some(subtopologies) }
 }
 
-fn describe_subtopology(subtopology: &stored::Subtopology, configured: Option<&Configured>) -> Subtopology {
+fn describe_subtopology(
+    subtopology: &stored::Subtopology,
+    configured: Option<&ConfiguredTopology>,
+) -> Subtopology {
     let topics = |topics: &[stored::TopicInfo]| {
         let sorted: BTreeMap<&str, &stored::TopicInfo> =
             topics.iter().map(|topic| (topic.name.as_str(), topic)).collect();
@@ -63,7 +66,7 @@ fn describe_subtopology(subtopology: &stored::Subtopology, configured: Option<&C
     }
 }
 
-fn describe_topic(topic: &stored::TopicInfo, configured: Option<&Configured>) -> TopicInfo {
+fn describe_topic(topic: &stored::TopicInfo, configured: Option<&ConfiguredTopology>) -> TopicInfo {
     let decided = configured.and_then(|configured| configured.partitions.get(&topic.name).copied());
     let config =
         |config: &stored::TopicConfig| KeyValue { key: config.key.clone(), value: config.value.clone() };

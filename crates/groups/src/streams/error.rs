@@ -1,6 +1,6 @@
 //! Why a streams group refuses a request, and Kafka's codes for it.
 
-use thalweg_shard::{RequestError, Unavailable, WriteError};
+use thalweg_shard::{RequestError, Unavailability, WriteError};
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::StreamsGroupHeartbeatResponse;
 
@@ -51,8 +51,8 @@ pub(in super::super) enum StreamsGroupError {
     Request(#[from] RequestError),
 }
 
-impl From<Unavailable> for StreamsGroupError {
-    fn from(error: Unavailable) -> StreamsGroupError {
+impl From<Unavailability> for StreamsGroupError {
+    fn from(error: Unavailability) -> StreamsGroupError {
         StreamsGroupError::Request(error.into())
     }
 }

@@ -3,11 +3,11 @@
 use super::super::client::ClientInfo;
 use super::super::deadlines::Change;
 use super::super::record::CoordinatorRecord;
-use super::configure::{Configured, Status, configure};
+use super::configure::{ConfiguredTopology, Status, configure};
 use super::error::StreamsGroupError;
 use super::member::{Member, MemberState};
 use super::reconcile::Reconciliation;
-use super::tasks::{Reported, Target, active_ids, ids};
+use super::tasks::{ReportedTasks, Target, active_ids, ids};
 use super::topology::{Topology, value};
 use super::{STANDBY_REPLICAS, StreamsGroup, StreamsGroupRecord, StreamsScene};
 use std::borrow::Cow;
@@ -52,7 +52,7 @@ impl Statuses {
 /// The topology fitted to the topics, and the hash of the topics.
 struct Topics<'a> {
     topology: Cow<'a, Arc<Topology>>,
-    configured: Arc<Configured>,
+    configured: Arc<ConfiguredTopology>,
     hash: i64,
 }
 
@@ -68,7 +68,7 @@ impl StreamsGroup {
         if request.member_epoch == 0 && self.modern.members.len() >= max {
             return Err(StreamsGroupError::Full { max });
         }
-        let reported = Reported::of(request);
+        let reported = ReportedTasks::of(request);
         let before = self.known_or_new(request, reported)?;
         let after = updated(&before, beat).map_or(Cow::Borrowed(&*before), Cow::Owned);
         let (mut records, mut statuses) = (Vec::new(), Statuses::default());
@@ -129,7 +129,7 @@ impl StreamsGroup {
     fn known_or_new(
         &self,
         request: &StreamsGroupHeartbeatRequest,
-        reported: Option<Reported<'_>>,
+        reported: Option<ReportedTasks<'_>>,
     ) -> Result<Cow<'_, Member>, StreamsGroupError> {
         let (id, received) = (request.member_id.as_str(), request.member_epoch);
         if received == 0 {
@@ -229,7 +229,7 @@ impl StreamsGroup {
         &self,
         scene: &StreamsScene<'_>,
         epoch: i32,
-        configured: &Configured,
+        configured: &ConfiguredTopology,
         member: &Member,
         begins_delay: bool,
         statuses: &mut Statuses,
@@ -269,7 +269,8 @@ impl StreamsGroup {
             ..StreamsGroupHeartbeatResponse::default()
         };
         let is_news = beat.request.member_epoch == 0 || member.assigned != before.assigned;
-        let is_behind = Reported::of(beat.request).is_some_and(|tasks| !tasks.are_those_of(&member.assigned));
+        let is_behind =
+            ReportedTasks::of(beat.request).is_some_and(|tasks| !tasks.are_those_of(&member.assigned));
         if is_news || is_behind {
             let make = |subtopology_id, partitions| TaskIds { subtopology_id, partitions };
             response.active_tasks = Some(active_ids(&member.assigned.active, make));
@@ -337,8 +338,11 @@ fn updated(member: &Member, beat: &Beat<'_>) -> Option<Member> {
     Some(member)
 }
 
-fn validate_tasks(configured: &Configured, reported: Option<Reported<'_>>) -> Result<(), StreamsGroupError> {
-    for ids in reported.into_iter().flat_map(Reported::all) {
+fn validate_tasks(
+    configured: &ConfiguredTopology,
+    reported: Option<ReportedTasks<'_>>,
+) -> Result<(), StreamsGroupError> {
+    for ids in reported.into_iter().flat_map(ReportedTasks::all) {
         let id = &ids.subtopology_id;
         let Some(subtopology) = configured.subtopologies.get(id.as_str()) else {
             let reason = format!("Subtopology {id} does not exist in the topology.");

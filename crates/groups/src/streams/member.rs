@@ -3,7 +3,7 @@
 use super::super::client::ClientInfo;
 use super::super::record::CoordinatorRecord;
 use super::super::record::StreamsGroupRecord;
-use super::tasks::{ActiveTasks, Owned, Target, ids, tasks};
+use super::tasks::{ActiveTasks, OwnedTasks, Target, ids, tasks};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use thalweg_wire::group::streams_group_current_member_assignment_value::TaskIds;
@@ -63,9 +63,9 @@ pub(super) struct Member {
     pub(super) endpoint: Option<Endpoint>,
     pub(super) client_tags: BTreeMap<String, String>,
     /// Tasks that the member may process or copy.
-    pub(super) assigned: Arc<Owned>,
+    pub(super) assigned: Arc<OwnedTasks>,
     /// Tasks that the member has to revoke.
-    pub(super) revoking: Arc<Owned>,
+    pub(super) revoking: Arc<OwnedTasks>,
 }
 
 impl Member {
@@ -96,7 +96,7 @@ impl Member {
 
     /// The epoch at which an active task was assigned, if the member has the task or has to revoke it.
     pub(super) fn assigned_at(&self, subtopology: &str, partition: i32) -> Option<i32> {
-        let of = |tasks: &Owned| tasks.active.get(subtopology)?.get(&partition).copied();
+        let of = |tasks: &OwnedTasks| tasks.active.get(subtopology)?.get(&partition).copied();
         of(&self.assigned).or_else(|| of(&self.revoking))
     }
 
@@ -152,13 +152,13 @@ impl Member {
         self.epoch = epoch;
         self.previous_epoch = value.previous_member_epoch;
         self.state = MemberState::of(value.state);
-        self.assigned = Arc::new(Owned {
+        self.assigned = Arc::new(OwnedTasks {
             active: value.active_tasks.into_iter().map(|ids| at_epochs(ids, epoch)).collect(),
             standby: of_ids(value.standby_tasks),
             warmup: of_ids(value.warmup_tasks),
         });
         let revoking = value.active_tasks_pending_revocation;
-        self.revoking = Arc::new(Owned {
+        self.revoking = Arc::new(OwnedTasks {
             active: revoking.into_iter().map(|ids| at_epochs(ids, epoch)).collect(),
             standby: of_ids(value.standby_tasks_pending_revocation),
             warmup: of_ids(value.warmup_tasks_pending_revocation),

@@ -15,7 +15,7 @@ use super::super::assignor::Tasks;
 use super::error::StreamsGroupError;
 use super::member::{Member, MemberState};
 use super::owners::Owners;
-use super::tasks::{ActiveTasks, Owned, Reported, Target};
+use super::tasks::{ActiveTasks, OwnedTasks, ReportedTasks, Target};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub(super) struct Reconciliation<'a> {
     pub(super) target: &'a Target,
     pub(super) owners: &'a Owners,
     /// The tasks that the member reports, if the request has them.
-    pub(super) reported: Option<Reported<'a>>,
+    pub(super) reported: Option<ReportedTasks<'a>>,
 }
 
 impl Reconciliation<'_> {
@@ -46,7 +46,7 @@ impl Reconciliation<'_> {
     }
 
     /// True if the member reports one of these tasks. Without a report, the member may have all of them.
-    fn still_has(&self, revoking: &Owned) -> bool {
+    fn still_has(&self, revoking: &OwnedTasks) -> bool {
         self.reported.is_none_or(|reported| reported.has_any(revoking))
     }
 
@@ -57,7 +57,8 @@ impl Reconciliation<'_> {
         let is_free = |id: &str, partition| !self.owners.has(id, partition, process);
         let standby = difference(&member.assigned.standby, &self.target.standby, is_free);
         let warmup = difference(&member.assigned.warmup, &self.target.warmup, is_free);
-        let revoking = Owned { active: active.dropped, standby: standby.dropped, warmup: warmup.dropped };
+        let revoking =
+            OwnedTasks { active: active.dropped, standby: standby.dropped, warmup: warmup.dropped };
         let mut next = member.clone();
         next.previous_epoch = member.epoch;
         let (mut assigned_active, mut assigned_standby, mut assigned_warmup) =
@@ -81,8 +82,11 @@ impl Reconciliation<'_> {
             next.epoch = self.target_epoch;
             next.revoking = Arc::default();
         }
-        next.assigned =
-            Arc::new(Owned { active: assigned_active, standby: assigned_standby, warmup: assigned_warmup });
+        next.assigned = Arc::new(OwnedTasks {
+            active: assigned_active,
+            standby: assigned_standby,
+            warmup: assigned_warmup,
+        });
         next
     }
 

@@ -2,7 +2,7 @@
 
 use super::super::assignor::{TaskAssignment, TaskGroupSpec, TaskMemberSpec, assign_tasks};
 use super::super::record::CoordinatorRecord;
-use super::configure::Configured;
+use super::configure::ConfiguredTopology;
 use super::member::{Member, target_record};
 use super::tasks::Target;
 use super::{StreamsGroup, StreamsGroupRecord, StreamsScene};
@@ -27,7 +27,7 @@ impl StreamsGroup {
         &self,
         scene: &StreamsScene<'_>,
         epoch: i32,
-        configured: &Configured,
+        configured: &ConfiguredTopology,
         standby_replicas: usize,
         member: Option<&Member>,
         records: &mut Vec<CoordinatorRecord>,

@@ -20,13 +20,13 @@ pub(super) struct Target {
 
 /// The tasks that a member has or has to revoke.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub(super) struct Owned {
+pub(super) struct OwnedTasks {
     pub(super) active: ActiveTasks,
     pub(super) standby: Tasks,
     pub(super) warmup: Tasks,
 }
 
-impl Owned {
+impl OwnedTasks {
     pub(super) fn is_empty(&self) -> bool {
         self.active.is_empty() && self.standby.is_empty() && self.warmup.is_empty()
     }
@@ -34,16 +34,16 @@ impl Owned {
 
 /// The tasks that a member reports.
 #[derive(Clone, Copy)]
-pub(super) struct Reported<'a> {
+pub(super) struct ReportedTasks<'a> {
     active: &'a [TaskIds],
     standby: &'a [TaskIds],
     warmup: &'a [TaskIds],
 }
 
-impl<'a> Reported<'a> {
+impl<'a> ReportedTasks<'a> {
     /// The tasks in a request, if it has them.
-    pub(super) fn of(request: &'a StreamsGroupHeartbeatRequest) -> Option<Reported<'a>> {
-        Some(Reported {
+    pub(super) fn of(request: &'a StreamsGroupHeartbeatRequest) -> Option<ReportedTasks<'a>> {
+        Some(ReportedTasks {
             active: request.active_tasks.as_deref()?,
             standby: request.standby_tasks.as_deref()?,
             warmup: request.warmup_tasks.as_deref()?,
@@ -60,21 +60,21 @@ impl<'a> Reported<'a> {
     }
 
     /// True if any of these tasks is reported in the same role.
-    pub(super) fn has_any(self, tasks: &Owned) -> bool {
+    pub(super) fn has_any(self, tasks: &OwnedTasks) -> bool {
         self.active.iter().any(|ids| any(ids, tasks.active.get(&*ids.subtopology_id), has_active))
             || self.standby.iter().any(|ids| any(ids, tasks.standby.get(&*ids.subtopology_id), has))
             || self.warmup.iter().any(|ids| any(ids, tasks.warmup.get(&*ids.subtopology_id), has))
     }
 
     /// True if all reported tasks are among these, in the same role.
-    pub(super) fn are_all_in(self, tasks: &Owned) -> bool {
+    pub(super) fn are_all_in(self, tasks: &OwnedTasks) -> bool {
         self.active.iter().all(|ids| all(ids, tasks.active.get(&*ids.subtopology_id), has_active))
             && self.standby.iter().all(|ids| all(ids, tasks.standby.get(&*ids.subtopology_id), has))
             && self.warmup.iter().all(|ids| all(ids, tasks.warmup.get(&*ids.subtopology_id), has))
     }
 
     /// True if the reported tasks are exactly these, in the same roles.
-    pub(super) fn are_those_of(self, owned: &Owned) -> bool {
+    pub(super) fn are_those_of(self, owned: &OwnedTasks) -> bool {
         let all = |sent: &[TaskIds]| {
             tasks(sent.iter().map(|ids| (ids.subtopology_id.clone(), ids.partitions.clone())))
         };

@@ -12,7 +12,7 @@ use std::time::Duration;
 use thalweg_log::Clock;
 use thalweg_log::disk::Disk;
 use thalweg_metadata::PartitionIndex;
-use thalweg_shard::Unavailable;
+use thalweg_shard::Unavailability;
 use thalweg_shard::testing::MemoryLog;
 use thalweg_wire::request::join_group_request::JoinGroupRequestProtocol;
 use thalweg_wire::request::offset_commit_request::{OffsetCommitRequestPartition, OffsetCommitRequestTopic};
@@ -196,7 +196,11 @@ async fn a_group_that_is_being_loaded_is_served_later() {
     );
     let listed = groups.list_groups(ListGroupsRequest::default(), 5).await;
     assert_eq!(error(listed.error_code), ErrorCode::CoordinatorLoadInProgress);
-    assert_eq!(groups.is_share_group("g"), Err(Unavailable::Loading), "a share group's states go before it");
+    assert_eq!(
+        groups.is_share_group("g"),
+        Err(Unavailability::Loading),
+        "a share group's states go before it"
+    );
     log.loads.send_replace(true);
     while !groups.is_loaded(PartitionIndex(0)) {
         tokio::task::yield_now().await;

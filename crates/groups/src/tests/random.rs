@@ -14,7 +14,7 @@ use thalweg_wire::request::offset_fetch_request::OffsetFetchRequestGroup;
 
 /// The state of a client.
 #[derive(Clone, Debug, PartialEq)]
-enum Doing {
+enum ClientPhase {
     Nothing,
     Joining(Ticket),
     Syncing(Ticket),
@@ -28,7 +28,7 @@ struct Client {
     instance_id: Option<String>,
     member_id: String,
     generation: i32,
-    doing: Doing,
+    doing: ClientPhase,
     is_alive: bool,
     /// True if the client was ever silent long enough to expire.
     was_silent: bool,
@@ -53,7 +53,7 @@ impl History {
                 instance_id: rng.random_bool(0.3).then(|| format!("i{index}")),
                 member_id: String::new(),
                 generation: -1,
-                doing: Doing::Nothing,
+                doing: ClientPhase::Nothing,
                 is_alive: true,
                 was_silent: false,
             })
@@ -70,11 +70,11 @@ impl History {
             return;
         }
         match client.doing.clone() {
-            Doing::Nothing => self.join(index),
-            Doing::Joining(ticket) => {
+            ClientPhase::Nothing => self.join(index),
+            ClientPhase::Joining(ticket) => {
                 let Some(answer) = self.h.join_answer(ticket) else { return };
                 let client = &mut self.clients[index];
-                client.doing = Doing::Nothing;
+                client.doing = ClientPhase::Nothing;
                 match error(answer.error_code) {
                     ErrorCode::None => {
                         client.generation = answer.generation_id;
@@ -87,13 +87,13 @@ impl History {
                     other => panic!("seed {}: a join was answered by {other}", self.seed),
                 }
             }
-            Doing::Syncing(ticket) => {
+            ClientPhase::Syncing(ticket) => {
                 let Some(answer) = self.h.sync_answer(ticket) else { return };
-                self.clients[index].doing = Doing::Nothing;
+                self.clients[index].doing = ClientPhase::Nothing;
                 match answer {
                     Ok(assignment) => {
                         self.check_assignment(index, &assignment);
-                        self.clients[index].doing = Doing::Working(assignment);
+                        self.clients[index].doing = ClientPhase::Working(assignment);
                     }
                     Err(ErrorCode::RebalanceInProgress | ErrorCode::CoordinatorNotAvailable) => {}
                     Err(ErrorCode::IllegalGeneration) => {}
@@ -101,7 +101,7 @@ impl History {
                     Err(other) => panic!("seed {}: a sync was answered by {other}", self.seed),
                 }
             }
-            Doing::Working(_) => self.work(index),
+            ClientPhase::Working(_) => self.work(index),
         }
     }
 
@@ -116,7 +116,7 @@ impl History {
             ..Join::default()
         };
         let ticket = self.h.send_join(join);
-        self.clients[index].doing = Doing::Joining(ticket);
+        self.clients[index].doing = ClientPhase::Joining(ticket);
     }
 
     fn sync(&mut self, index: usize, joined: &thalweg_wire::request::JoinGroupResponse) {
@@ -129,7 +129,7 @@ impl History {
         let assignments = if joined.skip_assignment { &[][..] } else { &assignments[..] };
         let id = client.member_id.clone();
         let ticket = self.h.send_sync(&id, joined.generation_id, assignments);
-        self.clients[index].doing = Doing::Syncing(ticket);
+        self.clients[index].doing = ClientPhase::Syncing(ticket);
     }
 
     fn work(&mut self, index: usize) {
@@ -145,7 +145,7 @@ impl History {
         match told {
             None | Some(ErrorCode::None | ErrorCode::CoordinatorNotAvailable) => {}
             Some(ErrorCode::RebalanceInProgress | ErrorCode::IllegalGeneration) => {
-                self.clients[index].doing = Doing::Nothing;
+                self.clients[index].doing = ClientPhase::Nothing;
             }
             Some(ErrorCode::UnknownMemberId) => self.forget(index),
             Some(other) => panic!("seed {}: a heartbeat was answered by {other}", self.seed),
@@ -175,7 +175,7 @@ impl History {
             self.seed, client.name
         );
         client.member_id = String::new();
-        client.doing = Doing::Nothing;
+        client.doing = ClientPhase::Nothing;
         client.was_silent = false;
     }
 
@@ -209,12 +209,12 @@ impl History {
                 if !client.is_alive {
                     client.is_alive = true;
                     client.member_id = String::new();
-                    client.doing = Doing::Nothing;
+                    client.doing = ClientPhase::Nothing;
                     client.was_silent = false;
                 }
             }
             // A client abandons a request and retries on another connection.
-            20..24 => self.clients[index].doing = Doing::Nothing,
+            20..24 => self.clients[index].doing = ClientPhase::Nothing,
             24..27 => self.leave(index),
             // All clients are silent for a while.
             27..29 => {
@@ -242,7 +242,7 @@ impl History {
         self.h.turn(|shard, ticket, now| shard.leave_group(&request, ticket, now));
         let client = &mut self.clients[index];
         client.member_id = String::new();
-        client.doing = Doing::Nothing;
+        client.doing = ClientPhase::Nothing;
     }
 
     fn run(&mut self, steps: usize) {
@@ -272,7 +272,8 @@ impl History {
         while self.h.acknowledge() {}
         for client in &mut self.clients {
             if !client.is_alive {
-                (client.is_alive, client.member_id, client.doing) = (true, String::new(), Doing::Nothing);
+                (client.is_alive, client.member_id, client.doing) =
+                    (true, String::new(), ClientPhase::Nothing);
             }
         }
         for _ in 0..4 * (REBALANCE_MS + SESSION_MS) / 1_000 {
@@ -307,7 +308,7 @@ fn groups_settle_whatever_happened_before() {
             .clients
             .iter()
             .map(|client| match &client.doing {
-                Doing::Working(assignment) => (assignment.clone(), true),
+                ClientPhase::Working(assignment) => (assignment.clone(), true),
                 _ => (String::new(), false),
             })
             .unzip::<_, _, Vec<_>, Vec<bool>>();
@@ -333,8 +334,8 @@ fn every_request_is_answered_once_even_if_nobody_is_heard_of_again() {
         history.h.advance(60 * 60 * 1_000);
         for client in &history.clients {
             let ticket = match client.doing {
-                Doing::Joining(ticket) | Doing::Syncing(ticket) => ticket,
-                Doing::Nothing | Doing::Working(_) => continue,
+                ClientPhase::Joining(ticket) | ClientPhase::Syncing(ticket) => ticket,
+                ClientPhase::Nothing | ClientPhase::Working(_) => continue,
             };
             assert!(history.h.answer(ticket).is_some(), "seed {seed}: {client:?} waits for ever");
         }

@@ -4,7 +4,7 @@
 use super::super::answer::Answer;
 use super::super::config::GroupConfig;
 use super::super::record::{CoordinatorRecord, ShareGroupRecord};
-use super::super::share::{Altered, DeletedOffsets, Initialization, Partitions, ShareAnswer};
+use super::super::share::{AlteredOffsets, DeletedOffsets, Initialization, Partitions, ShareAnswer};
 use super::harness::{Harness, client};
 use std::collections::BTreeMap;
 use thalweg_shard::{Ticket, WriteError};
@@ -132,7 +132,7 @@ impl Scene {
         }
     }
 
-    fn alter(&mut self, topic: &str, offsets: &[(i32, i64)]) -> Result<Altered, ErrorCode> {
+    fn alter(&mut self, topic: &str, offsets: &[(i32, i64)]) -> Result<AlteredOffsets, ErrorCode> {
         let partition =
             |(partition_index, start_offset): &(i32, i64)| AlterShareGroupOffsetsRequestPartition {
                 partition_index: *partition_index,

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use thalweg_client::{ClientError, Cluster, Refused};
+use thalweg_client::{ClientError, Cluster, RefusedRequest};
 use thalweg_wire::request::describe_configs_request::DescribeConfigsResource;
 use thalweg_wire::request::{DescribeClusterRequest, DescribeConfigsRequest};
 
@@ -81,7 +81,7 @@ async fn describe(cluster: &Cluster, id: i32) -> Result<Settings, ClientError> {
     let answer = cluster.broker(id).await?.send(&request).await?;
     let mut settings = Settings::new();
     for result in answer.results {
-        Refused::check(result.error_code, result.error_message.as_deref(), || {
+        RefusedRequest::check(result.error_code, result.error_message.as_deref(), || {
             format!("The configuration of broker {id}")
         })?;
         let settings_set = result.configs.into_iter().filter_map(|one| Some((one.name, one.value?)));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use thalweg_client::{ClientError, Cluster, Refused};
+use thalweg_client::{ClientError, Cluster, RefusedRequest};
 use thalweg_wire::request::DescribeConfigsRequest;
 use thalweg_wire::request::describe_configs_request::DescribeConfigsResource;
 
@@ -34,7 +34,7 @@ pub(super) async fn read(cluster: &Cluster, topics: &[String]) -> Result<Policie
     let mut compacted = Vec::new();
     for result in cluster.send_any(&request).await?.results {
         let topic = result.resource_name;
-        Refused::check(result.error_code, result.error_message.as_deref(), || {
+        RefusedRequest::check(result.error_code, result.error_message.as_deref(), || {
             format!("Settings of topic {topic}")
         })?;
         let settings: BTreeMap<String, String> = result

@@ -15,7 +15,7 @@ use rand::{Rng, SeedableRng};
 use serde_json::json;
 use thalweg_client::{
     Acks, Cluster, Consumer, ConsumerConfig, Delivery, OffsetSpec, Polled, Producer, ProducerConfig,
-    ProducerRecord, Refused, StartAt, TopicPartition, TopicRef,
+    ProducerRecord, RefusedRequest, StartAt, TopicPartition, TopicRef,
 };
 use thalweg_record::{DecompressBuffer, Header};
 use thalweg_wire::request::CreateTopicsRequest;
@@ -267,7 +267,7 @@ async fn create_topic(topic: &str, cluster: &Cluster, output: &Output) -> Result
     };
     let response = cluster.send_controller(&request).await?;
     for created in response.topics {
-        Refused::check(created.error_code, created.error_message.as_deref(), || {
+        RefusedRequest::check(created.error_code, created.error_message.as_deref(), || {
             format!("Creating topic {topic}")
         })
         .map_err(thalweg_client::ClientError::from)?;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use thalweg_client::{ClientError, Cluster, Refused};
+use thalweg_client::{ClientError, Cluster, RefusedRequest};
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::create_topics_request::{CreatableTopic, CreatableTopicConfig};
 use thalweg_wire::request::delete_topics_request::DeleteTopicState;
@@ -87,7 +87,7 @@ pub(super) async fn create(cluster: &Cluster, names: &[String], topics: &Topics)
     let response = cluster.send_controller(&request).await.map_err(refused)?;
     for created in response.topics {
         let name = created.name;
-        Refused::check(created.error_code, created.error_message.as_deref(), || {
+        RefusedRequest::check(created.error_code, created.error_message.as_deref(), || {
             format!("Creating topic {name}")
         })
         .map_err(|error| refused(error.into()))?;
@@ -194,7 +194,7 @@ pub(super) async fn delete(cluster: &Cluster, names: &[String]) -> Result<(), Fa
             continue;
         }
         let name = deleted.name.unwrap_or_default();
-        Refused::check(deleted.error_code, deleted.error_message.as_deref(), || {
+        RefusedRequest::check(deleted.error_code, deleted.error_message.as_deref(), || {
             format!("Deleting topic {name}")
         })
         .map_err(|error| refused(error.into()))?;

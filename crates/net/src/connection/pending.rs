@@ -8,19 +8,19 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 /// A pending answer, or a ready one behind a pending one.
-pub(super) enum Pending {
+pub(super) enum PendingAnswer {
     Ready(Place, Frame),
     Awaited { place: Place, answer: Pin<Box<dyn Future<Output = Reply> + Send>>, reads_on: bool },
 }
 
 /// The answer at the front of the queue. The answers behind it are polled too: a batch of produce requests
 /// that wait for the same flush becomes ready as a whole.
-pub(super) async fn first_answer(pending: &mut VecDeque<Pending>, ready_bytes: &mut usize) -> Reply {
+pub(super) async fn first_answer(pending: &mut VecDeque<PendingAnswer>, ready_bytes: &mut usize) -> Reply {
     poll_fn(|context: &mut Context<'_>| {
         let mut each = pending.iter_mut();
         let first = match each.next() {
-            Some(Pending::Awaited { answer, .. }) => answer.as_mut().poll(context),
-            Some(Pending::Ready(..)) | None => Poll::Pending,
+            Some(PendingAnswer::Awaited { answer, .. }) => answer.as_mut().poll(context),
+            Some(PendingAnswer::Ready(..)) | None => Poll::Pending,
         };
         advance(each, ready_bytes, context);
         first
@@ -30,7 +30,7 @@ pub(super) async fn first_answer(pending: &mut VecDeque<Pending>, ready_bytes: &
 
 /// Polls pending answers and never returns. An answer may hold a resource that requests of other connections
 /// wait for, such as the turn to flush a partition, and must not keep it while a peer does not read.
-pub(super) async fn go_on(pending: &mut VecDeque<Pending>, ready_bytes: &mut usize) -> Infallible {
+pub(super) async fn go_on(pending: &mut VecDeque<PendingAnswer>, ready_bytes: &mut usize) -> Infallible {
     poll_fn(|context: &mut Context<'_>| {
         advance(pending.iter_mut(), ready_bytes, context);
         Poll::Pending
@@ -40,20 +40,22 @@ pub(super) async fn go_on(pending: &mut VecDeque<Pending>, ready_bytes: &mut usi
 
 /// Polls pending answers. Ready answers keep their positions until their turn.
 fn advance<'a>(
-    pending: impl Iterator<Item = &'a mut Pending>,
+    pending: impl Iterator<Item = &'a mut PendingAnswer>,
     ready_bytes: &mut usize,
     context: &mut Context<'_>,
 ) {
     for entry in pending {
-        let Pending::Awaited { place, answer, .. } = entry else { continue };
+        let PendingAnswer::Awaited { place, answer, .. } = entry else { continue };
         let place = *place;
         let Poll::Ready(reply) = answer.as_mut().poll(context) else { continue };
         *entry = match reply {
             Reply::Now(frame) => {
                 *ready_bytes += frame.bytes_in_memory();
-                Pending::Ready(place, frame)
+                PendingAnswer::Ready(place, frame)
             }
-            reply => Pending::Awaited { place, answer: Box::pin(std::future::ready(reply)), reads_on: true },
+            reply => {
+                PendingAnswer::Awaited { place, answer: Box::pin(std::future::ready(reply)), reads_on: true }
+            }
         };
     }
 }

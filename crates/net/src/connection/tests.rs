@@ -55,8 +55,8 @@ impl Handler for Echo {
         Reply::Now(answer)
     }
 
-    fn unproven(&self, is_proven: &bool) -> Option<Unproven> {
-        (!is_proven).then_some(Unproven { frame_max: 10, setting: "a.setting", until: self.until })
+    fn unproven(&self, is_proven: &bool) -> Option<UnprovenLimits> {
+        (!is_proven).then_some(UnprovenLimits { frame_max: 10, setting: "a.setting", until: self.until })
     }
 }
 

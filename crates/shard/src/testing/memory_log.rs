@@ -1,6 +1,6 @@
 //! A coordinator's log in memory, for tests of the driver.
 
-use crate::{AppendAs, Appended, CoordinatorLog, Part, Piece, ReplayError, WriteError};
+use crate::{AppendAs, AppendedBatch, CoordinatorLog, Part, Piece, ReplayError, WriteError};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -35,7 +35,7 @@ impl CoordinatorLog for MemoryLog {
         leader_epoch: i32,
         batch: Bytes,
         _append_as: AppendAs,
-    ) -> Result<Appended, WriteError> {
+    ) -> Result<AppendedBatch, WriteError> {
         let mut next_offset = self.next_offset.lock();
         let header = BatchHeader::parse(&batch).expect("the coordinator builds whole batches");
         let mut bytes = batch.to_vec();
@@ -43,14 +43,14 @@ impl CoordinatorLog for MemoryLog {
         let last_offset = Offset(*next_offset + i64::from(header.last_offset_delta));
         *next_offset = last_offset.0 + 1;
         self.batches.lock().push(Bytes::from(bytes));
-        Ok(Appended { last_offset, is_replicated: *self.acknowledges.borrow(), is_flushed: true })
+        Ok(AppendedBatch { last_offset, is_replicated: *self.acknowledges.borrow(), is_flushed: true })
     }
 
     fn acknowledgement(
         &self,
         _partition: PartitionIndex,
         _leader_epoch: i32,
-        of: Appended,
+        of: AppendedBatch,
     ) -> Pin<Box<dyn Future<Output = Result<Offset, WriteError>> + Send>> {
         let mut acknowledges = self.acknowledges.subscribe();
         let end = Offset(*self.next_offset.lock());
@@ -66,7 +66,7 @@ impl CoordinatorLog for MemoryLog {
         partition: PartitionIndex,
         _leader_epoch: i32,
         each: &mut dyn FnMut(Part<'_>) -> Result<(), ReplayError>,
-    ) -> Result<Option<Appended>, ReplayError> {
+    ) -> Result<Option<AppendedBatch>, ReplayError> {
         self.replays.fetch_add(1, Ordering::Relaxed);
         while !*self.loads.borrow() {
             std::thread::yield_now();
@@ -87,7 +87,7 @@ impl CoordinatorLog for MemoryLog {
             }
             from = next;
         }
-        let last = Appended { last_offset: Offset(end - 1), is_replicated, is_flushed: true };
+        let last = AppendedBatch { last_offset: Offset(end - 1), is_replicated, is_flushed: true };
         Ok((!is_replicated && end > 0).then_some(last))
     }
 

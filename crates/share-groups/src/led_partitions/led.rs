@@ -30,23 +30,23 @@ const LATEST: i64 = -1;
 const EARLIEST: i64 = -2;
 
 /// The outcome of an acknowledgement, once it is written.
-pub type Settled = Result<(), SettleError>;
+pub type SettleOutcome = Result<(), SettleError>;
 
 /// The pending result of an acknowledgement.
-pub enum Acknowledging {
+pub enum PendingAcknowledgement {
     /// The outcome is decided.
-    Now(Settled),
+    Now(SettleOutcome),
     /// The acknowledgements are being written.
-    Later(oneshot::Receiver<Settled>),
+    Later(oneshot::Receiver<SettleOutcome>),
 }
 
-impl Acknowledging {
+impl PendingAcknowledgement {
     /// The outcome.
-    pub async fn settled(self) -> Settled {
+    pub async fn settled(self) -> SettleOutcome {
         match self {
-            Acknowledging::Now(settled) => settled,
+            PendingAcknowledgement::Now(settled) => settled,
             // A write always sends an outcome, unless the broker stops.
-            Acknowledging::Later(answer) => {
+            PendingAcknowledgement::Later(answer) => {
                 answer.await.unwrap_or(Err(SettleError::Unserved(ErrorCode::NotLeaderOrFollower)))
             }
         }
@@ -66,7 +66,7 @@ struct Change {
     batches: Vec<StateBatch>,
     /// True if the records wait for the write. Expired locks do not.
     is_pending: bool,
-    done: Option<oneshot::Sender<Settled>>,
+    done: Option<oneshot::Sender<SettleOutcome>>,
 }
 
 struct State {
@@ -210,7 +210,7 @@ impl LedShare {
         shares: &Arc<Shares>,
         member: &str,
         acknowledgements: &[Acknowledgement<'_>],
-    ) -> Acknowledging {
+    ) -> PendingAcknowledgement {
         let (limits, now_ms) = (shares.settings(&self.key.group).limits, shares.now_ms());
         let mut state = self.state.lock();
         let taken = match &mut state.stage {
@@ -220,18 +220,18 @@ impl LedShare {
                 taken
             }
             Stage::Loading => Err(AcknowledgeError::NotAcquired),
-            Stage::Ended(error) => return Acknowledging::Now(Err(SettleError::Unserved(*error))),
+            Stage::Ended(error) => return PendingAcknowledgement::Now(Err(SettleError::Unserved(*error))),
         };
         match taken {
             Err(error) => {
                 tracing::debug!(key = ?self.key, member, %error, "Refused acknowledgements");
-                Acknowledging::Now(Err(SettleError::Refused(error)))
+                PendingAcknowledgement::Now(Err(SettleError::Refused(error)))
             }
-            Ok(batches) if batches.is_empty() => Acknowledging::Now(Ok(())),
+            Ok(batches) if batches.is_empty() => PendingAcknowledgement::Now(Ok(())),
             Ok(batches) => {
                 let (done, answer) = oneshot::channel();
                 self.enqueue(shares, &mut state, Change { batches, is_pending: true, done: Some(done) });
-                Acknowledging::Later(answer)
+                PendingAcknowledgement::Later(answer)
             }
         }
     }

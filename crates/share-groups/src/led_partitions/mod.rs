@@ -17,10 +17,10 @@ mod settings;
 mod settle_error;
 
 pub use counters::ShareCounters;
-pub use led::{Acknowledging, LedShare, Settled, ShareFigures};
-pub use reading::{Batch, Reading, Request};
+pub use led::{LedShare, PendingAcknowledgement, SettleOutcome, ShareFigures};
+pub use reading::{Batch, ReadOutcome, Request};
 pub use sessions::{
-    FINAL_EPOCH, INITIAL_EPOCH, SessionBegun, SessionEnd, SessionError, SessionKey, SessionPartition,
+    FINAL_EPOCH, INITIAL_EPOCH, SessionContext, SessionEnd, SessionError, SessionKey, SessionPartition,
     SessionRequest, ShareSessions, TopicPartitionId,
 };
 pub use settings::{SettingsOfGroups, ShareSettings};
@@ -46,7 +46,7 @@ use tokio::time::Instant;
 /// Interval of checks for expired locks, and so the maximum delay until their records are available again.
 const TICK: Duration = Duration::from_millis(50);
 
-type OfGroup = HashMap<TopicPartitionId, Arc<LedShare>>;
+type GroupShares = HashMap<TopicPartitionId, Arc<LedShare>>;
 
 /// All share partitions led here; see the head of this file.
 pub struct Shares {
@@ -61,7 +61,7 @@ pub struct Shares {
     clock: Clock,
     began: Instant,
     settings: RwLock<Arc<SettingsOfGroups>>,
-    groups: Mutex<HashMap<Arc<str>, OfGroup>>,
+    groups: Mutex<HashMap<Arc<str>, GroupShares>>,
     /// Held while a session begins, and from the end of a session until its member's records are released.
     /// Otherwise a member with a new session in between would lose newly acquired records.
     turnover: Mutex<()>,
@@ -81,12 +81,12 @@ impl std::fmt::Debug for Shares {
 }
 
 /// Attached to a connection with share sessions, which end when the connection closes.
-struct OfConnection {
+struct ConnectionGuard {
     id: u64,
     shares: Arc<Shares>,
 }
 
-impl Drop for OfConnection {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         self.shares.gone.lock().push(self.id);
         self.shares.wanted.notify_one();
@@ -94,9 +94,9 @@ impl Drop for OfConnection {
 }
 
 /// Stops loads and writes when the task is dropped.
-struct Running<'a>(&'a Shares);
+struct TaskGuard<'a>(&'a Shares);
 
-impl Drop for Running<'_> {
+impl Drop for TaskGuard<'_> {
     fn drop(&mut self) {
         self.0.is_stopped.store(true, Ordering::Release);
         self.0.stopped.notify_waiters();
@@ -152,7 +152,7 @@ impl Shares {
 
     /// The id of a connection, which owns share sessions.
     pub fn connection(self: &Arc<Self>, peer: &Peer) -> u64 {
-        let attached = peer.attached.get_or_attach(|| OfConnection {
+        let attached = peer.attached.get_or_attach(|| ConnectionGuard {
             id: self.connections.fetch_add(1, Ordering::Relaxed),
             shares: Arc::clone(self),
         });
@@ -240,7 +240,7 @@ impl Shares {
 
     /// Begins, continues or ends the session of a request. If the member of another session lost it for lack
     /// of room, that member's records are released.
-    pub fn begin_session(self: &Arc<Self>, request: SessionRequest) -> Result<SessionBegun, SessionError> {
+    pub fn begin_session(self: &Arc<Self>, request: SessionRequest) -> Result<SessionContext, SessionError> {
         // No other session begins or ends meanwhile.
         let _turnover = (request.epoch == INITIAL_EPOCH).then(|| self.turnover.lock());
         let begun = self.sessions.begin(request)?;
@@ -296,7 +296,7 @@ impl Shares {
 
     /// Expires locks in time, and ends the sessions of closed connections.
     pub async fn run(self: Arc<Self>) {
-        let _ends_with_it = Running(&self);
+        let _ends_with_it = TaskGuard(&self);
         loop {
             let gone = std::mem::take(&mut *self.gone.lock());
             gone.into_iter().for_each(|connection| self.end_sessions_of(connection));

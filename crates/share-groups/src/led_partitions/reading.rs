@@ -48,7 +48,7 @@ pub struct Batch {
 
 /// The outcome of a read.
 #[derive(Debug)]
-pub enum Reading {
+pub enum ReadOutcome {
     /// The state is not loaded yet.
     Loading,
     /// No records are available now.
@@ -69,23 +69,23 @@ impl LedShare {
         request: &Request<'_>,
         settings: &ShareSettings,
         now_ms: i64,
-    ) -> Reading {
+    ) -> ReadOutcome {
         let done = self.with(|share| {
             if request.session.is_over() {
-                return Reading::Nothing;
+                return ReadOutcome::Nothing;
             }
             for _ in 0..ROUNDS_MAX {
                 match acquire(share, partition, request, settings, now_ms) {
-                    Reading::Again => {}
+                    ReadOutcome::Again => {}
                     other => return other,
                 }
             }
-            Reading::Again
+            ReadOutcome::Again
         });
         match done {
             Ok(Some(reading)) => reading,
-            Ok(None) => Reading::Loading,
-            Err(error) => Reading::Failed(error),
+            Ok(None) => ReadOutcome::Loading,
+            Err(error) => ReadOutcome::Failed(error),
         }
     }
 
@@ -132,23 +132,23 @@ fn acquire(
     request: &Request<'_>,
     settings: &ShareSettings,
     now_ms: i64,
-) -> Reading {
-    let Some(offset) = share.fetch_offset(&settings.limits) else { return Reading::Nothing };
+) -> ReadOutcome {
+    let Some(offset) = share.fetch_offset(&settings.limits) else { return ReadOutcome::Nothing };
     let from = fetch_from(offset, request.max_bytes, request.at_least_one, settings.isolation);
     let read = match partition.fetch(&from) {
         Ok(read) => read,
         Err(FetchError::OutOfRange { .. }) => {
             let log_start = partition.published_offsets().log_start_offset().0;
             if log_start <= share.start_offset() {
-                return Reading::Nothing;
+                return ReadOutcome::Nothing;
             }
             share.log_start_moved(log_start);
-            return Reading::Again;
+            return ReadOutcome::Again;
         }
-        Err(error) => return Reading::Failed(error.code()),
+        Err(error) => return ReadOutcome::Failed(error.code()),
     };
     share.log_start_moved(read.log_start_offset.0);
-    let FetchRead { slice: Some(slice), aborted, .. } = read else { return Reading::Nothing };
+    let FetchRead { slice: Some(slice), aborted, .. } = read else { return ReadOutcome::Nothing };
     let wanted = AcquireRequest {
         member: request.member,
         mode: request.mode,
@@ -168,13 +168,13 @@ fn acquire(
     if runs.is_empty() {
         if let Some(error) = unreadable {
             tracing::error!(partition = ?partition, %error, "Failed to read the batches of a log");
-            return Reading::Failed(ErrorCode::KafkaStorageError);
+            return ReadOutcome::Failed(ErrorCode::KafkaStorageError);
         }
         let moved = share.fetch_offset(&settings.limits) != Some(offset);
-        return if moved { Reading::Again } else { Reading::Nothing };
+        return if moved { ReadOutcome::Again } else { ReadOutcome::Nothing };
     }
     let len = usize::try_from(bytes.end - bytes.start).unwrap_or(slice.len);
-    Reading::Acquired(Batch { slice: LogSlice { position: bytes.start, len, ..slice }, runs, records })
+    ReadOutcome::Acquired(Batch { slice: LogSlice { position: bytes.start, len, ..slice }, runs, records })
 }
 
 /// A log batch, and whether its transaction was aborted. `aborted` is empty for READ_UNCOMMITTED.

@@ -114,7 +114,7 @@ impl Eq for SessionEnd {}
 
 /// A request within its session.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SessionBegun {
+pub struct SessionContext {
     /// The partitions to read.
     pub wanted: Vec<SessionPartition>,
     /// The number of fetches that might acquire records after the session's first request.
@@ -125,10 +125,10 @@ pub struct SessionBegun {
     pub displaced: Option<SessionKey>,
 }
 
-impl SessionBegun {
-    fn of(session: &Session, wanted: Vec<SessionPartition>) -> SessionBegun {
+impl SessionContext {
+    fn of(session: &Session, wanted: Vec<SessionPartition>) -> SessionContext {
         let (fetches, end) = (session.fetches, session.end.clone());
-        SessionBegun { wanted, fetches, end, displaced: None }
+        SessionContext { wanted, fetches, end, displaced: None }
     }
 }
 
@@ -247,14 +247,14 @@ impl ShareSessions {
 
     /// Begins, continues or ends the session of a ShareFetch. Returns the partitions to read, none for the
     /// last request, and the session that ended to make room.
-    pub fn begin(&self, request: SessionRequest) -> Result<SessionBegun, SessionError> {
+    pub fn begin(&self, request: SessionRequest) -> Result<SessionContext, SessionError> {
         let SessionRequest { key, epoch, connection, holder, added, forgotten, acknowledges, acquires } =
             request;
         let mut state = self.state.lock();
         match epoch {
             FINAL_EPOCH => {
                 let session = state.sessions.get(&key).ok_or(SessionError::NotFound)?;
-                Ok(SessionBegun::of(session, Vec::new()))
+                Ok(SessionContext::of(session, Vec::new()))
             }
             INITIAL_EPOCH => {
                 if acknowledges {
@@ -279,7 +279,7 @@ impl ShareSessions {
                 };
                 added.into_iter().for_each(|id| session.add(id, false));
                 let wanted = session.partitions.iter().map(|one| SessionPartition { is_new: true, ..*one });
-                let begun = SessionBegun { displaced, ..SessionBegun::of(&session, wanted.collect()) };
+                let begun = SessionContext { displaced, ..SessionContext::of(&session, wanted.collect()) };
                 state.insert(key, session);
                 Ok(begun)
             }
@@ -289,7 +289,7 @@ impl ShareSessions {
                 session.forget(&forgotten);
                 session.advance();
                 session.fetches = session.fetches.wrapping_add(usize::from(acquires));
-                Ok(SessionBegun::of(session, session.partitions.clone()))
+                Ok(SessionContext::of(session, session.partitions.clone()))
             }
         }
     }
@@ -387,7 +387,7 @@ mod tests {
         (Uuid::ZERO, PartitionIndex(index))
     }
 
-    fn indexes(found: Result<SessionBegun, SessionError>) -> Vec<(i32, bool)> {
+    fn indexes(found: Result<SessionContext, SessionError>) -> Vec<(i32, bool)> {
         found.expect("the session goes on").wanted.iter().map(|one| (one.id.1.0, one.is_new)).collect()
     }
 
@@ -458,7 +458,7 @@ mod tests {
         let begin = |user: &str, member: &str| {
             sessions.begin(SessionRequest { holder: holder(user), ..request(member, 0, &[0]) })
         };
-        let displaced = |begun: Result<SessionBegun, SessionError>| begun.map(|begun| begun.displaced);
+        let displaced = |begun: Result<SessionContext, SessionError>| begun.map(|begun| begun.displaced);
         for member in ["e0", "e1", "e2", "e3"] {
             assert_eq!(displaced(begin("eve", member)), Ok(None));
         }

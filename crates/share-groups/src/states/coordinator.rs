@@ -3,7 +3,7 @@
 
 use super::config::ShareConfig;
 use super::error::StateError;
-use super::request::{Answer, Ask, Outcomes};
+use super::request::{Answer, Outcomes, StateRequest};
 use super::shard::{Shard, ShardContext};
 use futures_util::future::{join, join_all};
 use parking_lot::Mutex;
@@ -145,7 +145,7 @@ impl ShareCoordinator {
     }
 
     /// Serves requests for share partitions. The answers have the order of the requests.
-    pub async fn serve(&self, asks: &[(ShareKey, Ask)]) -> Outcomes {
+    pub async fn serve(&self, asks: &[(ShareKey, StateRequest)]) -> Outcomes {
         let mut answers: Vec<Option<_>> = vec![None; asks.len()];
         // A repeated share partition is served after its first request.
         let mut rounds: Vec<BTreeMap<PartitionIndex, Vec<usize>>> = Vec::new();
@@ -160,7 +160,7 @@ impl ShareCoordinator {
         }
         for round in rounds {
             let served = round.into_iter().map(|(partition, places)| async move {
-                let some: Vec<&(ShareKey, Ask)> = places.iter().map(|place| &asks[*place]).collect();
+                let some: Vec<&(ShareKey, StateRequest)> = places.iter().map(|place| &asks[*place]).collect();
                 let asked = self.shards.ask(partition, |shard, ticket, now| shard.serve(&some, ticket, now));
                 let outcomes = match asked.await {
                     Ok(Answer::Outcomes(outcomes)) => outcomes,

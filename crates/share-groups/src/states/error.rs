@@ -2,7 +2,7 @@
 //! codes.
 
 use super::runs::OVERLAPPING_MAX;
-use thalweg_shard::{RequestError, Unavailable, WriteError};
+use thalweg_shard::{RequestError, Unavailability, WriteError};
 use thalweg_wire::ErrorCode;
 
 /// Why the share coordinator refuses a request for one share partition.
@@ -56,8 +56,8 @@ impl From<WriteError> for StateError {
     }
 }
 
-impl From<Unavailable> for StateError {
-    fn from(error: Unavailable) -> StateError {
+impl From<Unavailability> for StateError {
+    fn from(error: Unavailability) -> StateError {
         StateError::Request(error.into())
     }
 }

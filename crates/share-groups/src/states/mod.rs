@@ -29,5 +29,5 @@ pub use config::ShareConfig;
 pub use coordinator::{Cluster, ShareCoordinator, coordinator_key, is_coordinator_key};
 pub use error::{PersistError, StateError};
 pub use persister::Persister;
-pub use request::{Ask, Done, Outcomes, Write};
+pub use request::{Outcomes, StateReply, StateRequest, Write};
 pub use runs::Run;

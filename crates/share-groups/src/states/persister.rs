@@ -10,7 +10,7 @@ mod rpc;
 
 use super::coordinator::ShareCoordinator;
 use super::error::PersistError;
-use super::request::{Ask, Done, Write};
+use super::request::{StateReply, StateRequest, Write};
 use rpc::Question;
 use std::fmt;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Maximum pause.
 const PAUSE_MAX: Duration = Duration::from_secs(4);
 
-type Outcome = Result<Done, PersistError>;
+type Outcome = Result<StateReply, PersistError>;
 
 /// Access to the states of share partitions; see the head of this file.
 pub struct Persister {
@@ -64,30 +64,30 @@ impl Persister {
         state_epoch: i32,
         start_offset: i64,
     ) -> Result<(), PersistError> {
-        self.change(key, Ask::Initialize { state_epoch, start_offset }).await
+        self.change(key, StateRequest::Initialize { state_epoch, start_offset }).await
     }
 
     /// Reads the state for the leader of this epoch, which fences earlier leaders.
     pub async fn read(&self, key: &ShareKey, leader_epoch: i32) -> Result<ShareState, PersistError> {
-        match self.ask(key, Ask::Read { leader_epoch }).await? {
-            Done::State { state_epoch, start_offset, runs } => {
+        match self.ask(key, StateRequest::Read { leader_epoch }).await? {
+            StateReply::State { state_epoch, start_offset, runs } => {
                 // Such a state is never persisted.
                 let batches = runs.into_iter().map(|run| run.batch().ok_or(PersistError::Invalid));
                 let batches = batches.collect::<Result<_, _>>()?;
                 Ok(ShareState { state_epoch, start_offset, batches })
             }
-            Done::Changed | Done::Summary(_) => unreachable!("a read is answered by a state"),
+            StateReply::Changed | StateReply::Summary(_) => unreachable!("a read is answered by a state"),
         }
     }
 
     /// Changes the state. After [`PersistError::Unavailable`] the change may or may not have happened.
     pub async fn write(&self, key: &ShareKey, update: &StateUpdate) -> Result<(), PersistError> {
-        self.change(key, Ask::Write(Write::from(update))).await
+        self.change(key, StateRequest::Write(Write::from(update))).await
     }
 
     /// Deletes the state.
     pub async fn delete(&self, key: &ShareKey) -> Result<(), PersistError> {
-        self.change(key, Ask::Delete).await
+        self.change(key, StateRequest::Delete).await
     }
 
     /// Reads the state without its runs. Fences no leader.
@@ -96,9 +96,9 @@ impl Persister {
         key: &ShareKey,
         leader_epoch: i32,
     ) -> Result<StateSummary, PersistError> {
-        match self.ask(key, Ask::Summarize { leader_epoch }).await? {
-            Done::Summary(summary) => Ok(summary),
-            Done::Changed | Done::State { .. } => unreachable!("a summary is answered by one"),
+        match self.ask(key, StateRequest::Summarize { leader_epoch }).await? {
+            StateReply::Summary(summary) => Ok(summary),
+            StateReply::Changed | StateReply::State { .. } => unreachable!("a summary is answered by one"),
         }
     }
 
@@ -107,12 +107,12 @@ impl Persister {
         self.topic_wanted.notified().await;
     }
 
-    async fn change(&self, key: &ShareKey, ask: Ask) -> Result<(), PersistError> {
+    async fn change(&self, key: &ShareKey, ask: StateRequest) -> Result<(), PersistError> {
         self.ask(key, ask).await.map(|_| ())
     }
 
     /// Asks until there is an answer or a further attempt is pointless.
-    async fn ask(&self, key: &ShareKey, ask: Ask) -> Outcome {
+    async fn ask(&self, key: &ShareKey, ask: StateRequest) -> Outcome {
         let request = (key.clone(), ask);
         let mut pause = PAUSE;
         for attempt in 1.. {
@@ -128,7 +128,7 @@ impl Persister {
         unreachable!("the last attempt returns")
     }
 
-    async fn attempt(&self, request: &(ShareKey, Ask)) -> Outcome {
+    async fn attempt(&self, request: &(ShareKey, StateRequest)) -> Outcome {
         let image = self.image.get();
         if image.topic(SHARE_STATE).is_none() {
             self.topic_wanted.notify_one();

@@ -2,12 +2,12 @@
 
 use super::error::StateError;
 use super::runs::Run;
-use thalweg_shard::{Failing, WriteError};
+use thalweg_shard::{ShardAnswer, WriteError};
 use thalweg_share::{StateSummary, StateUpdate};
 
 /// A request for one share partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ask {
+pub enum StateRequest {
     /// Resets the state to an offset; -1 if the offset is not known yet.
     Initialize {
         /// Not below the current state epoch.
@@ -60,7 +60,7 @@ impl From<&StateUpdate> for Write {
 
 /// The result of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Done {
+pub enum StateReply {
     /// The state has changed.
     Changed,
     /// The state.
@@ -77,7 +77,7 @@ pub enum Done {
 }
 
 /// The outcomes for several share partitions, in the order of the request.
-pub type Outcomes = Vec<Result<Done, StateError>>;
+pub type Outcomes = Vec<Result<StateReply, StateError>>;
 
 /// A shard's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,7 +88,7 @@ pub enum Answer {
     RedundantBefore(Option<i64>),
 }
 
-impl Failing for Answer {
+impl ShardAnswer for Answer {
     fn failed(self, error: WriteError) -> Answer {
         match self {
             // Refusals depend on the state as well, so they fail too.

@@ -14,7 +14,7 @@ use super::config::ShareConfig;
 use super::coordinator::Cluster;
 use super::entry::Entry;
 use super::record::ShareRecord;
-use super::request::{Answer, Ask, Done, Outcomes};
+use super::request::{Answer, Outcomes, StateReply, StateRequest};
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::fmt;
@@ -50,23 +50,23 @@ pub(crate) struct Write {
     encoded: Vec<(Bytes, Option<Bytes>)>,
     bytes: usize,
     /// The waiting request, and the positions of its answers.
-    request: Option<Asked>,
+    request: Option<RequestPositions>,
 }
 
 /// A waiting request, and the positions that a write answers.
-type Asked = (Ticket, Vec<usize>);
+type RequestPositions = (Ticket, Vec<usize>);
 
 /// A write without an acknowledgement yet.
 #[derive(Debug)]
-struct Pending {
+struct UnacknowledgedWrite {
     last_offset: i64,
     expires_ms: i64,
-    request: Option<Asked>,
+    request: Option<RequestPositions>,
 }
 
 /// A request whose writes are pending.
 #[derive(Debug)]
-struct Waiting {
+struct WaitingRequest {
     outcomes: Outcomes,
     /// Number of unacknowledged writes.
     writes: usize,
@@ -85,8 +85,8 @@ pub(crate) struct Shard {
     has_lost_records: bool,
     writes: VecDeque<Write>,
     /// Unacknowledged writes, with their waiting requests.
-    pending: VecDeque<Pending>,
-    waiting: HashMap<Ticket, Waiting>,
+    pending: VecDeque<UnacknowledgedWrite>,
+    waiting: HashMap<Ticket, WaitingRequest>,
     answers: Answers<Answer>,
     next_cold_check_ms: i64,
 }
@@ -99,7 +99,7 @@ impl thalweg_shard::Shard for Shard {
         "acknowledged records of share partitions may be delivered again; share partitions whose state is gone are not delivered \
          until their offsets are reset",
     );
-    type Shared = Arc<ShardContext>;
+    type SharedState = Arc<ShardContext>;
     type Turn = Moment;
     type Write = Write;
     type Answer = Answer;
@@ -188,7 +188,7 @@ impl thalweg_shard::Shard for Shard {
             self.apply(record, offset);
         }
         let expires_ms = now.monotonic_ms.saturating_add(self.context.config.write_timeout_ms);
-        self.pending.push_back(Pending { last_offset, expires_ms, request: write.request });
+        self.pending.push_back(UnacknowledgedWrite { last_offset, expires_ms, request: write.request });
     }
 
     fn refused(&mut self, write: Write, error: WriteError, _: usize, _: Moment) {
@@ -216,7 +216,7 @@ impl thalweg_shard::Shard for Shard {
     }
 
     fn expire_next(&mut self, now: Moment) -> bool {
-        let is_over = |pending: &mut Pending| pending.expires_ms <= now.monotonic_ms;
+        let is_over = |pending: &mut UnacknowledgedWrite| pending.expires_ms <= now.monotonic_ms;
         if let Some(pending) = self.pending.pop_front_if(is_over) {
             tracing::warn!(
                 offset = pending.last_offset,
@@ -279,7 +279,7 @@ impl Shard {
 
     /// Settles the outcomes at these positions of a request after a write was acknowledged up to an offset,
     /// or failed. The request is answered after its last write.
-    fn settle(&mut self, request: Option<Asked>, result: Result<i64, WriteError>) {
+    fn settle(&mut self, request: Option<RequestPositions>, result: Result<i64, WriteError>) {
         let Some((ticket, places)) = request else { return };
         let Some(waiting) = self.waiting.get_mut(&ticket) else { return };
         if let Err(error) = result {
@@ -301,7 +301,7 @@ impl Shard {
     }
 
     /// Serves requests for share partitions, each of which occurs once.
-    pub(super) fn serve(&mut self, asks: &[&(ShareKey, Ask)], ticket: Ticket, now: Moment) {
+    pub(super) fn serve(&mut self, asks: &[&(ShareKey, StateRequest)], ticket: Ticket, now: Moment) {
         let mut outcomes = Outcomes::with_capacity(asks.len());
         let mut writes: Vec<Write> = Vec::new();
         let mut is_written = true;
@@ -319,7 +319,7 @@ impl Shard {
         if writes.is_empty() {
             return self.answers.give(ticket, Answer::Outcomes(outcomes), Basis::LATEST);
         }
-        self.waiting.insert(ticket, Waiting { outcomes, writes: writes.len(), is_written });
+        self.waiting.insert(ticket, WaitingRequest { outcomes, writes: writes.len(), is_written });
         self.writes.extend(writes);
     }
 
@@ -357,4 +357,4 @@ fn add(
 }
 
 /// The result of a request, and the record that it needs.
-type Decision = (Done, Option<ShareRecord>);
+type Decision = (StateReply, Option<ShareRecord>);

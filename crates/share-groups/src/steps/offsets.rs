@@ -27,7 +27,7 @@ const UNKNOWN: i64 = -1;
 /// Kafka's message.
 const NO_NAME: &str = "The group id is invalid.";
 
-type Described = DescribeShareGroupOffsetsResponseTopic;
+type DescribedTopic = DescribeShareGroupOffsetsResponseTopic;
 
 impl ShareGroups {
     /// DescribeShareGroupOffsets, versions 0 and 1, for one group: the named topics, or all initialized ones.
@@ -149,7 +149,11 @@ impl ShareGroups {
 }
 
 impl ShareGroupParts {
-    async fn describe_topics(&self, group: &str, wanted: Vec<(Uuid, String, Vec<i32>)>) -> Vec<Described> {
+    async fn describe_topics(
+        &self,
+        group: &str,
+        wanted: Vec<(Uuid, String, Vec<i32>)>,
+    ) -> Vec<DescribedTopic> {
         let topics = self.groups.topics();
         // Skip partitions that do not exist: their unknown state would be requested with all retries.
         let existing = |id: &Uuid, partitions: &[i32]| {
@@ -194,7 +198,7 @@ impl ShareGroupParts {
             }
             answer
         };
-        let described = wanted.iter().map(|(topic_id, name, partitions)| Described {
+        let described = wanted.iter().map(|(topic_id, name, partitions)| DescribedTopic {
             topic_id: *topic_id,
             topic_name: name.clone(),
             partitions: partitions.iter().map(|index| describe(topic_id, name, *index)).collect(),
@@ -231,14 +235,14 @@ fn has_lag(summary: &StateSummary) -> bool {
 }
 
 /// The answer for an unknown topic.
-fn without_offsets(topic: DescribeShareGroupOffsetsRequestTopic) -> Described {
+fn without_offsets(topic: DescribeShareGroupOffsetsRequestTopic) -> DescribedTopic {
     let partition = |index: &i32| DescribeShareGroupOffsetsResponsePartition {
         partition_index: *index,
         start_offset: UNKNOWN,
         lag: UNKNOWN,
         ..Default::default()
     };
-    Described {
+    DescribedTopic {
         topic_name: topic.topic_name,
         partitions: topic.partitions.iter().map(partition).collect(),
         ..Default::default()

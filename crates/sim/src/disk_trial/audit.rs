@@ -3,7 +3,7 @@
 
 use super::books::{Books, Fate, RECORDS, Sheet, parse};
 use super::load::{Refusal, connect, produce};
-use super::node::{Keeps, LEDGER, TOPICS};
+use super::node::{LEDGER, Retention, TOPICS};
 use super::transactions::Transactions;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +20,7 @@ const TRIES: usize = 60;
 const AGAIN: Duration = Duration::from_millis(200);
 
 /// Records as read: the batch, and the position in the batch, by offset.
-type Found = BTreeMap<i64, (u64, u64)>;
+type FoundRecords = BTreeMap<i64, (u64, u64)>;
 
 struct Auditor {
     cluster: Cluster,
@@ -50,7 +50,7 @@ impl Auditor {
         self.books.lock().violation(what);
     }
 
-    async fn topic(&self, name: &str, keeps: Keeps, sheet: &Sheet) {
+    async fn topic(&self, name: &str, keeps: Retention, sheet: &Sheet) {
         let Some((start, end)) = self.offsets(name).await else {
             return self.wrong(format!("{name}-0 has no offsets"));
         };
@@ -89,7 +89,7 @@ impl Auditor {
         None
     }
 
-    async fn read(&self, name: &str, start: i64, end: i64, committed: bool) -> Result<Found, String> {
+    async fn read(&self, name: &str, start: i64, end: i64, committed: bool) -> Result<FoundRecords, String> {
         let config = ConsumerConfig {
             read_committed: committed,
             offset_reset: OffsetReset::None,
@@ -165,7 +165,13 @@ impl Auditor {
 }
 
 /// The violations in the records of a topic.
-fn check(name: &str, keeps: Keeps, sheet: &Sheet, found: &Found, (start, end): (i64, i64)) -> Vec<String> {
+fn check(
+    name: &str,
+    keeps: Retention,
+    sheet: &Sheet,
+    found: &FoundRecords,
+    (start, end): (i64, i64),
+) -> Vec<String> {
     let mut wrong = Vec::new();
     let must = sheet.must_be_there(keeps);
     let lost: Vec<_> = must
@@ -195,7 +201,7 @@ fn check(name: &str, keeps: Keeps, sheet: &Sheet, found: &Found, (start, end): (
         }
         last = Some(*record);
     }
-    if keeps != Keeps::LastOfKeys && name != LEDGER {
+    if keeps != Retention::LastOfKeys && name != LEDGER {
         let (from, count) = (found.keys().next().copied().unwrap_or(end), found.len());
         if from != start || i64::try_from(count).unwrap_or(0) != end - start {
             wrong.push(format!("{name}-0: {count} records from {from} on, in a log from {start} to {end}"));
@@ -211,7 +217,7 @@ fn check(name: &str, keeps: Keeps, sheet: &Sheet, found: &Found, (start, end): (
 }
 
 /// The violations in the records that are read as committed.
-fn check_committed(sheet: &Sheet, found: &Found) -> Vec<String> {
+fn check_committed(sheet: &Sheet, found: &FoundRecords) -> Vec<String> {
     let mut wrong = Vec::new();
     for (number, sent) in (0..).zip(&sheet.sent) {
         let Some(offset) = sent.offset else { continue };
@@ -239,20 +245,20 @@ fn check_committed(sheet: &Sheet, found: &Found) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::books::Sent;
+    use super::super::books::SentBatch;
     use super::*;
 
     /// Batches at these offsets; 0 for an unacknowledged batch.
     fn sheet(offsets: &[Option<i64>], fate: Fate) -> Sheet {
         Sheet {
-            sent: offsets.iter().map(|&offset| Sent { offset, fate }).collect(),
+            sent: offsets.iter().map(|&offset| SentBatch { offset, fate }).collect(),
             delete_requested: 3,
             delete_answered: 3,
         }
     }
 
     /// The consecutive records of these batches, from an offset on.
-    fn found(start: i64, batches: &[u64]) -> Found {
+    fn found(start: i64, batches: &[u64]) -> FoundRecords {
         let records = batches.iter().flat_map(|&number| (0..RECORDS).map(move |record| (number, record)));
         (start..).zip(records).collect()
     }
@@ -260,7 +266,7 @@ mod tests {
     #[test]
     fn a_topic_as_it_should_be_passes() {
         let sheet = sheet(&[Some(0), Some(3), None, Some(9)], Fate::Committed);
-        assert_eq!(check("t", Keeps::Undeleted, &sheet, &found(3, &[1, 2, 3]), (3, 12)), [""; 0]);
+        assert_eq!(check("t", Retention::Undeleted, &sheet, &found(3, &[1, 2, 3]), (3, 12)), [""; 0]);
         assert_eq!(check_committed(&sheet, &found(0, &[0, 1, 2, 3])), [""; 0]);
     }
 
@@ -276,10 +282,10 @@ mod tests {
         ];
         for (start, batches, told) in cases {
             let end = start + i64::try_from(batches.len()).unwrap_or(0) * 3;
-            let wrong = check("t", Keeps::Undeleted, &sheet, &found(start, batches), (start, end));
+            let wrong = check("t", Retention::Undeleted, &sheet, &found(start, batches), (start, end));
             assert!(wrong.iter().any(|what| what.contains(told)), "{batches:?} from {start}: {wrong:?}");
         }
-        let hole = check("t", Keeps::Undeleted, &sheet, &found(3, &[1, 3]), (3, 12));
+        let hole = check("t", Retention::Undeleted, &sheet, &found(3, &[1, 3]), (3, 12));
         assert!(
             hole.iter().any(|what| what.contains("6 records from 3 on, in a log from 3 to 12")),
             "{hole:?}"
@@ -290,7 +296,7 @@ mod tests {
     fn aborted_records_that_are_shown_are_found() {
         let shown = check_committed(&sheet(&[Some(0)], Fate::Aborted), &found(0, &[0]));
         assert!(shown[0].contains("3 of 3 records of batch 0 at 0, Aborted"), "{shown:?}");
-        let hidden = check_committed(&sheet(&[Some(0)], Fate::Committed), &Found::new());
+        let hidden = check_committed(&sheet(&[Some(0)], Fate::Committed), &FoundRecords::new());
         assert!(hidden[0].contains("0 of 3 records of batch 0 at 0, Committed"), "{hidden:?}");
     }
 
@@ -299,9 +305,9 @@ mod tests {
         let offsets: Vec<_> = (0..10).map(|number| Some(number * 3)).collect();
         let sheet = sheet(&offsets, Fate::Committed);
         let newest: Vec<u64> = (5..10).collect();
-        assert_eq!(check("t", Keeps::Newest, &sheet, &found(15, &newest), (15, 30)), [""; 0]);
-        assert!(!check("t", Keeps::Newest, &sheet, &found(18, &newest[1..]), (18, 30)).is_empty());
+        assert_eq!(check("t", Retention::Newest, &sheet, &found(15, &newest), (15, 30)), [""; 0]);
+        assert!(!check("t", Retention::Newest, &sheet, &found(18, &newest[1..]), (18, 30)).is_empty());
         // The last record of each of the seven keys is in the last three batches.
-        assert_eq!(check("t", Keeps::LastOfKeys, &sheet, &found(21, &[7, 8, 9]), (0, 30)).len(), 1);
+        assert_eq!(check("t", Retention::LastOfKeys, &sheet, &found(21, &[7, 8, 9]), (0, 30)).len(), 1);
     }
 }

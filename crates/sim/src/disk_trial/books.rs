@@ -1,6 +1,6 @@
 //! The clients' knowledge in a trial: sent batches and their answers.
 
-use super::node::{Keeps, RETENTION_BYTES};
+use super::node::{RETENTION_BYTES, Retention};
 use std::collections::BTreeMap;
 
 /// Records per batch.
@@ -22,7 +22,7 @@ pub(super) enum Fate {
 
 /// A sent batch.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sent {
+pub(super) struct SentBatch {
     /// Offset of the first record, if the batch was acknowledged.
     pub(super) offset: Option<i64>,
     pub(super) fate: Fate,
@@ -31,7 +31,7 @@ pub(super) struct Sent {
 /// The batches of a topic, by number.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sheet {
-    pub(super) sent: Vec<Sent>,
+    pub(super) sent: Vec<SentBatch>,
     /// Records below this offset may be deleted.
     pub(super) delete_requested: i64,
     /// Records below this offset were deleted.
@@ -71,7 +71,7 @@ impl Books {
     /// Records a new batch, and returns its number.
     pub(super) fn send(&mut self, topic: &str, fate: Fate) -> u64 {
         let sheet = self.sheet(topic);
-        sheet.sent.push(Sent { offset: None, fate });
+        sheet.sent.push(SentBatch { offset: None, fate });
         sheet.sent.len() as u64 - 1
     }
 }
@@ -98,7 +98,7 @@ pub(super) fn parse(topic: &str, value: &[u8]) -> Option<(u64, u64)> {
 
 impl Sheet {
     /// The acknowledged records that must exist: offset, batch, position in the batch.
-    pub(super) fn must_be_there(&self, keeps: Keeps) -> Vec<(i64, u64, u64)> {
+    pub(super) fn must_be_there(&self, keeps: Retention) -> Vec<(i64, u64, u64)> {
         let acknowledged = || {
             let batches = (0..).zip(&self.sent);
             batches.filter_map(|(number, sent)| sent.offset.map(|offset| (offset, number)))
@@ -107,17 +107,17 @@ impl Sheet {
             (0..RECORDS).map(move |record| (offset + i64::try_from(record).unwrap_or(0), number, record))
         };
         match keeps {
-            Keeps::All => acknowledged().flat_map(records).collect(),
-            Keeps::Undeleted => {
+            Retention::All => acknowledged().flat_map(records).collect(),
+            Retention::Undeleted => {
                 let live = |(offset, ..): &(i64, u64, u64)| *offset >= self.delete_requested;
                 acknowledged().flat_map(records).filter(live).collect()
             }
-            Keeps::Newest => {
+            Retention::Newest => {
                 let count = RETENTION_BYTES / BATCH_BYTES_MAX;
                 let newest = self.sent.len().saturating_sub(count) as u64;
                 acknowledged().filter(|(_, number)| *number >= newest).flat_map(records).collect()
             }
-            Keeps::LastOfKeys => {
+            Retention::LastOfKeys => {
                 let mut last = BTreeMap::new();
                 for (number, sent) in (0..).zip(&self.sent) {
                     for record in 0..RECORDS {

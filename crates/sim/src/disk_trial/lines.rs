@@ -9,10 +9,10 @@ use tracing_subscriber::fmt::MakeWriter;
 
 /// The lines so far, and the start of the relevant ones.
 #[derive(Clone, Default)]
-pub(super) struct Lines(Arc<Mutex<Recorded>>);
+pub(super) struct Lines(Arc<Mutex<RecordedLines>>);
 
 #[derive(Default)]
-struct Recorded {
+struct RecordedLines {
     bytes: Vec<u8>,
     begin: usize,
 }

@@ -3,7 +3,7 @@
 //! rest of the life.
 
 use super::books::{Books, Fate, RECORDS, key, value};
-use super::node::{DIRS, Keeps, LEDGER, TOPICS, topic};
+use super::node::{DIRS, LEDGER, Retention, TOPICS, topic};
 use super::transactions::Transactions;
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -216,7 +216,7 @@ impl Load {
     }
 
     async fn create_brief(&self, admin: &Admin, name: &str) {
-        if create(admin, &[topic(name, Keeps::All)]).await {
+        if create(admin, &[topic(name, Retention::All)]).await {
             self.books.lock().created.push(name.to_owned());
             let mut producer = None;
             let _ = self.append(admin.cluster(), name, &mut producer).await;

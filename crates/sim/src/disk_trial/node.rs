@@ -15,7 +15,7 @@ pub(super) const DIRS: [&str; 2] = ["/data/a", "/data/b"];
 
 /// The records that a topic must keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Keeps {
+pub(super) enum Retention {
     All,
     /// The newest bytes.
     Newest,
@@ -26,13 +26,13 @@ pub(super) enum Keeps {
 }
 
 /// The topics of the load, with one partition each.
-pub(super) const TOPICS: [(&str, Keeps); 6] = [
-    ("kept", Keeps::All),
-    ("expiring", Keeps::Newest),
-    ("cut", Keeps::Undeleted),
-    ("compacted", Keeps::LastOfKeys),
-    ("moved", Keeps::All),
-    (LEDGER, Keeps::All),
+pub(super) const TOPICS: [(&str, Retention); 6] = [
+    ("kept", Retention::All),
+    ("expiring", Retention::Newest),
+    ("cut", Retention::Undeleted),
+    ("compacted", Retention::LastOfKeys),
+    ("moved", Retention::All),
+    (LEDGER, Retention::All),
 ];
 
 /// The topic of the transactions.
@@ -77,18 +77,18 @@ pub(super) fn properties(flushes: bool) -> ServerProperties {
 }
 
 /// A topic to create.
-pub(super) fn topic(name: &str, keeps: Keeps) -> NewTopic {
+pub(super) fn topic(name: &str, keeps: Retention) -> NewTopic {
     let mut configs = BTreeMap::new();
     let mut set = |key: &str, value: &str| configs.insert(key.to_owned(), value.to_owned());
     set(EffectiveTopicConfig::internal_segment_bytes.name(), SEGMENT_BYTES);
     set(EffectiveTopicConfig::retention_ms.name(), "-1");
     set(EffectiveTopicConfig::file_delete_delay_ms.name(), "200");
     match keeps {
-        Keeps::All | Keeps::Undeleted => {}
-        Keeps::Newest => {
+        Retention::All | Retention::Undeleted => {}
+        Retention::Newest => {
             set(EffectiveTopicConfig::retention_bytes.name(), &RETENTION_BYTES.to_string());
         }
-        Keeps::LastOfKeys => {
+        Retention::LastOfKeys => {
             set(EffectiveTopicConfig::cleanup_policy.name(), "compact");
             set(EffectiveTopicConfig::min_cleanable_dirty_ratio.name(), "0.01");
         }

@@ -20,12 +20,12 @@ const TIMEOUT_MS: i32 = 20_000;
 pub(super) struct Transactions {
     cluster: Cluster,
     books: Arc<Mutex<Books>>,
-    producers: Vec<Transactional>,
+    producers: Vec<TransactionalProducer>,
     /// True after a failure, which ends the transactions of this life.
     failed: bool,
 }
 
-struct Transactional {
+struct TransactionalProducer {
     name: String,
     producer: Producer,
     /// Batches of the open transaction.
@@ -39,7 +39,7 @@ impl Transactions {
         for place in 0..PRODUCERS {
             let name = format!("ledger-{place}");
             if let Some(producer) = init(cluster, &name).await {
-                producers.push(Transactional { name, producer, open: Vec::new() });
+                producers.push(TransactionalProducer { name, producer, open: Vec::new() });
             }
         }
         let failed = producers.len() < PRODUCERS;
@@ -59,7 +59,7 @@ impl Transactions {
     }
 
     async fn write(&mut self, place: usize) -> bool {
-        let Transactional { name, producer, open } = &mut self.producers[place];
+        let TransactionalProducer { name, producer, open } = &mut self.producers[place];
         let number = self.books.lock().send(LEDGER, Fate::Aborted);
         match produce(&self.cluster, LEDGER, number, Some(*producer), Some(name)).await {
             Ok(offset) => {
@@ -74,7 +74,7 @@ impl Transactions {
     }
 
     async fn end(&mut self, place: usize, committed: bool) -> bool {
-        let Transactional { name, producer, open } = &mut self.producers[place];
+        let TransactionalProducer { name, producer, open } = &mut self.producers[place];
         if open.is_empty() {
             return true;
         }

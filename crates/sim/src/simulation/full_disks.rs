@@ -28,11 +28,11 @@ struct Fill {
     began_ms: u64,
     ends_ms: u64,
     /// Counts at the time when the broker must have handed over.
-    before: Option<Done>,
+    before: Option<ProgressCounts>,
 }
 
 /// Number of acknowledged batches per partition, and of committed transactions.
-struct Done {
+struct ProgressCounts {
     acknowledged: Vec<usize>,
     committed: u64,
 }
@@ -71,7 +71,7 @@ impl FullDisks {
                 continue;
             }
             if now_ms == fill.began_ms + HAND_OVER_MS {
-                fill.before = Some(Done::of(simulation));
+                fill.before = Some(ProgressCounts::of(simulation));
             }
             if now_ms == fill.began_ms + HAND_OVER_MS + PROGRESS_MS
                 && let Some(before) = &fill.before
@@ -105,18 +105,18 @@ fn free(simulation: &Simulation, fills: Vec<Fill>) {
     }
 }
 
-impl Done {
-    fn of(simulation: &Simulation) -> Done {
+impl ProgressCounts {
+    fn of(simulation: &Simulation) -> ProgressCounts {
         simulation.history.with(|known| {
             let count = |partition| known.acknowledged.get(&partition).map_or(0, Vec::len);
             let acknowledged = (0..simulation.plan.partitions).map(count).collect();
-            Done { acknowledged, committed: known.ledger.committed() }
+            ProgressCounts { acknowledged, committed: known.ledger.committed() }
         })
     }
 
     /// The partitions or transactions without progress since then.
     fn stuck(&self, simulation: &Simulation) -> Option<String> {
-        let now = Done::of(simulation);
+        let now = ProgressCounts::of(simulation);
         for (partition, (before, after)) in self.acknowledged.iter().zip(&now.acknowledged).enumerate() {
             if after == before {
                 return Some(format!("partition {partition} took no record for {PROGRESS_MS} ms"));

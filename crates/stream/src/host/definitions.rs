@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use thalweg_client::{
     Chunk, ClientError, Cluster, Consumer, ConsumerConfig, Delivery, OffsetSpec, Polled, Producer,
-    ProducerConfig, ProducerRecord, Refused, StartAt, TopicPartition,
+    ProducerConfig, ProducerRecord, RefusedRequest, StartAt, TopicPartition,
 };
 use thalweg_record::{DecompressBuffer, Offset};
 use thalweg_wire::ErrorCode;
@@ -85,7 +85,7 @@ async fn create(cluster: &Cluster) -> Result<(), ClientError> {
             // Another host created it first.
             if created.error_code != ErrorCode::TopicAlreadyExists.code() {
                 let what = || format!("Creating the topic {TOPIC}");
-                Refused::check(created.error_code, created.error_message.as_deref(), what)?;
+                RefusedRequest::check(created.error_code, created.error_message.as_deref(), what)?;
             }
         }
     }

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use thalweg_broker::HttpAccess;
 use thalweg_console::Console;
-use thalweg_net::{BindError, Listening, Network, SocketOptions};
+use thalweg_net::{BindError, BoundListener, Network, SocketOptions};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -50,7 +50,7 @@ pub struct HttpBindError {
 }
 
 /// Sockets that are open and not served yet.
-pub struct HttpListening(Listening);
+pub struct HttpListening(BoundListener);
 
 impl HttpListening {
     /// Opens the sockets. Must run inside a runtime.

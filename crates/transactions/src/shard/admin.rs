@@ -6,10 +6,12 @@ use super::{Shard, TransactionMetadata};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use thalweg_hash::HashSet;
-use thalweg_shard::{Acknowledged, Moment, Unavailable};
+use thalweg_shard::{Moment, ReplicatedValue, Unavailability};
 use thalweg_wire::ErrorCode;
-use thalweg_wire::request::describe_transactions_response::{TopicData, TransactionState as Described};
-use thalweg_wire::request::list_transactions_response::TransactionState as Listed;
+use thalweg_wire::request::describe_transactions_response::{
+    TopicData, TransactionState as DescribedTransaction,
+};
+use thalweg_wire::request::list_transactions_response::TransactionState as ListedTransaction;
 
 /// Filter of transactional ids.
 #[derive(Clone, Debug, Default)]
@@ -50,19 +52,27 @@ impl Shard {
     }
 
     /// The details of one id.
-    pub(crate) fn describe(&self, id: &str) -> Shown<Described> {
+    pub(crate) fn describe(&self, id: &str) -> ReplicatedView<DescribedTransaction> {
         self.show(|| {
             let known = self.entries.get(id).filter(|entry| entry.at.is_some());
             let Some(entry) = known else {
                 let error_code = ErrorCode::TransactionalIdNotFound.code();
-                return Described { transactional_id: id.to_owned(), error_code, ..Described::default() };
+                return DescribedTransaction {
+                    transactional_id: id.to_owned(),
+                    error_code,
+                    ..DescribedTransaction::default()
+                };
             };
             described(id, &entry.current)
         })
     }
 
     /// All ids that pass the filter.
-    pub(crate) fn list(&self, filter: &TransactionFilter, now: Moment) -> Shown<Vec<Listed>> {
+    pub(crate) fn list(
+        &self,
+        filter: &TransactionFilter,
+        now: Moment,
+    ) -> ReplicatedView<Vec<ListedTransaction>> {
         let passes = |id: &Arc<str>, current: &TransactionMetadata| {
             filter.states.as_ref().is_none_or(|states| states.contains(&current.state))
                 && (filter.producer_ids.is_empty() || filter.producer_ids.contains(&current.producer_id))
@@ -73,9 +83,9 @@ impl Shard {
         };
         self.show(|| {
             let known = self.entries.iter().filter(|(_, entry)| entry.at.is_some());
-            let mut listed: Vec<Listed> = known
+            let mut listed: Vec<ListedTransaction> = known
                 .filter(|(id, entry)| passes(id, &entry.current))
-                .map(|(id, entry)| Listed {
+                .map(|(id, entry)| ListedTransaction {
                     transactional_id: id.to_string(),
                     producer_id: entry.current.producer_id,
                     transaction_state: entry.current.state.name().to_owned(),
@@ -86,16 +96,16 @@ impl Shard {
         })
     }
 
-    fn show<T>(&self, view: impl FnOnce() -> T) -> Shown<T> {
+    fn show<T>(&self, view: impl FnOnce() -> T) -> ReplicatedView<T> {
         let is_acknowledged = self.take_up_at.is_none();
-        Acknowledged::of(if is_acknowledged { Ok(view()) } else { Err(Unavailable::Loading) })
+        ReplicatedValue::of(if is_acknowledged { Ok(view()) } else { Err(Unavailability::Loading) })
     }
 }
 
 /// The state visible to a reader; unavailable until all loaded records are acknowledged.
-type Shown<T> = Acknowledged<Result<T, Unavailable>>;
+type ReplicatedView<T> = ReplicatedValue<Result<T, Unavailability>>;
 
-fn described(id: &str, current: &TransactionMetadata) -> Described {
+fn described(id: &str, current: &TransactionMetadata) -> DescribedTransaction {
     let mut topics: Vec<TopicData> = Vec::new();
     for (topic, partition) in &current.partitions {
         match topics.last_mut().filter(|last| *last.topic == **topic) {
@@ -103,7 +113,7 @@ fn described(id: &str, current: &TransactionMetadata) -> Described {
             None => topics.push(TopicData { topic: topic.to_string(), partitions: vec![partition.0] }),
         }
     }
-    Described {
+    DescribedTransaction {
         error_code: ErrorCode::None.code(),
         transactional_id: id.to_owned(),
         transaction_state: current.state.name().to_owned(),

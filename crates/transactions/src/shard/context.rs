@@ -15,13 +15,13 @@ pub trait Cluster: Send + Sync + 'static {
 }
 
 /// An id that needs a producer id, and its shard.
-type NeedingId = (Arc<Cell<Shard>>, Arc<str>);
+type ProducerIdNeed = (Arc<Cell<Shard>>, Arc<str>);
 
 /// State shared by the shards.
 pub struct ShardContext {
     pub(in super::super) config: Arc<TransactionConfig>,
     pub(in super::super) cluster: Arc<dyn Cluster>,
     /// Ids whose transactions have to be aborted under a new producer id, with their shards.
-    pub(in super::super) needing_ids: Mutex<Vec<NeedingId>>,
+    pub(in super::super) needing_ids: Mutex<Vec<ProducerIdNeed>>,
     pub(in super::super) markers: Arc<MarkerQueue>,
 }

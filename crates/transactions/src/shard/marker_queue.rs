@@ -31,14 +31,14 @@ pub struct Marker {
 
 /// Markers on their way.
 #[derive(Clone, Debug)]
-pub(in super::super) struct Sending {
+pub(in super::super) struct MarkerDelivery {
     pub(in super::super) cell: Arc<Cell<Shard>>,
     pub(in super::super) order: Arc<MarkerOrder>,
     /// Partitions without the marker yet on this route.
     pub(in super::super) partitions: TopicPartitions,
 }
 
-impl Sending {
+impl MarkerDelivery {
     pub(in super::super) fn marker(&self) -> Marker {
         let order = &self.order;
         Marker {
@@ -51,7 +51,7 @@ impl Sending {
     }
 
     /// Processes the results of partitions. Returns the partitions to retry.
-    pub(in super::super) fn settle(self, results: Vec<PartitionResult>) -> Option<Sending> {
+    pub(in super::super) fn settle(self, results: Vec<PartitionResult>) -> Option<MarkerDelivery> {
         let (mut written, mut again) = (Vec::new(), Vec::new());
         for ((topic, partition), error) in results {
             match error {
@@ -78,14 +78,14 @@ impl Sending {
         if !written.is_empty() {
             self.cell.turn(|shard, turn| shard.markers_written(&self.order.id, &written, turn));
         }
-        (!again.is_empty()).then_some(Sending { partitions: again, ..self })
+        (!again.is_empty()).then_some(MarkerDelivery { partitions: again, ..self })
     }
 }
 
 /// Markers waiting to be sent, at most as many as there are ending transactions.
 #[derive(Debug, Default)]
 pub(in super::super) struct MarkerQueue {
-    pub(in super::super) waiting: Mutex<Vec<Sending>>,
+    pub(in super::super) waiting: Mutex<Vec<MarkerDelivery>>,
     pub(in super::super) news: Notify,
 }
 
@@ -97,11 +97,11 @@ impl MarkerQueue {
         }
         self.put(orders.into_iter().map(|order| {
             let partitions = order.partitions.clone();
-            Sending { cell: Arc::clone(cell), order: Arc::new(order), partitions }
+            MarkerDelivery { cell: Arc::clone(cell), order: Arc::new(order), partitions }
         }));
     }
 
-    pub(in super::super) fn put(&self, sendings: impl IntoIterator<Item = Sending>) {
+    pub(in super::super) fn put(&self, sendings: impl IntoIterator<Item = MarkerDelivery>) {
         self.waiting.lock().extend(sendings);
         self.news.notify_one();
     }

@@ -1,6 +1,6 @@
 //! AddPartitionsToTxn and AddOffsetsToTxn, and the verification of partitions for leaders.
 
-use super::super::answer::{Answer, Producer, Verified};
+use super::super::answer::{Answer, Producer, VerificationResult};
 use super::super::error::TransactionError;
 use super::super::metadata::Partitions;
 use super::super::state::TransactionState;
@@ -49,7 +49,7 @@ impl Shard {
     }
 }
 
-fn verify(entry: Option<&Entry>, producer: Producer, asked: &Partitions) -> Verified {
+fn verify(entry: Option<&Entry>, producer: Producer, asked: &Partitions) -> VerificationResult {
     let entry = entry.ok_or(TransactionError::UnknownProducer)?;
     check(entry, producer)?;
     let verify = |partition: &(Arc<str>, PartitionIndex)| {

@@ -6,7 +6,7 @@ use super::super::config::TransactionConfig;
 use super::super::shard::TransactionFilter;
 use super::super::state::{Outcome, TransactionState};
 use super::harness::{Harness, ID, moment};
-use thalweg_shard::{Ticket, Unavailable, WriteError};
+use thalweg_shard::{Ticket, Unavailability, WriteError};
 use thalweg_wire::ErrorCode;
 
 const BOTH: [i16; 2] = [0, 2];
@@ -49,8 +49,8 @@ fn a_loaded_state_is_answered_when_the_replicas_have_it() {
     let stranger = h.send_add(Producer { epoch: 7, ..producer }, &[("t", 0)]);
     let other = h.send_init("other", None);
     let list = |h: &Harness| h.shard.list(&TransactionFilter::default(), moment(h.now_ms)).into_inner();
-    assert_eq!(h.shard.describe(ID).into_inner(), Err(Unavailable::Loading));
-    assert_eq!(list(&h), Err(Unavailable::Loading));
+    assert_eq!(h.shard.describe(ID).into_inner(), Err(Unavailability::Loading));
+    assert_eq!(list(&h), Err(Unavailability::Loading));
     assert_eq!(are_answered(&h, &[again, asked, stranger, other]), [false; 4]);
     assert!(h.acknowledge());
     assert_eq!(h.added(again), Ok(()));

@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_metadata::PartitionIndex;
-use thalweg_net::{Behind, Reply};
+use thalweg_net::{FramesBehind, Reply};
 use thalweg_record::{BatchHeader, Compression};
 use thalweg_replica::partition::{Appended, Partition};
 use thalweg_wire::frame::{decode_request_header, peek_request};
@@ -32,7 +32,7 @@ const CORRELATION_ID: Range<usize> = 4..8;
 const NO_TAGS: &[u8] = &[0; 3];
 
 /// The requests behind `frame` that may be appended with it; most often none.
-pub fn take_alike(frame: &Bytes, behind: &mut Behind<'_>) -> Vec<Bytes> {
+pub fn take_alike(frame: &Bytes, behind: &mut FramesBehind<'_>) -> Vec<Bytes> {
     let begins_alike = |next: &[u8]| next.get(..CORRELATION_ID.start) == frame.get(..CORRELATION_ID.start);
     if frame.len() > FRAME_MAX || !behind.peek().is_some_and(begins_alike) {
         return Vec::new();

@@ -14,7 +14,7 @@ use thalweg_metadata::PartitionIndex;
 use thalweg_record::BatchHeader;
 use thalweg_security::acl::{Operation, ResourceType};
 use thalweg_transactions::{
-    Guarded, Producer, Verification, VerificationError, begin_verification, must_ask,
+    GuardedPartition, Producer, Verification, VerificationError, begin_verification, must_ask,
 };
 use thalweg_wire::request::ProduceRequest;
 use thalweg_wire::request::produce_request::TopicProduceData;
@@ -47,7 +47,7 @@ pub struct Unverified {
     producer: Producer,
     places: Vec<Place>,
     sequences: Vec<i32>,
-    guarded: Vec<Guarded>,
+    guarded: Vec<GuardedPartition>,
     verification: Verification,
 }
 
@@ -125,7 +125,7 @@ impl Unverified {
         loop {
             let (id, verification) = (&self.id, self.verification);
             broker.verifier.ask(id, self.producer, &mut self.guarded, verification).await;
-            let is_early = |(_, guard): &Guarded| {
+            let is_early = |(_, guard): &GuardedPartition| {
                 guard.as_ref().is_err_and(|error| error.code() == ErrorCode::ConcurrentTransactions)
             };
             let goes_on = verification == Verification::Adds && self.guarded.iter().any(is_early);

@@ -3,7 +3,9 @@
 use super::{Call, readable};
 use crate::broker::Broker;
 use thalweg_share::{AcknowledgeError, Acknowledgement};
-use thalweg_share_groups::{Acknowledging, SessionKey, SettleError, Settled, TopicPartitionId};
+use thalweg_share_groups::{
+    PendingAcknowledgement, SessionKey, SettleError, SettleOutcome, TopicPartitionId,
+};
 use thalweg_wire::ErrorCode;
 
 /// The type that renews a lock.
@@ -26,14 +28,14 @@ pub struct Acknowledgements<'a> {
 
 /// The acknowledgements of one partition, whose outcome may have to be written.
 pub struct Settling {
-    acknowledging: Acknowledging,
+    acknowledging: PendingAcknowledgement,
     /// Records by type, to be counted when it is written.
     counts: [u64; 5],
 }
 
 impl Settling {
     /// The outcome, once it is written.
-    pub async fn settled(self, broker: &Broker) -> Settled {
+    pub async fn settled(self, broker: &Broker) -> SettleOutcome {
         let settled = self.acknowledging.settled().await;
         if settled.is_ok() {
             for (code, records) in (0..).zip(self.counts).filter(|(_, records)| *records > 0) {
@@ -43,8 +45,8 @@ impl Settling {
         settled
     }
 
-    fn now(settled: Settled) -> Settling {
-        Settling { acknowledging: Acknowledging::Now(settled), counts: [0; 5] }
+    fn now(settled: SettleOutcome) -> Settling {
+        Settling { acknowledging: PendingAcknowledgement::Now(settled), counts: [0; 5] }
     }
 }
 

@@ -18,7 +18,7 @@ use thalweg_net::Reply;
 use thalweg_replica::partition::{Partition, Reader, Snapshot, Waiter};
 use thalweg_share::AcquireMode;
 use thalweg_share_groups::{
-    Batch, FINAL_EPOCH, LedShare, Reading, Request, SessionBegun, SessionEnd, SessionError, SessionKey,
+    Batch, FINAL_EPOCH, LedShare, ReadOutcome, Request, SessionContext, SessionEnd, SessionError, SessionKey,
     SessionRequest, ShareSettings, TopicPartitionId,
 };
 use thalweg_wire::request::ShareFetchRequest;
@@ -135,7 +135,7 @@ fn begin(broker: &Arc<Broker>, call: &Call, request: ShareFetchRequest) -> Resul
         acquires: !is_renewal && request.max_records != 0 && request.max_bytes != 0,
     };
     let begun = broker.shares.begin_session(session).map_err(SessionError::code)?;
-    let SessionBegun { mut wanted, fetches, end: session, .. } = begun;
+    let SessionContext { mut wanted, fetches, end: session, .. } = begun;
     let acknowledgements = Acknowledgements { key: &key, may_renew: call.version >= RENEWS_FROM, is_renewal };
     let settling = acknowledgements.take(broker, call, said(&topics));
     if is_renewal {
@@ -293,14 +293,14 @@ fn attempt(broker: &Broker, plan: &mut Plan, takes_less: bool) {
             at_least_one: is_first,
         };
         plan.entries[at].outcome = match led.acquire(partition, &request, &plan.settings, now_ms) {
-            Reading::Loading => Outcome::Loading,
-            Reading::Nothing => Outcome::Nothing,
-            Reading::Again => {
+            ReadOutcome::Loading => Outcome::Loading,
+            ReadOutcome::Nothing => Outcome::Nothing,
+            ReadOutcome::Again => {
                 plan.is_urgent = true;
                 Outcome::Nothing
             }
-            Reading::Failed(error) => Outcome::Failed(error),
-            Reading::Acquired(batch) => {
+            ReadOutcome::Failed(error) => Outcome::Failed(error),
+            ReadOutcome::Acquired(batch) => {
                 is_first = false;
                 Outcome::Acquired(batch)
             }

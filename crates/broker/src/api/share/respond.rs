@@ -9,7 +9,7 @@ use std::time::Duration;
 use thalweg_log::LogSlice;
 use thalweg_metadata::BrokerId;
 use thalweg_net::{Frame, Reply};
-use thalweg_share_groups::{Batch, Settled, TopicPartitionId};
+use thalweg_share_groups::{Batch, SettleOutcome, TopicPartitionId};
 use thalweg_wire::frame::encode_response;
 use thalweg_wire::request::share_fetch_response::{
     AcquiredRecords, LeaderIdAndEpoch, NodeEndpoint, PartitionData, ShareFetchableTopicResponse,
@@ -36,7 +36,7 @@ pub fn fetched(
     broker: &Broker,
     call: &Call,
     mut plan: Plan,
-    settled: Vec<(TopicPartitionId, Settled)>,
+    settled: Vec<(TopicPartitionId, SettleOutcome)>,
     spent: Duration,
 ) -> Reply {
     let bytes = plan.entries.iter().map(|entry| match &entry.outcome {
@@ -145,7 +145,7 @@ fn acquired(batch: Batch) -> (ErrorCode, PartitionData, Option<LogSlice>) {
 }
 
 /// Kafka's code for an outcome, and why it is an error.
-fn outcome_of(settled: Settled) -> (ErrorCode, Option<String>) {
+fn outcome_of(settled: SettleOutcome) -> (ErrorCode, Option<String>) {
     match settled {
         Ok(()) => (ErrorCode::None, None),
         Err(error) => (error.code(), Some(error.to_string())),
@@ -181,7 +181,7 @@ pub fn acknowledged(
     broker: &Broker,
     call: &Call,
     group: &str,
-    settled: Vec<(TopicPartitionId, Settled)>,
+    settled: Vec<(TopicPartitionId, SettleOutcome)>,
 ) -> ShareAcknowledgeResponse {
     use share_acknowledge_response as parts;
     let lock_ms = i32::try_from(broker.shares.settings(group).limits.lock_ms).unwrap_or(i32::MAX);

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use thalweg_dial::{Backoff, ClientError, Connection, Refused, RequestOptions, UnreadableResponse};
+use thalweg_dial::{Backoff, ClientError, Connection, RefusedRequest, RequestOptions, UnreadableResponse};
 use thalweg_wire::request::join_group_request::JoinGroupRequestProtocol;
 use thalweg_wire::request::leave_group_request::MemberIdentity;
 use thalweg_wire::request::sync_group_request::SyncGroupRequestAssignment;
@@ -231,7 +231,7 @@ impl Member {
             };
             let options = RequestOptions { version: Some(version), timeout: Some(timeout) };
             let response = connection.send_with(&request, options).await?;
-            Refused::check(response.error_code, None, || format!("Heartbeat of group {group}"))?;
+            RefusedRequest::check(response.error_code, None, || format!("Heartbeat of group {group}"))?;
             Ok::<(), ClientError>(())
         };
         match beaten.await {
@@ -322,7 +322,7 @@ impl Member {
         };
         let timeout = Some(self.config.rebalance_timeout + JOIN_GRACE);
         let response = coordinator.send_with(&request, RequestOptions { version: None, timeout }).await?;
-        Refused::check(response.error_code, None, || format!("Sync of group {group}"))?;
+        RefusedRequest::check(response.error_code, None, || format!("Sync of group {group}"))?;
         let assigned = read_assignment(response.assignment).map_err(|source| {
             let (peer, api) = (Arc::clone(coordinator.peer()), ApiKey::SyncGroup);
             UnreadableResponse { peer, api, version, source }
@@ -359,7 +359,7 @@ impl Member {
         if response.error_code == ErrorCode::MemberIdRequired.code() {
             self.membership.set_member(&response.member_id, -1);
         }
-        Refused::check(response.error_code, None, || format!("Join of group {group}"))?;
+        RefusedRequest::check(response.error_code, None, || format!("Join of group {group}"))?;
         self.membership.set_member(&response.member_id, response.generation_id);
         Ok(response)
     }
@@ -453,7 +453,7 @@ impl Member {
         let response = coordinator.send(&request).await?;
         let of_member = response.members.first().map_or(0, |member| member.error_code);
         for code in [response.error_code, of_member] {
-            Refused::check(code, None, || format!("Leave of group {group}"))?;
+            RefusedRequest::check(code, None, || format!("Leave of group {group}"))?;
         }
         Ok(())
     }

@@ -15,7 +15,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use thalweg_dial::{Backoff, ClientError, Refused};
+use thalweg_dial::{Backoff, ClientError, RefusedRequest};
 use thalweg_wire::request::consumer_group_heartbeat_request::TopicPartitions;
 use thalweg_wire::request::{ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse};
 use thalweg_wire::{ErrorCode, Uuid};
@@ -298,7 +298,7 @@ impl Member {
     fn check(&self, response: &ConsumerGroupHeartbeatResponse) -> Result<(), ClientError> {
         let message = response.error_message.as_deref();
         let what = || format!("Heartbeat of group {}", self.coordinator.key());
-        Ok(Refused::check(response.error_code, message, what)?)
+        Ok(RefusedRequest::check(response.error_code, message, what)?)
     }
 
     fn take(&mut self, response: ConsumerGroupHeartbeatResponse) {

@@ -1,4 +1,4 @@
-use thalweg_dial::Refused;
+use thalweg_dial::RefusedRequest;
 
 use super::*;
 use crate::producer::delivery::BatchRefused;
@@ -17,7 +17,7 @@ fn open(implicit: bool) -> Transaction {
 }
 
 fn refusal(error_code: ErrorCode) -> ClientError {
-    Refused { what: "a request".to_owned(), error_code, message: None }.into()
+    RefusedRequest { what: "a request".to_owned(), error_code, message: None }.into()
 }
 
 fn of_batch(error_code: ErrorCode) -> DeliveryError {

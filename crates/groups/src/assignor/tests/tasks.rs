@@ -17,15 +17,15 @@ struct Group {
     standby_replicas: usize,
 }
 
-type Assigned = BTreeMap<Arc<str>, TaskAssignment>;
+type Assignments = BTreeMap<Arc<str>, TaskAssignment>;
 
 impl Group {
-    fn assign(&self) -> Assigned {
+    fn assign(&self) -> Assignments {
         let Group { members, subtopologies, standby_replicas } = self;
         assign_tasks(&TaskGroupSpec { members, subtopologies, standby_replicas: *standby_replicas })
     }
 
-    fn take(&mut self, assigned: Assigned) {
+    fn take(&mut self, assigned: Assignments) {
         for (id, TaskAssignment { active, standby }) in assigned {
             let member = self.members.get_mut(&id).expect("an assignor adds no members");
             (member.active, member.standby) = (active, standby);
@@ -33,7 +33,7 @@ impl Group {
     }
 
     /// Number of active tasks that stay, or go to a member with a standby.
-    fn kept(&self, assigned: &Assigned) -> usize {
+    fn kept(&self, assigned: &Assignments) -> usize {
         let of = |(id, member): (&Arc<str>, &TaskMemberSpec)| {
             let active = assigned.get(id).map_or(Vec::new(), |assigned| list(&assigned.active));
             let (before, standby) = (list(&member.active), list(&member.standby));
@@ -48,7 +48,7 @@ fn list(tasks: &Tasks) -> Vec<(Arc<str>, i32)> {
 }
 
 /// Groups over time, each with its assignment.
-fn lives() -> Vec<(Group, Assigned)> {
+fn lives() -> Vec<(Group, Assignments)> {
     let mut all = Vec::new();
     for seed in 0..SEEDS {
         let mut rng = StdRng::seed_from_u64(seed);
@@ -77,7 +77,7 @@ fn lives() -> Vec<(Group, Assigned)> {
 }
 
 /// Every task is active once, and its standbys are on different processes as far as there are enough.
-fn check(group: &Group, assigned: &Assigned) {
+fn check(group: &Group, assigned: &Assignments) {
     let mut active = BTreeMap::new();
     let mut processes: BTreeMap<(Arc<str>, i32), Vec<&str>> = BTreeMap::new();
     for (id, of) in assigned {
@@ -103,7 +103,7 @@ fn check(group: &Group, assigned: &Assigned) {
 }
 
 /// Difference between the largest and the smallest number of active tasks per member.
-fn spread(assigned: &Assigned) -> usize {
+fn spread(assigned: &Assignments) -> usize {
     let counts: Vec<usize> = assigned.values().map(|of| list(&of.active).len()).collect();
     counts.iter().max().unwrap_or(&0) - counts.iter().min().unwrap_or(&0)
 }
@@ -197,7 +197,7 @@ fn tasks_are_assigned_as_well_as_by_kafka() {
     let mut lines = output.lines();
     let (mut kept, mut spreads) = ([0, 0], [0, 0]);
     for (group, ours) in &lives {
-        let kafkas: Assigned = lines
+        let kafkas: Assignments = lines
             .by_ref()
             .take_while(|line| *line != "end")
             .map(|line| {

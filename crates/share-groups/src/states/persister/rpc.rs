@@ -2,7 +2,7 @@
 //! WriteShareGroupState (85), DeleteShareGroupState (86), ReadShareGroupStateSummary (87).
 
 use super::super::error::PersistError;
-use super::super::request::{Ask, Done};
+use super::super::request::{StateReply, StateRequest};
 use super::super::runs::Run;
 use super::Outcome;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ const QUESTIONS_AT_ONCE: usize = 1_000;
 /// The request for one share partition.
 pub(super) struct Question {
     pub(super) key: ShareKey,
-    pub(super) ask: Ask,
+    pub(super) ask: StateRequest,
 }
 
 /// The API of a request.
@@ -39,13 +39,13 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    pub(super) fn of(ask: &Ask) -> Kind {
+    pub(super) fn of(ask: &StateRequest) -> Kind {
         match ask {
-            Ask::Initialize { .. } => Kind::Initialize,
-            Ask::Read { .. } => Kind::Read,
-            Ask::Write(_) => Kind::Write,
-            Ask::Delete => Kind::Delete,
-            Ask::Summarize { .. } => Kind::Summarize,
+            StateRequest::Initialize { .. } => Kind::Initialize,
+            StateRequest::Read { .. } => Kind::Read,
+            StateRequest::Write(_) => Kind::Write,
+            StateRequest::Delete => Kind::Delete,
+            StateRequest::Summarize { .. } => Kind::Summarize,
         }
     }
 }
@@ -129,7 +129,10 @@ impl Letter for Question {
     }
 }
 
-fn by_topic<P>(questions: &[Question], partition: fn(i32, &Ask) -> Option<P>) -> Vec<(Uuid, Vec<P>)> {
+fn by_topic<P>(
+    questions: &[Question],
+    partition: fn(i32, &StateRequest) -> Option<P>,
+) -> Vec<(Uuid, Vec<P>)> {
     let mut topics: Vec<(Uuid, Vec<P>)> = Vec::new();
     let mut places: HashMap<Uuid, usize> = HashMap::default();
     for Question { key, ask, .. } in questions {
@@ -143,24 +146,24 @@ fn by_topic<P>(questions: &[Question], partition: fn(i32, &Ask) -> Option<P>) ->
     topics
 }
 
-fn initialize_partition(partition: i32, ask: &Ask) -> Option<initialize::PartitionData> {
+fn initialize_partition(partition: i32, ask: &StateRequest) -> Option<initialize::PartitionData> {
     match *ask {
-        Ask::Initialize { state_epoch, start_offset } => {
+        StateRequest::Initialize { state_epoch, start_offset } => {
             Some(initialize::PartitionData { partition, state_epoch, start_offset })
         }
         _ => None,
     }
 }
 
-fn read_partition(partition: i32, ask: &Ask) -> Option<read::PartitionData> {
+fn read_partition(partition: i32, ask: &StateRequest) -> Option<read::PartitionData> {
     match *ask {
-        Ask::Read { leader_epoch } => Some(read::PartitionData { partition, leader_epoch }),
+        StateRequest::Read { leader_epoch } => Some(read::PartitionData { partition, leader_epoch }),
         _ => None,
     }
 }
 
-fn write_partition(partition: i32, ask: &Ask) -> Option<write::PartitionData> {
-    let Ask::Write(update) = ask else { return None };
+fn write_partition(partition: i32, ask: &StateRequest) -> Option<write::PartitionData> {
+    let StateRequest::Write(update) = ask else { return None };
     let batch = |run: &Run| write::StateBatch {
         first_offset: run.first_offset,
         last_offset: run.last_offset,
@@ -177,19 +180,19 @@ fn write_partition(partition: i32, ask: &Ask) -> Option<write::PartitionData> {
     })
 }
 
-fn delete_partition(partition: i32, _: &Ask) -> Option<delete::PartitionData> {
+fn delete_partition(partition: i32, _: &StateRequest) -> Option<delete::PartitionData> {
     Some(delete::PartitionData { partition })
 }
 
-fn summary_partition(partition: i32, ask: &Ask) -> Option<summary::PartitionData> {
+fn summary_partition(partition: i32, ask: &StateRequest) -> Option<summary::PartitionData> {
     match *ask {
-        Ask::Summarize { leader_epoch } => Some(summary::PartitionData { partition, leader_epoch }),
+        StateRequest::Summarize { leader_epoch } => Some(summary::PartitionData { partition, leader_epoch }),
         _ => None,
     }
 }
 
 /// The outcome for one share partition.
-fn outcome(code: i16, done: impl FnOnce() -> Done) -> Outcome {
+fn outcome(code: i16, done: impl FnOnce() -> StateReply) -> Outcome {
     match ErrorCode::from_i16(code) {
         Some(ErrorCode::None) => Ok(done()),
         Some(error) => Err(PersistError::of(error)),
@@ -201,7 +204,7 @@ fn initialized(response: InitializeShareGroupStateResponse) -> Outcomes {
     let mut outcomes = Outcomes::default();
     for topic in response.results {
         for one in topic.partitions {
-            outcomes.insert((topic.topic_id, one.partition), outcome(one.error_code, || Done::Changed));
+            outcomes.insert((topic.topic_id, one.partition), outcome(one.error_code, || StateReply::Changed));
         }
     }
     outcomes
@@ -211,7 +214,7 @@ fn written(response: WriteShareGroupStateResponse) -> Outcomes {
     let mut outcomes = Outcomes::default();
     for topic in response.results {
         for one in topic.partitions {
-            outcomes.insert((topic.topic_id, one.partition), outcome(one.error_code, || Done::Changed));
+            outcomes.insert((topic.topic_id, one.partition), outcome(one.error_code, || StateReply::Changed));
         }
     }
     outcomes
@@ -221,7 +224,7 @@ fn deleted(response: DeleteShareGroupStateResponse) -> Outcomes {
     let mut outcomes = Outcomes::default();
     for topic in response.results {
         for one in topic.partitions {
-            outcomes.insert((topic.topic_id, one.partition), outcome(one.error_code, || Done::Changed));
+            outcomes.insert((topic.topic_id, one.partition), outcome(one.error_code, || StateReply::Changed));
         }
     }
     outcomes
@@ -237,7 +240,7 @@ fn states(response: ReadShareGroupStateResponse) -> Outcomes {
                 delivery_count: batch.delivery_count,
                 delivery_state: batch.delivery_state,
             };
-            let done = || Done::State {
+            let done = || StateReply::State {
                 state_epoch: one.state_epoch,
                 start_offset: one.start_offset,
                 runs: one.state_batches.iter().map(run).collect(),
@@ -253,7 +256,7 @@ fn summaries(response: ReadShareGroupStateSummaryResponse) -> Outcomes {
     for topic in response.results {
         for one in topic.partitions {
             let done = || {
-                Done::Summary(StateSummary {
+                StateReply::Summary(StateSummary {
                     state_epoch: one.state_epoch,
                     leader_epoch: one.leader_epoch,
                     start_offset: one.start_offset,

@@ -3,20 +3,25 @@
 use super::super::entry::Entry;
 use super::super::error::StateError;
 use super::super::record::{ShareRecord, Snapshot, Update};
-use super::super::request::{Ask, Done, Write};
+use super::super::request::{StateReply, StateRequest, Write};
 use super::super::runs::{Run, Runs, overlap_too_much};
 use super::{Decision, Shard};
 use thalweg_shard::Moment;
 use thalweg_share::{ShareKey, StateSummary};
 
 impl Shard {
-    pub(super) fn decide(&self, key: &ShareKey, ask: &Ask, now: Moment) -> Result<Decision, StateError> {
+    pub(super) fn decide(
+        &self,
+        key: &ShareKey,
+        ask: &StateRequest,
+        now: Moment,
+    ) -> Result<Decision, StateError> {
         if key.partition.0 < 0 {
             return Err(StateError::NegativePartition);
         }
         let entry = self.entries.get(key);
         match ask {
-            Ask::Initialize { state_epoch, start_offset } => {
+            StateRequest::Initialize { state_epoch, start_offset } => {
                 if *state_epoch != -1
                     && entry.and_then(|entry| entry.state_epoch_max).is_some_and(|max| max > *state_epoch)
                 {
@@ -24,15 +29,15 @@ impl Shard {
                 }
                 self.check_exists(key)?;
                 let snapshot = initial(entry, *state_epoch, *start_offset, now.wall_ms);
-                Ok((Done::Changed, Some(ShareRecord::Snapshot(key.clone(), Some(snapshot)))))
+                Ok((StateReply::Changed, Some(ShareRecord::Snapshot(key.clone(), Some(snapshot)))))
             }
-            Ask::Read { leader_epoch } => {
+            StateRequest::Read { leader_epoch } => {
                 let entry = entry.ok_or(StateError::UninitializedRead)?;
                 check_leader(entry, *leader_epoch)?;
                 self.check_exists(key)?;
                 Ok((state(entry), self.note_leader(key, entry, *leader_epoch, now)))
             }
-            Ask::Write(write) => {
+            StateRequest::Write(write) => {
                 let entry = entry.ok_or(StateError::UninitializedWrite)?;
                 check_leader(entry, write.leader_epoch)?;
                 if write.state_epoch != -1 && entry.state_epoch_max.is_some_and(|max| max > write.state_epoch)
@@ -44,16 +49,16 @@ impl Shard {
                     return Err(StateError::InvalidRuns);
                 }
                 let record = self.change(key, entry, write, entry.leader_epoch, now);
-                Ok((Done::Changed, Some(record)))
+                Ok((StateReply::Changed, Some(record)))
             }
-            Ask::Delete => {
+            StateRequest::Delete => {
                 self.check_exists(key)?;
                 let tombstone = entry.map(|_| ShareRecord::Snapshot(key.clone(), None));
-                Ok((Done::Changed, tombstone))
+                Ok((StateReply::Changed, tombstone))
             }
-            Ask::Summarize { .. } => {
+            StateRequest::Summarize { .. } => {
                 self.check_exists(key)?;
-                Ok((Done::Summary(summary(entry)), None))
+                Ok((StateReply::Summary(summary(entry)), None))
             }
         }
     }
@@ -140,8 +145,8 @@ fn check_leader(entry: &Entry, leader_epoch: i32) -> Result<(), StateError> {
     }
 }
 
-fn state(entry: &Entry) -> Done {
-    Done::State {
+fn state(entry: &Entry) -> StateReply {
+    StateReply::State {
         state_epoch: entry.state_epoch,
         start_offset: entry.start_offset,
         runs: entry.runs.as_slice().to_vec(),

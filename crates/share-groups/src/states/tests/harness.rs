@@ -2,7 +2,7 @@
 
 use super::super::config::ShareConfig;
 use super::super::coordinator::Cluster;
-use super::super::request::{Answer, Ask, Outcomes};
+use super::super::request::{Answer, Outcomes, StateRequest};
 use super::super::shard::{Shard, ShardContext};
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -164,13 +164,13 @@ impl Harness {
     }
 
     /// Sends requests without waiting.
-    pub(super) fn begin(&mut self, asks: &[(ShareKey, Ask)]) -> Ticket {
-        let asks: Vec<&(ShareKey, Ask)> = asks.iter().collect();
+    pub(super) fn begin(&mut self, asks: &[(ShareKey, StateRequest)]) -> Ticket {
+        let asks: Vec<&(ShareKey, StateRequest)> = asks.iter().collect();
         self.turn(|shard, ticket, now| shard.serve(&asks, ticket, now))
     }
 
     /// Sends a request and returns its answer.
-    pub(super) fn ask(&mut self, key: &ShareKey, ask: Ask) -> <Outcomes as IntoIterator>::Item {
+    pub(super) fn ask(&mut self, key: &ShareKey, ask: StateRequest) -> <Outcomes as IntoIterator>::Item {
         let ticket = self.begin(&[(key.clone(), ask)]);
         let mut answer = self.answers.remove(&ticket).expect("an answer at once");
         answer.pop().expect("one")

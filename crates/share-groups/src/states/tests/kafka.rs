@@ -1,7 +1,7 @@
 //! Compares with Kafka's share coordinator, on random requests: the answers, and the records byte for byte.
 //! Runs if KAFKA_CLASSPATH names the jars of a Kafka 4.3 distribution and `java` is installed.
 
-use super::super::request::{Ask, Done, Write};
+use super::super::request::{StateReply, StateRequest, Write};
 use super::super::runs::Run;
 use super::harness::{Harness, key};
 use rand::rngs::StdRng;
@@ -26,15 +26,17 @@ fn runs(random: &mut StdRng) -> Vec<Run> {
     (0..count).map(one).collect()
 }
 
-fn random_ask(random: &mut StdRng, start: i64) -> Ask {
+fn random_ask(random: &mut StdRng, start: i64) -> StateRequest {
     let leader_epoch = [-1, 0, 1, 1, 2][random.random_range(0..5)];
     let state_epoch = [-1, 0, 1, 1][random.random_range(0..4)];
     match random.random_range(0..20) {
-        0..2 => Ask::Initialize { state_epoch, start_offset: [-1, 0, start][random.random_range(0..3)] },
-        2..5 => Ask::Read { leader_epoch },
-        5..7 => Ask::Summarize { leader_epoch },
-        7 => Ask::Delete,
-        _ => Ask::Write(Write {
+        0..2 => {
+            StateRequest::Initialize { state_epoch, start_offset: [-1, 0, start][random.random_range(0..3)] }
+        }
+        2..5 => StateRequest::Read { leader_epoch },
+        5..7 => StateRequest::Summarize { leader_epoch },
+        7 => StateRequest::Delete,
+        _ => StateRequest::Write(Write {
             state_epoch,
             leader_epoch,
             start_offset: [-1, start, start][random.random_range(0..3)],
@@ -51,14 +53,16 @@ fn text(runs: &[Run]) -> String {
     runs.iter().map(one).collect::<Vec<_>>().join(",")
 }
 
-fn line(key: &ShareKey, ask: &Ask) -> String {
+fn line(key: &ShareKey, ask: &StateRequest) -> String {
     let at = format!("{} {} {}", key.group, key.topic, key.partition);
     match ask {
-        Ask::Initialize { state_epoch, start_offset } => format!("init {at} {state_epoch} {start_offset}"),
-        Ask::Read { leader_epoch } => format!("read {at} {leader_epoch}"),
-        Ask::Summarize { .. } => format!("summary {at}"),
-        Ask::Delete => format!("delete {at}"),
-        Ask::Write(write) => {
+        StateRequest::Initialize { state_epoch, start_offset } => {
+            format!("init {at} {state_epoch} {start_offset}")
+        }
+        StateRequest::Read { leader_epoch } => format!("read {at} {leader_epoch}"),
+        StateRequest::Summarize { .. } => format!("summary {at}"),
+        StateRequest::Delete => format!("delete {at}"),
+        StateRequest::Write(write) => {
             let runs = if write.runs.is_empty() { "-".to_owned() } else { text(&write.runs) };
             let Write { state_epoch, leader_epoch, start_offset, delivery_complete_count, .. } = write;
             format!("write {at} {state_epoch} {leader_epoch} {start_offset} {delivery_complete_count} {runs}")
@@ -84,15 +88,15 @@ fn outcome(harness: &Harness, answer: &str, batch: usize) -> String {
     format!("{answer} [{}] {redundant}", records.join(" "))
 }
 
-fn served(harness: &mut Harness, key: &ShareKey, ask: Ask) -> String {
+fn served(harness: &mut Harness, key: &ShareKey, ask: StateRequest) -> String {
     let batch = harness.log.len();
     let answer = match harness.ask(key, ask) {
         Err(error) => format!("{} -", error.code().code()),
-        Ok(Done::Changed) => "0 -".to_owned(),
-        Ok(Done::State { state_epoch, start_offset, runs }) => {
+        Ok(StateReply::Changed) => "0 -".to_owned(),
+        Ok(StateReply::State { state_epoch, start_offset, runs }) => {
             format!("0 {state_epoch}/{start_offset}/{}", text(&runs))
         }
-        Ok(Done::Summary(summary)) => format!(
+        Ok(StateReply::Summary(summary)) => format!(
             "0 {}/{}/{}/{}",
             summary.state_epoch, summary.leader_epoch, summary.start_offset, summary.delivery_complete_count
         ),

@@ -1,7 +1,7 @@
 //! The life of share partitions: initialized, read by leaders, written, repeated in snapshots, deleted.
 
 use super::super::error::StateError;
-use super::super::request::{Ask, Done, Write};
+use super::super::request::{StateReply, StateRequest, Write};
 use super::super::runs::{OVERLAPPING_MAX, Run};
 use super::harness::{Harness, key};
 use thalweg_hash::HashSet;
@@ -13,14 +13,20 @@ fn run(first_offset: i64, last_offset: i64, delivery_count: i16, delivery_state:
     Run { first_offset, last_offset, delivery_count, delivery_state }
 }
 
-fn write(leader_epoch: i32, start_offset: i64, runs: Vec<Run>) -> Ask {
-    Ask::Write(Write { state_epoch: 0, leader_epoch, start_offset, delivery_complete_count: 0, runs })
+fn write(leader_epoch: i32, start_offset: i64, runs: Vec<Run>) -> StateRequest {
+    StateRequest::Write(Write {
+        state_epoch: 0,
+        leader_epoch,
+        start_offset,
+        delivery_complete_count: 0,
+        runs,
+    })
 }
 
 fn initialized(updates_per_snapshot: usize) -> Harness {
     let mut harness = Harness::new(updates_per_snapshot);
-    let begin = Ask::Initialize { state_epoch: 0, start_offset: -1 };
-    assert_eq!(harness.ask(&key("g", 7, 0), begin), Ok(Done::Changed));
+    let begin = StateRequest::Initialize { state_epoch: 0, start_offset: -1 };
+    assert_eq!(harness.ask(&key("g", 7, 0), begin), Ok(StateReply::Changed));
     harness
 }
 
@@ -30,7 +36,7 @@ fn a_state_is_what_was_written_before_and_after_a_restart() {
     let g = key("g", 7, 0);
     for round in 0..10 {
         let runs = vec![run(10 * round, 10 * round + 4, 1, 2), run(10 * round + 5, 10 * round + 9, 1, 0)];
-        assert_eq!(harness.ask(&g, write(1, 5 * round, runs)), Ok(Done::Changed));
+        assert_eq!(harness.ask(&g, write(1, 5 * round, runs)), Ok(StateReply::Changed));
         assert_eq!(harness.reloaded().entry(&g), harness.shard.entry(&g), "round {round}");
     }
     let entry = harness.shard.entry(&g).expect("it is there").clone();
@@ -39,23 +45,23 @@ fn a_state_is_what_was_written_before_and_after_a_restart() {
         (45, 2),
         "a snapshot in place of every fourth update"
     );
-    let read = harness.ask(&g, Ask::Read { leader_epoch: 1 });
+    let read = harness.ask(&g, StateRequest::Read { leader_epoch: 1 });
     let runs = entry.runs.as_slice().to_vec();
     assert_eq!(runs[0], run(45, 49, 1, 0), "what is before the start offset is gone");
-    assert_eq!(read, Ok(Done::State { state_epoch: 0, start_offset: 45, runs }));
+    assert_eq!(read, Ok(StateReply::State { state_epoch: 0, start_offset: 45, runs }));
 }
 
 #[test]
 fn an_earlier_leader_is_fenced_by_the_first_read_of_a_new_one() {
     let mut harness = initialized(500);
     let g = key("g", 7, 0);
-    assert!(harness.ask(&g, Ask::Read { leader_epoch: 4 }).is_ok());
+    assert!(harness.ask(&g, StateRequest::Read { leader_epoch: 4 }).is_ok());
     assert_eq!(harness.ask(&g, write(3, 0, Vec::new())), Err(StateError::FencedLeaderEpoch));
-    assert_eq!(harness.ask(&g, Ask::Read { leader_epoch: 3 }), Err(StateError::FencedLeaderEpoch));
+    assert_eq!(harness.ask(&g, StateRequest::Read { leader_epoch: 3 }), Err(StateError::FencedLeaderEpoch));
     let batches = harness.log.len();
-    assert!(harness.ask(&g, Ask::Read { leader_epoch: 4 }).is_ok());
+    assert!(harness.ask(&g, StateRequest::Read { leader_epoch: 4 }).is_ok());
     assert_eq!(harness.log.len(), batches, "a leader that is known leaves no record");
-    assert_eq!(harness.ask(&g, write(4, 0, Vec::new())), Ok(Done::Changed));
+    assert_eq!(harness.ask(&g, write(4, 0, Vec::new())), Ok(StateReply::Changed));
     harness.shard = harness.reloaded();
     assert_eq!(harness.ask(&g, write(3, 0, Vec::new())), Err(StateError::FencedLeaderEpoch));
 }
@@ -64,29 +70,39 @@ fn an_earlier_leader_is_fenced_by_the_first_read_of_a_new_one() {
 fn a_state_that_begins_again_fences_writes_of_the_one_before() {
     let mut harness = initialized(500);
     let g = key("g", 7, 0);
-    let again = Ask::Initialize { state_epoch: 3, start_offset: 100 };
-    assert_eq!(harness.ask(&g, again), Ok(Done::Changed));
+    let again = StateRequest::Initialize { state_epoch: 3, start_offset: 100 };
+    assert_eq!(harness.ask(&g, again), Ok(StateReply::Changed));
     assert_eq!(harness.ask(&g, write(0, 50, Vec::new())), Err(StateError::FencedStateEpoch));
-    let earlier = Ask::Initialize { state_epoch: 2, start_offset: 0 };
+    let earlier = StateRequest::Initialize { state_epoch: 2, start_offset: 0 };
     assert_eq!(harness.ask(&g, earlier), Err(StateError::FencedStateEpoch));
     let summary =
         StateSummary { state_epoch: 3, leader_epoch: 0, start_offset: 100, delivery_complete_count: 0 };
-    assert_eq!(harness.ask(&g, Ask::Summarize { leader_epoch: 0 }), Ok(Done::Summary(summary)));
+    assert_eq!(
+        harness.ask(&g, StateRequest::Summarize { leader_epoch: 0 }),
+        Ok(StateReply::Summary(summary))
+    );
 }
 
 #[test]
 fn what_was_never_initialized_or_does_not_exist_is_refused() {
     let mut harness = initialized(500);
     let other = key("g", 7, 1);
-    assert_eq!(harness.ask(&other, Ask::Read { leader_epoch: 0 }), Err(StateError::UninitializedRead));
+    assert_eq!(
+        harness.ask(&other, StateRequest::Read { leader_epoch: 0 }),
+        Err(StateError::UninitializedRead)
+    );
     assert_eq!(harness.ask(&other, write(0, 0, Vec::new())), Err(StateError::UninitializedWrite));
-    assert_eq!(harness.ask(&other, Ask::Delete), Ok(Done::Changed), "there is nothing to delete");
+    assert_eq!(
+        harness.ask(&other, StateRequest::Delete),
+        Ok(StateReply::Changed),
+        "there is nothing to delete"
+    );
     for (topic, partition, expected) in [
         (7, -1, StateError::NegativePartition),
         (7, 8, StateError::UnknownPartition),
         (1, 0, StateError::UnknownPartition),
     ] {
-        let begin = Ask::Initialize { state_epoch: 0, start_offset: -1 };
+        let begin = StateRequest::Initialize { state_epoch: 0, start_offset: -1 };
         assert_eq!(harness.ask(&key("g", topic, partition), begin), Err(expected));
     }
     let g = key("g", 7, 0);
@@ -100,13 +116,16 @@ fn answers_wait_for_the_replicas_and_a_read_for_the_writes_before_it() {
     let mut harness = initialized(500);
     let g = key("g", 7, 0);
     harness.holds = true;
-    let writes = [(g.clone(), write(0, 3, vec![run(3, 9, 1, 2)])), (key("g", 7, 1), Ask::Delete)];
+    let writes = [(g.clone(), write(0, 3, vec![run(3, 9, 1, 2)])), (key("g", 7, 1), StateRequest::Delete)];
     let written = harness.begin(&writes);
-    let read = harness.begin(&[(g.clone(), Ask::Read { leader_epoch: -1 })]);
+    let read = harness.begin(&[(g.clone(), StateRequest::Read { leader_epoch: -1 })]);
     assert!(harness.answers.is_empty());
     harness.acknowledge(Ok(()));
-    assert_eq!(harness.answers.remove(&written), Some(vec![Ok(Done::Changed), Ok(Done::Changed)]));
-    let state = Done::State { state_epoch: 0, start_offset: 3, runs: vec![run(3, 9, 1, 2)] };
+    assert_eq!(
+        harness.answers.remove(&written),
+        Some(vec![Ok(StateReply::Changed), Ok(StateReply::Changed)])
+    );
+    let state = StateReply::State { state_epoch: 0, start_offset: 3, runs: vec![run(3, 9, 1, 2)] };
     assert_eq!(harness.answers.remove(&read), Some(vec![Ok(state)]));
 
     let written = harness.begin(&writes[..1]);
@@ -124,7 +143,7 @@ fn answers_wait_for_the_replicas_and_a_read_for_the_writes_before_it() {
 fn a_read_waits_for_what_it_rests_on_even_if_its_writer_gave_up() {
     let mut harness = initialized(500);
     let g = key("g", 7, 0);
-    let read = || [(g.clone(), Ask::Read { leader_epoch: -1 })];
+    let read = || [(g.clone(), StateRequest::Read { leader_epoch: -1 })];
     let timed_out = || Some(vec![Err(StateError::from(WriteError::TimedOut))]);
     harness.holds = true;
     let written = harness.begin(&[(g.clone(), write(0, 3, vec![run(3, 9, 1, 2)]))]);
@@ -140,7 +159,7 @@ fn a_read_waits_for_what_it_rests_on_even_if_its_writer_gave_up() {
     let third = harness.begin(&read());
     assert!(harness.answers.is_empty());
     harness.acknowledge(Ok(()));
-    let state = Done::State { state_epoch: 0, start_offset: 3, runs: vec![run(3, 9, 1, 2)] };
+    let state = StateReply::State { state_epoch: 0, start_offset: 3, runs: vec![run(3, 9, 1, 2)] };
     assert_eq!(harness.answers.remove(&third), Some(vec![Ok(state)]));
     let fourth = harness.begin(&read());
     assert!(harness.answers.contains_key(&fourth), "nothing is awaited any more");
@@ -154,14 +173,14 @@ fn a_read_waits_for_a_write_that_the_medium_refused() {
     let written = harness.begin(&[(g.clone(), write(0, 3, Vec::new()))]);
     harness.acknowledge(Err(WriteError::Storage));
     assert_eq!(harness.answers.remove(&written), Some(vec![Err(StateError::from(WriteError::Storage))]));
-    let read = harness.begin(&[(g.clone(), Ask::Read { leader_epoch: -1 })]);
+    let read = harness.begin(&[(g.clone(), StateRequest::Read { leader_epoch: -1 })]);
     assert!(harness.answers.is_empty(), "the replicas may or may not get it");
     let written = harness.begin(&[(g.clone(), write(0, 5, Vec::new()))]);
     harness.acknowledge(Err(WriteError::TooFewReplicas));
     let failed = || Some(vec![Err(StateError::from(WriteError::TooFewReplicas))]);
     assert_eq!((harness.answers.remove(&read), harness.answers.remove(&written)), (failed(), failed()));
-    let read = harness.begin(&[(g, Ask::Read { leader_epoch: -1 })]);
-    let state = Done::State { state_epoch: 0, start_offset: 5, runs: Vec::new() };
+    let read = harness.begin(&[(g, StateRequest::Read { leader_epoch: -1 })]);
+    let state = StateReply::State { state_epoch: 0, start_offset: 5, runs: Vec::new() };
     assert_eq!(harness.answers.remove(&read), Some(vec![Ok(state)]), "the replicas have it");
 }
 
@@ -170,8 +189,8 @@ fn a_refusal_waits_for_the_state_that_it_rests_on() {
     let mut harness = initialized(500);
     let g = key("g", 7, 0);
     harness.holds = true;
-    harness.begin(&[(g.clone(), Ask::Read { leader_epoch: 3 })]);
-    let fenced = harness.begin(&[(g, Ask::Read { leader_epoch: 2 })]);
+    harness.begin(&[(g.clone(), StateRequest::Read { leader_epoch: 3 })]);
+    let fenced = harness.begin(&[(g, StateRequest::Read { leader_epoch: 2 })]);
     assert!(harness.answers.is_empty(), "another coordinator may not know of the newer leader");
     harness.acknowledge(Ok(()));
     assert_eq!(harness.answers.remove(&fenced), Some(vec![Err(StateError::FencedLeaderEpoch)]));
@@ -198,7 +217,7 @@ fn records_before_the_oldest_snapshot_are_redundant() {
         assert!(harness.ask(&g, write(0, 0, Vec::new())).is_ok());
     }
     assert_eq!(harness.shard.redundant_before(), Some(3), "two updates, then a snapshot");
-    assert!(harness.ask(&h, Ask::Initialize { state_epoch: 0, start_offset: 0 }).is_ok());
+    assert!(harness.ask(&h, StateRequest::Initialize { state_epoch: 0, start_offset: 0 }).is_ok());
     for _ in 0..9 {
         assert!(harness.ask(&g, write(0, 0, Vec::new())).is_ok());
     }
@@ -219,14 +238,14 @@ fn the_states_of_a_deleted_topic_and_of_a_deleted_share_partition_are_gone() {
     let mut harness = initialized(500);
     let others = [key("h", 7, 3), key("g", 8, 0)];
     for key in &others {
-        assert!(harness.ask(key, Ask::Initialize { state_epoch: 0, start_offset: 0 }).is_ok());
+        assert!(harness.ask(key, StateRequest::Initialize { state_epoch: 0, start_offset: 0 }).is_ok());
     }
     harness.turn(|shard, _, _| shard.topics_deleted(&HashSet::from_iter([Uuid(7)])));
     for (key, is_there) in [(key("g", 7, 0), false), (others[0].clone(), false), (others[1].clone(), true)] {
         assert_eq!(harness.shard.entry(&key).is_some(), is_there);
         assert_eq!(harness.reloaded().entry(&key).is_some(), is_there);
     }
-    assert_eq!(harness.ask(&others[1], Ask::Delete), Ok(Done::Changed));
+    assert_eq!(harness.ask(&others[1], StateRequest::Delete), Ok(StateReply::Changed));
     let batches = i64::try_from(harness.log.len()).expect("few");
     assert_eq!(harness.shard.redundant_before(), Some(batches), "all but the last tombstone");
 }
@@ -235,7 +254,7 @@ fn the_states_of_a_deleted_topic_and_of_a_deleted_share_partition_are_gone() {
 fn states_of_a_deleted_topic_whose_tombstones_were_refused_go_later() {
     let mut harness = initialized(500);
     let (gone, kept) = (key("g", 7, 0), key("g", 8, 0));
-    assert!(harness.ask(&kept, Ask::Initialize { state_epoch: 0, start_offset: 0 }).is_ok());
+    assert!(harness.ask(&kept, StateRequest::Initialize { state_epoch: 0, start_offset: 0 }).is_ok());
     harness.delete_topic(Uuid(7));
     harness.refuses = Some(WriteError::TooFewReplicas);
     harness.turn(|shard, _, _| shard.topics_deleted(&HashSet::from_iter([Uuid(7)])));
@@ -253,11 +272,11 @@ fn states_of_a_deleted_topic_whose_tombstones_were_refused_go_later() {
 #[test]
 fn many_share_partitions_in_one_request_share_batches_of_bounded_size() {
     let mut harness = Harness::new(500);
-    let begin = || Ask::Initialize { state_epoch: 0, start_offset: -1 };
+    let begin = || StateRequest::Initialize { state_epoch: 0, start_offset: -1 };
     let asks: Vec<_> = (0..2_000).map(|n| (key(&format!("group-{n}"), 7, n % 8), begin())).collect();
     let ticket = harness.begin(&asks);
     let answer = harness.answers.remove(&ticket).expect("an answer");
-    assert_eq!(answer, vec![Ok(Done::Changed); 2_000]);
+    assert_eq!(answer, vec![Ok(StateReply::Changed); 2_000]);
     assert!((2..20).contains(&harness.log.len()), "{} batches", harness.log.len());
     assert!(harness.log.iter().all(|batch| batch.len() < 200 << 10));
 }
@@ -267,12 +286,12 @@ fn many_share_partitions_in_one_request_share_batches_of_bounded_size() {
 fn runs_from_before_a_lost_reset_keep_no_record_from_being_delivered() {
     let mut harness = initialized(500);
     let g = key("g", 7, 0);
-    assert_eq!(harness.ask(&g, write(1, 0, vec![run(5, 90, 1, 2)])), Ok(Done::Changed));
+    assert_eq!(harness.ask(&g, write(1, 0, vec![run(5, 90, 1, 2)])), Ok(StateReply::Changed));
     harness.lost.insert(harness.log.len());
-    let reset = Ask::Initialize { state_epoch: 0, start_offset: 0 };
-    assert_eq!(harness.ask(&g, reset), Ok(Done::Changed));
-    assert_eq!(harness.ask(&g, write(1, 3, vec![run(20, 24, 1, 2)])), Ok(Done::Changed));
-    assert_eq!(harness.ask(&g, write(1, -1, vec![run(30, 34, 1, 2)])), Ok(Done::Changed));
+    let reset = StateRequest::Initialize { state_epoch: 0, start_offset: 0 };
+    assert_eq!(harness.ask(&g, reset), Ok(StateReply::Changed));
+    assert_eq!(harness.ask(&g, write(1, 3, vec![run(20, 24, 1, 2)])), Ok(StateReply::Changed));
+    assert_eq!(harness.ask(&g, write(1, -1, vec![run(30, 34, 1, 2)])), Ok(StateReply::Changed));
     let entry = harness.reloaded().entry(&g).expect("it is there").clone();
     assert_eq!((entry.start_offset, entry.runs.as_slice()), (3, &[run(20, 24, 1, 2), run(30, 34, 1, 2)][..]));
 }
@@ -282,14 +301,14 @@ fn runs_from_before_a_lost_reset_keep_no_record_from_being_delivered() {
 fn runs_from_before_a_lost_deletion_keep_no_record_from_being_delivered() {
     let mut harness = initialized(500);
     let g = key("g", 7, 0);
-    assert_eq!(harness.ask(&g, write(1, -1, vec![run(5, 9, 1, 2)])), Ok(Done::Changed));
-    let begin = Ask::Initialize { state_epoch: 0, start_offset: -1 };
-    for ask in [Ask::Delete, begin] {
+    assert_eq!(harness.ask(&g, write(1, -1, vec![run(5, 9, 1, 2)])), Ok(StateReply::Changed));
+    let begin = StateRequest::Initialize { state_epoch: 0, start_offset: -1 };
+    for ask in [StateRequest::Delete, begin] {
         harness.lost.insert(harness.log.len());
-        assert_eq!(harness.ask(&g, ask), Ok(Done::Changed));
+        assert_eq!(harness.ask(&g, ask), Ok(StateReply::Changed));
     }
     assert_eq!(harness.reloaded().entry(&g).expect("it is there").runs.as_slice(), []);
-    assert_eq!(harness.ask(&g, write(1, -1, vec![run(0, 0, 1, 2)])), Ok(Done::Changed));
+    assert_eq!(harness.ask(&g, write(1, -1, vec![run(0, 0, 1, 2)])), Ok(StateReply::Changed));
     assert_eq!(harness.reloaded().entry(&g).expect("it is there").runs.as_slice(), [run(0, 0, 1, 2)]);
 }
 
@@ -298,7 +317,7 @@ fn lost_update_leaves_those_behind_it() {
     let mut harness = initialized(500);
     let g = key("g", 7, 0);
     for first in [0, 10, 20] {
-        assert_eq!(harness.ask(&g, write(1, -1, vec![run(first, first + 4, 1, 2)])), Ok(Done::Changed));
+        assert_eq!(harness.ask(&g, write(1, -1, vec![run(first, first + 4, 1, 2)])), Ok(StateReply::Changed));
     }
     harness.lost.insert(harness.log.len() - 2);
     let entry = harness.reloaded().entry(&g).expect("it is there").clone();
