@@ -74,7 +74,7 @@ Exit codes:
 )]
 pub struct Cli {
     #[command(flatten)]
-    global: global::Global,
+    global: global::GlobalOptions,
     #[command(subcommand)]
     command: Command,
 }

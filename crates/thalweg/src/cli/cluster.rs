@@ -13,7 +13,7 @@ pub use status::state;
 /// Start a local cluster of several brokers, or show the health of a cluster.
 #[derive(Subcommand, Debug)]
 pub enum Cluster {
-    Up(up::Up),
+    Up(up::UpCommand),
     #[command(visible_alias = "health")]
     Status(status::Show),
 }

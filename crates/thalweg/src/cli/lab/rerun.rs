@@ -6,7 +6,7 @@ use clap::{Args, Parser};
 use thalweg_lab::result;
 
 use super::arguments::HIDDEN;
-use super::run::{Place, ProgressForm, Wanted, measure};
+use super::run::{MeasureOptions, Place, ProgressForm, measure};
 use crate::cli::failure::Usage;
 use crate::cli::{Cli, Command};
 
@@ -43,7 +43,7 @@ impl Rerun {
         let workloads = before.workloads.into_iter().map(|run| run.workload).collect();
         let (targets, drivers) = (run.targets.specs()?, run.drivers.all());
         // Store the arguments, so that the new result can be repeated, too.
-        let wanted = Wanted {
+        let wanted = MeasureOptions {
             place: &self.place,
             omb_result: run.omb_result.omb_result,
             precision: run.precision(),
