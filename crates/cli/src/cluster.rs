@@ -15,7 +15,7 @@ use crate::Boxed;
 /// Start a local cluster of several brokers, or show the health of a cluster.
 #[derive(Subcommand, Debug)]
 pub enum Cluster {
-    Up(up::Up),
+    Up(up::UpCommand),
     #[command(visible_alias = "health")]
     Status(status::Show),
 }

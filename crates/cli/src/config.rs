@@ -22,7 +22,7 @@ use super::settle::{fail_with, settle};
 pub enum Config {
     List(List),
     /// Describe the settings of resources.
-    Describe(Described<Resource>),
+    Describe(Describe<Resource>),
     /// Set settings of a resource.
     Set(Set<Resource>),
     /// Remove settings of a resource, which puts them back to the default.
@@ -49,7 +49,7 @@ impl Config {
 #[derive(Subcommand, Debug)]
 pub enum BrokerConfig {
     /// Describe the settings of brokers.
-    Describe(Described<Broker>),
+    Describe(Describe<Broker>),
     /// Set settings of a broker at run time.
     Set(Set<Broker>),
     /// Remove settings of a broker that were set at run time.
@@ -68,7 +68,7 @@ impl BrokerConfig {
 }
 
 /// A name of a resource on the command line.
-pub trait Named: Clone + Send + Sync + 'static {
+pub trait ResourceName: Clone + Send + Sync + 'static {
     /// The resource that the text names.
     fn resource(&self) -> ConfigResource;
 }
@@ -77,7 +77,7 @@ pub trait Named: Clone + Send + Sync + 'static {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resource(ConfigResource);
 
-impl Named for Resource {
+impl ResourceName for Resource {
     fn resource(&self) -> ConfigResource {
         self.0.clone()
     }
@@ -110,7 +110,7 @@ impl std::str::FromStr for Resource {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Broker(ConfigResource);
 
-impl Named for Broker {
+impl ResourceName for Broker {
     fn resource(&self) -> ConfigResource {
         self.0.clone()
     }
@@ -198,7 +198,7 @@ impl List {
 
 /// Describe settings: those that were set for the resource itself, or all.
 #[derive(Args, Debug)]
-pub struct Described<N: Named + std::str::FromStr<Err = Usage>> {
+pub struct Describe<N: ResourceName + std::str::FromStr<Err = Usage>> {
     #[command(flatten)]
     connect: Connect,
     /// The resources.
@@ -225,11 +225,11 @@ const COLUMNS: [Column<'_>; 5] = [
     ("READ-ONLY", "read_only"),
 ];
 
-impl<N: Named + std::str::FromStr<Err = Usage>> Described<N> {
+impl<N: ResourceName + std::str::FromStr<Err = Usage>> Describe<N> {
     /// Prints the settings of the resources.
     pub async fn run(&self) -> anyhow::Result<()> {
         let admin = Admin::new(self.connect.cluster().await?);
-        let resources: Vec<ConfigResource> = self.resources.iter().map(Named::resource).collect();
+        let resources: Vec<ConfigResource> = self.resources.iter().map(ResourceName::resource).collect();
         let wanted = DescribeConfigs {
             names: (!self.names.is_empty()).then(|| self.names.clone()),
             synonyms: true,
@@ -284,7 +284,7 @@ fn document(resource: &ConfigResource, name: &str, entry: &ConfigEntry) -> serde
 /// Set settings. Others of the resource stay as they are.
 #[derive(Args, Debug)]
 #[command(after_help = "A value of a list can be added with KEY+=VALUE and taken out with KEY-=VALUE.")]
-pub struct Set<N: Named + std::str::FromStr<Err = Usage>> {
+pub struct Set<N: ResourceName + std::str::FromStr<Err = Usage>> {
     #[command(flatten)]
     connect: Connect,
     /// The resource.
@@ -316,7 +316,7 @@ fn assignment(text: &str) -> Result<ConfigChange, Usage> {
     }
 }
 
-impl<N: Named + std::str::FromStr<Err = Usage>> Set<N> {
+impl<N: ResourceName + std::str::FromStr<Err = Usage>> Set<N> {
     /// Changes the settings of the resource.
     pub async fn run(&self) -> anyhow::Result<()> {
         let resource = self.resource.resource();
@@ -326,7 +326,7 @@ impl<N: Named + std::str::FromStr<Err = Usage>> Set<N> {
 
 /// Remove settings, which puts them back to the default.
 #[derive(Args, Debug)]
-pub struct Remove<N: Named + std::str::FromStr<Err = Usage>> {
+pub struct Remove<N: ResourceName + std::str::FromStr<Err = Usage>> {
     #[command(flatten)]
     connect: Connect,
     /// The resource.
@@ -341,7 +341,7 @@ pub struct Remove<N: Named + std::str::FromStr<Err = Usage>> {
     output: Output,
 }
 
-impl<N: Named + std::str::FromStr<Err = Usage>> Remove<N> {
+impl<N: ResourceName + std::str::FromStr<Err = Usage>> Remove<N> {
     /// Removes the settings of the resource.
     pub async fn run(&self) -> anyhow::Result<()> {
         let delete = |name: &String| ConfigChange { name: name.clone(), operation: ConfigOperation::Delete };

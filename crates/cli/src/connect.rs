@@ -68,7 +68,7 @@ impl std::fmt::Display for Source {
 }
 
 /// Values and sources by setting; a later source replaces an earlier one.
-pub type Sourced = BTreeMap<String, (String, Source)>;
+pub type SourcedSettings = BTreeMap<String, (String, Source)>;
 
 impl Connect {
     /// The connection of a command line with these options.
@@ -92,8 +92,8 @@ impl Connect {
 
     /// All settings, each with its source. Options take precedence over the environment, the environment over
     /// files and the profile, and these over defaults.
-    pub fn sourced(&self) -> anyhow::Result<Sourced> {
-        let mut all = Sourced::new();
+    pub fn sourced(&self) -> anyhow::Result<SourcedSettings> {
+        let mut all = SourcedSettings::new();
         all.insert(BOOTSTRAP.to_owned(), (BOOTSTRAP_SERVER.to_owned(), Source::Default));
         all.extend(client_settings(self.command_config.as_deref())?);
         let from_variable = is_from_variable(self.bootstrap_server.as_deref(), BOOTSTRAP_VARIABLE);
@@ -137,10 +137,10 @@ fn is_from_variable(value: Option<&str>, variable: &str) -> bool {
 /// The client settings of `file`; without a file, those of the profile: its file, settings and brokers. A
 /// file replaces the profile's settings as a whole, because two halves of different logins make no login.
 /// Only the brokers may still come from the profile.
-pub fn client_settings(file: Option<&Path>) -> anyhow::Result<Sourced> {
+pub fn client_settings(file: Option<&Path>) -> anyhow::Result<SourcedSettings> {
     let profile = profile::active();
     let of_profile = || Source::Profile(profile.name.clone());
-    let mut all = Sourced::new();
+    let mut all = SourcedSettings::new();
     if let Some(path) = &profile.command_config
         && file.is_none()
     {

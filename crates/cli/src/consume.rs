@@ -23,7 +23,7 @@ use super::connect::{Connect, WAITS, warn_about_rest};
 use super::failure::Usage;
 use super::schema_registry::SchemaRegistry;
 use super::signals;
-use decoding::Decoding;
+use decoding::RecordDecoder;
 use output::Output;
 use template::Template;
 
@@ -145,14 +145,14 @@ struct Rest {
 
 /// Records that the filter could not test.
 #[derive(Default)]
-struct Tested {
+struct UntestedRecords {
     without_value: u64,
     /// The reason for the first of these records.
     reason: Option<String>,
 }
 
 /// Decompression and printing of fetched records.
-struct Printing<'a> {
+struct ChunkPrinter<'a> {
     buffer: DecompressBuffer,
     printer: Printer<'a>,
 }
@@ -160,9 +160,9 @@ struct Printing<'a> {
 struct Printer<'a> {
     template: Option<Template>,
     filter: Filter,
-    decoding: Option<Decoding>,
+    decoding: Option<RecordDecoder>,
     scratch: Scratch,
-    tested: Tested,
+    untested: UntestedRecords,
     out: BufWriter<std::io::StdoutLock<'a>>,
 }
 
@@ -178,16 +178,16 @@ impl Consume {
             filter: self.filter()?,
             decoding: None,
             scratch: Scratch::default(),
-            tested: Tested::default(),
+            untested: UntestedRecords::default(),
             out: BufWriter::with_capacity(64 << 10, std::io::stdout().lock()),
         };
-        let mut printing = Printing { buffer: DecompressBuffer::default(), printer };
+        let mut printing = ChunkPrinter { buffer: DecompressBuffer::default(), printer };
         if self.share {
             return self.run_share(printing).await;
         }
         let start = self.start()?;
         let (mut consumer, registry) = self.consumer().await?;
-        printing.printer.decoding = registry.map(Decoding::new);
+        printing.printer.decoding = registry.map(RecordDecoder::new);
         let mut rest = Rest { records: self.max_messages.unwrap_or(u64::MAX), ends: None, idle_since: None };
         let read = async {
             if self.is_member() {
@@ -266,7 +266,7 @@ impl Consume {
         &self,
         consumer: &mut Consumer,
         rest: &mut Rest,
-        printing: &mut Printing<'_>,
+        printing: &mut ChunkPrinter<'_>,
     ) -> anyhow::Result<()> {
         let timeout = self.timeout_ms.map(Duration::from_millis);
         let mut last = Instant::now();
@@ -318,11 +318,11 @@ impl Consume {
         &self,
         chunk: &Chunk,
         rest: &mut Rest,
-        printing: &mut Printing<'_>,
+        printing: &mut ChunkPrinter<'_>,
     ) -> anyhow::Result<Option<Offset>> {
         let end = rest.ends.as_ref().and_then(|ends| ends.get(&chunk.at)).copied();
         let (mut written, mut unprinted) = (Ok(()), None);
-        let Printing { buffer, printer } = printing;
+        let ChunkPrinter { buffer, printer } = printing;
         chunk.walk(buffer, self.output.control_records(), |header, record| {
             if rest.records == 0 || end.is_some_and(|end| record.offset >= end) {
                 unprinted = Some(record.offset);
@@ -348,7 +348,7 @@ impl Printer<'_> {
         delivery_count: Option<i16>,
     ) -> std::io::Result<bool> {
         let is_control = header.attributes.is_control();
-        let Printer { template, filter, decoding, scratch, tested, out } = self;
+        let Printer { template, filter, decoding, scratch, untested, out } = self;
         let decoded = match decoding {
             Some(decoding) if !is_control => Some(decoding.decode(record)),
             _ => None,
@@ -360,9 +360,9 @@ impl Printer<'_> {
                 Outcome::Match => {}
                 Outcome::NoMatch => return Ok(false),
                 Outcome::NoValue => {
-                    tested.without_value += 1;
-                    if tested.reason.is_none() {
-                        tested.reason = filter.reason(&candidate, scratch);
+                    untested.without_value += 1;
+                    if untested.reason.is_none() {
+                        untested.reason = filter.reason(&candidate, scratch);
                     }
                     return Ok(false);
                 }
@@ -377,7 +377,7 @@ impl Printer<'_> {
         if let Some(decoding) = &self.decoding {
             decoding.report();
         }
-        let Tested { without_value: count, reason: Some(reason) } = &self.tested else { return };
+        let UntestedRecords { without_value: count, reason: Some(reason) } = &self.untested else { return };
         // Standard error may be closed.
         let _ = writeln!(
             std::io::stderr(),

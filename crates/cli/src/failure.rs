@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::io;
 
-use thalweg_client::{BootstrapError, ClientError, ConsumerError, InvalidProperty, InvalidSetting, RefusedRequest};
+use thalweg_client::{
+    BootstrapError, ClientError, ConsumerError, InvalidProperty, InvalidSetting, RefusedRequest,
+};
 use thalweg_config::{BadAssignment, RefusedConfig};
 use thalweg_lab::perf::PerfError;
 use thalweg_lab::result::ReadError;
@@ -22,7 +24,7 @@ pub struct Usage(pub String);
 /// The command ran, and its result is a failure.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct Failed(pub String);
+pub struct CommandFailure(pub String);
 
 /// The object that the command names does not exist.
 #[derive(Debug, thiserror::Error)]
@@ -32,19 +34,19 @@ pub struct NotFound(pub String);
 /// A server asks for a login, or does not accept it.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct Denied(pub String);
+pub struct LoginFailure(pub String);
 
 /// The command ran, and its result has a special exit code.
 #[derive(Debug, thiserror::Error)]
 #[error("{why}")]
-pub struct Ended {
+pub struct CommandExit {
     /// The exit code of the process.
     pub code: u8,
     /// The reason, for standard error.
     pub why: String,
 }
 
-impl Ended {
+impl CommandExit {
     /// The errors of at least one object, with their common exit code, if any. The text has the first `shown`
     /// errors.
     pub fn with(errors: &[anyhow::Error], shown: usize) -> Self {
@@ -54,7 +56,7 @@ impl Ended {
         }
         let codes: BTreeSet<u8> = errors.iter().map(code).collect();
         let one = codes.len() == 1;
-        Ended { code: codes.into_iter().next().filter(|_| one).unwrap_or(1), why: texts.join("; ") }
+        CommandExit { code: codes.into_iter().next().filter(|_| one).unwrap_or(1), why: texts.join("; ") }
     }
 }
 
@@ -65,7 +67,7 @@ pub fn reason(error: &anyhow::Error) -> Option<(String, u8)> {
 }
 
 fn code(error: &anyhow::Error) -> u8 {
-    match error.downcast_ref::<Ended>() {
+    match error.downcast_ref::<CommandExit>() {
         Some(ended) => ended.code,
         None if is_usage(error) => 2,
         None => error.chain().find_map(kind).unwrap_or(1),
@@ -81,7 +83,7 @@ const NOT_FOUND: u8 = 7;
 
 /// The special exit code of an error, if it has one.
 fn kind(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
-    if cause.is::<Denied>() {
+    if cause.is::<LoginFailure>() {
         return Some(REFUSED);
     }
     if cause.is::<NotFound>() {

@@ -11,7 +11,7 @@ use super::profile;
 
 /// The options. Those of a command have the same ids, and take these values.
 #[derive(Args, Debug)]
-pub struct Global {
+pub struct GlobalOptions {
     #[arg(long, value_name = "FORMAT", value_parser = FORMATS, global = true, hide = true)]
     format: Option<String>,
     #[arg(long, conflicts_with = "format", global = true, hide = true)]

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use super::Boxed;
 use super::connect::Connect;
-use super::failure::Failed;
+use super::failure::CommandFailure;
 use super::output::{Column, Outcomes, Output};
 use super::settle::fail_with;
 
@@ -86,7 +86,7 @@ const COLUMNS: [Column<'_>; 4] =
 impl List {
     async fn run(&self) -> anyhow::Result<()> {
         let cluster = self.connect.cluster().await?;
-        let Listed { mut groups, missing } = listed(&cluster).await?;
+        let ListedGroups { mut groups, missing } = listed(&cluster).await?;
         let is_one = |wanted: &[String], name: &str| {
             wanted.is_empty() || wanted.iter().any(|one| one.eq_ignore_ascii_case(name))
         };
@@ -149,18 +149,18 @@ fn is_on_its_way(error: &anyhow::Error) -> bool {
 }
 
 /// The groups of the brokers that answered.
-struct Listed {
+struct ListedGroups {
     groups: Vec<ListedGroup>,
     /// The failure of the brokers that did not answer.
-    missing: Option<Failed>,
+    missing: Option<CommandFailure>,
 }
 
 /// The groups of all brokers. Each broker lists the groups that it coordinates.
-async fn listed(cluster: &Cluster) -> anyhow::Result<Listed> {
+async fn listed(cluster: &Cluster) -> anyhow::Result<ListedGroups> {
     patiently(async || ask_for_all(cluster).await).await
 }
 
-async fn ask_for_all(cluster: &Cluster) -> anyhow::Result<Listed> {
+async fn ask_for_all(cluster: &Cluster) -> anyhow::Result<ListedGroups> {
     let (mut groups, mut silent) = (Vec::new(), Vec::new());
     for &id in cluster.metadata().brokers.keys() {
         let asked = async { cluster.broker(id).await?.send(&ListGroupsRequest::default()).await };
@@ -175,8 +175,9 @@ async fn ask_for_all(cluster: &Cluster) -> anyhow::Result<Listed> {
     }
     groups.sort_by(|a, b| a.group_id.cmp(&b.group_id));
     let silent = (!silent.is_empty()).then(|| silent.join(", "));
-    let missing = silent.map(|silent| Failed(format!("The groups of these brokers are missing: {silent}")));
-    Ok(Listed { groups, missing })
+    let missing =
+        silent.map(|silent| CommandFailure(format!("The groups of these brokers are missing: {silent}")));
+    Ok(ListedGroups { groups, missing })
 }
 
 /// Delete groups that have no members, with their offsets.

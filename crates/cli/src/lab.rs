@@ -18,7 +18,7 @@ mod tune;
 use clap::Subcommand;
 
 use crate::Boxed;
-use crate::failure::Failed;
+use crate::failure::CommandFailure;
 
 /// Measure how many events a cluster carries, how it scales, and what limits it.
 #[derive(Subcommand, Debug)]
@@ -55,7 +55,7 @@ impl Lab {
         match self {
             // A worker creates its own threads and runtimes, and has already reported its errors to the lab.
             Lab::Worker => {
-                Some(thalweg_lab::worker::serve().map_err(|error| Failed(error.to_string()).into()))
+                Some(thalweg_lab::worker::serve().map_err(|error| CommandFailure(error.to_string()).into()))
             }
             _ => None,
         }

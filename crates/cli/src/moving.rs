@@ -8,7 +8,7 @@ use clap::Args;
 use serde_json::json;
 use thalweg_client::{Admin, Assignment, ClientError, Metadata, PlannedMoves, TopicPartition};
 
-use super::failure::Failed;
+use super::failure::CommandFailure;
 use super::output::{Column, Output};
 use super::settle::{dry_run, fail_with};
 
@@ -187,7 +187,7 @@ async fn wait(admin: &Admin, moves: &PlannedMoves) -> anyhow::Result<()> {
         tokio::time::sleep(LOOK).await;
     }
     let what = |at: &String| {
-        Failed(format!("{at} has not got the planned replicas: its move was cancelled or changed"))
+        CommandFailure(format!("{at} has not got the planned replicas: its move was cancelled or changed"))
     };
     fail_with(wrong.iter().map(what).collect())
 }

@@ -17,7 +17,7 @@ const ROUNDS_MAX: usize = 4;
 
 /// A broker in the metadata of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Registered {
+pub struct RegisteredBroker {
     /// `host:port`.
     pub address: String,
     /// `broker.rack`.
@@ -34,7 +34,7 @@ pub struct View {
     /// The brokers that are not fenced, and the topics.
     pub metadata: Metadata,
     /// All brokers, including fenced brokers if the broker returns them.
-    pub brokers: BTreeMap<i32, Registered>,
+    pub brokers: BTreeMap<i32, RegisteredBroker>,
 }
 
 /// The reason why an address gave no answer.
@@ -121,17 +121,17 @@ pub async fn ask(address: &str, options: &ConnectionOptions) -> Result<View, Cli
     let metadata = Metadata::from_response(response);
     let known = metadata.brokers.values().map(|broker| {
         let registered =
-            Registered { address: broker.address(), rack: broker.rack.clone(), is_fenced: false };
+            RegisteredBroker { address: broker.address(), rack: broker.rack.clone(), is_fenced: false };
         (broker.id, registered)
     });
-    let mut brokers: BTreeMap<i32, Registered> = known.collect();
+    let mut brokers: BTreeMap<i32, RegisteredBroker> = known.collect();
     // Older brokers and principals without rights get the metadata only.
     if let Ok(described) = describe(&connection).await
         && described.error_code == 0
     {
         brokers.extend(described.brokers.into_iter().map(|broker| {
             let address = thalweg_client::host_and_port(&broker.host, broker.port);
-            (broker.broker_id, Registered { address, rack: broker.rack, is_fenced: broker.is_fenced })
+            (broker.broker_id, RegisteredBroker { address, rack: broker.rack, is_fenced: broker.is_fenced })
         }));
     }
     Ok(View { connection, metadata, brokers })

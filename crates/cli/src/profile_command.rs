@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use thalweg_client::{InvalidProperty, Properties, bootstrap_servers, is_secret};
 
-use super::failure::{Failed, Usage};
+use super::failure::{CommandFailure, Usage};
 use super::format::FORMATS;
 use super::output::{Column, Output};
 use super::profile::{ConfigFile, NONE, Profile, check_name, document};
@@ -100,9 +100,11 @@ impl Create {
         let profile = self.profile()?;
         let mut file = ConfigFile::read()?;
         if !self.replace && file.names().contains(&self.name) {
-            return Err(
-                Failed(format!("there is a profile {} already: --replace replaces it", self.name)).into()
-            );
+            return Err(CommandFailure(format!(
+                "there is a profile {} already: --replace replaces it",
+                self.name
+            ))
+            .into());
         }
         file.put(&profile)?;
         if self.in_use {
@@ -231,7 +233,9 @@ impl Show {
         let file = ConfigFile::read()?;
         let name = self.name.as_deref().or(file.name_in_use());
         let Some(name) = name else {
-            return Err(Failed("no profile is in use: `thalweg profile list` names them".to_owned()).into());
+            return Err(
+                CommandFailure("no profile is in use: `thalweg profile list` names them".to_owned()).into()
+            );
         };
         let profile = file.profile(name)?;
         let document = document(&profile);
@@ -294,7 +298,7 @@ impl Edit {
         let ended = std::process::Command::new(program).args(words).arg(&path).status();
         let ended = ended.with_context(|| format!("Cannot run the editor {program} (set EDITOR)"))?;
         if !ended.success() {
-            return Err(Failed(format!("the editor {program} failed: {ended}")).into());
+            return Err(CommandFailure(format!("the editor {program} failed: {ended}")).into());
         }
         let file = ConfigFile::read()?;
         for name in file.names() {

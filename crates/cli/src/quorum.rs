@@ -7,7 +7,7 @@ use thalweg_wire::Uuid;
 
 use super::Boxed;
 use super::connect::Connect;
-use super::failure::{Failed, NotFound, Usage};
+use super::failure::{CommandFailure, NotFound, Usage};
 use super::moment;
 use super::output::{Column, Output};
 
@@ -192,8 +192,10 @@ async fn directory(admin: &Admin, node: i32, given: Option<Uuid>) -> anyhow::Res
         _ => {
             let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
             let ids = ids.join(", ");
-            Err(Failed(format!("Node {node} has several directories: choose one with --directory-id: {ids}"))
-                .into())
+            Err(CommandFailure(format!(
+                "Node {node} has several directories: choose one with --directory-id: {ids}"
+            ))
+            .into())
         }
     }
 }

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use serde::Serialize;
 
-use super::failure::Ended;
+use super::failure::CommandExit;
 use super::output::Outcomes;
 
 /// Limit of the errors that are printed: a thousand similar errors are of no use.
@@ -33,7 +33,7 @@ pub fn settle<K, T, D: Serialize, E: Into<anyhow::Error>>(
 /// Fails if there are errors, with a special exit code if all errors have the same.
 pub fn fail_with<E: Into<anyhow::Error>>(errors: Vec<E>) -> anyhow::Result<()> {
     let errors: Vec<anyhow::Error> = errors.into_iter().map(Into::into).collect();
-    if errors.is_empty() { Ok(()) } else { Err(Ended::with(&errors, ERRORS_MAX).into()) }
+    if errors.is_empty() { Ok(()) } else { Err(CommandExit::with(&errors, ERRORS_MAX).into()) }
 }
 
 /// Reports a dry run on standard error.

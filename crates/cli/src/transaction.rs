@@ -9,7 +9,7 @@ use thalweg_client::{AbortTransaction, Admin, TopicPartition, TransactionFilter}
 
 use super::Boxed;
 use super::connect::Connect;
-use super::failure::{Failed, Usage};
+use super::failure::{CommandFailure, Usage};
 use super::moment;
 use super::output::{Column, Output};
 use super::partitions::{Partitions, resolve};
@@ -289,7 +289,9 @@ impl Abort {
         let found = producers.iter().find(|producer| producer.transaction_start == self.start_offset);
         let Some(producer) = found else {
             let offset = self.start_offset.unwrap_or_default();
-            return Err(Failed(format!("No open transaction in {at} starts at offset {offset}")).into());
+            return Err(
+                CommandFailure(format!("No open transaction in {at} starts at offset {offset}")).into()
+            );
         };
         Ok(AbortTransaction {
             at,

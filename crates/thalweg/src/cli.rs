@@ -49,7 +49,7 @@ Exit codes:
 )]
 pub struct Cli {
     #[command(flatten)]
-    global: global::Global,
+    global: global::GlobalOptions,
     #[command(subcommand)]
     command: Command,
 }

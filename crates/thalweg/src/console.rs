@@ -114,22 +114,22 @@ pub fn credentials(server: &Server) -> Credentials {
 
 /// Protection of the routes beside the console: checks of their requests, and masking of messages.
 #[derive(Default)]
-pub struct Beside {
+pub struct RouteProtection {
     /// None without a listener.
     pub guard: Option<Guard>,
     /// The rules that hide parts of messages.
     pub masking: Masking,
 }
 
-impl Beside {
+impl RouteProtection {
     /// By the settings of a node. Without a login per request and without TLS, host names are checked:
     /// another site could point its own name here and use a visitor's browser (DNS rebinding).
-    pub fn of(config: &BrokerConfig) -> Result<Beside> {
-        let Some(http) = config.http.as_listener() else { return Ok(Beside::default()) };
+    pub fn of(config: &BrokerConfig) -> Result<RouteProtection> {
+        let Some(http) = config.http.as_listener() else { return Ok(RouteProtection::default()) };
         let is_safe = config.http.has_login || config.http.has_tls;
         let hosts = if is_safe { Hosts::Any } else { Hosts::Local(names(config, &http)) };
         let guard = Some(Guard::new(hosts, config.console.read_only));
-        Ok(Beside { guard, masking: masking(&config.console)? })
+        Ok(RouteProtection { guard, masking: masking(&config.console)? })
     }
 }
 

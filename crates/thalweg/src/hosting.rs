@@ -23,7 +23,7 @@ use thalweg_stream::{Cluster, Reach, STACK_BYTES};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
-use rights::ByAcls;
+use rights::AclRights;
 
 /// Retry interval of the start.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -90,7 +90,7 @@ impl Streams {
             cluster,
             node: server.broker.node_id.0,
             reach: Arc::new(reach),
-            rights: Arc::new(ByAcls(server.rights())),
+            rights: Arc::new(AclRights(server.rights())),
             console: Arc::new(Log),
         };
         let workers = std::thread::available_parallelism().map_or(2, |cores| cores.get().max(2));

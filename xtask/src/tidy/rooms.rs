@@ -81,7 +81,7 @@ fn arrows<'a>(tree: &'a Tree, folder: &str, findings: &mut Vec<Finding>) -> Arro
     let root = format!("{folder}src/");
     let is_production = |source: &Source<'_>| !source.is_test() && !source.path.ends_with("/testing.rs");
     let files = tree.sources().filter(|source| source.path.starts_with(&root)).filter(is_production);
-    let mut readings: Vec<_> = files.map(|source| Reading::of(source, &root)).collect();
+    let mut readings: Vec<_> = files.map(|source| FileImports::of(source, &root)).collect();
     let tests: Vec<_> = readings.iter().flat_map(|reading| reading.tests.clone()).collect();
     readings.retain(|reading| !tests.iter().any(|test| reading.module.starts_with(test)));
 
@@ -123,7 +123,7 @@ fn arrows<'a>(tree: &'a Tree, folder: &str, findings: &mut Vec<Finding>) -> Arro
 }
 
 /// The imports of one file.
-struct Reading<'a> {
+struct FileImports<'a> {
     path: &'a str,
     /// The module of the file, from the root of the crate on.
     module: Vec<&'a str>,
@@ -141,11 +141,11 @@ struct Import<'a> {
     is_use: bool,
 }
 
-impl<'a> Reading<'a> {
-    fn of(source: Source<'a>, root: &str) -> Reading<'a> {
+impl<'a> FileImports<'a> {
+    fn of(source: Source<'a>, root: &str) -> FileImports<'a> {
         let mut module: Vec<_> = source.path[root.len()..].trim_end_matches(".rs").split('/').collect();
         module.pop_if(|last| matches!(*last, "lib" | "main" | "mod"));
-        let mut reading = Reading { path: source.path, module, imports: Vec::new(), tests: Vec::new() };
+        let mut reading = FileImports { path: source.path, module, imports: Vec::new(), tests: Vec::new() };
         let tokens = tokens(source.text);
         let text = |at: usize| tokens.get(at).map_or("", |token| token.text);
         // The module of the current token, and the brace depths at which inline modules began.

@@ -5,7 +5,7 @@ use serde_json::json;
 use thalweg_client::{Admin, Assignment, planned_moves, spread};
 
 use crate::connect::Connect;
-use crate::failure::Failed;
+use crate::failure::CommandFailure;
 use crate::moving::{Execution, current};
 use crate::output::Output;
 use crate::topic::{all_partitions, places};
@@ -77,7 +77,7 @@ impl Unregister {
         let runs = cluster.brokers.iter().any(|broker| broker.id == id) && !cluster.fenced.contains(&id);
         if runs {
             let why = format!("Broker {id} runs: stop it first, after `thalweg broker decommission {id}`");
-            return Err(Failed(why).into());
+            return Err(CommandFailure(why).into());
         }
         let metadata = admin.cluster().refresh_all().await?;
         let topics = metadata.topics.values().flat_map(|topic| &topic.partitions);
@@ -86,7 +86,7 @@ impl Unregister {
             let why = format!(
                 "Broker {id} holds replicas of {held} partitions: move them with `thalweg broker decommission {id} --execute`"
             );
-            return Err(Failed(why).into());
+            return Err(CommandFailure(why).into());
         }
         Ok(())
     }

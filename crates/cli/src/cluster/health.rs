@@ -1,9 +1,9 @@
 //! The health of a cluster, from the answers of its brokers: the list of problems, and the exit code.
 
-use crate::failure::{self, Ended};
+use crate::failure::{self, CommandExit};
 use crate::output::Style;
 
-use super::report::{BrokerStatus, Cause, PartitionStatus, Reach, Status, Unavailable};
+use super::report::{AbsenceReason, BrokerStatus, Cause, PartitionStatus, Reach, Status};
 
 /// A voter without a fetch for this long counts as dead. Kafka's voters fetch at least every half second.
 pub const SILENT_MS: i64 = 10_000;
@@ -83,7 +83,7 @@ impl Status {
     }
 
     /// Fails with the exit code of the health, unless the cluster is healthy.
-    pub fn judge(&self) -> Result<(), Ended> {
+    pub fn judge(&self) -> Result<(), CommandExit> {
         let (health, problems) = (self.health(), self.problems());
         if health == Health::Healthy {
             return Ok(());
@@ -91,7 +91,7 @@ impl Status {
         let texts: Vec<&str> = problems.iter().map(|problem| &*problem.text).collect();
         let what = if health == Health::Unknown { "The health of the cluster" } else { "The cluster" };
         let why = format!("{what} is {}: {}", health.name(), texts.join("; "));
-        Err(Ended { code: health.exit_code(), why })
+        Err(CommandExit { code: health.exit_code(), why })
     }
 
     fn partition_problems(&self) -> Vec<Problem> {
@@ -136,7 +136,7 @@ impl Status {
 
     /// Problems that the login may not see.
     fn unknown(&self) -> Vec<Problem> {
-        let denied = |found: Option<&Unavailable>, what: &str| {
+        let denied = |found: Option<&AbsenceReason>, what: &str| {
             let denied = found.filter(|unavailable| unavailable.cause == Cause::Denied)?;
             Some(format!("{what} ({})", denied.why))
         };
@@ -153,7 +153,7 @@ impl Status {
         let problem = |text: String| Problem { health: Health::Degraded, text };
         let quorum = match &self.quorum {
             Ok(quorum) => quorum,
-            Err(Unavailable { cause: Cause::Problem, .. }) => {
+            Err(AbsenceReason { cause: Cause::Problem, .. }) => {
                 return vec![problem("no active controller answers".to_owned())];
             }
             Err(_) => return Vec::new(),

@@ -17,20 +17,20 @@ pub struct Status {
     /// Given addresses that belong to no known broker, with the reason for each.
     pub not_reached: Vec<(String, String)>,
     /// The brokers with different metadata, after a second look.
-    pub differing: Vec<Differing>,
+    pub differing: Vec<DifferingBroker>,
     /// Number of topics.
     pub topics: usize,
     /// All partitions of all topics.
     pub partitions: Vec<PartitionStatus>,
     /// The reassignments in progress, or the reason for their absence.
-    pub reassignments: Result<Vec<Reassignment>, Unavailable>,
+    pub reassignments: Result<Vec<Reassignment>, AbsenceReason>,
     /// The controllers' quorum, or the reason for its absence.
-    pub quorum: Result<Quorum, Unavailable>,
+    pub quorum: Result<Quorum, AbsenceReason>,
 }
 
 /// The reason for missing information.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unavailable {
+pub struct AbsenceReason {
     /// The effect on the health of the cluster.
     pub cause: Cause,
     /// The error of the request.
@@ -61,7 +61,7 @@ pub enum Reach {
 
 /// A broker whose metadata differs from that of the other brokers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Differing {
+pub struct DifferingBroker {
     /// `node.id`.
     pub broker: i32,
     /// Partitions with a missing or outdated leader in the broker's metadata.
@@ -301,7 +301,7 @@ impl Status {
         }
         if self.health() != Health::Healthy && !self.differing.is_empty() {
             text.push_str("Brokers with different metadata:\n");
-            text.extend(self.differing.iter().map(Differing::line));
+            text.extend(self.differing.iter().map(DifferingBroker::line));
             text.push('\n');
         }
         text
@@ -326,7 +326,7 @@ impl Status {
     fn reassignment_text(&self) -> String {
         let found = match &self.reassignments {
             Ok(found) => found,
-            Err(Unavailable { why, .. }) => return format!("Reassignments: unknown ({why})\n"),
+            Err(AbsenceReason { why, .. }) => return format!("Reassignments: unknown ({why})\n"),
         };
         if found.is_empty() {
             return "Reassignments: none\n".to_owned();
@@ -342,7 +342,7 @@ impl Status {
     fn quorum_text(&self) -> String {
         let quorum = match &self.quorum {
             Ok(quorum) => quorum,
-            Err(Unavailable { why, cause }) => {
+            Err(AbsenceReason { why, cause }) => {
                 let known = "Without an active controller, brokers answer with their last known state.\n";
                 let known = if *cause == Cause::Problem { known } else { "" };
                 return format!("Controller quorum: unknown ({why})\n{known}");
@@ -372,7 +372,7 @@ impl Status {
     }
 }
 
-impl Differing {
+impl DifferingBroker {
     fn line(&self) -> String {
         let mut parts = Vec::new();
         if let Some((topic, partition)) = self.behind.first() {

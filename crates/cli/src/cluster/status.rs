@@ -16,10 +16,10 @@ use thalweg_wire::request::{
 };
 
 use super::health::Health;
-use super::report::{Cause, PartitionStatus, Quorum, QuorumNode, Reassignment, Role, Status, Unavailable};
+use super::report::{AbsenceReason, Cause, PartitionStatus, Quorum, QuorumNode, Reassignment, Role, Status};
 use super::views::Views;
 use crate::connect::Connect;
-use crate::failure::{Denied, Ended, Failed};
+use crate::failure::{CommandExit, CommandFailure, LoginFailure};
 use crate::output::Output;
 use crate::probe::{Answers, NoAnswer, probe};
 
@@ -79,9 +79,9 @@ impl Show {
                 let document = json!({ "health": health.name(), "brokers": [], "not_reached": not_reached });
                 self.output.show(&document, |_| Ok(String::new()))?;
                 if let Some((_, refused)) = missing.iter().find(|(_, missing)| missing.is_login) {
-                    return Err(Denied(refused.why.clone()).into());
+                    return Err(LoginFailure(refused.why.clone()).into());
                 }
-                return Err(Ended { code: health.exit_code(), why: unreachable(&missing) }.into());
+                return Err(CommandExit { code: health.exit_code(), why: unreachable(&missing) }.into());
             }
         };
         self.output.show(&status.to_json(), |style| Ok(status.to_text(style)))?;
@@ -97,7 +97,7 @@ pub async fn state(
 ) -> anyhow::Result<Value> {
     match ask(bootstrap, options, within).await? {
         Ok(status) => Ok(status.to_json()),
-        Err(missing) => Err(Failed(unreachable(&missing)).into()),
+        Err(missing) => Err(CommandFailure(unreachable(&missing)).into()),
     }
 }
 
@@ -163,14 +163,14 @@ async fn ask(
     }))
 }
 
-async fn in_time<T>(answer: impl Future<Output = Result<T, ClientError>>) -> Result<T, Unavailable> {
+async fn in_time<T>(answer: impl Future<Output = Result<T, ClientError>>) -> Result<T, AbsenceReason> {
     match tokio::time::timeout(CONTROLLERS_WAIT, answer).await {
         Ok(Ok(answered)) => Ok(answered),
-        Ok(Err(error)) => Err(Unavailable { cause: cause(&error), why: error.to_string() }),
+        Ok(Err(error)) => Err(AbsenceReason { cause: cause(&error), why: error.to_string() }),
         Err(_) => {
             let seconds = CONTROLLERS_WAIT.as_secs();
             let why = format!("no active controller has answered within {seconds} s");
-            Err(Unavailable { cause: Cause::Problem, why })
+            Err(AbsenceReason { cause: Cause::Problem, why })
         }
     }
 }

@@ -12,7 +12,7 @@ use thalweg_authority::{ADMIN, Directory, Founding, STREAMS};
 use thalweg_lab::target::{ControllerKind, LocalCluster, LocalNode, LocalOptions, Software};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::failure::{Failed, Usage};
+use crate::failure::{CommandFailure, Usage};
 use crate::output::{Column, Output};
 use crate::secure::quick_start;
 use crate::secure::users::{self, Users};
@@ -37,7 +37,7 @@ Examples:
   thalweg cluster up --brokers 3 --controllers apache --dir ./try --racks a,b,c
   thalweg cluster up --brokers 3 --secure
   thalweg cluster status                     in another terminal")]
-pub struct Up {
+pub struct UpCommand {
     /// Number of brokers.
     #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=9))]
     brokers: u32,
@@ -73,12 +73,13 @@ enum Controllers {
     Apache,
 }
 
-impl Up {
+impl UpCommand {
     /// Starts the cluster, waits for a signal, stops cleanly.
     pub async fn run(&self) -> anyhow::Result<()> {
         let mut options = self.options()?;
         let security = self.dir.join(SECURITY_DIR);
-        let secured = (self.secure || security.join("ca.crt").exists()).then(|| Secured::open(&security));
+        let secured =
+            (self.secure || security.join("ca.crt").exists()).then(|| ClusterCredentials::open(&security));
         let secured = secured.transpose()?;
         options.secured = secured.as_ref().map(|secured| Arc::clone(&secured.directory));
         // A signal during the start drops the cluster, which stops the started processes.
@@ -102,7 +103,7 @@ impl Up {
         let mut out = std::io::stdout();
         tokio::select! {
             () = signalled(&mut terminate, &mut interrupt) => {}
-            () = all_ended(&cluster) => return Err(Failed("all nodes have ended".to_owned()).into()),
+            () = all_ended(&cluster) => return Err(CommandFailure("all nodes have ended".to_owned()).into()),
         }
         if self.output.is_table() {
             writeln!(out, "Stopping")?;
@@ -119,7 +120,7 @@ impl Up {
             writeln!(out, "Stopped cleanly; the data is in {}", self.dir.display())?;
             return Ok(());
         }
-        Err(Failed(odd.join("; ")).into())
+        Err(CommandFailure(odd.join("; ")).into())
     }
 
     fn options(&self) -> Result<LocalOptions, Usage> {
@@ -177,17 +178,17 @@ async fn all_ended(cluster: &LocalCluster) {
 }
 
 /// The certificates and passwords of a secured cluster.
-struct Secured {
+struct ClusterCredentials {
     directory: Arc<Directory>,
     users: Users,
 }
 
-impl Secured {
+impl ClusterCredentials {
     /// Opens the directory, which all nodes share, each with its own certificate.
-    fn open(dir: &Path) -> anyhow::Result<Secured> {
+    fn open(dir: &Path) -> anyhow::Result<ClusterCredentials> {
         let directory = Directory::open(dir, Founding::Allowed, FIRST_BROKER)?;
         let users = users::of(&directory, &[ADMIN, STREAMS])?;
-        Ok(Secured { directory: Arc::new(directory), users })
+        Ok(ClusterCredentials { directory: Arc::new(directory), users })
     }
 
     /// Instructions to connect. Adds missing users to the cluster first.

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use thalweg_client::PartitionMetadata;
 
-use super::report::{BrokerStatus, Differing, PartitionStatus, Reach};
-use crate::probe::{Answers, Registered, View};
+use super::report::{BrokerStatus, DifferingBroker, PartitionStatus, Reach};
+use crate::probe::{Answers, RegisteredBroker, View};
 
 /// The answers of one look at a cluster.
 pub struct Views<'a> {
@@ -20,7 +20,7 @@ pub struct Views<'a> {
 }
 
 /// The newest metadata of each partition, by topic and index.
-type Newest<'a> = BTreeMap<(&'a str, i32), &'a PartitionMetadata>;
+type NewestPartitions<'a> = BTreeMap<(&'a str, i32), &'a PartitionMetadata>;
 
 impl<'a> Views<'a> {
     /// None if no broker has answered.
@@ -58,7 +58,7 @@ impl<'a> Views<'a> {
 
     /// The metadata with the highest leader epoch; of equals, the leader's own, which knows the in-sync
     /// replicas first.
-    fn newest_partitions(&self) -> Newest<'a> {
+    fn newest_partitions(&self) -> NewestPartitions<'a> {
         let mut newest = BTreeMap::new();
         for (id, view) in self.all() {
             for (name, topic) in &view.metadata.topics {
@@ -96,7 +96,7 @@ impl<'a> Views<'a> {
 
     /// All brokers that an answer or a partition names.
     pub fn brokers(&self, partitions: &[PartitionStatus]) -> Vec<BrokerStatus> {
-        let mut registered: BTreeMap<i32, &Registered> = BTreeMap::new();
+        let mut registered: BTreeMap<i32, &RegisteredBroker> = BTreeMap::new();
         for view in self.answers.values().flatten().chain([self.newest]) {
             registered.extend(view.brokers.iter().map(|(id, broker)| (*id, broker)));
         }
@@ -125,7 +125,7 @@ impl<'a> Views<'a> {
     }
 
     /// The brokers with older or different metadata.
-    pub fn differing(&self) -> Vec<Differing> {
+    pub fn differing(&self) -> Vec<DifferingBroker> {
         let newest = self.newest_partitions();
         let alive = |view: &View| -> BTreeSet<i32> {
             view.brokers.iter().filter(|(_, broker)| !broker.is_fenced).map(|(id, _)| *id).collect()
@@ -139,7 +139,7 @@ impl<'a> Views<'a> {
                 .collect();
             let alive = alive(view);
             let otherwise = expected.symmetric_difference(&alive).copied().collect();
-            Differing { broker: *id, behind, brokers: otherwise }
+            DifferingBroker { broker: *id, behind, brokers: otherwise }
         });
         found.filter(|one| !one.behind.is_empty() || !one.brokers.is_empty()).collect()
     }

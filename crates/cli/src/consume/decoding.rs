@@ -9,7 +9,7 @@ use thalweg_client::ChunkError;
 use thalweg_record::Record;
 
 /// The decoder of a command, and the count of its failures.
-pub struct Decoding {
+pub struct RecordDecoder {
     registry: Arc<Registry>,
     decoder: Decoder,
     key: DecodeBuffer,
@@ -19,9 +19,9 @@ pub struct Decoding {
     reason: Option<String>,
 }
 
-impl Decoding {
-    pub fn new(registry: Arc<Registry>) -> Decoding {
-        Decoding {
+impl RecordDecoder {
+    pub fn new(registry: Arc<Registry>) -> RecordDecoder {
+        RecordDecoder {
             decoder: Decoder::of_known(Arc::clone(&registry)),
             registry,
             key: DecodeBuffer::default(),

@@ -12,8 +12,8 @@ use thalweg_client::{
 use thalweg_record::{Offset, Record};
 use tokio::time::Instant;
 
-use super::decoding::Decoding;
-use super::{CLOSE_MAX, Consume, POLL, Printing, Usage};
+use super::decoding::RecordDecoder;
+use super::{CLOSE_MAX, ChunkPrinter, Consume, POLL, Usage};
 use crate::connect::{WAITS, warn_about_rest};
 use crate::signals;
 
@@ -23,7 +23,7 @@ const RECORDS_MAX: u64 = 500;
 
 impl Consume {
     /// Prints acquired records until the end. Acquired records that are not printed are released.
-    pub(super) async fn run_share(&self, mut printing: Printing<'_>) -> anyhow::Result<()> {
+    pub(super) async fn run_share(&self, mut printing: ChunkPrinter<'_>) -> anyhow::Result<()> {
         if let Some(pattern) = self.topics.iter().find(|topic| topic.starts_with('^')) {
             return Err(Usage(format!(
                 "{pattern} is a regular expression: share groups read topics by name"
@@ -31,7 +31,7 @@ impl Consume {
             .into());
         }
         let (mut consumer, registry) = self.share_consumer().await?;
-        printing.printer.decoding = registry.map(Decoding::new);
+        printing.printer.decoding = registry.map(RecordDecoder::new);
         let read = async {
             // Check the names first: a member would wait forever for a misspelled topic.
             let topics = self.names(&consumer.cluster().clone()).await?;
@@ -75,7 +75,7 @@ impl Consume {
     async fn print_acquired(
         &self,
         consumer: &mut ShareConsumer,
-        printing: &mut Printing<'_>,
+        printing: &mut ChunkPrinter<'_>,
     ) -> anyhow::Result<()> {
         let with = self.ack.as_deref().and_then(Acknowledge::from_name).unwrap_or(Acknowledge::Accept);
         let timeout = self.timeout_ms.map(Duration::from_millis);
@@ -120,10 +120,10 @@ impl Consume {
         &self,
         chunk: &ShareChunk,
         records: &mut u64,
-        printing: &mut Printing<'_>,
+        printing: &mut ChunkPrinter<'_>,
     ) -> (Vec<Offset>, anyhow::Result<()>) {
         let (mut offsets, mut written) = (Vec::new(), Ok(()));
-        let Printing { buffer, printer } = printing;
+        let ChunkPrinter { buffer, printer } = printing;
         let walked = chunk.walk(buffer, |header, record, delivery_count| {
             if *records == 0 {
                 return ControlFlow::Break(());

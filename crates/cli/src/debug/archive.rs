@@ -19,14 +19,14 @@ enum Content {
 
 /// The gathered files, and the parts that are missing.
 #[derive(Default)]
-pub struct Gathered {
+pub struct GatheredFiles {
     /// Secrets seen while gathering.
     pub secrets: Secrets,
     files: Vec<(String, Content)>,
     missing: Vec<(String, String)>,
 }
 
-impl Gathered {
+impl GatheredFiles {
     /// Adds a text file.
     pub fn text(&mut self, name: &str, text: impl Into<String>) {
         self.files.push((name.to_owned(), Content::Text(text.into())));

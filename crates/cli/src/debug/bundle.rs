@@ -10,9 +10,9 @@ use serde_json::json;
 use thalweg_client::Properties;
 use thalweg_config::LogSettings;
 
-use super::archive::Gathered;
+use super::archive::GatheredFiles;
 use super::{layout, parts};
-use crate::connect::{Connect, Sourced};
+use crate::connect::{Connect, SourcedSettings};
 use crate::output::{Output, Style};
 use crate::profile;
 use crate::stream::Http;
@@ -78,8 +78,8 @@ impl Bundle {
         self.output.show(&document, |style| Ok(summary(&document, style)))
     }
 
-    async fn gather(&self, now: DateTime<Utc>) -> Gathered {
-        let mut gathered = Gathered::default();
+    async fn gather(&self, now: DateTime<Utc>) -> GatheredFiles {
+        let mut gathered = GatheredFiles::default();
         let time = now.to_rfc3339_opts(SecondsFormat::Secs, true);
         gathered.document("about.json", parts::about(&time));
         let sourced = self.connect.sourced();
@@ -124,7 +124,7 @@ impl Bundle {
     }
 
     /// The configuration of a node and the files of its directories; returns the directories.
-    fn node_files(&self, gathered: &mut Gathered) -> Vec<PathBuf> {
+    fn node_files(&self, gathered: &mut GatheredFiles) -> Vec<PathBuf> {
         let mut dirs = self.data_dirs.clone();
         if let Some(path) = &self.properties {
             let text =
@@ -166,7 +166,7 @@ impl Bundle {
     }
 
     /// Learns the passwords of the HTTP login, which may occur in a log.
-    fn learn_passwords(&self, gathered: &mut Gathered) {
+    fn learn_passwords(&self, gathered: &mut GatheredFiles) {
         let files = [self.http.password_file(), profile::active().password_file.as_deref()];
         for file in files.into_iter().flatten() {
             gathered.secrets.remember(&std::fs::read_to_string(file).unwrap_or_default());
@@ -177,7 +177,7 @@ impl Bundle {
     }
 }
 
-fn learn(gathered: &mut Gathered, sourced: &Sourced) {
+fn learn(gathered: &mut GatheredFiles, sourced: &SourcedSettings) {
     for (key, (value, _)) in sourced {
         gathered.secrets.learn(key, value);
     }

@@ -12,7 +12,7 @@ use thalweg_wire::request::DescribeConfigsRequest;
 use thalweg_wire::request::describe_configs_request::DescribeConfigsResource;
 use thalweg_wire::request::describe_configs_response::DescribeConfigsResourceResult;
 
-use crate::connect::{Connect, Sourced};
+use crate::connect::{Connect, SourcedSettings};
 use crate::{cluster, profile};
 
 /// Kafka's number of the resource type "broker".
@@ -59,7 +59,7 @@ pub fn about(time: &str) -> Value {
 }
 
 /// The client settings, each with its source; and the profile.
-pub fn client(sourced: &Sourced) -> Value {
+pub fn client(sourced: &SourcedSettings) -> Value {
     let settings = sourced.iter().map(|(key, (value, source))| {
         // The key is the setting's own name, so that a secret is recognised by its name.
         json!({ key: value, "source": source.to_string() })

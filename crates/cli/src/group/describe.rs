@@ -10,7 +10,7 @@ use thalweg_client::{
 use thalweg_record::Offset;
 use thalweg_security::visible::visible;
 
-use super::{COORDINATOR_WAIT, Listed, listed, patiently};
+use super::{COORDINATOR_WAIT, ListedGroups, listed, patiently};
 use crate::connect::Connect;
 use crate::failure::Usage;
 use crate::output::{Output, Style};
@@ -43,7 +43,7 @@ pub struct Describe {
 }
 
 /// The description of a group of any kind.
-struct Described {
+struct GroupReport {
     group: String,
     kind: GroupKind,
     state: String,
@@ -87,7 +87,7 @@ impl Describe {
         let cluster = self.connect.cluster().await?;
         let (groups, missing) = match self.all {
             true => {
-                let Listed { groups, missing } = listed(&cluster).await?;
+                let ListedGroups { groups, missing } = listed(&cluster).await?;
                 (groups.into_iter().map(|group| group.group_id).collect(), missing)
             }
             false => (self.groups.clone(), None),
@@ -96,7 +96,7 @@ impl Describe {
         for group in groups {
             described.push(patiently(async || describe(&cluster, group.clone()).await).await?);
         }
-        let documents: Vec<serde_json::Value> = described.iter().map(Described::json).collect();
+        let documents: Vec<serde_json::Value> = described.iter().map(GroupReport::json).collect();
         self.output.show(&documents, |style| {
             let texts: Vec<String> = described.iter().map(|group| self.text(group, style)).collect();
             Ok(texts.join("\n"))
@@ -104,7 +104,7 @@ impl Describe {
         Ok(missing.map_or(Ok(()), Err)?)
     }
 
-    fn text(&self, group: &Described, style: Style) -> String {
+    fn text(&self, group: &GroupReport, style: Style) -> String {
         let rows = match (self.members, self.state) {
             (true, _) => group.member_rows(),
             (_, true) => group.state_rows(),
@@ -114,7 +114,7 @@ impl Describe {
     }
 }
 
-async fn describe(cluster: &Cluster, group: String) -> anyhow::Result<Described> {
+async fn describe(cluster: &Cluster, group: String) -> anyhow::Result<GroupReport> {
     let admin = Admin::new(cluster.clone()).with_timeout(COORDINATOR_WAIT);
     let mut described = membership(&admin, group).await?;
     let coordinator = cluster.coordinator(CoordinatorKind::Group, &described.group).await?;
@@ -145,7 +145,7 @@ async fn describe(cluster: &Cluster, group: String) -> anyhow::Result<Described>
 }
 
 /// State and members of a group of any kind.
-async fn membership(admin: &Admin, group: String) -> anyhow::Result<Described> {
+async fn membership(admin: &Admin, group: String) -> anyhow::Result<GroupReport> {
     let found = admin.describe_groups(std::slice::from_ref(&group)).await.remove(&group);
     let Some(found) = found else { anyhow::bail!("No broker describes group {group}") };
     let found = found?;
@@ -154,7 +154,7 @@ async fn membership(admin: &Admin, group: String) -> anyhow::Result<Described> {
         false => &found.protocol_type,
     };
     let protocol = format!("{protocol_type} {}", found.protocol).trim().to_owned();
-    Ok(Described {
+    Ok(GroupReport {
         group,
         kind: found.kind,
         state: found.state,
@@ -168,7 +168,7 @@ async fn membership(admin: &Admin, group: String) -> anyhow::Result<Described> {
     })
 }
 
-impl Described {
+impl GroupReport {
     /// The line above the group's rows. A group without members, used only to commit offsets, has no
     /// protocol.
     fn head(&self) -> String {
@@ -329,7 +329,7 @@ mod tests {
 
     #[test]
     fn a_group_without_a_protocol_has_no_dangling_comma() {
-        let mut group = Described {
+        let mut group = GroupReport {
             group: "g".to_owned(),
             kind: GroupKind::Classic,
             state: "Empty".to_owned(),

@@ -13,7 +13,7 @@ use thalweg_record::Offset;
 use thalweg_wire::ErrorCode;
 
 use crate::connect::Connect;
-use crate::failure::{Failed, NotFound, Usage};
+use crate::failure::{CommandFailure, NotFound, Usage};
 use crate::moment;
 use crate::output::{Column, Output};
 use crate::partitions::{Partitions, resolve};
@@ -146,7 +146,7 @@ impl Reset {
                 "Offsets can only be reset while the group is inactive: {} is {state} with {members} members. Stop them first",
                 self.group
             );
-            return Err(Failed(why).into());
+            return Err(CommandFailure(why).into());
         }
         Ok(described.kind)
     }
@@ -168,7 +168,7 @@ impl Reset {
         }
         if from_file.is_none() && current.is_empty() {
             let right = "name topics with --topic";
-            return Err(Failed(format!("Group {} has no offsets: {right}", self.group)).into());
+            return Err(CommandFailure(format!("Group {} has no offsets: {right}", self.group)).into());
         }
         let known = from_file.unwrap_or(current).keys();
         let wanted =
@@ -230,7 +230,7 @@ impl Reset {
         if !without.is_empty() {
             let why =
                 format!("--shift-by needs a committed offset, and there is none in {}", without.join(", "));
-            return Err(Failed(why).into());
+            return Err(CommandFailure(why).into());
         }
         Ok(new)
     }

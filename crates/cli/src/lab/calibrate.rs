@@ -6,7 +6,7 @@ use clap::Args;
 use thalweg_lab::calibrate::{Extent, Limits, Plan, run};
 use thalweg_lab::worker::Driver;
 
-use crate::failure::Failed;
+use crate::failure::CommandFailure;
 use crate::output::Output;
 use crate::program::binary;
 
@@ -49,6 +49,6 @@ impl Calibrate {
         let calibration = calibration.await?;
         self.output.show(&calibration, |_| Ok(format!("{calibration}\n")))?;
         let faults = calibration.faults();
-        if faults.is_empty() { Ok(()) } else { Err(Failed(faults.join("; ")).into()) }
+        if faults.is_empty() { Ok(()) } else { Err(CommandFailure(faults.join("; ")).into()) }
     }
 }

@@ -7,8 +7,8 @@ use anyhow::Context;
 use thalweg_lab::result::{self, RunResult, State};
 use thalweg_lab::{report, run, terminal};
 
-use super::run::Wanted;
-use crate::failure::{Failed, Usage};
+use super::run::MeasureOptions;
+use crate::failure::{CommandFailure, Usage};
 
 /// The default parent directory of results.
 const RESULTS: &str = "thalweg-results";
@@ -69,7 +69,7 @@ impl Output {
     }
 
     /// Writes result and report, prints a summary, and fails if the run did.
-    pub fn finish(&self, run: &RunResult, wanted: &Wanted<'_>) -> anyhow::Result<()> {
+    pub fn finish(&self, run: &RunResult, wanted: &MeasureOptions<'_>) -> anyhow::Result<()> {
         let page = self.file(REPORT);
         let written = self.write(run, &page, wanted);
         wanted.place.output.show(run, |style| {
@@ -87,7 +87,12 @@ impl Output {
         verdict(run)
     }
 
-    fn write(&self, run: &RunResult, page: &Path, wanted: &Wanted<'_>) -> anyhow::Result<Vec<PathBuf>> {
+    fn write(
+        &self,
+        run: &RunResult,
+        page: &Path,
+        wanted: &MeasureOptions<'_>,
+    ) -> anyhow::Result<Vec<PathBuf>> {
         result::write(&self.result(), run)?;
         result::write_whole(page, report::html(run).as_bytes())?;
         if wanted.omb_result { write_for_omb(&self.dir, run) } else { Ok(Vec::new()) }
@@ -152,10 +157,10 @@ fn verdict(run: &RunResult) -> anyhow::Result<()> {
         .filter(|repetition| !repetition.evidence.faults.is_empty())
         .count();
     if let State::Partial { why } = &run.state {
-        return Err(Failed(format!("the run is incomplete: {why}")).into());
+        return Err(CommandFailure(format!("the run is incomplete: {why}")).into());
     }
     if faults > 0 {
-        return Err(Failed(format!("{faults} repetitions have faults in their evidence")).into());
+        return Err(CommandFailure(format!("{faults} repetitions have faults in their evidence")).into());
     }
     Ok(())
 }

@@ -7,9 +7,9 @@ use thalweg_lab::result;
 
 use super::Lab;
 use super::arguments::HIDDEN;
-use super::run::{Place, ProgressForm, Wanted, measure};
+use super::run::{MeasureOptions, Place, ProgressForm, measure};
 use crate::failure::Usage;
-use crate::global::Global;
+use crate::global::GlobalOptions;
 
 /// Repeat the run of a result: the same workloads, settings, targets, drivers and seed.
 ///
@@ -60,7 +60,7 @@ impl Rerun {
         let workloads = before.workloads.into_iter().map(|run| run.workload).collect();
         let (targets, drivers) = (run.targets.specs()?, run.drivers.all());
         // Store the arguments, so that the new result can be repeated, too.
-        let wanted = Wanted {
+        let wanted = MeasureOptions {
             place: &self.place,
             omb_result: run.omb_result.omb_result,
             precision: run.precision(),

@@ -187,7 +187,7 @@ impl Run {
             targets,
             self.drivers.all(),
             self.seed,
-            Wanted {
+            MeasureOptions {
                 place: &self.place,
                 omb_result: self.omb_result.omb_result,
                 precision: self.precision(),
@@ -238,7 +238,7 @@ impl Run {
 
 /// The wanted output of a run, and its control.
 #[derive(Debug)]
-pub struct Wanted<'a> {
+pub struct MeasureOptions<'a> {
     /// The directories of results and brokers.
     pub place: &'a Place,
     /// True to also write results for the tools of the OpenMessaging Benchmark.
@@ -257,7 +257,7 @@ pub async fn measure(
     targets: Vec<TargetSpec>,
     drivers: Vec<Driver>,
     seed: u64,
-    mut wanted: Wanted<'_>,
+    mut wanted: MeasureOptions<'_>,
     arguments: Vec<String>,
 ) -> anyhow::Result<()> {
     for driver in workloads.iter().flat_map(|workload| drivers_of(&drivers, workload)) {

@@ -14,7 +14,7 @@ use super::output::Output;
 use super::run::{OmbDriver, Place, lab_version};
 use super::targets::{SecurityArguments, Targets};
 use super::{arguments, interrupt};
-use crate::failure::{Failed, Usage};
+use crate::failure::{CommandFailure, Usage};
 use crate::program::binary;
 
 /// Tune broker and client step by step, and keep what helps beyond the noise.
@@ -119,7 +119,7 @@ impl Tune {
         })?;
         match &study.state {
             State::Complete => Ok(()),
-            State::Partial { why } => Err(Failed(format!("the study is incomplete: {why}")).into()),
+            State::Partial { why } => Err(CommandFailure(format!("the study is incomplete: {why}")).into()),
         }
     }
 }

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
 use thalweg_authority::password;
 use thalweg_client::{Admin, SCRAM_ITERATIONS};
-use thalweg_security::sasl::Mechanism as Named;
+use thalweg_security::sasl;
 use thalweg_security::sasl::scram::Hash;
 
 use crate::connect::Connect;
@@ -143,7 +143,7 @@ impl List {
 }
 
 fn name(hash: Hash) -> &'static str {
-    Named::Scram(hash).name()
+    sasl::Mechanism::Scram(hash).name()
 }
 
 /// Remove users: all their credentials, or those of one mechanism.

@@ -20,7 +20,7 @@ use thalweg_client::{Properties, Security, TlsFault};
 use tokio::net::TcpStream;
 
 use crate::connect::client_settings;
-use crate::failure::{Denied, Failed, NotFound, Usage};
+use crate::failure::{CommandFailure, LoginFailure, NotFound, Usage};
 use crate::output::Output;
 use crate::profile;
 
@@ -38,7 +38,7 @@ const WRONG: [&str; 5] =
 
 /// The host, the login, and the output format.
 #[derive(Args, Debug, Clone)]
-pub struct Remote {
+pub struct RemoteHost {
     #[command(flatten)]
     http: Http,
     /// With https: a properties file with client settings, such as ssl.truststore.location and sasl.jaas.config.
@@ -76,7 +76,7 @@ struct Server {
     login: Option<String>,
 }
 
-impl Remote {
+impl RemoteHost {
     /// Sends a request, and reads the answer.
     pub async fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> anyhow::Result<Value> {
         let config = self.command_config.as_deref();
@@ -115,7 +115,7 @@ impl Http {
         let (uri, status, body) = self.exchange(Method::GET, path, None, config).await?;
         match status.is_success() {
             true => Ok(String::from_utf8_lossy(&body).into_owned()),
-            false => Err(Failed(format!("{uri} answers {status}")).into()),
+            false => Err(CommandFailure(format!("{uri} answers {status}")).into()),
         }
     }
 
@@ -144,10 +144,10 @@ impl Http {
             request.body(Full::new(Bytes::from(body))).map_err(|_| Usage(format!("{path} is not a path")))?;
         let asked = tokio::time::timeout(ANSWER_TIMEOUT, self.send(&server, request)).await;
         let (status, body) =
-            asked.map_err(|_| Failed(format!("{uri}: no answer within {ANSWER_TIMEOUT:?}")))??;
+            asked.map_err(|_| CommandFailure(format!("{uri}: no answer within {ANSWER_TIMEOUT:?}")))??;
         if status == StatusCode::UNAUTHORIZED && server.login.is_none() {
             let right = "log in with --user and --password-file, or with https by --command-config";
-            return Err(Denied(format!("{uri} asks for a login: {right}")).into());
+            return Err(LoginFailure(format!("{uri} asks for a login: {right}")).into());
         }
         Ok((uri, status, body))
     }
@@ -171,8 +171,9 @@ impl Http {
             })?;
             let status = answer.status();
             let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
-            let body =
-                body.map_err(|error| Failed(format!("{}: cannot read the answer: {error}", self.server())))?;
+            let body = body.map_err(|error| {
+                CommandFailure(format!("{}: cannot read the answer: {error}", self.server()))
+            })?;
             anyhow::Ok((status, body.to_bytes()))
         };
         let (mut connection, mut exchange) = (pin!(connection), pin!(exchange));
@@ -184,8 +185,8 @@ impl Http {
         }
     }
 
-    fn tls_failed(&self, fault: &TlsFault) -> Failed {
-        Failed(format!("{}: {fault} (--ca names the certificates to trust)", self.server()))
+    fn tls_failed(&self, fault: &TlsFault) -> CommandFailure {
+        CommandFailure(format!("{}: {fault} (--ca names the certificates to trust)", self.server()))
     }
 
     fn parse(&self, config: Option<&Path>) -> anyhow::Result<Server> {
@@ -283,14 +284,14 @@ fn read(uri: &str, status: StatusCode, body: &[u8]) -> anyhow::Result<Value> {
     let message = error.and_then(|error| error["message"].as_str());
     let Some(message) = message else {
         let right = "is it the http.listener of a broker with streams.enabled=true?";
-        return Err(Failed(format!("{uri} answers {status}: {right}")).into());
+        return Err(CommandFailure(format!("{uri} answers {status}: {right}")).into());
     };
     let is_wrong = error.and_then(|error| error["kind"].as_str()).is_some_and(|kind| WRONG.contains(&kind));
     let message = message.to_owned();
     Err(match status {
-        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Denied(message).into(),
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => LoginFailure(message).into(),
         StatusCode::NOT_FOUND => NotFound(message).into(),
         _ if is_wrong => Usage(message).into(),
-        _ => Failed(message).into(),
+        _ => CommandFailure(message).into(),
     })
 }

@@ -16,7 +16,7 @@ use crate::profile;
 
 /// The transport between stages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub enum Between {
+pub enum StageTransport {
     /// Memory: stages call each other.
     Direct,
     /// Topics of a cluster: each stage is a consumer group.
@@ -44,8 +44,8 @@ pub struct Text {
     #[arg(long, value_name = "NAME", default_value = "stream", value_parser = name)]
     name: String,
     /// The transport between stages.
-    #[arg(long, value_enum, value_name = "TRANSPORT", default_value_t = Between::Direct)]
-    transport: Between,
+    #[arg(long, value_enum, value_name = "TRANSPORT", default_value_t = StageTransport::Direct)]
+    transport: StageTransport,
     /// The number of instances per stage, such as module.filter.count=3,module.*.count=0. A stage with several has topics on both
     /// sides, and its instances share the partitions; 0 and 1 bind a stage directly. onError=POLICY and guarantee=GUARANTEE
     /// are the same as --on-error and --guarantee.
@@ -82,7 +82,7 @@ pub struct Text {
 impl Text {
     /// The plan to run.
     pub fn plan(&self) -> anyhow::Result<Plan> {
-        let (cluster, over_topics) = (self.cluster(), self.transport == Between::Kafka);
+        let (cluster, over_topics) = (self.cluster(), self.transport == StageTransport::Kafka);
         let read = |text: &str, origin: Option<&str>, name: &str| {
             Plan::read_for(&cluster, text, origin, name, over_topics)
         };
@@ -139,13 +139,13 @@ impl Text {
     }
 
     fn transport(&self, deployment: &Deployment) -> Option<Transport> {
-        let is_wanted = self.transport == Between::Kafka || !deployment.counts.are_single();
+        let is_wanted = self.transport == StageTransport::Kafka || !deployment.counts.are_single();
         is_wanted.then(|| Transport {
             cluster: self.cluster(),
             partitions: self.transport_partitions,
             lies: match self.transport {
-                Between::Direct => Lies::AroundInstances,
-                Between::Kafka => Lies::Everywhere,
+                StageTransport::Direct => Lies::AroundInstances,
+                StageTransport::Kafka => Lies::Everywhere,
             },
         })
     }

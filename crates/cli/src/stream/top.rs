@@ -8,7 +8,7 @@ use hyper::Method;
 use serde_json::{Value, json};
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::remote::Remote;
+use super::remote::RemoteHost;
 use super::rows::{Basis, Row, Sample, cells};
 use crate::table::align;
 
@@ -38,7 +38,7 @@ pub struct Top {
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     updates: Option<u64>,
     #[command(flatten)]
-    remote: Remote,
+    remote: RemoteHost,
 }
 
 fn seconds(text: &str) -> Result<f64, String> {

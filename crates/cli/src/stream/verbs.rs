@@ -4,9 +4,9 @@ use clap::Args;
 use hyper::Method;
 use serde_json::{Value, json};
 
-use super::remote::Remote;
+use super::remote::RemoteHost;
 use super::rows::{Basis, Sample, cells};
-use crate::failure::Failed;
+use crate::failure::CommandFailure;
 use crate::output::Style;
 use crate::table::{align, row};
 
@@ -30,7 +30,7 @@ pub struct Create {
     #[arg(long, value_name = "KEY=VALUE,...", requires = "deploy", default_value = "")]
     properties: String,
     #[command(flatten)]
-    remote: Remote,
+    remote: RemoteHost,
 }
 
 /// Start a stream on the broker at --server, which restarts it after its own restarts.
@@ -49,23 +49,23 @@ pub struct Deploy {
     #[arg(long, value_name = "KEY=VALUE,...", default_value = "")]
     properties: String,
     #[command(flatten)]
-    remote: Remote,
+    remote: RemoteHost,
 }
 
 /// Arguments of commands that only name a stream.
 #[derive(Args, Debug)]
-pub struct Named {
+pub struct NamedStream {
     /// The stream.
     name: String,
     #[command(flatten)]
-    remote: Remote,
+    remote: RemoteHost,
 }
 
 /// List the streams of a cluster.
 #[derive(Args, Debug)]
 pub struct List {
     #[command(flatten)]
-    remote: Remote,
+    remote: RemoteHost,
 }
 
 impl Create {
@@ -91,7 +91,7 @@ impl Deploy {
     }
 }
 
-impl Named {
+impl NamedStream {
     /// Stops the stream cleanly.
     pub async fn undeploy(&self) -> anyhow::Result<()> {
         let path = format!("/api/v1/streams/{}/undeploy", self.name);
@@ -201,7 +201,7 @@ fn text(value: &Value) -> String {
 }
 
 /// Prints the result, or fails if the stream failed afterwards.
-fn print_result(remote: &Remote, answer: &Value, done: &str) -> anyhow::Result<()> {
+fn print_result(remote: &RemoteHost, answer: &Value, done: &str) -> anyhow::Result<()> {
     let state = answer["state"].as_str();
     remote.output.show(answer, |_| {
         Ok(match state {
@@ -211,7 +211,9 @@ fn print_result(remote: &Remote, answer: &Value, done: &str) -> anyhow::Result<(
         })
     })?;
     match state {
-        Some("failed") => Err(Failed(format!("{done}, but it failed: {}", text(&answer["reason"]))).into()),
+        Some("failed") => {
+            Err(CommandFailure(format!("{done}, but it failed: {}", text(&answer["reason"]))).into())
+        }
         _ => Ok(()),
     }
 }

@@ -9,7 +9,7 @@ use serde_json::json;
 use thalweg_client::{Admin, Assignment, Metadata, Place, TopicPartition, planned_moves, spread};
 
 use crate::connect::Connect;
-use crate::failure::{Failed, NotFound, Usage};
+use crate::failure::{CommandFailure, NotFound, Usage};
 use crate::moving::{Execution, current};
 use crate::output::{Column, Output};
 use crate::partitions::{Partitions, resolve};
@@ -147,7 +147,7 @@ pub async fn places(
     if let Some(missing) = only.iter().find(|id| !known.contains_key(id)) {
         let ids: Vec<String> = known.keys().map(ToString::to_string).collect();
         let why = format!("Broker {missing} is not running; these are: {}", ids.join(", "));
-        return Err(if is_registered(missing) { Failed(why).into() } else { NotFound(why).into() });
+        return Err(if is_registered(missing) { CommandFailure(why).into() } else { NotFound(why).into() });
     }
     let chosen =
         known.into_iter().filter(|(id, _)| (only.is_empty() || only.contains(id)) && !without.contains(id));
@@ -249,7 +249,7 @@ impl Moves {
         if !going.is_empty() {
             let why =
                 format!("{} partitions still move: the throttle stays until they are done", going.len());
-            return Err(Failed(why).into());
+            return Err(CommandFailure(why).into());
         }
         let metadata = admin.cluster().refresh_all().await?;
         Ok(admin.end_throttles(&all(&metadata)).await?)

@@ -9,7 +9,7 @@ use thalweg_config::EffectiveTopicConfig;
 use thalweg_record::Offset;
 
 use crate::connect::Connect;
-use crate::failure::Failed;
+use crate::failure::CommandFailure;
 use crate::moment;
 use crate::output::{Column, Output};
 use crate::partitions::{Partitions, resolve};
@@ -118,12 +118,14 @@ impl Trim {
     }
 }
 
-fn beyond(at: &TopicPartition, offset: i64, end: i64) -> Failed {
-    Failed(format!("--to-offset {offset} is after the end of {at}: expected at most {end}"))
+fn beyond(at: &TopicPartition, offset: i64, end: i64) -> CommandFailure {
+    CommandFailure(format!("--to-offset {offset} is after the end of {at}: expected at most {end}"))
 }
 
-fn not_trimmed(topic: &str) -> Failed {
-    Failed(format!("Topic {topic} is compacted: its records can be trimmed only with delete in its {POLICY}"))
+fn not_trimmed(topic: &str) -> CommandFailure {
+    CommandFailure(format!(
+        "Topic {topic} is compacted: its records can be trimmed only with delete in its {POLICY}"
+    ))
 }
 
 /// The topics whose records cannot be deleted by offset. The broker checks topics whose settings the login

@@ -17,7 +17,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::console;
-use crate::http::{self, HttpAddress, HttpListening};
+use crate::http::{self, HttpAddress, HttpSockets};
 
 /// The SASL mechanism for a name and password, unless the settings name one.
 const MECHANISM: &str = "SCRAM-SHA-512";
@@ -128,7 +128,7 @@ impl Console {
     async fn serve(&self, pages: Pages) -> Result<()> {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
-        let listening = HttpListening::bind(&self.listen.0)?;
+        let listening = HttpSockets::bind(&self.listen.0)?;
         let (stopping, is_stopping) = watch::channel(false);
         let routes =
             Router::new().merge(http::health::routes(is_stopping, Box::new(|| true))).merge(pages.router());

@@ -8,14 +8,14 @@ mod secured;
 
 use crate::console;
 use crate::hosting::{self, Streams};
-use crate::http::{self, HttpListening, HttpServer};
+use crate::http::{self, HttpServer, HttpSockets};
 use crate::logging::{self, LogFormat};
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
-use early::StoppedEarly;
+use early::EarlyStop;
 use first_users::first_users;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
-use secured::Secured;
+use secured::NodeSecurity;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -121,7 +121,7 @@ impl Serve {
             .build()
             .context("Cannot start the runtime")?;
         let bars = bars.clone();
-        let asked = Asked { config, secured, is_http_offered };
+        let asked = NodeSpec { config, secured, is_http_offered };
         early::run(runtime, serve(asked, started, bars, loggers))
     }
 
@@ -149,7 +149,7 @@ impl Serve {
     }
 
     /// The configuration, the result of `--secure`, and true if the HTTP listener is the default one.
-    fn config(&self, mut properties: ServerProperties) -> Result<(BrokerConfig, Option<Secured>, bool)> {
+    fn config(&self, mut properties: ServerProperties) -> Result<(BrokerConfig, Option<NodeSecurity>, bool)> {
         let secured = self.secure.as_ref().map(|dir| {
             let host_name = rustix::system::uname();
             secured::secure(&mut properties, dir.as_deref(), &host_name.nodename().to_string_lossy())
@@ -214,9 +214,9 @@ impl Serve {
 }
 
 /// The requested configuration of a node.
-struct Asked {
+struct NodeSpec {
     config: BrokerConfig,
-    secured: Option<Secured>,
+    secured: Option<NodeSecurity>,
     /// True for the default HTTP listener: if its port is taken, the node starts without it.
     is_http_offered: bool,
 }
@@ -303,10 +303,10 @@ impl Node {
     /// Starts the HTTP server on its open sockets. Other parts add their routes and metrics here.
     fn serve_http(
         &self,
-        listening: HttpListening,
+        listening: HttpSockets,
         streams: Option<&Streams>,
         console: Option<Console>,
-        beside: &console::Beside,
+        beside: &console::RouteProtection,
         stopping: watch::Receiver<bool>,
     ) -> HttpServer {
         let metrics = self.metrics().clone();
@@ -410,23 +410,23 @@ async fn start(
     let task = starting.abort_handle();
     let node = tokio::select! {
         node = starting => node?.map_err(anyhow::Error::from),
-        _ = terminate.recv() => Err(StoppedEarly.into()),
-        _ = interrupt.recv() => Err(StoppedEarly.into()),
+        _ = terminate.recv() => Err(EarlyStop.into()),
+        _ = interrupt.recv() => Err(EarlyStop.into()),
     };
     // After a signal, the start goes no further than its recovery.
     task.abort();
     node
 }
 
-async fn serve(asked: Asked, started: Instant, bars: MultiProgress, loggers: Arc<Loggers>) -> Result<()> {
-    let Asked { mut config, secured, is_http_offered } = asked;
+async fn serve(asked: NodeSpec, started: Instant, bars: MultiProgress, loggers: Arc<Loggers>) -> Result<()> {
+    let NodeSpec { mut config, secured, is_http_offered } = asked;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     // Handle SIGXFSZ, which would end the process: a write beyond the file size limit then fails like a write
     // to a full disk.
     let _file_too_large = signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?;
     // Bind before any log is opened, so that a port conflict is reported at once.
-    let http = match config.http.listener.as_ref().map(HttpListening::bind).transpose() {
+    let http = match config.http.listener.as_ref().map(HttpSockets::bind).transpose() {
         Err(error) if is_http_offered => {
             let error = anyhow::Error::from(error);
             tracing::info!(
@@ -437,9 +437,9 @@ async fn serve(asked: Asked, started: Instant, bars: MultiProgress, loggers: Arc
         }
         bound => bound?,
     };
-    let trusted = secured.as_ref().map(Secured::trusted).unwrap_or_default();
+    let trusted = secured.as_ref().map(NodeSecurity::trusted).unwrap_or_default();
     let plan = console::Plan::of(&config, &trusted)?;
-    let beside = console::Beside::of(&config)?;
+    let beside = console::RouteProtection::of(&config)?;
     let (streams, protocol) = (config.streams.clone(), first_protocol(&config));
     let reach = hosting::reach::of(&config);
     let advertised = config.listeners.clone();
@@ -472,7 +472,7 @@ async fn serve(asked: Asked, started: Instant, bars: MultiProgress, loggers: Arc
             tracing::info!("The console is at {url}");
         }
     }
-    let running = Served { node, streams, http, stopping };
+    let running = RunningNode { node, streams, http, stopping };
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
@@ -486,7 +486,7 @@ async fn serve(asked: Asked, started: Instant, bars: MultiProgress, loggers: Arc
 }
 
 /// The running node with its HTTP server and streams.
-struct Served {
+struct RunningNode {
     node: Node,
     streams: Option<Streams>,
     http: Option<HttpServer>,
@@ -494,7 +494,7 @@ struct Served {
     stopping: watch::Sender<bool>,
 }
 
-impl Served {
+impl RunningNode {
     /// Stops streams first, while there is a broker to drain to, and the HTTP server last, so that a slow
     /// stop can be watched. True if the stop was clean.
     async fn stop(self) -> bool {
@@ -515,7 +515,7 @@ const NOT_IN_ORDER: &str = "stopped, but not cleanly: the errors above name the 
                             their files, and the next start checks the logs, which takes longer";
 
 /// Stops cleanly, unless a second signal arrives.
-async fn stop(running: Served, mut terminate: Signal, mut interrupt: Signal) -> Result<()> {
+async fn stop(running: RunningNode, mut terminate: Signal, mut interrupt: Signal) -> Result<()> {
     tracing::info!("Stopping");
     let signalled = now();
     let signalled_again = async {
@@ -556,7 +556,7 @@ async fn show(loading: Arc<Loading>, bars: MultiProgress) {
     let mut bar = None;
     loop {
         if let Some((open, partitions)) = loading.progress() {
-            let bar = bar.get_or_insert_with(|| Cleared(bars.add(loading_bar(partitions as u64))));
+            let bar = bar.get_or_insert_with(|| TransientBar(bars.add(loading_bar(partitions as u64))));
             bar.0.set_position(open as u64);
             bar.0.tick();
         } else {
@@ -574,9 +574,9 @@ fn loading_bar(partitions: u64) -> ProgressBar {
 }
 
 /// A bar that is erased at the end.
-struct Cleared(ProgressBar);
+struct TransientBar(ProgressBar);
 
-impl Drop for Cleared {
+impl Drop for TransientBar {
     fn drop(&mut self) {
         self.0.finish_and_clear();
     }

@@ -11,9 +11,9 @@ use thalweg_stream::host::rights::{Act, Resource, Right, Rights};
 const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// Asks the authorizer of the broker. Without an authorizer, everything is allowed.
-pub struct ByAcls(pub ClusterRights);
+pub struct AclRights(pub ClusterRights);
 
-impl Rights for ByAcls {
+impl Rights for AclRights {
     fn allow(&self, principal: &str, right: &Right) -> bool {
         // An invalid principal has the rights of the anonymous one.
         let principal = principal.parse().unwrap_or_else(|_| Principal::anonymous());

@@ -39,7 +39,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const FAILED_ACCEPTS_NOTED: Duration = Duration::from_secs(60);
 
 /// The served routes, with their access control and limits.
-pub(super) struct Serving {
+pub(super) struct ServedRoutes {
     pub routes: Router,
     /// None serves everybody.
     pub access: Option<Arc<HttpAccess>>,
@@ -48,7 +48,7 @@ pub(super) struct Serving {
 }
 
 /// Accepts connections until the server stops, and waits for their last requests.
-pub(super) async fn accept(socket: TcpListener, serving: Arc<Serving>, mut stop: watch::Receiver<bool>) {
+pub(super) async fn accept(socket: TcpListener, serving: Arc<ServedRoutes>, mut stop: watch::Receiver<bool>) {
     let mut connections = JoinSet::new();
     let stopping = stop.clone();
     let mut noted: Option<Instant> = None;
@@ -85,7 +85,7 @@ async fn stopped(stop: &mut watch::Receiver<bool>) {
 async fn attend(
     stream: TcpStream,
     address: SocketAddr,
-    serving: Arc<Serving>,
+    serving: Arc<ServedRoutes>,
     place: Place,
     stop: watch::Receiver<bool>,
 ) {
@@ -107,7 +107,7 @@ async fn attend(
 async fn serve(
     stream: TcpStream,
     address: SocketAddr,
-    serving: &Serving,
+    serving: &ServedRoutes,
     place: Arc<Place>,
     mut stop: watch::Receiver<bool>,
 ) {

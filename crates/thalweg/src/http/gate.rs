@@ -99,7 +99,7 @@ pub(super) async fn check(State(visit): State<Arc<Visit>>, request: Request, nex
             let admit = Arc::new(move |user: &str| place.begin(Some(user)).is_ok());
             parts.extensions.insert(Arrival { address: visit.address, admit });
             let request = Request::from_parts(parts, body);
-            let served = Served(Arc::clone(&visit.place));
+            let served = BusyPlace(Arc::clone(&visit.place));
             next.run(request).await.map(|body| Body::new(Answer { body, _served: served }))
         }
         Err(refusal) => refusal.into_response(),
@@ -317,9 +317,9 @@ impl IntoResponse for Refusal {
 }
 
 /// Marks the request as ended when dropped.
-struct Served(Arc<Place>);
+struct BusyPlace(Arc<Place>);
 
-impl Drop for Served {
+impl Drop for BusyPlace {
     fn drop(&mut self) {
         self.0.end();
     }
@@ -328,7 +328,7 @@ impl Drop for Served {
 /// The body of an answer; the request ends when the body is dropped.
 struct Answer {
     body: Body,
-    _served: Served,
+    _served: BusyPlace,
 }
 
 impl HttpBody for Answer {

@@ -20,10 +20,10 @@ use tokio::sync::watch;
 pub const PATHS: [&str; 3] = ["/livez", "/readyz", "/healthz"];
 
 /// True if all replicas of the node are in sync.
-pub type IsInSync = Box<dyn Fn() -> bool + Send + Sync>;
+pub type SyncCheck = Box<dyn Fn() -> bool + Send + Sync>;
 
 /// The routes; the channel is true while the node stops.
-pub fn routes(stopping: watch::Receiver<bool>, is_in_sync: IsInSync) -> Router {
+pub fn routes(stopping: watch::Receiver<bool>, is_in_sync: SyncCheck) -> Router {
     let state = Arc::new(Health { stopping, is_in_sync, was_in_sync: AtomicBool::new(false) });
     let ready = Arc::clone(&state);
     let [live, readiness, health] = PATHS;
@@ -35,7 +35,7 @@ pub fn routes(stopping: watch::Receiver<bool>, is_in_sync: IsInSync) -> Router {
 
 struct Health {
     stopping: watch::Receiver<bool>,
-    is_in_sync: IsInSync,
+    is_in_sync: SyncCheck,
     was_in_sync: AtomicBool,
 }
 

@@ -141,7 +141,7 @@ enum Part {
 /// A page broke off before its end.
 #[derive(Debug, thiserror::Error)]
 #[error("the page of metrics could not be written, or was not taken within {} s", TAKEN_WITHIN.as_secs())]
-struct Broken;
+struct BrokenPage;
 
 /// The body of a page that is sent in parts.
 struct Parts {
@@ -151,12 +151,12 @@ struct Parts {
 
 impl HttpBody for Parts {
     type Data = Bytes;
-    type Error = Broken;
+    type Error = BrokenPage;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BrokenPage>>> {
         if self.is_whole {
             return Poll::Ready(None);
         }
@@ -166,7 +166,7 @@ impl HttpBody for Parts {
                 self.is_whole = true;
                 None
             }
-            None => Some(Err(Broken)),
+            None => Some(Err(BrokenPage)),
         })
     }
 }

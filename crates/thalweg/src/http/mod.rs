@@ -12,7 +12,7 @@ mod places;
 mod strict_transport;
 
 use axum::Router;
-use connections::Serving;
+use connections::ServedRoutes;
 use places::Places;
 use std::io;
 use std::sync::Arc;
@@ -50,16 +50,16 @@ pub struct HttpBindError {
 }
 
 /// Sockets that are open and not served yet.
-pub struct HttpListening(BoundListener);
+pub struct HttpSockets(BoundListener);
 
-impl HttpListening {
+impl HttpSockets {
     /// Opens the sockets. Must run inside a runtime.
-    pub fn bind((host, port): &(String, u16)) -> Result<HttpListening, HttpBindError> {
+    pub fn bind((host, port): &(String, u16)) -> Result<HttpSockets, HttpBindError> {
         let options = SocketOptions { backlog: BACKLOG, receive_buffer_bytes: None };
         let failed =
             |error: BindError| HttpBindError { host: host.clone(), port: *port, source: error.source };
         let bound = Network::tcp().bind("HTTP", host, *port, options);
-        bound.map(HttpListening).map_err(failed)
+        bound.map(HttpSockets).map_err(failed)
     }
 
     /// Serves the routes until the server is stopped: to everybody, or to principals that `access` allows.
@@ -72,7 +72,7 @@ impl HttpListening {
         let (stopping, stop) = watch::channel(false);
         let mut tasks = JoinSet::new();
         let access = access.map(Arc::new);
-        let serving = Arc::new(Serving { routes, access, console, places: Arc::new(Places::default()) });
+        let serving = Arc::new(ServedRoutes { routes, access, console, places: Arc::new(Places::default()) });
         for socket in self.0.into_sockets() {
             tasks.spawn(connections::accept(socket, Arc::clone(&serving), stop.clone()));
         }

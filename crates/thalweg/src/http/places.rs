@@ -28,10 +28,10 @@ const BUSY_MIN: Duration = Duration::from_secs(120);
 
 /// The places of a server.
 #[derive(Default)]
-pub(super) struct Places(Mutex<Taken>);
+pub(super) struct Places(Mutex<TakenPlaces>);
 
 #[derive(Default)]
-struct Taken {
+struct TakenPlaces {
     next: u64,
     /// By id, so the oldest first.
     strangers: BTreeMap<u64, Stranger>,
@@ -93,7 +93,7 @@ impl Places {
     }
 }
 
-impl Taken {
+impl TakenPlaces {
     fn displace_stranger(&mut self) {
         let mut counts: BTreeMap<IpAddr, usize> = BTreeMap::new();
         for stranger in self.strangers.values() {

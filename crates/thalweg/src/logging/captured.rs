@@ -5,15 +5,15 @@ use std::sync::{Arc, Mutex};
 
 /// A writer into memory. Clones share the text.
 #[derive(Clone, Default)]
-pub struct Captured(Arc<Mutex<Vec<u8>>>);
+pub struct CapturedLines(Arc<Mutex<Vec<u8>>>);
 
-impl Captured {
+impl CapturedLines {
     pub fn text(&self) -> String {
         String::from_utf8(self.0.lock().expect("no panic while it is held").clone()).expect("UTF-8")
     }
 }
 
-impl io::Write for Captured {
+impl io::Write for CapturedLines {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.lock().expect("no panic while it is held").extend(bytes);
         Ok(bytes.len())

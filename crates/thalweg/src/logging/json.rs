@@ -77,7 +77,7 @@ impl Values {
 
 impl Visit for Values {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        let mut text = Clipping::default();
+        let mut text = ClippedText::default();
         // Formatting ends early once the text is full.
         let _ = write!(text, "{value:?}");
         self.text(field, text.end());
@@ -106,12 +106,12 @@ impl Visit for Values {
 
 /// A text of bounded length.
 #[derive(Default)]
-struct Clipping {
+struct ClippedText {
     text: String,
     is_cut: bool,
 }
 
-impl Clipping {
+impl ClippedText {
     fn end(mut self) -> String {
         if self.is_cut {
             self.text.push('…');
@@ -120,7 +120,7 @@ impl Clipping {
     }
 }
 
-impl fmt::Write for Clipping {
+impl fmt::Write for ClippedText {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let room = TEXT_BYTES_MAX - self.text.len();
         if text.len() <= room {
@@ -134,7 +134,7 @@ impl fmt::Write for Clipping {
 }
 
 fn clipped(text: &str) -> String {
-    let mut kept = Clipping::default();
+    let mut kept = ClippedText::default();
     let _ = kept.write_str(text);
     kept.end()
 }
@@ -142,10 +142,10 @@ fn clipped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::logging::captured::Captured;
+    use crate::logging::captured::CapturedLines;
 
     fn logged(log: impl FnOnce()) -> Vec<Value> {
-        let lines = Captured::default();
+        let lines = CapturedLines::default();
         let to = lines.clone();
         let subscriber = tracing_subscriber::fmt()
             .with_writer(move || to.clone())

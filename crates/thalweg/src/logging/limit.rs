@@ -44,20 +44,20 @@ static LIMIT: LazyLock<LogLimit> = LazyLock::new(LogLimit::default);
 
 /// The limit, as a layer before the formatting of lines.
 pub fn layer<S: Subscriber>() -> impl Layer<S> {
-    Limiting(&LIMIT)
+    LimitLayer(&LIMIT)
 }
 
 /// Logs the counts of suppressed lines at intervals. Never returns.
 pub async fn report() {
     loop {
         tokio::time::sleep(REPORT).await;
-        LIMIT.take_suppressed(Instant::now(), false).iter().for_each(Suppressed::log);
+        LIMIT.take_suppressed(Instant::now(), false).iter().for_each(SuppressedLines::log);
     }
 }
 
 /// Logs the remaining counts of suppressed lines, at the end of the process.
 pub fn report_rest() {
-    LIMIT.take_suppressed(Instant::now(), true).iter().for_each(Suppressed::log);
+    LIMIT.take_suppressed(Instant::now(), true).iter().for_each(SuppressedLines::log);
 }
 
 /// The source of a line.
@@ -112,7 +112,7 @@ struct Lines {
 
 /// The count of suppressed lines of a kind.
 #[derive(Debug, PartialEq, Eq)]
-struct Suppressed {
+struct SuppressedLines {
     level: Level,
     message: String,
     count: u64,
@@ -123,9 +123,9 @@ struct Suppressed {
     sources: usize,
 }
 
-impl Suppressed {
+impl SuppressedLines {
     fn text(&self) -> String {
-        let Suppressed { message, count, seconds, busiest: (busiest, of_busiest), sources, .. } = self;
+        let SuppressedLines { message, count, seconds, busiest: (busiest, of_busiest), sources, .. } = self;
         match *sources {
             ..=1 => format!("{message}: and {count} more{busiest} in the last {seconds} s"),
             _ => format!(
@@ -174,13 +174,13 @@ impl Kind {
         is_written
     }
 
-    fn suppressed(self, now: Instant) -> Option<Suppressed> {
+    fn suppressed(self, now: Instant) -> Option<SuppressedLines> {
         let Kind { since, level, message, suppressed, sources, .. } = self;
         let counts = sources.into_iter().map(|(source, lines)| (source, lines.suppressed));
         let counts: Vec<_> = counts.filter(|(_, count)| *count > 0).collect();
         let busiest = *counts.iter().max_by_key(|(_, count)| *count)?;
         let seconds = now.duration_since(since).as_secs().max(1);
-        Some(Suppressed { level, message, count: suppressed, seconds, busiest, sources: counts.len() })
+        Some(SuppressedLines { level, message, count: suppressed, seconds, busiest, sources: counts.len() })
     }
 }
 
@@ -197,7 +197,7 @@ impl LogLimit {
     }
 
     /// Takes the counts of finished minutes, or of all minutes; the counts restart at zero.
-    fn take_suppressed(&self, now: Instant, all: bool) -> Vec<Suppressed> {
+    fn take_suppressed(&self, now: Instant, all: bool) -> Vec<SuppressedLines> {
         let mut kinds = self.kinds.lock();
         let finished: Vec<_> =
             kinds.iter().filter(|(_, kind)| all || kind.is_over(now)).map(|(id, _)| id.clone()).collect();
@@ -206,9 +206,9 @@ impl LogLimit {
     }
 }
 
-struct Limiting(&'static LogLimit);
+struct LimitLayer(&'static LogLimit);
 
-impl<S: Subscriber> Layer<S> for Limiting {
+impl<S: Subscriber> Layer<S> for LimitLayer {
     fn event_enabled(&self, event: &Event<'_>, _: Context<'_, S>) -> bool {
         let metadata = event.metadata();
         let target = metadata.target();
@@ -267,9 +267,9 @@ mod tests {
     use tracing_subscriber::registry;
 
     /// Counts the lines that are written.
-    struct Counting(Arc<AtomicU64>);
+    struct CountLayer(Arc<AtomicU64>);
 
-    impl<S: Subscriber> Layer<S> for Counting {
+    impl<S: Subscriber> Layer<S> for CountLayer {
         fn on_event(&self, _: &Event<'_>, _: Context<'_, S>) {
             self.0.fetch_add(1, Ordering::Relaxed);
         }
@@ -278,7 +278,7 @@ mod tests {
     /// Logs under a limit, and returns the number of written lines.
     fn written(limit: &'static LogLimit, log: impl FnOnce()) -> u64 {
         let count = Arc::new(AtomicU64::new(0));
-        let subscriber = registry().with(Limiting(limit)).with(Counting(Arc::clone(&count)));
+        let subscriber = registry().with(LimitLayer(limit)).with(CountLayer(Arc::clone(&count)));
         tracing::subscriber::with_default(subscriber, log);
         count.load(Ordering::Relaxed)
     }
@@ -290,7 +290,7 @@ mod tests {
     /// The reports of suppressed lines a minute later, sorted.
     fn suppressed_in_a_minute(limit: &LogLimit) -> Vec<String> {
         let suppressed = limit.take_suppressed(Instant::now() + WINDOW, false).into_iter();
-        let mut texts: Vec<_> = suppressed.map(|one| Suppressed { seconds: 60, ..one }.text()).collect();
+        let mut texts: Vec<_> = suppressed.map(|one| SuppressedLines { seconds: 60, ..one }.text()).collect();
         texts.sort_unstable();
         texts
     }

@@ -46,12 +46,12 @@ fn message<'a>(panic: &'a PanicHookInfo<'_>) -> &'a str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::logging::captured::Captured;
+    use crate::logging::captured::CapturedLines;
     use crate::logging::json::Json;
 
     #[test]
     fn a_panic_is_one_line_with_its_place() {
-        let lines = Captured::default();
+        let lines = CapturedLines::default();
         let to = lines.clone();
         let subscriber =
             tracing_subscriber::fmt().with_writer(move || to.clone()).event_format(Json).finish();

@@ -49,13 +49,13 @@ pub fn run_with_input(command: &mut Command, input: &[u8]) -> (Option<i32>, Stri
 }
 
 /// A running process with piped standard input and output, killed when dropped.
-pub struct Running(pub Child);
+pub struct RunningProcess(pub Child);
 
-impl Running {
+impl RunningProcess {
     /// Starts it.
-    pub fn start(command: &mut Command) -> Running {
+    pub fn start(command: &mut Command) -> RunningProcess {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
-        Running(command.spawn().expect("the binary runs"))
+        RunningProcess(command.spawn().expect("the binary runs"))
     }
 
     /// The lines of its standard output.
@@ -84,7 +84,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningProcess {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();

@@ -33,18 +33,18 @@ pub struct Node {
 }
 
 /// A running cluster, which ends with the test: its processes have a guard.
-pub struct Up {
+pub struct ClusterProcess {
     process: Child,
     out: BufReader<ChildStdout>,
     nodes: Vec<Node>,
 }
 
-impl Up {
+impl ClusterProcess {
     /// Starts it; retries if another program takes a port first.
-    pub fn start(dir: &Path, line: &str) -> Up {
+    pub fn start(dir: &Path, line: &str) -> ClusterProcess {
         let is_new = std::fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_none());
         for _ in 0..4 {
-            match Up::start_once(dir, line) {
+            match ClusterProcess::start_once(dir, line) {
                 Err(why) if is_new && why.contains("Address already in use") => {
                     // The chosen ports are stored with the cluster.
                     std::fs::remove_dir_all(dir)
@@ -57,7 +57,7 @@ impl Up {
         panic!("ports were taken again and again");
     }
 
-    fn start_once(dir: &Path, line: &str) -> Result<Up, String> {
+    fn start_once(dir: &Path, line: &str) -> Result<ClusterProcess, String> {
         let mut command = thalweg(&format!("cluster up --port 0 {line} --dir"));
         command.arg(dir).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut process = command.spawn().expect("the binary runs");
@@ -81,7 +81,7 @@ impl Up {
             let [name, _, clients, controller] = [0, 1, 2, 3].map(|cell| cells[cell].to_owned());
             Node { name, clients, controller, pid }
         });
-        Ok(Up { nodes: nodes.collect(), process, out })
+        Ok(ClusterProcess { nodes: nodes.collect(), process, out })
     }
 
     pub fn brokers(&self) -> Vec<&Node> {
@@ -134,7 +134,7 @@ impl Up {
     }
 }
 
-impl Drop for Up {
+impl Drop for ClusterProcess {
     fn drop(&mut self) {
         // It may have exited already.
         let _ = self.process.kill();
@@ -160,7 +160,7 @@ fn is_whole(status: &Value) -> bool {
 #[test]
 fn three_brokers_start_keep_their_data_and_end_at_ctrl_c() {
     let dir = tempfile::tempdir().expect("a directory");
-    let up = Up::start(dir.path(), "--brokers 3 --racks a,b");
+    let up = ClusterProcess::start(dir.path(), "--brokers 3 --racks a,b");
     let names: Vec<&str> = up.nodes.iter().map(|node| node.name.as_str()).collect();
     assert_eq!(names, ["broker-1", "broker-2", "broker-3"]);
     up.run("topic create orders --partitions 6");
@@ -178,7 +178,7 @@ fn three_brokers_start_keep_their_data_and_end_at_ctrl_c() {
     assert!(text.contains("Controller quorum: node 1 leads in epoch 1"), "{text}");
     up.stop();
 
-    let up = Up::start(dir.path(), "--brokers 3");
+    let up = ClusterProcess::start(dir.path(), "--brokers 3");
     up.status_where("a leader of each partition", is_whole);
     assert_eq!(up.run("topic list"), "orders\n");
     up.stop();
@@ -188,7 +188,7 @@ fn three_brokers_start_keep_their_data_and_end_at_ctrl_c() {
 fn a_killed_broker_is_reported_and_its_partitions_get_other_leaders() {
     let dir = tempfile::tempdir().expect("a directory");
     let soon = "--set broker.session.timeout.ms=3000 --set broker.heartbeat.interval.ms=200";
-    let up = Up::start(dir.path(), &format!("--brokers 2 {soon}"));
+    let up = ClusterProcess::start(dir.path(), &format!("--brokers 2 {soon}"));
     up.run("topic create orders --replica-assignment 2:1");
     up.status_where("a leader of each partition", is_whole);
     assert_eq!(up.judged(0).0, Some(0));
@@ -212,7 +212,7 @@ fn named(status: &Value, key: &str) -> Vec<i64> {
 fn dead_brokers_are_seen_at_once_and_the_exit_code_says_how_bad_it_is() {
     let dir = tempfile::tempdir().expect("a directory");
     // The controller must not expire a session during this test.
-    let up = Up::start(dir.path(), "--brokers 3 --set broker.session.timeout.ms=600000");
+    let up = ClusterProcess::start(dir.path(), "--brokers 3 --set broker.session.timeout.ms=600000");
     up.run("topic create orders --replica-assignment 1:2,2:3,3:1");
     up.status_where("a leader of each partition", is_whole);
     let describe = |broker: usize| {
@@ -256,7 +256,7 @@ fn dead_brokers_are_seen_at_once_and_the_exit_code_says_how_bad_it_is() {
 #[test]
 fn partitions_move_and_a_broker_leaves() {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let cluster = Up::start(dir.path(), "--brokers 3");
+    let cluster = ClusterProcess::start(dir.path(), "--brokers 3");
     let address = cluster.brokers()[0].clients.clone();
     let ended = |line: &str| run(thalweg(line).env("THALWEG_BOOTSTRAP_SERVER", &address));
     let says = |line: &str| {
@@ -318,7 +318,7 @@ fn partitions_move_and_a_broker_leaves() {
 #[test]
 fn nodes_do_not_outlive_a_cluster_that_is_killed() {
     let dir = tempfile::tempdir().expect("a directory");
-    let mut up = Up::start(dir.path(), "--brokers 2");
+    let mut up = ClusterProcess::start(dir.path(), "--brokers 2");
     signal(up.process.id(), Signal::KILL);
     up.process.wait().expect("ours to wait for");
     let started = now();
@@ -341,7 +341,7 @@ fn a_port_that_is_taken_is_named_before_anything_starts() {
 #[test]
 fn a_port_conflict_names_the_other_cluster_and_writes_nothing() {
     let dir = tempfile::tempdir().expect("a directory");
-    let up = Up::start(&dir.path().join("first"), "--brokers 1");
+    let up = ClusterProcess::start(&dir.path().join("first"), "--brokers 1");
     let node = &up.nodes[0];
     let id = up.status()["cluster_id"].as_str().expect("an id").to_owned();
     for (address, expected) in [
@@ -378,7 +378,7 @@ fn brokers_join_controllers_of_apache_kafka_and_outlive_one_of_them() {
         return;
     }
     let dir = tempfile::tempdir().expect("a directory");
-    let up = Up::start(dir.path(), "--brokers 2 --controllers apache");
+    let up = ClusterProcess::start(dir.path(), "--brokers 2 --controllers apache");
     let names: Vec<&str> = up.nodes.iter().map(|node| node.name.as_str()).collect();
     assert_eq!(
         names,
@@ -417,7 +417,7 @@ fn a_secured_cluster_stays_secured() {
         assert_eq!((code, error.as_str()), (Some(0), ""), "{line}");
         out
     };
-    let up = Up::start(dir.path(), "--brokers 2 --secure");
+    let up = ClusterProcess::start(dir.path(), "--brokers 2 --secure");
     // The addresses are in the file.
     ask("topic create orders --replication-factor 2");
     let (code, _, error) = run(thalweg("topic list --bootstrap-server").arg(&up.brokers()[0].clients));
@@ -425,7 +425,7 @@ fn a_secured_cluster_stays_secured() {
     assert!(error.contains("TLS listener"), "{error}");
     a_throttle_ends_where_no_move_begins(&settings);
     up.stop();
-    let up = Up::start(dir.path(), "--brokers 2");
+    let up = ClusterProcess::start(dir.path(), "--brokers 2");
     assert_eq!(ask("topic list"), "moved\norders\n");
     assert!(ask("cluster status").contains("Health: healthy"));
     up.stop();

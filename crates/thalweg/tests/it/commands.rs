@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use thalweg_client::{Producer, ProducerConfig, ProducerRecord};
 
-use crate::binary::{Broker, Running, run, run_with_input, thalweg, until};
+use crate::binary::{Broker, RunningProcess, run, run_with_input, thalweg, until};
 
 /// The command lines in the third column of the tables of docs/commands.md.
 fn documented() -> Vec<(String, Vec<String>)> {
@@ -191,7 +191,7 @@ pub fn an_active_group_is_not_reset(at: &str) {
     says(at, "topic create active --partitions 1");
     produce(at, "active", 1);
     let mut command = thalweg("consume active --group a --from-beginning");
-    let mut member = Running::start(command.env("THALWEG_BOOTSTRAP_SERVER", at));
+    let mut member = RunningProcess::start(command.env("THALWEG_BOOTSTRAP_SERVER", at));
     assert_eq!(member.lines().next().as_deref(), Some("0"));
     let reset = "group reset a --topic active --to-earliest --execute";
     fails(at, reset, 1, "while the group is inactive: a is Stable with 1 members");
@@ -203,7 +203,7 @@ pub fn a_consumer_group_has_epochs_and_targets(at: &str) {
     says(at, "topic create assigned --partitions 2");
     produce(at, "assigned --partition 0", 1);
     let mut command = thalweg("consume assigned --group modern --group-protocol consumer --from-beginning");
-    let mut member = Running::start(command.env("THALWEG_BOOTSTRAP_SERVER", at));
+    let mut member = RunningProcess::start(command.env("THALWEG_BOOTSTRAP_SERVER", at));
     assert_eq!(member.lines().next().as_deref(), Some("0"));
     let described = document(at, "group describe modern");
     let group = &described[0];

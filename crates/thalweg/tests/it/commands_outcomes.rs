@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::binary::{Broker, Running, pause, run, run_with_input, thalweg, until};
+use crate::binary::{Broker, RunningProcess, pause, run, run_with_input, thalweg, until};
 use crate::commands::{column, document, fails, produce, runs, says, write_in_a_transaction};
 
 /// The outcomes that a command prints before it fails with `code`, and its error.
@@ -131,7 +131,7 @@ fn sigterm_ends_a_member_in_order() {
     produce(at, "ended", 3);
     for protocol in ["classic", "consumer"] {
         let line = format!("consume ended --group {protocol} --group-protocol {protocol} --from-beginning");
-        let mut member = Running::start(thalweg(&line).env("THALWEG_BOOTSTRAP_SERVER", at));
+        let mut member = RunningProcess::start(thalweg(&line).env("THALWEG_BOOTSTRAP_SERVER", at));
         assert_eq!(member.lines().take(3).collect::<Vec<_>>(), ["0", "1", "2"]);
         member.signal(Signal::TERM);
         assert_eq!(member.exit_code(), Some(0), "{protocol}");
@@ -141,7 +141,7 @@ fn sigterm_ends_a_member_in_order() {
     }
     says(at, "config set group:sharing share.auto.offset.reset=earliest");
     let share = "consume ended --share --group sharing";
-    let mut member = Running::start(thalweg(share).env("THALWEG_BOOTSTRAP_SERVER", at));
+    let mut member = RunningProcess::start(thalweg(share).env("THALWEG_BOOTSTRAP_SERVER", at));
     assert_eq!(member.lines().take(3).count(), 3);
     member.signal(Signal::TERM);
     assert_eq!(member.exit_code(), Some(0));
@@ -206,7 +206,7 @@ fn a_broker_that_does_not_answer_is_named_by_streams_and_the_console() {
     let starts = |arguments: &[&str]| {
         let mut command = thalweg("");
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut running = Running(command.spawn().expect("the binary runs"));
+        let mut running = RunningProcess(command.spawn().expect("the binary runs"));
         let errors = BufReader::new(running.0.stderr.take().expect("a pipe"));
         (running, errors.lines().map(|line| line.expect("text")))
     };
@@ -246,7 +246,7 @@ fn a_member_without_partitions_is_at_the_end() {
     says(at, "topic create one --partitions 1");
     for protocol in ["classic", "consumer"] {
         let line = format!("consume ^nomatch -g {protocol} -e --group-protocol {protocol}");
-        let mut member = Running::start(thalweg(&line).env("THALWEG_BOOTSTRAP_SERVER", at));
+        let mut member = RunningProcess::start(thalweg(&line).env("THALWEG_BOOTSTRAP_SERVER", at));
         until("its end", || member.0.try_wait().expect("ours").is_some());
         assert_eq!(member.exit_code(), Some(0), "{protocol}");
     }

@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::binary::{Running, run, run_with_input, thalweg, until};
+use super::binary::{RunningProcess, run, run_with_input, thalweg, until};
 use super::node::{self, Answer, Node};
 
 const AUTHORIZER: &str = "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer";
@@ -39,10 +39,10 @@ fn tool(node: &Node, line: &str, input: &str) {
 }
 
 /// A process with the lines of its standard error.
-fn start(command: &mut Command) -> (Running, impl Iterator<Item = String> + use<>) {
+fn start(command: &mut Command) -> (RunningProcess, impl Iterator<Item = String> + use<>) {
     let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the binary runs");
     let lines = BufReader::new(child.stderr.take().expect("it is a pipe")).lines();
-    (Running(child), lines.map(|line| line.expect("text")))
+    (RunningProcess(child), lines.map(|line| line.expect("text")))
 }
 
 #[test]

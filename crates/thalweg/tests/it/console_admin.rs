@@ -15,8 +15,8 @@ use thalweg_wire::request::ProduceRequest;
 use thalweg_wire::request::produce_request::{PartitionProduceData, TopicProduceData};
 use tokio::time::Instant;
 
-use super::binary::{Running, pause, run, run_with_input, thalweg, until};
-use super::cluster::Up;
+use super::binary::{RunningProcess, pause, run, run_with_input, thalweg, until};
+use super::cluster::ClusterProcess;
 use super::node::{self, Node};
 
 const FREE_PORT: &str = "listeners=PLAINTEXT://127.0.0.1:0";
@@ -48,12 +48,12 @@ fn post(address: &str, path: &str, form: &str) -> String {
 #[test]
 fn replicas_move_by_a_plan_with_a_throttle_and_leaders_are_elected() {
     let dir = tempfile::tempdir().expect("a directory");
-    let up = Up::start(dir.path(), "--brokers 3");
+    let up = ClusterProcess::start(dir.path(), "--brokers 3");
     let bootstrap = up.brokers()[0].clients.clone();
     let mut command = thalweg(&format!("console --bootstrap-server {bootstrap} --listen 127.0.0.1:0"));
     let mut child = command.stderr(Stdio::piped()).spawn().expect("the binary runs");
     let mut lines = BufReader::new(child.stderr.take().expect("a pipe")).lines().map_while(Result::ok);
-    let _console = Running(child);
+    let _console = RunningProcess(child);
     let line = lines.find(|line| line.contains("console is at")).expect("it listens");
     let (_, at) = line.split_once("http://").expect("an address");
 

@@ -18,9 +18,9 @@ const FREE_PORT: &str = "listeners=PLAINTEXT://127.0.0.1:0";
 const SECRETS: [&str; 4] = ["4711", "ann@example.org", "s3cret", "3437313"];
 
 /// Key, value, and headers of a message.
-type Sent<'a> = (Option<&'a [u8]>, &'a [u8], &'a [Header<'a>]);
+type SentMessage<'a> = (Option<&'a [u8]>, &'a [u8], &'a [Header<'a>]);
 
-fn send(node: &Node, topic: &str, messages: &[Sent<'_>]) {
+fn send(node: &Node, topic: &str, messages: &[SentMessage<'_>]) {
     let (code, _, error) =
         run(&mut thalweg(&format!("topic create {topic} --bootstrap-server {}", node.address)));
     assert_eq!(code, Some(0), "{error}");
@@ -201,7 +201,7 @@ fn values_of_a_schema_registry_are_decoded_searched_and_masked() {
     // Order.Line with its card, and a total of 300 cents.
     let protobuf = [&[0, 0, 0, 0, 8, 4, 2, 0, 10, 4][..], b"4711", &[18, 3, 8, 172, 2]].concat();
     let unknown = [&[0, 0, 0, 0, 9][..], b"4711"].concat();
-    let messages: [Sent<'_>; 4] =
+    let messages: [SentMessage<'_>; 4] =
         [(Some(&avro), &avro, &[]), (None, &protobuf, &[]), (None, &unknown, &[]), (None, b"[1]", &[])];
     send(&node, "orders", &messages);
     send(&node, "unmasked", &messages);

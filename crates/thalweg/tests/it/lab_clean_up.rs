@@ -26,16 +26,16 @@ fn error_file(place: &Place) -> std::fs::File {
 }
 
 /// A running broker, not started by the lab.
-struct Foreign {
+struct ForeignBroker {
     node: Node,
     _dir: tempfile::TempDir,
 }
 
-impl Foreign {
-    fn start() -> Foreign {
+impl ForeignBroker {
+    fn start() -> ForeignBroker {
         let dir = tempfile::tempdir().expect("a directory");
         let node = Node::start(dir.path(), &["listeners=PLAINTEXT://127.0.0.1:0"]);
-        Foreign { node, _dir: dir }
+        ForeignBroker { node, _dir: dir }
     }
 
     /// Topics of the lab's runs.
@@ -116,7 +116,7 @@ fn cluster_up_that_fails_leaves_nothing() {
     assert_failed(&output, &place, "log.segment.bytes");
     place.assert_nothing_is_left();
     let place = Place::with(&workload(1.0, "cluster.brokers = 3"));
-    let foreign = Foreign::start();
+    let foreign = ForeignBroker::start();
     let output = end(foreign.run(&place));
     assert_failed(&output, &place, "cluster.brokers = 3");
     foreign.assert_nothing_is_left(&place);
@@ -140,7 +140,7 @@ fn cluster_up_that_is_interrupted_leaves_nothing() {
 #[test]
 fn prepare_that_fails_leaves_no_topic() {
     let _alone = alone();
-    let foreign = Foreign::start();
+    let foreign = ForeignBroker::start();
     for (more, words) in [
         // No topic is created.
         ("topics.properties = { retention.ms = \"none\" }", "Creating"),
@@ -157,7 +157,7 @@ fn prepare_that_fails_leaves_no_topic() {
 #[test]
 fn prepare_that_is_interrupted_leaves_no_topic() {
     let _alone = alone();
-    let foreign = Foreign::start();
+    let foreign = ForeignBroker::start();
     let backlog = "extent = { records = 40_000_000 }";
     let text = workload(60.0, "measure = \"consume\"\nconsumers.count = 1")
         .replace("extent = { warm_up_s = 0.2, seconds = 60 }", backlog);
@@ -176,7 +176,7 @@ fn prepare_that_is_interrupted_leaves_no_topic() {
 #[test]
 fn a_worker_that_dies_in_warm_up_or_measurement_leaves_no_topic() {
     let _alone = alone();
-    let foreign = Foreign::start();
+    let foreign = ForeignBroker::start();
     // Like an aborting panic, or the kernel's out-of-memory killer.
     for (words, by) in [("(warm-up, not counted)", Signal::ABORT), ("repetition 1 of 2", Signal::KILL)] {
         let place = Place::with(&workload(60.0, ""));
@@ -193,7 +193,7 @@ fn a_worker_that_dies_in_warm_up_or_measurement_leaves_no_topic() {
 #[test]
 fn a_measurement_that_is_interrupted_leaves_no_topic_and_keeps_whole_repetitions() {
     let _alone = alone();
-    let foreign = Foreign::start();
+    let foreign = ForeignBroker::start();
     for (words, whole) in [("(warm-up, not counted)", 0), ("repetition 2 of 2", 1)] {
         // Some of the topics that come and go are there at any time.
         let place = Place::with(&workload(4.0, "topics.created_per_s = 100"));
@@ -228,7 +228,7 @@ fn a_clean_up_that_is_interrupted_keeps_the_repetition_that_it_follows() {
 #[test]
 fn a_contender_that_fails_leaves_the_others_their_turns() {
     let _alone = alone();
-    let foreign = Foreign::start();
+    let foreign = ForeignBroker::start();
     // Streams refuse verified records; the plain client completes all its repetitions.
     let place = Place::with(&workload(0.5, "drivers = \"stream, thalweg\"\nverify = \"whole\""));
     let output = end(foreign.run(&place));

@@ -189,14 +189,14 @@ async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
 
 /// The producers' view of the cluster.
 #[derive(Default)]
-struct Known {
+struct ProducerView {
     addresses: BTreeMap<i32, String>,
     stop: AtomicBool,
     acknowledged: AtomicUsize,
 }
 
 /// An idempotent producer: one record at a time, each until it is acknowledged. Returns their number.
-async fn produce(known: Arc<Known>, producer_id: i64) -> i32 {
+async fn produce(known: Arc<ProducerView>, producer_id: i64) -> i32 {
     let mut leader = 1;
     let mut connection: Option<Connection> = None;
     let mut next = 0;
@@ -240,7 +240,7 @@ fn request(producer_id: i64, sequence: i32) -> ProduceRequest {
 }
 
 /// Waits until this many more records are acknowledged.
-async fn pass(known: &Known, more: usize) {
+async fn pass(known: &ProducerView, more: usize) {
     let enough = known.acknowledged.load(Ordering::Relaxed) + more;
     until("more acknowledged records", async || known.acknowledged.load(Ordering::Relaxed) >= enough).await;
 }
@@ -250,7 +250,7 @@ async fn brokers_that_are_killed_and_paused_lose_nothing_that_was_acknowledged()
     let mut cluster = Cluster::start();
     cluster.create().await;
     cluster.wait_for_all_in_sync().await;
-    let known = Arc::new(Known { addresses: cluster.addresses.clone(), ..Known::default() });
+    let known = Arc::new(ProducerView { addresses: cluster.addresses.clone(), ..ProducerView::default() });
     let mut producers = JoinSet::new();
     for producer_id in 1000..1004 {
         let known = Arc::clone(&known);

@@ -13,16 +13,16 @@ use super::binary::{run, run_with_input, thalweg, until};
 use super::node::Node;
 
 /// A secured node, and a user's way to it.
-struct Secured {
+struct SecuredNode {
     node: Node,
     dir: TempDir,
 }
 
-impl Secured {
-    fn start() -> Secured {
+impl SecuredNode {
+    fn start() -> SecuredNode {
         let dir = tempfile::tempdir().expect("a directory");
-        let node = Secured::serve(dir.path(), &[]);
-        Secured { node, dir }
+        let node = SecuredNode::serve(dir.path(), &[]);
+        SecuredNode { node, dir }
     }
 
     fn serve(dir: &Path, properties: &[&str]) -> Node {
@@ -83,7 +83,7 @@ fn is_refused(command: &mut Command, why: &str) {
 
 #[test]
 fn users_may_do_what_the_administrator_lets_them() {
-    let secured = Secured::start();
+    let secured = SecuredNode::start();
     assert!(secured.node.address.starts_with("127.0.0.1:"), "{}", secured.node.address);
     succeeds(&mut secured.admin("topic create orders secrets"));
     let password = succeeds(&mut secured.admin("security user add alice"));
@@ -139,13 +139,13 @@ fn users_may_do_what_the_administrator_lets_them() {
 
 #[test]
 fn a_secured_node_starts_again_with_the_same_secrets() {
-    let secured = Secured::start();
+    let secured = SecuredNode::start();
     succeeds(&mut secured.admin("topic create kept"));
     let file = |name: &str| std::fs::read(secured.dir.path().join("data-security").join(name)).expect(name);
     let before = ["ca.crt", "ca.key", "node-1.pem", "admin.password"].map(file);
-    let Secured { node, dir } = secured;
+    let SecuredNode { node, dir } = secured;
     drop(node);
-    let secured = Secured { node: Secured::serve(dir.path(), &[]), dir };
+    let secured = SecuredNode { node: SecuredNode::serve(dir.path(), &[]), dir };
     assert_eq!(succeeds(&mut secured.admin("topic list")), "kept\n");
     let file = |name: &str| std::fs::read(secured.dir.path().join("data-security").join(name)).expect(name);
     assert!(before == ["ca.crt", "ca.key", "node-1.pem", "admin.password"].map(file));
@@ -154,7 +154,7 @@ fn a_secured_node_starts_again_with_the_same_secrets() {
 #[test]
 fn secrets_are_their_owners() {
     use std::os::unix::fs::PermissionsExt;
-    let secured = Secured::start();
+    let secured = SecuredNode::start();
     let dir = secured.dir.path().join("data-security");
     for entry in std::fs::read_dir(&dir).expect("it is there") {
         let entry = entry.expect("an entry");
@@ -177,7 +177,7 @@ fn data_that_all_users_may_read_is_named() {
     let data = dir.path().join("data");
     std::fs::create_dir(&data).expect("created");
     std::fs::set_permissions(&data, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
-    let node = Secured::serve(dir.path(), &[]);
+    let node = SecuredNode::serve(dir.path(), &[]);
     let said = format!("may read the data in {0}: chmod o= {0}", data.display());
     assert!(node.said().contains(&said), "{}", node.said());
     let mode = std::fs::metadata(&data).expect("it is there").permissions().mode() & 0o777;
@@ -206,8 +206,8 @@ fn an_authority_signs_for_nodes_and_clients() {
 #[test]
 fn hosted_streams_have_a_user_without_rights_until_these_are_granted() {
     let dir = tempfile::tempdir().expect("a directory");
-    let node = Secured::serve(dir.path(), &["streams.enabled=true"]);
-    let secured = Secured { node, dir };
+    let node = SecuredNode::serve(dir.path(), &["streams.enabled=true"]);
+    let secured = SecuredNode { node, dir };
     let settings = secured.dir.path().join("data-security/client.properties");
     let server = format!("https://{}", secured.node.http);
     let stream = |line: &str| {
@@ -244,10 +244,10 @@ fn hosted_streams_have_a_user_without_rights_until_these_are_granted() {
 }
 
 /// A secured node that hosts streams, once they are known.
-fn hosting(properties: &[&str]) -> Secured {
+fn hosting(properties: &[&str]) -> SecuredNode {
     let dir = tempfile::tempdir().expect("a directory");
-    let node = Secured::serve(dir.path(), &[&["streams.enabled=true"], properties].concat());
-    let secured = Secured { node, dir };
+    let node = SecuredNode::serve(dir.path(), &[&["streams.enabled=true"], properties].concat());
+    let secured = SecuredNode { node, dir };
     until("the host answers", || run(&mut secured.stream("list")).0 == Some(0));
     secured
 }
@@ -307,7 +307,7 @@ fn hosted_streams_of_a_secured_node_reach_what_is_named() {
         std::fs::write(at(&format!("{dir}/words")), "one\n").expect("written");
     }
     std::os::unix::fs::symlink(at("out"), at("in/link")).expect("a link");
-    let fails = |secured: &Secured, name: &str, line: &str, why: &str| {
+    let fails = |secured: &SecuredNode, name: &str, line: &str, why: &str| {
         let mut command = secured.stream(&format!("create {name} --deploy"));
         let (code, out, error) = run(command.arg("--definition").arg(line));
         assert!(code != Some(0) && error.contains(why), "{line}: {code:?} {out}{error}");
@@ -403,10 +403,10 @@ fn data_from_before_gets_the_administrator_too() {
     let plain = Node::start_with(&data, &["--listen", "127.0.0.1:0"], &[]);
     succeeds(thalweg("topic create old --bootstrap-server").arg(&plain.address));
     drop(plain);
-    let secured = Secured { node: Secured::serve(dir.path(), &[]), dir };
+    let secured = SecuredNode { node: SecuredNode::serve(dir.path(), &[]), dir };
     assert_eq!(succeeds(&mut secured.admin("topic list")), "old\n");
     // A node that is started without --secure afterwards says what that means.
-    let Secured { node, dir } = secured;
+    let SecuredNode { node, dir } = secured;
     drop(node);
     let plain = Node::start_with(&data, &["--listen", "127.0.0.1:0"], &[]);
     assert!(plain.said().contains("--secure is missing: "), "{}", plain.said());
@@ -415,26 +415,26 @@ fn data_from_before_gets_the_administrator_too() {
 
 #[test]
 fn a_removed_password_file_resets_the_password() {
-    let Secured { node, dir } = Secured::start();
+    let SecuredNode { node, dir } = SecuredNode::start();
     drop(node);
     let file = dir.path().join("data-security/admin.password");
     let before = std::fs::read_to_string(&file).expect("it is there");
     std::fs::remove_file(&file).expect("removed");
-    let secured = Secured { node: Secured::serve(dir.path(), &[]), dir };
+    let secured = SecuredNode { node: SecuredNode::serve(dir.path(), &[]), dir };
     assert_ne!(std::fs::read_to_string(&file).expect("it is there again"), before);
     succeeds(&mut secured.admin("topic list"));
     // A file that does not have the cluster's password is reported, and not imposed on the cluster.
-    let Secured { node, dir } = secured;
+    let SecuredNode { node, dir } = secured;
     drop(node);
     std::fs::write(&file, "stale").expect("written");
-    let secured = Secured { node: Secured::serve(dir.path(), &[]), dir };
+    let secured = SecuredNode { node: SecuredNode::serve(dir.path(), &[]), dir };
     assert!(secured.node.said().contains("another password for admin"), "{}", secured.node.said());
 }
 
 #[test]
 fn a_damaged_directory_is_reported_or_repaired() {
     use std::os::unix::fs::PermissionsExt;
-    let Secured { node, dir } = Secured::start();
+    let SecuredNode { node, dir } = SecuredNode::start();
     drop(node);
     let security = dir.path().join("data-security");
     let serve = |more: &str| {
@@ -459,7 +459,7 @@ fn a_damaged_directory_is_reported_or_repaired() {
     std::fs::write(security.join("node-1.pem"), "nonsense").expect("written");
     let open = std::fs::Permissions::from_mode(0o644);
     std::fs::set_permissions(security.join("ca.key"), open).expect("set");
-    let secured = Secured { node: Secured::serve(dir.path(), &[]), dir };
+    let secured = SecuredNode { node: SecuredNode::serve(dir.path(), &[]), dir };
     assert!(
         secured.node.said().contains("Other users of this machine could read"),
         "{}",
@@ -474,7 +474,7 @@ fn a_node_of_another_machine_joins_by_an_exported_directory() {
     let port = thalweg_ports::Port::reserve().expect("a port").number();
     let listeners = format!("listeners=PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:{port}");
     let node = Node::start_with(&dir.path().join("data"), &["--secure"], &[&listeners]);
-    let secured = Secured { node, dir };
+    let secured = SecuredNode { node, dir };
     let security = secured.dir.path().join("data-security");
     let exported = secured.dir.path().join("box-2-security");
     let servers = format!("controller.quorum.bootstrap.servers=127.0.0.1:{port}");
@@ -518,7 +518,7 @@ fn shown_certificate(address: &str, ca: &Path) -> Option<String> {
 #[tokio::test]
 #[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
 async fn a_certificate_that_ends_soon_is_signed_again_while_the_node_runs() {
-    let secured = Secured::start();
+    let secured = SecuredNode::start();
     let security = secured.dir.path().join("data-security");
     let (file, ca) = (security.join("node-1.pem"), security.join("ca.crt"));
     let read = |name: &str| std::fs::read_to_string(security.join(name)).expect(name);

@@ -438,7 +438,7 @@ fn a_run_without_a_host_serves_its_figures() {
         &address,
         "time --fixedDelay=0.01 | histogram --of='sequence' --name=numbers; tap:stream:r > null",
     ]);
-    let mut running = binary::Running::start(&mut command);
+    let mut running = binary::RunningProcess::start(&mut command);
     until("it listens", || TcpStream::connect(&address).is_ok());
     let mut top = thalweg("stream top --updates 1 --interval 0.5 --json --server");
     top.arg(format!("http://{address}"));

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 use thalweg_ports::free_port;
 
-use super::binary::{self, Running, pause, until};
+use super::binary::{self, RunningProcess, pause, until};
 use super::streams_kafka::Broker;
 
 fn examples() -> PathBuf {
@@ -25,8 +25,8 @@ fn run(command: &mut Command, input: &[u8]) -> (Option<i32>, String, String) {
     binary::run_with_input(command, input)
 }
 
-fn start(arguments: &[&str]) -> Running {
-    Running::start(&mut stream(arguments))
+fn start(arguments: &[&str]) -> RunningProcess {
+    RunningProcess::start(&mut stream(arguments))
 }
 
 /// Runs an example in its own directory, with the orders on standard input; returns standard output and the directory.
@@ -91,7 +91,7 @@ fn the_example_from_topic_to_topic_moves_each_order_once() {
     for times in 1..=2 {
         let (code, _, error) = run(&mut broker.stream("stdin | kafka --topic=orders"), &orders);
         assert_eq!(code, Some(0), "{error}");
-        let mut running = Running::start(broker.stream(&text).args(["--guarantee", "exactly-once"]));
+        let mut running = RunningProcess::start(broker.stream(&text).args(["--guarantee", "exactly-once"]));
         until("the large orders", || moved().len() >= large.len() * times);
         running.interrupt();
         assert_eq!(running.exit_code(), Some(0));

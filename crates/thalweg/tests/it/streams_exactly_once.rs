@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::process::Signal;
 use thalweg_ports::free_port;
 
-use super::binary::{self, Running, until};
+use super::binary::{self, RunningProcess, until};
 use super::node::Node;
 use super::streams_kafka::{Broker, numbers, stream};
 
@@ -85,7 +85,7 @@ fn slow(address: &str, rate: u32) -> Command {
     command
 }
 
-fn stop(mut stream: Running) {
+fn stop(mut stream: RunningProcess) {
     stream.interrupt();
     assert_eq!(stream.exit_code(), Some(0));
 }
@@ -96,11 +96,11 @@ fn a_stream_that_is_killed_again_and_again_moves_every_record_once() {
     let (records, kills) = (12_000, 8);
     broker.produce(0..records);
     for kill in 1..=kills {
-        let stream = Running::start(&mut slow(broker.address(), 2000));
+        let stream = RunningProcess::start(&mut slow(broker.address(), 2000));
         until_moved(broker.address(), "out", (records as usize / (kills + 2)) * kill);
         stream.signal(Signal::KILL);
     }
-    let last = Running::start(&mut slow(broker.address(), 20_000));
+    let last = RunningProcess::start(&mut slow(broker.address(), 20_000));
     until_moved(broker.address(), "out", records as usize);
     stop(last);
     audit(broker.address(), "out", records);
@@ -111,7 +111,7 @@ fn a_stream_whose_broker_is_killed_again_and_again_moves_every_record_once() {
     let mut broker = broker();
     let (records, kills) = (12_000, 6);
     broker.produce(0..records);
-    let stream = Running::start(&mut slow(broker.address(), 2000));
+    let stream = RunningProcess::start(&mut slow(broker.address(), 2000));
     for kill in 1..=kills {
         until_moved(broker.address(), "out", (records as usize / (kills + 2)) * kill);
         broker.broker.kill_and_restart();
@@ -172,7 +172,8 @@ fn a_stream_moves_every_record_once_when_its_coordinator_leaves_and_returns() {
         assert_eq!(code, Some(0), "{error}");
     };
     produce(0..1000);
-    let mut moving = Running(slow(address, 500).stderr(Stdio::piped()).spawn().expect("the binary runs"));
+    let mut moving =
+        RunningProcess(slow(address, 500).stderr(Stdio::piped()).spawn().expect("the binary runs"));
     let stderr = BufReader::new(moving.0.stderr.take().expect("it is a pipe"));
     let is_given_up = Arc::new(AtomicBool::new(false));
     let given_up = is_given_up.clone();
@@ -208,7 +209,7 @@ fn instances_that_come_and_go_under_load_move_every_record_once() {
             "kafka --bootstrap={bootstrap} --topics=in --group=g --sessionTimeout=3s | pace: rate-limit --rate={rate} \
              | work: transform --expression=text | kafka --bootstrap={bootstrap} --topic=out"
         ));
-        Running::start(&mut command)
+        RunningProcess::start(&mut command)
     };
     let first = process("left", 1500);
     until_moved(broker.address(), "out", 1000);
@@ -233,12 +234,13 @@ fn of_two_processes_with_one_name_one_is_shut_out() {
     let start = |rate: u32| {
         let mut command = slow(broker.address(), rate);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        Running(command.spawn().expect("the binary runs"))
+        RunningProcess(command.spawn().expect("the binary runs"))
     };
     let mut both = vec![start(100)];
     until_moved(broker.address(), "out", 100);
     both.push(start(20_000));
-    let mut has_ended = |stream: &mut Running| stream.0.try_wait().expect("ours to wait for").is_some();
+    let mut has_ended =
+        |stream: &mut RunningProcess| stream.0.try_wait().expect("ours to wait for").is_some();
     let mut ended = None;
     until("a process to be shut out", || {
         ended = both.iter_mut().position(&mut has_ended);
@@ -295,7 +297,7 @@ fn instances_that_come_and_go_in_order_repeat_nothing() {
         let text = format!(
             "kafka --topics=in --group=g --sessionTimeout=6s | rate-limit --rate={rate} | kafka --topic=out --linger=50ms"
         );
-        Running::start(&mut broker.stream(&text))
+        RunningProcess::start(&mut broker.stream(&text))
     };
     let mut running = vec![start(5000)];
     for step in 1..=4 {

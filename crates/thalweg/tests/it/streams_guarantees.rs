@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use thalweg_ports::free_port;
 
-use super::binary::{self, Running, pause, until};
+use super::binary::{self, RunningProcess, pause, until};
 use super::streams_kafka::{Broker, numbers, text};
 
 /// Runs a stream to its end; returns standard output.
@@ -41,14 +41,14 @@ fn offsets_stay_until_the_sinks_behind_a_named_destination_have_acknowledged() {
     };
     // A sink that never accepts anything: nothing listens at its target.
     let stuck = text_of_stream(&format!("http --url=http://{nobody}/ --retryFor=1h"), "first");
-    let first = Running::start(&mut broker.stream(&stuck));
+    let first = RunningProcess::start(&mut broker.stream(&stuck));
     until("all to be read", || text(&path("first")).lines().count() >= 500);
     // Time for a wrong commit.
     pause(Duration::from_secs(1));
     first.signal(Signal::KILL);
     drop(first);
     let sound = text_of_stream(&format!("file --path={}", path("sink").display()), "second");
-    let mut second = Running::start(&mut broker.stream(&sound));
+    let mut second = RunningProcess::start(&mut broker.stream(&sound));
     let seen = |name: &str| numbers(&text(&path(name))).into_iter().collect::<BTreeSet<u32>>();
     until("all of them again", || seen("sink").len() == 500);
     second.interrupt();
@@ -56,7 +56,7 @@ fn offsets_stay_until_the_sinks_behind_a_named_destination_have_acknowledged() {
     // It has stopped cleanly and committed everything: the next gets only new records.
     broker.produce(500..510);
     let third = text_of_stream(&format!("file --path={}", path("third").display()), "fourth");
-    let mut third = Running::start(&mut broker.stream(&third));
+    let mut third = RunningProcess::start(&mut broker.stream(&third));
     until("what is new", || seen("third").len() == 10);
     third.interrupt();
     assert_eq!(third.exit_code(), Some(0));
@@ -113,7 +113,8 @@ fn at_most_once_delivers_nothing_twice_after_a_kill() {
     let text_of_stream = format!(
         "kafka --topics=in --group=g {session} | rate-limit --rate=4000 --burst=100 | kafka --topic=out"
     );
-    let start = || Running::start(broker.stream(&text_of_stream).args(["--guarantee", "at-most-once"]));
+    let start =
+        || RunningProcess::start(broker.stream(&text_of_stream).args(["--guarantee", "at-most-once"]));
     let seen = || numbers(&out(&broker, "kafka --topics=out --untilEnd=true | stdout", &[], b""));
     let first = start();
     until("some records", || seen().len() > count as usize / 8);
@@ -140,7 +141,7 @@ fn a_file_that_cannot_be_written_for_a_while_loses_nothing() {
     let (here, away) = (dir.path().join("here"), dir.path().join("away"));
     std::fs::create_dir(&here).expect("it can be made");
     let text_of_stream = format!("stdin | file --path={} --rollSize=1000", here.join("x.log").display());
-    let mut running = Running::start(binary::thalweg("stream run").arg(&text_of_stream));
+    let mut running = RunningProcess::start(binary::thalweg("stream run").arg(&text_of_stream));
     let mut input = running.0.stdin.take().expect("it is a pipe");
     let lines =
         |numbers: std::ops::Range<u32>| numbers.map(|number| format!("{number}\n")).collect::<String>();

@@ -9,7 +9,7 @@ use std::process::Command;
 use rustix::process::Signal;
 use thalweg_ports::free_port;
 
-use super::binary::{self, Running, until};
+use super::binary::{self, RunningProcess, until};
 
 fn run(command: &mut Command, input: &[u8]) -> (Option<i32>, String, String) {
     binary::run_with_input(command, input)
@@ -132,7 +132,7 @@ fn a_member_of_a_group_resumes_at_the_acknowledged_offset(protocol: &str) {
     let file = broker.dir.path().join("seen.txt");
     let text_of_stream =
         format!("kafka --topics=in --group=g --groupProtocol={protocol} | file --path={}", file.display());
-    let start = || Running::start(&mut broker.stream(&text_of_stream));
+    let start = || RunningProcess::start(&mut broker.stream(&text_of_stream));
     let mut first = start();
     until("all of the first part", || text(&file).lines().count() >= 500);
     first.signal(Signal::INT);
@@ -166,11 +166,11 @@ fn a_stream_that_is_killed_delivers_every_record_at_least_once() {
         assert_eq!(code, Some(0), "{error}");
         out.trim_start_matches("stream: ").trim().parse::<u32>().expect("a count")
     };
-    let first = Running::start(&mut broker.stream(&text_of_stream));
+    let first = RunningProcess::start(&mut broker.stream(&text_of_stream));
     until("some records", || written() > count / 5);
     first.signal(Signal::KILL);
     drop(first);
-    let last = Running::start(&mut broker.stream(&text_of_stream));
+    let last = RunningProcess::start(&mut broker.stream(&text_of_stream));
     let seen = || {
         let (_, out, _) = run(&mut broker.stream("kafka --topics=out --untilEnd=true | stdout"), b"");
         numbers(&out).into_iter().collect::<BTreeSet<_>>()
@@ -194,13 +194,14 @@ fn topics_between_stages_carry_every_message_while_instances_come_and_go() {
         "r = topic:numbers > transform --expression='text + \"0\"' | file --path={}",
         file.display()
     ));
-    let mut first = Running::start(&mut reader);
+    let mut first = RunningProcess::start(&mut reader);
     let lines: String = (0..3000).map(|number| format!("{number}\n")).collect();
-    let mut writer = Running::start(&mut over_kafka("w = stdin | transform --key=text | topic:numbers"));
+    let mut writer =
+        RunningProcess::start(&mut over_kafka("w = stdin | transform --key=text | topic:numbers"));
     let mut input = writer.0.stdin.take().expect("it is a pipe");
     input.write_all(lines.as_bytes()).expect("it reads");
     until("some", || text(&file).lines().count() > 100);
-    let mut second = Running::start(&mut reader);
+    let mut second = RunningProcess::start(&mut reader);
     input.write_all(lines.replace('\n', "x\n").replace('x', "7").as_bytes()).expect("it reads");
     drop(input);
     first.interrupt();
@@ -227,7 +228,7 @@ fn a_stage_with_a_count_has_instances_that_share_its_messages_by_key() {
     let mut command =
         binary::thalweg("stream run --name s --json --properties module.work.count=3,module.*.count=0");
     command.args(["--bootstrap-server", &broker.broker.address, &text_of_stream]);
-    let mut running = Running::start(&mut command);
+    let mut running = RunningProcess::start(&mut command);
     // Wait until all are in the group; otherwise the first would process everything.
     until("all instances in the group", || {
         let describe = format!("group describe s.work --json --bootstrap-server {}", broker.broker.address);

@@ -89,7 +89,7 @@ fn partitions_are_selected_by_their_problems() {
         partition(3, None, &[2], 1),
     ];
     let mut status = status(partitions);
-    status.reassignments = Err(Unavailable { cause: Cause::NotServed, why: "it is not served".to_owned() });
+    status.reassignments = Err(AbsenceReason { cause: Cause::NotServed, why: "it is not served".to_owned() });
     let json = status.to_json();
     let found = |key: &str| -> Vec<i64> {
         let partitions = json[key].as_array().expect("a list").iter();
@@ -156,7 +156,7 @@ fn problems_hidden_from_clients_are_degraded() {
         "b:1 of --bootstrap-server not reached",
     );
     degraded(
-        |s| s.quorum = Err(Unavailable { cause: Cause::Problem, why: "no answer".to_owned() }),
+        |s| s.quorum = Err(AbsenceReason { cause: Cause::Problem, why: "no answer".to_owned() }),
         "no active controller answers",
     );
     degraded(
@@ -166,19 +166,19 @@ fn problems_hidden_from_clients_are_degraded() {
     degraded(
         |s| {
             s.differing =
-                vec![Differing { broker: 2, behind: vec![("orders".to_owned(), 0)], brokers: vec![3] }]
+                vec![DifferingBroker { broker: 2, behind: vec![("orders".to_owned(), 0)], brokers: vec![3] }]
         },
         "broker 2 has different cluster metadata",
     );
     let mut status = whole();
-    status.quorum = Err(Unavailable { cause: Cause::NotServed, why: "an old version".to_owned() });
+    status.quorum = Err(AbsenceReason { cause: Cause::NotServed, why: "an old version".to_owned() });
     assert_eq!(status.health(), Health::Healthy, "what is not served is no fault of the cluster");
 }
 
 #[test]
 fn a_login_without_rights_sees_no_healthy_cluster() {
     let mut status = status(vec![partition(0, Some(1), &[1, 2, 3], 2)]);
-    let denied = || Unavailable { cause: Cause::Denied, why: "not authorized".to_owned() };
+    let denied = || AbsenceReason { cause: Cause::Denied, why: "not authorized".to_owned() };
     status.reassignments = Err(denied());
     status.quorum = Err(denied());
     let expected = [
@@ -203,7 +203,7 @@ fn a_login_without_rights_sees_no_healthy_cluster() {
 fn differing_brokers_are_shown_with_their_differences() {
     let mut status = status(vec![partition(0, Some(1), &[1, 2, 3], 2)]);
     let behind = vec![("orders".to_owned(), 0), ("orders".to_owned(), 1)];
-    status.differing = vec![Differing { broker: 2, behind, brokers: vec![3] }];
+    status.differing = vec![DifferingBroker { broker: 2, behind, brokers: vec![3] }];
     let line = "  broker 2: 2 partitions missing or with an earlier leader, such as orders-0; disagrees on whether brokers \
                 3 are alive\n";
     assert!(status.to_text(Style::PLAIN).contains(line), "{}", status.to_text(Style::PLAIN));

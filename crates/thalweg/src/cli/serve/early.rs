@@ -7,12 +7,12 @@ use tokio::runtime::Runtime;
 /// A signal arrived before the node served.
 #[derive(Debug, thiserror::Error)]
 #[error("stopped by a signal before the start was complete; the next start recovers the logs again")]
-pub(super) struct StoppedEarly;
+pub(super) struct EarlyStop;
 
 /// Runs a node until its end. After an early stop, only the start may still run.
 pub(super) fn run(runtime: Runtime, life: impl Future<Output = Result<()>> + Send + 'static) -> Result<()> {
     let ended = runtime.block_on(async move { tokio::spawn(life).await? });
-    if ended.as_ref().is_err_and(|error| error.is::<StoppedEarly>()) {
+    if ended.as_ref().is_err_and(|error| error.is::<EarlyStop>()) {
         // Leave the runtime to the end of the process. After a shutdown, a start that finishes its recovery
         // would panic at its next timer.
         std::mem::forget(runtime);
@@ -27,9 +27,9 @@ mod tests {
     use std::time::Duration;
 
     /// Reports on drop whether the task has panicked.
-    struct Ended(mpsc::SyncSender<bool>);
+    struct PanicReporter(mpsc::SyncSender<bool>);
 
-    impl Drop for Ended {
+    impl Drop for PanicReporter {
         fn drop(&mut self) {
             let _ = self.0.send(std::thread::panicking());
         }
@@ -47,7 +47,7 @@ mod tests {
         let life = async move {
             let (begun, beginning) = tokio::sync::oneshot::channel();
             let start = async move {
-                let _ended = Ended(ended);
+                let _ended = PanicReporter(ended);
                 tokio::task::block_in_place(|| {
                     begun.send(()).expect("the node waits for it");
                     recovery.recv().expect("the recovery ends");
@@ -56,9 +56,9 @@ mod tests {
             };
             drop(tokio::spawn(start));
             beginning.await.expect("the recovery begins");
-            Err(StoppedEarly.into())
+            Err(EarlyStop.into())
         };
-        assert!(run(runtime, life).is_err_and(|error| error.is::<StoppedEarly>()));
+        assert!(run(runtime, life).is_err_and(|error| error.is::<EarlyStop>()));
         // A background shutdown of a runtime takes a moment.
         assert!(end.recv_timeout(Duration::from_millis(200)).is_err(), "it recovers");
         recovered.send(()).expect("it is in its recovery");

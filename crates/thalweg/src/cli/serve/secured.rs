@@ -32,7 +32,7 @@ const PROTOCOL: &str = "SASL_SSL";
 const OTHERS: u32 = 0o007;
 
 /// The result of `--secure`.
-pub struct Secured {
+pub struct NodeSecurity {
     directory: Arc<Directory>,
     node: u32,
     /// Hosts that the node's certificate must name.
@@ -46,7 +46,11 @@ pub struct Secured {
 }
 
 /// Sets the properties of a secured node, overriding the properties file; listeners keep their addresses.
-pub fn secure(properties: &mut ServerProperties, dir: Option<&Path>, host_name: &str) -> Result<Secured> {
+pub fn secure(
+    properties: &mut ServerProperties,
+    dir: Option<&Path>,
+    host_name: &str,
+) -> Result<NodeSecurity> {
     let dir = dir.map_or_else(|| beside_data(properties), |dir| Ok(dir.to_owned()))?;
     let node = node_id(properties)?;
     let controllers = properties.get(ControllerSettings::listener_names.name()).unwrap_or("CONTROLLER");
@@ -95,10 +99,10 @@ pub fn secure(properties: &mut ServerProperties, dir: Option<&Path>, host_name: 
     keep_audit_trail(properties);
     let users = users::of(&directory, &[ADMIN, STREAMS]).with_context(prepare)?;
     let directory = Arc::new(directory);
-    Ok(Secured { directory, node, hosts, users, host_name: host_name.to_owned(), host_login: None })
+    Ok(NodeSecurity { directory, node, hosts, users, host_name: host_name.to_owned(), host_login: None })
 }
 
-impl Secured {
+impl NodeSecurity {
     /// The administrator as initial user, if only a controller creates the cluster. A broker adds its users
     /// after the start.
     pub fn admin(&self, config: &BrokerConfig) -> Result<Option<NewUser>> {

@@ -19,7 +19,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::console::Lines;
-use crate::http::{self, HttpAddress, HttpListening, HttpServer};
+use crate::http::{self, HttpAddress, HttpServer, HttpSockets};
 use crate::logging;
 
 /// Refresh interval of the progress line.
@@ -108,7 +108,7 @@ impl Run {
                 }
             }
             // Bind before anything runs, so that a port conflict is reported first.
-            let http = self.http.as_ref().map(|at| HttpListening::bind(&at.0)).transpose()?;
+            let http = self.http.as_ref().map(|at| HttpSockets::bind(&at.0)).transpose()?;
             // Listen before a message flows, so that even an early signal stops the streams cleanly.
             let signals = Signals::listen()?;
             let mut running = runtime::start(&plan, &options)?;
@@ -153,7 +153,7 @@ impl Run {
 }
 
 /// Serves the figures until the returned server is dropped.
-fn serve(listening: HttpListening, meters: Meters, bars: &MultiProgress) -> HttpServer {
+fn serve(listening: HttpSockets, meters: Meters, bars: &MultiProgress) -> HttpServer {
     let for_metrics = meters.clone();
     let metrics: http::metrics::Source = Box::new(move || -> http::metrics::Writer {
         let meters = for_metrics.clone();
