@@ -4,6 +4,7 @@
 mod apache_kafka;
 mod browser;
 mod compare;
+mod condensed;
 mod fixture;
 mod floors;
 mod options;
