@@ -16,6 +16,7 @@ mod lints;
 mod machines;
 mod manifest;
 mod names;
+mod results;
 mod rooms;
 mod root;
 mod settings;
@@ -50,7 +51,7 @@ struct Rule {
     check: fn(&Tree) -> Result<Vec<Finding>>,
 }
 
-const RULES: [Rule; 16] = [
+const RULES: [Rule; 17] = [
     dependencies::RULE,
     workspace_table::RULE,
     rooms::RULE,
@@ -65,6 +66,7 @@ const RULES: [Rule; 16] = [
     machines::RULE,
     settings::RULE,
     documents::RULE,
+    results::RULE,
     commands::RULE,
     root::RULE,
 ];
