@@ -8,6 +8,7 @@ mod chance;
 mod commands;
 mod dependencies;
 mod documents;
+mod figures;
 mod function_size;
 mod headers;
 mod leftovers;
@@ -51,7 +52,7 @@ struct Rule {
     check: fn(&Tree) -> Result<Vec<Finding>>,
 }
 
-const RULES: [Rule; 17] = [
+const RULES: [Rule; 18] = [
     dependencies::RULE,
     workspace_table::RULE,
     rooms::RULE,
@@ -67,6 +68,7 @@ const RULES: [Rule; 17] = [
     settings::RULE,
     documents::RULE,
     results::RULE,
+    figures::RULE,
     commands::RULE,
     root::RULE,
 ];
